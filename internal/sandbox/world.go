@@ -1,12 +1,11 @@
-// Package sandbox is everybody cutroom talks to, on one machine and with
-// nobody's account: both identity providers, both stores, both push services, the
-// separation provider, the object store and a receiver of web hooks, as real HTTP
-// servers.
+// Package sandbox provides everything that cutroom talks to, on one machine and without
+// any accounts, as real HTTP servers: both identity providers, both stores, both push
+// services, the separation provider, the object store and a web hook receiver.
 //
-// It speaks the vendors' wire formats from their public descriptions and
-// imports nothing of the service, so that a misread format cannot hide on both
-// sides. Every server can be told to fail, by Go methods or by HTTP under
-// /__control/, which lists what there is (see package fake).
+// It implements the vendors' wire formats from their public descriptions and imports
+// nothing of the service, so that a misread format cannot be wrong on both sides. Every
+// server can be told to fail, by Go methods or by HTTP under /__control/, which lists its
+// calls (see package fake).
 package sandbox
 
 import (
@@ -44,25 +43,23 @@ const (
 
 // Options chooses what Start starts.
 type Options struct {
-	// DataDir is required: uploads, stems, objects, the embedded database and
-	// the service's storage lie in it, and secrets that outlive a restart.
+	// DataDir is required. It holds uploads, stems, objects, the embedded database, the
+	// service's storage, and secrets that survive a restart.
 	DataDir string
 	// Bucket starts the object store; without it the service streams files.
 	Bucket bool
-	// Fast lets the separation provider split by frequency, and at once, which
-	// suits tests; else it separates voice from accompaniment.
+	// Fast makes the separation provider split by frequency, without delay, which suits
+	// tests. Otherwise it separates voice from accompaniment.
 	Fast bool
-	// Processing is the least time a separation takes; 0 = 2 s, in Fast 200 ms.
+	// Processing is the minimum time of a separation; 0 = 2 s, with Fast 200 ms.
 	Processing time.Duration
-	// PublicHost is the name or address under which other machines reach this
-	// one: the servers then listen on every interface, and nothing that they
-	// print or sign names another host. Without it they listen on loopback.
+	// PublicHost is the name or address by which other machines reach this one. The
+	// servers then listen on every interface, and print and sign only that name. Without
+	// it they listen on loopback.
 	PublicHost string
-	// Arrived is called with a line for people when a push or a web hook comes; nil is
-	// not.
+	// Arrived, unless nil, is called with a readable line for each push or web hook.
 	Arrived func(line string)
-	// Port is the first of the servers' ports, which follow each other; 0 takes
-	// free ones.
+	// Port is the first of the servers' consecutive ports; 0 uses free ones.
 	Port int
 }
 
@@ -134,7 +131,7 @@ func Start(opts Options) (_ *World, err error) {
 	return w, nil
 }
 
-// server is one of a stand-in's servers.
+// server is one server of a stand-in.
 type server struct {
 	name string
 	*fake.Host
@@ -161,8 +158,7 @@ func (w *World) listen() (err error) {
 	return err
 }
 
-// Close stops every server and waits for what they started. The data folder
-// stays.
+// Close stops every server and waits for everything they started. The data folder stays.
 func (w *World) Close() (err error) {
 	for _, s := range w.servers {
 		err = errors.Join(err, s.Close())
@@ -182,8 +178,8 @@ func (w *World) Servers() map[string]string {
 	return addresses
 }
 
-// Env is the complete environment of `cutroom serve` in this world, but for
-// PORT, which the caller chooses. The caller owns the map.
+// Env is the complete environment of `cutroom serve` in this world, except PORT, which
+// the caller chooses. The caller owns the map.
 func (w *World) Env() map[string]string { return maps.Clone(w.env) }
 
 func (w *World) makeEnv() map[string]string {
@@ -244,8 +240,8 @@ func (w *World) makeEnv() map[string]string {
 	return env
 }
 
-// onLoopback is the address of a host for a service on this machine, which speaks to
-// some of them without TLS only there.
+// onLoopback is the address of a host for a service on this machine. The service contacts
+// some hosts without TLS only on loopback.
 func onLoopback(h *fake.Host) string {
 	_, port, err := net.SplitHostPort(h.Addr())
 	if err != nil {

@@ -24,7 +24,7 @@ type Client struct {
 func New(base string) *Client {
 	return &Client{Base: strings.TrimSuffix(base, "/"), HTTP: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: 2 * time.Minute},
-		// A download is redirected to the object store, which must not see the
+		// A download is redirected to the object store, which must not receive the
 		// service's access token.
 		CheckRedirect: func(next *http.Request, _ []*http.Request) error {
 			next.Header.Del("Authorization")
@@ -33,7 +33,7 @@ func New(base string) *Client {
 	}}
 }
 
-// Error is a refusal by the service.
+// Error is the service's refusal of a request.
 type Error struct {
 	Call         string // method and path
 	Status       int
@@ -73,8 +73,8 @@ func (c *Client) Request(ctx context.Context, method, path string, body io.Reade
 	return req, nil
 }
 
-// Exchange is Call with a request of the caller's, which an error names. It
-// returns the answer's header, too.
+// Exchange is Call for a request of the caller's; name is its name in errors. It also
+// returns the answer's header.
 func (c *Client) Exchange(req *http.Request, name string, answer any) (http.Header, error) {
 	res, err := c.HTTP.Do(req)
 	if err != nil {
@@ -118,8 +118,8 @@ func (c *Client) Post(ctx context.Context, path string, body, answer any) error 
 // User is a signed-in user.
 type User struct{ Sub, Email, Role string }
 
-// SignIn exchanges an identity token of provider_a for an access token, with
-// which the client's further calls are made.
+// SignIn exchanges an identity token of provider_a for an access token, which the
+// client's later calls use.
 func (c *Client) SignIn(ctx context.Context, idToken string) (User, error) {
 	var answer struct {
 		AccessToken string

@@ -1,11 +1,12 @@
-// Package bucket stands in for the object store: one bucket behind the S3
-// protocol, path style, that verifies every signature and so refuses exactly
-// what the real one refuses. Objects live in a folder and survive a restart.
+// Package bucket stands in for the object store: one bucket behind the S3 protocol, path
+// style. It verifies every signature and refuses what the real store refuses. Objects
+// live in a folder and survive a restart.
 //
-// Not there, because the service never asks for it: anonymous access, versions,
-// access lists, several buckets, copies, deletion of many at once, chunked bodies,
-// metadata. Of checksums there are that of the signature and the SHA-256 of objects put whole, which
-// is computed and told, and never compared: tests put bytes that do not fit their key.
+// The service does not use the following, so they are missing: anonymous access,
+// versions, access lists, several buckets, copies, bulk deletion, chunked bodies,
+// metadata. Of checksums there are the signature's and the SHA-256 of objects put whole.
+// The latter is computed and reported but never compared, because tests put bytes that do
+// not fit their key.
 package bucket
 
 import (
@@ -22,7 +23,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Steps, under which calls are counted and faults addressed; operations has all.
+// Steps, under which calls are counted and faults addressed; operations lists them all.
 const (
 	StepPut  = "put-object"
 	StepGet  = "get-object"
@@ -73,15 +74,15 @@ type clock struct {
 	Ahead string `json:"ahead"`
 }
 
-// SetClock moves the clock by which presigned URLs expire; a positive offset
-// is the future.
+// SetClock shifts the clock by which presigned URLs expire; a positive offset is the
+// future.
 func (b *Bucket) SetClock(offset time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.clockOffset = offset
 }
 
-// Objects lists everything stored, by key.
+// Objects lists all stored objects by key.
 func (b *Bucket) Objects() []Object {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +93,7 @@ func (b *Bucket) Objects() []Object {
 	return list
 }
 
-// ReadObject returns an object's bytes, behind the back of the protocol.
+// ReadObject returns an object's bytes, bypassing the protocol.
 func (b *Bucket) ReadObject(key string) ([]byte, error) {
 	b.mu.Lock()
 	o, exists := b.store.objects[key]
@@ -104,8 +105,8 @@ func (b *Bucket) ReadObject(key string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// CorruptObject overwrites an object's bytes and leaves everything else, as a
-// failing disk would. For data of another length the size is corrected.
+// CorruptObject overwrites an object's bytes and nothing else, as a failing disk would.
+// If data has another length, the recorded size changes too.
 func (b *Bucket) CorruptObject(key string, data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,8 +171,8 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(body) // after a failed write nobody can receive the error
 }
 
-// shared applies the bucket's CORS rule: pages of any origin may use what is signed
-// for them. It reports whether the request only asked for that.
+// shared applies the bucket's CORS rule: pages of any origin may use what is signed for
+// them. It reports whether the request was a preflight.
 func shared(w http.ResponseWriter, r *http.Request) bool {
 	if r.Header.Get("Origin") == "" {
 		return false
@@ -187,18 +188,19 @@ func shared(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// split parts a path-style address into bucket and key.
+// split splits a path-style address into bucket and key.
 func split(r *http.Request) (bucket, key string) {
 	bucket, key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	return bucket, key
 }
 
-// operation is what the store can do. A request asks for the first that it fits.
+// operation is one operation of the store. A request performs the first one that it
+// matches.
 type operation struct {
 	step      string
 	method    string // "" is any
 	ofObject  bool   // else of the bucket
-	parameter string // of the query, "" where it makes no difference
+	parameter string // of the query, "" if it makes no difference
 	do        func(b *Bucket, w http.ResponseWriter, r *http.Request, key string, s signature) error
 }
 

@@ -134,8 +134,8 @@ func TestWrongSignatures(t *testing.T) {
 	}
 }
 
-// The tests of package objectstore hold what a presigned address binds, against
-// this bucket and a real one.
+// The tests of package objectstore check what a presigned address binds, against this
+// bucket and a real one.
 func TestPresignedPut(t *testing.T) {
 	b := start(t)
 	body := []byte("0123456789")

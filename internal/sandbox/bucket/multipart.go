@@ -18,11 +18,11 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// minPartBytes is the least size of every part but the last.
+// minPartBytes is the minimum size of every part but the last.
 const minPartBytes = 5 << 20
 
-// upload is a multipart upload in progress. Guarded by Bucket.mu; it does not
-// survive a restart, as an abandoned one would not survive a life-cycle rule.
+// upload is a multipart upload in progress. Guarded by Bucket.mu. It does not survive a
+// restart, just as a life-cycle rule would remove an abandoned one.
 type upload struct {
 	id      string
 	object  Object
@@ -136,7 +136,7 @@ func (b *Bucket) completeUpload(w http.ResponseWriter, r *http.Request, key stri
 	return nil
 }
 
-// assemble puts the parts together. Called under the lock.
+// assemble joins the parts. The caller holds the lock.
 func (b *Bucket) assemble(u *upload, parts []Object) (_ Object, err error) {
 	o := u.object
 	name, path := b.store.newData()
@@ -164,7 +164,7 @@ func (b *Bucket) assemble(u *upload, parts []Object) (_ Object, err error) {
 	return o, nil
 }
 
-// discard forgets an upload and its parts. Called under the lock.
+// discard removes an upload and its parts. The caller holds the lock.
 func (b *Bucket) discard(u *upload) error {
 	delete(b.uploads, u.id)
 	var err error
@@ -213,7 +213,7 @@ func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, _ string, _
 	return nil
 }
 
-// listParts lists the parts of an unfinished upload, all of them at once.
+// listParts lists all parts of an unfinished upload in one answer.
 func (b *Bucket) listParts(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -25,8 +25,8 @@ func described(r *http.Request, key string) Object {
 	return o
 }
 
-// receive writes a request's body into the data folder and notes it in o. On
-// failure nothing is left there.
+// receive writes a request's body into the data folder and records it in o. On failure it
+// leaves nothing there.
 func (b *Bucket) receive(r *http.Request, s signature, o *Object) error {
 	switch {
 	case strings.HasPrefix(s.payload, "STREAMING-"):
@@ -52,7 +52,7 @@ func (b *Bucket) receive(r *http.Request, s signature, o *Object) error {
 	return nil
 }
 
-// received answers for bytes that were taken.
+// received answers a request whose bytes were stored.
 func received(w http.ResponseWriter, etag string) error {
 	w.Header().Set("ETag", etag)
 	w.Header().Set("Content-Length", "0")
@@ -76,7 +76,7 @@ func (b *Bucket) putObject(w http.ResponseWriter, r *http.Request, key string, s
 	return received(w, o.ETag)
 }
 
-// precondition is called under the lock.
+// precondition checks If-None-Match. The caller holds the lock.
 func (b *Bucket) precondition(r *http.Request, key string) error {
 	if _, exists := b.store.objects[key]; exists && r.Header.Get("If-None-Match") == "*" {
 		return &failure{412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold."}
@@ -84,8 +84,7 @@ func (b *Bucket) precondition(r *http.Request, key string) error {
 	return nil
 }
 
-// open finds an object and opens its bytes; a replacement afterwards does not
-// touch them.
+// open finds an object and opens its bytes, which a later replacement does not change.
 func (b *Bucket) open(key string) (Object, *os.File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,8 +128,8 @@ func (b *Bucket) deleteObject(w http.ResponseWriter, _ *http.Request, key string
 	return nil
 }
 
-// listObjects answers a page of the keys with a prefix; the token of the next
-// one is its last key.
+// listObjects answers with a page of the keys with a prefix. The token of the next page
+// is this page's last key.
 func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _ signature) error {
 	query := r.URL.Query()
 	type entry struct {

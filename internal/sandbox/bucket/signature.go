@@ -22,10 +22,10 @@ const (
 	maxPresigned = 7 * 24 * time.Hour
 )
 
-// unsignedPayload is the x-amz-content-sha256 that is no hash.
+// unsignedPayload is the x-amz-content-sha256 that is not a hash.
 const unsignedPayload = "UNSIGNED-PAYLOAD"
 
-// signature is a request's declaration of how it was signed.
+// signature describes how a request was signed.
 type signature struct {
 	accessKey, date, region string // of the credential scope
 	signed                  []string
@@ -68,7 +68,7 @@ func (b *Bucket) authorize(r *http.Request) (signature, error) {
 	return s, nil
 }
 
-// sign signs a request anew, over the headers over which it is signed.
+// sign computes a request's signature over the headers that the client signed.
 func (b *Bucket) sign(r *http.Request, s signature) (string, error) {
 	anew := r.Clone(r.Context())
 	anew.Header = http.Header{}
@@ -78,12 +78,12 @@ func (b *Bucket) sign(r *http.Request, s signature) (string, error) {
 		}
 	}
 	if !slices.Contains(s.signed, "content-length") {
-		anew.ContentLength = 0 // else it is what the client really sends
+		anew.ContentLength = 0 // otherwise the length that the client sends
 	}
 	query := r.URL.Query()
 	query.Del("X-Amz-Signature")
 	anew.URL.RawQuery = query.Encode()
-	anew.URL.RawPath = httpbinding.EscapePath(r.URL.Path, false) // however the client wrote it
+	anew.URL.RawPath = httpbinding.EscapePath(r.URL.Path, false) // however the client escaped it
 	signer := v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping, o.DisableHeaderHoisting = true, true })
 	as := aws.Credentials{AccessKeyID: s.accessKey, SecretAccessKey: b.opts.SecretAccessKey}
 	if !s.presigned {

@@ -27,10 +27,9 @@ type Object struct {
 	File        string    `json:"file"` // in the data folder; never reused
 }
 
-// store keeps objects in a folder: data/<random> holds the bytes,
-// meta/<hash of the key>.json what is known of them. Replacing an object
-// writes new bytes first, so readers of the old ones are not disturbed.
-// Its methods are called under Bucket.mu.
+// store keeps objects in a folder: data/<random> holds the bytes, meta/<hash of the
+// key>.json the metadata. Replacing an object writes new bytes first, so that readers of
+// the old ones are not disturbed. The caller of its methods holds Bucket.mu.
 type store struct {
 	dir     string
 	objects map[string]Object
@@ -59,7 +58,7 @@ func openStore(dir string) (*store, error) {
 		}
 		s.objects[o.Key], kept[o.File] = o, true
 	}
-	// Parts of unfinished uploads die with the process that knew the uploads.
+	// Remove the parts of unfinished uploads, which ended with the previous process.
 	parts, err := os.ReadDir(filepath.Join(dir, "data"))
 	for _, part := range parts {
 		if !kept[part.Name()] {
@@ -69,7 +68,7 @@ func openStore(dir string) (*store, error) {
 	return s, err
 }
 
-// newData is a fresh path for bytes in the data folder.
+// newData returns an unused path for bytes in the data folder.
 func (s *store) newData() (name, path string) {
 	name = fake.RandomHex(16)
 	return name, s.path(name)
@@ -82,7 +81,7 @@ func (s *store) metaPath(key string) string {
 	return filepath.Join(s.dir, "meta", hex.EncodeToString(sum[:])+".json")
 }
 
-// put makes o the object of its key; its bytes are in the data folder already.
+// put makes o the object of its key. Its bytes are already in the data folder.
 func (s *store) put(o Object) error {
 	raw, err := json.Marshal(o)
 	if err != nil {
@@ -103,7 +102,7 @@ func (s *store) put(o Object) error {
 	return nil
 }
 
-// remove deletes an object; one that does not exist is no error.
+// remove deletes an object; a missing object is not an error.
 func (s *store) remove(key string) error {
 	o, exists := s.objects[key]
 	if !exists {
@@ -113,7 +112,7 @@ func (s *store) remove(key string) error {
 	return errors.Join(removeIfThere(s.metaPath(key)), removeIfThere(s.path(o.File)))
 }
 
-// keys are the keys with a prefix, in byte order.
+// keys returns the keys with a prefix, in byte order.
 func (s *store) keys(prefix string) []string {
 	var list []string
 	for key := range s.objects {

@@ -46,13 +46,12 @@ func (c *client) quote(ctx context.Context, d time.Duration) (quote, error) {
 	return q, err
 }
 
-// formPart is a part of a multipart request: a file, or text where path is
-// empty.
+// formPart is a part of a multipart request: a file, or text if path is empty.
 type formPart struct {
 	name, text, path, filename, contentType string
 }
 
-// sendForm streams a multipart request; sent gets the share that has gone out.
+// sendForm streams a multipart request and reports the sent share to sent.
 func (c *client) sendForm(ctx context.Context, path string, parts []formPart, sent func(float64), answer any) error {
 	var total int64
 	for _, p := range parts {
@@ -74,7 +73,7 @@ func (c *client) sendForm(ctx context.Context, path string, parts []formPart, se
 		_ = writer.CloseWithError(err) // documented to return nil
 	}()
 	err := c.Call(ctx, http.MethodPost, path, reader, form.FormDataContentType(), answer)
-	_ = reader.Close() // documented to return nil; ends the writer where the service answered early
+	_ = reader.Close() // documented to return nil; ends the writer if the service answered early
 	<-done
 	return err
 }
@@ -117,7 +116,7 @@ func copyFile(w io.Writer, path string, counted *counter) (err error) {
 	return err
 }
 
-// counter reports the share of bytes that has passed.
+// counter reports the share of bytes passed so far.
 type counter struct {
 	total, done int64
 	report      func(float64)
@@ -131,15 +130,14 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fetch downloads an address into a file and returns the file's path: stem with
-// the extension that the answer names. The file appears under its name only when
-// it is whole.
+// fetch downloads an address into a file and returns the file's path: stem with the
+// extension that the answer names. The file gets its name only when it is complete.
 func (c *client) fetch(ctx context.Context, address, stem string, report func(float64)) (path string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return "", fmt.Errorf("download: %w", err)
 	}
-	name := "download " + req.URL.Path // without the query, which may hold a signature
+	name := "download " + req.URL.Path // without the query, which may contain a signature
 	req.Header.Set("Authorization", "Bearer "+c.Token)
 	res, err := c.HTTP.Do(req)
 	if err != nil {
@@ -155,7 +153,7 @@ func (c *client) fetch(ctx context.Context, address, stem string, report func(fl
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	// A body that ends early is an error of the copy.
+	// If the body ends early, the copy fails.
 	_, err = io.Copy(io.MultiWriter(file, &counter{total: res.ContentLength, report: report}), res.Body)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
@@ -164,8 +162,8 @@ func (c *client) fetch(ctx context.Context, address, stem string, report func(fl
 	return path, os.Rename(part, path)
 }
 
-// extensionOf is the extension of the file name that an answer suggests, or
-// that of the address where it suggests none.
+// extensionOf is the extension of the file name that an answer suggests, or else of the
+// address.
 func extensionOf(res *http.Response) string {
 	_, params, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition")) // without one there are none
 	return cmp.Or(filepath.Ext(params["filename"]), filepath.Ext(res.Request.URL.Path))

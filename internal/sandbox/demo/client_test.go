@@ -17,7 +17,7 @@ import (
 
 func quiet() *screen { return newScreen(io.Discard) }
 
-// object is a stand-in of the object store that refuses strangers' tokens.
+// object stands in for the object store and refuses the service's tokens.
 func object(t *testing.T) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
@@ -64,7 +64,7 @@ func TestDownload(t *testing.T) {
 			t.Errorf("%s: %s, %v", tt.address, path, err)
 		}
 	}
-	if whole, err := filepath.Glob(filepath.Join(dir, "out.*")); err != nil || len(whole) != 3 { // the two, and out.part of the short one
+	if whole, err := filepath.Glob(filepath.Join(dir, "out.*")); err != nil || len(whole) != 3 { // two complete files, and out.part of the short one
 		t.Errorf("files %v, %v", whole, err)
 	}
 }

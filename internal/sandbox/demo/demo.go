@@ -1,11 +1,11 @@
-// Package demo runs cutroom's main job end to end and measures what comes out:
-// it signs in, asks the price, has the voice of a clip separated from its
-// background, downloads the stems, and has a film of two clips with music and
-// remixed stems rendered by both submission paths and as sound alone.
+// Package demo runs cutroom's main job end to end and measures the results. It signs in,
+// asks the price, separates the voice of a clip from its background, and downloads the
+// stems. Then it renders a film of two clips with music and remixed stems through both
+// submission paths, and once more as audio only.
 //
-// It is a plain client of the public API, as the mobile app is one: it imports
-// nothing of the service and talks to it over HTTP. Without clips of the user it
-// draws, plays and speaks its own.
+// It is a client of the public API like the mobile app: it imports nothing of the service
+// and talks to it over HTTP. If the user brings no clips, it generates pictures, music
+// and speech itself.
 package demo
 
 import (
@@ -79,8 +79,7 @@ func (o options) validate(rest []string) error {
 	return errors.Join(errs...)
 }
 
-// ownFile checks that a file of the user exists and can be uploaded by its
-// kind.
+// ownFile checks that a user's file exists and is of a kind that can be uploaded.
 func ownFile(option, path string, kinds ...string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -101,8 +100,8 @@ func ownFile(option, path string, kinds ...string) error {
 	return fmt.Errorf("%s: %s must be one of %s", option, path, strings.Join(kinds, ", "))
 }
 
-// Run is the command `sandbox demo`. It returns flag.ErrHelp where help was
-// asked for, and an error when a step fails or a measurement is off.
+// Run is the command `sandbox demo`. It returns flag.ErrHelp if help was requested, and
+// an error if a step fails or a measurement is off.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -113,7 +112,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if o.baseURL == "" && o.cutroom == "" {
-		// Before a minute is spent on drawing.
+		// Check this before spending a minute on drawing.
 		if o.cutroom, err = system.FindCutroom(); err != nil {
 			return err
 		}
@@ -122,7 +121,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(r.scratch) }() // temporary files: nothing is lost where they stay
+	defer func() { _ = os.RemoveAll(r.scratch) }() // temporary files may stay
 	if err = r.all(ctx); err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted: %w", err)
 	}
@@ -144,8 +143,8 @@ type run struct {
 	files   []string
 }
 
-// prepare makes the folders. Results of an earlier run are removed, so that
-// nothing old passes for new.
+// prepare makes the folders. It removes the results of an earlier run, so that none of
+// them looks like a new one.
 func (r *run) prepare() error {
 	for _, name := range []string{"film.mp4", "film-v3.mp4", "film.m4a", "contact-sheet.jpg", "report.txt", "stems", "clips", "service.log"} {
 		if err := os.RemoveAll(filepath.Join(r.out, name)); err != nil {
@@ -164,11 +163,11 @@ func (r *run) prepare() error {
 	return nil
 }
 
-// path is a result's place.
+// path is where a result goes.
 func (r *run) path(name string) string { return filepath.Join(r.out, filepath.FromSlash(name)) }
 
-// step runs a step of the demonstration under a line on the screen. do returns
-// what to say of it.
+// step runs a step of the demonstration and shows it as a line on the screen. do returns
+// the text for its end.
 func (r *run) step(name string, do func(on *step) (string, error)) error {
 	began := time.Now()
 	on := r.screen.begin(name)
@@ -203,7 +202,7 @@ func (r *run) all(ctx context.Context) (err error) {
 	return r.conclude(ctx)
 }
 
-// conclude measures, and leaves contact sheet and report.
+// conclude measures the results and writes the contact sheet and the report.
 func (r *run) conclude(ctx context.Context) error {
 	var j *judge
 	err := r.step("Measure", func(on *step) (string, error) {
@@ -232,7 +231,7 @@ func (r *run) conclude(ctx context.Context) error {
 	return nil
 }
 
-// probeClip describes a film of the user.
+// probeClip describes a user's film.
 func probeClip(ctx context.Context, path string) (clip, bool, error) {
 	m, err := probe(ctx, path)
 	if err != nil {
@@ -243,7 +242,7 @@ func probeClip(ctx context.Context, path string) (clip, bool, error) {
 	}
 	length := m.videoEnd
 	if length == 0 {
-		length = m.length // some containers note only the whole
+		length = m.length // some containers only state the length of the whole file
 	}
 	if length < time.Second {
 		return clip{}, false, fmt.Errorf("--video: %s lasts only %v", path, length)

@@ -104,7 +104,7 @@ func TestStepsWithoutATerminal(t *testing.T) {
 		st.update(float64(i)/100, "working")
 	}
 	st.done("film.mp4")
-	st.fail() // after the end: nothing
+	st.fail() // no effect after the end
 	failing := s.begin("Upload")
 	failing.fail()
 	if text := out.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "✓ Render") || !strings.Contains(text, "✗ Upload") || strings.ContainsAny(text, "\r\x1b") {
@@ -112,8 +112,8 @@ func TestStepsWithoutATerminal(t *testing.T) {
 	}
 }
 
-// Both clips are as long as they say, the upright one lies down in its file and
-// says so, and lamp and tick go together to the frame.
+// Both clips have the stated length, the upright one is stored sideways with a rotation,
+// and lamp and tick coincide to the frame.
 func TestClips(t *testing.T) {
 	dir := t.TempDir()
 	for _, s := range scenes {
@@ -150,8 +150,8 @@ func TestClips(t *testing.T) {
 	}
 }
 
-// What is off must be measured as off: a sound that is quieter than asked, at
-// another place, or heard where it was not asked for.
+// A deviation must be measured as one: a sound that is quieter than requested, at another
+// place, or audible where it was not requested.
 func TestUnmix(t *testing.T) {
 	noise := func(seed int) audio {
 		s, err := pcm(t.Context(), "-f", "lavfi", "-i", fmt.Sprintf("anoisesrc=r=48000:a=0.2:c=pink:d=3:seed=%d", seed))

@@ -19,13 +19,13 @@ type clip struct {
 	lamp          *lamp         // nil: the clip has no flashes and ticks
 }
 
-// segment is a stretch of a clip in the film. Everything plays at speed 1.
+// segment is a range of a clip in the film. Everything plays at speed 1.
 type segment struct {
 	clip     int
 	from, to time.Duration // in the clip
 	volume   float64
 	start    time.Duration // in the film
-	fit      string        // "" pads
+	fit      string        // "" means pad
 	dissolve time.Duration // overlap with the segment before
 }
 
@@ -33,13 +33,13 @@ func (s segment) length() time.Duration { return s.to - s.from }
 
 func (s segment) end() time.Duration { return s.start + s.length() }
 
-// music is a stretch of the music file under the film.
+// music is a range of the music file under the film.
 type music struct {
 	start    time.Duration // in the film
 	from, to time.Duration // in the file
 	volume   float64
 	fadeOut  time.Duration
-	ducking  float64 // dB; 0 stays as loud under voices
+	ducking  float64 // dB; 0 leaves it as loud under voices
 }
 
 func (m music) end() time.Duration { return m.start + m.to - m.from }
@@ -59,17 +59,16 @@ type film struct {
 	remixes  []remix
 }
 
-// The mix that the demonstration shows. In the first third of the first segment
-// its sound is untouched, in the second its voice is lifted out, in the last
-// both stems are as loud as they were; the music pauses there, so that nothing
-// covers the comparison. A moment of silence leads to the dissolve, in which the
-// two clips' own sounds cross.
+// The mix of the demonstration. The first third of the first segment has its original
+// sound. In the second third its voice is raised. In the last both stems have their
+// original volume, and the music pauses, so that nothing covers the comparison. A moment
+// of silence leads to the dissolve, in which the two clips' own sounds cross-fade.
 const (
 	liftVoice      = 1.4
 	liftBackground = 0.4
 	musicBelow     = 0.45 // under the first segment
 	musicAfter     = 0.9  // under the rest
-	musicDucked    = 9    // dB, while the lifted voice speaks
+	musicDucked    = 9    // dB, while the raised voice speaks
 	musicFade      = 1500 * time.Millisecond
 	laterVolume    = 0.85 // of the segments after the first
 	targetLUFS     = -20
@@ -79,9 +78,9 @@ const (
 	ownLongest     = 20 * time.Second
 )
 
-// edit lays the film out. Clips with a lamp are the demonstration's own: a bar
-// begins where their lead ends, so the first is trimmed to it, and the second shows
-// its lead in the dissolve. Other clips are used from their start.
+// edit lays out the film. Clips with a lamp are the demonstration's own. A bar begins
+// where their lead ends, so the first is trimmed to it, and the second shows its lead in
+// the dissolve. Other clips are used from their start.
 func edit(clips []clip, musicLength time.Duration) film {
 	f := film{clips: clips}
 	var at time.Duration
@@ -113,8 +112,8 @@ func edit(clips []clip, musicLength time.Duration) film {
 		{from: same, to: muted, offset: first.from + 2*third, voice: 1, background: 1},
 		{from: muted, to: end, offset: first.from + muted - first.start},
 	}
-	// The second stretch of music goes on as if it had played on under the pause, once
-	// the first segment is over.
+	// After the first segment the second range of music continues as if it had played on
+	// during the pause.
 	end = first.end()
 	below := min(same, musicLength)
 	f.music = []music{{start: 0, from: 0, to: below, volume: musicBelow, ducking: musicDucked}}
@@ -130,7 +129,7 @@ func edit(clips []clip, musicLength time.Duration) film {
 }
 
 // dissolveInto lays the start of s over the end of the segment before it, for whole
-// frames of the film. Segments too short for that are cut.
+// frames of the film. If the segments are too short, they are joined by a cut.
 func (f film) dissolveInto(s segment) segment {
 	before, frames := f.segments[len(f.segments)-1], f.frameAt(dissolve)
 	if f.clips[s.clip].lamp != nil {
@@ -143,7 +142,7 @@ func (f film) dissolveInto(s segment) segment {
 	return s
 }
 
-// dissolveAt is the segment that dissolves in at a time, or nil.
+// dissolveAt returns the segment that dissolves in at a time, or nil.
 func (f film) dissolveAt(at time.Duration) *segment {
 	for i, s := range f.segments {
 		if s.start <= at && at < s.start+s.dissolve {
@@ -153,7 +152,7 @@ func (f film) dissolveAt(at time.Duration) *segment {
 	return nil
 }
 
-// alone is the time in which a segment is not mixed with another.
+// alone is the time in which a segment does not overlap another.
 func (f film) alone(n int) (from, to time.Duration) {
 	from, to = f.segments[n].start+f.segments[n].dissolve, f.segments[n].end()
 	if n+1 < len(f.segments) {
@@ -189,7 +188,7 @@ func (f film) canvas() (width, height int, rate *big.Rat) {
 	return c.width &^ 1, c.height &^ 1, rate
 }
 
-// frames is how many frames the film has.
+// frames is the number of the film's frames.
 func (f film) frames() int { return f.frameAt(f.length()) }
 
 // cuts are the times at which the audible sources change, from zero to the end.
@@ -208,7 +207,7 @@ func (f film) cuts() []time.Duration {
 	return slices.Compact(times)
 }
 
-// remixAt is the remix that covers a time, or nil.
+// remixAt returns the remix that covers a time, or nil.
 func (f film) remixAt(at time.Duration) *remix {
 	for i, r := range f.remixes {
 		if r.from <= at && at < r.to {
@@ -218,8 +217,8 @@ func (f film) remixAt(at time.Duration) *remix {
 	return nil
 }
 
-// musicGains are the bounds of the music's gain from a time on, by its volume; it
-// moves where it steps back for the voice, and where it fades.
+// musicGains bounds the music's gain from a time on, by its volume. The gain moves where
+// the voice ducks the music and where it fades.
 func (f film) musicGains(at time.Duration) (least, most float64) {
 	for _, m := range f.music {
 		switch r := f.remixAt(at); {
@@ -233,7 +232,7 @@ func (f film) musicGains(at time.Duration) (least, most float64) {
 	return 1, 1
 }
 
-// mutedAt tells whether nothing at all is heard at a time.
+// mutedAt reports whether the film is silent at a time.
 func (f film) mutedAt(at time.Duration) bool {
 	r := f.remixAt(at)
 	return r != nil && r.voice == 0 && r.background == 0
@@ -278,8 +277,8 @@ func (f film) parts() sources {
 // stemURLs are the signed addresses of the stems that a remix uses.
 type stemURLs struct{ voice, background string }
 
-// config is the RenderConfig of the film. The two submission paths differ in
-// how a source is named: byKey asks for asset keys.
+// config is the RenderConfig of the film. The two submission paths name sources
+// differently; byKey uses asset keys.
 func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map[string]any {
 	sourceField, audioField := "sourceFileKey", "audioFileKey"
 	if byKey {

@@ -58,7 +58,7 @@ func TestUsersFilm(t *testing.T) {
 	if width, height, rate := f.canvas(); width != 478 || height != 852 || rate.Cmp(big.NewRat(60, 1)) != 0 {
 		t.Errorf("canvas %d×%d at %v", width, height, rate)
 	}
-	// The music is too short to go on where it paused: it starts again.
+	// The music is too short to continue after the pause, so it starts again.
 	if len(f.music) != 2 || f.music[0].to != 2222*msec || f.music[1].from != 3333*msec || f.music[1].to != 5*time.Second {
 		t.Errorf("music %+v", f.music)
 	}

@@ -18,14 +18,14 @@ import (
 // The music's grid: four beats to a bar.
 const (
 	bar = 2800 * time.Millisecond
-	// lead is what both clips hold before the music's first bar; it is trimmed
-	// away, and keeps the ticks at whole seconds off most beats.
+	// lead is what both clips have before the music's first bar. It is trimmed away, and
+	// it keeps the ticks at whole seconds off most beats.
 	lead       = 500 * time.Millisecond
 	songLength = 6 * bar
 )
 
-// tick is a chirp of 24 ms at every whole second: its pitch rises so fast that
-// it is found to a fraction of a millisecond under music and speech.
+// tick is a chirp of 24 ms at every whole second. Its pitch rises so fast that it can be
+// located to a fraction of a millisecond under music and speech.
 const tick = "lt(mod(t,1),.024)*sqrt(max(0,.5-.5*cos(2*PI*mod(t,1)/.024)))*sin(2*PI*(6500*mod(t,1)+104167*pow(mod(t,1),2)))"
 
 // The layers of the music, as expressions for ffmpeg's aevalsrc. ld(0) is the
@@ -41,14 +41,14 @@ const (
 	hat    = "(random(3)-.5)*exp(-55*mod(t+.35,.7))"
 )
 
-// play is the source that plays expressions added up, on both sides.
+// play is a source that plays the sum of the expressions on both sides.
 func play(length time.Duration, layers ...string) string {
 	sum := chords + "+" + strings.Join(layers, "+")
 	return fmt.Sprintf("aevalsrc=exprs='%s|%s':s=48000:d=%g", fmt.Sprintf(strings.ReplaceAll(sum, "%[1]g", "%[1]d"), -1),
 		fmt.Sprintf(strings.ReplaceAll(sum, "%[1]g", "%[1]d"), 1), length.Seconds())
 }
 
-// song is the music under the film; radio and night are what plays in the clips.
+// song is the music under the film; radio and night play in the clips.
 func song() string {
 	return play(songLength, ".05*"+bell+"*"+swell, ".075*"+pluck+"*"+arp, ".17*"+bass, ".22*"+kick, ".05*"+hat) +
 		",aecho=.9:.7:350|525:.28|.18,lowpass=f=9000,afade=t=out:st=16.3:d=0.5"
@@ -63,8 +63,8 @@ func night(length time.Duration) string {
 	return play(length-lead, ".045*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "1.5*ld(0)")) + ",tremolo=f=1.4:d=.5,aecho=.9:.7:420|610:.4|.3,lowpass=f=4000"
 }
 
-// soundtrack is a filter graph that ends in [sound]: music after the lead, over
-// it a voice, the first input, and ticks where they are wanted.
+// soundtrack is a filter graph that ends in [sound]: music after the lead and, if
+// requested, a voice (the first input) and ticks over it.
 func soundtrack(music string, length time.Duration, voice, ticks bool) string {
 	graph, parts := fmt.Sprintf("%s,adelay=%[2]d|%[2]d,asetpts=N/SR/TB[music];", music, lead.Milliseconds()), "[music]"
 	if voice {
@@ -100,9 +100,9 @@ func shoot(ctx context.Context, s scene, voice, path string) error {
 	return errors.Join(turnUpright(ctx, out, path), os.Remove(out))
 }
 
-// turnUpright notes in a film that it has to be turned clockwise for display,
-// without touching its pictures, as phones do. How that is asked for differs
-// between versions of ffmpeg, and so does which way 90 is.
+// turnUpright records in a film that it must be turned clockwise for display and leaves
+// its pictures alone, as phones do. Versions of ffmpeg differ in the option for this and
+// in the direction of 90.
 func turnUpright(ctx context.Context, lying, path string) error {
 	in := []string{"-i", "file:" + lying}
 	out := []string{"-map", "0", "-c", "copy", "-movflags", "+faststart", "file:" + path}
@@ -124,8 +124,8 @@ func turnUpright(ctx context.Context, lying, path string) error {
 	return errors.Join(append(errs, errors.New("this ffmpeg cannot mark a film as rotated"))...)
 }
 
-// script is the dialogue. Every line belongs to a bar of the film and says what
-// is done to the sound there.
+// script is the dialogue. Every line belongs to a bar of the film and tells what happens
+// to the sound there.
 var script = []struct {
 	at           time.Duration // after lead
 	voice, pitch string
@@ -137,7 +137,7 @@ var script = []struct {
 	{2*bar + 900*time.Millisecond, "en-us", "30", "Exactly as it was."},
 }
 
-// speak leaves the dialogue in a file, or the user's recording as loud as it.
+// speak writes the dialogue to a file, or the user's recording at the same loudness.
 func speak(ctx context.Context, dir, own string) (string, error) {
 	path := filepath.Join(dir, "voice.wav")
 	if own != "" {
@@ -155,17 +155,17 @@ func speak(ctx context.Context, dir, own string) (string, error) {
 		fmt.Fprintf(&graph, "[%d:a]aresample=48000,adelay=%d[l%d];", i, (lead + line.at).Milliseconds(), i)
 		fmt.Fprintf(&all, "[l%d]", i)
 	}
-	// The voice loses its boom and its hiss: it should sit in front of music.
+	// Remove boom and hiss from the voice, so that it sits in front of music.
 	fmt.Fprintf(&graph, "%samix=inputs=%d:normalize=0,highpass=f=95,equalizer=f=2800:t=q:w=1.1:g=2.5,lowpass=f=6000,volume=0.8[out]", all.String(), len(script))
 	return path, ffmpeg(ctx, "speak", append(args, "-filter_complex", graph.String(), "-map", "[out]", "file:"+path)...)
 }
 
-// compose writes the song as the m4a file that is uploaded.
+// compose writes the song as the m4a file to upload.
 func compose(ctx context.Context, path string) error {
 	return ffmpeg(ctx, "compose music", "-f", "lavfi", "-i", song(), "-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+path)
 }
 
-// dub gives a film of the user another sound track: the voice over music.
+// dub gives a user's film another sound track: the voice over music.
 func dub(ctx context.Context, c clip, voice, path string) error {
 	codec := "aac"
 	if strings.EqualFold(filepath.Ext(path), ".webm") {
@@ -176,8 +176,8 @@ func dub(ctx context.Context, c clip, voice, path string) error {
 		"-map", "1:v:0", "-map", "[sound]", "-c:v", "copy", "-c:a", codec, "-b:a", "192k", "file:"+path)
 }
 
-// Samples leaves the demonstration's clips, its music, and the sound of its first
-// clip as a recording to separate, in a new folder.
+// Samples writes the demonstration's clips, its music, and the sound of its first clip as
+// a recording to separate, into a new folder.
 func Samples(ctx context.Context, dir string) (err error) {
 	part, err := os.MkdirTemp(filepath.Dir(dir), ".samples-")
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"cutroom/internal/sandbox/api"
 )
 
-// pollInterval is how often a job's state is asked for where nobody lets the
-// request wait.
+// pollInterval is how often a job's state is polled if the request does not wait at the
+// service.
 const pollInterval = time.Second
 
-// jobStatus has the status fields that both kinds of job share.
+// jobStatus has the status fields that both kinds of jobs share.
 type jobStatus struct {
 	JobID, Status    string
 	Progress         int
@@ -40,7 +40,7 @@ type stem struct {
 	DurationMs         int64
 }
 
-// say puts a job's state in words for the progress line.
+// say describes a job's state for the progress line.
 func (s jobStatus) say() string {
 	switch {
 	case s.QueuePosition > 0:
@@ -51,9 +51,8 @@ func (s jobStatus) say() string {
 	return strings.ToLower(cmp.Or(s.ProgressReason, s.Status))
 }
 
-// wait asks for a job's state until it has ended well. Each question but the
-// first waits at the service until there is something new. Progress that falls is
-// an error of the service.
+// wait polls a job's state until it has succeeded. Each request but the first waits at
+// the service for news. Falling progress is an error of the service.
 func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStatus, error) {
 	tag, last := "", 0
 	for {
@@ -96,15 +95,15 @@ func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStat
 	}
 }
 
-// wave is a stem's waveform: the lowest and the highest of each stretch's
-// samples, -128 to 127, in turn.
+// wave is a stem's waveform: the lowest and the highest sample of each range in turn,
+// -128 to 127.
 type wave struct {
 	label  string
 	length time.Duration
 	Data   []int
 }
 
-// peaks asks for a stem's waveform by the stem's link.
+// peaks requests a stem's waveform by the stem's link.
 func (c *client) peaks(ctx context.Context, s stem, points int) (wave, error) {
 	w := wave{label: s.Label, length: time.Duration(s.DurationMs) * time.Millisecond}
 	link, err := url.Parse(s.URL)
@@ -125,8 +124,8 @@ func (c *client) separate(ctx context.Context, path string, on *step) (string, e
 	return answer.JobID, err
 }
 
-// render submits a film by the multipart path. The order of the parts is the
-// mobile app's: media first.
+// render submits a film by the multipart path, with the parts in the mobile app's order:
+// media first.
 func (c *client) render(ctx context.Context, config map[string]any, names sources, clips []clip, music string, on *step) (string, error) {
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -144,7 +143,7 @@ func (c *client) render(ctx context.Context, config map[string]any, names source
 	return answer.JobID, err
 }
 
-// renderAssets submits a film whose media lie in the object store.
+// renderAssets submits a film whose media are in the object store.
 func (c *client) renderAssets(ctx context.Context, config map[string]any) (string, error) {
 	var answer struct{ JobID string }
 	err := c.Post(ctx, "/api/v2/render/v3", config, &answer)
@@ -154,8 +153,8 @@ func (c *client) renderAssets(ctx context.Context, config map[string]any) (strin
 // errNoObjectStore says that the service runs without an object store.
 var errNoObjectStore = errors.New("the service has no object store")
 
-// upload puts a file into the object store by a presigned address and returns
-// its key. A file that is there already is not sent again.
+// upload puts a file into the object store by a presigned address and returns its key. It
+// does not send a file that is already there.
 func (c *client) upload(ctx context.Context, path string, report func(float64)) (string, error) {
 	sum, size, err := digest(path)
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 // levelWindow is the time over which the levels in the film are measured.
 const levelWindow = 100 * time.Millisecond
 
-// window is what was measured of a moment of the film, in dB. gain is the music's by
-// its volume, without the film's loudness; NaN where no music is to be heard.
+// window is the measurement of a moment of the film, in dB. gain is the music's gain by
+// its volume, without the film's loudness; NaN if no music is audible.
 type window struct{ voice, music, gain float64 }
 
-// curves are the windows of a film, one after the other.
+// curves are consecutive windows of a film.
 type curves []window
 
-// at is the window at a share of the film.
+// at is the window at a fraction of the film.
 func (c curves) at(share float64) window { return c[min(len(c)-1, int(share*float64(len(c))))] }
 
-// levels takes the film's sound apart, window by window: how loud the first clip's
-// voice and the music are in it.
+// levels decomposes the film's sound, window by window: how loud the first clip's voice
+// and the music are in it.
 func (j *judge) levels(ctx context.Context) (curves, error) {
 	heard, err := j.decode(ctx, j.video)
 	if err != nil {
@@ -86,7 +86,7 @@ func (j *judge) layersAt(ctx context.Context, a time.Duration) ([]part, error) {
 	return parts, nil
 }
 
-// stretch is a time of the film in which the same is heard.
+// stretch is a range of the film in which the same sounds are audible.
 type stretch struct {
 	from, to time.Duration
 	name     string

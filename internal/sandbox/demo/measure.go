@@ -31,21 +31,21 @@ const (
 // musicPart is the name of the music among the sounds of a stretch.
 const musicPart = "music"
 
-// result has the demonstration's results.
+// result holds the demonstration's results.
 type result struct {
 	film             film
-	music            string // path
+	music            string // path of the sound that was separated
 	audio            string // path: what was separated
 	stems            map[string]string
-	waves            []wave // of the stems, as the service draws them
+	waves            []wave // of the stems, as drawn by the service
 	video, v3, sound string // paths of the renders; v3 is empty without an object store
 }
 
-// check is one thing that was measured.
+// check is one measurement.
 type check struct {
 	name, want, got string
 	ok              bool
-	skipped         bool // could not be measured: got says why
+	skipped         bool // could not be measured: got tells why
 }
 
 // judge measures every output against the edit.
@@ -69,7 +69,7 @@ func (j *judge) decode(ctx context.Context, path string) (audio, error) {
 	return s, err
 }
 
-// measure runs the measurements; on gets the progress.
+// measure runs the measurements and reports the progress to on.
 func (r result) measure(ctx context.Context, on func(share float64, what string)) (*judge, error) {
 	j := &judge{result: r, heard: map[string]audio{}}
 	var err error
@@ -91,9 +91,8 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 	return j, nil
 }
 
-// ownMedia tells whether the film shows the demonstration's own clips, whose
-// sound is known. Noisy recordings, which the user may bring, come out of an
-// encoder less alike.
+// ownMedia reports whether the film shows the demonstration's own clips, whose sound is
+// known. An encoder changes noisy recordings, which users may bring, more.
 func (j *judge) ownMedia() bool { return j.film.clips[0].lamp != nil }
 
 func (j *judge) format(ctx context.Context) error {
@@ -104,7 +103,7 @@ func (j *judge) format(ctx context.Context) error {
 	}
 	frames, got, slack := j.film.frames(), j.made.frames, 0
 	if !j.ownMedia() {
-		slack = 1 // a stranger's clip may end within a frame
+		slack = 1 // a user's clip may end within a frame
 	}
 	gap := heard.length() - j.film.timeOf(got)
 	j.add("length", fmt.Sprintf("%d frames, sound ends within %.0f ms", frames, ms(aacFrame)),
@@ -199,7 +198,7 @@ func brightness(ctx context.Context, path string, a lamp) ([]byte, error) {
 		"-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
 }
 
-// flashes are the first bright frames of every flash.
+// flashes returns the first bright frame of every flash.
 func flashes(brightness []byte) []int {
 	var starts []int
 	dark := true
@@ -207,18 +206,17 @@ func flashes(brightness []byte) []int {
 		if v > 150 && dark {
 			starts, dark = append(starts, i), false
 		} else if v < 110 {
-			dark = true // further down than up: a flicker of the encoder counts once
+			dark = true // lower than the rising threshold: a flicker of the encoder counts once
 		}
 	}
 	return starts
 }
 
-// findChirp finds a chirp within 150 ms of a time: how late it is, and how much
-// of what is heard there it is, from 0 to 1.
+// findChirp finds a chirp within 150 ms of a time: how late it is, and its share of the
+// sound there, from 0 to 1.
 func findChirp(heard, chirp audio, near time.Duration) (late time.Duration, score float64) {
 	const reach = 150 * time.Millisecond
-	// Both are sharpened alike, which takes music and speech away from under
-	// the chirp.
+	// Sharpen both alike, which removes the music and speech under the chirp.
 	around, want := sharpen(heard.cut(near-reach, near+reach+chirp.length())), sharpen(chirp)
 	power, best := dot(want, want), 0
 	for lag := 0; lag+len(want) <= len(around); lag += 2 {
@@ -230,7 +228,7 @@ func findChirp(heard, chirp audio, near time.Duration) (late time.Duration, scor
 	return audio(around[:best]).length() - reach, score
 }
 
-// sharpen takes the second difference, which rises by 12 dB an octave, twice.
+// sharpen applies the second difference, which rises by 12 dB per octave, twice.
 func sharpen(s audio) audio {
 	for range 2 {
 		out := make(audio, len(s))
@@ -271,7 +269,7 @@ func (j *judge) separated(ctx context.Context) error {
 	return nil
 }
 
-// part is a sound that a stretch of the film is mixed from.
+// part is one of the sounds mixed in a range of the film.
 type part struct {
 	name  string
 	sound audio
@@ -312,11 +310,11 @@ func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
 			return parts, add(musicPart, j.music, a-m.start+m.from, m.volume)
 		}
 	}
-	return parts, add(musicPart, j.music, a, 0) // where the music rests it must not be heard either
+	return parts, add(musicPart, j.music, a, 0) // where the music pauses, it must not be audible either
 }
 
 // cross fades the sound in or out with equal power over a dissolve that began into ago.
-// A sound that is hardly heard there becomes silence, because its gain would be a guess.
+// If it is hardly audible there, it becomes silence, because its gain would be a guess.
 func (p *part) cross(into, length time.Duration, in bool) {
 	p.sound = p.sound.cut(p.from, p.from+length-into)
 	p.from = 0
@@ -333,9 +331,8 @@ func (p *part) cross(into, length time.Duration, in bool) {
 	}
 }
 
-// mix takes the film's sound apart, stretch by stretch: each sound must be as
-// loud as the edit says, where it says. A sound at another place would not be
-// found there, so this measures places too.
+// mix decomposes the film's sound, range by range: each sound must have the gain that the
+// edit states. A sound at another place would not be found, so this checks places too.
 func (j *judge) mix(ctx context.Context) error {
 	heard, err := j.decode(ctx, j.video)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type media struct {
 	video, audio  string   // codecs; empty: no such stream
 	width, height int      // as displayed, rotation applied
-	turn          int      // degrees that the stored picture is turned by
+	turn          int      // rotation of the stored picture, degrees
 	rate          *big.Rat // frames a second
 	frames        int      // counted packets
 	videoEnd      time.Duration
@@ -25,7 +25,7 @@ type media struct {
 	channels      int
 	audioStart    time.Duration
 	audioEnd      time.Duration
-	length        time.Duration // of the whole file, by its header
+	length        time.Duration // of the whole file, from its header
 }
 
 // probe reads a file's headers and counts its video packets.
@@ -41,7 +41,7 @@ func probe(ctx context.Context, path string) (media, error) {
 			}
 			var ok bool
 			if m.rate, ok = new(big.Rat).SetString(s.FrameRate); !ok || m.rate.Sign() <= 0 {
-				m.rate = big.NewRat(30, 1) // a stream that does not say
+				m.rate = big.NewRat(30, 1) // the stream does not state one
 			}
 		case s.Type == "audio" && m.audio == "":
 			m.audio, m.sampleRate, m.channels, m.audioStart, m.audioEnd = s.Codec, s.SampleRate, s.Channels, s.Start, s.Start+s.Duration
@@ -57,8 +57,8 @@ const sampleRate = 48000
 // sample is the file's time zero.
 type audio []float32
 
-// decode decodes the first audio stream of a file. Sound that starts late is
-// preceded by silence. Mono comes out on both channels.
+// decode decodes the first audio stream of a file. It prepends silence to a sound that
+// starts late. Mono is returned on both channels.
 func decode(ctx context.Context, path string) (audio, error) {
 	m, err := probe(ctx, path)
 	if err != nil {
@@ -71,7 +71,7 @@ func decode(ctx context.Context, path string) (audio, error) {
 	return pcm(ctx, "-i", "file:"+path, "-map", "0:a:0", "-af", filters)
 }
 
-// pcm runs ffmpeg on an input and returns the sound that comes out.
+// pcm runs ffmpeg on an input and returns the resulting sound.
 func pcm(ctx context.Context, args ...string) (audio, error) {
 	raw, err := process.Output(ctx, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"},
 		args...), "-ac", "2", "-f", "f32le", "pipe:1")...)
@@ -92,8 +92,8 @@ func (s audio) length() time.Duration {
 	return time.Duration(float64(len(s)/2) / sampleRate * float64(time.Second))
 }
 
-// cut is the sound from one time to another. What lies outside of s is silence,
-// so the result always has the asked length.
+// cut is the sound from one time to another. Outside s it is silent, so the result always
+// has the requested length.
 func (s audio) cut(from, to time.Duration) audio {
 	first := at(from)
 	out := make(audio, max(at(to)-first, 0))
@@ -116,7 +116,7 @@ func dot(a, b audio) float64 {
 	return sum
 }
 
-// plus adds sounds, as long as the shortest.
+// plus adds sounds; the result is as long as the shortest.
 func (s audio) plus(others ...audio) audio {
 	out := append(audio{}, s...)
 	for _, o := range others {
@@ -128,8 +128,8 @@ func (s audio) plus(others ...audio) audio {
 	return out
 }
 
-// difference is the largest distance between two samples at the same place, and
-// the level of the whole difference relative to a, in dB.
+// difference returns the largest distance between two samples at the same place, and the
+// level of the whole difference relative to a, in dB.
 func difference(a, b audio) (largest, relative float64) {
 	var sum, all float64
 	for i := range min(len(a), len(b)) {

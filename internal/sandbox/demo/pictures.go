@@ -8,8 +8,8 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// pictures compares the frames of the dissolve with what the clips show there, and
-// the bars beside the second clip with the picture that is blurred into them.
+// pictures compares the frames of the dissolve with those of the clips, and the bars
+// beside the second clip with the blurred picture.
 func (j *judge) pictures(ctx context.Context) error {
 	if !j.ownMedia() || len(j.film.segments) < 2 {
 		return nil // the user's clips may have any rate, and bright edges
@@ -20,8 +20,8 @@ func (j *judge) pictures(ctx context.Context) error {
 	return j.bars(ctx)
 }
 
-// thumbnails are the brightness of the frames from first on, so many, averaged over
-// columns by rows of an area.
+// thumbnails returns the brightness of frames frames from first on, averaged over columns
+// by rows of an area.
 func thumbnails(ctx context.Context, path, filter string, first, frames, columns, rows int) ([]byte, error) {
 	raw, err := process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
 		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area,format=gray", filter, first, first+frames, columns, rows),
@@ -34,7 +34,7 @@ func thumbnails(ctx context.Context, path, filter string, first, frames, columns
 
 func (a area) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", a.width, a.height, a.left, a.top) }
 
-// dissolved measures the dissolve where the second clip's own picture is.
+// dissolved measures the dissolve where the second clip's picture is.
 func (j *judge) dissolved(ctx context.Context) error {
 	const columns, rows, within = 8, 14, 6.0
 	before, s := j.film.segments[0], j.film.segments[1]
@@ -45,7 +45,7 @@ func (j *judge) dissolved(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The first clip fills the canvas, and has its rate.
+	// The first clip fills the canvas and has the canvas's rate.
 	out, err := thumbnails(ctx, j.film.clips[before.clip].path, shown, j.film.frameAt(before.from+s.start-before.start), n, columns, rows)
 	if err != nil {
 		return err
@@ -65,8 +65,8 @@ func (j *judge) dissolved(ctx context.Context) error {
 	return nil
 }
 
-// bars measures one frame in the middle of the second clip: beside the picture the
-// canvas shows what lies there when the picture covers it, without its detail.
+// bars measures one frame in the middle of the second clip: beside the picture, the
+// canvas shows what a covering picture would show there, without its detail.
 func (j *judge) bars(ctx context.Context) error {
 	const columns, rows, within, most = 216, 360, 12.0, 0.75
 	s := j.film.segments[1]

@@ -13,7 +13,7 @@ type account struct {
 	before, price, after int64
 }
 
-// summary is everything the last screen and the report tell.
+// summary is the content of the last screen and of the report.
 type summary struct {
 	checks  []check
 	account account
@@ -29,7 +29,7 @@ type stage struct {
 	took time.Duration
 }
 
-// lines formats the summary; ink colours a text or returns it as it is.
+// lines formats the summary. ink colours a text or returns it unchanged.
 func (s summary) lines(ink func(code, text string) string) []string {
 	out := []string{ink(boldInk, "What was measured")}
 	for _, c := range s.checks {
@@ -67,7 +67,7 @@ func (s summary) lines(ink func(code, text string) string) []string {
 	return append(out, "", ink(greenInk, fmt.Sprintf("All %d measurements are as expected.", all)))
 }
 
-// count counts the checks that failed, and those that could have.
+// count counts the failed checks, and all that were measured.
 func (s summary) count() (off, all int) {
 	for _, c := range s.checks {
 		if c.skipped {
@@ -81,7 +81,7 @@ func (s summary) count() (off, all int) {
 	return off, all
 }
 
-// write leaves the report in a file.
+// write writes the report to a file.
 func (s summary) write(path string) error {
 	plain := func(_, text string) string { return text }
 	text := strings.Join(s.lines(plain), "\n") + "\n"

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/sandbox/system"
 )
 
-// gather makes the clips and the music, or takes the user's.
+// gather makes the clips and the music, or uses the user's.
 func (r *run) gather(ctx context.Context) error {
 	if len(r.videos) > 0 {
 		if err := r.step("Look at your films", func(*step) (string, error) { return r.ownClips(ctx) }); err != nil {
@@ -32,7 +32,7 @@ func (r *run) gather(ctx context.Context) error {
 	})
 }
 
-// drawnClips shoots the demonstration's own two clips.
+// drawnClips makes the demonstration's own two clips.
 func (r *run) drawnClips(ctx context.Context) error {
 	var voice string
 	err := r.step("Record dialogue", func(*step) (note string, err error) {
@@ -54,13 +54,13 @@ func (r *run) drawnClips(ctx context.Context) error {
 			return err
 		}
 		r.clips = append(r.clips, s.clip(path))
-		voice = "" // only the first clip is a dialogue
+		voice = "" // only the first clip has a dialogue
 	}
 	return nil
 }
 
-// ownClips looks at the user's films. The first one needs a voice to separate:
-// where it has no sound, or --speech brings some, it gets one.
+// ownClips probes the user's films. The first one needs a voice to separate. If it has no
+// sound, or if --speech provides a recording, it is dubbed.
 func (r *run) ownClips(ctx context.Context) (string, error) {
 	var about []string
 	for i, path := range r.videos {
@@ -88,8 +88,8 @@ func (r *run) ownClips(ctx context.Context) (string, error) {
 	return strings.Join(about, ", "), nil
 }
 
-// connect finds the service, or starts a sandbox, and signs in. stop ends what
-// was started.
+// connect finds the service, or starts a sandbox, and signs in. stop ends what it
+// started.
 func (r *run) connect(ctx context.Context) (stop func() error, err error) {
 	stop = func() error { return nil }
 	identity := r.identity
@@ -136,7 +136,7 @@ func (r *run) signIn(ctx context.Context, identity string) (string, error) {
 	if r.token != "" {
 		r.client.Token = r.token
 	} else {
-		// A new account each time, so that the signup bonus is seen.
+		// Use a new account each time, so that the signup bonus shows.
 		email := fmt.Sprintf("demo-%s@sandbox.example", r.began.UTC().Format("20060102-150405.000"))
 		idToken, err := mint(ctx, identity, email, "Dee Demo")
 		if err != nil {
@@ -198,7 +198,7 @@ func (r *run) job(ctx context.Context) error {
 	return err
 }
 
-// separate takes the first clip's sound, asks the price and has it separated.
+// separate takes the first clip's sound, asks the price and separates it.
 func (r *run) separate(ctx context.Context) (jobStatus, error) {
 	var status jobStatus
 	r.result.audio = filepath.Join(r.scratch, "voice-and-background.m4a")
@@ -240,8 +240,8 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 	return status, err
 }
 
-// extract takes a film's sound out. AAC is copied as it is; anything else is
-// encoded, from time zero on.
+// extract extracts a film's sound from time zero on. It copies AAC and encodes anything
+// else.
 func extract(ctx context.Context, film, audio string) error {
 	m, err := probe(ctx, film)
 	if err != nil {
@@ -293,7 +293,7 @@ func (r *run) finish(ctx context.Context, id, name string, on *step) (string, er
 	return name, err
 }
 
-// render has the film, or its sound, made of a multipart submission.
+// render submits the film, or its sound, as a multipart submission.
 func (r *run) render(ctx context.Context, title, kind, file string, urls stemURLs) error {
 	return r.step(title, func(on *step) (string, error) {
 		names := r.result.film.parts()
@@ -305,8 +305,8 @@ func (r *run) render(ctx context.Context, title, kind, file string, urls stemURL
 	})
 }
 
-// renderByReference uploads the media to the object store and renders the same
-// film from there.
+// renderByReference uploads the media to the object store and renders the same film from
+// there.
 func (r *run) renderByReference(ctx context.Context, urls stemURLs) error {
 	var keys sources
 	err := r.step("Upload by reference", func(on *step) (string, error) {

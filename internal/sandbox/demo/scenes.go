@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// scene is a moving picture that ffmpeg paints from nothing: gradients for the
-// sky, silhouettes from sums of sines, drawn once and moved past each other.
+// scene is a moving picture that ffmpeg generates: gradients for the sky, and silhouettes
+// from sums of sines, drawn once and moved past each other.
 type scene struct {
 	file, name, about string
 	width, height     int // as displayed
@@ -17,7 +17,7 @@ type scene struct {
 	graph             string // filters that end in [scene], width by shore pixels
 }
 
-// The demonstration's own clips. The second one is upright, as phones film.
+// The demonstration's own clips. The second one is upright, like a phone's.
 var scenes = []scene{
 	{"dusk", "Clip A", "dusk at the lake", 1280, 720, 548, 30, 9 * time.Second, duskGraph},
 	{"aurora", "Clip B", "northern lights", 720, 1280, 1072, 25, 6500 * time.Millisecond, auroraGraph},
@@ -70,14 +70,14 @@ color=black:s=160x160:r=25:d=0.04,format=rgba,geq=r=255:g='205-70*abs(Y-66)/40':
 [s7][l1]overlay=x='310+20*sin(t*.7+2)':y='620-t*48'[s8];
 [s8][l2]overlay=x='520+22*sin(t*.9+4)':y='400-t*40'[scene]`
 
-// lamp is a disc that is dark except for the first three frames of every whole
-// second, at which the sound ticks.
+// lamp is a disc that is bright only in the first three frames of every whole second,
+// when the sound ticks.
 type lamp struct{ x, y, radius int } // pixels of the displayed picture
 
 func (s scene) lamp() lamp { return lamp{x: s.width - 74, y: 74, radius: 28} }
 
-// picture is the whole picture, ending in [picture]: the scene over its image in
-// rippled water, the lamp, a name and the time code.
+// picture is the whole picture, ending in [picture]: the scene, its image in rippled
+// water, the lamp, a name and the time code.
 func (s scene) picture() string {
 	depth := s.height - s.shore
 	water := fmt.Sprintf(`;
@@ -100,8 +100,7 @@ color=white:s=180x180:r=%d:d=0.03,format=rgba,geq=r=255:g=250:b=235:
 		"," + letters(s.name, 20, "0xffc46b", "40", "h-84") + "," + letters(s.about, 15, "0xfff6e4@0.8", "112", "h-81") + "," + code + "[picture]"
 }
 
-// letters is the filter that writes a text. The text holds nothing that ffmpeg
-// would read as syntax.
+// letters is the filter that writes a text. The text contains no ffmpeg syntax.
 func letters(text string, size int, color, x, y string) string {
 	return fmt.Sprintf("drawtext=font=Sans:text='%s':fontsize=%d:fontcolor=%s:shadowx=1:shadowy=1:x=%s:y=%s", text, size, color, x, y)
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen shows what is going on: on a terminal each step is a line with a bar
-// that moves, elsewhere plain lines when a step begins to matter.
+// screen shows the progress: on a terminal, each step is a line with a moving bar;
+// elsewhere it prints plain lines for longer steps.
 type screen struct {
 	w     io.Writer
 	tty   bool
@@ -21,7 +21,7 @@ type screen struct {
 	mu    sync.Mutex
 }
 
-// newScreen looks whether w is a terminal. NO_COLOR is honoured.
+// newScreen checks whether w is a terminal. It honours NO_COLOR.
 func newScreen(w io.Writer) *screen {
 	s := &screen{w: w}
 	if file, ok := w.(*os.File); ok {
@@ -65,7 +65,7 @@ type step struct {
 	over    bool
 }
 
-// begin starts a step; the one before must have ended.
+// begin starts a step. The previous one must have ended.
 func (s *screen) begin(name string) *step {
 	st := &step{screen: s, name: name, started: time.Now()}
 	if !s.tty {
@@ -75,8 +75,7 @@ func (s *screen) begin(name string) *step {
 	return st
 }
 
-// plainInterval is the least time between two lines of a step where there is no
-// terminal.
+// plainInterval is the minimum time between two lines of a step if there is no terminal.
 const plainInterval = 2 * time.Second
 
 // Columns of a step's line.
@@ -96,7 +95,7 @@ func (st *step) update(share float64, note string) {
 	}
 	share = min(max(share, 0), 1)
 	if !s.tty {
-		// Only long steps get lines in between.
+		// Only long steps get intermediate lines.
 		if time.Since(st.drawn) > plainInterval && share > st.share {
 			st.share, st.drawn = share, time.Now()
 			fmt.Fprintf(s.w, "  .. %s %3.0f %%  %s\n", pad(st.name, nameColumns), share*100, note)
@@ -123,11 +122,10 @@ func (s *screen) bar(share float64) string {
 // done ends the step successfully; note describes its result.
 func (st *step) done(note string) { st.end("✓", greenInk, note) }
 
-// skip ends a step that could not be taken, without that being a failure.
+// skip ends a step that was not possible; that is not a failure.
 func (st *step) skip(note string) { st.end("-", dimInk, note) }
 
-// fail ends a step that went wrong. It does nothing after another end, so it
-// may be deferred.
+// fail ends a step that failed. It does nothing after another end, so it may be deferred.
 func (st *step) fail() { st.end("✗", redInk, "failed") }
 
 func (st *step) end(mark, ink, note string) {

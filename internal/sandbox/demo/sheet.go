@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The contact sheet: twelve frames of the film, what is heard in it and how loud
-// voice and music are, and the waveforms of the stems, which come from the service.
+// The contact sheet: twelve frames of the film, its sounds, the levels of voice and
+// music, and the waveforms of the stems, which the service provides.
 const (
 	sheetColumns, sheetRows = 4, 3
 	sheetWidth              = 1360
@@ -68,8 +68,8 @@ const (
 	stemsTop = filmLanes*laneStep + 44 // leaves room for the stems' seconds
 )
 
-// drawLanes draws the lanes below each other: what is heard when, the levels of
-// voice and music with the music's gain over them, and the stems' waveforms.
+// drawLanes draws the lanes below each other: the sounds over time, the levels of voice
+// and music with the music's gain, and the stems' waveforms.
 func (j *judge) drawLanes(c curves, path string) (err error) {
 	page := image.NewNRGBA(image.Rect(0, 0, laneWidth, stemsTop+max(len(j.waves)*laneStep, 1)))
 	fill := func(x0, y0, x1, y1 int, ink color.Color) {
@@ -134,8 +134,8 @@ func levelHeight(db float64) int { return int(max(0, min(1, 1+db/54)) * laneHeig
 // laneX is the x position of a time of the film in its lanes.
 func (f film) laneX(at time.Duration) int { return int(laneWidth * at / f.length()) }
 
-// chosen are the frames that the sheet shows: evenly spread, and the middle of a
-// dissolve instead of the frame nearest to it.
+// chosen returns the frames that the sheet shows: evenly spaced, with the middle of a
+// dissolve in place of the frame nearest to it.
 func (j *judge) chosen() []int {
 	var frames []int
 	n := sheetColumns * sheetRows
@@ -227,7 +227,7 @@ func (j *judge) laneTexts(left, top int) []string {
 
 func hexInk(c color.NRGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
 
-// plainLetters keeps what means nothing to ffmpeg's filters.
+// plainLetters keeps only characters that ffmpeg's filters do not interpret.
 func plainLetters(r rune) rune {
 	if strings.ContainsRune(`\':%,;[]=`, r) {
 		return '_'

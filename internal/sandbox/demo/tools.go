@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// checkTools names missing programs before anything is started.
-// speech tells whether espeak-ng will be needed.
+// checkTools names missing programs before anything starts. speech tells whether
+// espeak-ng will be needed.
 func checkTools(speech bool) error {
 	var missing, packages []string
 	for _, tool := range []struct{ program, debian string }{{"ffmpeg", "ffmpeg"}, {"ffprobe", "ffmpeg"}, {"espeak-ng", "espeak-ng"}} {
@@ -29,7 +29,7 @@ func checkTools(speech bool) error {
 	return fmt.Errorf("%s not found in PATH (%s)", strings.Join(missing, " and "), hint)
 }
 
-// ffmpeg runs ffmpeg to its end, for what an error names.
+// ffmpeg runs ffmpeg to its end. what names the run in errors.
 func ffmpeg(ctx context.Context, what string, args ...string) error {
 	if err := process.FFmpeg(ctx, args...); err != nil {
 		return fmt.Errorf("%s: %w", what, err)

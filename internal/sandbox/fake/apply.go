@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// apply spoils one call. It panics with http.ErrAbortHandler where the fault
-// is a broken connection, as net/http asks for.
+// apply applies the fault to one call. It panics with http.ErrAbortHandler to break the
+// connection, as net/http requires.
 func (rule *activeRule) apply(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	real := httptest.NewRecorder()
 	switch rule.Kind {
@@ -26,7 +26,7 @@ func (rule *activeRule) apply(w http.ResponseWriter, r *http.Request, next http.
 		next(w, r)
 		return
 	case KindCutUpload:
-		_, _ = io.CopyN(io.Discard, r.Body, cmp.Or(rule.SizeBytes, max(r.ContentLength/2, 1))) // whatever arrived is thrown away
+		_, _ = io.CopyN(io.Discard, r.Body, cmp.Or(rule.SizeBytes, max(r.ContentLength/2, 1))) // received bytes are discarded
 		panic(http.ErrAbortHandler)
 	}
 	if rule.Effect {
@@ -35,10 +35,10 @@ func (rule *activeRule) apply(w http.ResponseWriter, r *http.Request, next http.
 	rule.answer(w, r)
 }
 
-// send is for the kinds that show the real answer, and show it badly.
+// send handles the kinds that send the real answer, but badly.
 func (rule *activeRule) send(w http.ResponseWriter, r *http.Request, real *http.Response, body []byte) {
 	if rule.Kind == KindLength {
-		// net/http refuses a write beyond the announced length as a whole.
+		// net/http refuses the whole write if it exceeds the announced length.
 		announced := max(max(real.ContentLength, int64(len(body)))+cmp.Or(rule.LengthDelta, 100), 0)
 		w.Header().Set("Content-Length", strconv.FormatInt(announced, 10))
 		body = body[:min(announced, int64(len(body)))]
@@ -51,10 +51,10 @@ func (rule *activeRule) send(w http.ResponseWriter, r *http.Request, real *http.
 	case KindCut:
 		if limit := cmp.Or(rule.SizeBytes, int64(max(len(body)/2, 1))); limit <= int64(len(body)) {
 			_, _ = w.Write(body[:limit])
-			_ = flush() // without it the client might not even see the status
+			_ = flush() // otherwise the client might not even see the status
 		}
 		panic(http.ErrAbortHandler)
-	case KindSlow: // it drips, ten times a second
+	case KindSlow: // a few bytes, ten times a second
 		perSec := cmp.Or(max(rule.BytesPerSec, 0), 10)
 		step := max(perSec/10, 1)
 		tick := time.NewTicker(time.Second / time.Duration(min(perSec, 10)))
@@ -74,7 +74,7 @@ func (rule *activeRule) send(w http.ResponseWriter, r *http.Request, real *http.
 	}
 }
 
-// answer is for the kinds that never show the real answer.
+// answer handles the kinds that never send the real answer.
 func (rule *activeRule) answer(w http.ResponseWriter, r *http.Request) {
 	for name, value := range rule.Headers {
 		w.Header().Set(name, value)
@@ -82,8 +82,8 @@ func (rule *activeRule) answer(w http.ResponseWriter, r *http.Request) {
 	if rule.Kind == KindClose {
 		panic(http.ErrAbortHandler)
 	}
-	// The body is read to its end: an answer before it would often be lost in a
-	// connection reset, and only after it does net/http notice a client leaving.
+	// Read the whole body first. An earlier answer would often be lost in a connection
+	// reset, and net/http only notices a disconnecting client after the body.
 	_, _ = io.Copy(io.Discard, r.Body)
 	switch rule.Kind {
 	case KindStall:
@@ -101,7 +101,7 @@ func (rule *activeRule) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wait blocks for DelayMs, or for ever when that is 0.
+// wait blocks for DelayMs, or forever if that is 0.
 func (rule *activeRule) wait(r *http.Request) {
 	var after <-chan time.Time
 	if rule.DelayMs > 0 {

@@ -20,12 +20,12 @@ type controlCall struct {
 	Path    string            `json:"path"`
 	What    string            `json:"what"`
 	Example any               `json:"example,omitempty"` // a body
-	Fields  map[string]string `json:"fields,omitempty"`  // of a body: all of them, with their types
+	Fields  map[string]string `json:"fields,omitempty"`  // all fields of the body, with their types
 }
 
-// HandleControl adds a control call. path follows ControlPrefix, method is
-// required: HandleControl("POST", "mint", …). what and example, a body of the type
-// that the handler reads, nil for none, are for the index.
+// HandleControl adds a control call. path follows ControlPrefix, method is required:
+// HandleControl("POST", "mint", …). what and example are for the index. example is a body
+// of the type that the handler reads, or nil.
 func (h *Host) HandleControl(method, path, what string, example any, handler func(*http.Request) (any, error)) {
 	h.calls = append(h.calls, controlCall{Method: method, Path: ControlPrefix + path, What: what, Example: example, Fields: fields(example)})
 	h.control.HandleFunc(method+" "+ControlPrefix+path, func(w http.ResponseWriter, r *http.Request) {
@@ -84,8 +84,8 @@ func jsonType(t reflect.Type) string {
 	return "number"
 }
 
-// ReadControl decodes the body of a control call into v. It refuses fields that v
-// does not have: a misspelt one would change nothing and say so to nobody.
+// ReadControl decodes the body of a control call into v. It refuses fields that v does
+// not have, because a misspelt field would silently change nothing.
 func ReadControl(r *http.Request, v any) error {
 	body := json.NewDecoder(io.LimitReader(r.Body, 64<<20))
 	body.DisallowUnknownFields()
@@ -99,8 +99,7 @@ func ReadControl(r *http.Request, v any) error {
 	return nil
 }
 
-// serveIndex lists everything that the host can be told, from the tables that
-// route it.
+// serveIndex lists all control calls of the host, from the tables that route them.
 func (h *Host) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	type step struct {
 		Step  string `json:"step"`

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// LeakMarker is part of the default body of an injected failure. A test finds
-// it in an answer of the service exactly when upstream text leaks to a client.
+// LeakMarker is part of the default body of an injected failure. If a test finds it in an
+// answer of the service, upstream text has leaked to a client.
 const LeakMarker = "upstream-detail-7f3a"
 
-// AnyStep addresses every step of a stand-in, which makes an outage.
+// AnyStep addresses every step of a stand-in, as in an outage.
 const AnyStep = "*"
 
-// maxLoggedCalls bounds the memory of the call log; the counts go on.
+// maxLoggedCalls bounds the memory of the call log. The counts continue beyond it.
 const maxLoggedCalls = 20000
 
 // Kind says how a call fails.
 type Kind string
 
-// The kinds of fault; kinds says what each does.
+// The kinds of fault; kinds describes them.
 const (
 	KindStatus    Kind = "status"
 	KindGarbage   Kind = "garbage"
@@ -44,7 +44,7 @@ type faultKind struct {
 	Example Rule   `json:"example"`
 }
 
-// kinds are all kinds, each with what it does and what else a rule of it says.
+// kinds are all kinds, with their descriptions and the further fields of their rules.
 var kinds = []faultKind{
 	{KindStatus, "answers status with headers and body", Rule{Status: 503, Headers: map[string]string{"Retry-After": "2"}}},
 	{KindGarbage, "answers 200, or status, with body, by default bytes that are no JSON", Rule{}},
@@ -61,8 +61,8 @@ var kinds = []faultKind{
 	{KindRedirect, "answers 302, or status, with location", Rule{Location: "http://192.0.2.1/"}},
 }
 
-// Rule makes some calls of one step fail. The zero values of Nth and Times
-// mean "from the next call on, until cleared".
+// Rule makes some calls of one step fail. The zero values of Nth and Times mean "from the
+// next call on, until cleared".
 type Rule struct {
 	Step  string `json:"step"`            // a step of the stand-in, or AnyStep
 	Path  string `json:"path,omitempty"`  // only requests whose path and query contain this
@@ -94,11 +94,11 @@ type Call struct {
 	At     time.Time `json:"at"`
 }
 
-// Faults counts the calls of a stand-in and decides which of them fail. Safe
-// for concurrent use.
+// Faults counts the calls of a stand-in and decides which of them fail. Safe for
+// concurrent use.
 type Faults struct {
 	mu     sync.Mutex
-	steps  map[string]string // by name, the route; "" where it depends on more
+	steps  map[string]string // routes by step; "" if it depends on more than the route
 	counts map[string]int
 	log    []Call
 	rules  []*activeRule
@@ -110,7 +110,7 @@ type activeRule struct {
 	cleared chan struct{}
 }
 
-// NewFaults makes a switchboard with no fault switched on.
+// NewFaults returns a Faults without rules.
 func NewFaults() *Faults {
 	return &Faults{steps: map[string]string{StepUnknown: "any other path"}, counts: map[string]int{}}
 }
@@ -121,8 +121,8 @@ func (f *Faults) register(step, route string) {
 	f.steps[step] = route
 }
 
-// Add switches rules on. Where several match one call, the one added first
-// wins. A rule with an unknown step or kind is an error and adds nothing.
+// Add adds rules. If several match one call, the one added first wins. A rule with an
+// unknown step or kind is an error and adds nothing.
 func (f *Faults) Add(rules ...Rule) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,7 +143,7 @@ func (f *Faults) Add(rules ...Rule) error {
 	return nil
 }
 
-// Clear switches every rule off and ends the calls that stall.
+// Clear removes all rules and ends stalled calls.
 func (f *Faults) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +175,7 @@ func (f *Faults) Calls() []Call {
 	return slices.Clone(f.log)
 }
 
-// ResetCalls forgets counts and log; rules stay as they are.
+// ResetCalls clears the counts and the log, but keeps the rules.
 func (f *Faults) ResetCalls() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +183,7 @@ func (f *Faults) ResetCalls() {
 	f.log = nil
 }
 
-// take counts a call and finds the rule that spoils it, if any.
+// take counts a call and returns the rule that applies to it, if any.
 func (f *Faults) take(step string, r *http.Request) *activeRule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -211,7 +211,7 @@ func (f *Faults) record(call Call) {
 	f.log = append(f.log, call)
 }
 
-// wrap counts, logs and spoils the calls of one step.
+// wrap counts and logs the calls of one step, and applies faults to them.
 func (f *Faults) wrap(step string, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rule := f.take(step, r)
@@ -265,7 +265,7 @@ func (h *Host) mountFaults() {
 	})
 }
 
-// statusWriter remembers the status that was sent.
+// statusWriter records the status that was sent.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

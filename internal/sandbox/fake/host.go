@@ -1,7 +1,6 @@
-// Package fake is the part every vendor stand-in shares: an HTTP server, a log of
-// the calls it saw, faults that can be switched on for single calls, and a small
-// control API under /__control/, which lists itself, so that somebody in another
-// process can do the same.
+// Package fake is what all vendor stand-ins share: an HTTP server, a log of its calls,
+// faults for single calls, and a small control API under /__control/, which lists itself
+// and lets other processes do the same.
 //
 // It knows no vendor's wire format and nothing of the service under test.
 package fake
@@ -29,14 +28,14 @@ import (
 // neither counted nor subject to faults.
 const ControlPrefix = "/__control/"
 
-// StepUnknown counts requests to a path the vendor does not have, so that a
-// client speaking a wrong protocol is noticed.
+// StepUnknown counts requests to a path that the vendor does not have, so that a client
+// with a wrong protocol is noticed.
 const StepUnknown = "unknown"
 
 // Host is one HTTP server of a stand-in. Stand-ins embed it. Routes are added
 // before Listen; everything else is safe for concurrent use.
 type Host struct {
-	// Faults is the host's switchboard. Several hosts of one vendor may share it.
+	// Faults decides which calls fail. Several hosts of one vendor may share it.
 	Faults *Faults
 
 	vendor  *http.ServeMux
@@ -70,9 +69,8 @@ func (h *Host) Handle(step, pattern string, handler http.HandlerFunc) {
 	h.vendor.Handle(pattern, h.Faults.wrap(step, handler))
 }
 
-// HandleSteps adds a route whose step depends on the request, for protocols
-// such as S3 that put many operations on one path. steps lists every name that
-// name may return.
+// HandleSteps adds a route whose step depends on the request, for protocols such as S3
+// that have many operations on one path. steps lists every name that name may return.
 func (h *Host) HandleSteps(steps []string, name func(*http.Request) string, pattern string, handler http.HandlerFunc) {
 	for _, step := range steps {
 		h.Faults.register(step, "")
@@ -90,20 +88,20 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	handler, pattern := h.vendor.Handler(r)
 	if pattern == "" {
-		// The mux answers 404 or 405; the log keeps what was asked.
+		// The mux answers 404 or 405; the log records the request.
 		h.Faults.wrap(StepUnknown, handler.ServeHTTP).ServeHTTP(w, r)
 		return
 	}
 	h.vendor.ServeHTTP(w, r)
 }
 
-// Publish lets the host be reached under a name, from other machines too: the
-// next Listen takes connections on every interface, and URL has that name.
+// Publish makes the host reachable under a name, also from other machines: the next
+// Listen accepts connections on every interface, and URL has that name.
 func (h *Host) Publish(name string) { h.public = name }
 
 // Listen starts the host on addr ("" means a free port, on loopback unless it is
-// published) and returns when it accepts connections. It serves until Close. A
-// closed host may listen again, on the same address for an outage that ends.
+// published) and returns when it accepts connections. It serves until Close. A closed
+// host may listen again on the same address, which simulates the end of an outage.
 func (h *Host) Listen(addr string) error {
 	_, port, err := net.SplitHostPort(cmp.Or(addr, "127.0.0.1:0"))
 	if err != nil {
@@ -123,19 +121,19 @@ func (h *Host) Listen(addr string) error {
 	base, stop := context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // for clients that say so at once
+	protocols.SetUnencryptedHTTP2(true) // for clients with prior knowledge
 	server := &http.Server{
 		Protocols:         protocols,
 		Handler:           http.HandlerFunc(h.serveTracked),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 30 * time.Second,
-		ErrorLog:          log.New(io.Discard, "", 0), // broken connections are this package's business
+		ErrorLog:          log.New(io.Discard, "", 0), // this package breaks connections on purpose
 	}
 	h.active.Go(func() { _ = server.Serve(ln) }) // always ends with ErrServerClosed
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.addr = ln.Addr().String()
-	_, port, _ = net.SplitHostPort(h.addr) // the kernel writes it well
+	_, port, _ = net.SplitHostPort(h.addr) // the kernel's format is valid
 	h.url = "http://" + net.JoinHostPort(cmp.Or(h.public, host), port)
 	h.end = func() error {
 		stop()
@@ -159,15 +157,15 @@ func (h *Host) URL() string {
 	return h.url
 }
 
-// Addr is the address of the last Listen, to listen there again.
+// Addr is the address of the last Listen, for listening there again.
 func (h *Host) Addr() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.addr
 }
 
-// Close breaks all connections and returns when every handler has ended.
-// Closing a host that does not listen does nothing.
+// Close breaks all connections and returns after every handler has ended. It does nothing
+// if the host does not listen.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	end := h.end
@@ -199,8 +197,7 @@ func RandomHex(n int) string {
 	return hex.EncodeToString(buf)
 }
 
-// ReadJSON decodes a request body of at most 64 MiB. An empty body leaves v as
-// it is.
+// ReadJSON decodes a request body of at most 64 MiB. An empty body leaves v unchanged.
 func ReadJSON(r *http.Request, v any) error {
 	err := json.NewDecoder(io.LimitReader(r.Body, 64<<20)).Decode(v)
 	if err != nil && !errors.Is(err, io.EOF) {

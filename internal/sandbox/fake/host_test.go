@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const answer = `{"hello":"0123456789012345678901234567890123456789"}`
 
-// start runs a host with one route that counts the calls taking effect.
+// start runs a host with one route that counts the calls that take effect.
 func start(t *testing.T) (*fake.Host, *int) {
 	t.Helper()
 	h := fake.NewHost(nil)
@@ -93,13 +93,13 @@ func TestFaultKinds(t *testing.T) {
 			tt.rule.Step = "greet"
 			timeout := time.Minute
 			if tt.rule.Kind == fake.KindStall || tt.name == "too slow" {
-				timeout = 4 * time.Second // the call has to arrive in it
+				timeout = 4 * time.Second // long enough for the call to arrive
 			}
 			if err := h.Faults.Add(tt.rule); err != nil {
 				t.Fatal(err)
 			}
 			status, body, err := greet(t, h, timeout)
-			_ = h.Close() // waits for the handler, so that effects is settled
+			_ = h.Close() // waits for the handler, so the count of effects is final
 			if (err != nil) != tt.broken || status != tt.status || !strings.HasPrefix(body, tt.body) {
 				t.Errorf("got %d %.60q, error %v", status, body, err)
 			}
@@ -203,7 +203,7 @@ func TestControlAPI(t *testing.T) {
 
 func TestOutageAndReturnOnTheSameAddress(t *testing.T) {
 	h, _ := start(t)
-	port, err := process.FreePort() // that nobody else is given in between
+	port, err := process.FreePort() // which no other test gets in the meantime
 	if err != nil {
 		t.Fatal(err)
 	}

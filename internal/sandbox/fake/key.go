@@ -9,7 +9,7 @@ import (
 	"math/big"
 )
 
-// Must returns the value of a call that fails by a mistake of ours alone.
+// Must returns the value of a call that only fails because of our own mistake.
 func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -17,7 +17,7 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// SigningKey is a key by which a vendor signs tokens.
+// SigningKey is a key with which a vendor signs tokens.
 type SigningKey struct {
 	ID      string
 	Private *rsa.PrivateKey
@@ -28,7 +28,7 @@ func NewSigningKey() SigningKey {
 	return SigningKey{ID: RandomHex(20), Private: Must(rsa.GenerateKey(rand.Reader, 2048))}
 }
 
-// JWK is the public half as a set of keys lists it.
+// JWK is the public half as it appears in a key set.
 func (k SigningKey) JWK() map[string]string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return map[string]string{"kty": "RSA", "kid": k.ID, "use": "sig", "alg": "RS256",
@@ -40,7 +40,7 @@ func (k SigningKey) PublicPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: Must(x509.MarshalPKIXPublicKey(&k.Private.PublicKey))})
 }
 
-// PrivatePEM is a private key as the file that a vendor lets a developer download.
+// PrivatePEM is a private key in the file format in which vendors offer it for download.
 func PrivatePEM(private any) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: Must(x509.MarshalPKCS8PrivateKey(private))}))
 }

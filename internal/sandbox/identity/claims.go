@@ -1,6 +1,6 @@
-// Package identity stands in for the two identity providers. It mints identity
-// tokens, good and forged ones, and serves what their verifiers ask for:
-// provider_a's token-info endpoint and provider_b's key set.
+// Package identity stands in for the two identity providers. It mints valid and forged
+// identity tokens, and serves what their verifiers request: provider_a's token-info
+// endpoint and provider_b's key set.
 package identity
 
 import (
@@ -16,12 +16,12 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Claims describes one identity token. Every zero value means "as a good token
-// of the provider has it", so Claims{Email: …} is enough for a sign-in.
+// Claims describes one identity token. Every zero value means "as in a valid token of the
+// provider", so Claims{Email: …} is enough for a sign-in.
 type Claims struct {
 	Subject       string `json:"sub,omitempty"` // default: derived from Email
 	Email         string `json:"email,omitempty"`
-	Name          string `json:"name,omitempty"`          // provider_a only: provider_b never tells a name
+	Name          string `json:"name,omitempty"`          // provider_a only: provider_b never states a name
 	Picture       string `json:"picture,omitempty"`       // provider_a only
 	Audience      string `json:"aud,omitempty"`           // default: the provider's client id
 	Issuer        string `json:"iss,omitempty"`           // default: the provider's issuer
@@ -35,12 +35,12 @@ type Claims struct {
 	Header map[string]any `json:"header,omitempty"`
 	Forge  Forge          `json:"forge,omitempty"`
 
-	// Lenient makes provider_a's token-info endpoint answer 200 whatever the
-	// claims say, even for an expired token. The verifier is on its own then.
+	// Lenient makes provider_a's token-info endpoint answer 200 whatever the claims are,
+	// even for an expired token. Then only the verifier's checks count.
 	Lenient bool `json:"lenient,omitempty"`
 }
 
-// Forge says how a token is signed.
+// Forge tells how a token is signed.
 type Forge string
 
 // The ways to sign.
@@ -58,7 +58,7 @@ const (
 	ForgeStrongAlg Forge = "strong_alg" // RS512 by the current key: genuine key, algorithm not in use
 )
 
-// build makes the claim set of a token, common to both providers.
+// build makes the claim set of a token for both providers.
 func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 	now := time.Now()
 	expires := cmp.Or(c.ExpiresInSec, 3600)
@@ -88,12 +88,12 @@ func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 // stranger is a key that no provider ever had.
 var stranger = sync.OnceValue(fake.NewSigningKey)
 
-// The providers of every world in a process begin with the same keys: tests start
-// dozens of worlds, and to make a key takes longer than all else of a start.
+// The providers of every world in a process begin with the same keys. Tests start dozens
+// of worlds, and making a key takes longer than the rest of a start.
 var firstKeyA, firstKeyB = sync.OnceValue(fake.NewSigningKey), sync.OnceValue(fake.NewSigningKey)
 
-// sign turns claims into a compact token the way c.Forge asks for. retired is a
-// key that was withdrawn, if any was.
+// sign turns claims into a compact token as c.Forge requests. retired is a withdrawn key,
+// or nil.
 func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fake.SigningKey) (string, error) {
 	var method jwt.SigningMethod = jwt.SigningMethodRS256
 	kid := current.ID
@@ -131,7 +131,7 @@ func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fak
 	maps.Copy(token.Header, c.Header)
 	signed, err := token.SignedString(key)
 	if err != nil {
-		return "", fmt.Errorf("sign identity token: %w", err) // what the claims hold cannot be written
+		return "", fmt.Errorf("sign identity token: %w", err) // the claims cannot be encoded
 	}
 	if c.Forge == ForgeTampered {
 		signed = flipSignature(signed)
@@ -139,8 +139,8 @@ func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fak
 	return signed, nil
 }
 
-// flipSignature changes a character in the middle of the last part; its last
-// character would not do, it may hold unused bits.
+// flipSignature changes a character in the middle of the last part. The last character
+// would not do, because it may hold unused bits.
 func flipSignature(token string) string {
 	at := len(token) - 40
 	other := byte('A')

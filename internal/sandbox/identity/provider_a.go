@@ -22,8 +22,7 @@ const StepTokenInfo = "tokeninfo"
 
 // ProviderA stands in for provider_a: GET /tokeninfo?id_token=…
 //
-// It keeps no list of the tokens it minted: like the original it believes its
-// own signature.
+// It keeps no list of its tokens: like the original it trusts its own signature.
 type ProviderA struct {
 	*fake.Host
 	clientID string
@@ -65,8 +64,8 @@ func (p *ProviderA) Mint(c Claims) (string, error) {
 	return c.sign(c.build(defaults), p.key, nil)
 }
 
-// tokenInfo answers like the public endpoint: every value is a string, and a
-// token that is expired or not the provider's own is 400.
+// tokenInfo answers like the public endpoint: every value is a string, and a token that
+// is expired or from another issuer is a 400.
 func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 	raw := r.FormValue("id_token")
 	if raw == "" {

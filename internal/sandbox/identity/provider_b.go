@@ -41,8 +41,8 @@ func NewProviderB(clientID string) *ProviderB {
 // KeysURL is the key set's address, after Listen.
 func (p *ProviderB) KeysURL() string { return p.URL() + "/auth/keys" }
 
-// Rotate makes a new signing key and publishes it. The old keys stay in the
-// set when keepOld is true, as in a planned rotation; else they are withdrawn.
+// Rotate makes a new signing key and publishes it. If keepOld is true, the old keys stay
+// in the set, as in a planned rotation; otherwise they are withdrawn.
 func (p *ProviderB) Rotate(keepOld bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *ProviderB) Rotate(keepOld bool) {
 	p.published = append(p.published, p.current)
 }
 
-// Mint makes an identity token. It never holds a name, as provider_b's do not.
+// Mint makes an identity token. Like provider_b's, it never contains a name.
 func (p *ProviderB) Mint(c Claims) (string, error) {
 	if c.Subject == "" {
 		sum := sha256.Sum256([]byte("provider_b:" + strings.ToLower(c.Email)))

@@ -1,6 +1,6 @@
-// Package notify has stand-ins for the receivers of a job's end: the push services of
-// the two platforms and an operator's web hook. Each checks what the real one checks
-// and keeps what it accepted.
+// Package notify stands in for the receivers of job notifications: the push services of
+// the two platforms and an operator's web hook. Each makes the real one's checks and
+// keeps what it accepted.
 package notify
 
 import (
@@ -37,8 +37,8 @@ type inbox struct {
 	stale    map[string]bool
 }
 
-// newInbox makes an inbox that calls arrive, unless it is nil, with a line of text for
-// each message.
+// newInbox makes an inbox that calls arrive, unless nil, with a line of text for each
+// message.
 func newInbox(name string, arrive func(line string)) *inbox {
 	if arrive == nil {
 		arrive = func(string) {}

@@ -73,7 +73,7 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 	fake.WriteJSON(w, http.StatusOK, map[string]any{"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
 }
 
-// sent is a message. The real service, too, refuses fields that it does not know.
+// sent is a message. Like the real service, the stand-in refuses unknown fields.
 type sent struct {
 	Message struct {
 		Token        string            `json:"token"`

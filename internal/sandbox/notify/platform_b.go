@@ -19,7 +19,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// StepDevice is platform_b's: POST /3/device/{token}.
+// StepDevice is platform_b's only step: POST /3/device/{token}.
 const StepDevice = "device"
 
 // PlatformB stands in for platform_b's push service, which speaks only HTTP/2.
@@ -49,7 +49,7 @@ func (s *PlatformB) KeyID() string { return s.keyID }
 // KeyPEM is the key that signs provider tokens.
 func (s *PlatformB) KeyPEM() string { return fake.PrivatePEM(s.key) }
 
-// The real service's bounds.
+// The real service's limits.
 const (
 	maxPayload    = 4096
 	maxCollapseID = 64

@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// StepHook is the receiver's: POST /webhook.
+// StepHook is the receiver's only step: POST /webhook.
 const StepHook = "webhook"
 
 // Receiver is an operator's web hook. It refuses calls without a valid signature of

@@ -1,6 +1,6 @@
-// Package player serves the studio, a page in which a person makes a film with
-// the sandbox. It speaks to the public API alone, and to what steers the stand-ins
-// for an identity and for a purchase.
+// Package player serves the studio, a page in which a person makes a film with the
+// sandbox. It uses only the public API, and the control calls that mint an identity or
+// register a purchase.
 package player
 
 import (
@@ -29,12 +29,12 @@ const Prefix = "/player/"
 //go:embed all:dist
 var dist embed.FS
 
-// steering lists the stand-in calls that the page may make.
+// steering lists the control calls that the page may make.
 var steering = []string{"provider_a/mint", "provider_b/mint", "platform_a/purchases"}
 
-// New serves the page under Prefix. servers are the addresses of the stand-ins by
-// name; samples is a folder for the material that the page offers, made when it is
-// first asked for.
+// New serves the page under Prefix. servers returns the addresses of the stand-ins by
+// name. samples is a folder for the material that the page offers, made on the first
+// request.
 func New(servers func() map[string]string, samples string) http.Handler {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -56,7 +56,7 @@ func New(servers func() map[string]string, samples string) http.Handler {
 		making.Lock()
 		_, err := os.Stat(samples)
 		if err != nil {
-			// The client may leave; the next one finds the file.
+			// If the client disconnects, the next one finds the file.
 			err = demo.Samples(context.WithoutCancel(r.Context()), samples)
 		}
 		making.Unlock()
@@ -69,8 +69,8 @@ func New(servers func() map[string]string, samples string) http.Handler {
 	return mux
 }
 
-// page lets it run its own script and style, and speak to its own server and to
-// the object store, where uploads and downloads go.
+// page serves a file with a policy that allows its own script and style, and requests to
+// its own server and to the object store, where uploads and downloads go.
 func page(next http.Handler, servers func() map[string]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		store := servers()["object_store"]
@@ -82,7 +82,7 @@ func page(next http.Handler, servers func() map[string]string) http.Handler {
 	})
 }
 
-// steer passes a call on to a stand-in.
+// steer forwards a call to a stand-in.
 func steer(w http.ResponseWriter, r *http.Request, server, path string) {
 	var body, answer map[string]any
 	err := fake.ReadJSON(r, &body)

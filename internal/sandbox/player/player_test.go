@@ -21,8 +21,8 @@ import (
 	"cutroom/internal/sandbox/system"
 )
 
-// Names of folders: where the pictures of the page are left, for a person to look
-// at, and where npm has put axe-core, without which the page is not audited.
+// Environment variables: the folder for screenshots of the page, and the folder where npm
+// put axe-core, without which the page is not audited.
 const (
 	shotsEnv = "CUTROOM_TEST_SHOTS"
 	axePath  = "../../../web/node_modules/axe-core/axe.min.js"
@@ -55,7 +55,7 @@ func studio(t *testing.T) string {
 	return s.BaseURL
 }
 
-// material stands in for the samples, which take long to paint.
+// material stands in for the samples, which take long to generate.
 func material(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -78,7 +78,7 @@ func material(t *testing.T, dir string) {
 	}
 }
 
-// look holds the page, as it is now, against what everybody needs of it.
+// look checks the page in its current state against the rules for every state.
 func look(t *testing.T, p *browsertest.Page, name string) {
 	t.Helper()
 	for _, width := range []int64{1280, 390} {
@@ -100,7 +100,7 @@ func look(t *testing.T, p *browsertest.Page, name string) {
 	}
 }
 
-// audit fails the test for what axe-core finds serious.
+// audit fails the test for issues that axe-core calls serious.
 func audit(t *testing.T, p *browsertest.Page, name string) {
 	t.Helper()
 	axe, err := os.ReadFile(axePath)
@@ -124,7 +124,7 @@ func audit(t *testing.T, p *browsertest.Page, name string) {
 	}
 }
 
-// tab presses Tab until the focus is on what a selector finds.
+// tab presses Tab until the focus is on the element of a selector.
 func tab(t *testing.T, p *browsertest.Page, selector string) {
 	t.Helper()
 	for range 60 {
@@ -153,7 +153,7 @@ func makeFilm(t *testing.T, address string) {
 	p.See("3 credits")
 	look(t, p, "empty")
 
-	// Credits, by the keyboard.
+	// Buy credits with the keyboard.
 	tab(t, p, ".credits summary")
 	p.Press(kb.Enter)
 	p.See("Buy 10 credits")
@@ -176,7 +176,7 @@ func makeFilm(t *testing.T, address string) {
 	p.Until(`document.querySelectorAll('canvas').length >= 2 && [...document.querySelectorAll('canvas')].every(c => c.dataset.points > 50)`)
 	p.See("22 credits")
 
-	// A cut, a speed, an order, a volume: the first three by the keyboard.
+	// A cut, a speed, an order, a volume: the first three with the keyboard.
 	tab(t, p, `[aria-label="End of Segment 1"]`)
 	for range 10 {
 		p.Press(kb.ArrowLeft)
@@ -188,7 +188,7 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, `[aria-label="Move Segment 2 earlier"]`)
 	p.Press(kb.Enter)
 	p.See("Segment 1, 1.0 s")
-	// What is removed can be brought back, and the focus goes where that is done.
+	// A removed item can be restored, and the focus moves to the button for that.
 	p.Click(`[aria-label^="Edit Segment 2"]`)
 	tab(t, p, `[aria-label="Remove Segment 2"]`)
 	p.Press(kb.Enter)
@@ -212,18 +212,18 @@ func makeFilm(t *testing.T, address string) {
 	p.Eval(`document.querySelector('.film video').play()`)
 	p.Until(`document.querySelector('.film video').currentTime > .3`)
 	p.Eval(`document.querySelector('.film video').pause()`)
-	p.Eval(`document.querySelector('.stems button').click()`) // the stems are heard
+	p.Eval(`document.querySelector('.stems button').click()`) // the stems play
 	p.Until(`document.querySelector('.stems small').innerText !== '0.0 s'`)
 	p.Eval(`document.querySelector('.stems button').click()`)
 	look(t, p, "film")
 
-	// Everything is found again.
+	// Everything is restored.
 	p.Reload()
 	p.Until(`document.querySelectorAll('.films li').length === 1 && document.querySelectorAll('canvas').length >= 2`)
 	p.See("Segment 2, 2.0 s")
 	p.Click(".films .poster")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
-	// What is dropped was uploaded before, so it is only named.
+	// The dropped file was uploaded before, so it is only referenced.
 	drop := func(sample, name string) {
 		p.Eval(fmt.Sprintf(`fetch('samples/%s').then(r => r.blob()).then(blob => {
 			const dataTransfer = new DataTransfer();
@@ -233,7 +233,8 @@ func makeFilm(t *testing.T, address string) {
 	}
 	drop("dusk.mp4", "again.mp4")
 	p.See("Segment 3, 3.0 s")
-	// What this browser cannot read is measured by the service, and goes without a picture.
+	// If this browser cannot read a file, the service measures it, and it has no
+	// thumbnail.
 	drop("odd.mp4", "phone.mp4")
 	p.See("Segment 4, 2.0 s")
 	drop("song.m4a", "song.mp4")
@@ -253,7 +254,7 @@ func signInAndOut(t *testing.T, address string) {
 	for _, problem := range p.Problems() {
 		t.Errorf("the browser complains: %s", problem)
 	}
-	// A session that ended elsewhere leads back to the sign-in.
+	// If the session ended elsewhere, the page returns to the sign-in.
 	p.Eval(`sessionStorage.setItem('cutroom-player', sessionStorage.getItem('cutroom-player').replace(/"accessToken":"[^"]*"/, '"accessToken":"x.y.z"'))`)
 	p.Reload()
 	p.See("Continue with provider A")

@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// held keeps ports from being given out twice, until this process ends.
+// held keeps ports from being returned twice until this process ends.
 var held struct {
 	mu  sync.Mutex
 	udp []net.PacketConn
 }
 
-// FreePort returns a port for a program that is to listen there, now or once more
-// later. Nobody else is given it while this process lives, in whatever process they
-// ask: who has a port of TCP holds the one of UDP with the same number. It is
-// below those that the system gives to other servers and to outgoing connections:
-// one of these may even meet itself on the port that it dials.
+// FreePort returns a port on which a program may listen, now or again later. While this
+// process lives, no other call returns it, in any process: a process reserves a TCP port
+// by holding the UDP port with the same number. The port is below those that the system
+// assigns to servers and to outgoing connections, because an outgoing connection to its
+// own port would connect to itself.
 func FreePort() (port string, err error) {
 	for range 100 {
 		port = strconv.Itoa(10000 + rand.IntN(9000))

@@ -1,5 +1,5 @@
-// Package process runs programs: tools to their end, and the service as a child
-// that is waited for, stopped and killed with all that it started.
+// Package process runs programs: tools until they end, and the service as a child process
+// that it waits for, stops and kills together with everything the child started.
 package process
 
 import (
@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// FFmpeg runs ffmpeg to its end, over files that are there already.
+// FFmpeg runs ffmpeg to its end and overwrites existing files.
 func FFmpeg(ctx context.Context, args ...string) error {
 	_, err := Output(ctx, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y"}, args...)...)
 	return err
 }
 
-// Output runs a program to its end and returns what it printed; an error holds
-// the end of its complaints.
+// Output runs a program to its end and returns its output. An error contains the end of
+// its standard error.
 func Output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var out, complaint bytes.Buffer
@@ -42,19 +42,20 @@ func Output(ctx context.Context, program string, args ...string) ([]byte, error)
 // Child is a running program. Its methods may be called from any goroutine.
 type Child struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when the program has ended and all it printed is written
+	ended chan struct{} // closed after the program has ended and its output is written
 }
 
-// Start starts a program in a process group of its own, with exactly env as its
-// environment: a terminal's Ctrl-C does not reach it, Kill reaches what it
-// started. It gets a SIGTERM should this process be killed.
+// Start starts a program in its own process group, with exactly env as its environment.
+// Ctrl-C in a terminal does not reach it, and Kill reaches everything it started. It gets
+// a SIGTERM if this process is killed.
 func Start(program, dir string, env []string, log io.Writer, args ...string) (*Child, error) {
 	c := &Child{cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = dir, env, log, log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	started := make(chan error)
 	go func() {
-		// The kernel means the thread that started the child, so it has to stay.
+		// The kernel refers to the thread that started the child, so that thread must
+		// stay.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
@@ -73,10 +74,10 @@ func Start(program, dir string, env []string, log io.Writer, args ...string) (*C
 // PID is the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Ended is closed when the program has ended, asked or not.
+// Ended is closed when the program has ended, stopped or by itself.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
-// Running tells whether the program has not ended yet.
+// Running reports whether the program still runs.
 func (c *Child) Running() bool {
 	select {
 	case <-c.ended:
@@ -86,22 +87,21 @@ func (c *Child) Running() bool {
 	}
 }
 
-// Status is the exit status once the program has ended; -1 when a signal ended
-// it.
+// Status is the exit status after the program has ended; -1 if a signal ended it.
 func (c *Child) Status() int {
 	<-c.ended
 	return c.cmd.ProcessState.ExitCode()
 }
 
-// Kill ends the program and everything in its group at once, like a power cut,
-// and returns when it is gone.
+// Kill ends the program and everything in its group at once, like a power cut, and
+// returns after it has ended.
 func (c *Child) Kill() {
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // already gone: nothing to do
 	<-c.ended
 }
 
-// Stop asks the program to end and returns its exit status. Where it has not
-// ended when ctx does, it is killed and that is an error.
+// Stop asks the program to end and returns its exit status. If it has not ended when ctx
+// ends, Stop kills it and returns an error.
 func (c *Child) Stop(ctx context.Context, signal os.Signal) (status int, err error) {
 	if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return -1, fmt.Errorf("signal %s: %w", c.cmd.Path, err)
@@ -115,8 +115,8 @@ func (c *Child) Stop(ctx context.Context, signal os.Signal) (status int, err err
 	}
 }
 
-// Healthy asks the service at base for /healthz until it answers 200, has ended
-// or ctx has.
+// Healthy polls /healthz of the service at base until it returns 200, or the service or
+// ctx ends.
 func (c *Child) Healthy(ctx context.Context, client *http.Client, base string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -17,8 +17,8 @@ import (
 	"cutroom/internal/sandbox/stems"
 )
 
-// project is one separation. Guarded by Provider.mu; its folder belongs to the
-// worker until made is true.
+// project is one separation. Guarded by Provider.mu. Its folder belongs to the worker
+// until made is true.
 type project struct {
 	id          int64
 	title       string
@@ -29,12 +29,12 @@ type project struct {
 	processing  time.Duration
 	failAt      int
 	made        bool // the results are in dir
-	broken      bool // the separation itself went wrong
+	broken      bool // the separation itself failed
 	completedAt time.Time
 	infoCalls   int               // project calls after completion
 	files       map[string]string // result -> file name in dir
 	links       int
-	stale       map[string]map[string]bool // result -> links that answer 404 for good
+	stale       map[string]map[string]bool // result -> links that always return 404
 }
 
 func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
@@ -83,8 +83,8 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 	result(w, map[string]any{"startGenerateProjectIdList": []int64{pr.id}})
 }
 
-// separate makes the results of a project in its folder. It runs outside the
-// lock, one separation at a time.
+// separate makes the results of a project in its folder. It runs outside the lock, one
+// separation at a time.
 func (p *Provider) separate(ctx context.Context, pr *project, raw string, b Behaviour) (map[string]string, error) {
 	select {
 	case p.slot <- struct{}{}:
@@ -123,8 +123,8 @@ func (p *Provider) separate(ctx context.Context, pr *project, raw string, b Beha
 	return files, nil
 }
 
-// writeTar packs the speaker tracks the way the provider does: a folder with
-// files numbered from 1, without leading zeros, in no useful order.
+// writeTar packs the speaker tracks as the provider does: a folder with files numbered
+// from 1, without leading zeros, in arbitrary order.
 func writeTar(path string, tracks []string, ext string) (err error) {
 	out, err := os.Create(path)
 	if err != nil {
@@ -161,7 +161,7 @@ func addFile(archive *tar.Writer, name, path string, at time.Time) error {
 	return err
 }
 
-// advance is the project's percentage now. Called under the lock.
+// advance returns the project's current percentage. The caller holds the lock.
 func (p *Provider) advance(pr *project) int {
 	if pr.failed || pr.done {
 		return 100
@@ -186,7 +186,7 @@ func (p *Provider) advance(pr *project) int {
 	return percent
 }
 
-// find looks a project up and brings it up to date. Called under the lock.
+// find looks up a project and updates its state. The caller holds the lock.
 func (p *Provider) find(r *http.Request) *project {
 	id, _ := strconv.ParseInt(r.PathValue("project"), 10, 64) // no project has the id 0
 	pr := p.projects[id]
@@ -248,7 +248,7 @@ func (p *Provider) projectInfo(w http.ResponseWriter, _ *http.Request, pr *proje
 	result(w, info)
 }
 
-// offers tells whether a finished project has a result. Called under the lock.
+// offers reports whether a finished project has a result. The caller holds the lock.
 func (p *Provider) offers(pr *project, name string) bool {
 	b := p.behaviour
 	missing := map[string]bool{ResultVoice: b.NoVoice, ResultBackground: b.NoBackground,
@@ -259,7 +259,7 @@ func (p *Provider) offers(pr *project, name string) bool {
 	return pr.files[name] != "" || b.Bytes[name] != nil || b.Links[name] != ""
 }
 
-// link makes a link that no call got before. Called under the lock.
+// link makes a new link for each call. The caller holds the lock.
 func (p *Provider) link(pr *project, name string) string {
 	if custom := p.behaviour.Links[name]; custom != "" {
 		return custom

@@ -1,7 +1,7 @@
-// Package separator stands in for the separation provider: the API host, the
-// storage host for results and the upload storage, three servers as in
-// reality. It really separates what is uploaded (package stems), takes a while
-// to do so, and can be told to misbehave in every step.
+// Package separator stands in for the separation provider: the API host, the storage host
+// for results and the upload storage, three servers as in reality. It really separates
+// the uploaded audio (package stems), takes a while to do so, and can be told to
+// misbehave in every step.
 //
 // Its state is in memory and survives faults and outages, like the original's.
 package separator
@@ -34,30 +34,29 @@ const (
 	StepDownload     = "download"         // GET of result bytes
 )
 
-// Behaviour is what the provider does without failing outright. It may be
-// changed at any time; what is marked "at submit" holds for projects submitted
-// afterwards, the rest for all projects at once.
+// Behaviour is what the provider does apart from failing outright. It may be changed at
+// any time. Fields marked "at submit" apply to projects submitted afterwards, the others
+// to all projects at once.
 type Behaviour struct {
-	// ProcessingMs is how long a project takes at least. At submit.
+	// ProcessingMs is the minimum time of a project. At submit.
 	ProcessingMs int `json:"processingMs"`
-	// HoldAtPercent > 0 lets no project get beyond that progress until it is 0
-	// again.
+	// HoldAtPercent > 0 stops all projects at that progress until it is 0 again.
 	HoldAtPercent int `json:"holdAtPercent,omitempty"`
-	// FailAtPercent > 0 makes projects fail on reaching that progress. At submit.
+	// FailAtPercent > 0 makes projects fail when they reach that progress. At submit.
 	FailAtPercent int `json:"failAtPercent,omitempty"`
 	// FailByReason reports a failure by progressReason instead of hasFailed.
 	FailByReason bool `json:"failByReason,omitempty"`
-	// FlagsLagCalls answers that many project calls after completion without
-	// the download flags.
+	// FlagsLagCalls is for how many project calls after completion the download flags are
+	// missing.
 	FlagsLagCalls int `json:"flagsLagCalls,omitempty"`
-	// BareProject leaves out the "result" envelope of the project call.
+	// BareProject omits the "result" envelope of the project call.
 	BareProject bool `json:"bareProject,omitempty"`
 
 	// Speakers forces the number of speaker tracks, 0..20; nil = as found.
 	// At submit.
 	Speakers *int `json:"speakers,omitempty"`
-	// NoVoice, NoBackground, NoSubBackground and NoSpeakers leave out a result:
-	// its flag is false and its path absent.
+	// NoVoice, NoBackground, NoSubBackground and NoSpeakers omit a result: its flag is
+	// false and its path is missing.
 	NoVoice         bool `json:"noVoice,omitempty"`
 	NoBackground    bool `json:"noBackground,omitempty"`
 	NoSubBackground bool `json:"noSubBackground,omitempty"`
@@ -67,11 +66,10 @@ type Behaviour struct {
 
 	// Links replaces the link of a result: keys are the Result constants.
 	Links map[string]string `json:"links,omitempty"`
-	// AbsoluteLinks answers links as absolute URLs of the storage host.
+	// AbsoluteLinks makes links absolute URLs of the storage host.
 	AbsoluteLinks bool `json:"absoluteLinks,omitempty"`
-	// StaleLinks is how many different links of each result answer 404 for
-	// good, as a CDN does that cached the miss; only a link looked up afresh
-	// later works.
+	// StaleLinks is how many different links of each result return 404 permanently, like
+	// a CDN that cached the miss. Only a link requested later works.
 	StaleLinks int `json:"staleLinks,omitempty"`
 	// Bytes replaces the bytes of a result (base64 in JSON), e.g. a hostile
 	// archive under ResultSpeakers.
@@ -92,7 +90,7 @@ type Options struct {
 	Space  int64  // required, > 0: the only space the key may use
 	Dir    string // required: uploads and results are kept here
 	Fast   bool   // split by frequency (see stems.Options.Fast)
-	// Processing is the least time a project takes; 0 = 2 s.
+	// Processing is the minimum time of a project; 0 = 2 s.
 	Processing time.Duration
 }
 
@@ -147,8 +145,8 @@ func (p *Provider) Listen() error {
 	return errors.Join(p.API.Listen(""), p.Storage.Listen(""), p.Upload.Listen(""))
 }
 
-// Close stops the hosts and the separations that still run. What was uploaded
-// and made stays in the folder.
+// Close stops the hosts and the running separations. Uploads and results stay in the
+// folder.
 func (p *Provider) Close() error {
 	err := errors.Join(p.API.Close(), p.Storage.Close(), p.Upload.Close())
 	p.stop()
@@ -163,15 +161,15 @@ func (p *Provider) Configure(change func(*Behaviour)) {
 	change(&p.behaviour)
 }
 
-// Behaviour is the behaviour now.
+// Behaviour is the current behaviour.
 func (p *Provider) Behaviour() Behaviour {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.behaviour
 }
 
-// Titles are those of every separation ever started, oldest first. That one occurs
-// once proves that its job was paid for once.
+// Titles returns the titles of all separations ever started, oldest first. A title that
+// occurs once proves that its job was paid for once.
 func (p *Provider) Titles() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,8 +187,7 @@ func (p *Provider) MaxRunning() int {
 	return p.maxRun
 }
 
-// KeyLeaks counts requests that carried the API key to a host that must not
-// see it.
+// KeyLeaks counts requests that carried the API key to a host that must not receive it.
 func (p *Provider) KeyLeaks() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +215,7 @@ func (p *Provider) routes() {
 	p.API.HandleControl("PUT", "behaviour", "change the fields that are named", Behaviour{ProcessingMs: 6000},
 		func(r *http.Request) (any, error) {
 			b := p.Behaviour()
-			b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to a map in place
+			b.Links, b.Bytes = maps.Clone(b.Links), maps.Clone(b.Bytes) // decoding adds to existing maps
 			if err := fake.ReadControl(r, &b); err != nil {
 				return nil, err
 			}
@@ -229,7 +226,7 @@ func (p *Provider) routes() {
 
 const keyHeader = "XP-API-KEY"
 
-// withKey lets only calls with the right API key pass.
+// withKey only accepts calls with the correct API key.
 func (p *Provider) withKey(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(keyHeader) != p.opts.APIKey {
@@ -240,7 +237,7 @@ func (p *Provider) withKey(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// withoutKey refuses calls that carry the API key where it does not belong.
+// withoutKey refuses calls with the API key on hosts that must not receive it.
 func (p *Provider) withoutKey(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(keyHeader) != "" || r.Header.Get("Authorization") != "" {
@@ -254,7 +251,7 @@ func (p *Provider) withoutKey(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// inSpace refuses calls for a space the key does not belong to.
+// inSpace refuses calls for a space to which the key does not belong.
 func (p *Provider) inSpace(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("space") != fmt.Sprint(p.opts.Space) {
@@ -265,7 +262,7 @@ func (p *Provider) inSpace(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// ofProject answers calls about a project, under the lock.
+// ofProject answers calls about a project and holds the lock.
 func (p *Provider) ofProject(next func(http.ResponseWriter, *http.Request, *project)) http.HandlerFunc {
 	return p.inSpace(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()

@@ -94,7 +94,7 @@ func (c caller) put(address string, body []byte, header http.Header) int {
 	return res.StatusCode
 }
 
-// upload goes the way from token to media sequence number.
+// upload performs the steps from token to media sequence number.
 func (c caller) upload(body []byte) (seq int64) {
 	c.t.Helper()
 	var token struct{ BlobSasURL, ExpirationDatetime string }

@@ -62,8 +62,8 @@ func (p *Provider) resultOf(pr *project, r *http.Request) string {
 	return ""
 }
 
-// isStale plays the CDN that remembers a miss: the first links of a result
-// that are fetched answer 404, and go on doing so. Called under the lock.
+// isStale acts like a CDN that cached a miss: the first links of a result that are
+// fetched return 404 from then on. The caller holds the lock.
 func (p *Provider) isStale(pr *project, name, link string) bool {
 	seen := pr.stale[name]
 	if seen[link] {

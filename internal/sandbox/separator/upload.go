@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/sandbox/stems"
 )
 
-// blob is a place for one upload. Guarded by Provider.mu.
+// blob is the place of one upload. Guarded by Provider.mu.
 type blob struct {
 	id, name  string
 	signature string
@@ -46,7 +46,7 @@ func (p *Provider) blobURL(b *blob) string {
 	return p.Upload.URL() + "/upload-container/" + b.id + "/" + url.PathEscape(b.name)
 }
 
-// putBlob takes the bytes like the block-blob storage does.
+// putBlob stores the bytes as block-blob storage does.
 func (p *Provider) putBlob(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	b := p.blobs[r.PathValue("blob")]
@@ -79,7 +79,7 @@ func (p *Provider) putBlob(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// saveBody stores a whole body, or nothing when it breaks off.
+// saveBody stores a whole body, or nothing if it breaks off.
 func saveBody(r *http.Request, path string) error {
 	out, err := os.Create(path)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package stems takes mixed audio apart: voice against background, and the
-// voice by speaker. ffmpeg's filters do it, not a trained model: it makes a
-// demonstration make sense to the ear, and gives tests stems with exact
-// arithmetic. Voice + background is the input and the speakers' sum is the
-// voice, sample by sample, in 16-bit integers.
+// Package stems separates mixed audio into voice and background, and the voice by
+// speaker. It uses ffmpeg's filters, not a trained model. That is enough to make a
+// demonstration plausible, and gives tests stems with exact arithmetic: voice +
+// background is the input, and the speakers' sum is the voice, sample by sample, in
+// 16-bit integers.
 package stems
 
 import (
@@ -24,20 +24,20 @@ import (
 const (
 	SampleRate = 48000
 	Channels   = 2
-	frameBytes = 2 * Channels // of a frame, a sample on each side
+	frameBytes = 2 * Channels // of a frame: one sample per channel
 )
 
 // MaxSpeakers bounds Options.Speakers.
 const MaxSpeakers = 20
 
-// SpeakersFound as Options.Speakers lets the audio decide.
+// SpeakersFound in Options.Speakers lets the audio decide.
 const SpeakersFound = -1
 
 // Options chooses how Split works.
 type Options struct {
-	// Fast splits by frequency instead of looking for a voice: what is above
-	// 600 Hz is voice, and each speaker has an equal part of its time. A test
-	// can tell by a tone where it went.
+	// Fast splits by frequency instead of detecting a voice. Everything above 600 Hz is
+	// voice, and each speaker has an equal part of its time. A test can then trace a
+	// tone.
 	Fast bool
 	// Speakers is the number of per-speaker tracks: 0..MaxSpeakers, or
 	// SpeakersFound. Fast finds two.
@@ -51,20 +51,20 @@ type Result struct {
 	Speakers   []string // in order of first appearance; their sum is Voice
 }
 
-// The filters that keep the voice of a mix. Both have linear phase; the delay
-// of half a tap line is taken off the front again.
+// The filters that keep the voice of a mix. Both have linear phase. The delay of half a
+// tap line is cut off at the front.
 const (
 	highTones = "firequalizer=gain='if(gte(f,600),0,-200)':delay=0.05:wfunc=nuttall"
 	// Dialogue is in the middle of the stereo image, in the band of speech.
 	middle = "pan=stereo|c0=.5*c0+.5*c1|c1=.5*c0+.5*c1,firequalizer=gain='if(between(f,120,7500),0,-200)':delay=0.05:wfunc=nuttall"
 )
 
-// shortest is how many frames are listened to at least: a resampler that is given
-// less puts out nothing, and ffmpeg 7 fails then.
+// shortest is the minimum number of frames to analyse. A resampler outputs nothing for
+// fewer frames, and ffmpeg 7 then fails.
 const shortest = SampleRate / 10
 
-// Split takes the raw PCM of Decode apart and writes voice.wav, background.wav
-// and speaker_<n>.wav into dir.
+// Split separates the raw PCM of Decode and writes voice.wav, background.wav and
+// speaker_<n>.wav into dir.
 func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, err error) {
 	n := opts.Speakers
 	if n < SpeakersFound || n > MaxSpeakers {
@@ -108,8 +108,8 @@ func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, er
 	return result, nil
 }
 
-// write writes all tracks: the voice is what is estimated to be voice, where
-// somebody has a turn, and the background is all the rest of the input.
+// write writes all tracks. The voice is the estimated voice during the speakers' turns;
+// the background is the rest of the input.
 func (r Result) write(ctx context.Context, rawPath, estimatePath string, frames int64, turns []turn) (err error) {
 	var in [2]*bufio.Reader
 	for i, path := range []string{rawPath, estimatePath} {
@@ -165,7 +165,7 @@ func (r Result) write(ctx context.Context, rawPath, estimatePath string, frames 
 	return nil
 }
 
-// part is v as an integer that leaves a rest of x within 16 bits.
+// part is v as an integer such that x - part fits into 16 bits.
 func part(x int16, v float64) int16 {
 	taken := int32(math.Round(min(max(v, math.MinInt16), math.MaxInt16)))
 	return int16(min(max(taken, int32(x)-math.MaxInt16), int32(x)-math.MinInt16))
@@ -200,11 +200,11 @@ func createWAV(path string, frames int64) (*os.File, error) {
 	return file, nil
 }
 
-// ErrNotAudio says that ffmpeg found nothing to decode.
+// ErrNotAudio means that ffmpeg found nothing to decode.
 var ErrNotAudio = errors.New("no decodable audio")
 
-// Decode turns the first audio track of any file into raw PCM in rawPath and
-// returns the number of sample frames. A file without audio is ErrNotAudio.
+// Decode turns the first audio track of any file into raw PCM in rawPath and returns the
+// number of sample frames. A file without audio is ErrNotAudio.
 func Decode(ctx context.Context, path, rawPath string) (frames int64, err error) {
 	copied, err := copySamples(path, rawPath)
 	if err == nil && !copied {
@@ -223,8 +223,8 @@ func Decode(ctx context.Context, path, rawPath string) (frames int64, err error)
 	return info.Size() / frameBytes, nil
 }
 
-// copySamples does without ffmpeg if the file is a WAV file with this package's audio.
-// Two starts of ffmpeg take longer than the rest of a short separation.
+// copySamples avoids ffmpeg if the file is a WAV file with this package's audio. Starting
+// ffmpeg twice takes longer than the rest of a short separation.
 func copySamples(path, rawPath string) (copied bool, err error) {
 	in, err := os.Open(path)
 	if err != nil {
@@ -252,15 +252,14 @@ func copySamples(path, rawPath string) (copied bool, err error) {
 		return false, fmt.Errorf("decode audio: %w", err)
 	}
 	_, err = io.CopyN(out, in, int64(chunk.Size))
-	if errors.Is(err, io.EOF) { // a file that is cut short has fewer samples
+	if errors.Is(err, io.EOF) { // a truncated file has fewer samples
 		err = nil
 	}
 	return true, errors.Join(err, out.Close())
 }
 
 func decode(ctx context.Context, path, rawPath string) error {
-	// Mono goes to both sides as loud as it is: ffmpeg's own way would make it
-	// 3 dB quieter.
+	// Mono goes to both sides at full level; ffmpeg's default would make it 3 dB quieter.
 	toStereo := []string{"-ac", "2"}
 	channels, err := process.Output(ctx, "ffprobe", "-loglevel", "error", "-select_streams", "a:0",
 		"-show_entries", "stream=channels", "-of", "csv=p=0", "file:"+path)

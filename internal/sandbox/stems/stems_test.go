@@ -51,7 +51,7 @@ func split(t *testing.T, in []int16, opts Options) (voice, background []int16, s
 	return voice, background, speakers
 }
 
-// read reads the samples of a file behind its header.
+// read returns the samples of a file after its header.
 func read(t *testing.T, path string, header int) []int16 {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -65,7 +65,7 @@ func read(t *testing.T, path string, header int) []int16 {
 	return out
 }
 
-// sound makes seconds of sound from what is heard left and right at a time.
+// sound returns seconds of sound from the left and right samples at each time.
 func sound(seconds float64, at func(s float64) (left, right float64)) []int16 {
 	out := make([]int16, 0, int(seconds*SampleRate)*Channels)
 	for i := range int(seconds * SampleRate) {
@@ -77,7 +77,7 @@ func sound(seconds float64, at func(s float64) (left, right float64)) []int16 {
 
 func clip(v float64) int16 { return int16(math.Round(min(max(v, math.MinInt16), math.MaxInt16))) }
 
-// tones are as loud as each other, on both sides.
+// tones have the same level, on both sides.
 func tones(seconds float64, hz ...float64) []int16 {
 	return sound(seconds, func(s float64) (v, _ float64) {
 		for _, f := range hz {
@@ -95,7 +95,7 @@ func rms(v []int16) float64 {
 	return math.Sqrt(sum / float64(max(len(v), 1)))
 }
 
-// distortion is how far signal stands above everything else in estimate, dB.
+// distortion is how far signal exceeds everything else in estimate, in dB.
 func distortion(estimate, signal []int16) float64 {
 	var ab, aa, bb float64
 	for i := range min(len(estimate), len(signal)) {
@@ -137,7 +137,7 @@ func TestFastSplitsByFrequency(t *testing.T) {
 		t.Errorf("%d speakers, the first of whom does not have the first half alone", len(speakers))
 	}
 	for name, tt := range map[string]struct{ got, want []int16 }{"background": {background, tones(2, 300)}, "voice": {voice, tones(2, 880, 3000)}} {
-		// The edges of a tone are broad; they are left out.
+		// The edges of a tone are wide, so leave them out.
 		got, want := tt.got[SampleRate/2:SampleRate*3], tt.want[SampleRate/2:SampleRate*3]
 		if d, r := distortion(got, want), rms(got)/rms(want); d < 40 || math.Abs(r-1) > 0.01 {
 			t.Errorf("%s: %.1f dB above what does not belong there, %.3f of its level", name, d, r)
@@ -145,7 +145,7 @@ func TestFastSplitsByFrequency(t *testing.T) {
 	}
 }
 
-// A dialogue in the middle, over music at the sides.
+// A dialogue in the middle with music at the sides.
 func TestDialogueIsFoundInMusic(t *testing.T) {
 	dialogue, each := make([]int16, SampleRate), [2][]int16{make([]int16, SampleRate), make([]int16, SampleRate)}
 	for i, line := range []struct{ voice, pitch, text string }{
@@ -208,8 +208,8 @@ func TestDecodeAndEncode(t *testing.T) {
 			t.Errorf("%s: mono decodes at %.0f, want %.0f", ext, rms(middle), want)
 		}
 	}
-	// What has the right format already is copied: whatever chunks lie before the samples,
-	// ffmpeg reads the same from it.
+	// A file that already has the right format is copied. Whatever chunks precede the
+	// samples, ffmpeg reads the same samples.
 	wav, plain := filepath.Join(dir, "stereo.wav"), filepath.Join(dir, "plain.pcm")
 	if err := process.FFmpeg(t.Context(), "-f", "lavfi", "-i", "sine=frequency=500:sample_rate=48000:duration=1", "-ac", "2", wav); err != nil {
 		t.Fatal(err)

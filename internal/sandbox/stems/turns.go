@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// turn is a stretch in which one speaker is heard, in sample frames.
+// turn is a range in which one speaker is audible, in sample frames.
 type turn struct {
 	from, to int64
 	fade     int64 // at either end; 0: none
 	speaker  int
 }
 
-// share is how much of the voice is heard at a position before the turn's end.
+// share is the voice's gain at a position relative to the turn's end.
 func (t turn) share(pos int64) float64 {
 	inside := min(pos-t.from+1, t.to-pos)
 	if inside > t.fade {
@@ -33,16 +33,15 @@ func equalTurns(frames int64, n int) []turn {
 	return turns
 }
 
-// The voice is listened to in mono, in steps of 10 ms.
+// The voice is analysed in mono, in steps of 10 ms.
 const (
 	listenRate = 8000
 	listenStep = listenRate / 100
 	stepFrames = SampleRate / 100
 )
 
-// listen finds the turns in a mono track of the voice. Of n speakers each has
-// one after the other; for SpeakersFound, a deep and a high voice are told
-// apart, and their number is returned.
+// listen finds the turns in a mono track of the voice. n speakers take turns. For
+// SpeakersFound it tells a deep and a high voice apart and returns their number.
 func listen(path string, n int) ([]turn, int, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -72,8 +71,7 @@ func listen(path string, n int) ([]turn, int, error) {
 	return turns, n, nil
 }
 
-// findTurns finds the stretches between pauses, each with a little of what is
-// around it.
+// findTurns finds the ranges between pauses, each with a small margin.
 func findTurns(voice []int16) []turn {
 	const pause, around = 12 * stepFrames, 6 * stepFrames
 	var levels []float64
@@ -87,7 +85,8 @@ func findTurns(voice []int16) []turn {
 	if len(levels) == 0 {
 		return nil
 	}
-	// Speech stands out by a third of the way up from the quiet moments, in dB.
+	// Speech is louder than a level one third of the way up from the quiet moments, in
+	// dB.
 	sorted := slices.Sorted(slices.Values(levels))
 	loud, quiet := sorted[len(sorted)*95/100], sorted[len(sorted)*15/100]
 	threshold := max(math.Cbrt(loud*math.Pow(max(quiet, loud/100), 2)), 10)
@@ -105,7 +104,7 @@ func findTurns(voice []int16) []turn {
 	return turns
 }
 
-// isHigh tells a high voice from a deep one by the median of its pitch.
+// isHigh distinguishes a high voice from a deep one by its median pitch.
 func isHigh(voice []int16) bool {
 	const window, border = 4 * listenStep, 160 // Hz, between most men and most women
 	balance := 0
@@ -119,7 +118,7 @@ func isHigh(voice []int16) bool {
 	return balance > 0
 }
 
-// pitch is the pitch of a moment in Hz, by autocorrelation; 0 if it has none.
+// pitch is the pitch of a moment in Hz, by autocorrelation, or 0 if it has none.
 func pitch(v []int16) float64 {
 	const shortest, longest = listenRate / 400, listenRate / 70
 	var scores [longest + 1]float64
@@ -133,7 +132,7 @@ func pitch(v []int16) float64 {
 	}
 	best := slices.Max(scores[:])
 	for lag := shortest + 1; lag < longest && best > 0.6; lag++ {
-		// Multiples of the period score about as well: the first is it.
+		// Multiples of the period score about as well, so take the first.
 		if s := scores[lag]; s > 0.9*best && s >= scores[lag-1] && s >= scores[lag+1] {
 			return listenRate / float64(lag)
 		}

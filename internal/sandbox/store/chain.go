@@ -19,24 +19,24 @@ var (
 	oidIntermediateMarker = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
 )
 
-// Chain says with which certificates a transaction is signed.
+// Chain tells with which certificates a transaction is signed.
 type Chain string
 
-// The chains. Only ChainGood shall be accepted.
+// The chains. Only ChainGood must be accepted.
 const (
 	ChainGood                 Chain = ""                       // leaf, intermediate, root with both markers
 	ChainOtherRoot            Chain = "other_root"             // complete and marked, but another root
-	ChainGraftedRoot          Chain = "grafted_root"           // other leaf and intermediate, the true root put at the end
+	ChainGraftedRoot          Chain = "grafted_root"           // other leaf and intermediate, with the true root appended
 	ChainNoLeafMarker         Chain = "no_leaf_marker"         // true root, leaf without its marker
 	ChainNoIntermediateMarker Chain = "no_intermediate_marker" // true root, intermediate without its marker
-	ChainExpired              Chain = "expired"                // true root, leaf's time is over
+	ChainExpired              Chain = "expired"                // true root, but an expired leaf
 	ChainWrongKey             Chain = "wrong_key"              // good x5c, signed by a key that is not the leaf's
 	ChainLeafOnly             Chain = "leaf_only"              // x5c holds the good leaf alone
 	ChainEmpty                Chain = "empty"                  // x5c is an empty list
 	ChainMissing              Chain = "missing"                // no x5c at all
 	ChainReversed             Chain = "reversed"               // root, intermediate, leaf
 	ChainSelfSigned           Chain = "self_signed"            // one self-signed certificate with both markers
-	ChainGarbage              Chain = "garbage"                // x5c entries that are no certificates
+	ChainGarbage              Chain = "garbage"                // x5c entries that are not certificates
 	ChainAlgNone              Chain = "alg_none"               // good x5c, alg none, no signature
 	ChainAlgHMAC              Chain = "alg_hmac"               // good x5c, HS256 keyed with the leaf's public key
 	ChainTampered             Chain = "tampered"               // good, but the payload was changed after signing
@@ -54,7 +54,7 @@ type template struct {
 	expired bool
 }
 
-// issue makes a certificate that is signed by parent, or by itself without one.
+// issue makes a certificate signed by parent, or self-signed without one.
 func issue(t template, parent *certificate) *certificate {
 	now := time.Now()
 	cert := &x509.Certificate{
@@ -79,13 +79,13 @@ func issue(t template, parent *certificate) *certificate {
 	return &certificate{fake.Must(x509.ParseCertificate(der)), private}
 }
 
-// chain is the x5c list of a token and the key that signs it.
+// chain is the x5c list of a token and the signing key.
 type chain struct {
 	x5c []string // nil for none
 	key *ecdsa.PrivateKey
 }
 
-// signedBy is a chain of certificates, signed by the key of one. x5c is of
+// signedBy is a chain of certificates, signed with one certificate's key. x5c uses
 // standard base64 (RFC 7515, 4.1.6).
 func signedBy(signer *certificate, certs ...*certificate) chain {
 	c := chain{key: signer.private}

@@ -1,6 +1,6 @@
-// Package store stands in for the two in-app purchase stores. Each holds the
-// purchases registered with it, hands out the credentials a developer would
-// get from the real one, and checks them on every call.
+// Package store stands in for the two in-app purchase stores. Each holds the purchases
+// registered with it, issues the credentials that a developer would get from the real
+// store, and checks them on every call.
 package store
 
 import (
@@ -26,7 +26,7 @@ const (
 	StepKeys     = "keys"     // GET /oauth2/v3/certs
 )
 
-// What the pushes of the store's notifications are signed for, and as whom.
+// The audience and the account of the store's notification pushes.
 const (
 	PushAudience = "cutroom-sandbox-notifications"
 	PushSender   = "push@sandbox-project.iam.gserviceaccount.com"
@@ -62,15 +62,14 @@ type PlatformA struct {
 
 	mu        sync.Mutex
 	purchases map[string]PurchaseA // by purchase token
-	voided    []string             // purchase tokens, as they were taken back
+	voided    []string             // tokens of reversed purchases, in the order of reversal
 	bearers   map[string]time.Time // access token -> expiry
 }
 
 // accountKey is the service account's key. All worlds of a process share it.
 var accountKey = sync.OnceValue(fake.NewSigningKey)
 
-// NewPlatformA makes a store that knows one app, packageName, and one service
-// account.
+// NewPlatformA makes a store with one app, packageName, and one service account.
 func NewPlatformA(packageName string) *PlatformA {
 	s := &PlatformA{
 		Host: fake.NewHost(nil), packageName: packageName, key: accountKey(),
@@ -102,8 +101,8 @@ type refundA struct {
 	Notify string `json:"notify,omitempty"`
 }
 
-// Register makes a purchase known. A blank Token or OrderID is made up; the
-// purchase as stored is returned. Registering a token again replaces it.
+// Register adds a purchase, or replaces the one with the same token, and returns it as
+// stored. It makes up a blank Token or OrderID.
 func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	if p.Token == "" {
 		p.Token = fake.RandomHex(24) + ".AO-J1O" + fake.RandomHex(20)
@@ -118,8 +117,8 @@ func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	return p
 }
 
-// ServiceAccountJSON is the credentials file of the service account, on one
-// line. Its token_uri points at this stand-in, so Listen comes first.
+// ServiceAccountJSON is the credentials file of the service account, on one line. Its
+// token_uri points at this stand-in, so call Listen first.
 func (s *PlatformA) ServiceAccountJSON() string {
 	return string(fake.Must(json.Marshal(map[string]string{
 		"type": "service_account", "project_id": "sandbox-project", "private_key_id": s.key.ID,
@@ -129,7 +128,7 @@ func (s *PlatformA) ServiceAccountJSON() string {
 	})))
 }
 
-// issueToken checks the signed assertion as RFC 7523 and the vendor ask.
+// issueToken checks the signed assertion as RFC 7523 and the vendor require.
 func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code, why string) {
 		fake.WriteJSON(w, http.StatusBadRequest, map[string]string{"error": code, "error_description": why})
@@ -156,14 +155,14 @@ func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
 		"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
 }
 
-// admits refuses a question without a good token, or about another application.
+// admits refuses a request without a valid token, or about another application.
 func (s *PlatformA) admits(w http.ResponseWriter, r *http.Request) bool {
 	bearer, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
 	expiry := s.bearers[bearer]
 	s.mu.Unlock()
 	switch {
-	case !found || time.Now().After(expiry): // of an unknown one, too
+	case !found || time.Now().After(expiry): // or unknown
 		refuseA(w, 401, "authError", "Request had invalid authentication credentials.")
 	case r.PathValue("package") != s.packageName:
 		refuseA(w, 404, "applicationNotFound", "No application was found for the given package name.")

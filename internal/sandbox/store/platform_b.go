@@ -25,7 +25,7 @@ import (
 // StepTransaction is platform_b's only step: GET /inApps/v1/transactions/{id}.
 const StepTransaction = "transaction"
 
-// The two environments a platform_b transaction can come from.
+// The two environments of platform_b's transactions.
 const (
 	EnvironmentSandbox    = "Sandbox"
 	EnvironmentProduction = "Production"
@@ -61,8 +61,8 @@ type PlatformB struct {
 	transactions map[string]TransactionB
 }
 
-// NewPlatformB makes a store that knows one app, bundleID, and signs
-// transactions of environment (EnvironmentSandbox or EnvironmentProduction).
+// NewPlatformB makes a store with one app, bundleID, that signs transactions of
+// environment (EnvironmentSandbox or EnvironmentProduction).
 func NewPlatformB(bundleID, environment string) *PlatformB {
 	s := &PlatformB{
 		Host: fake.NewHost(nil), bundleID: bundleID, environment: environment,
@@ -112,13 +112,13 @@ func (s *PlatformB) KeyID() string { return s.keyID }
 // PrivateKeyPEM is the API key (.p8) a developer would download.
 func (s *PlatformB) PrivateKeyPEM() string { return fake.PrivatePEM(s.private) }
 
-// RootPEM is the certificate every good chain ends at.
+// RootPEM is the certificate at which every valid chain ends.
 func (s *PlatformB) RootPEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.root.Raw}))
 }
 
-// Register makes a transaction known and returns it as stored; a blank id is
-// made up. Registering an id again replaces it.
+// Register adds a transaction, or replaces the one with the same id, and returns it as
+// stored. It makes up a blank id.
 func (s *PlatformB) Register(t TransactionB) TransactionB {
 	if t.TransactionID == "" {
 		t.TransactionID = "2" + randomDigits(15)
@@ -129,7 +129,7 @@ func (s *PlatformB) Register(t TransactionB) TransactionB {
 	return t
 }
 
-// Sign is the signed form of a transaction, registered or not.
+// Sign returns the signed form of a transaction, registered or not.
 func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	now := time.Now()
 	payload := jwt.MapClaims{
@@ -150,7 +150,7 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	return s.signPayload(payload, t.Chain)
 }
 
-// signPayload signs as the store does, or wrongly, as name says.
+// signPayload signs as the store does, or wrongly if name says so.
 func (s *PlatformB) signPayload(payload jwt.MapClaims, name Chain) (string, error) {
 	c, known := s.chains[name]
 	if !known {
@@ -171,9 +171,9 @@ func (s *PlatformB) signPayload(payload jwt.MapClaims, name Chain) (string, erro
 	}
 	signed, err := token.SignedString(key)
 	if err != nil {
-		return "", fmt.Errorf("sign: %w", err) // what the payload holds cannot be written
+		return "", fmt.Errorf("sign: %w", err) // the payload cannot be encoded
 	}
-	if name == ChainTampered { // a payload for a more expensive product, under the old signature
+	if name == ChainTampered { // a payload for a more expensive product with the old signature
 		parts := strings.Split(signed, ".")
 		payload["quantity"] = 1000
 		parts[1] = base64.RawURLEncoding.EncodeToString(fake.Must(json.Marshal(payload)))
@@ -209,8 +209,8 @@ func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request) {
 	fake.WriteJSON(w, http.StatusOK, map[string]string{"signedTransactionInfo": signed})
 }
 
-// checkRequestToken checks what the store asks of a request token, the app's
-// bundle among it.
+// checkRequestToken makes the store's checks of a request token, including the app's
+// bundle.
 func (s *PlatformB) checkRequestToken(r *http.Request) error {
 	raw, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !found {

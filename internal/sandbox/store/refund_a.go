@@ -22,15 +22,16 @@ type Push struct {
 	Body   []byte
 }
 
-// Send delivers a push. A refusal is an error, for which a store would try again.
+// Send delivers a push. It returns an error for a refusal, after which a store would
+// retry.
 func (p Push) Send(ctx context.Context, address string) error {
 	c := api.New("")
 	c.Token = p.Bearer
 	return c.Call(ctx, http.MethodPost, address, bytes.NewReader(p.Body), "application/json", nil)
 }
 
-// Refund takes a purchase back: its state becomes cancelled, and it is listed
-// among the voided ones.
+// Refund reverses a purchase: its state becomes cancelled, and it is listed among the
+// voided purchases.
 func (s *PlatformA) Refund(token string) (PurchaseA, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *PlatformA) listVoided(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Pages of two, so that a reader of the first alone is found out.
+	// Pages of two, so that reading only the first page fails a test.
 	const page = 2
 	from, _ := strconv.Atoi(r.URL.Query().Get("token"))
 	from = min(max(from, 0), len(s.voided))

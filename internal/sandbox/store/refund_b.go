@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Refund takes a transaction back, or lets it stand again.
+// Refund reverses a transaction, or reinstates it.
 func (s *PlatformB) Refund(transactionID string, refunded bool) (TransactionB, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

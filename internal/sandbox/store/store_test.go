@@ -30,7 +30,7 @@ func startA(t *testing.T) *store.PlatformA {
 	return s
 }
 
-// tokenFor fetches an access token the way the vendor's own library does.
+// tokenFor gets an access token with the vendor's own library.
 func tokenFor(t *testing.T, file string, scope string) (*oauth2.Token, error) {
 	t.Helper()
 	conf, err := google.JWTConfigFromJSON([]byte(file), scope)
@@ -128,7 +128,7 @@ func startB(t *testing.T) *store.PlatformB {
 	return s
 }
 
-// requestToken makes the bearer a client of the store sends.
+// requestToken makes the bearer token that a client of the store sends.
 func requestToken(t *testing.T, s *store.PlatformB, change func(*jwt.Token)) string {
 	t.Helper()
 	key, err := jwt.ParseECPrivateKeyFromPEM([]byte(s.PrivateKeyPEM()))

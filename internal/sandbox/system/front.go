@@ -24,9 +24,9 @@ import (
 // methods are the steps of the API's front, in lower case.
 var methods = []string{"get", "head", "post", "put", "delete", "options"}
 
-// front is the API as an app reaches it: it passes requests on to the service,
-// makes those fail that it is told to, and lets them wait while the service is
-// started anew with another clock or other settings.
+// front is a proxy between apps and the service. It forwards requests, makes chosen ones
+// fail, and holds requests while the service restarts with another clock or other
+// settings.
 type front struct {
 	*fake.Host
 	proxy     httputil.ReverseProxy
@@ -46,10 +46,10 @@ func newFront(target string) *front {
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: target})
 			p.Out.Host = p.In.Host
-			p.SetXForwarded() // requests are limited by the client's address
+			p.SetXForwarded() // rate limits use the client's address
 		},
 		ModifyResponse: func(res *http.Response) error {
-			// An app learns from it what the service's clock shows.
+			// Tells an app the time of the service's clock.
 			res.Header.Set("Date", time.Now().Add(f.clock()).UTC().Format(http.TimeFormat))
 			return nil
 		},
@@ -83,7 +83,7 @@ func (f *front) pass(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// open lets requests through to a service whose clock is ahead, close keeps them.
+// open lets requests through to a service whose clock is ahead; close holds them.
 func (f *front) open(ahead time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,15 +98,15 @@ func (f *front) close() {
 	f.transport.CloseIdleConnections()
 }
 
-// service is what can be changed of the running service.
+// service is what can be changed in the running service.
 type service struct {
-	// Ahead is how far its clock is ahead, such as 36h. It goes forward only.
+	// Ahead is how far its clock is ahead, such as 36h. It may only grow.
 	Ahead string `json:"ahead"`
-	// Settings are keys of its environment that hold a number.
+	// Settings are numeric keys of its environment.
 	Settings map[string]setting `json:"settings"`
 }
 
-// setting is a number, as JSON's or as text.
+// setting is a number, written as a JSON number or as text.
 type setting string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -120,8 +120,8 @@ func (s *setting) UnmarshalJSON(text []byte) error {
 
 var number = regexp.MustCompile(`^[0-9]{1,12}$`)
 
-// Settable lists the keys that anybody who reaches the sandbox may change: numbers,
-// and no path, address or secret.
+// Settable lists the keys that any client of the sandbox may change: numbers, but no
+// path, address or secret.
 var Settable = []string{
 	"ACCOUNT_MAX_STORED_MB", "ACCOUNT_MAX_WAITING_JOBS", "ADMIN_GRANT_DAILY_CAP", "ASSET_CACHE_MAX_MB",
 	"ASSET_CACHE_TTL_HOURS", "ASSET_TTL_DAYS",
@@ -156,7 +156,7 @@ func (s *System) mountControl() {
 		})
 }
 
-// change restarts the service. If it does not start, the former settings stay.
+// change restarts the service. If it does not start, the old settings stay.
 func (s *System) change(ctx context.Context, want service) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -197,8 +197,8 @@ func (s *System) change(ctx context.Context, want service) error {
 	return err
 }
 
-// clockFile keeps how far the clock is ahead: the rows of a data folder are of
-// that time.
+// clockFile stores how far the clock is ahead, because the rows of a data folder have
+// times by that clock.
 func (s *System) clockFile() string { return filepath.Join(filepath.Dir(s.dir), "clock") }
 
 func (s *System) readClock() (time.Duration, error) {

@@ -1,7 +1,7 @@
-// Package system runs the whole service on one machine: a sandbox world,
-// `cutroom serve` as a child process before it, and a front that can be told to
-// fail, with a user and an admin signed in. It knows the service by its public
-// interface alone: a command line, an environment and HTTP.
+// Package system runs the whole service on one machine: a sandbox world, `cutroom serve`
+// as a child process, and a front that can be told to fail, with a user and an admin
+// signed in. It uses only the service's public interface: a command line, an environment
+// and HTTP.
 package system
 
 import (
@@ -35,12 +35,13 @@ const (
 // Options chooses what Start starts.
 type Options struct {
 	World sandbox.Options
-	// Cutroom is the service's binary; "" looks in the running executable's folder.
+	// Cutroom is the service's binary; "" uses the one in the running executable's
+	// folder.
 	Cutroom string
-	// Serve is a program that runs the service in place of Cutroom, as
-	// `serve --ahead <duration>`, by a clock that far ahead.
+	// Serve is a program that runs the service in place of Cutroom, as `serve --ahead
+	// <duration>`, with a clock that far ahead.
 	Serve string
-	// Port is where the API is reached; 0 takes a free one.
+	// Port is the API's port; 0 uses a free one.
 	Port int
 	// Log receives the service's log; nil discards it.
 	Log io.Writer
@@ -68,18 +69,18 @@ type System struct {
 	client         *http.Client
 	front          *front
 
-	changing sync.Mutex // held while the service is started anew
+	changing sync.Mutex // held while the service restarts
 	settings map[string]setting
 
 	mu    sync.Mutex
-	child *process.Child // nil while none is meant to run
+	child *process.Child // nil while none should run
 	ended chan struct{}
 	end   func() // closes ended
 }
 
-// Start starts world and service, waits for its health check, and signs in a
-// user and an admin. Stop ends it. When ctx ends before Start returns,
-// everything is stopped again; afterwards it means nothing.
+// Start starts world and service, waits for its health check, and signs in a user and an
+// admin. Stop ends them. If ctx ends before Start returns, everything is stopped again;
+// afterwards ctx has no effect.
 func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if opts.Cutroom == "" {
 		if opts.Cutroom, err = FindCutroom(); err != nil {
@@ -145,7 +146,7 @@ func (s *System) startService(ctx context.Context, ahead time.Duration, settings
 			return fmt.Errorf("keep the clock: %w", err)
 		}
 	}
-	// Its life is ended by Stop, not by a context.
+	// Stop ends it, not a context.
 	child, err := process.Start(program, s.dir, s.environment(settings), s.log, args...)
 	if err != nil {
 		return err
@@ -172,8 +173,8 @@ func (s *System) startService(ctx context.Context, ahead time.Duration, settings
 	return nil
 }
 
-// stopService asks the service to drain and end, waits for it while ctx lasts,
-// and kills it afterwards.
+// stopService asks the service to drain and end, waits for it until ctx ends, and then
+// kills it.
 func (s *System) stopService(ctx context.Context) error {
 	s.client.CloseIdleConnections()
 	s.mu.Lock()
@@ -205,16 +206,15 @@ func FindCutroom() (string, error) {
 	return path, nil
 }
 
-// inherited is all the service gets of the caller's own environment, with whatever
-// says how it renders: a real DATABASE_URL or bucket of the developer must not get
+// inherited is all that the service inherits from the caller's environment, including the
+// variables that affect rendering. A developer's real DATABASE_URL or bucket must not get
 // in by accident.
 var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|FFPROBE_PATH|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
 
 // Ended is closed when the service has ended by itself.
 func (s *System) Ended() <-chan struct{} { return s.ended }
 
-// SignIn signs somebody in through provider_a; the account is made on the
-// first time.
+// SignIn signs in a user through provider_a; the first sign-in creates the account.
 func (s *System) SignIn(ctx context.Context, email, name string) (Session, error) {
 	token, err := s.World.ProviderA.Mint(identity.Claims{Email: email, Name: name})
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *System) signInBoth(ctx context.Context) (err error) {
 		return err
 	}
 	if s.Admin.Role == "admin" {
-		return nil // since an earlier run
+		return nil // from an earlier run
 	}
 	var log bytes.Buffer
 	grant, err := process.Start(s.cutroom, s.dir, s.environment(nil), &log, "admin", "grant", s.Admin.Email)
@@ -247,15 +247,15 @@ func (s *System) signInBoth(ctx context.Context) (err error) {
 	if status := grant.Status(); status != 0 {
 		return fmt.Errorf("grant the admin role: status %d: %s", status, bytes.TrimSpace(log.Bytes()))
 	}
-	// The role is in the token, so it takes a new one.
+	// The role is in the access token, so sign in again.
 	s.Admin, err = s.SignIn(ctx, s.Admin.Email, "Ada Admin")
 	return err
 }
 
-// Stop asks the service to drain and end, waits for it while ctx lasts, kills
-// it afterwards, and closes the world. Stopping again does nothing.
+// Stop asks the service to drain and end, waits for it until ctx ends, kills it
+// afterwards, and closes the world. Stopping again does nothing.
 func (s *System) Stop(ctx context.Context) error {
-	s.changing.Lock() // a start that is under way ends first
+	s.changing.Lock() // wait for a restart in progress
 	defer s.changing.Unlock()
 	err := errors.Join(s.stopService(ctx), s.front.Close())
 	if s.World != nil {
