@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// Two renders that fit one after the other do not both pass the look at the disk.
+// Two renders of which only one fits do not both pass the check of the disk.
 func TestScratchSpaceIsReserved(t *testing.T) {
 	const leave, free = 100, 1000
 	left := int64(free)
@@ -30,7 +30,7 @@ func TestScratchSpaceIsReserved(t *testing.T) {
 	reserve(b, 301, false)
 	reserve(b, 300, true)
 	reserve(a, 600, true) // again: no second reservation
-	// What is written no longer needs to be free.
+	// Bytes already written no longer need to be free.
 	if err := os.WriteFile(filepath.Join(a, "part"), make([]byte, 500), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,8 @@ func TestScratchSpaceIsReserved(t *testing.T) {
 	reserve(b, 400, true)
 }
 
-// Stems that play at the same time cost little to decode, and each costs its length to mix.
+// Stems that play at the same time cost little to decode, but the mix of each costs its
+// length.
 func TestTheWorkOfMixingIsBounded(t *testing.T) {
 	sources := map[string]*Source{"s": {Path: "/s", SHA256: "s", info: fakeVideo(r(30, 1), 300, 0)}}
 	segment := ms(0, 10_000)
@@ -62,7 +63,7 @@ func TestTheWorkOfMixingIsBounded(t *testing.T) {
 	}
 }
 
-// The cost of a film's sound is known, and refused if it is too high, before anything is
+// The cost of a film's sound is computed, and refused if too high, before anything is
 // planned.
 func TestPiecesOfSoundAreCounted(t *testing.T) {
 	info := fakeVideo(r(30, 1), 3000, 0)
@@ -70,7 +71,7 @@ func TestPiecesOfSoundAreCounted(t *testing.T) {
 	film := func(directives int) timeline.Timeline {
 		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
 		for i := range 200 {
-			s := ms(int64(i)*311, int64(i)*311+97) // gaps: nothing reads on
+			s := ms(int64(i)*311, int64(i)*311+97) // gaps: no use continues another
 			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1.01
 			tl.Segments = append(tl.Segments, s)
 		}

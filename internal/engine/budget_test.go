@@ -11,11 +11,11 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// watched is a cache that looks at the process whenever a part is finished.
+// watched is a cache that checks the process whenever a part is finished.
 type watched struct {
 	engine.PartCache
 	mu    sync.Mutex
-	files int // most descriptors that were open at once
+	files int // largest number of open descriptors
 	puts  int
 }
 
@@ -30,8 +30,8 @@ func (w *watched) Put(ctx context.Context, scope, key, src string) error {
 	return w.PartCache.Put(ctx, scope, key, src)
 }
 
-// Hundreds of stretches that play at once take turns: their files are open a few at a
-// time. Other tests of the package run beside it, so it may not be parallel.
+// Hundreds of stretches that play at once share a few open files. Not parallel, because
+// other tests would open files in the same process.
 func TestManyStretchesHoldFewFilesOpen(t *testing.T) {
 	w := &watched{}
 	b := newBench(t, func(c *engine.Config) { w.PartCache, c.Cache = c.Cache, w })

@@ -20,7 +20,7 @@ type board struct {
 	order []string
 	state map[string]string // OPEN, MAKING, MADE, FAILED
 	moved chan struct{}     // closed and replaced at each change
-	first chan string       // a part that the assistant has from the announcement on
+	first chan string       // a part that the assistant claims at the announcement
 }
 
 func newBoard() *board {
@@ -88,8 +88,8 @@ func (b *board) Await(ctx context.Context, keys []string) (map[string]bool, erro
 	}
 }
 
-// TestSharedRendersMakeTheSameFilm renders with an assistant and alone: every frame
-// and every sample must be the same, and the assistant must have had a part.
+// TestSharedRendersMakeTheSameFilm renders with an assistant and alone. Every frame and
+// every sample must be the same, and the assistant must have made a part.
 func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 	t.Parallel()
 	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}

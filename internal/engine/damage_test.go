@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// altered copies a file, changed.
+// altered makes a changed copy of a file.
 func altered(t *testing.T, path string, change func([]byte) []byte) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -81,8 +81,8 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 	})
 }
 
-// A file whose middle is garbage is damaged, although ffmpeg ends well; a few
-// wrong bits are not.
+// A file with garbage in its middle is damaged, although ffmpeg succeeds. A few wrong
+// bits are not damage.
 func TestRottenDataIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -108,7 +108,7 @@ func TestRottenDataIsNoticed(t *testing.T) {
 }
 
 // Files that are not media are refused with a sentence. The media package tests that they
-// open no other file.
+// cannot open other files.
 func TestWhatIsNoMedia(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -131,7 +131,7 @@ func TestWhatIsNoMedia(t *testing.T) {
 	checkSentence(t, b.fails(t, tl), `no_media: separationDirectives\[0\]\.selections\[0\]: the stem has no sound`)
 	tl = film(cut(mediatest.Tone(t, 440, time.Second), 0, 0))
 	checkSentence(t, b.fails(t, tl), `no_media: segments\[0\]: the file has no video`)
-	tl.OutputKind = timeline.Audio // for sound alone it is as good as any
+	tl.OutputKind = timeline.Audio // an audio-only render can use it
 	b.render(t, tl)
 	nothing := filepath.Join(t.TempDir(), "nothing.wav")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc", "-t", "0", nothing)
@@ -169,7 +169,7 @@ func TestLimitsHaveNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// So large that ffprobe does not open the one file, and says nothing of the other.
+	// So large that ffprobe refuses to open one file and reports nothing about the other.
 	b := newBench(t, func(c *engine.Config) { c.Media, c.Limits.MaxPixels = runner, 64*64 })
 	for name, codec := range map[string]string{"huge.mp4": "libx264", "huge.mov": "mjpeg"} {
 		huge := filepath.Join(t.TempDir(), name)
@@ -180,8 +180,8 @@ func TestLimitsHaveNames(t *testing.T) {
 	checkSentence(t, b.fails(t, film(cut(clip, 0, 0))), `timed_out: the render took longer than the allowed 1ms`)
 }
 
-// The header tells of the first picture only. The later ones cost no more than
-// the limit allows, and the film is refused for want of them.
+// The header only describes the first picture. The later ones cost no more than the limit
+// allows, and the film is refused because they are missing.
 func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -210,7 +210,7 @@ func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 	b.render(t, film(cut(grows, 0, 1000)))
 }
 
-// Encrypted sources, and sources that decode with errors throughout, make no film.
+// Encrypted sources, and sources with decoding errors throughout, are refused.
 func TestNoiseIsNoFilm(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -220,7 +220,7 @@ func TestNoiseIsNoFilm(t *testing.T) {
 	silent := altered(t, encrypted, func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("cenc"), []byte("mine")) })
 	checkSentence(t, b.fails(t, film(cut(silent, 0, 0))), `source_unreadable: segments\[0\]: (the source is damaged: .*|the (video|sound) could not be decoded)`)
 
-	// Errors in every frame but the keyframes, none of them lost.
+	// Errors in every frame except key frames; no frame is lost.
 	whole := mediatest.Remux(t, mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 10}), "mp4", "-movflags", "+faststart")
 	noisy := altered(t, whole, func(data []byte) []byte {
 		for i := bytes.Index(data, []byte("mdat")) + 1000; i < len(data); i += 150 {
@@ -231,8 +231,8 @@ func TestNoiseIsNoFilm(t *testing.T) {
 	checkSentence(t, b.fails(t, film(cut(noisy, 0, 0))), `source_unreadable: segments\[0\]: (the source is damaged: .*|the video could not be decoded)`)
 }
 
-// A picture for which an encoder has not the memory its preset takes is encoded
-// with less; where that is not enough either, the sentence says how large it is.
+// If the preset needs too much memory for a large picture, the encoder uses cheaper
+// settings. If those do not fit either, the error states the picture's size.
 func TestLargePicturesFitIntoMemory(t *testing.T) {
 	t.Parallel()
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 1920, Height: 1080, Duration: 500 * time.Millisecond})

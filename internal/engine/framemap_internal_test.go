@@ -25,8 +25,8 @@ var (
 	frameMapAll  = flag.Bool("framemap-all", false, "let TestEveryFrameIsTheRightOne cut all its clips, not only five")
 )
 
-// Numbered pictures: 4x4 squares, black or white, that hold a number and, to tell
-// a picture from mud, its lower bits once more the other way round.
+// Numbered pictures: 4x4 black or white squares that encode a number and, to detect a
+// blurred picture, its lower bits again, inverted.
 const (
 	cell   = 16
 	side   = 4 * cell
@@ -48,8 +48,8 @@ func numberedPicture(n int) []byte {
 // cells are the mean levels of a picture's squares.
 type cells [16]float64
 
-// cellsIn reads the squares of a picture that was turned anticlockwise by degrees.
-// The edges of a square, which compression blurs, do not count.
+// cellsIn reads the squares of a picture that was turned anticlockwise by degrees. It
+// ignores the edges of squares, which compression blurs.
 func cellsIn(p []byte, degrees int) (c cells) {
 	for y := range 4 {
 		for x := range 4 {
@@ -67,7 +67,7 @@ func cellsIn(p []byte, degrees int) (c cells) {
 	return c
 }
 
-// number reads the number of a picture, -1 for mud.
+// number reads the number of a picture, -1 if it is blurred.
 func (c cells) number() int {
 	word := 0
 	for i, level := range c {
@@ -98,10 +98,10 @@ type numberedClip struct {
 	rate   string // of the frames
 	frames int
 	clock  int
-	encode string // options of x264; B-frames unless it says otherwise
+	encode string // options of x264; uses B-frames unless they say otherwise
 	times  string // an expression for setpts in ticks of 1/clock: a variable rate
 	remux  string // options of a second, copying run: edit lists, rotation
-	turned int    // degrees anticlockwise that a player turns the pictures by
+	turned int    // degrees anticlockwise by which a player turns the pictures
 }
 
 func (c numberedClip) make(t *testing.T) string {
@@ -138,8 +138,8 @@ func (c numberedClip) make(t *testing.T) string {
 	return again
 }
 
-// Every frame of a film shows the frame of the source that the plan's map says,
-// whatever clock the source counts in: read back from numbers in the pictures.
+// Every frame of a film shows the source frame that the plan's map states, whatever clock
+// the source uses. The pictures contain their numbers.
 func TestEveryFrameIsTheRightOne(t *testing.T) {
 	t.Parallel()
 	seed := *frameMapSeed
@@ -174,7 +174,7 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 		"90000":         {numberedClip{rate: "60", frames: 300, clock: 90000}, "30000/1001"},
 		"no reordering": {numberedClip{rate: "30", frames: 200, clock: 600, encode: "-bf 0"}, "own"},
 		"intra alone":   {numberedClip{rate: "30", frames: 120, clock: 30, encode: "-g 1"}, "60"},
-		// A camera that drops every 7th frame and waits now and then, and a still screen.
+		// A camera that drops every 7th frame and sometimes pauses, and a still screen.
 		"variable":     {numberedClip{rate: "30", frames: 200, clock: 600, times: "20*(N+floor(N/7)+15*floor(N/50))"}, "own"},
 		"still screen": {numberedClip{rate: "30", frames: 60, clock: 1000, times: "100*N+1900*floor(N/9)"}, "30000/1001"},
 		"edit list":    {numberedClip{rate: "30", frames: 250, clock: 600, remux: "-ss 0.7|"}, "own"},
@@ -193,8 +193,8 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 	}
 }
 
-// randomCuts is a timeline of the whole source, which is encoded in pieces, and of
-// cuts from one frame up at all speeds and with all transitions.
+// randomCuts is a timeline of the whole source, which is encoded in chunks, and of cuts
+// from one frame up at all speeds and with all transitions.
 func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 	speeds := []float64{1, 1, 0.5, 2, 0.1, 10, 0.73, 1.25, 3.3}
 	ms := length.Milliseconds()
@@ -202,7 +202,7 @@ func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 	for _, speed := range []float64{1, 1, speeds[rng.IntN(len(speeds))], speeds[rng.IntN(len(speeds))], 0.1 + 3*rng.Float64()} {
 		longest := min(float64(ms)/2, 1500*speed)
 		cut := timeline.Segment{Speed: math.Round(speed*1000) / 1000, TrimStart: timeline.Milliseconds(rng.Int64N(ms / 2))}
-		// Shorter ones more often than not, down to a single frame.
+		// Mostly shorter ones, down to a single frame.
 		cut.TrimEnd = cut.TrimStart + timeline.Milliseconds(int64(34+math.Pow(rng.Float64(), 3)*longest))
 		kinds := []timeline.TransitionKind{"", timeline.Dissolve, timeline.Dissolve, timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite}
 		if kind := kinds[rng.IntN(len(kinds))]; kind != "" {
@@ -213,12 +213,12 @@ func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 	return cuts
 }
 
-// frameMap compares what a film shows with what its timeline says.
+// frameMap compares the frames of a film with its timeline.
 type frameMap struct {
 	engine *Engine
 	path   string
 	turned int
-	canvas string // a clip that the film begins with; "" is none
+	canvas string // a clip at the start of the film; "" is none
 
 	info     *Info
 	pictures []cells // the source's frames, in order
@@ -244,7 +244,7 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.High}
 	if m.canvas != "" {
 		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: m.canvas, Speed: 1})
-		cuts[0].Transition = nil // what the canvas shows is not looked at
+		cuts[0].Transition = nil // the canvas clip's pictures are not checked
 	}
 	for _, c := range cuts {
 		c.SourceKey = m.path
@@ -280,7 +280,7 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 			return
 		}
 	}
-	if m.canvas == "" && constantRate(m.info.Video).Known() { // then the film begins with every frame, once
+	if m.canvas == "" && constantRate(m.info.Video).Known() { // then the film begins with every frame of the source, once
 		for i := range l.segments[0].frames - l.segments[0].next.Frames {
 			if shown[i].number() != m.pictures[i].number() {
 				t.Fatalf("the whole source: frame %d shows %d, want %d", i, shown[i].number(), m.pictures[i].number())
@@ -289,7 +289,7 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 	}
 }
 
-// layer is what a picture of the film is mixed from.
+// layer is one of the pictures mixed in a frame of the film.
 type layer struct {
 	segment int     // in play order; -1 for a colour
 	frame   int64   // of the segment
@@ -297,8 +297,8 @@ type layer struct {
 	weight  float64
 }
 
-// drawnBy says what each frame of the film is mixed from, by the rules of the API:
-// nothing of it comes from the plan but where segments begin and how long they are.
+// drawnBy returns the layers of each frame of the film by the rules of the API. It takes
+// only the starts and lengths of segments from the plan.
 func drawnBy(l *layout) [][]layer {
 	film := make([][]layer, l.frames)
 	for k, p := range l.segments {
@@ -333,9 +333,9 @@ func level(kind timeline.TransitionKind) float64 {
 	return 0
 }
 
-// shows compares a picture with what it should be mixed from. The source's frame is
-// found anew in seconds: the last one that has begun by then, give or take the
-// tolerance. Frames that begin within two microseconds of that may go either way.
+// shows compares a picture with its expected layers. It computes the source's frame again
+// in seconds: the last one that has begun by then, within the tolerance. Frames that
+// begin within two microseconds of that may count or not.
 func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
 	mixes := []cells{{}}
 	for _, y := range layers {
@@ -363,7 +363,7 @@ func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
 			return want.number() == got.number()
 		}
 		for i := range want {
-			if math.Abs(want[i]-got[i]) > 4 { // 2 are the mix's, see TestMixesAreExact, and 2 the encoder's
+			if math.Abs(want[i]-got[i]) > 4 { // 2 from the mix, see TestMixesAreExact, and 2 from the encoder
 				return false
 			}
 		}
@@ -371,7 +371,7 @@ func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
 	})
 }
 
-// with returns the cells with weighted levels added.
+// with returns the cells plus weighted levels.
 func (c cells) with(weight float64, levels []float64) cells {
 	for i := range c {
 		c[i] += weight * levels[i]

@@ -23,7 +23,7 @@ func TestCanvasSize(t *testing.T) {
 	}{
 		{1921, 1081, nil, 1920, 1080},
 		{1921, 1081, &timeline.Canvas{Aspect: "source"}, 1920, 1080},
-		{321, 181, &timeline.Canvas{Aspect: "1:1"}, 182, 182}, // odd numbers go up
+		{321, 181, &timeline.Canvas{Aspect: "1:1"}, 182, 182}, // odd numbers are rounded up
 		{320, 180, &timeline.Canvas{Aspect: "source", MaxSide: side(240)}, 240, 136},
 		{320, 180, &timeline.Canvas{Aspect: "source", MaxSide: side(241)}, 240, 136},
 		{1, 1, nil, 16, 16},
@@ -36,7 +36,7 @@ func TestCanvasSize(t *testing.T) {
 		{854, 480, &timeline.Canvas{Aspect: "9:16"}, 480, 854},                           // 853.3
 		{640, 358, &timeline.Canvas{Aspect: "4:5"}, 358, 448},                            // 447.5
 		{3840, 2160, &timeline.Canvas{Aspect: "source", MaxSide: side(1280)}, 1280, 720}, //
-		{1280, 720, &timeline.Canvas{Aspect: "source", MaxSide: side(3840)}, 1280, 720},  // never up
+		{1280, 720, &timeline.Canvas{Aspect: "source", MaxSide: side(3840)}, 1280, 720},  // never scaled up
 		{3840, 2160, &timeline.Canvas{Aspect: "9:16", MaxSide: side(1000)}, 562, 1000},   // 562.5
 		{1920, 800, &timeline.Canvas{Aspect: "source", MaxSide: side(1001)}, 1000, 416},  // 416.7
 		{16000, 200, &timeline.Canvas{Aspect: "source", MaxSide: side(240)}, 240, 16},    // 3
@@ -52,7 +52,7 @@ func TestCanvasSize(t *testing.T) {
 	}
 }
 
-// A canvas may be larger than what any source may be.
+// A canvas may be larger than any source may be.
 func TestCanvasIsBounded(t *testing.T) {
 	limits := Limits{MaxPixels: 1920 * 1080}.withDefaults()
 	if err := limits.checkCanvas(Canvas{Width: 1080, Height: 1920}); err != nil {
@@ -64,8 +64,8 @@ func TestCanvasIsBounded(t *testing.T) {
 	}
 }
 
-// rampClip is a clip in which brightness says where a point is from left to right,
-// and blue from top to bottom.
+// rampClip is a clip in which brightness encodes the position from left to right, and
+// blue from top to bottom.
 func rampClip(t *testing.T, size string, options ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ramp.mp4")
@@ -78,7 +78,7 @@ func rampClip(t *testing.T, size string, options ...string) string {
 // hd says that a picture's levels are those of the film, see shot.matrix.
 var hd = []string{"-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"}
 
-// rendered renders a film and returns its last picture but one as planes of 4:2:0.
+// rendered renders a film and returns its second-last picture as planes of 4:2:0.
 func rendered(t *testing.T, e *Engine, tl timeline.Timeline) (*image.YCbCr, Output) {
 	t.Helper()
 	sources := map[string]Source{}
@@ -102,8 +102,8 @@ func rendered(t *testing.T, e *Engine, tl timeline.Timeline) (*image.YCbCr, Outp
 	return p, out
 }
 
-// Every point of the film tells which point of the source it shows, see rampClip. The
-// bars of blur show what cover shows there.
+// The level of every point of the film tells which point of the source it shows, see
+// rampClip. Blurred bars show what cover would show there.
 func TestCoverKeepsTheFocus(t *testing.T) {
 	t.Parallel()
 	runner, err := media.New(media.Config{})
@@ -117,7 +117,7 @@ func TestCoverKeepsTheFocus(t *testing.T) {
 		aspect timeline.Aspect
 		focus  *timeline.Focus
 		turn   func(x, y float64) (float64, float64) // from the displayed picture to the coded one
-		// The window, in shares of the displayed picture.
+		// The window, in fractions of the displayed picture.
 		left, right, top, bottom float64
 	}{
 		"middle":           {wide, "9:16", nil, nil, 0.342, 0.658, 0, 1},
@@ -162,8 +162,8 @@ func TestCoverKeepsTheFocus(t *testing.T) {
 	}
 }
 
-// The background of blur has the colours of the picture and none of its detail;
-// the picture itself lies on it unchanged.
+// The blurred background has the picture's colours and none of its detail. The picture
+// itself is unchanged on top of it.
 func TestBlurredBackground(t *testing.T) {
 	t.Parallel()
 	runner, err := media.New(media.Config{})
@@ -201,7 +201,7 @@ func TestBlurredBackground(t *testing.T) {
 					if cb, cr := p.Cb[p.COffset(x, line)], p.Cr[p.COffset(x, line)]; absDiff(cb, 90) > 2 || absDiff(cr, 150) > 2 {
 						t.Fatalf("the background at %d, %d is tinted: %d, %d, want 90, 150", x, line, cb, cr)
 					}
-					// A stripe is 6 pixels wide: every one of them would bend the levels by 140.
+					// A stripe is 6 pixels wide; each would change the levels by 140.
 					if x >= 6 && x+6 < out.Width {
 						if bend := level(x-6) + level(x+6) - 2*level(x); max(bend, -bend) > 5 {
 							t.Fatalf("the background at %d, %d bends by %d", x, line, bend)
@@ -218,8 +218,8 @@ func TestBlurredBackground(t *testing.T) {
 
 func absDiff(a, b byte) byte { return max(a, b) - min(a, b) }
 
-// A segment's own fit goes before the canvas's, and all of them leave a picture of
-// the canvas's shape as it is: the same part, whatever the fit.
+// A segment's own fit takes precedence over the canvas's. No fit changes a picture with
+// the canvas's aspect: it is the same part.
 func TestFitOfASegment(t *testing.T) {
 	wide, tall := fakeVideo(r(30, 1), 60, 0), fakeVideo(r(30, 1), 60, 0)
 	tall.Video.Width, tall.Video.Height, tall.Video.DisplayWidth, tall.Video.DisplayHeight = 180, 320, 180, 320

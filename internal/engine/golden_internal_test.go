@@ -65,7 +65,7 @@ func describe(p *Plan, names map[string]string) string {
 	return b.String()
 }
 
-// Every golden plan is also rendered, so that no golden can bless a command that
+// Every golden plan is also rendered, so that no golden plan contains a command that
 // ffmpeg refuses.
 func TestPlans(t *testing.T) {
 	t.Parallel()

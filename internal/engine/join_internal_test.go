@@ -24,7 +24,7 @@ func joinedBy(kind timeline.TransitionKind, ms int64, s timeline.Segment) timeli
 	return s
 }
 
-// planOf plans segments over the sources that they name.
+// planOf plans segments over the sources they name.
 func planOf(t *testing.T, infos map[string]*Info, change func(*timeline.Timeline), segments ...timeline.Segment) *Plan {
 	t.Helper()
 	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
@@ -52,8 +52,8 @@ func planOf(t *testing.T, infos map[string]*Info, change func(*timeline.Timeline
 	return p
 }
 
-// Every pixel of a join, before it is encoded, is the mix of the two pictures that
-// the contract says, in all three planes.
+// Before encoding, every pixel of a join is the mix of two pictures that the contract
+// states, in all three planes.
 func TestMixesAreExact(t *testing.T) {
 	t.Parallel()
 	runner, err := media.New(media.Config{})
@@ -137,8 +137,8 @@ func TestMixesAreExact(t *testing.T) {
 	}
 }
 
-// A film of many segments is covered by parts frame by frame, and changing one
-// transition changes what it overlaps and nothing else.
+// The parts of a film with many segments cover every frame, and changing one transition
+// only changes what it overlaps.
 func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 	infos := map[string]*Info{"s": fakeVideo(r(30000, 1001), 3000, 0)}
 	for key := int64(0); key < 100; key += 2 {
@@ -197,8 +197,8 @@ func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 	}
 }
 
-// Where segments dissolve, their sounds cross with equal power over the same frames;
-// at a fade they go to silence and back.
+// If segments dissolve, their sounds cross-fade with equal power over the same frames. At
+// a fade they fade to silence and back.
 func TestSoundOfJoins(t *testing.T) {
 	rate := r(30000, 1001)
 	infos := map[string]*Info{"a": fakeVideo(rate, 300, 0), "b": fakeVideo(rate, 300, 0), "c": fakeVideo(rate, 300, 0)}
@@ -233,7 +233,7 @@ func TestSoundOfJoins(t *testing.T) {
 	}
 	for key, gain := range want {
 		dir := t.TempDir()
-		for _, s := range p.Audio { // one sound is full scale throughout, the others are silent
+		for _, s := range p.Audio { // one sound is at full scale throughout, the others are silent
 			level := float32(0)
 			if s.source.SHA256 == key {
 				level = 1
@@ -266,8 +266,8 @@ func TestSoundOfJoins(t *testing.T) {
 	}
 }
 
-// A range follows the segment in which it starts to that segment's end, and starts
-// with the incoming one where it begins in an overlap.
+// A range follows the segment in which it starts to that segment's end. If it begins in
+// an overlap, it starts with the incoming segment.
 func TestRangesOnAFilmWithOverlaps(t *testing.T) {
 	l := planned(t, fakeVideo(r(30, 1), 900, 0), ms(0, 4000), joinedBy(timeline.Dissolve, 1000, ms(10000, 14000)), joinedBy(timeline.Dissolve, 1000, ms(20000, 24000)))
 	if l.frames != 10*30 || l.segments[1].begin != 3 || l.segments[2].begin != 6 || l.segments[2].end != 10 {
@@ -285,7 +285,7 @@ func TestRangesOnAFilmWithOverlaps(t *testing.T) {
 		var got []span
 		for _, p := range l.pieces(timeline.Range{Start: timeline.Milliseconds(tt.from), End: timeline.Milliseconds(tt.to)}) {
 			if n := len(got); n > 0 && got[n-1].to == p.from {
-				got[n-1].to = p.to // the shifts differ by what was rounded
+				got[n-1].to = p.to // the shifts differ by rounding
 			} else {
 				got = append(got, p.span)
 			}

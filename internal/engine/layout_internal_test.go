@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// fakeVideo is a source of n frames at an even rate, beginning at start ticks of
-// a clock of 90 kHz, with sound of the same length.
+// fakeVideo is a source of n frames at an even rate that begins at start ticks of a 90
+// kHz clock, with sound of the same length.
 func fakeVideo(rate media.Rational, n int, start int64) *Info {
 	v := &videoInfo{Packets: int64(n)}
 	v.TimeBase = media.Rational{Num: 1, Den: 90000}
@@ -123,8 +123,8 @@ func ms(from, to int64) timeline.Segment {
 	return timeline.Segment{Duration: time.Hour, TrimStart: timeline.Milliseconds(from), TrimEnd: timeline.Milliseconds(to), Volume: 1}
 }
 
-// Whatever the timeline: the film is as long as the segments, sound and picture
-// start together in each, runs are seamless, and stems are where the sound is.
+// For every timeline, the film is as long as its segments, sound and picture of each
+// segment start together, runs are seamless, and stems align with the sound.
 func TestLayoutProperties(t *testing.T) {
 	rates := []media.Rational{r(24, 1), r(25, 1), r(30, 1), r(30000, 1001), r(50, 1), r(60, 1), r(12, 1), r(10, 1)}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -163,7 +163,7 @@ func TestLayoutProperties(t *testing.T) {
 			frame += p.frames
 			lead := (p.in.Seconds() - p.start) / p.segment.Speed
 			if p.start > p.in.Seconds() && p.in.Seconds() < step*p.segment.Speed {
-				lead = 0 // there is nothing before the source's first frame
+				lead = 0 // nothing precedes the source's first frame
 			}
 			if !p.continues && (lead < -0.0015/p.segment.Speed-1e-9 || lead > step+1e-9) {
 				rt.Fatalf("segment %d begins %.4f s before its trim start (a frame is %.4f s)", k, lead, step)
@@ -172,22 +172,23 @@ func TestLayoutProperties(t *testing.T) {
 				if off := math.Abs(float64(p.sample)/sampleRate - p.start); off > 2.0/sampleRate {
 					rt.Fatalf("segment %d: sound and picture begin %.6f s apart", k, off)
 				}
-				// A stem that the client places by the segment's own clock meets the sound
-				// at the sample: source time t plays at t - sample, and at shift + client's t.
+				// A stem that the client places by the segment's own clock matches the
+				// sound to the sample: source time t plays at t - sample, and at shift +
+				// the client's t.
 				first := samplesAt(p.frame, l.rate)
 				client := p.begin*sampleRate + (p.start-p.in.Seconds())*sampleRate
 				if d := math.Abs(client + float64(p.shift) - float64(first)); d > 2 {
 					rt.Fatalf("segment %d: stems are %.1f samples off", k, d)
 				}
 			}
-			if p.continues && p.segment.Speed == 1 { // a fade leaves the sound of a run in one piece
+			if p.continues && p.segment.Speed == 1 { // a fade does not split the sound of a run
 				before := &l.segments[k-1]
 				if played := samplesAt(p.frame, l.rate) - samplesAt(before.frame, l.rate); before.sample+played != p.sample {
 					rt.Fatalf("segment %d: the sound jumps by %d samples", k, p.sample-before.sample-played)
 				}
 			}
 		}
-		// Only segments of less than two frames cannot give up enough of them.
+		// Only segments of less than two frames cannot lose enough of them.
 		allowed := step + 1e-6
 		for _, p := range l.segments {
 			if p.out-p.in < time.Duration(2*step*p.segment.Speed*float64(time.Second)) {
@@ -200,7 +201,7 @@ func TestLayoutProperties(t *testing.T) {
 	})
 }
 
-// Splitting a segment anywhere keeps its number of frames, whatever plays around it.
+// Splitting a segment anywhere keeps its number of frames, whatever surrounds it.
 func TestSplittingKeepsTheFrames(t *testing.T) {
 	rates := []media.Rational{r(24, 1), r(25, 1), r(30, 1), r(30000, 1001), r(60, 1), r(12, 1)}
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -222,7 +223,8 @@ func TestSplittingKeepsTheFrames(t *testing.T) {
 		a := planned(t, info, slices.Concat(before, []timeline.Segment{whole}, after)...)
 		b := planned(t, info, slices.Concat(before, []timeline.Segment{first, second}, after)...)
 		k := len(before)
-		// A second half of no frame has none to give up for the drift; the next segment does.
+		// A second half without frames cannot lose one for the drift; the next segment
+		// does.
 		if one, two := a.segments[k].frames, b.segments[k].frames+b.segments[k+1].frames; one != two && b.segments[k+1].frames > 0 || a.frames != b.frames {
 			t.Errorf("%d to %d ms, split at %d, speed %v at %v: %d frames became %d, the film's %d became %d",
 				from, from+length, at, whole.Speed, a.rate, one, two, a.frames, b.frames)
@@ -230,7 +232,7 @@ func TestSplittingKeepsTheFrames(t *testing.T) {
 	}
 }
 
-// Parts depend on their segment alone: changing one segment leaves the others'.
+// Parts depend only on their segment: changing one segment keeps the others' parts.
 func TestPartsDoNotKnowTheirNeighbours(t *testing.T) {
 	info := fakeVideo(r(30000, 1001), 3000, 0)
 	rng := rand.New(rand.NewPCG(1, 9))
@@ -278,11 +280,11 @@ func TestChunksLieOnTheSourcesGrid(t *testing.T) {
 	for _, tt := range []struct {
 		start  float64
 		frames int64
-		keys   int64 // seconds between keyframes, 0 for one alone
+		keys   int64 // seconds between key frames, 0 if there is only one
 		want   []span
 	}{
 		{0, 90, 0, []span{{0, 90}}},
-		{0, 269, 0, []span{{0, 269}}},             // 9 s: a rest of 3 s is the least
+		{0, 269, 0, []span{{0, 269}}},             // 9 s: the rest must be at least 3 s
 		{0, 270, 0, []span{{0, 180}, {180, 270}}}, // exactly
 		{0, 900, 0, []span{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
 		{1, 870, 0, []span{{0, 150}, {150, 330}, {330, 510}, {510, 690}, {690, 870}}},
@@ -362,7 +364,7 @@ func TestCovered(t *testing.T) {
 		want     int64
 	}{
 		{[]int64{0, 40, 80, 120}, 0, 160, 160},
-		{[]int64{0, 40, 120}, 0, 160, 140}, // a hole of one frame: half of it forgiven
+		{[]int64{0, 40, 120}, 0, 160, 140}, // a gap of one frame: half of it is tolerated
 		{[]int64{0, 1000}, 0, 1040, 100},
 		{nil, 0, 100, 0},
 		{[]int64{500}, 0, 100, 0},
@@ -378,9 +380,9 @@ func TestMeterNeverFalls(t *testing.T) {
 	m := newMeter(func(p int) { seen = append(seen, p) })
 	a, b := m.work(3), m.work(1)
 	a.reached(0.5)
-	a.reached(0.2) // back
+	a.reached(0.2) // lower than before
 	b.finish()
-	late := m.work(4) // announced late: the bar stands
+	late := m.work(4) // added late: the percentage pauses
 	a.finish()
 	late.reached(0.5)
 	late.finish()
@@ -438,7 +440,7 @@ func TestThreadsArePlanned(t *testing.T) {
 	if s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 100 << 20}); len(s.Threads) != 0 {
 		t.Error("memory was not minded")
 	}
-	// Cropped parts of equal cost need one round only.
+	// Cropped parts of equal cost only need one round.
 	for lengths, single := range map[[3]int64]int{{2000, 0, 0}: 0, {2000, 2000, 0}: 2, {2000, 2000, 2000}: 2, {5900, 1000, 1000}: 0} {
 		var segments []timeline.Segment
 		for i, length := range lengths {

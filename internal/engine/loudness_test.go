@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// loudnessOf measures a file: LUFS and dBTP. ok is false where it has no loudness.
+// loudnessOf measures a file: LUFS and dBTP. ok is false if it has no loudness.
 func loudnessOf(t *testing.T, path string) (lufs, peak float64, ok bool) {
 	t.Helper()
 	meter := audio.NewLoudnessMeter(1, 1)
@@ -31,7 +31,8 @@ func loudnessOf(t *testing.T, path string) (lufs, peak float64, ok bool) {
 	return lufs, 20 * math.Log10(meter.TruePeak()), ok
 }
 
-// The delivered film is as loud as was asked for, unless its true peak comes first.
+// The delivered film has the requested loudness, unless its true peak reaches the limit
+// first.
 func TestLoudnessIsMet(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

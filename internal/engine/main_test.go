@@ -33,7 +33,7 @@ type bench struct {
 	cache  *diskcache.Cache
 }
 
-// ffmpeg finds out about the kernel once.
+// ffmpeg checks the kernel once.
 var ffmpeg = sync.OnceValues(func() (*media.Runner, error) { return media.New(media.Config{}) })
 
 func newBench(t testing.TB, change ...func(*engine.Config)) *bench {
@@ -63,7 +63,7 @@ func (b *bench) render(t testing.TB, tl timeline.Timeline) engine.Output {
 	return out
 }
 
-// fails renders and returns what the client would read, as "reason: sentence".
+// fails renders and returns the client's error as "reason: sentence".
 func (b *bench) fails(t testing.TB, tl timeline.Timeline) string {
 	t.Helper()
 	_, err := b.try(t, tl)
@@ -107,7 +107,7 @@ func (b *bench) try(t testing.TB, tl timeline.Timeline) (engine.Output, error) {
 	return out, err
 }
 
-// sources uses every key as the path of its file, and as its digest.
+// sources uses every key as the path of its file and as its digest.
 func sources(tl timeline.Timeline) map[string]engine.Source {
 	m := map[string]engine.Source{}
 	for _, key := range tl.SourceKeys() {
@@ -124,7 +124,7 @@ func film(segments ...timeline.Segment) timeline.Timeline {
 	return timeline.Timeline{Segments: segments, OutputKind: timeline.Video, Quality: timeline.Low}
 }
 
-// cut is a stretch of a file in milliseconds; toMs 0 is the end.
+// cut is a range of a file in milliseconds; toMs 0 is the end.
 func cut(path string, fromMs, toMs int64) timeline.Segment {
 	return timeline.Segment{
 		SourceKey: path, Duration: time.Hour, TrimStart: timeline.Milliseconds(fromMs), TrimEnd: timeline.Milliseconds(toMs),

@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// HDR becomes SDR that looks right: reference white is nearly white, grey stays
-// neutral and ordered, and the tags say BT.709.
+// HDR is converted to SDR: reference white is nearly white, grey stays neutral and
+// ordered, and the tags say BT.709.
 func TestHDRIsToneMapped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -76,8 +76,8 @@ func TestHDRIsToneMapped(t *testing.T) {
 	}
 }
 
-// Real files get the rate that TestCanvasRate says, and segments of other rates join
-// without changing the length.
+// Real files get the rates of TestCanvasRate, and segments with other rates do not change
+// the length.
 func TestFrameRates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -111,8 +111,8 @@ func TestFrameRates(t *testing.T) {
 	}
 }
 
-// variable makes a film whose n-th frame shows the grey level 20*n+20 from
-// times[n] ms on; the last lasts as long as the step before it.
+// variable makes a film whose n-th frame shows the grey level 20*n+20 from times[n] ms
+// on. The last frame is as long as the one before it.
 func variable(t *testing.T, container string, times ...int) string {
 	t.Helper()
 	expr := fmt.Sprint(times[len(times)-1])
@@ -125,7 +125,7 @@ func variable(t *testing.T, container string, times ...int) string {
 	return path
 }
 
-// greys decodes a film once and returns the grey level of every frame.
+// greys decodes a film and returns the grey level of every frame.
 func greys(t *testing.T, path string) []int {
 	t.Helper()
 	var levels []int
@@ -135,8 +135,8 @@ func greys(t *testing.T, path string) []int {
 	return levels
 }
 
-// With a variable rate, what is on the screen at the trim start comes first, and
-// every frame appears when it should.
+// With a variable rate, the frame visible at the trim start comes first, and every frame
+// appears on time.
 func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -165,8 +165,8 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 			t.Errorf("frame %d of the output shows %d", n, got)
 		}
 	}
-	// Of two frames at the same time the later one is shown, also in a part that
-	// begins with them or holds no others.
+	// If two frames have the same time, the later one is shown, also in a part that
+	// begins with them or has no others.
 	doubled := mediatest.Remux(t, variable(t, "mkv", 0, 40, 80, 120, 160, 200, 240, 280, 320, 360), "mkv", "-bsf:v", "setts=pts=80*floor(PTS/80)+80")
 	shown := greys(t, b.render(t, film(cut(doubled, 160, 320), cut(doubled, 240, 290))).Path)
 	for i := range shown {
@@ -177,12 +177,12 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 	}
 }
 
-// A trim is exact to the frame wherever it lies between keyframes, with
-// reordered frames, in every container.
+// A trim is exact to the frame between key frames, with reordered frames and in every
+// container.
 func TestTrimIsExactToTheFrame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	var want []int // what the film's frames show
+	var want []int // the film's frames
 	var cuts []timeline.Segment
 	for _, clip := range [][2]string{{"mp4", "libx264"}, {"mkv", "libx264"}, {"mov", "libx265"}, {"webm", "libvpx-vp9"}, {"mp4", "libaom-av1"}, {"mp4", "mpeg4"}} {
 		path := filepath.Join(t.TempDir(), "trim."+clip[0])
@@ -218,13 +218,13 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 	}
 }
 
-// Interlaced film loses its combs and keeps its rate.
+// Interlaced film is deinterlaced and keeps its rate.
 func TestInterlacedIsWoven(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, order := range []string{"tff", "bff"} {
 		path := filepath.Join(t.TempDir(), "fields.mp4")
-		// A bar that moves 8 pixels a field: combs are 8 pixels wide.
+		// A bar that moves 8 pixels per field gives combs of 8 pixels.
 		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=black:s=320x240:r=50,geq=lum='if(between(mod(X-8*N,320),0,80),235,16)':cb=128:cr=128",
 			"-vf", "interlace=scan="+order+":lowpass=0,format=yuv420p", "-c:v", "libx264", "-preset", "ultrafast", "-flags", "+ildct+ilme", "-x264-params", order+"=1", "-crf", "10", path)
 		out := b.render(t, film(cut(path, 0, 0)))
@@ -306,8 +306,8 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 	})
 }
 
-// Video that starts late keeps its offset to the sound; a video shorter than its
-// sound stands still.
+// Video that starts late keeps its offset to the sound. A video shorter than its sound
+// holds its last frame.
 func TestLateAndShortVideo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -320,7 +320,7 @@ func TestLateAndShortVideo(t *testing.T) {
 	if len(points) != 4 {
 		t.Fatalf("%d flashes", len(points))
 	}
-	for i, p := range points[1:] { // before the first the picture stands still, white
+	for i, p := range points[1:] { // before the first flash the picture stands still, white
 		if d := p.Offset() + 200*time.Millisecond; d.Abs() > 2*time.Millisecond {
 			t.Errorf("flash %d at %v, beep at %v", i+1, p.Flash, p.Beep)
 		}
@@ -331,13 +331,13 @@ func TestLateAndShortVideo(t *testing.T) {
 	out = b.render(t, film(cut(short, 0, 0)))
 	mediatest.ConstantRate(t, out.Path, 30, 90, 20*time.Microsecond)
 	sameColor(t, "last frame", mediatest.ColorAt(mediatest.Frame(t, out.Path, 2900*time.Millisecond), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
-	// Even a segment that lies behind the picture's end altogether.
+	// This also works for a segment entirely after the end of the pictures.
 	out = b.render(t, film(cut(short, 2000, 2500)))
 	mediatest.ConstantRate(t, out.Path, 30, 15, 20*time.Microsecond)
 	sameColor(t, "still", mediatest.ColorAt(mediatest.Frame(t, out.Path, 100*time.Millisecond), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
 }
 
-// Tiny clips and greedy trims.
+// Tiny clips, and trims beyond the end.
 func TestTinyClipsAndTrimsBeyondTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -404,13 +404,13 @@ func TestBogusDurations(t *testing.T) {
 	}
 }
 
-// Edit lists are obeyed: what they cut away is neither seen nor counted.
+// Edit lists are obeyed: what they cut is neither shown nor counted.
 func TestEditListsAreObeyed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	clip := mediatest.FlashBeep(t, 5*time.Second, "30")
-	// Copying from the middle of a group of pictures leaves the frames before the
-	// cut in the file and an edit list that hides them.
+	// A copy from the middle of a group of pictures keeps the frames before the cut in
+	// the file and hides them with an edit list.
 	path := filepath.Join(t.TempDir(), "edit.mp4")
 	mediatest.FFmpeg(t, "-ss", "1.5", "-i", clip, "-t", "3", "-c", "copy", "-strict", "-2", path)
 	want, out := mediatest.SyncPoints(t, path), b.render(t, film(cut(path, 0, 0)))
@@ -425,7 +425,7 @@ func TestEditListsAreObeyed(t *testing.T) {
 	}
 }
 
-// Everything a phone, an old phone or a browser writes can be a segment.
+// Files from current and old phones and from browsers can be segments.
 func TestContainersAndCodecs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

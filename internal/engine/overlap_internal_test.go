@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// A part is the same, byte for byte, whether it shares the decoding of overlaps with its
-// neighbours or not. Sources that a neighbour might show differently are not shared.
+// A part is the same, byte for byte, with and without sharing the decoding of overlaps.
+// Sources that a neighbour might show differently are not shared.
 func TestSharedOverlapsChangeNothing(t *testing.T) {
 	t.Parallel()
 	runner, err := media.New(media.Config{})

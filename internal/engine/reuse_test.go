@@ -39,7 +39,7 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 	expect := func(what string, tl timeline.Timeline, encoded int) engine.Output {
 		t.Helper()
 		out := b.render(t, tl)
-		// A single frame that keeps the film in step with the timeline may come on top.
+		// One frame that keeps the film in step with the timeline may be an extra part.
 		n := out.Stats.VideoParts - out.Stats.VideoPartsReused
 		if n != encoded && n != encoded+1 || encoded == 0 && out.Stats.FramesEncoded > 1 {
 			t.Errorf("%s: %d parts of %d frames encoded, want %d", what, n, out.Stats.FramesEncoded, encoded)
@@ -79,14 +79,14 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A long segment is made in pieces on the source's own grid, so trimming or splitting it does
-// not change the inner pieces.
+// A long segment is made in chunks on the source's own grid, so trimming or splitting it
+// does not change the inner chunks.
 func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 90, Duration: 30 * time.Second, Tone: 440})
 	out := b.render(t, film(cut(clip, 0, 0)))
-	// The encoder of the clip sets a keyframe every 250 frames, which is 8.3 s.
+	// The clip's encoder sets a key frame every 250 frames, which is 8.3 s.
 	if out.Stats.VideoParts != 4 {
 		t.Errorf("%d parts for 30 s", out.Stats.VideoParts)
 	}
@@ -105,8 +105,8 @@ func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 	}
 }
 
-// A cache that loses, breaks or refuses parts costs time only. Parts belong to the
-// user who made them.
+// A cache that loses, breaks or refuses parts only costs time. Parts belong to the user
+// for whom they were made.
 func TestCachesThatHaveNothingCostTimeOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -156,8 +156,7 @@ func (refusing) Get(context.Context, string, string, string) (bool, error) {
 }
 func (refusing) Put(context.Context, string, string, string) error { return errors.New("no") }
 
-// Being stopped is not failing: the error is the reason given, and the next
-// attempt continues.
+// A stopped render returns the given reason, and the next attempt continues it.
 func TestStoppedRendersContinue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -167,7 +166,7 @@ func TestStoppedRendersContinue(t *testing.T) {
 	defer cancel(nil)
 	dir := t.TempDir()
 	job := engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user", OnProgress: func(p int) {
-		if p >= 85 { // the first two of three long parts are made at the same time
+		if p >= 85 { // the first two of three long parts are made at once
 			cancel(errStopping)
 		}
 	}}
@@ -185,7 +184,7 @@ func TestStoppedRendersContinue(t *testing.T) {
 
 const childEnv = "ENGINE_TEST_CHILD"
 
-// childMain is a program that renders one job and ends: the victim of the kills.
+// childMain is a program that renders one job and exits. Tests kill it.
 func childMain() {
 	args := strings.Split(os.Getenv(childEnv), "|")
 	cacheDir, dir, paths := args[0], args[1], args[2:]
@@ -214,8 +213,8 @@ func victim(a, b, music string) timeline.Timeline {
 	return tl
 }
 
-// kill -9 at any moment, then once more: the film is the same, frame by frame
-// and sample by sample.
+// After kill -9 at any moment, the next attempt gives the same film, frame by frame and
+// sample by sample.
 func TestKilledRendersGiveTheSameFilm(t *testing.T) {
 	t.Parallel()
 	const kills = 3
@@ -242,7 +241,7 @@ func TestKilledRendersGiveTheSameFilm(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, uint64(begin.UnixNano())))
 	for i := range kills {
 		cacheDir, dir := t.TempDir(), t.TempDir()
-		after := (time.Duration(i)*took + time.Duration(rng.Int64N(int64(took)))) / kills // once in every third of it
+		after := (time.Duration(i)*took + time.Duration(rng.Int64N(int64(took)))) / kills // once in each third of it
 		cmd := start(cacheDir, dir)
 		timer := time.AfterFunc(after, func() { _ = cmd.Process.Signal(syscall.SIGKILL) }) // it may have ended already
 		err := cmd.Wait()

@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// signal is a source of sound by formulas of the time in seconds.
+// signal is a sound source with formulas over the time in seconds.
 type signal struct {
 	seconds     float64
 	left, right func(at float64) float64
@@ -25,10 +25,10 @@ type signal struct {
 
 func silence(float64) float64 { return 0 }
 
-// half is what comes out as half the gain of every sample.
+// half gives every sample half the gain.
 func half(float64) float64 { return 0.5 }
 
-// spoken is a tone at 1 kHz between the times, in pairs.
+// spoken is a 1 kHz tone between pairs of times.
 func spoken(amplitude float64, times ...float64) func(float64) float64 {
 	return func(at float64) float64 {
 		for i := 0; i < len(times); i += 2 {
@@ -43,7 +43,7 @@ func spoken(amplitude float64, times ...float64) func(float64) float64 {
 // sounds are the sources of a test, by key.
 type sounds map[string]signal
 
-// run plans a timeline and makes its sounds, all but the decoding. The caller closes it.
+// run plans a timeline and makes its sounds, without decoding. The caller closes it.
 func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
 	t.Helper()
 	if err := tl.Validate(timeline.MultipartNames); err != nil {
@@ -85,7 +85,7 @@ func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
 	return r
 }
 
-// mix returns both sides of what a timeline's mix is before it is encoded.
+// mix returns both sides of a timeline's mix before encoding.
 func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
 	t.Helper()
 	r := s.run(t, tl, nil)
@@ -117,8 +117,8 @@ func stretchOf(path string, fromMs, toMs int64) timeline.Segment {
 	return s
 }
 
-// checkGains compares what a level of 0.5 became with the gain that is wanted at each
-// second, except at the samples around the steps.
+// checkGains compares what a level of 0.5 became with the expected gain at each second,
+// except near steps.
 func checkGains(t *testing.T, what string, samples []float64, want func(at float64) float64, steps ...float64) {
 	t.Helper()
 	const around = 0.0021 // a seam is softened over 2 ms
@@ -145,7 +145,7 @@ func TestFadesAreInsideThePlayedSpan(t *testing.T) {
 	given := sounds{"silence": {4, silence, silence}, "music": {10, half, silence}}
 	for name, tt := range map[string]struct {
 		clip     timeline.Clip
-		from, to float64 // heard
+		from, to float64 // the audible range
 		in, out  float64
 	}{
 		"to the film's end":         {timeline.Clip{Start: msec(500), FadeIn: time.Second, FadeOut: 2 * time.Second}, 0.5, 4, 1, 2},
@@ -197,7 +197,7 @@ func TestALoopRepeatsItsRange(t *testing.T) {
 			var energy float64
 			for n, x := range heard[tt.period:] {
 				energy += x * x
-				// The cross-fade is less than 10 ms of a repetition that another one follows.
+				// The cross-fade into the next repetition lasts less than 10 ms.
 				if left := tt.period - n%tt.period; n < 96 || left < 480 && tt.period > 480 || left < 100 {
 					continue
 				}
@@ -216,7 +216,7 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	t.Parallel()
 	given := sounds{"silence": {6, silence, silence}, "music": {10, half, silence}}
 	points := []timeline.Point{{At: msec(500), Volume: 0.2}, {At: msec(1500), Volume: 1}, {At: msec(1501), Volume: 0}}
-	at := func(begin, from float64) float64 { // the gain by points that count from begin
+	at := func(begin, from float64) float64 { // the gain of points that count from begin
 		switch x := from - begin; {
 		case x < 0.5:
 			return 0.2
@@ -270,8 +270,8 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	})
 }
 
-// duckedGain is the gain of ducked music by the contract: the least that any voice
-// asks for, of what falls before it and what rises behind it.
+// duckedGain is the gain of ducked music by the contract: the lowest gain that any voice
+// requires, including the fall before it and the rise after it.
 func duckedGain(voices [][2]float64, d timeline.Ducking, at float64) float64 {
 	gain := 0.0 // dB
 	for _, v := range voices {
@@ -288,8 +288,8 @@ func duckedGain(voices [][2]float64, d timeline.Ducking, at float64) float64 {
 
 func TestMusicStepsBackForVoices(t *testing.T) {
 	t.Parallel()
-	// Voices on the right alone, the louder channel: the second one after a pause that
-	// belongs to the first, the third after one that does not.
+	// Voices only on the right, the louder channel. The pause before the second voice is
+	// short enough to belong to the first; the pause before the third is not.
 	given := sounds{"music": {10, half, silence}, "speech": {8, silence, spoken(0.4, 1, 2, 2.3, 3, 4, 5)},
 		"other": {8, silence, spoken(0.4, 6, 6.5)}, "soft": {8, silence, spoken(0.005, 0, 8)}}
 	stem := func(id, source string, volume float64, points ...timeline.Point) []timeline.Directive {
@@ -342,7 +342,7 @@ func TestMusicStepsBackForVoices(t *testing.T) {
 	}
 }
 
-// A voice that was found once is not looked for again while only the music changes.
+// Voices are not analysed again if only the music changes.
 func TestVoicesAreFoundOnce(t *testing.T) {
 	t.Parallel()
 	cache := &memoryCache{parts: map[string][]byte{}}
@@ -387,7 +387,7 @@ func (c *memoryCache) Put(_ context.Context, _, key, src string) error {
 	return err
 }
 
-// count is how many kept keys begin with the prefix.
+// count returns how many stored keys begin with the prefix.
 func (c *memoryCache) count(prefix string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// sound is a timeline of which only the sound is made.
+// sound is an audio-only timeline.
 func sound(segments ...timeline.Segment) timeline.Timeline {
 	tl := film(segments...)
 	tl.OutputKind = timeline.Audio
@@ -30,7 +30,7 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-// Whatever a phone records comes out at the level it had, on both sides.
+// Every kind of recording keeps its level, on both sides.
 func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -83,8 +83,8 @@ func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 		for side, s := range sides {
 			s = s[96000*i : 96000*(i+1)]
 			near(t, fmt.Sprintf("%s: level of side %d in dB", name, side), db(mediatest.ToneAmplitude(s[9600:86400], 440)), db(want), 0.1)
-			// No silence anywhere inside: half a millisecond below a tenth of the peak
-			// cannot happen in an unbroken 440 Hz.
+			// There is no silence inside: an unbroken 440 Hz tone is never below a tenth
+			// of its peak for half a millisecond.
 			gap := 0
 			for at, x := range s[1440:93600] {
 				if gap++; math.Abs(x) > 0.025 {
@@ -99,11 +99,11 @@ func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 	}
 }
 
-// Surround is folded down as ITU-R BS.775 says, without scaling anything.
+// Surround is folded down as in ITU-R BS.775, without scaling.
 func TestSurroundIsFoldedDown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	// Each channel holds its own tone of peak 0.1.
+	// Each channel has its own tone with peak 0.1.
 	layouts := []struct {
 		name  string
 		tones []float64
@@ -118,7 +118,7 @@ func TestSurroundIsFoldedDown(t *testing.T) {
 		for _, hz := range layout.tones {
 			exprs = append(exprs, fmt.Sprintf("0.1*sin(2*PI*%v*t)", hz))
 		}
-		// PCM in matroska forgets the layout, FLAC carries it: both must do.
+		// PCM in matroska loses the layout and FLAC keeps it; both must work.
 		codec := "flac"
 		if layout.name == "5.1" {
 			codec = "pcm_s24le"
@@ -145,7 +145,7 @@ func TestSurroundIsFoldedDown(t *testing.T) {
 	}
 }
 
-// Sound that starts late or ends early leaves exact silence, not a shift.
+// Sound that starts late or ends early leaves exact silence and is not shifted.
 func TestLateAndShortSoundKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -161,7 +161,7 @@ func TestLateAndShortSoundKeepsItsPlace(t *testing.T) {
 			mediatest.FFmpeg(t, append([]string{"-f", "lavfi", "-t", "4", "-i", "testsrc2=s=160x120:r=30",
 				"-itsoffset", "0.7", "-f", "lavfi", "-t", "2", "-i", "aevalsrc=exprs='0.25*sin(2*PI*440*t)':s=48000:c=stereo",
 				"-c:v", "libx264", "-preset", "ultrafast"}, append(args[1:], path)...)...)
-			// The muxers round and shift a little; the file itself says what it holds.
+			// The muxers round and shift a little, so measure the file itself.
 			wantStart, wantEnd := toneEdges(t, path)
 			near(t, "start of the tone in the source", wantStart, 0.7, 0.008)
 			out := b.render(t, sound(cut(path, 0, 0)))
@@ -192,7 +192,7 @@ func toneEdges(t *testing.T, path string) (start, end float64) {
 	return float64(first) / mediatest.SampleRate, float64(last) / mediatest.SampleRate
 }
 
-// Music plays once, exactly at its position, speed and level, and the sound above it keeps
+// Music plays once, at its exact position, speed and level, and the sound over it keeps
 // its level.
 func TestMusicIsLaidUnder(t *testing.T) {
 	t.Parallel()
@@ -203,8 +203,8 @@ func TestMusicIsLaidUnder(t *testing.T) {
 	tl.Clips = []timeline.Clip{
 		{SourceKey: music, Start: time.Second, SourceTrimStart: 500 * time.Millisecond, SourceTrimEnd: 1500 * time.Millisecond, Volume: 0.5, Speed: 1},
 		{SourceKey: music, Start: 3 * time.Second, SourceTrimStart: 0, Volume: 2, Speed: 2},
-		{SourceKey: music, Start: 5500 * time.Millisecond, Volume: 1, Speed: 1}, // cut at the end
-		{SourceKey: music, Start: time.Hour, Volume: 1, Speed: 1},               // never heard
+		{SourceKey: music, Start: 5500 * time.Millisecond, Volume: 1, Speed: 1}, // cut off at the end of the film
+		{SourceKey: music, Start: time.Hour, Volume: 1, Speed: 1},               // never audible
 	}
 	out := b.render(t, tl)
 	mediatest.DurationWithin(t, out.Path, 6*time.Second, 40*time.Millisecond)
@@ -224,8 +224,8 @@ func TestMusicIsLaidUnder(t *testing.T) {
 	}
 }
 
-// A stem that replaces the original at volume 1 changes nothing, not even at the
-// ends of its range; two stems that add up to it do not either.
+// A stem that replaces the original at volume 1 changes nothing, not even at the ends of
+// its range. Neither do two stems that add up to it.
 func TestStemsAddUpToTheOriginal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -238,14 +238,14 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "6", "-i", tone(v+"|"+v), "-c:a", "pcm_f32le", voice)
 	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "6", "-i", tone(bg+"|"+bg), "-c:a", "pcm_f32le", background)
 
-	// Cuts that fall between frames: the film's grid and the client's clock part,
-	// and the stems must follow the film.
+	// With cuts between frames, the film's grid and the client's clock differ, and the
+	// stems must follow the film.
 	tl := sound(cut(original, 517, 2333), cut(original, 2333, 3001), cut(original, 3700, 5811))
 	tl.Quality = timeline.High
 	plain := b.render(t, tl)
 	tl.Directives = []timeline.Directive{
 		directive(700, 1504, 517+700, 1, voice, background),
-		directive(1504, 2450, 517+1504, 1, voice, background), // reads on from the first
+		directive(1504, 2450, 517+1504, 1, voice, background), // continues the first
 		directive(2600, 3900, 3700+(2600-2484), 1, voice, background),
 	}
 	mixed := b.render(t, tl)
@@ -264,7 +264,7 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 	if worst > 0.002 {
 		t.Errorf("the films differ by %.4f at %.4f s", worst, float64(at)/48000)
 	}
-	// And the voice alone leaves the background out.
+	// The voice alone omits the background.
 	tl.Directives = tl.Directives[:2]
 	for i := range tl.Directives {
 		tl.Directives[i].Selections = tl.Directives[i].Selections[:1]
@@ -277,7 +277,8 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 	near(t, "background behind the range", mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(2600, 4500)), db(0.15), 0.1)
 }
 
-// Cuts that only change the volume make no click, and cuts without a change make no gap.
+// Cuts that only change the volume cause no click, and cuts without a change cause no
+// gap.
 func TestPiecesOfOneSoundReadOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -296,7 +297,7 @@ func TestPiecesOfOneSoundReadOn(t *testing.T) {
 		t.Parallel()
 		tl := sound(cut(clip, 0, 567), cut(clip, 567, 1233), cut(clip, 1233, 0))
 		tl.Segments[1].Volume, tl.Segments[2].Volume = 0, 0.2
-		smooth(t, tl, 0.05) // the ramp's own bends; a step is 0.6
+		smooth(t, tl, 0.05) // the curvature of the ramp; a step is 0.6
 	})
 	for _, speed := range []float64{1, 2} {
 		t.Run(fmt.Sprintf("music at speed %v", speed), func(t *testing.T) {
@@ -315,7 +316,7 @@ func TestPiecesOfOneSoundReadOn(t *testing.T) {
 	}
 }
 
-// directive replaces [from, to) ms by the given stems, which read from offset.
+// directive replaces [from, to) ms by the given stems, read from offset.
 func directive(from, to, offset int64, speed float64, stems ...string) timeline.Directive {
 	d := timeline.Directive{
 		ID: "d", Range: timeline.Range{Start: timeline.Milliseconds(from), End: timeline.Milliseconds(to)},
@@ -327,8 +328,8 @@ func directive(from, to, offset int64, speed float64, stems ...string) timeline.
 	return d
 }
 
-// Speed changes how long a segment plays, not how high or loud it sounds, and
-// what is seen and heard together stays together.
+// Speed changes how long a segment plays, but not its pitch or level, and keeps picture
+// and sound in sync.
 func TestSpeedKeepsPitchAndSync(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -346,14 +347,14 @@ func TestSpeedKeepsPitchAndSync(t *testing.T) {
 				t.Fatalf("%d flashes", len(points))
 			}
 			for _, p := range points[1:] { // the first begins with the film
-				if p.Offset().Abs() > 17*time.Millisecond { // half a frame: the picture's own rounding
+				if p.Offset().Abs() > 17*time.Millisecond { // half a frame: the picture's rounding
 					t.Errorf("beep %v after its flash", p.Offset())
 				}
 			}
 		})
 	}
 	tone := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 6 * time.Second, Tone: 440})
-	at := func(speed float64, ms int64) timeline.Segment { // what lasts ms in the film
+	at := func(speed float64, ms int64) timeline.Segment { // a range that takes ms in the film
 		s := cut(tone, 0, int64(float64(ms)*speed))
 		s.Speed = speed
 		return s
@@ -373,8 +374,8 @@ func TestSpeedKeepsPitchAndSync(t *testing.T) {
 	}
 }
 
-// Noise at full scale decodes far beyond it, whatever the limiter leaves: no
-// encoder keeps the shape of noise.
+// Noise at full scale decodes far beyond it even after the limiter, because no encoder
+// preserves the waveform of noise.
 func TestSoundDecodesWithinFullScale(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -389,7 +390,7 @@ func TestSoundDecodesWithinFullScale(t *testing.T) {
 	}
 }
 
-// A stem that has ended before its directive begins is silence, not damage.
+// A stem that ended before its directive begins gives silence, not an error.
 func TestStemBeyondItsEndIsSilent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -403,8 +404,8 @@ func TestStemBeyondItsEndIsSilent(t *testing.T) {
 	}
 }
 
-// Of a long sound only the window that plays is decoded, in its place whatever the
-// sound's own rate.
+// Only the window of a long sound that plays is decoded, at its exact place and for any
+// sample rate.
 func TestWindowOfALongSoundKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "long.wav")
@@ -418,8 +419,8 @@ func TestWindowOfALongSoundKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// The encoder's priming is not part of the sound. A bare AAC stream does not declare it, and
-// in matroska and ogg it is before zero.
+// The encoder's priming is not part of the sound. A bare AAC stream does not declare it.
+// In matroska and ogg it lies before zero.
 func TestMusicStartsOnTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -440,7 +441,7 @@ func TestMusicStartsOnTime(t *testing.T) {
 	}
 }
 
-// Loud mixes are held back, never beyond full scale; quiet ones are not touched.
+// Loud mixes are limited and never exceed full scale; quiet mixes are unchanged.
 func TestOnlyLoudMixesAreLimited(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -9,7 +9,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// pieces cuts [0, total) of a file into n segments that follow each other.
+// pieces cuts [0, total) of a file into n consecutive segments.
 func pieces(path string, total int64, n int64) []timeline.Segment {
 	var s []timeline.Segment
 	for i := range n {
@@ -18,8 +18,8 @@ func pieces(path string, total int64, n int64) []timeline.Segment {
 	return s
 }
 
-// A film cut into up to twelve pieces that are played in order is the film: flash and
-// beep still meet, also where the cuts do not fall on frames.
+// Cutting a film into up to twelve consecutive pieces does not change it: flash and beep
+// still coincide, even if the cuts are not on frames.
 func TestSyncSurvivesCuts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -40,8 +40,8 @@ func TestSyncSurvivesCuts(t *testing.T) {
 			frame := time.Duration(float64(time.Second) / tt.rate)
 			mediatest.DurationWithin(t, out.Path, time.Duration(tt.total)*time.Millisecond, frame)
 			mediatest.ConstantRate(t, out.Path, tt.rate, int(out.Frames), 20*time.Microsecond)
-			// A flash begins at the first frame not before the whole second: what the
-			// clip itself shows is the measure.
+			// A flash begins at the first frame at or after the whole second, so compare
+			// with the clip itself.
 			before, after := mediatest.SyncPoints(t, clip), mediatest.SyncPoints(t, out.Path)
 			if len(after) < 5 {
 				t.Fatalf("only %d flashes left", len(after))
@@ -58,8 +58,8 @@ func TestSyncSurvivesCuts(t *testing.T) {
 	}
 }
 
-// Holes in the sound's timestamps stay: a lost packet, or the start of a
-// fragmented file, must not let the sound lead from there on.
+// Gaps in the sound's timestamps stay: after a lost packet, or the start of a fragmented
+// file, the sound must not be early.
 func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -72,7 +72,7 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 		mediatest.Remux(t, clip, "mp4", "-use_editlist", "0"),
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=eq(n\\,70)"),
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=between(n\\,70\\,71)"),
-		mediatest.Remux(t, clip, "mov", "-bsf:a", "noise=drop=between(n\\,52\\,90)"), // 0.8 s without a packet are no damage
+		mediatest.Remux(t, clip, "mov", "-bsf:a", "noise=drop=between(n\\,52\\,90)"), // 0.8 s without a packet are not damage
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=between(n\\,52\\,90)"),
 		mediatest.Remux(t, clip, "mkv", "-output_ts_offset", "-0.77", "-avoid_negative_ts", "disabled"),
 	} {
@@ -92,21 +92,21 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		if seen[name] < 2 { // of four: what lies below zero is lost
+		if seen[name] < 2 { // of four: anything below zero is lost
 			t.Errorf("%s: only %d flashes left", name, seen[name])
 		}
 	}
 }
 
-// Segments from all over a clip, at rates that fit badly: within each, sound and
-// picture stay together, and the whole is as long as asked.
+// Segments from all over a clip, at awkward rates: sound and picture stay in sync within
+// each, and the total has the requested length.
 func TestSoundStaysInSyncInScatteredSegments(t *testing.T) {
 	t.Parallel()
 	clip := mediatest.FlashBeep(t, 8*time.Second, "30000/1001")
 	var segments []timeline.Segment
 	var total int64
 	for i := range int64(12) {
-		from := 1000*(1+(i*5)%6) - 217 - 13*i // each holds the flash of one whole second
+		from := 1000*(1+(i*5)%6) - 217 - 13*i // each contains the flash of one whole second
 		to := from + 431 + 37*i
 		segments = append(segments, cut(clip, from, to))
 		total += to - from
@@ -129,8 +129,8 @@ func TestSoundStaysInSyncInScatteredSegments(t *testing.T) {
 	}
 }
 
-// A sine cut into up to twelve pieces comes out as one sine, whatever the frame rate
-// and wherever the cuts lie.
+// A sine cut into up to twelve pieces is still one sine, for every frame rate and every
+// position of the cuts.
 func TestCutSineHasNoSeam(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -157,7 +157,7 @@ func TestCutSineHasNoSeam(t *testing.T) {
 			}
 			tl.OutputKind = timeline.Audio
 			sound := b.render(t, tl)
-			// Without pictures nothing has to end on a frame.
+			// Without pictures, no segment must end on a frame.
 			if length := time.Duration(tt.total) * time.Millisecond; sound.Stats.VideoParts != 0 || sound.Duration != length || sound.Samples != tt.total*48 {
 				t.Errorf("sound alone: %+v, want %v", sound, length)
 			}
@@ -168,7 +168,7 @@ func TestCutSineHasNoSeam(t *testing.T) {
 	}
 }
 
-// Sound and picture end together and the level is what it was.
+// Sound and picture end together, and the level is unchanged.
 func TestLevelAndEndsAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -90,8 +90,8 @@ func TestRotationAndMirror(t *testing.T) {
 	}
 }
 
-// Sizes: odd ones, pixels that are not square, and everything fitted into the
-// canvas of the first segment with black around.
+// Odd sizes, pixels that are not square, and pictures fitted into the first segment's
+// canvas with black bars.
 func TestSizesAndPixelShapes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -137,7 +137,7 @@ func TestSizesAndPixelShapes(t *testing.T) {
 		sameColor(t, "left bar", portrait(0.3, 0.5), black, 8)
 		sameColor(t, "right bar", portrait(0.7, 0.5), black, 8)
 		sameColor(t, "portrait", portrait(0.42, 0.25), corners["R"], 40)
-		wide := at(1) // 320x120 of display: 120 high in 180
+		wide := at(1) // 320x120 displayed: 120 high in 180
 		sameColor(t, "upper bar", wide(0.5, 0.1), black, 8)
 		sameColor(t, "lower bar", wide(0.5, 0.9), black, 8)
 		sameColor(t, "wide", wide(0.05, 0.3), corners["R"], 40)
@@ -149,8 +149,8 @@ func TestSizesAndPixelShapes(t *testing.T) {
 
 func rgbName(c color.RGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
 
-// Colours mean the same in the output as in the source, in whatever matrix,
-// range, subsampling and depth it was stored.
+// Colours look the same in the output as in the source, whatever its matrix, range,
+// subsampling and depth.
 func TestColoursAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -184,7 +184,7 @@ func TestColoursAreKept(t *testing.T) {
 	for _, name := range names {
 		v := tests[name]
 		path := filepath.Join(t.TempDir(), "colour."+v.container)
-		// 176x144 is a size every codec here takes.
+		// All these codecs accept 176x144.
 		src := fmt.Sprintf("color=c=%s:s=176x144:r=25,format=rgb24", rgbName(rgb[0]))
 		for i, c := range rgb[1:] {
 			src += fmt.Sprintf(",drawbox=x=%d:y=%d:w=88:h=72:c=%s:t=fill", []int{88, 0, 88}[i], []int{0, 72, 72}[i], rgbName(c))
@@ -195,7 +195,7 @@ func TestColoursAreKept(t *testing.T) {
 			primaries = v.primaries
 		}
 		if matrix == "" {
-			matrix = "smpte170m" // what players assume of untagged small pictures
+			matrix = "smpte170m" // what players assume for untagged small pictures
 		}
 		if rng == "" {
 			args = append(args, "-vf", "format="+v.pix)
@@ -241,7 +241,7 @@ func TestColoursAreKept(t *testing.T) {
 	for n, name := range names {
 		for i, p := range [][2]float64{{0.25, 0.25}, {0.75, 0.25}, {0.25, 0.75}, {0.75, 0.75}} {
 			want := rgb[i]
-			if name == "gray" { // its own luma
+			if name == "gray" { // it has its own luma
 				y := uint8(math.Round(0.2126*float64(want.R) + 0.7152*float64(want.G) + 0.0722*float64(want.B)))
 				want = color.RGBA{y, y, y, 255}
 			}
@@ -250,7 +250,7 @@ func TestColoursAreKept(t *testing.T) {
 	}
 }
 
-// A film that was tone-mapped says nothing of the light of its master.
+// A tone-mapped film contains no light metadata of its master.
 func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -262,9 +262,9 @@ func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The muxer of ffmpeg writes the boxes of cameras only for what it copies from
-	// one: they go in by hand, behind the decoder configuration, before the index
-	// ends and with it the file.
+	// ffmpeg's muxer only writes these camera boxes for copied streams. Insert them by
+	// hand after the decoder configuration, before the end of the index, which is the end
+	// of the file.
 	boxes := append([]byte{0, 0, 0, 32}, "mdcv\x33\xc2\x86\xc4\x1d\x4c\x0b\xb8\x84\xd0\x3e\x80\x3d\x13\x40\x42\x00\x98\x96\x80\x00\x00\x00\x01"...)
 	boxes = append(boxes, append([]byte{0, 0, 0, 12}, "clli\x03\xe8\x01\x90"...)...)
 	at := bytes.Index(data, []byte("hvcC")) - 4
@@ -286,9 +286,8 @@ func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
 	}
 }
 
-// A recording that is turned in its middle has pictures of two sizes in one
-// track: each is shown whole, by its own shape, on the canvas of the first. The
-// second also changes its depth.
+// A recording that rotates midway has pictures of two sizes in one track. Each is shown
+// whole, in its own shape, on the canvas of the first. The second also changes its depth.
 func TestPicturesThatChangeInTheMiddle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -15,8 +15,7 @@ import (
 	"cutroom/internal/browsertest"
 )
 
-// shotsEnv names a folder in which the pictures of all pages are left, for a
-// person to look at.
+// shotsEnv names a folder for screenshots of all pages.
 const shotsEnv = "CUTROOM_TEST_SHOTS"
 
 // populate fills the service with three months of work of 119 users.
@@ -89,8 +88,8 @@ func (s *adminServer) visit(t *testing.T) *browsertest.Page {
 	return p
 }
 
-// quiet fails the test where the browser complained of something: a script's
-// error, a file that was not there, a breach of the page's policy.
+// quiet fails the test if the browser reported a problem: a script error, a missing file,
+// or a violation of the page's policy.
 func quiet(t *testing.T, p *browsertest.Page) {
 	t.Helper()
 	for _, problem := range p.Problems() {
@@ -112,7 +111,7 @@ func TestAdminAppSignIn(t *testing.T) {
 	p.Fill("#token", "")
 	p.Click("button[type=submit]")
 	p.See("Paste an access token first")
-	p.Problems() // the two refusals, as the browser sees them
+	p.Problems() // the two refusals, as the browser reports them
 
 	p.Fill("#token", "  Bearer "+s.admin+"\n")
 	p.Press(kb.Enter)
@@ -129,7 +128,7 @@ func TestAdminAppSignIn(t *testing.T) {
 	}
 	quiet(t, p)
 
-	// A token that is taken back while the app is open.
+	// The token is revoked while the app is open.
 	p.Eval(`sessionStorage.setItem('cutroom-admin-token', 'x.y.z')`)
 	p.Reload()
 	p.See("The access token is not valid, or no longer")
@@ -147,14 +146,14 @@ func TestAdminAppSignInWithTheProvider(t *testing.T) {
 		t.Errorf("left of the sign-in: %s", kept)
 	}
 	quiet(t, p)
-	// An answer that nobody asked for signs nobody in.
+	// An answer without a request signs nobody in.
 	p.Eval(`sessionStorage.clear()`)
 	p.Go(s.URL + "/" + slug + "/?again#id_token=e30.e30.x&state=theirs")
 	p.See("Signing in with the provider did not succeed")
 }
 
-// pages of the app: the part of the address after #, and a text that only
-// shows once the report is there.
+// pages of the app: the part of the address after #, and a text that only appears once
+// the report has loaded.
 func pages(ann string) map[string]string {
 	return map[string]string{
 		"/": "Jobs a day", "/users": "120 users", "/users/" + ann: "rnd-active-processing", "/users/" + ann + "?jobs=0": "of 5", "/jobs": "63 %",
@@ -202,12 +201,12 @@ func shoot(t *testing.T, p *browsertest.Page, name string) {
 	}
 }
 
-// unnamed lists the controls that a screen reader could not name.
+// unnamed lists the controls that have no name for a screen reader.
 const unnamed = `JSON.stringify([...document.querySelectorAll('a, button, input, progress, [role=img], [role=region]')]
 	.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || e.innerText?.trim())).map(e => e.outerHTML))`
 
-// contrast lists the texts whose contrast with what is behind them is under
-// 4.5 to 1 (WCAG 2.2, 1.4.3).
+// contrast lists the texts whose contrast with their background is below 4.5 to 1 (WCAG
+// 2.2, 1.4.3).
 const contrast = `(() => {
 	const rgb = c => c.match(/[\d.]+/g).map(Number);
 	const light = c => { const [r, g, b] = rgb(c).map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
@@ -261,7 +260,7 @@ func TestAdminAppChoosesDays(t *testing.T) {
 	p.Until(rows + ` === 30`)
 	p.Click(".presets button:first-child")
 	p.Until(rows + ` === 7`)
-	p.Click(`nav a[href^="#/calls"]`) // the choice goes along
+	p.Click(`nav a[href^="#/calls"]`) // the choice is kept
 	p.See("Slowest day")
 	p.Until(rows + ` === 7`)
 	p.Reload()

@@ -30,8 +30,8 @@ import (
 	"cutroom/internal/upstream/identity"
 )
 
-// adminServer is the API over a database of its own, with the reports and the
-// web app, and without what they do not touch.
+// adminServer is the API with its own database, the reports and the web app, and without
+// anything they do not need.
 type adminServer struct {
 	*httptest.Server
 	t      *testing.T
@@ -39,10 +39,10 @@ type adminServer struct {
 	tokens *account.Tokens
 	admin  string // an access token
 
-	failing atomic.Bool // whether failures of ours are what the test is about
+	failing atomic.Bool // the test expects internal errors
 }
 
-// expectFailures lets the server fail from now on.
+// expectFailures allows internal errors from now on.
 func (s *adminServer) expectFailures() { s.failing.Store(true) }
 
 const slug = "Back_office-1"
@@ -72,14 +72,14 @@ func startAdmin(t *testing.T) *adminServer {
 	return s
 }
 
-// staffProvider is provider_a, of whom everybody is the one admin.
+// staffProvider is provider_a; everybody who signs in is the one admin.
 type staffProvider struct{}
 
 func (staffProvider) Verify(context.Context, string) (identity.Claims, error) {
 	return identity.Claims{Subject: "admin", Email: "admin@mail.example"}, nil
 }
 
-// authorize is the provider's page: it sends whoever asks properly straight back.
+// authorize is the provider's page. It redirects valid requests straight back.
 func authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("client_id") != "web.example" || q.Get("response_type") != "id_token" || q.Get("nonce") == "" {
@@ -91,7 +91,7 @@ func authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, q.Get("redirect_uri")+"#"+answer.Encode(), http.StatusFound)
 }
 
-// adminID is who looks at the reports.
+// adminID is the admin who reads the reports.
 const adminID = "0190b6f2-7e0a-7cc1-8f5e-00000000ad11"
 
 func (s *adminServer) token(userID, role string) string {
@@ -200,7 +200,7 @@ func TestAdminDateRange(t *testing.T) {
 				got = strings.TrimSuffix(strings.TrimPrefix(got, `{"error":"`), `"}`)
 			}
 			if got != c.want && time.Now().UTC().Day() != today.Day() {
-				TestAdminDateRange(t) // by the new day
+				TestAdminDateRange(t) // repeat with the new day
 				return
 			}
 			if got != c.want {
@@ -253,7 +253,7 @@ func quietCall(endpoint string) string {
 		`","callCount":0,"failureCount":0,"failureRate":0,"p95LatencyMs":0}`
 }
 
-// Every body, with and without something to tell, is what openapi.yaml says.
+// Every body, with and without data, matches openapi.yaml.
 func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	doc := loadOpenAPI(t)
 	router, err := gorillamux.NewRouter(doc)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// alarm is a log that fails the test when the API reports a failure of ours,
-// unless the test is about one.
+// alarm is a log that fails the test if the API reports an internal error, unless the
+// test expects one.
 type alarm struct {
 	t        testing.TB
 	expected *atomic.Bool // nil: never

@@ -7,7 +7,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// The document as JSON says what it says as YAML.
+// The JSON document has the same content as the YAML document.
 func TestOpenAPIAsJSON(t *testing.T) {
 	b, err := openAPIJSON()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// fuzzHarness is a harness that lives as long as a fuzzing process, and users to spend:
-// submits are rate limited, each user's by itself.
+// fuzzHarness is a harness for a whole fuzzing process, with users to use up, because
+// each user's submits are rate limited.
 type fuzzHarness struct {
 	*harness
 	user person
@@ -18,7 +18,7 @@ type fuzzHarness struct {
 	log  *lastFailure
 }
 
-// lastFailure is a log that keeps the last failure of ours.
+// lastFailure is a log that keeps the last internal error.
 type lastFailure struct{ text atomic.Value }
 
 func (l *lastFailure) Enabled(_ context.Context, level slog.Level) bool {
@@ -45,9 +45,8 @@ func newFuzzHarness(f *testing.F, o harnessOptions) *fuzzHarness {
 	return r
 }
 
-// send sends a request on behalf of one call of a fuzz target and checks its
-// answer: nothing that a client sends causes a 5xx, or an error without the
-// error body.
+// send sends a request for one call of a fuzz target and checks its answer: no request
+// may cause a 5xx, or an error without the error body.
 func (r *fuzzHarness) send(t *testing.T, q request) *httptest.ResponseRecorder {
 	t.Helper()
 	r.t = t

@@ -36,23 +36,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// harness is the whole service as it is composed for production, without listener
-// and workers, between stand-ins of its vendors. Any failure of ours that it
-// logs fails the test.
+// harness is the whole service as composed for production, without listener and workers,
+// between stand-ins of its vendors. Any internal error that it logs fails the test.
 type harness struct {
 	t       testing.TB
 	handler http.Handler
-	db      *db.DB // a second way to the same database; nil on SQLite in memory
+	db      *db.DB // a second connection to the same database; nil on SQLite in memory
 	world   *sandbox.World
 	tokens  *account.Tokens
 	cfg     config.Config
 }
 
-// harnessOptions changes what a harness is made of.
+// harnessOptions changes how a harness is composed.
 type harnessOptions struct {
 	postgres bool
 	bucket   bool
-	file     bool // SQLite in a file, so that the test can look into it
+	file     bool // SQLite in a file, so that the test can read it
 	env      map[string]string
 	log      slog.Handler // default: an alarm
 }
@@ -102,14 +101,14 @@ func newHarness(t testing.TB, o harnessOptions) *harness {
 	return r
 }
 
-// eachDatabase runs a test on a harness with either database.
+// eachDatabase runs a test with a harness on each database.
 func eachDatabase(t *testing.T, o harnessOptions, test func(t *testing.T, r *harness)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, newHarness(t, o)) })
 	o.postgres = true
 	t.Run("postgres", func(t *testing.T) { test(t, newHarness(t, o)) })
 }
 
-// request is one request to the API. Authorization is that of user, or none.
+// request is one request to the API. user sets its Authorization header.
 type request struct {
 	method, target string
 	user           string // an access token
@@ -118,7 +117,7 @@ type request struct {
 	remote         string // peer address, default a fresh one
 }
 
-// do sends a request to the handler, past any network.
+// do sends a request directly to the handler.
 func (r *harness) do(q request) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(q.method, "http://api.example/", strings.NewReader(q.body))
 	if err := retarget(req, q.target); err != nil {
@@ -140,7 +139,7 @@ func (r *harness) do(q request) *httptest.ResponseRecorder {
 	return w
 }
 
-// retarget gives a request its path, as net/http would read it.
+// retarget sets a request's path as net/http would parse it.
 func retarget(req *http.Request, target string) error {
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
@@ -155,8 +154,8 @@ type person struct{ id, token string }
 
 var people, addresses atomic.Uint32
 
-// freshAddress is a peer whom no limit knows: sign-ins are limited by the
-// address, and of IPv6 by the /64 around it.
+// freshAddress returns a peer that no rate limit knows. Sign-ins are limited by address,
+// for IPv6 by its /64.
 func freshAddress() string {
 	n := addresses.Add(1)
 	return fmt.Sprintf("[2001:db8:%x:%x::1]:9", n>>16, n&0xffff)
@@ -180,7 +179,7 @@ func (r *harness) signIn() person {
 	return person{body.User.Sub, body.AccessToken}
 }
 
-// token mints an access token for anybody.
+// token mints an access token for any user id.
 func (r *harness) token(userID, role string) string {
 	r.t.Helper()
 	token, _, err := r.tokens.Issue(account.Principal{UserID: userID, Role: role})
@@ -190,8 +189,8 @@ func (r *harness) token(userID, role string) string {
 	return token
 }
 
-// admin mints an access token of a new admin. The harness has a database that the
-// test can look into.
+// admin mints an access token for a new admin. The test must be able to read the
+// harness's database.
 func (r *harness) admin() string {
 	r.t.Helper()
 	user := r.signIn()
@@ -201,7 +200,7 @@ func (r *harness) admin() string {
 	return r.token(user.id, account.RoleAdmin)
 }
 
-// ghost is a valid token of an account that is gone.
+// ghost is a valid token of a deleted account.
 func (r *harness) ghost() string { return r.token(uuid.NewString(), account.RoleUser) }
 
 // part is one part of a form. head replaces the whole Content-Disposition.

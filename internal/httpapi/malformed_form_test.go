@@ -11,7 +11,7 @@ import (
 var tinyWAV = "RIFF\x64\x1f\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x40\x1f\x00\x00" +
 	strings.Repeat("\x80", 8000)
 
-// formRefusals are what every endpoint with a form answers to what is none.
+// formRefusals are the answers of every form endpoint to a body that is not a form.
 func formRefusals(target string) []malformed {
 	var out []malformed
 	add := func(name, contentType, body, want string) {
@@ -43,7 +43,7 @@ func formRefusals(target string) []malformed {
 		out = append(out, malformed{name: name, q: q, status: 400, body: nameless})
 	}
 	crowded, tooMany := 413, "The form has more than 64 parts"
-	if target == "/api/v2/separate" { // all whose refusals are 400
+	if target == "/api/v2/separate" { // all refusals of this endpoint are 400
 		crowded, tooMany = 400, "the form has more than 64 parts"
 	}
 	var many []part
@@ -58,7 +58,7 @@ func formRefusals(target string) []malformed {
 		malformed{name: "anonymous", q: request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType}}, anon: true, status: 401, body: noToken})
 }
 
-// deletedUser is the answer to a token of an account that is gone.
+// deletedUser is the answer to a token of a deleted account.
 func deletedUser(r *harness, q request) malformed {
 	q.user = r.ghost()
 	return malformed{name: "deleted user", q: q, status: 401, body: deleted}
@@ -97,7 +97,7 @@ func TestMalformedSeparations(t *testing.T) {
 		if w := r.do(form(target, poor.token, part{name: "file", file: tinyWAV}, spec)); w.Code != http.StatusAccepted {
 			t.Errorf("a good request: %d %s", w.Code, w.Body)
 		}
-		// A file of exactly the limit is not too big, whatever stands before it.
+		// A file of exactly the limit is not too large, whatever precedes it.
 		exact := part{name: "file", file: strings.Repeat("x", 1<<20)}
 		for _, parts := range [][]part{{spec, exact}, {exact, spec}} {
 			if w := r.do(form(target, poor.token, parts...)); !strings.Contains(w.Body.String(), "unsupported_audio_format") {
@@ -211,11 +211,10 @@ func TestMalformedRenders(t *testing.T) {
 	})
 }
 
-// soundJSON is JSON that is added to a segment, and to the config.
+// soundJSON is JSON added to a segment and to the config.
 type soundJSON struct{ segment, config string }
 
-// brokenSounds are the rules of what shapes the sound, each broken, by the sentence
-// that names the field.
+// brokenSounds breaks each rule for sound settings, by the sentence that names the field.
 func brokenSounds() map[soundJSON]string {
 	cases := map[soundJSON]string{}
 	clip := func(want, rest string) {
@@ -328,7 +327,7 @@ func TestMalformedReferences(t *testing.T) {
 			"no size": ask(hash, "0", "mp4", "video/mp4"), "negative size": ask(hash, "-1", "mp4", "video/mp4"), "too big": ask(hash, "2097153", "mp4", "video/mp4"),
 			"unknown ext": ask(hash, "1", "exe", "video/mp4"), "path in ext": ask(hash, "1", "mp4/../x", "video/mp4"), "no type": ask(hash, "1", "mp4", " "), "line break in type": ask(hash, "1", "mp4", `video/mp4\r\nX: y`),
 			"NUL in type": ask(hash, "1", "mp4", `video/\u0000`)} {
-			// The sentence is that of assets; here it must be a 400 with one.
+			// The sentence is the one for assets, but here it must come with a 400.
 			w := r.do(request{method: "POST", target: upload, body: body, user: r.signIn().token})
 			if w.Code != http.StatusBadRequest || !validError(w.Body.Bytes()) {
 				t.Errorf("upload of %s: %d %s", name, w.Code, w.Body)

@@ -8,7 +8,7 @@ import (
 	"cutroom/internal/account"
 )
 
-// The bodies that more than one endpoint answers with.
+// Bodies with which several endpoints answer.
 const (
 	badRequest    = `{"error":"bad_request"}`
 	badForm       = `{"error":"bad_request","detail":"a multipart/form-data body is required"}`
@@ -24,8 +24,8 @@ const (
 	adminRequired = `{"error":"admin_required"}`
 )
 
-// malformed is one request and its exact answer. Every one is sent by a user of
-// its own, unless it brings a token or goes without.
+// malformed is one request and its exact answer. Each is sent by a new user, unless it
+// has a token or must have none.
 type malformed struct {
 	name   string
 	q      request
@@ -55,7 +55,7 @@ func checkMalformed(t *testing.T, r *harness, cases []malformed) {
 	}
 }
 
-// jsonRefusals are what every endpoint with a JSON body answers to none.
+// jsonRefusals are the answers of every JSON endpoint to a body that is not JSON.
 func jsonRefusals(target string, anon bool) []malformed {
 	post := func(body string) request { return request{method: "POST", target: target, body: body} }
 	var out []malformed
@@ -203,7 +203,7 @@ func TestMalformedTokens(t *testing.T) {
 	}
 }
 
-// Whatever is described as behind a bearer token is.
+// Every operation described with a bearer token requires one.
 func TestEveryOperationWantsItsToken(t *testing.T) {
 	r := newHarness(t, harnessOptions{})
 	doc, asked := loadOpenAPI(t), 0
@@ -252,7 +252,7 @@ func TestMalformedPathsAndMethods(t *testing.T) {
 			"/api/v2/separate/mix/x/download", "/api/v2/testdata/separation/list", "/swagger/x", "/metrics", "/readyz", "/debug/pprof/", "/%00", "/api/v2/%ff"} {
 			for _, method := range []string{"GET", "POST", "DELETE", "BREW"} {
 				if strings.HasPrefix(path, "/swagger") && method != "GET" {
-					continue // all that is below takes GET alone
+					continue // everything below it only accepts GET
 				}
 				cases = append(cases, malformed{name: method + " " + path, q: request{method: method, target: path}, status: 404, body: notFound})
 			}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The whole way from a failed request to the monitoring service: configuration,
-// log, report, wire.
+// The whole path from a failed request to the monitoring service: configuration, log,
+// report, HTTP.
 func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
 	envelopes := make(chan string, 16)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
 		"MONITORING_DSN": strings.Replace(collector.URL, "://", "://key@", 1) + "/7", "MONITORING_ENV": "staging", "MONITORING_RELEASE": "9.8.7",
 		"MONITORING_TRACES_SAMPLE_RATE": "1"}})
 	user := r.signIn()
-	for _, q := range []request{ // a client's mistakes are no failures
+	for _, q := range []request{ // a client's mistakes are not failures
 		{method: "GET", target: "/api/v2/credits"}, {method: "GET", target: "/api/v2/credits/cost", user: user.token},
 		{method: "POST", target: "/api/v2/credits/purchase", user: user.token, body: "{"}, {method: "GET", target: "/api/v2/separate/sep-x", user: user.token},
 	} {

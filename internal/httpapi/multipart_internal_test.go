@@ -40,7 +40,7 @@ func TestFileNamesHoldNothingInvisible(t *testing.T) {
 	}
 }
 
-// endless counts what is read of a body without end.
+// endless is an endless body that counts what is read.
 type endless struct {
 	io.Reader
 	read int
@@ -54,7 +54,7 @@ func (e *endless) Read(b []byte) (int, error) {
 
 func (e *endless) Close() error { return nil }
 
-// Of a body beyond its cap, not more is read than shows that.
+// A body beyond its cap is read no further than needed to detect that.
 func TestTheExcessOfABodyIsNotRead(t *testing.T) {
 	area, err := staging.New(t.TempDir())
 	if err != nil {
@@ -75,7 +75,7 @@ func TestTheExcessOfABodyIsNotRead(t *testing.T) {
 		}
 		return err
 	}
-	parts := func(name, content string) string { // one after the other, 2000 of them
+	parts := func(name, content string) string { // 2000 consecutive parts
 		return strings.Repeat(part(name)+content+"\r\n", 2000)
 	}
 	for name, c := range map[string]struct {
@@ -90,7 +90,7 @@ func TestTheExcessOfABodyIsNotRead(t *testing.T) {
 	} {
 		body := &endless{Reader: io.MultiReader(strings.NewReader(c.begin), zeros{})}
 		r := httptest.NewRequest(http.MethodPost, "/", body)
-		r.ContentLength = -1 // a chunked body says nothing of its length
+		r.ContentLength = -1 // a chunked body states no length
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
 		if err := c.read(r); err != c.want || body.read > c.most+64<<10 {
 			t.Errorf("%s: %v after %d bytes, want %v after about %d", name, err, body.read, c.want, c.most)

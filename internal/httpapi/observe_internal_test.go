@@ -94,8 +94,8 @@ func TestMetricsKnowNoStrangersWords(t *testing.T) {
 	}
 }
 
-// A client that seems to have hung up may have closed its half of the connection
-// only: what was broken off must not look to it as if it had been done.
+// A client that seems to have disconnected may have closed only its half of the
+// connection, so an aborted request must not look to it as if it had succeeded.
 func TestAClientThatHungUpIsNoFailure(t *testing.T) {
 	s := newWatched()
 	srv := httptest.NewServer(s.observed(s.serve(func(_ http.ResponseWriter, r *http.Request) error {
@@ -146,7 +146,7 @@ func TestErrorsOfEveryKindHaveAStatus(t *testing.T) {
 	}
 }
 
-// Who looks for what happened to a job finds its requests, and whose they are.
+// A search of the log for a job or a user finds its requests.
 func TestRequestLinesNameUserAndJob(t *testing.T) {
 	s := newWatched()
 	s.mux, s.methods = http.NewServeMux(), map[string][]string{}
@@ -154,7 +154,7 @@ func TestRequestLinesNameUserAndJob(t *testing.T) {
 		return func(w http.ResponseWriter, r *http.Request) error {
 			known := about(r.Context())
 			known.asked, known.principal = true, account.Principal{UserID: user}
-			if p, err := s.principal(r); err != nil || p.UserID != user { // is not asked for again
+			if p, err := s.principal(r); err != nil || p.UserID != user { // already known, so not checked again
 				t.Errorf("%v, %v", p, err)
 			}
 			return h(w, r)
@@ -179,14 +179,14 @@ func TestRequestLinesNameUserAndJob(t *testing.T) {
 	}
 }
 
-// A body of many empty items is refused before it is made into structs, which take a
+// A body of many empty items is refused before it is decoded into structs, which take a
 // hundred times its size.
 func TestManyEmptyItemsAreRefusedQuickly(t *testing.T) {
 	for _, item := range []string{"{}", "0", "null", "[]", `{"durationMs":1}`} {
 		body := []byte(`{"segments":[` + strings.TrimSuffix(strings.Repeat(item+",", 60_000), ",") + `]}`)
 		var cfg configWire
 		req := httptest.NewRequest("POST", "/", nil)
-		used := testing.AllocsPerRun(10, func() { // other goroutines allocate, too
+		used := testing.AllocsPerRun(10, func() { // other goroutines allocate as well
 			err := checkObject(req, "the body", body, &cfg)
 			if f := fault.As(err); f == nil || f.Detail != "the JSON has more than 50000 values" {
 				t.Errorf("answer: %v", err)

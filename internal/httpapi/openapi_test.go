@@ -18,8 +18,8 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
-// loadOpenAPI reads the document from disk, as a person who edits it would
-// see it, and fails the test unless it is a valid OpenAPI document.
+// loadOpenAPI reads the document from disk, as its editors see it, and fails the test
+// unless it is a valid OpenAPI document.
 func loadOpenAPI(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
@@ -42,8 +42,8 @@ func TestOpenAPIDocumentIsValid(t *testing.T) {
 	}
 }
 
-// What is mounted is described, and nothing else. HEAD comes with every GET, and
-// what lies below /swagger/ is the description itself.
+// The document describes exactly the mounted endpoints. HEAD comes with every GET, and
+// /swagger/ serves the description itself.
 func TestOpenAPIDescribesEveryEndpointAndNoOther(t *testing.T) {
 	var described, mounted []string
 	for path, item := range loadOpenAPI(t).Paths.Map() {
@@ -74,9 +74,9 @@ func TestOpenAPIDescribesEveryEndpointAndNoOther(t *testing.T) {
 	}
 }
 
-// unauthenticated lists the surfaces that the specification opens to
-// everybody (part 5, rule 10), and the one whose body is signed; the stem
-// download and platform_a's pushes have schemes of their own.
+// unauthenticated lists the endpoints that the specification opens to everybody (part 5,
+// rule 10), and the one whose body is signed. The stem download and platform_a's pushes
+// have schemes of their own.
 var unauthenticated = []string{"/healthz", "/swagger", "/api/v2/auth/provider_", "/api/v2/testdata/", "/api/v2/stores/platform_b/"}
 
 func TestOpenAPISecurityAndErrorsOfEachOperation(t *testing.T) {
@@ -111,8 +111,8 @@ func TestOpenAPISecurityAndErrorsOfEachOperation(t *testing.T) {
 	}
 }
 
-// checkErrorBodies fails unless each 4xx and 5xx of op is JSON with the error
-// body of part 7, which is the rule for every error of the service.
+// checkErrorBodies fails unless each 4xx and 5xx of op is JSON with the error body of
+// part 7, as for every error of the service.
 func checkErrorBodies(t *testing.T, name string, op *openapi3.Operation) {
 	t.Helper()
 	for status, ref := range op.Responses.Map() {
@@ -131,8 +131,8 @@ func checkErrorBodies(t *testing.T, name string, op *openapi3.Operation) {
 	}
 }
 
-// What a reader sees of each schema is what the schema allows, and generators
-// stumble over no name that is given twice.
+// The examples of each schema match it, and no schema name is used twice, which breaks
+// generators.
 func TestOpenAPISchemasHaveExamples(t *testing.T) {
 	doc := loadOpenAPI(t)
 	for name, schema := range doc.Components.Schemas {
@@ -150,7 +150,7 @@ func TestOpenAPISchemasHaveExamples(t *testing.T) {
 	}
 }
 
-// The document closes the list of reasons that fault declares.
+// The document lists exactly the reasons that fault declares.
 func TestJobErrorCodesAreTheReasons(t *testing.T) {
 	source, err := parser.ParseFile(token.NewFileSet(), "../fault/reason.go", nil, 0)
 	if err != nil {

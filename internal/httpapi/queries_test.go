@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/user"
 )
 
-// polled are the functions behind what a phone asks for all day: the balance and
-// the two statuses. Each may ask the database once.
+// polled are the functions behind the endpoints that phones poll: the balance and the two
+// statuses. Each may query the database once.
 var polled = []struct {
 	file, function string
 	args           []any
@@ -23,19 +23,19 @@ var polled = []struct {
 	{"../credit/credit.go", "Balance", []any{"u"}},
 	{"../render/status.go", "Status", []any{"j", "u"}},
 	{"../separation/status.go", "Status", []any{"j", "u"}},
-	{"../separation/status.go", "place", []any{1, "j"}}, // and once more while it is in the queue
+	{"../separation/status.go", "place", []any{1, "j"}}, // and once more while the job is queued
 }
 
-// The handlers in front of them must not ask at all: a bearer token is checked
-// without the database.
+// The handlers in front of them must not query at all: a bearer token is checked without
+// the database.
 var gates = []struct{ file, function string }{
 	{"../account/account.go", "Authenticate"}, {"../account/token.go", "Check"}, {"../credit/credit.go", "Quote"},
 	{"request.go", "principal"}, {"request.go", "signedIn"}, {"credit.go", "balance"}, {"credit.go", "cost"}, {"render.go", "renderStatus"},
 	{"separation.go", "separationStatus"}, {"observe.go", "observed"}, {"observe.go", "finish"}, {"server.go", "dispatch"},
 }
 
-// queriesOf returns the texts of the queries that a function sends to the
-// database. Its SQL is in literals, or in constants and variables of the same file.
+// queriesOf returns the queries that a function sends to the database. Its SQL is in
+// literals, or in constants and variables of the same file.
 func queriesOf(t *testing.T, file, function string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -79,7 +79,7 @@ func queriesOf(t *testing.T, file, function string) []string {
 func literal(e ast.Expr, constants map[string]string) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
-		s, _ := strconv.Unquote(e.Value) // a number is no query
+		s, _ := strconv.Unquote(e.Value) // a number is not a query
 		return s
 	case *ast.Ident:
 		return constants[e.Name]
@@ -119,18 +119,17 @@ func TestPollsCostOneIndexedQuery(t *testing.T) {
 				}
 			}
 		}
-		// The check itself must be able to fail.
+		// Prove that the check itself can fail.
 		if plan := dbtest.Plan(t, r.db, noSeqScan, `SELECT id FROM users WHERE name = $1`, "x"); !slices.ContainsFunc(plan, scansTable) {
 			t.Errorf("a search without an index passes: %q", plan)
 		}
 	})
 }
 
-// noSeqScan keeps PostgreSQL from reading a table that is small enough to be read whole.
+// noSeqScan keeps PostgreSQL from reading small tables whole.
 const noSeqScan = `SET LOCAL enable_seqscan = off`
 
-// scansTable recognises a step that no index serves, in the words of either
-// database.
+// scansTable detects a plan step that uses no index, in the words of either database.
 func scansTable(step string) bool {
 	step = strings.TrimSpace(step)
 	return strings.Contains(step, "Seq Scan") || strings.HasPrefix(step, "SCAN ") && !strings.Contains(step, "USING") && step != "SCAN h"

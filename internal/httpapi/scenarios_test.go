@@ -23,7 +23,7 @@ func TestCORS(t *testing.T) {
 		if tt.want != "" && !strings.Contains(w.Header().Get("Access-Control-Allow-Headers"), "idempotency-key") {
 			t.Errorf("headers %q", w.Header().Get("Access-Control-Allow-Headers"))
 		}
-		for _, user := range []string{"", r.ghost()} { // errors are for the browser, too
+		for _, user := range []string{"", r.ghost()} { // browsers must be able to read errors, too
 			w = r.do(request{method: "GET", target: "/api/v2/credits", user: user, header: map[string]string{"Origin": "https://app.example"}})
 			if w.Header().Get("Access-Control-Allow-Origin") != tt.want || w.Header().Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("answer with %q: %d %v", tt.allowed, w.Code, w.Header())
@@ -47,8 +47,8 @@ func rawConn(t *testing.T, r *harness) net.Conn {
 
 func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
 	c := rawConn(t, newHarness(t, harnessOptions{}))
-	// A client that waits for leave to send a body that would be refused is not
-	// given it.
+	// A client that sends Expect: 100-continue for a body that would be refused gets no
+	// 100.
 	if _, err := fmt.Fprint(c, "POST /api/v2/render HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestIntegersOnTheWire(t *testing.T) {
 	}
 }
 
-// What does not decode has a sentence, and what decodes has none.
+// A body that does not decode gets a sentence, and a body that decodes gets none.
 func FuzzTypeMismatch(f *testing.F) {
 	for _, s := range []string{`{}`, `[]`, `{"segments":[{"order":1.5}]}`, `{"segments":[null,{"order":2e0}]}`, `{"quality":{}}`, `{"segments":null}`,
 		`{"bgmClips":[{"volume":1e999}]}`, `{"separationDirectives":[{"selections":[{"volume":"1"}]}]}`, `{"order":`, `{"Quality":{}}`, `{"quality":1,"quality":"low"}`} {
@@ -46,7 +46,7 @@ func FuzzTypeMismatch(f *testing.F) {
 	})
 }
 
-// A repeated key hides no unknown one.
+// A repeated key does not hide an unknown one.
 func TestUnknownKeys(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"canvas": {"x": null}, "canvas": {}}`:             "canvas.x is not a known field",

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// validError reports whether a body is the one that every error has: a JSON
-// object with an error and, at most, a detail.
+// validError reports whether a body is the error body: a JSON object with an error and,
+// at most, a detail.
 func validError(body []byte) bool {
 	var fields map[string]any
 	if !utf8.Valid(body) || json.Unmarshal(body, &fields) != nil {

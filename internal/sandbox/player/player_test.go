@@ -21,8 +21,8 @@ import (
 	"cutroom/internal/sandbox/system"
 )
 
-// Environment variables: the folder for screenshots of the page, and the folder where npm
-// put axe-core, without which the page is not audited.
+// shotsEnv names a folder for screenshots of the page. axePath is where npm puts axe-core,
+// without which the page is not audited.
 const (
 	shotsEnv = "CUTROOM_TEST_SHOTS"
 	axePath  = "../../../web/node_modules/axe-core/axe.min.js"
