@@ -15,7 +15,7 @@ const openAPI = "../internal/httpapi/openapi.yaml"
 // node is a mapping of the OpenAPI document.
 type node = map[string]any
 
-// apiDocument is openapi.yaml as it stands, references not resolved.
+// apiDocument is openapi.yaml with unresolved references.
 func apiDocument(t *testing.T) node {
 	t.Helper()
 	var doc node
@@ -25,7 +25,7 @@ func apiDocument(t *testing.T) node {
 	return doc
 }
 
-// appPages are the pages for those who write the app, one after the other.
+// appPages returns the pages for app developers as one text.
 func appPages(t *testing.T) string {
 	t.Helper()
 	pages, err := filepath.Glob("../docs/app/*.md")
@@ -41,11 +41,11 @@ func appPages(t *testing.T) string {
 
 var (
 	code = regexp.MustCompile(`^[a-z0-9_]+$`)
-	// hole is a part of a path that differs from call to call.
+	// hole is a variable part of a path.
 	hole = regexp.MustCompile(`\$\{?\w+\}?|\{\w+\}`)
 )
 
-// errorCodes collects the codes that a part of the document gives as values of
+// errorCodes collects the codes that a part of the document states as values of
 // "error", in schemas and in examples.
 func errorCodes(part any, codes map[string]bool) {
 	switch part := part.(type) {
@@ -72,13 +72,13 @@ func errorCodes(part any, codes map[string]bool) {
 	}
 }
 
-// statusesOf finds the statuses with which each code is answered.
+// statusesOf returns the statuses of the answers with each code.
 func statusesOf(doc node) map[string][]string {
 	statuses := map[string][]string{}
 	shared := doc["components"].(node)["responses"].(node)
 	for _, item := range doc["paths"].(node) {
 		for _, operation := range item.(node) {
-			op, _ := operation.(node) // parameters of all methods are a list
+			op, _ := operation.(node) // the parameters of all methods are a list
 			responses, _ := op["responses"].(node)
 			for status, response := range responses {
 				if ref, ok := response.(node)["$ref"].(string); ok {
@@ -97,8 +97,8 @@ func statusesOf(doc node) map[string][]string {
 	return statuses
 }
 
-// Every code that a client may meet has its row in a table of docs/app, with its
-// status, and no row is of anything else.
+// Every code that a client may see has a row in a table of docs/app, with its status,
+// and no other code has one.
 func TestAppPagesExplainEveryErrorCode(t *testing.T) {
 	doc := apiDocument(t)
 	known := statusesOf(doc)

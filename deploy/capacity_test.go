@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/capacity.md")
 
-// What capacity.md assumes. Prices are per unit of the table of costs.
+// The assumptions of capacity.md. Prices are per unit of the table of costs.
 const (
 	clipMB, filmMB   = 12, 15
 	filmSeconds      = 30
@@ -37,7 +37,7 @@ const (
 	trafficPrice     = 0.05 // a GB
 )
 
-// capacity.md is computed from the tables of benchmarks.md, so the two cannot disagree.
+// capacity.md is computed from the tables of benchmarks.md, so they cannot disagree.
 func TestCapacityIsComputedFromTheBenchmarks(t *testing.T) {
 	b := benchmarks(t)
 	page := template.Must(template.New("").Parse(read(t, "testdata/capacity.md")))
@@ -56,7 +56,8 @@ func TestCapacityIsComputedFromTheBenchmarks(t *testing.T) {
 	}
 }
 
-// tables are those of benchmarks.md, each row by its columns, under the heading or bold words before.
+// tables are those of benchmarks.md: each row by its columns, under the preceding
+// heading or bold words.
 type tables struct {
 	t      *testing.T
 	tables map[string][]map[string]string

@@ -3,9 +3,9 @@
 # they expire: a private authority, a server certificate for PostgreSQL, and one
 # for the front unless ./tls holds fullchain.pem and privkey.pem of your own.
 #
-# The key of the authority is thrown away at the end, so nothing else can ever
-# be signed with it. Replacing the certificates therefore replaces the
-# authority: restart PostgreSQL, the front and the replicas afterwards.
+# The script deletes the authority's key at the end, so nothing else can ever be
+# signed with it. Replacing the certificates therefore replaces the authority: restart
+# PostgreSQL, the front and the replicas afterwards.
 set -euo pipefail
 
 root=${CERTS_ROOT:-}            # "" in the container

@@ -1,6 +1,5 @@
-// Package deploy holds no code: it is the files with which cutroom is run. The
-// tests keep them in step with the program, because nothing that runs the tests
-// can run containers.
+// Package deploy holds no code, only the files that run cutroom. The tests keep them
+// in sync with the program, because they cannot run containers.
 package deploy
 
 import (
@@ -28,7 +27,7 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// one is the single match of a pattern's group in a file.
+// one returns the single match of a pattern's group in a file.
 func one(t testing.TB, path, pattern string) string {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, path), -1)
@@ -46,10 +45,10 @@ func key(name string) (config.Key, bool) {
 	return config.Keys[i], true
 }
 
-// runtimeKeys are read by the Go runtime of the service and not by the service.
+// runtimeKeys are read by the service's Go runtime, not by the service.
 var runtimeKeys = []string{"SSL_CERT_DIR"}
 
-// composeFile is the part of a compose file that the tests look at.
+// composeFile is the part of a compose file that the tests check.
 type composeFile struct {
 	Services map[string]service        `yaml:"services"`
 	Volumes  map[string]map[string]any `yaml:"volumes"`
@@ -84,7 +83,7 @@ func compose(t testing.TB) composeFile {
 	return c
 }
 
-// replicas are the services that run the program's serve.
+// replicas returns the services that run the program's serve.
 func (c composeFile) replicas() map[string]service {
 	out := map[string]service{}
 	for name, s := range c.Services {
@@ -97,7 +96,7 @@ func (c composeFile) replicas() map[string]service {
 
 var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+)(?:(:[-?])([^}]*))?\}`)
 
-// interpolate does what docker compose does to a value.
+// interpolate interpolates a value as docker compose does.
 func interpolate(value string, env map[string]string) string {
 	value = variable.ReplaceAllStringFunc(value, func(m string) string {
 		parts := variable.FindStringSubmatch(m)
@@ -112,7 +111,7 @@ func interpolate(value string, env map[string]string) string {
 	return strings.ReplaceAll(value, "$$", "$")
 }
 
-// envExample reads env.example: what is set, and what is only mentioned.
+// envExample reads env.example: the keys it sets, and the keys it only mentions.
 func envExample(t testing.TB) (set map[string]string, mentioned []string) {
 	t.Helper()
 	set = map[string]string{}
@@ -130,7 +129,7 @@ func envExample(t testing.TB) (set map[string]string, mentioned []string) {
 	return set, mentioned
 }
 
-// filled is env.example as somebody fills it in.
+// filled is env.example with the blanks filled in.
 func filled(t testing.TB) map[string]string {
 	t.Helper()
 	env, _ := envExample(t)
@@ -143,7 +142,7 @@ func filled(t testing.TB) map[string]string {
 	return env
 }
 
-// environment is what a container of a service is started with.
+// environment is the environment of a service's container.
 func (s service) environment(env map[string]string) map[string]string {
 	out := map[string]string{}
 	if len(s.EnvFile) > 0 {
@@ -243,7 +242,7 @@ func TestMigrationsRunBeforeTheReplicas(t *testing.T) {
 		if fmt.Sprint(s.DependsOn["migrate"]) != "map[condition:service_completed_successfully]" {
 			t.Errorf("%s does not wait for migrations", name)
 		}
-		// What serves must not be able to change the schema.
+		// The serving role must not be able to change the schema.
 		serves := s.environment(env)
 		if serves["MIGRATE_ON_START"] != "false" || serves["DB_USER"] == got["DB_USER"] || serves["DB_PASSWORD"] == got["DB_PASSWORD"] {
 			t.Errorf("%s has the role of the owner", name)

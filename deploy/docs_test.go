@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// operations are the pages for operators, as one text.
+// operations returns the operators' pages as one text.
 func operations(t testing.TB) string {
 	return read(t, "../docs/operations.md") + read(t, "../docs/setup.md") + read(t, "../docs/privacy.md")
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// The route of alertmanager.yml sends one message for what one fault sets off. Without
-// Alertmanager (make check-alerts unpacks it) nothing is tried.
+// The route of alertmanager.yml sends one message for all effects of one fault.
+// Skipped without Alertmanager (make check-alerts unpacks it).
 func TestOneMessageForOneCause(t *testing.T) {
 	tools, err := filepath.Abs("../.tools/prometheus/usr")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestOneMessageForOneCause(t *testing.T) {
 			fire(t, address, test.fire)
 			slices.Sort(test.sent)
 			var got []string
-			for deadline := time.Now().Add(10 * time.Second); !slices.Equal(got, test.sent); { // it takes alerts up one after the other
+			for deadline := time.Now().Add(10 * time.Second); !slices.Equal(got, test.sent); { // it processes alerts one after the other
 				if got = notInhibited(t, address); time.Now().After(deadline) {
 					t.Fatalf("%q send %q, want %q", test.fire, got, test.sent)
 				}
@@ -66,8 +66,8 @@ func TestOneMessageForOneCause(t *testing.T) {
 	}
 }
 
-// startAlertmanager starts Debian's, which reads its templates from /usr/share: a mount
-// namespace has them there.
+// startAlertmanager starts Debian's Alertmanager. It reads its templates from
+// /usr/share, which a mount namespace provides.
 func startAlertmanager(t *testing.T, tools string) (address string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "unshare", "--map-root-user", "--mount",

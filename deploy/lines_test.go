@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// lines that a file must have, each once and with no other that begins with the
-// same word: a second one would change what the first says.
+// lines that a file must have, each exactly once. No other line may begin with the
+// same word, because a second one would override the first.
 var lines = map[string][]string{
 	"Dockerfile": {
 		// Numbers other than 0, which orchestrators can check.
@@ -35,10 +35,12 @@ var lines = map[string][]string{
 	"nginx/nginx.conf": {
 		"proxy_request_buffering off;", "proxy_buffering off;", "proxy_max_temp_file_size 0;", "proxy_http_version 1.1;",
 		"proxy_next_upstream error timeout;", "merge_slashes off;", "limit_conn client 200;",
-		// The front appends the client; with no hops the service takes the rightmost entry.
+		// The front appends the client; with no hops the service uses the rightmost
+		// entry.
 		"proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;", "proxy_set_header Host $http_host;",
 		"proxy_set_header X-Forwarded-Proto $scheme;", `proxy_set_header Connection "close";`,
-		// Signed links are in queries; nginx writes whole request lines at every level below crit.
+		// Queries contain signed links, and nginx logs whole request lines at every
+		// level below crit.
 		"error_log /var/log/nginx/error.log crit;",
 		"server_name ~^s3\\.;",
 	},
@@ -54,10 +56,10 @@ var lines = map[string][]string{
 		"- -cssl=on", "- -cssl_cert_file=/tls/postgres/server.crt", "- -cssl_key_file=/tls/postgres/server.key", "- -chba_file=/etc/postgresql/pg_hba.conf"},
 }
 
-// repeated begin lines of which the list above does not have all.
+// repeated lists first words of lines that the list above does not have in full.
 var repeated = []string{"var", "command", "-", "&&", "-ldflags", "put", "for", "server"}
 
-// forbidden is what a file must not have.
+// forbidden is what a file must not contain.
 var forbidden = map[string]*regexp.Regexp{
 	"nginx/nginx.conf":     regexp.MustCompile(`log_format[^;]*\$(request|request_uri|args|query_string|http_referer|http_authorization)\b`),
 	"postgres/pg_hba.conf": regexp.MustCompile(`(?m)^\s*host(nossl|gssenc|nogssenc)?\s`),      // in without TLS
@@ -119,7 +121,7 @@ func TestUnitAllowsTheNamespacesOfConfinement(t *testing.T) {
 	}
 }
 
-// systemd itself has the last word where it is installed.
+// If systemd is installed, it checks the unit itself.
 func TestSystemdAcceptsTheUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

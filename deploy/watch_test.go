@@ -34,8 +34,8 @@ func metricNames(t testing.TB) []string {
 	return out
 }
 
-// checkExpression fails the test unless every metric and every state in a
-// query is one that the service exports.
+// checkExpression fails the test unless the service exports every metric and every
+// state in a query.
 func checkExpression(t testing.TB, where, expr string) {
 	t.Helper()
 	names := metricNames(t)
@@ -123,15 +123,15 @@ func TestAlertsAskForWhatIsExported(t *testing.T) {
 		if a.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning"}, a.Labels["severity"]) {
 			t.Errorf("%s has labels %v and annotations %v", a.Alert, a.Labels, a.Annotations)
 		}
-		// docs_test.go checks that the section is there.
+		// docs_test.go checks that the section exists.
 		if want := "docs/operations.md#" + strings.ToLower(a.Alert); a.Annotations["runbook_url"] != want {
 			t.Errorf("%s: runbook_url %q, want %s", a.Alert, a.Annotations["runbook_url"], want)
 		}
 	}
 }
 
-// promtool, where it is installed, has the last word on the rules, and fires each
-// of them on made-up series.
+// If promtool is installed, it checks the rules and fires each of them on made-up
+// series.
 func TestAlertsFire(t *testing.T) {
 	var file struct {
 		Tests []struct {

@@ -1,7 +1,7 @@
-// Package kubernetes holds no code: it is the manifests with which cutroom is run
-// on Kubernetes. The tests build them as kubectl does, decode them strictly into
-// the published types and hold them to the program. It is a module of its own, so
-// that the service does not depend on any of that.
+// Package kubernetes holds no code, only the manifests that run cutroom on
+// Kubernetes. The tests build them as kubectl does, decode them strictly into the
+// published types and compare them with the program. It is a separate module, so that
+// the service does not depend on any of that.
 package kubernetes
 
 import (
@@ -34,8 +34,8 @@ import (
 	"cutroom/internal/config"
 )
 
-// scaledObject is KEDA's, as far as it is used: the module with its types has those of
-// every system that KEDA can ask.
+// scaledObject is the used part of KEDA's type. The module with the full type depends
+// on those of every system that KEDA can query.
 type scaledObject struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -92,7 +92,7 @@ func read(t testing.TB, path string) string {
 	return string(b)
 }
 
-// What is built of the overlay: a part of it and what stands in its place.
+// What is built from the overlay: a part of it and its replacement.
 var (
 	asIs      = [2]string{`^$`}
 	byHPA     = [2]string{`autoscaling/\w+`, "autoscaling/hpa"}
@@ -181,7 +181,7 @@ func build(t *testing.T, change [2]string) manifests {
 	return m
 }
 
-// pods are the pods of all deployments and jobs, by name.
+// pods returns the pods of all deployments and jobs, by name.
 func (m manifests) pods() map[string]core.PodTemplateSpec {
 	out := map[string]core.PodTemplateSpec{}
 	for name, d := range m.deployments {
@@ -202,7 +202,7 @@ func secret(t *testing.T) map[string]string {
 	return out
 }
 
-// environment is that of a pod's only container.
+// environment is the environment of a pod's only container.
 func (m manifests) environment(t *testing.T, pod core.PodSpec) map[string]string {
 	t.Helper()
 	env := map[string]string{}
@@ -311,7 +311,8 @@ func checkSettings(t *testing.T, m manifests) {
 		if storage < need {
 			t.Errorf("%s has a disk of %d MB, and may need %d", name, storage>>20, need>>20)
 		}
-		// The kernel ends the whole pod where its processes together need more than this.
+		// The kernel kills the whole pod if its processes together need more than
+		// this.
 		limits := pod.Containers[0].Resources.Limits
 		cores, memory := limits.Cpu().Value(), limits.Memory().Value()
 		analysis := number(t, "../../internal/separation/classify.go", `analysisMemory\s+= (\d+) << 20`) << 20
@@ -355,8 +356,8 @@ func checkSettings(t *testing.T, m manifests) {
 	}
 }
 
-// storageOf is how much the volume at STORAGE_PATH holds, which must be one whose end
-// the program sees.
+// storageOf returns the size of the volume at STORAGE_PATH, whose limit the program
+// must be able to see.
 func storageOf(t *testing.T, name string, pod core.PodSpec, path string) int64 {
 	t.Helper()
 	mounts := pod.Containers[0].VolumeMounts
@@ -373,7 +374,7 @@ func storageOf(t *testing.T, name string, pod core.PodSpec, path string) int64 {
 	return 0
 }
 
-// number is the single match of a pattern's group in a file.
+// number returns the single match of a pattern's group in a file.
 func number(t *testing.T, path, pattern string) int64 {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, path), -1)
@@ -387,8 +388,8 @@ func number(t *testing.T, path, pattern string) int64 {
 	return n
 }
 
-// Probes ask paths that the program has at ports that it opens, and the network lets
-// in and out what it needs.
+// Probes use existing paths on ports that the program opens, and the network allows
+// what it needs, in and out.
 func TestPortsAndProbesAreThere(t *testing.T) {
 	m := build(t, asIs)
 	at := map[string]string{"http": read(t, "../../internal/httpapi/server.go"), "ops": read(t, "../../internal/ops/ops.go")}
@@ -419,7 +420,7 @@ func TestPortsAndProbesAreThere(t *testing.T) {
 			if p == nil || !strings.Contains(at[p.HTTPGet.Port.StrVal], `"GET `+p.HTTPGet.Path+`"`) {
 				t.Errorf("%s: %s probe %+v asks for what is not there", name, kind, p)
 			}
-			if p.TimeoutSeconds < 5 { // a readiness that fails takes so long to find out
+			if p.TimeoutSeconds < 5 { // a failing readiness check takes this long
 				t.Errorf("%s: %s probe gives %d s", name, kind, p.TimeoutSeconds)
 			}
 		}
@@ -504,8 +505,8 @@ func TestEveryDeploymentHasItsBudget(t *testing.T) {
 	}
 }
 
-// Both ways of scaling ask the same of metrics that the service has, and their most
-// workers have connections.
+// Both ways of scaling use the same existing metrics, and the database has
+// connections for the largest number of workers.
 func TestRenderWorkersFollowTheQueue(t *testing.T) {
 	keda, hpa := build(t, asIs), build(t, byHPA).hpa
 	s := keda.scaled.Spec
@@ -558,7 +559,7 @@ func TestRenderWorkersFollowTheQueue(t *testing.T) {
 
 var update = flag.Bool("update", false, "write monitoring/prometheusrule.yaml")
 
-// Prometheus scrapes the port of operators under the name of job that the rules ask for,
+// Prometheus scrapes the operators' port under the job name that the rules select,
 // and the rules are those of ../alerts.yml.
 func TestTheOperatorScrapesAndAlerts(t *testing.T) {
 	const path = "monitoring/prometheusrule.yaml"
@@ -598,7 +599,8 @@ func TestTheOperatorScrapesAndAlerts(t *testing.T) {
 	}
 }
 
-// The front takes what the service takes, and waits as long as the given nginx does.
+// The front accepts what the service accepts, and waits as long as the given nginx
+// does.
 func TestTheFrontIsLargeAndPatientEnough(t *testing.T) {
 	m := build(t, asIs)
 	const of = "nginx.ingress.kubernetes.io/proxy-"

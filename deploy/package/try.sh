@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs, uses, upgrades, removes and purges the Debian package, and loads the
-# nginx files, on a machine that may be thrown away: see `make test-package`.
+# Installs, uses, upgrades, removes and purges the Debian package, and loads the nginx
+# files. Run it on a disposable machine: see `make test-package`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export DEBIAN_FRONTEND=noninteractive
@@ -22,7 +22,7 @@ says() { grep -qF -- "$1" <<<"$2" || { echo "no $1 in: $2"; return 1; }; }
 lacks() { ! grep -qF -- "$1" "$2"; }
 header() { curl -sk --http2 -o /dev/null -D - "$@"; }
 
-# start and stop do what the unit does: its user, its settings, its variables.
+# start and stop act like the unit: with its user, its settings and its variables.
 start() {
 	sed -n 's/^Environment=//p' /usr/lib/systemd/system/cutroom.service >/tmp/unit.env
 	(cd /var/lib/cutroom && exec setpriv --reuid cutroom --regid cutroom --clear-groups \
@@ -73,7 +73,7 @@ check "serves" start
 check "metrics tell the version" says 'version="0.1.0 (' "$(curl -s http://127.0.0.1:9090/metrics | grep '^cutroom_build_info')"
 check "the log tells the version" grep -q '"version":"0.1.0 (' /tmp/serve.log
 
-# The front, with both replicas' names on this one machine.
+# The front, with both replicas' names on this machine.
 printf '127.0.0.1 %s\n' cutroom-1 cutroom-2 s3 >>/etc/hosts
 mkdir -p /etc/nginx/tls /etc/nginx/cutroom
 openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout /etc/nginx/tls/privkey.pem -out /etc/nginx/tls/fullchain.pem 2>/dev/null

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Backs up the PostgreSQL cluster of cutroom so that any moment can be restored.
+# Backs up cutroom's PostgreSQL cluster so that any moment can be restored.
 #
 #   backup.sh base             make a base backup; keep the newest KEEP of them
 #   backup.sh archive %p %f    the archive_command: copy one segment of the log
@@ -8,8 +8,8 @@
 #                              every balance with its ledger; fails if they differ,
 #                              or if no log was archived within the last day
 #
-# It runs as the user of the database server. Everything is below BACKUP_DIR, which
-# only that user can read; copy it to another machine. cutroom-backup.timer and
+# It runs as the user of the database server. Everything is in BACKUP_DIR, which only
+# that user can read; copy it to another machine. cutroom-backup.timer and
 # cutroom-backup-verify.timer run it.
 set -euo pipefail
 umask 077
@@ -29,7 +29,7 @@ base() {
 	sync -f "$part"
 	mv "$part" "$dir/base/$name"
 	find "$dir/base" -mindepth 1 -maxdepth 1 -name '2*' | sort | head -n "-$keep" | xargs -r rm -rf
-	# The log before the oldest base backup serves no restore.
+	# No restore needs the log from before the oldest base backup.
 	local oldest first
 	oldest=$(find "$dir/base" -mindepth 1 -maxdepth 1 -name '2*' | sort | head -n 1)
 	first=$(sed -n 's/^START WAL LOCATION: .*(file \([0-9A-F]*\))$/\1/p' "$oldest/backup_label")
@@ -61,7 +61,7 @@ restore() {
 	cp -a "$from/." "$to"
 	chmod 700 "$to"
 	mkdir -p "$to/pg_wal/archive_status"
-	# Nothing here switches archiving off: the restored server has to go on with it.
+	# Leave archiving on: the restored server must continue it.
 	cat >>"$to/postgresql.auto.conf" <<-CONF
 		restore_command = 'cp "$dir/wal/%f" "%p"'
 		recovery_target_timeline = latest
@@ -78,7 +78,8 @@ verify() {
 	scratch=$(mktemp -d "${TMPDIR:-/tmp}/cutroom-verify.XXXXXX")
 	trap '[ -z "$started" ] || "$bin/pg_ctl" --pgdata "$scratch/data" --mode immediate stop >/dev/null || true; rm -rf "$scratch"' RETURN
 	restore "$scratch/data"
-	# Debian keeps these outside of the data folder; the scratch cluster has its own.
+	# Debian keeps these files outside the data folder; the scratch cluster has its
+	# own.
 	printf 'local all all trust\n' >"$scratch/hba"
 	touch "$scratch/ident"
 	grep -v '^archive' "$scratch/data/postgresql.auto.conf" >"$scratch/conf"
