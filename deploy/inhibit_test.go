@@ -57,7 +57,7 @@ func TestOneMessageForOneCause(t *testing.T) {
 			fire(t, address, test.fire)
 			slices.Sort(test.sent)
 			var got []string
-			for deadline := time.Now().Add(10 * time.Second); !slices.Equal(got, test.sent); { // it processes alerts one after the other
+			for deadline := time.Now().Add(10 * time.Second); !slices.Equal(got, test.sent); { // it handles one alert at a time
 				if got = notInhibited(t, address); time.Now().After(deadline) {
 					t.Fatalf("%q send %q, want %q", test.fire, got, test.sent)
 				}

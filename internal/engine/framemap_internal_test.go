@@ -280,7 +280,7 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 			return
 		}
 	}
-	if m.canvas == "" && constantRate(m.info.Video).Known() { // then the film begins with every frame of the source, once
+	if m.canvas == "" && constantRate(m.info.Video).Known() { // then every frame is shown once
 		for i := range l.segments[0].frames - l.segments[0].next.Frames {
 			if shown[i].number() != m.pictures[i].number() {
 				t.Fatalf("the whole source: frame %d shows %d, want %d", i, shown[i].number(), m.pictures[i].number())

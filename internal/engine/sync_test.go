@@ -72,7 +72,7 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 		mediatest.Remux(t, clip, "mp4", "-use_editlist", "0"),
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=eq(n\\,70)"),
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=between(n\\,70\\,71)"),
-		mediatest.Remux(t, clip, "mov", "-bsf:a", "noise=drop=between(n\\,52\\,90)"), // 0.8 s without a packet are not damage
+		mediatest.Remux(t, clip, "mov", "-bsf:a", "noise=drop=between(n\\,52\\,90)"), // 0.8 s missing is no damage
 		mediatest.Remux(t, clip, "mkv", "-bsf:a", "noise=drop=between(n\\,52\\,90)"),
 		mediatest.Remux(t, clip, "mkv", "-output_ts_offset", "-0.77", "-avoid_negative_ts", "disabled"),
 	} {

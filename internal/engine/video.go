@@ -224,7 +224,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 			continue
 		}
 		args = append(args, "-map", fmt.Sprintf("[%s]", label("log", i)), "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
-			"-enc_time_base", "1:1000", // with a frame rate as time base, frames that begin between its ticks would move
+			"-enc_time_base", "1:1000", // a frame rate as time base would move frames between its ticks
 			"-f", "mkvtimestamp_v2", v.log(i))
 	}
 	return media.Pass{

@@ -1,20 +1,20 @@
-// Package confine runs one program on strangers' files so that an attacker who takes
-// the program over gains nothing. From outside in:
+// Package confine runs one program on untrusted files so that an attacker who takes over
+// the program gains nothing. From outside in:
 //
 //	server ── clone(new user, network, IPC and PID namespaces; parent-death signal) ──▶ the same binary
 //	the same binary, in Main: Landlock → resource limits → seccomp → exec the program
 //
-// The user namespace maps the server's user to nobody, so even a server that runs
-// as root starts a program without any capability; ownership or mode must open the
-// program's files to the server's user, root or not. The network namespace is
-// empty. The program is the first process of its PID namespace: it can name no
-// process outside, and the processes that it starts end with it. Landlock leaves it
-// one folder to write, its inputs and the shared libraries to read, and no other
-// program to execute. The seccomp filter allows the system calls that a decoder
-// needs and no other: no sockets, no processes, no shared memory without a file, no
-// limits or priorities of other processes, no metadata of files, which Landlock has
-// no rules for. It stands alone where namespaces are refused, as in most container
-// engines, and makes up for what an old Landlock cannot hold.
+// The user namespace maps the server's user to nobody, so even a server that runs as root
+// starts a program without any capability. The program's files must be accessible to the
+// server's user by ownership or mode, even if that is root. The network namespace is
+// empty. The program is the first process of its PID namespace: it cannot name processes
+// outside, and the processes that it starts end with it. Landlock lets it write one
+// folder, read its inputs and the shared libraries, and execute no other program. The
+// seccomp filter allows only the system calls that a decoder needs: no sockets, no
+// processes, no shared memory without a file, no limits or priorities of other processes,
+// no metadata of files, for which Landlock has no rules. If namespaces are refused, as in
+// most container engines, the filter protects alone. It also covers what an old Landlock
+// cannot restrict.
 //
 // It knows nothing of media.
 package confine

@@ -64,7 +64,7 @@ func TestDownload(t *testing.T) {
 			t.Errorf("%s: %s, %v", tt.address, path, err)
 		}
 	}
-	if whole, err := filepath.Glob(filepath.Join(dir, "out.*")); err != nil || len(whole) != 3 { // two complete files, and out.part of the short one
+	if whole, err := filepath.Glob(filepath.Join(dir, "out.*")); err != nil || len(whole) != 3 { // two, and out.part
 		t.Errorf("files %v, %v", whole, err)
 	}
 }

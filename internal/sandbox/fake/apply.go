@@ -26,7 +26,7 @@ func (rule *activeRule) apply(w http.ResponseWriter, r *http.Request, next http.
 		next(w, r)
 		return
 	case KindCutUpload:
-		_, _ = io.CopyN(io.Discard, r.Body, cmp.Or(rule.SizeBytes, max(r.ContentLength/2, 1))) // received bytes are discarded
+		_, _ = io.CopyN(io.Discard, r.Body, cmp.Or(rule.SizeBytes, max(r.ContentLength/2, 1))) // discard what arrives
 		panic(http.ErrAbortHandler)
 	}
 	if rule.Effect {

@@ -26,7 +26,7 @@ type Chain string
 const (
 	ChainGood                 Chain = ""                       // leaf, intermediate, root with both markers
 	ChainOtherRoot            Chain = "other_root"             // complete and marked, but another root
-	ChainGraftedRoot          Chain = "grafted_root"           // other leaf and intermediate, with the true root appended
+	ChainGraftedRoot          Chain = "grafted_root"           // other leaf and intermediate, true root appended
 	ChainNoLeafMarker         Chain = "no_leaf_marker"         // true root, leaf without its marker
 	ChainNoIntermediateMarker Chain = "no_intermediate_marker" // true root, intermediate without its marker
 	ChainExpired              Chain = "expired"                // true root, but an expired leaf

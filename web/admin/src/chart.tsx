@@ -10,7 +10,7 @@ import { Panel, Table } from './parts';
 
 export interface Series {
   label: string;
-  /** One for each day; null where there is nothing to measure. */
+  /** One for each day; null if there is nothing to measure. */
   values: (number | null)[];
 }
 
@@ -155,7 +155,7 @@ function options({ dates, series, kind, format, steps = kind === 'bars' ? wholeS
   };
 }
 
-/** Changes when the reader's device turns dark or light: a canvas keeps its colours. */
+/** Changes when the device turns dark or light, because a canvas keeps its colours. */
 function useScheme(): boolean {
   const query = matchMedia('(prefers-color-scheme: dark)');
   const [dark, set] = useState(query.matches);

@@ -45,7 +45,7 @@ export const api = createClient<paths>({ baseUrl: new URL('..', document.baseURI
 api.use({
   onRequest({ request }) {
     if (session) request.headers.set('Authorization', `Bearer ${session.accessToken}`);
-    // A misspelt field is an error, not a film without it. A GET has none, and may be redirected to the bucket.
+    // Makes a misspelt field an error. A GET has no fields, and may be redirected to the bucket.
     if (request.method === 'POST') request.headers.append('Prefer', 'handling=strict');
   },
   async onResponse({ response }) {
@@ -65,7 +65,7 @@ export async function answer<T>(call: Promise<{ data?: T; error?: Schemas['Error
   throw troubleOf(response.status, error);
 }
 
-/** A key for something that costs: made when it is offered, so that a second click is the same submit. */
+/** An idempotency key for a paid action, made when it is offered: a second click is the same submit. */
 export const newKey = (): string => bytesToHex(randomBytes(16));
 
 /** Controls a stand-in of the sandbox. */

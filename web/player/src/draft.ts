@@ -41,7 +41,7 @@ export interface Music {
   fadeInMs?: number;
   fadeOutMs?: number;
   loop?: boolean;
-  /** How far the music is ducked under speech; 0 is not at all. */
+  /** How far the music is ducked under speech, in dB; 0 means no ducking. */
   duckDb?: number;
   points?: Point[];
 }
@@ -50,9 +50,9 @@ export interface Speech {
   name: string;
   jobId: string;
   volumes: Record<string, number>;
-  /** Whether the clips are silent while it is heard. */
+  /** Whether the clips are silent while it plays. */
   alone: boolean;
-  /** The segment whose own sound it is; without, it begins with the film. */
+  /** The segment whose sound it is. If absent, it begins with the film. */
   segment?: number;
 }
 

@@ -56,7 +56,7 @@ const failures: Record<string, Sentence> = {
   internal: ['Something broke on the server. Try again.', 'again'],
 };
 
-/** The Trouble of an answer that is no success. */
+/** The Trouble of an answer that is not a success. */
 export function troubleOf(status: number, error: Schemas['Error'] | undefined): Trouble {
   const code = error?.error ?? '';
   const [text, again] = answers[code] ?? [code || `The service answered ${status}.`, status >= 500 ? 'again' : undefined];

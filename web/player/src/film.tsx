@@ -1,4 +1,4 @@
-// Rendering, the film, and the films that were made before.
+// Rendering, the film, and earlier films.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { answer, api, bytesOf, followRender, newKey, type Schemas } from './api';

@@ -21,7 +21,7 @@ export type Recording = { file: File } | { name: string; assetKey: string; fromM
 interface Offer {
   recording: Recording;
   credits: number;
-  /** Of the submit: made with the offer, so that two clicks are one separation. */
+  /** The idempotency key of the submit, made with the offer: two clicks are one separation. */
   key: string;
 }
 
@@ -33,7 +33,7 @@ export function Speech(props: {
   remove: Remove;
   balance: number;
   spent: () => void;
-  /** Whether the server separates what was uploaded to the object store. */
+  /** Whether the server can separate uploads from the object store. */
   byReference: boolean;
   /** Lets the rest of the page find the input for recordings. */
   ask: { current: (recording: Recording) => Promise<void> };
@@ -161,7 +161,7 @@ async function reference(body: Schemas['SeparationByReference'], header: { 'Idem
   return (await answer(api.POST('/api/v2/separate/v3', { body, params: { header } }))).jobId;
 }
 
-/** Separations that were paid before and can still be used. */
+/** Separations that were paid for and can still be used. */
 function Earlier(props: { current: string | undefined; use: (job: Old) => void }) {
   const [jobs, setJobs] = useState<Old[]>([]);
   useEffect(() => {

@@ -98,7 +98,7 @@ export function Timeline(props: {
   );
 }
 
-/** Where a person would cut to a piece of music, in milliseconds. */
+/** The times in a piece of music at which an editor would cut, in milliseconds. */
 function useOnsets(assetKey: string | undefined): number[] {
   const [onsets, set] = useState<number[]>([]);
   useEffect(() => {

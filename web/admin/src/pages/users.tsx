@@ -22,8 +22,8 @@ export function UsersPage({ route }: { route: Route }) {
     asked.current = draft;
     replace(link('users', { q: draft }));
   };
-  // The address changes by a link or by going back; what was typed since this page
-  // changed it itself stays.
+  // A link or the back button changes the address. Keep what was typed since this page
+  // changed it itself.
   useEffect(() => {
     if (q !== asked.current) setDraft(q);
     asked.current = q;
@@ -179,7 +179,7 @@ function UserPanel<P extends `users/{userId}/${'jobs' | 'ledger' | 'purchases' |
   /** The list's name in the address. */
   list: string;
   path: P;
-  /** The rows of a page of it, and of how many they are. */
+  /** The rows of a page, and the number of all rows. */
   rows: (page: Report<P>) => [Row[], number];
   rowKey: (row: Row) => string;
   columns: Column<Row>[];
