@@ -68,8 +68,8 @@ const (
 	// sound would start up to one long frame too early.
 	coarseRate = 20
 	// maxDrift is how many frames the film may be ahead of or behind the client's
-	// timeline before a segment's length is corrected. The whole film may be half a frame
-	// short. Whole milliseconds never lie exactly on the edge of these limits or of
+	// timeline before a segment's length is corrected. At the end the film may be half a
+	// frame short. Whole milliseconds never lie exactly on the edge of these limits or of
 	// roundingUp.
 	maxDrift    = 0.7501
 	maxEndDrift = 0.5001
@@ -104,7 +104,7 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	return l, nil
 }
 
-// trim compares the segment's ends with the real length of its source.
+// trim resolves the segment's ends against the real length of its source.
 func (p *placed) trim(kind timeline.OutputKind) error {
 	info, s := p.source.info, p.segment
 	length, claim := info.ends()

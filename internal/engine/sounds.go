@@ -232,8 +232,8 @@ func mute(uses []audioUse, spans []audio.Mute) {
 	}
 }
 
-// clipAudio places the background music at the client's own times: music plays under the
-// whole film and is not tied to frames.
+// clipAudio places the background music at the client's own times, because music is not
+// tied to frames.
 func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]audioUse, error) {
 	var uses []audioUse
 	for i, c := range t.Clips {

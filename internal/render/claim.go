@@ -42,7 +42,7 @@ func inLine(condition string, limit int) string {
 		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, condition, user.Stays("t.user_id"), limit)
 }
 
-// waitingSQL returns 1 if any job waits, else 0.
+// waitingSQL returns 1 if any job waits that node $1 could claim, else 0.
 var waitingSQL = `SELECT COALESCE((SELECT 1 ` + inLine(oldestJob(notBeforeNext, "")+` IS NOT NULL`, 1) + `),
 	(SELECT 1 FROM render_jobs j WHERE j.state = 'PROCESSING' AND ` + claimable + ` ORDER BY j.created_at, j.id LIMIT 1), 0)`
 
@@ -67,8 +67,8 @@ const (
 			SELECT MAX(j.user_id), COUNT(*) ` + lost + ` GROUP BY j.user_id || '')`
 	// outOfLine lists the owners whose place in render_turns may be wrong. These are the
 	// owners of lost jobs. If this worker cannot take the oldest job of an owner in line,
-	// they are also the owners who tie with that owner and may come before the job it can
-	// take.
+	// the list also has the owners who tie with that owner and may come before the job
+	// that it can take.
 	outOfLine = `outside (user_id) AS MATERIALIZED (
 			SELECT user_id FROM lost
 			UNION
