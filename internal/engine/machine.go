@@ -22,10 +22,10 @@ const memoryPerCore = 350 << 20
 // encoders returns how many encoders run at once, and how many threads each has.
 //
 // One encoder leaves cores idle while it starts and drains, so several at once are
-// faster. Fewer threads each waste less, but every encoder keeps dozens of pictures in
-// memory. x264's output depends on the number of threads, and a render that continues
-// after a crash must give the same frames. So the numbers depend only on the plan and the
-// machine, never on the load.
+// faster, and few threads per encoder waste less. But every encoder keeps dozens of
+// pictures in memory. x264's output depends on the number of threads, and a render that
+// continues after a crash must give the same frames. So the numbers depend only on the
+// plan and the machine, never on the load.
 func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	cores := max(1, m.Cores)
 	if cores == 1 {
