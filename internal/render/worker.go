@@ -47,17 +47,16 @@ func (s *Service) Run(ctx context.Context) error {
 		if !got {
 			return false, s.stopAssisting(ctx)
 		}
+		var work func(done func())
 		defer func() { // after a panic as well, which Poll survives
-			if !more {
+			if work == nil {
 				freeSlot()
 			}
 		}()
-		work, err := s.findWork(ctx)
-		if work == nil || err != nil {
-			return false, err
+		if work, more, err = s.findWork(ctx); work != nil {
+			running.Go(func() { work(func() { freeSlot(); lookForWork() }) })
 		}
-		running.Go(func() { work(func() { freeSlot(); lookForWork() }) })
-		return true, nil
+		return more, err
 	}))
 	return nil
 }
@@ -88,11 +87,11 @@ func (s *Service) onAnnouncement(ctx context.Context, lookForWork func()) {
 
 // findWork claims a job, or else a part of another replica's render, and returns the
 // function that does the work; nil if there is none. That function calls done when
-// its slot is free.
-func (s *Service) findWork(ctx context.Context) (work func(done func()), err error) {
+// its slot is free. more reports that another job may wait.
+func (s *Service) findWork(ctx context.Context) (work func(done func()), more bool, err error) {
 	j, ok, err := s.claim(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if ok {
 		return func(done func()) {
@@ -101,16 +100,16 @@ func (s *Service) findWork(ctx context.Context) (work func(done func()), err err
 			if over {
 				s.dropUploads(ctx, j.ID, j.Spec.uploads(j.ID)...)
 			}
-		}, nil
+		}, true, nil
 	}
 	if s.Bucket == nil || s.assisting.Load() != nil { // at most one slot assists
-		return nil, nil
+		return nil, false, nil
 	}
 	a, err := s.claimPart(ctx)
 	if a == nil || err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return func(done func()) { a.assist(); done() }, nil
+	return func(done func()) { a.assist(); done() }, false, nil
 }
 
 // errOverdue is the cause that ends work which took too long.
