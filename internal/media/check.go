@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"cutroom/internal/media/confine"
 )
@@ -68,8 +69,15 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	return rep, nil
 }
 
-// Works returns nil if ffmpeg starts in its confinement, else the reason.
+// worksFor is how long a successful run proves that ffmpeg starts.
+const worksFor = 5 * time.Second
+
+// Works returns nil if ffmpeg starts in its confinement, else the reason. It starts ffmpeg
+// unless the last run succeeded recently.
 func (r *Runner) Works(ctx context.Context) error {
+	if last := r.succeeded.Load(); last != nil && time.Since(*last) < worksFor {
+		return nil
+	}
 	_, err := r.version(ctx, r.ffmpeg)
 	return err
 }

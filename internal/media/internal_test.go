@@ -333,3 +333,31 @@ func TestCheckCoversEverythingThatPlansUse(t *testing.T) {
 		t.Errorf("the plans use no more than %v", used)
 	}
 }
+
+func TestARecentRunProvesThatFFmpegStarts(t *testing.T) {
+	t.Parallel()
+	r, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Works(t.Context()); err != nil || r.succeeded.Load() == nil {
+		t.Fatalf("%v; last success: %v", err, r.succeeded.Load())
+	}
+	recent := time.Now().Add(time.Hour)
+	r.succeeded.Store(&recent)
+	r.ffmpeg = "/missing/ffmpeg"
+	if err := r.Works(t.Context()); err != nil {
+		t.Errorf("just after a run: %v", err)
+	}
+	if _, err := r.Encode(t.Context(), Pass{Name: "encode", Dir: t.TempDir()}); err == nil {
+		t.Fatal("a missing ffmpeg encodes")
+	}
+	if r.Works(t.Context()) == nil {
+		t.Error("works just after a run that failed")
+	}
+	long := time.Now().Add(-worksFor)
+	r.succeeded.Store(&long)
+	if r.Works(t.Context()) == nil {
+		t.Error("works for ever after one run")
+	}
+}

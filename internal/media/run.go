@@ -48,7 +48,21 @@ func (r *Runner) run(ctx context.Context, c command) (_ outcome, err error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return r.runWith(ctx, c, layers)
+	out, err := r.runWith(ctx, c, layers)
+	if c.binary == r.ffmpeg {
+		r.recordRun(err)
+	}
+	return out, err
+}
+
+// recordRun keeps the time of a successful run of ffmpeg until a run fails.
+func (r *Runner) recordRun(err error) {
+	if err != nil {
+		r.succeeded.Store(nil)
+		return
+	}
+	now := time.Now()
+	r.succeeded.Store(&now)
 }
 
 // confinement detects once which layers this kernel grants.
@@ -68,6 +82,7 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 		if r.detectErr != nil {
 			r.detectErr = fmt.Errorf("media: ffmpeg does not start: %w", r.detectErr)
 		}
+		r.recordRun(r.detectErr)
 	})
 	return r.layers, r.report, r.detectErr
 }

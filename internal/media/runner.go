@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,6 +60,8 @@ type Runner struct {
 	layers    confine.Layers
 	report    []confine.Layer
 	detectErr error
+
+	succeeded atomic.Pointer[time.Time] // end of ffmpeg's last run; nil if that failed
 }
 
 // New finds the binaries. It fails if one is missing, or if the program did not call
