@@ -46,7 +46,7 @@ func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, don
 		if try == encodeTries {
 			return nil
 		}
-		again := level
+		var again audio.Level
 		if normalised {
 			again, err = r.matchLoudness(ctx, name, level)
 		} else {

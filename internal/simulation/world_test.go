@@ -46,7 +46,6 @@ type world struct {
 
 	replicas []*replica // the current ones, dead or alive
 	all      sync.WaitGroup
-	clients  sync.WaitGroup
 	waiting  atomic.Int64 // clients without an answer so far
 	stopped  bool         // start no more replicas
 
