@@ -48,11 +48,11 @@ type guard struct {
 // ServeHTTP guards one request.
 func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	paced := &pacedWriter{ResponseWriter: w, timeouts: g.timeouts, control: http.NewResponseController(w)}
-	r = withBodyTimeouts(paced, r)
+	withBodyTimeouts(paced, r)
 	defer paced.renew(0) // the server flushes the end of the answer after this
 	g.next.ServeHTTP(paced, r)
 	paced.renew(0)
-	paced.linger(r, g.stopping)
+	paced.linger(g.stopping)
 }
 
 // pacedWriter gives each write a deadline.
@@ -60,7 +60,17 @@ type pacedWriter struct {
 	http.ResponseWriter
 	timeouts timeouts
 	control  *http.ResponseController
+	body     *timedBody    // nil without a body
 	behind   time.Duration // how far the client is behind the least speed
+}
+
+// WriteHeader announces the end of the connection if it answers before a long body is
+// read. Otherwise net/http holds the answer back until the client has sent 256 KiB.
+func (w *pacedWriter) WriteHeader(status int) {
+	if w.body != nil && w.body.long() && status >= http.StatusOK {
+		w.Header().Set("Connection", "close")
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write writes, and counts how long the client takes.
@@ -99,9 +109,20 @@ type timedBody struct {
 	timeouts
 	control *http.ResponseController
 	started time.Time
+	length  int64 // -1 if the client does not tell
+	waits   bool  // the client asks for "100 Continue" first
 	read    int64
 	over    bool // there is nothing more to read
 }
+
+// long reports whether the server must not wait for the rest of the body before it
+// answers. The rest of a short body is on its way.
+func (p *timedBody) long() bool {
+	return !p.over && (p.unasked() || p.length < 0 || p.length-p.read > 64<<10)
+}
+
+// unasked reports whether the client still waits for "100 Continue".
+func (p *timedBody) unasked() bool { return p.waits && p.read == 0 }
 
 func (p *timedBody) Read(b []byte) (int, error) {
 	deadline := time.Now().Add(p.bodySilence)
@@ -124,26 +145,24 @@ func (p *timedBody) Read(b []byte) (int, error) {
 // withBodyTimeouts guards the body of a request. If a handler answers without reading
 // a short body, the server reads the rest before it writes the answer, so there is a
 // deadline from the start.
-func withBodyTimeouts(w *pacedWriter, r *http.Request) *http.Request {
+func withBodyTimeouts(w *pacedWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
-		return r
+		return
 	}
 	// The deadline of an earlier request on this connection would fail the interim
 	// answer to "Expect: 100-continue".
 	_ = w.control.SetWriteDeadline(time.Time{})
 	_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.bodySilence))
-	r.Body = &timedBody{ReadCloser: r.Body, timeouts: w.timeouts, control: w.control, started: time.Now()}
-	return r
+	w.body = &timedBody{ReadCloser: r.Body, timeouts: w.timeouts, control: w.control, started: time.Now(),
+		length: r.ContentLength, waits: r.Header.Get("Expect") != ""}
+	r.Body = w.body
 }
 
 // linger reads what the client still sends of a body that was answered before it was
 // read. Many clients send everything before they listen: otherwise they would find a
 // reset connection instead of the reason why their upload is refused.
-func (w *pacedWriter) linger(r *http.Request, stopping <-chan struct{}) {
-	body, ok := r.Body.(*timedBody)
-	// A client that waits for "100 Continue" will send nothing.
-	waits := ok && body.read == 0 && r.Header.Get("Expect") != ""
-	if !ok || body.over || waits || w.control.Flush() != nil {
+func (w *pacedWriter) linger(stopping <-chan struct{}) {
+	if w.body == nil || w.body.over || w.body.unasked() || w.control.Flush() != nil {
 		return
 	}
 	defer func() { _ = w.control.SetReadDeadline(time.Time{}) }()
@@ -154,7 +173,7 @@ func (w *pacedWriter) linger(r *http.Request, stopping <-chan struct{}) {
 		default:
 		}
 		_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.lingerSilence))
-		if _, err := io.CopyN(io.Discard, body.ReadCloser, 8<<10); err != nil {
+		if _, err := io.CopyN(io.Discard, w.body.ReadCloser, 8<<10); err != nil {
 			return
 		}
 	}

@@ -78,8 +78,32 @@ func TestAStalledUnreadBodyIsCutOff(t *testing.T) {
 	})
 }
 
-// Who sends all before listening must not find the connection reset, but the
-// answer; and who sends for ever must find an end.
+// A client that listens before it sends gets the refusal at once.
+func TestALongUnreadBodyDoesNotDelayTheAnswer(t *testing.T) {
+	for _, head := range []string{"Content-Length: 1000000", "Transfer-Encoding: chunked", "Content-Length: 10\r\nExpect: 100-continue"} {
+		t.Run(head, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := hastyConn(t, hasty, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusPaymentRequired)
+				})
+				began := time.Now()
+				say(t, c, "POST / HTTP/1.1\r\nHost: x\r\n"+head+"\r\n\r\n")
+				answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				took := time.Since(began)
+				answer.Body.Close()
+				if answer.StatusCode != http.StatusPaymentRequired || !answer.Close || took > 0 {
+					t.Errorf("status %d after %v, close %v; want 402 at once and the end of the connection", answer.StatusCode, took, answer.Close)
+				}
+			})
+		})
+	}
+}
+
+// Clients that send everything before they listen must find the answer, not a reset
+// connection, and those that send for ever must be cut off.
 func TestARefusedBodyIsTakenForAWhile(t *testing.T) {
 	for name, tt := range map[string]struct {
 		head   string
