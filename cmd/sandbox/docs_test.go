@@ -130,8 +130,9 @@ func tryIndex(t *testing.T, address string) {
 }
 
 // runPage runs the commands of a page in a folder, one block after the other in
-// one shell, and compares what they print with what stands after #>.
-func runPage(t *testing.T, page, dir string) {
+// one shell, and compares what they print with what stands after #>. It returns what they
+// print to standard error.
+func runPage(t *testing.T, page, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -175,7 +176,7 @@ func runPage(t *testing.T, page, dir string) {
 		i := slices.Index(got, "@@@")
 		if i < 0 {
 			t.Errorf("%s: the commands ended before a block that prints\n%s", page, block)
-			return
+			break
 		}
 		said := strings.Join(got[:i], "\n") + "\n"
 		if pattern := strings.ReplaceAll(block, `\.\.\.`, ".*"); expects && !regexp.MustCompile("^"+pattern+"$").MatchString(said) {
@@ -183,11 +184,27 @@ func runPage(t *testing.T, page, dir string) {
 		}
 		got, block, expects = got[i+1:], "", false
 	}
+	return complaints.String()
 }
 
-// publicSandbox runs a sandbox that a phone could reach.
-func publicSandbox(t *testing.T) (host, dir, printed, base string, servers map[string]string) {
+// separateFor makes each separation take that long from now on.
+func separateFor(t *testing.T, api string, d time.Duration) {
 	t.Helper()
+	body := strings.NewReader(fmt.Sprintf(`{"processingMs":%d}`, d.Milliseconds()))
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", api+"/__control/behaviour", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("slow separations: %v, %v", res, err)
+	}
+	res.Body.Close()
+}
+
+// The pages do what they say, one after another on one sandbox that a phone can reach, and
+// every address that a page meets names the host of --public-host.
+func TestPagesRunAndNameThePublicHost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the whole system")
 	}
@@ -197,6 +214,7 @@ func publicSandbox(t *testing.T) (host, dir, printed, base string, servers map[s
 		host = "127.0.0.2" // a machine without a network
 	}
 	data, printed, base := runSandbox(t, "--public-host", host)
+	var servers map[string]string
 	described, err := os.ReadFile(filepath.Join(data, "world.json"))
 	if err == nil {
 		err = json.Unmarshal(described, &struct{ Servers *map[string]string }{&servers})
@@ -204,23 +222,17 @@ func publicSandbox(t *testing.T) (host, dir, printed, base string, servers map[s
 	if err != nil || len(servers) != 11 {
 		t.Fatalf("world.json: %v, %v", servers, err)
 	}
-	return host, filepath.Dir(data), printed, base, servers
-}
-
-// Everything that docs/sandbox.md and the indexes tell happens as they tell it.
-func TestSandboxPageWorks(t *testing.T) {
-	_, dir, _, base, servers := publicSandbox(t)
 	for _, address := range append(slices.Collect(maps.Values(servers)), base) {
 		tryIndex(t, address)
 	}
+	dir := filepath.Dir(data)
 	runPage(t, "../../docs/sandbox.md", dir)
-}
-
-// The pages for those who write an app do what they say, and nothing that they
-// meet on the way names another host than the phone does.
-func TestAppPagesRunAndNameThePublicHost(t *testing.T) {
-	host, dir, printed, _, servers := publicSandbox(t)
-	runPage(t, "../../docs/app/film.md", dir)
+	// The sample that waits for a separation shows its progress long before the end.
+	separateFor(t, servers["separation_api"], 8*time.Second)
+	shown := regexp.MustCompile(`(?m)^{"status":.*}$`).FindAllString(runPage(t, "../../docs/app/film.md", dir), -1)
+	if len(shown) < 3 || strings.Contains(shown[0], "READY") || !strings.Contains(shown[len(shown)-1], "READY") {
+		t.Errorf("the sample that waits shows %q", shown)
+	}
 	runPage(t, "../../docs/app/money.md", dir)
 	for _, name := range []string{"film.mp4", "poster.jpg", "voice.flac"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 1000 {
@@ -242,35 +254,5 @@ func TestAppPagesRunAndNameThePublicHost(t *testing.T) {
 	}
 	if !strings.Contains(printed, "▀") || !strings.Contains(printed, "on every interface") {
 		t.Errorf("no code, or no word of caution, in\n%s", printed)
-	}
-}
-
-// The sample that waits for a separation shows how far it is long before it ends.
-func TestWaitSampleShowsProgress(t *testing.T) {
-	_, dir, _, _, servers := publicSandbox(t)
-	page, err := os.ReadFile("../../docs/app/film.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sample := regexp.MustCompile("(?s)### Wait instead of polling\n\n```sh\n(.*?)\n```").FindSubmatch(page)
-	if sample == nil {
-		t.Fatal("film.md has no sample that waits")
-	}
-	script := `set -eu
-. sandbox-data/env.sh; auth="Authorization: Bearer $TOKEN"
-curl -s -X PUT ` + servers["separation_api"] + `/__control/behaviour -d '{"processingMs":20000}' >/dev/null
-ffmpeg -v error -y -i sandbox-data/clip.mp4 -vn -c:a aac talk.m4a
-SEPARATION=$(curl -s "$BASE/api/v2/separate" -H "$auth" -F file=@talk.m4a -F 'spec={"sourceLanguageCode":"auto"}' | jq -r .jobId)
-` + string(sample[1])
-	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
-	cmd.Dir = dir
-	var shown bytes.Buffer
-	cmd.Stderr = &shown
-	if out, err := cmd.Output(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, shown.String())
-	}
-	lines := strings.Split(strings.TrimSpace(shown.String()), "\n")
-	if len(lines) < 3 || strings.Contains(lines[0], "READY") || !strings.Contains(lines[len(lines)-1], "READY") {
-		t.Errorf("the sample shows %q", lines)
 	}
 }
