@@ -46,11 +46,9 @@ func inProgress(t testing.TB, u *apitest.User, id string) {
 // TestLongRenders runs its tests one after another, because each keeps all cores busy.
 func TestLongRenders(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t) // TestARenderSurvivesTheLossOfAReplica kills on PostgreSQL
 	t.Run("kill in the middle", func(t *testing.T) { endInTheMiddleOfARender(t, (*apitest.Server).Kill9) })
 	t.Run("stop in the middle hands it back", func(t *testing.T) { endInTheMiddleOfARender(t, (*apitest.Server).Stop) })
-	if apitest.Postgres() {
-		t.Run("another replica takes over", anotherReplicaTakesOver)
-	}
 }
 
 func endInTheMiddleOfARender(t *testing.T, end func(*apitest.Server, testing.TB)) {
@@ -113,6 +111,7 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 
 func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
@@ -133,29 +132,4 @@ func TestRepeatedKillsOfOneSeparation(t *testing.T) {
 	if n := len(s.World.Separator.Titles()); n != 1 {
 		t.Errorf("%d projects at the provider, want 1", n)
 	}
-}
-
-func anotherReplicaTakesOver(t *testing.T) {
-	s := apitest.Start(t, apitest.Replicas(2), apitest.Bucket(true))
-	u := s.SignIn(t)
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
-	sep := u.Separate(t, mixture(t))
-	u.WaitSeparation(t, sep, "PROCESSING")
-	film := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
-	inProgress(t, u, film)
-	s.KillReplica(t, 0)
-	killed := time.Now()
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
-	// Ask the survivor directly: the front would send every other request to
-	// the dead process.
-	direct := at(u, s.Replica(1))
-	direct.WaitReady(t, sep)
-	t.Logf("the separation was done %v after the kill", time.Since(killed))
-	direct.WaitRendered(t, film)
-	t.Logf("the render was done %v after the kill", time.Since(killed))
-	if n := len(s.World.Separator.Titles()); n != 1 {
-		t.Errorf("%d projects at the provider, want 1", n)
-	}
-	s.Restart(t)
-	isFilm(t, u.Download(t, film), 640, 360, "25/1", noisyLength)
 }

@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,5 +106,13 @@ func TestHistoryPagesAreChecked(t *testing.T) {
 	}
 	for _, cursor := range []string{"", "x", "MTIz", "MTIzIA", "%00", "MTIzIAA", strings.Repeat("A", 4096), "LTEgYQ"} {
 		u.Send(t, apitest.Request{Path: "/api/v2/credits/history?cursor=" + cursor}).Error(400, "invalid_cursor")
+	}
+}
+
+// spend takes credits from a user without a job.
+func spend(t testing.TB, u *apitest.User, credits int) {
+	t.Helper()
+	if status, out := u.Command(t, "credits", "revoke", u.Email, strconv.Itoa(credits), "--reason", "test"); status != 0 {
+		t.Fatalf("credits revoke: exit status %d\n%s", status, out)
 	}
 }

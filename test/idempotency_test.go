@@ -67,9 +67,7 @@ func TestIdempotentSeparation(t *testing.T) {
 func TestARefusedSubmitDoesNotUseUpItsKey(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
-	for range 3 {
-		u.Separate(t, mixture(t))
-	}
+	spend(t, u, 3)
 	request := withKey(apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}, "poor")
 	u.Send(t, request).Error(402, "insufficient_credits")
 	u.Buy(t, "credits.10")

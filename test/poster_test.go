@@ -62,7 +62,7 @@ func TestPoster(t *testing.T) {
 		firstThird time.Duration
 	}{
 		{"landscape", 320, 180, image.Pt(640, 360), time.Second},
-		{"portrait, larger, behind the exact start", 720, 1280, image.Pt(360, 640), 2400 * time.Millisecond},
+		{"portrait, larger, behind the exact start", 432, 768, image.Pt(360, 640), 2400 * time.Millisecond},
 		{"square and very short", 64, 64, image.Pt(640, 640), 40 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/separator"
 )
 
 const separateV3Path = "/api/v2/separate/v3"
@@ -29,7 +31,7 @@ func TestSeparateAnAsset(t *testing.T) {
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t, apitest.Credits(5))
-	film := generate(t, "film.mp4", "-f", "lavfi", "-i", "color=gray:s=64x64:r=25:d=310", "-i", burst(t), "-af", "apad=whole_dur=310",
+	film := generate(t, "film.mp4", "-f", "lavfi", "-i", "color=gray:s=64x64:r=2:d=310", "-i", burst(t), "-af", "apad=whole_dur=310",
 		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", "-t", "310")
 	key := uploadAsset(t, u, film, "mp4", "video/mp4")
 	before := u.Balance(t)
@@ -57,7 +59,8 @@ func TestSeparateAnAsset(t *testing.T) {
 		t.Errorf("history: %+v", list)
 	}
 
-	// Behind a minute and more than five minutes long: two credits, once for one key.
+	// More than five minutes long: two credits, once for one key. Nothing more is separated.
+	s.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall})
 	request := apitest.Request{Method: "POST", Path: separateV3Path, JSON: M{"sourceAssetKey": key, "trimStartMs": nil, "trimEndMs": int64(math.MaxInt64)},
 		Header: map[string][]string{"Idempotency-Key": {"again"}}, Valid: true}
 	before = u.Balance(t)
@@ -91,9 +94,7 @@ func TestSeparateAnAsset(t *testing.T) {
 	}
 	u.Post(t, separateV3Path, M{"sourceAssetKey": "assets/" + strings.Repeat("01ab", 16) + ".mp4"}).Expect(404)
 	poor := s.SignIn(t)
-	for poor.Balance(t) > 0 {
-		separateV3(t, poor, M{"sourceAssetKey": key, "trimEndMs": 100})
-	}
+	spend(t, poor, 3)
 	poor.Post(t, separateV3Path, M{"sourceAssetKey": key, "trimEndMs": 100}).Error(402, "insufficient_credits")
 }
 
@@ -122,6 +123,7 @@ func TestACutIsBounded(t *testing.T) {
 // interrupted request returns the same job.
 func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 	t.Parallel()
+	sameInEveryShape(t)
 	sound := generate(t, "sound.m4a", "-i", mixture(t), "-c:a", "aac")
 	hang := func(_ *flakyStore, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	stored := func(f *flakyStore, w http.ResponseWriter, r *http.Request) {

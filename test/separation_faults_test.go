@@ -149,6 +149,9 @@ func TestStemFallbacks(t *testing.T) {
 		if got := stemIDs(job); got != "voice_all speaker_0 speaker_1 background" {
 			t.Errorf("stems %s", got)
 		}
+		if last := job.Stem(t, "speaker_1"); last.Label != "Speaker 2" {
+			t.Errorf("label %q, want Speaker 2", last.Label)
+		}
 		voice := u.DownloadStem(t, job.Stem(t, "voice_all"))
 		if hz := mediatest.DominantTone(t, voice, mediatest.Window{}, 300, 1200); hz != 1200 {
 			t.Errorf("the voice is %v Hz, want 1200", hz)
@@ -159,27 +162,15 @@ func TestStemFallbacks(t *testing.T) {
 			t.Errorf("the voice has %.2f dB, the source %.2f", level, source)
 		}
 	})
-	t.Run("background from the sub-background", func(t *testing.T) {
-		job := run(func(b *separator.Behaviour) { b.NoBackground = true })
+	t.Run("background from the sub-background, late flags, bare envelope, absolute links, one missing at first", func(t *testing.T) {
+		job := run(func(b *separator.Behaviour) {
+			b.NoBackground, b.FlagsLagCalls, b.BareProject, b.AbsoluteLinks, b.StaleLinks = true, 2, true, true, 1
+		})
 		if got := stemIDs(job); got != "voice_all background" {
 			t.Errorf("stems %s", got)
 		}
 		if hz := mediatest.DominantTone(t, u.DownloadStem(t, job.Stem(t, "background")), mediatest.Window{}, 300, 1200); hz != 300 {
 			t.Errorf("the background is %v Hz, want 300", hz)
-		}
-	})
-	t.Run("twelve speakers in natural order", func(t *testing.T) {
-		twelve := 12
-		job := run(func(b *separator.Behaviour) { b.NoSpeakers, b.Speakers = false, &twelve })
-		want := "voice_all"
-		for _, n := range strings.Fields("0 1 2 3 4 5 6 7 8 9 10 11") {
-			want += " speaker_" + n
-		}
-		if got := stemIDs(job); got != want+" background" {
-			t.Errorf("stems %s", got)
-		}
-		if last := job.Stem(t, "speaker_11"); last.Label != "Speaker 12" {
-			t.Errorf("label %q, want Speaker 12", last.Label)
 		}
 	})
 	t.Run("mp3 is kept as it came", func(t *testing.T) {
@@ -198,12 +189,6 @@ func TestStemFallbacks(t *testing.T) {
 			t.Errorf("a voice of %d bytes, above full scale, is served as %d others (%v)", len(loud), len(got), err)
 		}
 		s.Do(t, apitest.Request{Path: peaksPath(t, voice, "")}).Expect(200)
-	})
-	t.Run("late flags, bare envelope, absolute links", func(t *testing.T) {
-		run(func(b *separator.Behaviour) { b.FlagsLagCalls, b.BareProject, b.AbsoluteLinks = 2, true, true })
-	})
-	t.Run("a link that was missing once", func(t *testing.T) {
-		run(func(b *separator.Behaviour) { b.StaleLinks = 1 })
 	})
 	if leaks := s.World.Separator.KeyLeaks(); leaks != 0 {
 		t.Errorf("the API key went to a storage host %d times", leaks)

@@ -257,8 +257,7 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	request := withKey(apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}, "last-credit")
-	u.Separate(t, mixture(t))
-	u.Separate(t, mixture(t))
+	spend(t, u, 2)
 	if first, again := u.Send(t, request).Job(202), u.Send(t, request).Job(202); first != again {
 		t.Errorf("the repeat answered %v, want %v", again, first)
 	}

@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // sharedRender is a service of two replicas on one database and bucket, and a
-// film of twelve parts that keep both busy.
+// film of eight parts that keep both busy.
 func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 	t.Helper()
 	if !apitest.Postgres() {
@@ -21,22 +22,32 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 	u := s.SignIn(t)
 	var segments []M
 	var files []apitest.Part
-	for i := range 12 {
+	for i := range 8 {
 		name := fmt.Sprintf("video_%d", i)
 		clip := fixture(t, name, func(t testing.TB) string {
-			return mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 1500 * time.Millisecond, Tone: 300 + 50*float64(i)})
+			return mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: time.Second, Tone: 300 + 50*float64(i)})
 		})
-		segments = append(segments, apitest.Segment(name, i, 1500*time.Millisecond))
+		segments = append(segments, apitest.Segment(name, i, time.Second))
 		files = append(files, apitest.File(name, clip))
 	}
 	return s, u, u.Render(t, M{"segments": segments, "quality": "high"}, files...)
+}
+
+// claimer returns the number of the replica that has claimed the render.
+func claimer(t *testing.T, s *apitest.Server) (i int) {
+	t.Helper()
+	apitest.Eventually(t, patience, func() bool {
+		i = slices.IndexFunc([]string{s.Replica(0).Logs(), s.Replica(1).Logs()}, func(log string) bool { return strings.Contains(log, "render claimed") })
+		return i >= 0
+	}, func() string { return "the render is not claimed" })
+	return i
 }
 
 func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)
 	u.WaitRendered(t, id)
-	isFilm(t, u.Download(t, id), 320, 180, "30/1", 18*time.Second)
+	isFilm(t, u.Download(t, id), 320, 180, "30/1", 8*time.Second)
 	// An assistant may log its end after the film has ended.
 	apitest.Eventually(t, patience, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
 		func() string { return "no replica assisted the other" })
@@ -47,13 +58,7 @@ func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)
-	apitest.Eventually(t, patience, func() bool {
-		return strings.Contains(s.Replica(0).Logs(), "render claimed") || strings.Contains(s.Replica(1).Logs(), "render claimed")
-	}, func() string { return "the render is not claimed" })
-	renders := 0
-	if strings.Contains(s.Replica(1).Logs(), "render claimed") {
-		renders = 1
-	}
+	renders := claimer(t, s)
 	apitest.Eventually(t, patience, func() bool { return encoders(s, renders) > 0 },
 		func() string { return "the render does not get going" })
 	s.Replica(renders).Stop(t) // with status 0
@@ -62,7 +67,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	}
 	left := at(u, s.Replica(1-renders))
 	left.WaitRendered(t, id)
-	isFilm(t, left.Download(t, id), 320, 180, "30/1", 18*time.Second)
+	isFilm(t, left.Download(t, id), 320, 180, "30/1", 8*time.Second)
 	if log := s.Logs(); strings.Contains(log, "not handed back") || strings.Contains(log, "taken over") {
 		t.Error("what the replica had was waited for")
 	}
@@ -73,8 +78,9 @@ func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	s, u, id := sharedRender(t)
 	apitest.Eventually(t, patience, func() bool { return u.Status(t, id).Progress >= 20 },
 		func() string { return "the render does not get going" })
-	s.KillReplica(t, 0)
-	left := at(u, s.Replica(1))
+	lost := claimer(t, s)
+	s.KillReplica(t, lost)
+	left := at(u, s.Replica(1-lost))
 	left.WaitRendered(t, id)
-	isFilm(t, left.Download(t, id), 320, 180, "30/1", 18*time.Second)
+	isFilm(t, left.Download(t, id), 320, 180, "30/1", 8*time.Second)
 }
