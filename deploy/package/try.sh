@@ -38,6 +38,9 @@ start() {
 }
 stop() { kill -TERM $server && wait $server; }
 
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends jq >/dev/null 2>&1 # scripts/release.sh needs it
+
 minisign() { go tool -modfile=deploy/package/tools.mod minisign "$@"; }
 minisign -G -W -p /tmp/release.pub -s /tmp/release.key
 ARCHS=amd64 scripts/release.sh 0.1.0
@@ -55,7 +58,6 @@ check "the notices have a licence of each module" sh -c '[ "$(grep -c "^== " dis
 check "the program is static and stripped" sh -c '! readelf -lS dist/0.2.0/cutroom_0.2.0_linux_amd64 2>/dev/null | grep -E "INTERP|\.symtab|\.debug"'
 check "the SBOM knows a module" grep -q modernc.org/sqlite dist/0.2.0/cutroom_0.2.0.cdx.json
 
-apt-get update -qq
 apt-get install -y -qq --no-install-recommends ./dist/0.1.0/cutroom_0.1.0_amd64.deb binutils curl man-db nginx-light openssl systemd >/tmp/install.log 2>&1 || { tail -n 20 /tmp/install.log; exit 1; }
 check "installed" says "cutroom 0.1.0" "$(cutroom version)"
 check "no link of its pages leads nowhere" sh -c 'cd /usr/share/doc/cutroom && ! grep -ohE "\]\([^)#]+" ./*.md | cut -c3- | grep -v ^http |
