@@ -45,7 +45,7 @@ const columns = [
   { title: 'Web hook', cell: (e: Event) => <Status status={e.webhook} /> },
   { title: 'Attempts', number: true, cell: (e: Event) => count(e.attempts) },
   { title: 'Next attempt', cell: (e: Event) => <Time at={e.nextTry} /> },
-  { title: 'Last error', cell: (e: Event) => e.lastError ?? <span class="quiet">–</span> },
   { title: 'Job', cell: (e: Event) => <a href={link('users', { q: e.jobId })}>{e.jobId}</a> },
   { title: 'Event', cell: (e: Event) => <code>{e.id}</code> },
+  { title: 'Last error', cell: (e: Event) => e.lastError ?? <span class="quiet">–</span> },
 ];
