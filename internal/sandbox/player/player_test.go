@@ -157,11 +157,11 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, ".credits summary")
 	p.Press(kb.Enter)
 	p.See("Buy 10 credits")
-	tab(t, p, ".shop button")
+	tab(t, p, ".credits .panel button")
 	p.Press(kb.Enter)
 	p.See("13 credits")
 	// A double click buys once, and Escape closes the shop.
-	p.Eval(`(() => { const buy = document.querySelector('.shop button'); buy.click(); buy.click(); })()`)
+	p.Eval(`(() => { const buy = document.querySelector('.credits .panel button'); buy.click(); buy.click(); })()`)
 	p.See("23 credits")
 	p.See("10 credits bought.")
 	p.Press(kb.Escape)
@@ -202,6 +202,19 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, `[aria-label="Volume of Background audio"]`)
 	p.Press(kb.Home)
 	p.Until(`document.querySelector('.stems li:last-child').className === 'mute'`)
+	// A press outside closes the panel of a join.
+	p.Click(".join summary")
+	p.Until(`document.querySelector('.join[open] select')`)
+	p.Eval(`document.body.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true }))`)
+	p.Until(`!document.querySelector('.join[open]')`)
+	// A click on the waveform sets a volume point there, and a double click removes it.
+	p.Until(`document.querySelector('.lane .level')`)
+	p.Eval(`(() => { const lane = document.querySelector('.lane svg'), box = lane.getBoundingClientRect();
+		lane.dispatchEvent(new MouseEvent('click', { bubbles: true, clientX: box.x + box.width / 2, clientY: box.y + box.height * .75 })); })()`)
+	p.Until(`(() => { const box = document.querySelector('.lane svg').getBoundingClientRect(), point = document.querySelector('.point').getBoundingClientRect();
+		return Math.abs(point.y + point.height / 2 - box.y - box.height * .75) < 2; })()`)
+	p.Eval(`document.querySelector('.point').dispatchEvent(new MouseEvent('dblclick', { bubbles: true }))`)
+	p.Until(`!document.querySelector('.point')`)
 	look(t, p, "studio")
 
 	tab(t, p, ".film .primary")
@@ -244,6 +257,21 @@ func makeFilm(t *testing.T, address string) {
 	p.Click(".films .plain")
 	p.See("Films that you render are kept here")
 	look(t, p, "again")
+
+	// Stems of a clip's own sound stay in sync if its segment is cut afterwards.
+	p.Click(`[aria-label^="Edit Segment 3"]`)
+	p.Click(`[aria-label="Separate its sound: Segment 3"]`)
+	p.Click(".ask .primary")
+	p.See("Silence the clip's own sound")
+	tab(t, p, `[aria-label="Start of Segment 3"]`)
+	p.Press(strings.Repeat(kb.ArrowRight, 10))
+	p.See("Segment 3, 2.0 s")
+	p.Eval(`window.fetch = async (request) => (window.sent = await request.json(), Promise.reject(Error('recorded')))`)
+	p.Click(".film .primary")
+	p.Until(`window.sent?.separationDirectives.length`)
+	if got := p.Eval(`(({ rangeStartMs, rangeEndMs, sourceOffsetMs }) => [rangeStartMs, rangeEndMs, sourceOffsetMs])(window.sent.separationDirectives[0])`); got != "[3000,5000,1000]" {
+		t.Errorf("range and offset of the stems: %s", got)
+	}
 }
 
 func signInAndOut(t *testing.T, address string) {

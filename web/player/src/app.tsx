@@ -1,7 +1,7 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { answer, api, buy, current, keep, onEnd, onWait, renew, signIn, type Provider, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
-import { Act, useTask, Wrong } from './parts';
+import { Act, Popover, useTask, Wrong } from './parts';
 import { Pushes, unregister } from './pushes';
 import { Studio } from './studio';
 
@@ -126,9 +126,8 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
   const [said, setSaid] = useState('');
   const [trouble, setTrouble] = useState<Trouble>();
   const [busy, run] = useTask(setTrouble);
-  const shop = useRef<HTMLDetailsElement>(null);
   const open = () => {
-    if (shop.current?.open && !products.length) void run(async () => setProducts((await answer(api.GET('/api/v2/credits/products'))).products));
+    if (!products.length) void run(async () => setProducts((await answer(api.GET('/api/v2/credits/products'))).products));
   };
   const purchase = (p: Schemas['Product']) =>
     run(async () => {
@@ -136,26 +135,21 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
       props.bought(await buy(p.productId));
       setSaid(`${p.credits} credits bought.`);
     });
-  const close = (e: KeyboardEvent) => {
-    if (e.key !== 'Escape' || !shop.current?.open) return;
-    shop.current.open = false;
-    shop.current.querySelector('summary')?.focus();
-  };
+  const balance = (
+    <>
+      <b>{props.balance ?? '–'}</b> {props.balance === 1 ? 'credit' : 'credits'}
+    </>
+  );
   return (
-    <details ref={shop} class="credits" onToggle={open} onKeyDown={close}>
-      <summary>
-        <b>{props.balance ?? '–'}</b> {props.balance === 1 ? 'credit' : 'credits'}
-      </summary>
-      <div class="panel shop">
-        <p class="quiet">A separation costs one credit for each started five minutes. This shop takes no money.</p>
-        {products.map((p) => (
-          <Act key={p.productId} off={busy} act={() => void purchase(p)}>
-            Buy {p.credits} credits
-          </Act>
-        ))}
-        <p role="status">{said}</p>
-        <Wrong trouble={trouble} />
-      </div>
-    </details>
+    <Popover class="credits" button={balance} opened={open}>
+      <p class="quiet">A separation costs one credit for each started five minutes. This shop takes no money.</p>
+      {products.map((p) => (
+        <Act key={p.productId} off={busy} act={() => void purchase(p)}>
+          Buy {p.credits} credits
+        </Act>
+      ))}
+      <p role="status">{said}</p>
+      <Wrong trouble={trouble} />
+    </Popover>
   );
 }

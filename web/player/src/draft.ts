@@ -54,6 +54,8 @@ export interface Speech {
   alone: boolean;
   /** The segment whose sound it is. If absent, it begins with the film. */
   segment?: number;
+  /** The time in that segment's clip at which the stems begin. */
+  fromMs?: number;
 }
 
 export interface Draft {
@@ -146,11 +148,15 @@ function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): No
   const place = segments.findIndex((s) => s.id === speech.segment);
   const own = segments[place];
   if (speech.segment !== undefined && !own) return [];
-  const rangeStartMs = Math.floor(own ? (beginsOf(segments)[place] ?? 0) : 0);
-  const room = own ? lengthOf(own) : lengthOfAll(segments);
+  const begin = own ? (beginsOf(segments)[place] ?? 0) : 0;
   const speed = own?.speed ?? 1;
-  const heard = Math.max(0, ...stems.map((s) => s.durationMs)) / speed;
-  const rangeEndMs = Math.floor(rangeStartMs + Math.min(room, heard));
+  // If the segment was cut after the separation, its stems begin later than it, or are entered later.
+  const later = own ? (speech.fromMs ?? own.fromMs) - own.fromMs : 0;
+  const rangeStartMs = Math.floor(begin + Math.max(0, later) / speed);
+  const sourceOffsetMs = Math.max(0, -later);
+  const heard = (Math.max(0, ...stems.map((s) => s.durationMs)) - sourceOffsetMs) / speed;
+  const end = begin + (own ? lengthOf(own) : lengthOfAll(segments));
+  const rangeEndMs = Math.floor(Math.min(end, rangeStartMs + heard));
   if (rangeEndMs <= rangeStartMs) return [];
   const selections = stems.map((s) => ({ stemId: s.stemId, volume: speech.volumes[s.stemId] ?? 0, separationJobId: speech.jobId }));
   return [
@@ -160,6 +166,7 @@ function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): No
       rangeEndMs,
       muteOriginalSegmentAudio: speech.alone,
       appliedSpeedScale: speed,
+      sourceOffsetMs,
       selections: selections.filter((s) => s.volume > 0),
     },
   ];

@@ -36,7 +36,6 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
   async function show(jobId: string) {
     const [url, poster] = await Promise.all([bytesOf('download', jobId), bytesOf('poster', jobId).catch(() => '')]);
     setFilm({ url, poster });
-    player.current?.focus();
   }
   async function follow(jobId: string) {
     sessionStorage.setItem(followed, jobId);
@@ -67,6 +66,8 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
       if (going) await follow(going).catch((e: Trouble) => Promise.reject(e.code === 'Not found' ? new Trouble('That film was deleted.') : e));
     });
   }, []);
+
+  useEffect(() => player.current?.focus(), [film]); // scrolls to the film, too
 
   const percent = state?.progress ?? 0;
   // The list and the panel share one state.

@@ -91,6 +91,29 @@ export function Wrong(props: { trouble: Trouble | undefined; again?: (() => void
   );
 }
 
+/** A button that opens a small panel. A press outside and Escape close it. */
+export function Popover(props: { class: string; button: ComponentChildren; label?: string; opened?: () => void; children: ComponentChildren }) {
+  const box = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    const close = (e: Event) => {
+      if (box.current?.open && !box.current.contains(e.target as Node)) box.current.open = false;
+    };
+    addEventListener('pointerdown', close);
+    return () => removeEventListener('pointerdown', close);
+  }, []);
+  const escape = (e: KeyboardEvent) => {
+    if (e.key !== 'Escape' || !box.current?.open) return;
+    box.current.open = false;
+    box.current.querySelector('summary')?.focus();
+  };
+  return (
+    <details ref={box} class={props.class} onToggle={() => box.current?.open && props.opened?.()} onKeyDown={escape}>
+      <summary aria-label={props.label}>{props.button}</summary>
+      <div class="panel">{props.children}</div>
+    </details>
+  );
+}
+
 /** Says what was removed and offers to undo it. It takes the focus from the removed element. */
 export function Undo(props: { label: string; undo: () => void; close: () => void }) {
   const button = useRef<HTMLButtonElement>(null);

@@ -75,7 +75,7 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
   const x = (ms: number) => (100 * ms) / length;
   const y = (volume: number) => 40 * (1 - volume / top);
   /** The time and the volume under the pointer. */
-  const under = (e: PointerEvent): Point => {
+  const under = (e: MouseEvent): Point => {
     const box = lane.current?.getBoundingClientRect() ?? new DOMRect(0, 0, 1, 1);
     const share = (at: number) => Math.min(1, Math.max(0, at));
     return { atMs: Math.round(share((e.clientX - box.left) / box.width) * length), volume: Math.round(share(1 - (e.clientY - box.top) / box.height) * top * 20) / 20 };
@@ -102,7 +102,7 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
         preserveAspectRatio="none"
         role="img"
         aria-label={`Waveform of ${music.name}, ${seconds(length)}, ${points.length} volume points`}
-        onPointerDown={(e) => has('volumePoints') && keep([...points, under(e)])}
+        onClick={(e) => has('volumePoints') && keep([...points, under(e)])}
       >
         <path class="wave" d={waveOf(data, loudest)} />
         {has('volumePoints') && <polyline class="level" points={line.map((p) => `${x(p.atMs)},${y(p.volume)}`).join(' ')} />}
@@ -122,12 +122,13 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
       {has('volumePoints') &&
         points.map((p, i) => (
           <button
-            key={p.atMs}
+            key={i}
             type="button"
             class="point"
-            style={{ left: `${x(p.atMs)}%`, top: `${(100 * y(p.volume)) / 40}%` }}
+            style={{ left: `${x(p.atMs)}%`, top: `calc(var(--lane) * ${y(p.volume) / 40})` }}
             aria-label={`Volume point at ${seconds(p.atMs)}, ${Math.round(p.volume * 100)} %. Arrow keys change it, Delete removes it.`}
             onPointerDown={drag((at) => keep([...points.filter((_, n) => n !== i), at]))}
+            onDblClick={() => keep(points.filter((_, n) => n !== i))}
             onKeyDown={(e) => {
               const step = { ArrowUp: 0.05, ArrowDown: -0.05 }[e.key];
               if (e.key === 'Delete' || e.key === 'Backspace') keep(points.filter((_, n) => n !== i));
@@ -139,7 +140,7 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
         ))}
       {has('bgm.fade') && has('volumePoints') && (
         <figcaption>
-          <small>Click the waveform to set the volume at a time; drag the corners to fade.</small>
+          <small>Click the waveform to set the volume at a time, double-click a point to remove it. Drag the corners to fade.</small>
         </figcaption>
       )}
     </figure>

@@ -1,7 +1,7 @@
 // A recording, or the sound of a clip, that is separated into stems: its price, submit,
 // progress, mix and history.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, followSeparation, newKey, type Schemas } from './api';
 import { openShop } from './app';
 import type { Draft, Speech as Spoken } from './draft';
@@ -47,6 +47,7 @@ export function Speech(props: {
   const [sent, setSent] = useState<number | null>(null);
   const [trouble, setTrouble] = useState<Trouble>();
   const [busy, run] = useTask(setTrouble);
+  const asked = useRef<HTMLDivElement>(null);
 
   props.ask.current = async (recording) => {
     // The price is quoted before anything is charged.
@@ -54,13 +55,14 @@ export function Speech(props: {
     const cost = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs: Math.round(durationMs) } } }));
     setOffer({ recording, credits: cost.credits, key: newKey() });
   };
+  useEffect(() => asked.current?.scrollIntoView({ block: 'nearest' }), [offer]);
   const separate = ({ recording, key }: Offer) =>
     run(async () => {
       const jobId = await submit(recording, key, props.byReference, setSent).finally(() => setSent(null));
       setOffer(undefined);
       props.found([]);
       props.spent();
-      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, ...('segment' in recording && { segment: recording.segment }) });
+      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, ...('segment' in recording && { segment: recording.segment, fromMs: recording.fromMs }) });
     });
   const use = (spoken: Spoken) => change((old) => ({ ...old, speech: spoken }));
 
@@ -87,7 +89,7 @@ export function Speech(props: {
   return (
     <>
       {offer && (
-        <div class="track ask">
+        <div ref={asked} class="track ask">
           <span>
             <strong>
               <Icon of="speech" /> {nameOf(offer.recording)}
@@ -106,7 +108,7 @@ export function Speech(props: {
           <Act class="plain" off={busy} act={() => setOffer(undefined)}>
             Not now
           </Act>
-          {busy && <Progress label={`Uploading ${nameOf(offer.recording)}`} value={sent} />}
+          {busy && <Progress label={`${'file' in offer.recording ? 'Uploading' : 'Preparing'} ${nameOf(offer.recording)}`} value={sent} />}
         </div>
       )}
       <Wrong trouble={trouble} again={offer && !busy ? () => void separate(offer) : undefined} />
@@ -129,8 +131,8 @@ export function Speech(props: {
               <Stems stems={stems} volumes={speech.volumes} set={(id, v) => set({ volumes: { ...speech.volumes, [id]: v } })} />
               {stems.some((s) => s.stemId === 'speaker_0') && <small>All speakers is the sum of the speakers: raise one or the other, not both.</small>}
               <label class="check">
-                <input type="checkbox" checked={speech.alone} onChange={(e) => set({ alone: e.currentTarget.checked })} /> Silence the clips while
-                the speech is heard
+                <input type="checkbox" checked={speech.alone} onChange={(e) => set({ alone: e.currentTarget.checked })} />{' '}
+                {speech.segment === undefined ? 'Silence the clips while the speech is heard' : "Silence the clip's own sound"}
               </label>
             </>
           )}

@@ -4,7 +4,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { beginsOf, lengthOf, lengthOfAll, nextId, type Clip, type Draft, type Fit, type JoinType, type Segment } from './draft';
 import { seconds } from './media';
-import { Slider, Volume } from './parts';
+import { Popover, Slider, Volume } from './parts';
 import { analysisOf } from './sound';
 import type { Recording } from './speech';
 import type { Change, Remove } from './studio';
@@ -117,31 +117,28 @@ function Join(props: { segment: Segment; name: string; has: (feature: string) =>
   if (offered.length < 2) return null;
   const sign = joins.find(([t]) => t === type)?.[2];
   return (
-    <details class="join" onKeyDown={(e) => e.key === 'Escape' && ((e.currentTarget.open = false), e.currentTarget.querySelector('summary')?.focus())}>
-      <summary aria-label={props.name}>{sign}</summary>
-      <div class="panel">
-        <label class="slider">
-          <span>{props.name}</span>
-          <select
-            aria-label={`Kind of ${props.name}`}
-            value={type}
-            onChange={(e) => {
-              const next = e.currentTarget.value as JoinType | 'cut';
-              set(next === 'cut' ? undefined : { type: next, durationMs: length });
-            }}
-          >
-            {offered.map(([t, label]) => (
-              <option key={t} value={t}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
-        {type !== 'cut' && (
-          <Slider label="Length" of={`Length of ${props.name}`} min={100} max={5000} step={100} value={length} text={seconds(length)} set={(durationMs) => set({ type, durationMs })} />
-        )}
-      </div>
-    </details>
+    <Popover class="join" label={props.name} button={sign}>
+      <label class="slider">
+        <span>{props.name}</span>
+        <select
+          aria-label={`Kind of ${props.name}`}
+          value={type}
+          onChange={(e) => {
+            const next = e.currentTarget.value as JoinType | 'cut';
+            set(next === 'cut' ? undefined : { type: next, durationMs: length });
+          }}
+        >
+          {offered.map(([t, label]) => (
+            <option key={t} value={t}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </label>
+      {type !== 'cut' && (
+        <Slider label="Length" of={`Length of ${props.name}`} min={100} max={5000} step={100} value={length} text={seconds(length)} set={(durationMs) => set({ type, durationMs })} />
+      )}
+    </Popover>
   );
 }
 
@@ -174,7 +171,7 @@ function Canvas(props: {
           </select>
         </label>
         <label>
-          Clips{' '}
+          Fit{' '}
           <select value={fit} onChange={(e) => change((old) => ({ ...old, fit: e.currentTarget.value as Fit }))}>
             {fits.map(([value, label]) => (
               <option key={value} value={value}>
