@@ -55,7 +55,7 @@ func silence(t *testing.T, seconds float64, name string, args ...string) string 
 	return path
 }
 
-// patched edits the content of each box with a name.
+// patched copies a file and edits the content of each box with a name.
 func patched(t *testing.T, path, box string, edit func(content []byte)) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -74,10 +74,11 @@ func patched(t *testing.T, path, box string, edit func(content []byte)) string {
 	if n == 0 {
 		t.Fatalf("no box %s in %s", box, path)
 	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
+	out := filepath.Join(t.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(out, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return out
 }
 
 // Files are priced by the sound that they contain, even if they declare another length.
@@ -86,6 +87,7 @@ func TestPriceIsOfTheRealLength(t *testing.T) {
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
 	glimpse := func(b []byte) { binary.BigEndian.PutUint32(b[8:], 2000) } // shows two seconds
 	aac, mp3 := []string{"-c:a", "aac", "-b:a", "16k"}, []string{"-ar", "44100", "-b:a", "32k"}
+	boundary, long := silence(t, 301, "a.m4a", aac...), silence(t, 650, "a.m4a", aac...)
 	for name, c := range map[string]struct {
 		path  string
 		price int64
@@ -94,11 +96,11 @@ func TestPriceIsOfTheRealLength(t *testing.T) {
 		"wav beyond it":            {silence(t, 301.1, "a.wav", "-c:a", "pcm_u8"), 2},
 		"padded mp3":               {silence(t, 301, "a.mp3", mp3...), 1},
 		"mp3 beyond it":            {silence(t, 301.1, "a.mp3", mp3...), 2},
-		"primed m4a":               {silence(t, 301, "a.m4a", aac...), 1},
+		"primed m4a":               {boundary, 1},
 		"m4a beyond it":            {silence(t, 301.2, "a.m4a", aac...), 2},
-		"m4a on a fast clock":      {patched(t, silence(t, 650, "a.m4a", aac...), "mdhd", fast), 3},
-		"m4a behind an edit list":  {patched(t, silence(t, 650, "a.m4a", aac...), "elst", glimpse), 3},
-		"m4a at the boundary, cut": {patched(t, silence(t, 301, "a.m4a", aac...), "elst", glimpse), 1},
+		"m4a on a fast clock":      {patched(t, long, "mdhd", fast), 3},
+		"m4a behind an edit list":  {patched(t, long, "elst", glimpse), 3},
+		"m4a at the boundary, cut": {patched(t, boundary, "elst", glimpse), 1},
 		"mp3 behind a comment":     {silence(t, 650, "a.mp3", "-b:a", "8k", "-metadata", "comment="+strings.Repeat("x", 100_000)), 3},
 	} {
 		got, err := s.classify(t.Context(), rich, upload(t, c.path))
@@ -132,9 +134,9 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 func declared(t *testing.T, n uint32, args ...string) string {
 	t.Helper()
 	path := silence(t, 1, "declared.m4a", append([]string{"-c:a", "aac"}, args...)...)
-	patched(t, path, "stsz", func(b []byte) { binary.BigEndian.PutUint32(b[4:], 1); binary.BigEndian.PutUint32(b[8:], n) })
-	patched(t, path, "stts", func(b []byte) { binary.BigEndian.PutUint32(b[8:], n); binary.BigEndian.PutUint32(b[12:], 1024) })
-	patched(t, path, "stsc", func(b []byte) { binary.BigEndian.PutUint32(b[12:], n) })
+	path = patched(t, path, "stsz", func(b []byte) { binary.BigEndian.PutUint32(b[4:], 1); binary.BigEndian.PutUint32(b[8:], n) })
+	path = patched(t, path, "stts", func(b []byte) { binary.BigEndian.PutUint32(b[8:], n); binary.BigEndian.PutUint32(b[12:], 1024) })
+	path = patched(t, path, "stsc", func(b []byte) { binary.BigEndian.PutUint32(b[12:], n) })
 	if err := os.Truncate(path, int64(n)+4096); err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,12 @@ func oneDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	test(t, dbtest.SQLite(t))
 }
 
+// onPostgres runs a test of several replicas, which only PostgreSQL allows, beside other tests.
+func onPostgres(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Parallel()
+	test(t, dbtest.Postgres(t))
+}
+
 // harness is a database, a store and a provider, for any number of Services.
 type harness struct {
 	t        testing.TB

@@ -30,7 +30,7 @@ func (r *harness) fault(rules ...fake.Rule) {
 }
 
 func TestReplicasWorkTheQueueTogether(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	onPostgres(t, func(t *testing.T, d *db.DB) {
 		const jobs = 3
 		r := newHarness(t, d).withProvider()
 		owner := r.user(jobs)
@@ -122,7 +122,7 @@ func TestStopHandsBack(t *testing.T) {
 }
 
 func TestJobsOfDeadWorkersGoOn(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	onPostgres(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		owner := r.user(2)
 		dead := r.service(func(o *Options) { o.NodeID = "another node" })
@@ -311,7 +311,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 
 // Polls that fail more often than a call is retried do not end a paid job.
 func TestFailedPollsKeepPaidWork(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		owner := r.user(1)
 		s := r.service()
