@@ -82,7 +82,7 @@ func (v *invocation) parse(c command, args []string) error {
 		args = args[1:]
 	}
 	if len(v.args) > c.args || len(v.args) < c.args-c.fewer {
-		return errUsage
+		return fmt.Errorf("%w: got %d, but the command takes %d", errUsage, len(v.args), c.args)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func sinceFlag(fs *flag.FlagSet, v *invocation) {
 			v.since, err = time.Parse(time.RFC3339, s)
 		}
 		if err != nil {
-			return errors.New("a date is written YYYY-MM-DD, a time as of RFC 3339, such as 2026-11-22T14:03:00Z")
+			return errors.New("write a date as 2026-11-22, or a time as 2026-11-22T14:03:00Z")
 		}
 		return nil
 	})

@@ -37,7 +37,7 @@ func listEvents(ctx context.Context, v *invocation) error {
 				if e.LastError != nil {
 					lastError = *e.LastError
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d attempts\t%s\t%s\n", e.CreatedAt.Format(timeOfDay), e.ID, e.Type, e.JobID,
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\tattempts=%d\t%s\t%s\n", e.CreatedAt.Format(timeOfDay), e.ID, e.Type, e.JobID,
 					e.Webhook, e.Attempts, next, lastError)
 			}
 		})

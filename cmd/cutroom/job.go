@@ -69,7 +69,11 @@ func showFailedJobs(ctx context.Context, v *invocation) error {
 		}
 		return v.print(jobs, func(w io.Writer) {
 			for _, j := range jobs {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.FinishedAt, j.JobID, j.ErrorCode, j.Error, oneLine(string(j.Cause)))
+				cause := oneLine(string(j.Cause))
+				if j.Cause == j.Error {
+					cause = ""
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.FinishedAt, j.JobID, j.ErrorCode, j.Error, cause)
 			}
 		})
 	})
@@ -100,7 +104,10 @@ func jobTable(w io.Writer, j admin.Job) {
 			fmt.Fprintf(w, "%s\t%s\n", text.what, text.text)
 		}
 	}
-	fmt.Fprintf(w, "source\t%d ms\ninputs\t%s\n", j.SourceDurationMs, j.Inputs)
+	fmt.Fprintf(w, "source\t%d ms\n", j.SourceDurationMs)
+	if string(j.Inputs) != "null" {
+		fmt.Fprintf(w, "inputs\t%s\n", j.Inputs)
+	}
 	for _, e := range j.Ledger {
 		fmt.Fprintf(w, "%s\t%+d credits\t%s\n", e.Kind, e.Credits, e.CreatedAt)
 	}

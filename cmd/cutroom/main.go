@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"cutroom/internal/app"
@@ -103,7 +104,7 @@ func main() {
 }
 
 // errUsage makes the program print the usage text.
-var errUsage = errors.New("usage")
+var errUsage = errors.New("invalid arguments")
 
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -121,10 +122,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		v.fatal(err)
 		return 1
 	case errors.Is(err, errUsage):
-		if err != errUsage { // the usage text does not explain it
-			fmt.Fprintf(stderr, "%v\n\n", err)
-		}
 		fmt.Fprint(stderr, usage)
+		if err != errUsage {
+			fmt.Fprintf(stderr, "\n%v\n", err)
+		}
 		return 2
 	}
 	fmt.Fprintln(stderr, err)
@@ -137,8 +138,11 @@ func dispatch(ctx context.Context, args []string, v *invocation) error {
 		return err
 	}
 	c, rest, found := lookUp(args)
-	if !found {
+	switch {
+	case len(args) == 0:
 		return errUsage
+	case !found:
+		return fmt.Errorf("%w: there is no command %q", errUsage, strings.Join(args, " "))
 	}
 	if err := v.parse(c, rest); err != nil {
 		return err
