@@ -80,7 +80,7 @@ small)
 	;;
 mixed)
 	step "black box: mixed"
-	mixed ./test -run 'KillInTheMiddleOfASeparation$|AccountDeletion|StemDownload|RenderInputs|RenderDownload|SupportExports|OutageOfTheDatabase'
+	mixed ./test -run 'AccountDeletion|StemDownload|RenderInputs|RenderDownload|SupportExports|OutageOfTheDatabase'
 	;;
 vet)
 	step "vet, and the manifests of Kubernetes"

@@ -93,7 +93,9 @@ func abs(x float64) float64 { return max(x, -x) }
 func TestSeparationFormats(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	s := apitest.Shared(t)
+	s := apitest.Start(t)
+	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // accepted files need no stems
+	defer s.World.Heal()
 	u, poor := s.SignIn(t, apitest.Credits(20)), s.SignIn(t) // a user may submit twenty times a minute
 	start := u.Balance(t)
 	encode := func(name string, args ...string) string {

@@ -161,30 +161,35 @@ func pages(ann string) map[string]string {
 	}
 }
 
-func TestAdminAppShowsEveryReport(t *testing.T) {
+// These tests share one service with three months of work. The last one changes it.
+func TestAdminApp(t *testing.T) {
 	t.Parallel()
 	s := startAdmin(t)
 	ann := s.populate()
-	p := s.visit(t)
-	for _, dark := range []bool{false, true} {
+	t.Run("shows every report", func(t *testing.T) { showsEveryReport(t, s.visit(t), ann) })
+	t.Run("finds a user and their jobs", func(t *testing.T) { findsAUser(t, s.visit(t)) })
+	t.Run("chooses days", func(t *testing.T) { choosesDays(t, s.visit(t)) })
+	t.Run("refreshes active jobs", func(t *testing.T) { refreshesActiveJobs(t, s) })
+}
+
+func showsEveryReport(t *testing.T, p *browsertest.Page, ann string) {
+	for width, dark := range map[int64]bool{1280: false, 360: true} {
 		p.Dark(dark)
-		for _, width := range []int64{1280, 360} {
-			p.Size(width, 800)
-			for path, text := range pages(ann) {
-				p.Eval(fmt.Sprintf(`location.hash = %q`, path))
-				p.See(text)
-				p.Until(`!document.querySelector('[aria-busy=true]')`)
-				if over := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); over != "0" {
-					t.Errorf("%s is %s pixels wider than a window of %d", path, over, width)
-				}
-				if bare := p.Eval(unnamed); bare != "[]" {
-					t.Errorf("%s has controls without a name: %s", path, bare)
-				}
-				if pale := p.Eval(contrast); pale != "[]" {
-					t.Errorf("%s (dark: %t) has texts of too little contrast: %s", path, dark, pale)
-				}
-				shoot(t, p, fmt.Sprintf("%s-%d-%t", strings.ReplaceAll(strings.Trim(path[:min(len(path), 12)], "/"), "/", "-"), width, dark))
+		p.Size(width, 800)
+		for path, text := range pages(ann) {
+			p.Eval(fmt.Sprintf(`location.hash = %q`, path))
+			p.See(text)
+			p.Until(`!document.querySelector('[aria-busy=true]')`)
+			if over := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); over != "0" {
+				t.Errorf("%s is %s pixels wider than a window of %d", path, over, width)
 			}
+			if bare := p.Eval(unnamed); bare != "[]" {
+				t.Errorf("%s has controls without a name: %s", path, bare)
+			}
+			if pale := p.Eval(contrast); pale != "[]" {
+				t.Errorf("%s (dark: %t) has texts of too little contrast: %s", path, dark, pale)
+			}
+			shoot(t, p, fmt.Sprintf("%s-%d-%t", strings.ReplaceAll(strings.Trim(path[:min(len(path), 12)], "/"), "/", "-"), width, dark))
 		}
 	}
 	quiet(t, p)
@@ -222,11 +227,7 @@ const contrast = `(() => {
 	return JSON.stringify([...pale]);
 })()`
 
-func TestAdminAppFindsAUserAndTheirJobs(t *testing.T) {
-	t.Parallel()
-	s := startAdmin(t)
-	s.populate()
-	p := s.visit(t)
+func findsAUser(t *testing.T, p *browsertest.Page) {
 	p.Click(`nav a[href^="#/users"]`)
 	p.See("1–50 of 120")
 	p.Click(".pager a:last-child")
@@ -251,11 +252,7 @@ func TestAdminAppFindsAUserAndTheirJobs(t *testing.T) {
 	quiet(t, p)
 }
 
-func TestAdminAppChoosesDays(t *testing.T) {
-	t.Parallel()
-	s := startAdmin(t)
-	s.populate()
-	p := s.visit(t)
+func choosesDays(t *testing.T, p *browsertest.Page) {
 	rows := `(document.querySelector('details').open || document.querySelector('summary').click(), document.querySelectorAll('details tbody tr').length)`
 	p.Until(rows + ` === 30`)
 	p.Click(".presets button:first-child")
@@ -280,10 +277,7 @@ func TestAdminAppChoosesDays(t *testing.T) {
 	p.Until(rows + ` === 90`)
 }
 
-func TestAdminAppRefreshesActiveJobs(t *testing.T) {
-	t.Parallel()
-	s := startAdmin(t)
-	s.populate()
+func refreshesActiveJobs(t *testing.T, s *adminServer) {
 	p := s.visit(t)
 	p.Eval(`location.hash = '/jobs'`)
 	p.See("63 %")
