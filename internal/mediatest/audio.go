@@ -43,11 +43,17 @@ func Samples(t testing.TB, path string) [][]float64 {
 func samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
 	// One thread: see the decoding of sound in the engine.
-	raw := FFmpeg(t, "-threads", "1", "-i", "file:"+path, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0",
-		"-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-")
+	return parseWave(t, FFmpeg(t, append([]string{"-threads", "1", "-i", "file:" + path}, wave...)...))
+}
+
+// wave makes ffmpeg write the first sound of its input to stdout, for parseWave.
+var wave = []string{"-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-"}
+
+func parseWave(t testing.TB, raw []byte) [][]float64 {
+	t.Helper()
 	data := bytes.Index(raw, []byte("data"))
 	if data < 0 || len(raw) < data+8 {
-		t.Fatalf("%s: no sound", path)
+		t.Fatal("no sound was decoded")
 	}
 	channels := int(binary.LittleEndian.Uint16(raw[22:]))
 	raw = raw[data+8:]

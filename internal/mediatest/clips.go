@@ -31,12 +31,20 @@ type Spec struct {
 }
 
 // Clip makes the clip in a folder of the test and returns its path.
-func Clip(t testing.TB, s Spec) string {
+func Clip(t testing.TB, s Spec) string { t.Helper(); return Clips(t, s)[0] }
+
+// Clips makes several clips in one run of ffmpeg, whose start costs more than a short clip.
+func Clips(t testing.TB, specs ...Spec) (paths []string) {
 	t.Helper()
-	s = s.withDefaults()
-	path := filepath.Join(t.TempDir(), "clip."+s.Container)
-	FFmpeg(t, append(s.args(), path)...)
-	return path
+	var in, out []string
+	for i, s := range specs {
+		s = s.withDefaults()
+		paths = append(paths, filepath.Join(t.TempDir(), fmt.Sprintf("clip%d.%s", i, s.Container)))
+		more, encode := s.args(strings.Count(strings.Join(in, " "), "-i "))
+		in, out = append(in, more...), append(append(out, encode...), paths[i])
+	}
+	FFmpeg(t, append(in, out...)...)
+	return paths
 }
 
 func (s Spec) withDefaults() Spec {
@@ -56,15 +64,16 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-func (s Spec) args() []string {
-	var in, out []string
+// args are the options of a clip's inputs, the first of which has the given number, and of its output.
+func (s Spec) args(input int) (in, out []string) {
 	if s.Width > 0 {
 		source := fmt.Sprintf("testsrc2=s=%dx%d:r=%s", s.Width, s.Height, s.FPS)
 		if s.Color != "" {
 			source = fmt.Sprintf("color=c=%s:s=%dx%d:r=%s", s.Color, s.Width, s.Height, s.FPS)
 		}
 		in = append(in, "-f", "lavfi", "-t", ffSeconds(s.Duration), "-i", source)
-		out = append(out, "-c:v", s.VideoCodec, "-pix_fmt", s.PixelFormat)
+		out = append(out, "-map", fmt.Sprint(input), "-c:v", s.VideoCodec, "-pix_fmt", s.PixelFormat)
+		input++
 		if s.VideoCodec == "libx264" {
 			out = append(out, "-preset", "ultrafast", "-crf", "18")
 		}
@@ -74,11 +83,12 @@ func (s Spec) args() []string {
 	}
 	if s.Tone > 0 {
 		in = append(in, "-f", "lavfi", "-t", ffSeconds(s.Duration), "-i", sine(s.Tone, s.Amplitude, s.SampleRate, s.Channels))
+		out = append(out, "-map", fmt.Sprint(input))
 		if s.AudioCodec != "" {
 			out = append(out, "-c:a", s.AudioCodec)
 		}
 	}
-	return append(append(in, out...), s.Output...)
+	return in, append(out, s.Output...)
 }
 
 // sine is a lavfi source of an exact sine. The filter of that name works with

@@ -6,26 +6,58 @@ import (
 	"image"
 	"image/color"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"cutroom/internal/sandbox/process"
 )
 
 // FrameTimes are the presentation times of all decoded frames of the first
 // video stream.
 func FrameTimes(t testing.TB, path string) []time.Duration {
 	t.Helper()
-	return once(t, "frame times", path, func() (times []time.Duration) {
-		out := run(t, "ffprobe", "-loglevel", "error", "-select_streams", "v:0",
-			"-show_entries", "frame=best_effort_timestamp_time", "-print_format", "default=nk=1:nw=1", "file:"+path)
-		for field := range strings.FieldsSeq(string(out)) {
-			times = append(times, process.Seconds(field))
+	return frames(t, path, false).times
+}
+
+// shown are the decoded frames of a film.
+type shown struct {
+	times []time.Duration
+	luma  []float64 // mean brightness, 0..255
+}
+
+// frames decodes the first video stream, and in the same run the sound, for Samples.
+func frames(t testing.TB, path string, sound bool) shown {
+	t.Helper()
+	return once(t, "frames", path, func() (all shown) {
+		const luma = "lavfi.signalstats.YAVG"
+		list := filepath.Join(t.TempDir(), "frames")
+		args := []string{"-copyts", "-i", "file:" + path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "null", "-vf",
+			"scale=1:1:flags=area,format=gray,settb=1/1000000,signalstats,metadata=print:key=" + luma + ":file=" + list, "-"}
+		if sound {
+			args = append(args, wave...)
 		}
-		return times
+		if raw := FFmpeg(t, args...); sound {
+			once(t, "samples", path, func() [][]float64 { return parseWave(t, raw) })
+		}
+		text, err := os.ReadFile(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var n, pts int64
+			if level, ok := strings.CutPrefix(strings.TrimSpace(line), luma+"="); ok {
+				y, _ := strconv.ParseFloat(level, 64) // 0 is dark
+				all.luma = append(all.luma, y)
+			} else if _, err := fmt.Sscanf(line, "frame:%d pts:%d", &n, &pts); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			} else {
+				all.times = append(all.times, time.Duration(pts)*time.Microsecond)
+			}
+		}
+		return all
 	})
 }
 
@@ -141,9 +173,9 @@ func (p SyncPoint) Offset() time.Duration { return p.Beep - p.Flash }
 // are timed, beeps within about half a millisecond.
 func SyncPoints(t testing.TB, path string) []SyncPoint {
 	t.Helper()
-	beeps := beepStarts(Mono(t, path))
 	var points []SyncPoint
-	for _, flash := range flashStarts(t, path) {
+	flashes, beeps := frames(t, path, true).flashStarts(), beepStarts(Mono(t, path))
+	for _, flash := range flashes {
 		nearest := time.Hour
 		for _, beep := range beeps {
 			if (beep - flash).Abs() < (nearest - flash).Abs() {
@@ -162,20 +194,11 @@ func SyncPoints(t testing.TB, path string) []SyncPoint {
 }
 
 // flashStarts are the times of white frames that follow a dark one (or nothing).
-func flashStarts(t testing.TB, path string) []time.Duration {
-	t.Helper()
-	times := FrameTimes(t, path)
-	// One byte per frame: the mean brightness.
-	luma := FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-fps_mode", "passthrough",
-		"-vf", "scale=1:1:flags=area,format=gray", "-f", "rawvideo", "-")
-	if len(luma) != len(times) {
-		t.Fatalf("%s: %d frames have times, %d were decoded", path, len(times), len(luma))
-	}
-	var starts []time.Duration
+func (s shown) flashStarts() (starts []time.Duration) {
 	dark := true
-	for i, y := range luma {
+	for i, y := range s.luma {
 		if y > 128 && dark {
-			starts = append(starts, times[i])
+			starts = append(starts, s.times[i])
 		}
 		dark = y <= 128
 	}
