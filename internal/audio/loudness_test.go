@@ -66,16 +66,16 @@ func loudnessSignals() (all []measured) {
 		all = append(all, measured{fmt.Sprintf("%d %s", len(all), name), channels, s.render(channels, seconds)})
 	}
 	for _, hz := range []float64{25, 60, 100, 440, 997, 1500, 3000, 6000, 10000, 12000.7, 15000} {
-		add(1, 2, fmt.Sprint(hz, " Hz"), tone(hz, 0.5))
+		add(1, 1, fmt.Sprint(hz, " Hz"), tone(hz, 0.5))
 	}
 	for _, level := range []float64{1, 0.1, 0.01, 0.001} {
-		add(2, 2, fmt.Sprint("level ", level), tone(997, level))
-		add(2, 2, fmt.Sprint("noise ", level), noise(3, level, 0))
+		add(2, 1, fmt.Sprint("level ", level), tone(997, level))
+		add(2, 1, fmt.Sprint("noise ", level), noise(3, level, 0))
 	}
 	for _, smooth := range []float64{0.5, 0.9, 0.99, 0.999} {
-		add(2, 2, fmt.Sprint("smooth ", smooth), noise(4, 1, smooth))
+		add(2, 1, fmt.Sprint("smooth ", smooth), noise(4, 1, smooth))
 	}
-	for _, share := range []float64{0.1, 0.3, 0.5, 0.8} {
+	for _, share := range []float64{0.1, 0.5} {
 		add(2, 6, fmt.Sprint("pauses ", share), gated(tone(440, 0.3), 2, share, 0))
 		add(2, 6, fmt.Sprint("softer for ", share), gated(noise(5, 0.5, 0.8), 2.3, share, 0.2))
 		add(2, 6, fmt.Sprint("just above the gate for ", share), gated(tone(700, 0.5), 3, share, 0.33))
@@ -85,17 +85,17 @@ func loudnessSignals() (all []measured) {
 			return math.Sin(2*math.Pi*hz*at + math.Pi/4 + float64(i))
 		})
 	}
-	add(2, 3, "square", func(_ int, at float64) float64 { return math.Copysign(0.7, math.Sin(2*math.Pi*150*at)) })
-	add(2, 3, "clipped", func(c int, at float64) float64 { return max(-0.8, min(0.8, 2*math.Sin(2*math.Pi*330*at+float64(c)))) })
-	add(2, 3, "over full scale", tone(440, 1.7))
-	add(2, 3, "impulses", gated(func(int, float64) float64 { return 0.9 }, 0.25, 0.0001, 0))
-	add(2, 3, "constant", func(int, float64) float64 { return 0.5 })
-	add(2, 3, "chord", func(c int, at float64) float64 {
+	add(2, 1, "square", func(_ int, at float64) float64 { return math.Copysign(0.7, math.Sin(2*math.Pi*150*at)) })
+	add(2, 1, "clipped", func(c int, at float64) float64 { return max(-0.8, min(0.8, 2*math.Sin(2*math.Pi*330*at+float64(c)))) })
+	add(2, 1, "over full scale", tone(440, 1.7))
+	add(2, 1, "impulses", gated(func(int, float64) float64 { return 0.9 }, 0.25, 0.0001, 0))
+	add(2, 1, "constant", func(int, float64) float64 { return 0.5 })
+	add(2, 1, "chord", func(c int, at float64) float64 {
 		return 0.2 * (tone(261.6, 1)(c, at) + tone(329.6, 1)(c, at) + tone(392, 1)(c, at)) * math.Exp(-math.Mod(at, 0.5)*4)
 	})
-	add(2, 3, "one side", func(c int, at float64) float64 { return float64(c) * tone(500, 0.4)(c, at) })
-	add(2, 3, "out of phase", func(c int, at float64) float64 { return (1 - 2*float64(c)) * tone(500, 0.4)(c, at) })
-	add(2, 10, "swell", func(c int, at float64) float64 { return tone(800, 0.9)(c, at) * at / 10 })
+	add(2, 1, "one side", func(c int, at float64) float64 { return float64(c) * tone(500, 0.4)(c, at) })
+	add(2, 1, "out of phase", func(c int, at float64) float64 { return (1 - 2*float64(c)) * tone(500, 0.4)(c, at) })
+	add(2, 5, "swell", func(c int, at float64) float64 { return tone(800, 0.9)(c, at) * at / 5 })
 	for c := range 6 {
 		add(6, 1, fmt.Sprint("5.1 channel ", c), func(channel int, at float64) float64 {
 			if channel != c {
@@ -128,7 +128,7 @@ func TestLoudnessAgreesWithFFmpeg(t *testing.T) {
 	report, err := exec.CommandContext(t.Context(), "ffmpeg", append(args, outputs...)...).CombinedOutput()
 	found := ebur128.FindAllStringSubmatch(string(report), -1)
 	found = found[max(0, len(found)-len(all)):] // ffmpeg may set up its filters twice
-	if err != nil || len(found) != len(all) || len(all) < 50 {
+	if err != nil || len(found) != len(all) || len(all) < 40 {
 		t.Fatalf("%d summaries of %d signals: %v: %s", len(found), len(all), err, report)
 	}
 	for _, f := range found {

@@ -18,7 +18,7 @@ type rhythm struct {
 }
 
 func (r rhythm) render() []byte {
-	const seconds = 12
+	const seconds = 8
 	mono := make([]float64, seconds*audio.SampleRate)
 	for e, onset := range r.onsets {
 		from := int(math.Ceil(onset * audio.SampleRate))
@@ -39,7 +39,7 @@ func every(period float64, steps ...int) (at []float64) {
 	for begin := 0; ; begin += 16 {
 		for _, s := range steps {
 			t := 0.2 + float64(begin+s)*period
-			if t > 11.5 {
+			if t > 7.5 {
 				return at
 			}
 			at = append(at, t)

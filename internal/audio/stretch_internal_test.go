@@ -54,7 +54,7 @@ func stretched(t *testing.T, in *pcmFile, from, tempo float64, length int64) []f
 	return mono
 }
 
-var tempos = []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4, 7, 10}
+var tempos = []float64{0.1, 0.25, 0.5, 0.9, 1.1, 1.5, 3, 10}
 
 // Bursts of a tone come out where the exact map puts them.
 func TestStretchStaysOnTheMap(t *testing.T) {
@@ -102,9 +102,9 @@ func TestStretchStaysOnTheMap(t *testing.T) {
 func TestStretchKeepsOnsets(t *testing.T) {
 	t.Parallel()
 	for _, background := range []float64{0, 0.02} {
-		for _, tempo := range []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2, 3, 4} {
+		for _, tempo := range []float64{0.1, 0.25, 0.5, 0.9, 1.1, 1.5, 2, 4} {
 			rng := rand.New(rand.NewPCG(1, 2))
-			length := int64(6 * SampleRate)
+			length := int64(4 * SampleRate)
 			src := make([]float64, int(float64(length)*tempo)+SampleRate)
 			for i := range src {
 				src[i] = background * (rng.Float64()*2 - 1)
@@ -241,8 +241,8 @@ func TestStretchKeepsTheLevelOfNoise(t *testing.T) {
 // Stems that add up to a sound add up to its level at another tempo too.
 func TestStretchedStemsAddUp(t *testing.T) {
 	t.Parallel()
-	const length = 6 * SampleRate
-	background := noise(2, 13*SampleRate, false)
+	const length = 3 * SampleRate
+	background := noise(2, 7*SampleRate, false)
 	voice, whole := make([]float64, len(background)), make([]float64, len(background))
 	for i := range voice {
 		at := float64(i) / SampleRate

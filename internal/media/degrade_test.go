@@ -137,7 +137,7 @@ func TestRunnersShareNothing(t *testing.T) {
 	// Run several passes at once, each with its own folder and descriptors.
 	r := newRunner(t)
 	results := make(chan error)
-	for range 6 {
+	for range 4 {
 		go func() {
 			var out bytes.Buffer
 			_, err := r.Encode(t.Context(), media.Pass{
@@ -150,7 +150,7 @@ func TestRunnersShareNothing(t *testing.T) {
 			results <- err
 		}()
 	}
-	for range 6 {
+	for range 4 {
 		if err := <-results; err != nil {
 			t.Error(err)
 		}

@@ -82,11 +82,14 @@ func TestMeasureCountsPackets(t *testing.T) {
 
 func TestMeasureFindsTheSoundOfCompressedFiles(t *testing.T) {
 	t.Parallel()
-	for _, s := range []mediatest.Spec{
+	specs := []mediatest.Spec{
 		{Container: "mp3"}, {Container: "m4a"}, {Container: "ogg", AudioCodec: "libvorbis"}, {Container: "ogg", AudioCodec: "libopus"}, {Container: "webm", AudioCodec: "libopus"},
-	} {
-		s.Tone, s.Duration = 440, 3*time.Second
-		m := measure(t, mediatest.Clip(t, s), media.MeasureOptions{})[0]
+	}
+	for i := range specs {
+		specs[i].Tone, specs[i].Duration = 440, 3*time.Second
+	}
+	for i, path := range mediatest.Clips(t, specs...) {
+		s, m := specs[i], measure(t, path, media.MeasureOptions{})[0]
 		// Delay and padding are not sound: only the encoded samples remain. Packets of
 		// webm are timed in milliseconds and hide its delay. The first packet of Vorbis
 		// decodes to nothing.
@@ -103,7 +106,7 @@ func TestMeasureFindsTheSoundOfCompressedFiles(t *testing.T) {
 func TestMeasureWithoutDurations(t *testing.T) {
 	t.Parallel()
 	// A live webm has no duration in the header and none on its last packet.
-	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Duration: 2 * time.Second, VideoCodec: "libvpx-vp9", Tone: 440, Container: "webm", Output: []string{"-live", "1"}})
+	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Duration: 2 * time.Second, VideoCodec: "libvpx-vp9", Tone: 440, Container: "webm", Output: []string{"-deadline", "realtime", "-live", "1"}})
 	p := probe(t, path)
 	if p.Duration != 0 || p.Video.Duration != 0 {
 		t.Errorf("the header claims %v, %v: this file shows nothing", p.Duration, p.Video.Duration)
@@ -134,16 +137,15 @@ func TestMeasureIgnoresFalseLengths(t *testing.T) {
 
 func TestMeasureFindsGapsAndLateStarts(t *testing.T) {
 	t.Parallel()
-	gap := filepath.Join(t.TempDir(), "gap.mp4")
-	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=64x64:r=30:d=3", "-vf", "select='not(between(n,10,39))'", "-fps_mode", "passthrough", gap)
+	dir := t.TempDir()
+	gap, late := filepath.Join(dir, "gap.mp4"), filepath.Join(dir, "late.mkv")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=64x64:r=30:d=3", "-itsoffset", "0.7", "-f", "lavfi", "-t", "1", "-i", "sine=440:r=48000",
+		"-map", "0", "-vf", "select='not(between(n,10,39))'", "-fps_mode", "passthrough", gap, "-map", "0", "-map", "1", "-c:a", "flac", late)
 	m := probe(t, gap).VideoPackets
 	if len(m.Starts) != 60 || float64(m.Starts[10]-m.Starts[9])*m.TimeBase.Float() < 1.03 {
 		t.Errorf("starts %v, want a gap of 1.033 s at 0.3 s: %+v", m.Starts, m)
 	}
 
-	late := filepath.Join(t.TempDir(), "late.mkv")
-	mediatest.FFmpeg(t, "-i", mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64}), "-itsoffset", "0.7", "-i", mediatest.Tone(t, 440, time.Second),
-		"-map", "0:v", "-map", "1:a", "-c:a", "flac", late)
 	all := measure(t, late, media.MeasureOptions{})
 	if a := all[1]; (a.First-700*time.Millisecond).Abs() > time.Millisecond || (a.End-1700*time.Millisecond).Abs() > 2*time.Millisecond {
 		t.Errorf("late sound is at %v..%v", a.First, a.End)

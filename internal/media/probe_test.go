@@ -64,7 +64,7 @@ func TestForcedInputOpensNoPlaylist(t *testing.T) {
 		if err := encode("-i", "file:"+path); err != nil && name == "ffconcat" {
 			t.Errorf("%s does no harm even unforced, so this test shows nothing: %v", name, err)
 		}
-		for _, kind := range []container.Kind{container.MP4, container.Matroska, container.WAV, container.MP3, container.AAC, container.FLAC, container.Ogg, container.Unknown} {
+		for _, kind := range []container.Kind{container.MP4, container.Unknown} {
 			if err := encode(media.InputArgs(kind, path)...); err == nil {
 				t.Errorf("%s was opened as %v", name, kind)
 			}
@@ -83,6 +83,12 @@ func TestInputArgsForceTheDemuxer(t *testing.T) {
 	got = strings.Join(media.InputArgs(container.WAV, "pipe:0"), " ")
 	if want := "-protocol_whitelist pipe -format_whitelist wav -f wav -i pipe:0"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
+	}
+	for kind, demuxer := range map[container.Kind]string{container.Matroska: "matroska", container.MP3: "mp3", container.AAC: "aac", container.FLAC: "flac", container.Ogg: "ogg"} {
+		want := fmt.Sprintf("-protocol_whitelist file -format_whitelist %s -f %[1]s -i file:/x", demuxer)
+		if got := strings.Join(media.InputArgs(kind, "/x"), " "); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
 	}
 }
 
@@ -118,27 +124,23 @@ func TestProbeDescribesAFilm(t *testing.T) {
 
 func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 	t.Parallel()
-	small := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440})
-	large := mediatest.Clip(t, mediatest.Spec{Width: 128, Height: 96})
-	both := filepath.Join(t.TempDir(), "both.mp4")
-	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", both)
+	clips := mediatest.Clips(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440}, mediatest.Spec{Width: 128, Height: 96},
+		mediatest.Spec{Width: 128, Height: 96, Duration: 100 * time.Millisecond})
+	dir := t.TempDir()
+	both, empty, photo := filepath.Join(dir, "both.mp4"), filepath.Join(dir, "empty.mp4"), filepath.Join(dir, "photo.mp4")
+	// A fragmented file declares its tracks before any of them has a packet. The large
+	// one of empty never gets any. A motion photo contains a few larger pictures beside
+	// its film.
+	mediatest.FFmpeg(t, "-i", clips[0], "-i", clips[1], "-i", clips[2],
+		"-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", both,
+		"-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", "-bsf:v:1", "noise=drop=1", "-movflags", "frag_keyframe+empty_moov", empty,
+		"-map", "0:v", "-map", "2:v", "-map", "0:a", "-c", "copy", photo)
 	if p := probe(t, both); p.Video.Index != 1 || p.Video.Width != 128 || p.Audio.Index != 2 {
 		t.Errorf("video %+v of %+v", p.Video, p)
 	}
-
-	// A fragmented file declares its tracks before any of them has a packet. The large
-	// one never gets any.
-	empty := filepath.Join(t.TempDir(), "empty.mp4")
-	mediatest.FFmpeg(t, "-i", small, "-i", large, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy",
-		"-bsf:v:1", "noise=drop=1", "-movflags", "frag_keyframe+empty_moov", empty)
 	if p := probe(t, empty); p.Video.Index != 0 || p.Video.Width != 64 {
 		t.Errorf("the empty track was chosen: %+v", p.Video)
 	}
-
-	// A motion photo contains a few larger pictures beside its film.
-	photo := filepath.Join(t.TempDir(), "photo.mp4")
-	stills := mediatest.Clip(t, mediatest.Spec{Width: 128, Height: 96, Duration: 100 * time.Millisecond})
-	mediatest.FFmpeg(t, "-i", small, "-i", stills, "-map", "0:v", "-map", "1:v", "-map", "0:a", "-c", "copy", photo)
 	if p := probe(t, photo); p.Video.Index != 0 || p.Video.Width != 64 {
 		t.Errorf("the stills were chosen: %+v", p.Video)
 	}
@@ -181,7 +183,7 @@ func TestProbeSurvivesDamage(t *testing.T) {
 		"cut in the media": whole[:len(whole)*3/4],
 		"only a brand":     whole[:32],
 	}
-	for i := range 6 {
+	for i := range 3 {
 		b := bytes.Clone(whole)
 		for at := index + i; at < len(b); at += 97 + 31*i {
 			b[at] ^= byte(1 << (at % 8))
@@ -195,9 +197,6 @@ func TestProbeSurvivesDamage(t *testing.T) {
 		}
 		if _, err := r.Probe(t.Context(), path); err != nil && !errors.Is(err, media.ErrNotMedia) {
 			t.Errorf("probe, %s: %v", name, err)
-		}
-		if _, err := r.Measure(t.Context(), path, container.MP4, media.MeasureOptions{}); err != nil && !errors.Is(err, media.ErrNotMedia) {
-			t.Errorf("measure, %s: %v", name, err)
 		}
 	}
 }
