@@ -46,34 +46,36 @@ func checkSentence(t *testing.T, got, want string) {
 func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	spec := mediatest.Spec{Width: 320, Height: 180, Duration: 6 * time.Second, Tone: 440}
-	mp4 := mediatest.Remux(t, mediatest.Clip(t, spec), "mp4", "-movflags", "+faststart")
-	spec.Container = "mkv"
-	mkv := mediatest.Clip(t, spec)
-	for name, whole := range map[string]string{"mp4": mp4, "mkv": mkv} {
-		t.Run(name, func(t *testing.T) {
+	clips := mediatest.Clips(t, mediatest.Spec{Width: 160, Height: 90, Duration: 6 * time.Second, Tone: 440, Output: []string{"-movflags", "+faststart"}},
+		mediatest.Spec{Width: 160, Height: 90, Duration: 6 * time.Second, Tone: 440, Container: "mkv"},
+		mediatest.Spec{Duration: 6 * time.Second, Tone: 440}, mediatest.Spec{Duration: 6 * time.Second, Tone: 440, Container: "flac"})
+	for _, whole := range clips[:2] {
+		t.Run(filepath.Ext(whole), func(t *testing.T) {
 			t.Parallel()
 			broken := altered(t, whole, firstPart(0.5))
 			checkSentence(t, b.fails(t, film(cut(whole, 0, 1000), cut(broken, 0, 0))),
 				`source_unreadable: segments\[1\]: the source is damaged: only [23]\.\d s of [56]\.\d s could be decoded`)
 			checkSentence(t, b.fails(t, film(cut(broken, 5000, 0))), `source_unreadable: segments\[0\]: the source is damaged: it ends at [23]\.\d s of 6\.0 s, before trimStartMs`)
-			checkSentence(t, b.fails(t, film(cut(altered(t, whole, firstPart(0.9)), 0, 0))),
-				`source_unreadable: segments\[0\]: the source is damaged: only 5\.\d s of 6\.0 s could be decoded`)
 			out := b.render(t, film(cut(broken, 500, 1500)))
 			mediatest.DurationWithin(t, out.Path, time.Second, 34*time.Millisecond)
 		})
 	}
-	t.Run("music", func(t *testing.T) {
+	t.Run("a little", func(t *testing.T) {
 		t.Parallel()
-		for _, container := range []string{"wav", "flac"} {
-			music := mediatest.Clip(t, mediatest.Spec{Duration: 6 * time.Second, Tone: 440, Container: container})
-			tl := film(cut(mp4, 0, 1000))
-			tl.Clips = []timeline.Clip{{SourceKey: altered(t, music, firstPart(0.5)), Volume: 1, Speed: 1}}
+		checkSentence(t, b.fails(t, film(cut(altered(t, clips[0], firstPart(0.9)), 0, 0))),
+			`source_unreadable: segments\[0\]: the source is damaged: only 5\.\d s of 6\.0 s could be decoded`)
+	})
+	for _, whole := range clips[2:] {
+		t.Run("music"+filepath.Ext(whole), func(t *testing.T) {
+			t.Parallel()
+			music := altered(t, whole, firstPart(0.5))
+			tl := sound(cut(music, 0, 2000))
+			tl.Clips = []timeline.Clip{{SourceKey: music, Volume: 1, Speed: 1}}
 			checkSentence(t, b.fails(t, tl), `source_unreadable: bgmClips\[0\]: the source is damaged: only [23]\.\d s of 6\.0 s could be decoded`)
 			tl.Clips[0].SourceTrimEnd = 2 * time.Second
 			b.render(t, tl)
-		}
-	})
+		})
+	}
 	t.Run("index lost", func(t *testing.T) {
 		t.Parallel()
 		checkSentence(t, b.fails(t, film(cut(altered(t, mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64}), firstPart(0.6)), 0, 0))),
@@ -86,7 +88,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 func TestRottenDataIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	whole := mediatest.Remux(t, mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 6 * time.Second, Tone: 440, GOP: 15}), "mp4", "-movflags", "+faststart")
+	whole := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 6 * time.Second, Tone: 440, GOP: 15, Output: []string{"-movflags", "+faststart"}})
 	rotten := altered(t, whole, func(data []byte) []byte {
 		rng := rand.New(rand.NewPCG(1, 1))
 		for i := len(data) * 3 / 10; i < len(data)*9/10; i++ {
@@ -143,6 +145,7 @@ func TestWhatIsNoMedia(t *testing.T) {
 func TestLimitsHaveNames(t *testing.T) {
 	t.Parallel()
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, Tone: 440})
+	cache := newBench(t).cache // the clip is analysed once
 	for want, limits := range map[string]engine.Limits{
 		`source_too_large: segments\[0\]: the picture of 320x180 is larger than the accepted 50000 pixels`:                                                              {MaxPixels: 50000},
 		`source_too_large: segments\[0\]: the source lasts 2\.0 s, at most 1\.0 s are accepted`:                                                                         {MaxSourceDuration: time.Second},
@@ -153,7 +156,7 @@ func TestLimitsHaveNames(t *testing.T) {
 		`source_too_large: the sound is too much work: 2\.0 s to decode and to change in tempo, at most 1\.0 s are accepted`:                                            {MaxSound: time.Second},
 		`: the server has no room for this render at the moment`:                                                                                                        {MinFreeBytes: 1 << 60},
 	} {
-		b := newBench(t, func(c *engine.Config) { c.Limits = limits })
+		b := newBench(t, func(c *engine.Config) { c.Limits, c.Cache = limits, cache })
 		_, err := b.try(t, film(cut(clip, 0, 0)))
 		f := fault.As(err)
 		if f == nil {
@@ -185,20 +188,10 @@ func TestLimitsHaveNames(t *testing.T) {
 func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	jpegs := func(name, size string) []byte {
-		path := filepath.Join(dir, name)
-		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=r=25:d=1:s="+size, "-f", "image2pipe", "-c:v", "mjpeg", path)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	both, grows := filepath.Join(dir, "both.mjpeg"), filepath.Join(dir, "grows.mov")
-	if err := os.WriteFile(both, append(jpegs("small.mjpeg", "64x64"), jpegs("large.mjpeg", "1600x1200")...), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	mediatest.FFmpeg(t, "-f", "mjpeg", "-framerate", "25", "-i", both, "-c", "copy", grows)
+	grows, small, large := filepath.Join(dir, "grows.mov"), filepath.Join(dir, "small.mjpeg"), filepath.Join(dir, "large.mjpeg")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=r=25:d=1:s=64x64", "-f", "lavfi", "-i", "testsrc2=r=25:d=1:s=1600x1200",
+		"-map", "0", "-f", "image2pipe", "-c:v", "mjpeg", small, "-map", "1", "-f", "image2pipe", "-c:v", "mjpeg", large)
+	mediatest.FFmpeg(t, "-f", "mjpeg", "-framerate", "25", "-i", "concat:"+small+"|"+large, "-c", "copy", grows)
 	b := newBench(t, func(c *engine.Config) {
 		runner, err := media.New(media.Config{MaxPixels: 64 * 64})
 		if err != nil {
@@ -221,7 +214,7 @@ func TestNoiseIsNoFilm(t *testing.T) {
 	checkSentence(t, b.fails(t, film(cut(silent, 0, 0))), `source_unreadable: segments\[0\]: (the source is damaged: .*|the (video|sound) could not be decoded)`)
 
 	// Errors in every frame except key frames; no frame is lost.
-	whole := mediatest.Remux(t, mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 10}), "mp4", "-movflags", "+faststart")
+	whole := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, GOP: 10, Output: []string{"-movflags", "+faststart"}})
 	noisy := altered(t, whole, func(data []byte) []byte {
 		for i := bytes.Index(data, []byte("mdat")) + 1000; i < len(data); i += 150 {
 			data[i] ^= 0x55

@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"context"
-	"fmt"
 	"image"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,8 +78,8 @@ func rampClip(t *testing.T, size string, options ...string) string {
 // hd says that a picture's levels are those of the film, see shot.matrix.
 var hd = []string{"-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"}
 
-// rendered renders a film and returns its second-last picture as planes of 4:2:0.
-func rendered(t *testing.T, e *Engine, tl timeline.Timeline) (*image.YCbCr, Output) {
+// rendered renders clips of half a second and returns a picture of each as planes of 4:2:0.
+func rendered(t *testing.T, tl timeline.Timeline) (pictures []*image.YCbCr) {
 	t.Helper()
 	sources := map[string]Source{}
 	for i := range tl.Segments {
@@ -88,38 +88,45 @@ func rendered(t *testing.T, e *Engine, tl timeline.Timeline) (*image.YCbCr, Outp
 		sources[s.SourceKey] = Source{Path: s.SourceKey, SHA256: s.SourceKey}
 	}
 	tl.OutputKind, tl.Quality = timeline.Video, timeline.High
-	out, err := e.Render(context.Background(), Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := mediatest.FFmpeg(t, "-i", out.Path, "-map", "0:v", "-vf", "select=eq(n\\,"+fmt.Sprint(out.Frames-2)+")", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "pipe:1")
-	p := image.NewYCbCr(image.Rect(0, 0, out.Width, out.Height), image.YCbCrSubsampleRatio420)
-	if n := copy(p.Y, raw); n < len(p.Y) || len(raw) != len(p.Y)*3/2 {
-		t.Fatalf("%d bytes for %dx%d", len(raw), out.Width, out.Height)
+	out, err := New(Config{Media: runner, Cores: 2}).Render(t.Context(), Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	if err != nil {
+		t.Fatal(err)
 	}
-	copy(p.Cb, raw[len(p.Y):])
-	copy(p.Cr, raw[len(p.Y)+len(p.Cb):])
-	return p, out
+	if out.Frames != int64(5*len(tl.Segments)) {
+		t.Fatalf("%d frames of %d clips", out.Frames, len(tl.Segments))
+	}
+	raw := mediatest.FFmpeg(t, "-i", out.Path, "-map", "0:v", "-vf", "select=eq(mod(n\\,5)\\,3)", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "pipe:1")
+	for range tl.Segments {
+		p := image.NewYCbCr(image.Rect(0, 0, out.Width, out.Height), image.YCbCrSubsampleRatio420)
+		for _, plane := range [][]byte{p.Y, p.Cb, p.Cr} {
+			if n := copy(plane, raw); n < len(plane) {
+				t.Fatalf("%d bytes of a plane of %dx%d", n, out.Width, out.Height)
+			}
+			raw = raw[len(plane):]
+		}
+		pictures = append(pictures, p)
+	}
+	return pictures
 }
 
 // The level of every point of the film tells which point of the source it shows, see
 // rampClip. Blurred bars show what cover would show there.
 func TestCoverKeepsTheFocus(t *testing.T) {
 	t.Parallel()
-	runner, err := media.New(media.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := New(Config{Media: runner, Cores: 2})
-	wide := rampClip(t, "320x180")
-	for name, tt := range map[string]struct {
+	type framed struct {
 		path   string
 		aspect timeline.Aspect
 		focus  *timeline.Focus
 		turn   func(x, y float64) (float64, float64) // from the displayed picture to the coded one
 		// The window, in fractions of the displayed picture.
 		left, right, top, bottom float64
-	}{
+	}
+	wide := rampClip(t, "320x180")
+	all := map[string]framed{
 		"middle":           {wide, "9:16", nil, nil, 0.342, 0.658, 0, 1},
 		"left":             {wide, "9:16", &timeline.Focus{X: 0, Y: 0.5}, nil, 0, 0.316, 0, 1},
 		"right":            {wide, "9:16", &timeline.Focus{X: 1, Y: 0}, nil, 0.684, 1, 0, 1},
@@ -133,30 +140,41 @@ func TestCoverKeepsTheFocus(t *testing.T) {
 		"upside down":      {mediatest.WithMatrix(t, wide, [4]int32{-1, 0, 0, -1}), "9:16", &timeline.Focus{X: 0.3, Y: 0.5}, func(x, y float64) (float64, float64) { return 1 - x, 1 - y }, 0.142, 0.458, 0, 1},
 		"mirrored":         {mediatest.WithMatrix(t, wide, [4]int32{-1, 0, 0, 1}), "9:16", &timeline.Focus{X: 0.3, Y: 0.5}, func(x, y float64) (float64, float64) { return 1 - x, y }, 0.142, 0.458, 0, 1},
 		"mirrored, turned": {mediatest.WithMatrix(t, wide, [4]int32{0, 1, 1, 0}), "16:9", &timeline.Focus{X: 0.5, Y: 0.3}, func(x, y float64) (float64, float64) { return y, x }, 0, 1, 0.142, 0.458},
+	}
+	names := slices.Sorted(maps.Keys(all))
+	for aspect, bars := range map[timeline.Aspect][][2]float64{ // points on the blurred bars, and on their edges
+		"16:9": {{0.15, 0.3}, {0.15, 0.7}, {0.25, 0.5}, {0.75, 0.5}, {0.85, 0.4}},
+		"9:16": {{0.3, 0.15}, {0.7, 0.15}, {0.5, 0.2}, {0.5, 0.8}, {0.4, 0.85}},
+		"1:1":  {{0.3, 0.15}, {0.7, 0.15}, {0.5, 0.2}, {0.5, 0.8}, {0.4, 0.85}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(string(aspect), func(t *testing.T) {
 			t.Parallel()
-			check := func(fit timeline.Fit, points ...[2]float64) {
-				p, out := rendered(t, e, timeline.Timeline{Canvas: &timeline.Canvas{Aspect: tt.aspect, Fit: fit},
-					Segments: []timeline.Segment{{SourceKey: tt.path, Focus: tt.focus}}})
+			tl := timeline.Timeline{Canvas: &timeline.Canvas{Aspect: aspect}}
+			var shown []string
+			for _, name := range names {
+				if tt := all[name]; tt.aspect == aspect {
+					shown = append(shown, name, name)
+					tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: tt.path, Focus: tt.focus, Fit: timeline.Cover},
+						timeline.Segment{SourceKey: tt.path, Focus: tt.focus, Fit: timeline.Blur})
+				}
+			}
+			for i, p := range rendered(t, tl) {
+				tt, points := all[shown[i]], bars
+				if tl.Segments[i].Fit == timeline.Cover {
+					points = [][2]float64{{0.1, 0.1}, {0.5, 0.5}, {0.9, 0.2}, {0.1, 0.9}, {0.9, 0.9}}
+				}
 				for _, at := range points {
 					x, y := tt.left+at[0]*(tt.right-tt.left), tt.top+at[1]*(tt.bottom-tt.top)
 					if tt.turn != nil {
 						x, y = tt.turn(x, y)
 					}
-					px, py := int(at[0]*float64(out.Width)), int(at[1]*float64(out.Height))
+					px, py := int(at[0]*float64(p.Rect.Dx())), int(at[1]*float64(p.Rect.Dy()))
 					gotX, gotY := (float64(p.Y[p.YOffset(px, py)])-16)/219, (float64(p.Cb[p.COffset(px, py)])-16)/224
 					if math.Abs(gotX-x) > 0.02 || math.Abs(gotY-y) > 0.02 {
-						t.Errorf("%s: %v of %dx%d shows %.3f, %.3f of the source, want %.3f, %.3f",
-							fit, at, out.Width, out.Height, gotX, gotY, x, y)
+						t.Errorf("%s, %s: %v of %v shows %.3f, %.3f of the source, want %.3f, %.3f",
+							shown[i], tl.Segments[i].Fit, at, p.Rect, gotX, gotY, x, y)
 					}
 				}
-			}
-			check(timeline.Cover, [2]float64{0.1, 0.1}, [2]float64{0.5, 0.5}, [2]float64{0.9, 0.2}, [2]float64{0.1, 0.9}, [2]float64{0.9, 0.9})
-			if tt.aspect == "16:9" { // bars at the sides
-				check(timeline.Blur, [2]float64{0.15, 0.3}, [2]float64{0.15, 0.7}, [2]float64{0.25, 0.5}, [2]float64{0.75, 0.5}, [2]float64{0.85, 0.4})
-			} else {
-				check(timeline.Blur, [2]float64{0.3, 0.15}, [2]float64{0.7, 0.15}, [2]float64{0.5, 0.2}, [2]float64{0.5, 0.8}, [2]float64{0.4, 0.85})
 			}
 		})
 	}
@@ -166,27 +184,21 @@ func TestCoverKeepsTheFocus(t *testing.T) {
 // itself is unchanged on top of it.
 func TestBlurredBackground(t *testing.T) {
 	t.Parallel()
-	runner, err := media.New(media.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := New(Config{Media: runner, Cores: 2})
 	path := filepath.Join(t.TempDir(), "stripes.mp4")
 	// Stripes of 12 pixels, and a colour.
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=gray:size=480x270:rate=10:duration=0.5,format=yuv444p,geq=lum='if(mod(floor(X/6),2),200,60)':cb=90:cr=150",
 		"-c:v", "libx264", "-crf", "10", "-pix_fmt", "yuv420p", "-colorspace", "bt709", path)
-	for name, segment := range map[string]timeline.Segment{
-		"upright": {SourceKey: path}, "turned": {SourceKey: mediatest.WithMatrix(t, path, [4]int32{-1, 0, 0, -1})},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, out := rendered(t, e, timeline.Timeline{Canvas: &timeline.Canvas{Aspect: "9:16", Fit: timeline.Blur}, Segments: []timeline.Segment{segment}})
-			if out.Width != 270 || out.Height != 480 {
-				t.Fatalf("%dx%d", out.Width, out.Height)
+	tl := timeline.Timeline{Canvas: &timeline.Canvas{Aspect: "9:16", Fit: timeline.Blur},
+		Segments: []timeline.Segment{{SourceKey: path}, {SourceKey: mediatest.WithMatrix(t, path, [4]int32{-1, 0, 0, -1})}}}
+	for i, p := range rendered(t, tl) {
+		t.Run([]string{"upright", "turned"}[i], func(t *testing.T) {
+			const width = 270
+			if p.Rect.Dx() != width || p.Rect.Dy() != 480 {
+				t.Fatal(p.Rect)
 			}
 			// The picture is 270x152, from line 164 on.
 			low, high := byte(255), byte(0)
-			for x := range out.Width {
+			for x := range width {
 				y := p.Y[p.YOffset(x, 240)]
 				low, high = min(low, y), max(high, y)
 			}
@@ -196,19 +208,19 @@ func TestBlurredBackground(t *testing.T) {
 			for _, line := range []int{2, 60, 150, 330, 400, 477} {
 				level := func(x int) int { return int(p.Y[p.YOffset(x, line)]) }
 				sum := 0
-				for x := range out.Width {
+				for x := range width {
 					sum += level(x)
 					if cb, cr := p.Cb[p.COffset(x, line)], p.Cr[p.COffset(x, line)]; absDiff(cb, 90) > 2 || absDiff(cr, 150) > 2 {
 						t.Fatalf("the background at %d, %d is tinted: %d, %d, want 90, 150", x, line, cb, cr)
 					}
 					// A stripe is 6 pixels wide; each would change the levels by 140.
-					if x >= 6 && x+6 < out.Width {
+					if x >= 6 && x+6 < width {
 						if bend := level(x-6) + level(x+6) - 2*level(x); max(bend, -bend) > 5 {
 							t.Fatalf("the background at %d, %d bends by %d", x, line, bend)
 						}
 					}
 				}
-				if mean := sum / out.Width; mean < 124 || mean > 136 {
+				if mean := sum / width; mean < 124 || mean > 136 {
 					t.Errorf("line %d of the background has the mean level %d, want 130", line, mean)
 				}
 			}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/diskcache"
 	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
@@ -73,22 +73,18 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.Background()
-	dir := t.TempDir()
-	names := map[string]string{}
-	clip := func(name string, s mediatest.Spec) string {
-		path := filepath.Join(dir, name)
-		if err := os.Rename(mediatest.Clip(t, s), path); err != nil {
-			t.Fatal(err)
-		}
-		names[path] = "/media/" + name
-		return path
+	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()}) // the clips are analysed once
+	if err != nil {
+		t.Fatal(err)
 	}
-	wide := clip("wide.mp4", mediatest.Spec{Width: 320, Height: 180, FPS: "30000/1001", Duration: 8 * time.Second, Tone: 440, GOP: 30})
-	tall := clip("tall.mkv", mediatest.Spec{Width: 181, Height: 321, FPS: "25", Duration: 3 * time.Second, Tone: 330, Channels: 1, SampleRate: 44100, AudioCodec: "flac", PixelFormat: "yuv444p", Container: "mkv"})
-	mute := clip("mute.mp4", mediatest.Spec{Width: 160, Height: 120, FPS: "50", Duration: 2 * time.Second, Output: []string{"-vf", "setfield=tff,setsar=4/3", "-flags", "+ildct+ilme"}})
-	music := clip("music.wav", mediatest.Spec{Duration: 4 * time.Second, Tone: 660})
-	voice := clip("voice.wav", mediatest.Spec{Duration: 8 * time.Second, Tone: 880})
+	engine := New(Config{Media: runner, Cores: 2, Cache: cache})
+	clips := mediatest.Clips(t,
+		mediatest.Spec{Width: 320, Height: 180, FPS: "30000/1001", Duration: 8 * time.Second, Tone: 440, GOP: 30},
+		mediatest.Spec{Width: 181, Height: 321, FPS: "25", Duration: 3 * time.Second, Tone: 330, Channels: 1, SampleRate: 44100, AudioCodec: "flac", PixelFormat: "yuv444p", Container: "mkv"},
+		mediatest.Spec{Width: 160, Height: 120, FPS: "50", Duration: 2 * time.Second, Output: []string{"-vf", "setfield=tff,setsar=4/3", "-flags", "+ildct+ilme"}},
+		mediatest.Spec{Duration: 4 * time.Second, Tone: 660}, mediatest.Spec{Duration: 8 * time.Second, Tone: 880})
+	wide, tall, mute, music, voice := clips[0], clips[1], clips[2], clips[3], clips[4]
+	names := map[string]string{wide: "/media/wide.mp4", tall: "/media/tall.mkv", mute: "/media/mute.mp4", music: "/media/music.wav", voice: "/media/voice.wav"}
 	segment := func(path string, from, to int64, speed float64) timeline.Segment {
 		return timeline.Segment{SourceKey: path, Duration: time.Hour, TrimStart: timeline.Milliseconds(from), TrimEnd: timeline.Milliseconds(to), Volume: 1, Speed: speed}
 	}
@@ -114,34 +110,18 @@ func TestPlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			planned, sources := map[string]*Source{}, map[string]Source{}
+			sources := map[string]Source{}
 			for _, u := range uses(tl) {
-				key := u.key
-				if planned[key] != nil {
-					continue
-				}
-				info, err := analyse(ctx, runner, key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sources[key] = Source{Path: key, SHA256: key}
-				planned[key] = &Source{Path: key, SHA256: key, info: info, user: u.name}
+				sources[u.key] = Source{Path: u.key, SHA256: u.key}
 			}
-			plan, err := makePlan(tl, planned, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
+			r := engine.newRun(Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+			out, err := r.render(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkGolden(t, filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".golden"), describe(plan, names))
-
-			out, err := New(Config{Media: runner, Cores: 2}).Render(ctx, Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if out.Frames != plan.Frames || out.Samples != plan.Samples {
-				t.Errorf("rendered %d frames and %d samples, planned %d and %d", out.Frames, out.Samples, plan.Frames, plan.Samples)
-			}
-			if tl.OutputKind == timeline.Video {
-				mediatest.ConstantRate(t, out.Path, plan.Canvas.Rate.Float(), int(plan.Frames), 25*time.Microsecond)
+			checkGolden(t, filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".golden"), describe(r.plan, names))
+			if out.Frames != r.plan.Frames || out.Samples != r.plan.Samples {
+				t.Errorf("rendered %d frames and %d samples, planned %d and %d", out.Frames, out.Samples, r.plan.Frames, r.plan.Samples)
 			}
 		})
 	}

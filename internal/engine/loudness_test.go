@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"path/filepath"
 	"reflect"
@@ -37,25 +38,26 @@ func TestLoudnessIsMet(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	dir := t.TempDir()
+	var in, encode []string
 	signal := func(name, graph string) string {
 		path := filepath.Join(dir, name+".wav")
-		mediatest.FFmpeg(t, "-f", "lavfi", "-i", graph, "-ac", "2", "-ar", "48000", "-c:a", "pcm_f32le", path)
+		encode = append(encode, "-map", fmt.Sprint(len(in)/4), "-ac", "2", "-ar", "48000", "-c:a", "pcm_f32le", path)
+		in = append(in, "-f", "lavfi", "-i", graph)
 		return path
 	}
-	speech := signal("speech", "aevalsrc=exprs='0.2*(sin(2*PI*180*t)+0.6*sin(2*PI*720*t)+0.3*sin(2*PI*2600*t))*pow(abs(sin(2*PI*1.7*t)),2)*lt(mod(t,3),2.2)':s=48000:d=5")
-	music := signal("music", "aevalsrc=exprs='0.12*(sin(2*PI*220*t)+sin(2*PI*277*t)+sin(2*PI*330*t))*exp(-2*mod(t,0.5))+0.02*sin(2*PI*6000*t)':s=48000:d=5")
-	noise := signal("noise", "anoisesrc=d=5:c=white:r=48000:a=0.3:seed=3")
-	loud := signal("loud", "anoisesrc=d=5:c=pink:r=48000:a=1:seed=4")
-	clicks := signal("clicks", "aevalsrc=exprs='0.6*lt(mod(t,1),0.002)*sin(2*PI*900*t)+0.01*sin(2*PI*300*t)':s=48000:d=5")
+	speech := signal("speech", "aevalsrc=exprs='0.2*(sin(2*PI*180*t)+0.6*sin(2*PI*720*t)+0.3*sin(2*PI*2600*t))*pow(abs(sin(2*PI*1.7*t)),2)*lt(mod(t,3),2.2)':s=48000:d=3")
+	music := signal("music", "aevalsrc=exprs='0.12*(sin(2*PI*220*t)+sin(2*PI*277*t)+sin(2*PI*330*t))*exp(-2*mod(t,0.5))+0.02*sin(2*PI*6000*t)':s=48000:d=3")
+	loud := signal("loud", "anoisesrc=d=3:c=pink:r=48000:a=1:seed=4")
+	clicks := signal("clicks", "aevalsrc=exprs='0.6*lt(mod(t,1),0.002)*sin(2*PI*900*t)+0.01*sin(2*PI*300*t)':s=48000:d=3")
+	mediatest.FFmpeg(t, append(in, encode...)...)
 	for name, tt := range map[string]struct {
 		source string
 		want   timeline.Loudness
 	}{
 		"speech":                {speech, timeline.DefaultLoudness},
 		"music, turned down":    {music, timeline.Loudness{TargetLUFS: -31, MaxTruePeakDB: 0}},
-		"noise, low peak":       {noise, timeline.Loudness{TargetLUFS: -9, MaxTruePeakDB: -9}},
 		"loud, up to the brim":  {loud, timeline.Loudness{TargetLUFS: -9, MaxTruePeakDB: 0}},
-		"clicks: the peak ends": {clicks, timeline.DefaultLoudness},
+		"clicks: the peak ends": {clicks, timeline.Loudness{TargetLUFS: -9, MaxTruePeakDB: -9}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,35 +76,22 @@ func TestLoudnessIsMet(t *testing.T) {
 	}
 	t.Run("what has none", func(t *testing.T) {
 		t.Parallel()
-		silence := signal("silence", "anullsrc=r=48000:d=2")
-		for path, toMs := range map[string]int64{silence: 0, music: 390} {
-			tl := sound(cut(path, 0, toMs))
-			plain := b.render(t, tl)
-			tl.Loudness = &timeline.DefaultLoudness
-			given := b.render(t, tl)
-			if !reflect.DeepEqual(mediatest.Samples(t, given.Path), mediatest.Samples(t, plain.Path)) {
-				t.Errorf("%s up to %d ms is changed", filepath.Base(path), toMs)
-			}
+		tl := sound(cut(music, 0, 390))
+		plain := b.render(t, tl)
+		tl.Loudness = &timeline.DefaultLoudness
+		if given := b.render(t, tl); !reflect.DeepEqual(mediatest.Samples(t, given.Path), mediatest.Samples(t, plain.Path)) {
+			t.Error("a sound shorter than a block is changed")
 		}
 	})
 	t.Run("film", func(t *testing.T) {
 		t.Parallel()
 		clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second, Tone: 440, Amplitude: 0.05})
 		tl := film(cut(clip, 0, 0))
-		b.render(t, tl)
 		tl.Loudness = &timeline.Loudness{TargetLUFS: -20, MaxTruePeakDB: -1}
 		tl.Segments[0].Points = []timeline.Point{{At: 0, Volume: 0.5}}
 		tl.Clips = []timeline.Clip{{SourceKey: clip, Volume: 0.1, Speed: 1, FadeIn: time.Second, Loop: true, Ducking: &timeline.DefaultDucking}}
-		out := b.render(t, tl)
-		if out.Stats.FramesEncoded != 0 {
-			t.Errorf("%d frames were encoded again", out.Stats.FramesEncoded)
-		}
-		if lufs, _, _ := loudnessOf(t, out.Path); math.Abs(lufs+20) > 0.5 {
-			t.Errorf("%.2f LUFS", lufs)
-		}
-		tl.OutputKind = timeline.Audio
 		if lufs, _, _ := loudnessOf(t, b.render(t, tl).Path); math.Abs(lufs+20) > 0.5 {
-			t.Errorf("%.2f LUFS of the sound alone", lufs)
+			t.Errorf("%.2f LUFS", lufs)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"image"
 	"image/color"
 	"os"
 	"path/filepath"
@@ -31,23 +32,25 @@ func TestHDRIsToneMapped(t *testing.T) {
 		{"hlg av1", "arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libaom-av1", "mp4"},
 	}
 	var clips []timeline.Segment
-	for _, v := range tests {
+	var in, encode []string
+	for i, v := range tests {
 		path := filepath.Join(t.TempDir(), "hdr."+v.ctner)
 		lum := "0"
 		for i := len(v.steps) - 1; i >= 0; i-- {
-			lum = fmt.Sprintf("if(lt(X,%d),%.4f,%s)", 80*(i+1), 64+876*v.steps[i], lum)
+			lum = fmt.Sprintf("if(lt(X,%d),%.4f,%s)", 40*(i+1), 64+876*v.steps[i], lum)
 		}
-		args := []string{"-f", "lavfi", "-t", "0.4", "-i",
-			"color=c=black:s=320x180:r=25,format=gray10le,geq=lum='" + lum + "',format=yuv420p10le,setparams=colorspace=bt2020nc:color_primaries=bt2020:color_trc=" + v.transfer + ":range=tv",
-			"-c:v", v.codec, "-colorspace", "bt2020nc", "-color_primaries", "bt2020", "-color_trc", v.transfer, "-crf", "8"}
+		in = append(in, "-f", "lavfi", "-t", "0.4", "-i", "color=c=black:s=160x90:r=25,format=gray10le,geq=lum='"+lum+
+			"',format=yuv420p10le,setparams=colorspace=bt2020nc:color_primaries=bt2020:color_trc="+v.transfer+":range=tv")
+		encode = append(encode, "-map", fmt.Sprint(i), "-c:v", v.codec, "-colorspace", "bt2020nc", "-color_primaries", "bt2020", "-color_trc", v.transfer, "-crf", "8")
 		if v.codec == "libx265" {
-			args = append(args, "-preset", "ultrafast", "-x265-params", "log-level=error")
+			encode = append(encode, "-preset", "ultrafast", "-x265-params", "log-level=error")
 		} else {
-			args = append(args, "-cpu-used", "8", "-usage", "realtime")
+			encode = append(encode, "-cpu-used", "8", "-usage", "realtime")
 		}
-		mediatest.FFmpeg(t, append(args, path)...)
+		encode = append(encode, path)
 		clips = append(clips, cut(path, 0, 400))
 	}
+	mediatest.FFmpeg(t, append(in, encode...)...)
 	out := b.render(t, film(clips...))
 	m := mediatest.Inspect(t, out.Path).Video(t)
 	if m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorSpace != "bt709" || m.PixelFormat != "yuv420p" {
@@ -81,24 +84,20 @@ func TestHDRIsToneMapped(t *testing.T) {
 func TestFrameRates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	clip := func(fps, container string) string {
-		return mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, FPS: fps, Duration: time.Second, Container: container})
-	}
-	others := []string{clip("25", "mkv"), clip("60", "mp4")}
 	for i, tt := range []struct {
 		fps, container, want string
 		rate                 float64
 	}{
 		{"24000/1001", "mkv", "24000/1001", 24000.0 / 1001},
 		{"2997/100", "mp4", "30000/1001", 30000.0 / 1001},
-		{"60", "mkv", "60/1", 60},
 		{"240", "mp4", "60/1", 60},
-		{"10", "mp4", "10/1", 10},
 	} {
 		t.Run(tt.fps+" "+tt.container, func(t *testing.T) {
 			t.Parallel()
-			first := clip(tt.fps, tt.container)
-			out := b.render(t, film(cut(first, 0, 0), cut(others[i%2], 223, 0)))
+			other := []string{"25", "60"}[i%2]
+			clips := mediatest.Clips(t, mediatest.Spec{Width: 160, Height: 120, FPS: tt.fps, Container: tt.container},
+				mediatest.Spec{Width: 160, Height: 120, FPS: other, Container: "mkv"})
+			out := b.render(t, film(cut(clips[0], 0, 0), cut(clips[1], 223, 0)))
 			if m := mediatest.Inspect(t, out.Path).Video(t); m.FrameRate != tt.want || m.AvgFrameRate != tt.want {
 				t.Errorf("rate %s (%s), want %s", m.FrameRate, m.AvgFrameRate, tt.want)
 			}
@@ -184,10 +183,10 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 	b := newBench(t)
 	var want []int // the film's frames
 	var cuts []timeline.Segment
+	args := []string{"-f", "lavfi", "-i", "color=c=black:s=64x64:r=25,format=gray,geq=lum='40*mod(N,6)+20',format=yuvj420p,scale=out_range=tv,format=yuv420p"}
 	for _, clip := range [][2]string{{"mp4", "libx264"}, {"mkv", "libx264"}, {"mov", "libx265"}, {"webm", "libvpx-vp9"}, {"mp4", "libaom-av1"}, {"mp4", "mpeg4"}} {
 		path := filepath.Join(t.TempDir(), "trim."+clip[0])
-		args := []string{"-f", "lavfi", "-i", "color=c=black:s=160x128:r=25,format=gray,geq=lum='40*mod(N,6)+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
-			"-frames:v", "75", "-c:v", clip[1], "-g", "30"}
+		args = append(args, "-map", "0", "-frames:v", "75", "-c:v", clip[1], "-g", "30")
 		switch clip[1] {
 		case "libx265":
 			args = append(args, "-preset", "ultrafast", "-bf", "3", "-crf", "12", "-x265-params", "log-level=error:bframes=3:open-gop=1", "-tag:v", "hvc1")
@@ -200,8 +199,8 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 		default:
 			args = append(args, "-preset", "veryfast", "-bf", "3", "-crf", "12", "-x264-params", "open-gop=1")
 		}
-		mediatest.FFmpeg(t, append(args, path)...)
-		for _, from := range []int{29, 30, 44, 74} { // around a key frame, inside, and the last frame
+		args = append(args, path)
+		for _, from := range []int{29, 44, 74} { // around a key frame, inside, and the last frame
 			to := min(75, from+3)
 			cuts = append(cuts, cut(path, int64(from*40), int64(to*40)))
 			for n := from; n < to; n++ {
@@ -209,6 +208,7 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 			}
 		}
 	}
+	mediatest.FFmpeg(t, args...)
 	got := greys(t, b.render(t, film(cuts...)).Path)
 	for i := range got {
 		got[i] /= 40
@@ -222,30 +222,35 @@ func TestTrimIsExactToTheFrame(t *testing.T) {
 func TestInterlacedIsWoven(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, order := range []string{"tff", "bff"} {
+	// A bar that moves 8 pixels per field gives combs of 8 pixels.
+	args := []string{"-f", "lavfi", "-t", "1", "-i", "color=c=black:s=320x240:r=50,geq=lum='if(between(mod(X-8*N,320),0,80),235,16)':cb=128:cr=128"}
+	orders := []string{"tff", "bff"}
+	var cuts []timeline.Segment
+	for _, order := range orders {
 		path := filepath.Join(t.TempDir(), "fields.mp4")
-		// A bar that moves 8 pixels per field gives combs of 8 pixels.
-		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=black:s=320x240:r=50,geq=lum='if(between(mod(X-8*N,320),0,80),235,16)':cb=128:cr=128",
-			"-vf", "interlace=scan="+order+":lowpass=0,format=yuv420p", "-c:v", "libx264", "-preset", "ultrafast", "-flags", "+ildct+ilme", "-x264-params", order+"=1", "-crf", "10", path)
-		out := b.render(t, film(cut(path, 0, 0)))
-		if out.FrameRate.String() != "25/1" || out.Frames != 25 {
-			t.Errorf("%s: %d frames at %v", order, out.Frames, out.FrameRate)
-		}
-		combs := func(file string) int {
-			img := mediatest.Frame(t, file, 420*time.Millisecond)
-			n := 0
-			for y := 20; y < 220; y++ {
-				for x := range 320 {
-					a, c, d := int(img.RGBAAt(x, y-1).G), int(img.RGBAAt(x, y).G), int(img.RGBAAt(x, y+1).G)
-					if (a-c > 60 && d-c > 60) || (c-a > 60 && c-d > 60) {
-						n++
-					}
+		args = append(args, "-vf", "interlace=scan="+order+":lowpass=0,format=yuv420p", "-c:v", "libx264", "-preset", "ultrafast",
+			"-flags", "+ildct+ilme", "-x264-params", order+"=1", "-crf", "10", path)
+		cuts = append(cuts, cut(path, 0, 0))
+	}
+	mediatest.FFmpeg(t, args...)
+	out := b.render(t, film(cuts...))
+	if out.FrameRate.String() != "25/1" || out.Frames != 50 {
+		t.Errorf("%d frames at %v", out.Frames, out.FrameRate)
+	}
+	combs := func(img *image.RGBA) (n int) {
+		for y := 20; y < 220; y++ {
+			for x := range 320 {
+				a, c, d := int(img.RGBAAt(x, y-1).G), int(img.RGBAAt(x, y).G), int(img.RGBAAt(x, y+1).G)
+				if (a-c > 60 && d-c > 60) || (c-a > 60 && c-d > 60) {
+					n++
 				}
 			}
-			return n
 		}
-		before, after := combs(path), combs(out.Path)
-		t.Logf("%s: %d comb pixels before, %d after", order, before, after)
+		return n
+	}
+	pictures := mediatest.Frames(t, out.Path, mediatest.Every(420*time.Millisecond, time.Second, 2)...)
+	for i, order := range orders {
+		before, after := combs(mediatest.Frame(t, cuts[i].SourceKey, 420*time.Millisecond)), combs(pictures[i])
 		if before < 500 || after > before/20 {
 			t.Errorf("%s: %d comb pixels before, %d after", order, before, after)
 		}
@@ -262,11 +267,11 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 	t.Run("cover art of music", func(t *testing.T) {
 		t.Parallel()
 		music := filepath.Join(dir, "music.mp3")
-		mediatest.FFmpeg(t, "-i", mediatest.Tone(t, 660, 2*time.Second), "-i", cover, "-map", "0", "-map", "1", "-c:v", "mjpeg", "-disposition:v", "attached_pic", "-id3v2_version", "3", music)
+		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "2", "-i", "sine=660:r=48000", "-i", cover, "-map", "0", "-map", "1", "-c:v", "mjpeg", "-disposition:v", "attached_pic", "-id3v2_version", "3", music)
 		tl := film(cut(mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 2 * time.Second}), 0, 0))
 		tl.Clips = []timeline.Clip{{SourceKey: music, Volume: 1, Speed: 1}}
 		out := b.render(t, tl)
-		near(t, "music", mediatest.ToneLevel(t, out.Path, 660, mediatest.Between(200, 1800)), db(0.25), 0.6)
+		near(t, "music", mediatest.ToneLevel(t, out.Path, 660, mediatest.Between(200, 1800)), db(0.125), 0.6)
 		if got := b.fails(t, film(cut(music, 0, 0))); got != "no_media: segments[0]: the file has no video" {
 			t.Error(got)
 		}
@@ -295,7 +300,7 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 	t.Run("second sound track", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(dir, "sounds.mp4")
-		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=lime:s=160x120:r=30", "-i", mediatest.Tone(t, 440, time.Second), "-i", mediatest.Tone(t, 880, time.Second),
+		mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=lime:s=160x120:r=30", "-f", "lavfi", "-t", "1", "-i", "sine=440:r=48000", "-f", "lavfi", "-t", "1", "-i", "sine=880:r=48000",
 			"-map", "0", "-map", "1", "-map", "2", "-ac:a:0", "1", "-ac:a:1", "2", "-c:v", "libx264", "-pix_fmt", "yuv420p", path)
 		out := b.render(t, film(cut(path, 0, 0)))
 		want := mediatest.ToneLevel(t, path, 440, mediatest.Between(200, 800)) // ffmpeg's fold to mono raises it by 3 dB
@@ -328,13 +333,12 @@ func TestLateAndShortVideo(t *testing.T) {
 	short := filepath.Join(t.TempDir(), "short.mp4")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "1", "-i", "color=c=blue:s=160x120:r=30", "-f", "lavfi", "-t", "3", "-i", "sine=440:r=48000",
 		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", short)
-	out = b.render(t, film(cut(short, 0, 0)))
-	mediatest.ConstantRate(t, out.Path, 30, 90, 20*time.Microsecond)
-	sameColor(t, "last frame", mediatest.ColorAt(mediatest.Frame(t, out.Path, 2900*time.Millisecond), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
 	// This also works for a segment entirely after the end of the pictures.
-	out = b.render(t, film(cut(short, 2000, 2500)))
-	mediatest.ConstantRate(t, out.Path, 30, 15, 20*time.Microsecond)
-	sameColor(t, "still", mediatest.ColorAt(mediatest.Frame(t, out.Path, 100*time.Millisecond), 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
+	out = b.render(t, film(cut(short, 0, 0), cut(short, 2000, 2500)))
+	mediatest.ConstantRate(t, out.Path, 30, 105, 20*time.Microsecond)
+	for _, img := range mediatest.Frames(t, out.Path, 2900*time.Millisecond, 3100*time.Millisecond) {
+		sameColor(t, "last frame", mediatest.ColorAt(img, 0.5, 0.5), color.RGBA{0, 0, 255, 255}, 12)
+	}
 }
 
 // Tiny clips, and trims beyond the end.
@@ -395,13 +399,8 @@ func TestBogusDurations(t *testing.T) {
 	if err := os.WriteFile(lying, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, path := range map[string]string{"fragmented": fragmented, "live": live, "lying": lying} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out := b.render(t, film(cut(path, 0, 0)))
-			mediatest.DurationWithin(t, out.Path, time.Second, 40*time.Millisecond)
-		})
-	}
+	out := b.render(t, film(cut(fragmented, 0, 0), cut(live, 0, 0), cut(lying, 0, 0)))
+	mediatest.DurationWithin(t, out.Path, 3*time.Second, 3*40*time.Millisecond)
 }
 
 // Edit lists are obeyed: what they cut is neither shown nor counted.
@@ -431,23 +430,21 @@ func TestContainersAndCodecs(t *testing.T) {
 	b := newBench(t)
 	var cuts []timeline.Segment
 	var names []string
+	all := append(quarters(176, 144, "25", time.Second), "-f", "lavfi", "-t", "1", "-i", "sine=440:r=48000")
 	for _, args := range [][]string{
 		{"3gp", "-c:v", "h263", "-c:a", "aac", "-ar", "16000"},
 		{"3gp", "-c:v", "mpeg4", "-q:v", "3", "-c:a", "aac"},
 		{"mov", "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", "-tag:v", "hvc1", "-pix_fmt", "yuv420p", "-c:a", "aac"},
 		{"webm", "-c:v", "libvpx", "-deadline", "realtime", "-c:a", "libvorbis"},
 		{"webm", "-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "libopus"},
-		{"mp4", "-c:v", "libaom-av1", "-usage", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "aac"},
-		{"webm", "-c:v", "libsvtav1", "-preset", "12", "-pix_fmt", "yuv420p", "-c:a", "libopus"},
+		{"webm", "-c:v", "libaom-av1", "-usage", "realtime", "-cpu-used", "8", "-pix_fmt", "yuv420p", "-c:a", "libopus"},
 		{"mov", "-c:v", "mjpeg", "-q:v", "3", "-c:a", "pcm_s16be"},
-		{"mov", "-c:v", "prores_ks", "-c:a", "pcm_s24le"},
-		{"m4v", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"},
 	} {
 		path := filepath.Join(t.TempDir(), "codec."+args[0])
-		all := append(quarters(176, 144, "25", time.Second), "-f", "lavfi", "-t", "1", "-i", "sine=440:r=48000")
-		mediatest.FFmpeg(t, append(append(all, args[1:]...), path)...)
+		all = append(append(append(all, "-map", "0", "-map", "1"), args[1:]...), path)
 		cuts, names = append(cuts, cut(path, 200, 800)), append(names, args[2]+" in "+args[0])
 	}
+	mediatest.FFmpeg(t, all...)
 	out := b.render(t, film(cuts...))
 	mediatest.ConstantRate(t, out.Path, 25, 15*len(cuts), 20*time.Microsecond)
 	pictures := mediatest.Frames(t, out.Path, mediatest.Every(300*time.Millisecond, 600*time.Millisecond, len(names))...)
