@@ -90,10 +90,10 @@ func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
 			return fmt.Errorf("add up calls of %s: %w", day, err)
 		}
 	}
-	for _, forget := range []string{`DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
+	for _, query := range []string{`DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
 		`DELETE FROM provider_latencies WHERE day < (SELECT now_ms() / 86400000 - $1)`} {
-		if _, err := c.db.Exec(ctx, forget, int64(lifetime/(24*time.Hour))); err != nil {
-			return fmt.Errorf("forget calls: %w", err)
+		if _, err := c.db.Exec(ctx, query, int64(lifetime/(24*time.Hour))); err != nil {
+			return fmt.Errorf("delete old calls: %w", err)
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ var (
 	oldestDesc = prometheus.NewDesc("cutroom_oldest_job_seconds",
 		"Age of the oldest job in a state that must not last.", []string{"type", "state"}, nil)
 	eventsDesc = prometheus.NewDesc("cutroom_oldest_event_seconds",
-		"How long the oldest event waits to be delivered, by channel; outbox is what nobody has taken up.",
+		"Age of the oldest undelivered event, by channel; outbox has the events that are not fanned out yet.",
 		[]string{"channel"}, nil)
 	callsDesc = prometheus.NewDesc("cutroom_provider_calls_last_hour",
 		"Calls to the separation provider in the last hour.", []string{"endpoint", "success"}, nil)
@@ -81,9 +81,9 @@ var (
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
 
-// ledger sends the sums of the ledger and their difference from the balances. That reads
-// the whole ledger. So it does not read at every scrape, but spends at most a hundredth
-// of the time on it.
+// ledger sends the sums of the ledger and their difference from the balances. It does not
+// query them at every scrape: reading the whole ledger may take at most a hundredth of the
+// time.
 func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package analysis says what an asset holds: its length and picture, how loud it is,
-// where a person would cut, and its waveform. An asset is analysed once, and what was
-// found lies beside it in the bucket, for all accounts.
+// Package analysis measures an asset: length, size of the picture, loudness, onsets and
+// waveform. Each asset is analysed once. The result is stored beside it in the bucket,
+// for all accounts.
 package analysis
 
 import (
@@ -30,10 +30,10 @@ type Options struct {
 	Media  *media.Runner
 	Slots  *media.FairSlots // shared with the analysis of uploads, by user
 	Maker  *derived.Maker
-	// CanWork says how many bytes may still be written here, or why this replica must
-	// not work now.
+	// CanWork returns how many bytes this replica may still write, or why it must not
+	// work now.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
-	WorkDir string // a local folder for files in the making
+	WorkDir string // a local folder for unfinished files
 	Log     *slog.Logger
 }
 
@@ -52,8 +52,8 @@ const (
 	maxPackets = 6_000_000
 	timeLimit  = 60 * time.Second
 	slotWait   = 20 * time.Second
-	// retryAfter is when an analysis that took too much is tried again: the machine may
-	// have been busy.
+	// retryAfter is how long an analysis that exceeded a limit is not repeated. Later it
+	// is, because the machine may have been busy.
 	retryAfter = time.Hour
 )
 
@@ -63,7 +63,7 @@ var (
 	errExhausted = fault.Invalidf("assetKey names a file that takes too much time or memory to analyse")
 )
 
-// Analysis is what an asset holds.
+// Analysis describes an asset.
 type Analysis struct {
 	DurationMs int64
 	Video      *Video `json:",omitempty"` // nil without a picture
@@ -76,7 +76,7 @@ type Video struct {
 	FrameRate     float64
 }
 
-// Sound is what was measured of the sound.
+// Sound has the measurements of the sound.
 type Sound struct {
 	// Loudness is integrated, in LUFS, and TruePeak in dBFS; nil for silence.
 	Loudness, TruePeak *float64
@@ -84,20 +84,20 @@ type Sound struct {
 	Peaks              audio.Waveform
 }
 
-// stored is how an Analysis lies in the bucket.
+// stored is an Analysis as the bucket has it.
 type stored struct {
 	Version  int
-	NotMedia bool // the asset holds nothing to analyse
-	// TriedAt is when the analysis took too much time or memory, in epoch ms.
+	NotMedia bool // the asset has neither pictures nor sound
+	// TriedAt is when the analysis exceeded a limit, in epoch ms.
 	TriedAt int64 `json:",omitempty"`
 	Analysis
 }
 
-// version is raised when the same asset would be described differently.
+// version changes whenever the analysis of an asset would have another result.
 const version = 3
 
-// Get returns the analysis of an asset that the owner uses with it, the waveform in at
-// most so many points.
+// Get returns the analysis of an asset, with at most this many points of its waveform. It
+// counts as a use of the asset by the owner.
 func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (Analysis, error) {
 	if points < audio.MinPoints || points > audio.MaxPoints {
 		return Analysis{}, fault.Invalidf("points must be %d..%d", audio.MinPoints, audio.MaxPoints)
@@ -123,7 +123,7 @@ func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (
 	return found.Analysis, nil
 }
 
-// read reads a stored analysis. One of another version, or to be tried again, is not found.
+// read returns a stored analysis, or ErrNotFound if it has another version or is due to be repeated.
 func (s *Service) read(ctx context.Context, key string) (found stored, err error) {
 	obj, err := s.o.Bucket.Open(ctx, key)
 	if err != nil {
@@ -141,12 +141,12 @@ func (s *Service) read(ctx context.Context, key string) (found stored, err error
 		return found, fmt.Errorf("analysis of version %d: %w", found.Version, objectstore.ErrNotFound)
 	}
 	if found.TriedAt > 0 && time.Since(time.UnixMilli(found.TriedAt)) > retryAfter {
-		return found, fmt.Errorf("analysis to be tried again: %w", objectstore.ErrNotFound)
+		return found, fmt.Errorf("analysis due to be repeated: %w", objectstore.ErrNotFound)
 	}
 	return found, nil
 }
 
-// make analyses an asset and stores what it found.
+// make analyses an asset and stores the result.
 func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
 	if err := derived.Room(ctx, s.o.CanWork, 0); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
 		found.NotMedia = true
 	case errors.Is(err, errExhausted):
 		found.TriedAt = time.Now().UnixMilli()
-		s.o.Log.Info("an analysis takes too much", "asset", key, "err", err)
+		s.o.Log.Info("an analysis exceeded its time or memory", "asset", key, "err", err)
 	case err != nil:
 		return err
 	}

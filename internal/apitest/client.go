@@ -41,7 +41,7 @@ type Part struct {
 	Text     string
 	Bytes    []byte
 	Path     string
-	Filename string // "" for text parts; a media part gets Name where it is ""
+	Filename string // "" for text parts; default of a media part: Name
 	Type     string // Content-Type; "" sends none for text, application/octet-stream for media
 	Unquoted bool   // name=video instead of name="video", as some clients send it
 }
@@ -57,8 +57,8 @@ type Response struct {
 	name string
 }
 
-// Do sends a request and checks the exchange against openapi.yaml and against
-// what no answer may ever contain. Redirects are not followed.
+// Do sends a request, checks the exchange against openapi.yaml, and checks that
+// the answer leaks nothing. It does not follow redirects.
 func (s *Server) Do(t testing.TB, r Request) *Response {
 	t.Helper()
 	res, err := s.TryDo(t, r)
@@ -68,7 +68,7 @@ func (s *Server) Do(t testing.TB, r Request) *Response {
 	return res
 }
 
-// TryDo is Do for a service that may be gone: a failed connection is returned.
+// TryDo is Do, but returns an error if the connection fails.
 func (s *Server) TryDo(t testing.TB, r Request) (*Response, error) {
 	t.Helper()
 	req, standin, err := r.build(s.URL)
@@ -113,9 +113,8 @@ func (r Request) method() string {
 	return r.Method
 }
 
-// build makes the request and the body to validate it with: multipart uploads
-// are replaced by equal forms with short media, and their JSON fields are
-// marked as JSON, which clients may leave out but the document says.
+// build makes the request, and the body to validate against openapi.yaml: in multipart
+// forms it shortens media and gives JSON fields the type that clients may omit.
 func (r Request) build(base string) (*http.Request, []byte, error) {
 	var body, standin []byte
 	contentType := ""
@@ -218,7 +217,7 @@ func (p Part) header() textproto.MIMEHeader {
 	return h
 }
 
-// canonical is the form as openapi.yaml describes it, media shortened.
+// canonical is the form as openapi.yaml describes it, with short media.
 func canonical(parts []Part) []Part {
 	out := make([]Part, 0, len(parts))
 	for _, p := range parts {
@@ -260,8 +259,8 @@ func (r *Response) Error(status int, code string) *Response {
 	return r
 }
 
-// Sentence fails the test unless the answer has the status and an error that
-// is a sentence holding all of words, compared without regard to case.
+// Sentence fails the test unless the answer has the status and an error that is a
+// sentence with all of the words, in any case.
 func (r *Response) Sentence(status int, words ...string) *Response {
 	r.t.Helper()
 	text := r.ErrorText()
@@ -277,7 +276,7 @@ func (r *Response) Sentence(status int, words ...string) *Response {
 	return r
 }
 
-// ErrorText is the error of the body, "" where there is none.
+// ErrorText is the error in the body, or "".
 func (r *Response) ErrorText() string {
 	var body struct{ Error string }
 	_ = json.Unmarshal(r.Body, &body) // not JSON: no error text
@@ -291,7 +290,7 @@ func (r *Response) Detail() string {
 	return body.Detail
 }
 
-// Job is the id of the job that the answer, which has the status, tells of.
+// Job returns the answer's job id, and ends the test unless it has the status.
 func (r *Response) Job(status int) string {
 	r.t.Helper()
 	var body struct{ JobID string }
@@ -299,7 +298,7 @@ func (r *Response) Job(status int) string {
 	return body.JobID
 }
 
-// JSON decodes the body into v; the test ends where it cannot.
+// JSON decodes the body into v, and ends the test if it cannot.
 func (r *Response) JSON(v any) *Response {
 	r.t.Helper()
 	if err := json.Unmarshal(r.Body, v); err != nil {
@@ -308,8 +307,7 @@ func (r *Response) JSON(v any) *Response {
 	return r
 }
 
-// pathOf cuts the address of the server from an absolute URL of its own, so
-// that a URL it handed out can be requested.
+// pathOf returns the path and query of a URL that the server gave out.
 func (s *Server) pathOf(t testing.TB, absolute string) string {
 	t.Helper()
 	u, err := url.Parse(absolute)
@@ -319,9 +317,8 @@ func (s *Server) pathOf(t testing.TB, absolute string) string {
 	return u.RequestURI()
 }
 
-// Outside sends a request to an absolute address that is not the service's, such
-// as a presigned upload, and reads the answer. An empty body sends none. Nothing is
-// checked.
+// Outside sends a request to another server, such as a presigned upload, and reads the
+// answer without checking it.
 func (s *Server) Outside(t testing.TB, method, address string, header http.Header, body []byte) *Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, address, bytes.NewReader(body))

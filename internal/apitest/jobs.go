@@ -35,7 +35,7 @@ type SeparationStatus struct {
 	ExpiresAt        int64
 }
 
-// Stem is the stem with the id; the test ends where there is none.
+// Stem returns the stem with the id, and ends the test if there is none.
 func (s SeparationStatus) Stem(t testing.TB, id string) Stem {
 	t.Helper()
 	for _, stem := range s.Stems {
@@ -155,8 +155,8 @@ func (u *User) WaitRendered(t testing.TB, jobID string) {
 	}
 }
 
-// WaitFinished waits until a render is COMPLETED or FAILED and fails the test
-// where its progress falls on the way.
+// WaitFinished waits until a render is COMPLETED or FAILED, and fails the test if its
+// progress falls.
 func (u *User) WaitFinished(t testing.TB, jobID string) RenderStatus {
 	t.Helper()
 	var last RenderStatus
@@ -203,9 +203,8 @@ func With(m M, more M) M {
 	return out
 }
 
-// Eventually polls until done is true; the test ends with say's words when
-// that takes longer than the deadline. It asks less often the longer it has
-// waited, so that waiting tests leave the machine to working ones.
+// Eventually polls until done is true, and ends the test with say's message after the
+// deadline. It polls less and less often, to leave the CPU to other tests.
 func Eventually(t testing.TB, deadline time.Duration, done func() bool, say func() string) {
 	t.Helper()
 	began := time.Now()

@@ -2,17 +2,16 @@
 //
 // Start builds the binary once per test process and runs `cutroom serve` as a
 // child process with a database, a storage folder and vendor stand-ins of its
-// own. Tests speak HTTP to it; every exchange is checked against openapi.yaml,
-// every answer and every line of the log against what must never appear there.
+// own. Tests speak HTTP to it. Every exchange is checked against openapi.yaml, and
+// answers and logs are searched for secrets and other leaks.
 //
-// Which database and whether there is an object store is decided by the
-// environment of `go test`, so that one suite runs in every shape of the
-// service:
+// The environment of `go test` chooses the shape of the service, so one suite runs
+// in every shape:
 //
 //	CUTROOM_TEST_DB=sqlite|postgres   default sqlite
 //	CUTROOM_TEST_BUCKET=1             with an object store
 //	CUTROOM_TEST_REPLICAS=2           that many processes behind a round-robin front (postgres only)
-//	CUTROOM_TEST_SHAPE_ONLY=1         without the tests of what no shape changes
+//	CUTROOM_TEST_SHAPE_ONLY=1         without the tests whose result depends on no shape
 //	CUTROOM_TEST_S3=http://ACCESS:SECRET@HOST:PORT/BUCKET   a real S3 server instead of the stand-in
 //	CUTROOM_BIN=path                  a binary to test instead of building one
 //
@@ -78,7 +77,7 @@ type replica struct {
 type options struct {
 	env      map[string]string
 	replicas int
-	roles    []string // of each replica; nil is all of each
+	roles    []string // of each replica; nil means all roles
 	bucket   bool
 }
 
@@ -91,12 +90,12 @@ func Env(key, value string) Option { return func(o *options) { o.env[key] = valu
 // Bucket turns the object store on or off, whatever CUTROOM_TEST_BUCKET says.
 func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
 
-// Replicas runs n processes behind a round-robin front. More than one needs
+// Replicas runs n processes behind a round-robin front. More than one need
 // PostgreSQL.
 func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
 
-// Roles runs a replica for each list of roles, all on one bucket and with nothing
-// else in common but the database. It needs PostgreSQL; the first is of the API.
+// Roles runs a replica for each list of roles. They share only the bucket and the
+// database, which must be PostgreSQL. The first list must contain api.
 func Roles(lists ...string) Option {
 	return func(o *options) { o.roles, o.replicas, o.bucket = lists, len(lists), true }
 }
@@ -110,9 +109,9 @@ func Replication() int {
 	return max(1, n)
 }
 
-// Start runs the service until the test ends. It ends the test when the
-// service does not come up, and fails it when the service does not stop
-// cleanly or its log holds a secret or a panic.
+// Start runs the service until the test ends. It ends the test if the service does
+// not start, and fails it if the service does not stop cleanly or its log contains
+// a secret or a panic.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s, err := start(t, opts)
@@ -172,8 +171,8 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 	return s, nil
 }
 
-// newClient makes a client that follows no redirect and, to let every process
-// stop at once, keeps few connections.
+// newClient returns a client that follows no redirects. It keeps few connections, so
+// processes stop quickly.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true},
@@ -191,8 +190,8 @@ func (s *Server) database(t testing.TB) {
 	s.env["DB_USER"], s.env["DB_PASSWORD"] = "cutroom", "apitest-db-password"
 }
 
-// makeReplicas chooses the addresses; with several replicas the public one is
-// a front that passes requests on in turn.
+// makeReplicas chooses the addresses. Several replicas get a front, which passes requests
+// on in turn.
 func (s *Server) makeReplicas(t testing.TB, o options) error {
 	var targets []*url.URL
 	for i := range o.replicas {
@@ -232,9 +231,9 @@ func (s *Server) makeReplicas(t testing.TB, o options) error {
 	return nil
 }
 
-// roundRobin passes each request to the next target. X-Forwarded-For goes
-// through as the client sent it, so that one hop count fits every shape. The connection of a
-// client ends with its target's, as it does without the proxy.
+// roundRobin passes each request to the next target. It leaves X-Forwarded-For as the
+// client sent it, so the hop count is the same in every shape. If a target closes its
+// connection, the client's is closed too, as without the proxy.
 func roundRobin(targets []*url.URL) http.Handler {
 	var turn atomic.Uint64
 	return &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
@@ -261,8 +260,7 @@ func (s *Server) startReplica(i int) error {
 	return nil
 }
 
-// Kill9 ends all processes of the service as a power cut would, ffmpeg
-// included.
+// Kill9 kills all processes of the service, including ffmpeg.
 func (s *Server) Kill9(t testing.TB) {
 	t.Helper()
 	s.killAll()
@@ -313,8 +311,8 @@ func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
 	wg.Wait()
 }
 
-// Restart starts the processes that do not run, with the same configuration
-// and storage, and waits until they answer.
+// Restart starts the stopped processes with the same configuration and storage,
+// and waits until they answer.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	for i, r := range s.replicas {
@@ -333,7 +331,7 @@ func (s *Server) Config(key string) string { return s.replicas[0].env[key] }
 // HasBucket says whether the service has an object store.
 func (s *Server) HasBucket() bool { return s.Config("OBJECT_STORE_BUCKET") != "" }
 
-// SetEnv changes a configuration key of all replicas from their next start on.
+// SetEnv changes a configuration key of all replicas. It takes effect at their next start.
 func (s *Server) SetEnv(key, value string) {
 	for _, r := range s.replicas {
 		r.env[key] = value
@@ -382,24 +380,24 @@ func (s *Server) Logs() string {
 	return b.String()
 }
 
-// shutdown ends the service and judges its last words.
+// shutdown stops the service and checks its log.
 func (s *Server) shutdown(t testing.TB) {
 	s.Stop(t)
 	log := s.Logs()
 	for _, secret := range s.secrets {
 		if strings.Contains(log, secret) {
-			t.Errorf("the log holds the secret %.6s...", secret)
+			t.Errorf("the log contains the secret %.6s...", secret)
 		}
 	}
 	for _, bad := range []string{"panic:", "DATA RACE"} {
 		if strings.Contains(log, bad) {
-			t.Errorf("the log holds %q", bad)
+			t.Errorf("the log contains %q", bad)
 		}
 	}
 }
 
-// checkLeaks fails the test when an answer tells what it must not: text of an
-// upstream, a path of the server, SQL, a stack or a secret.
+// checkLeaks fails the test if an answer contains an upstream's text, a path of the
+// server, SQL, a stack trace or a secret.
 func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
 	t.Helper()
 	if !strings.Contains(res.Header.Get("Content-Type"), "json") {
@@ -409,13 +407,13 @@ func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
 	forbidden := append([]string{leakMarker, s.Dir, "SQLSTATE", "goroutine ", ".go:", "ffmpeg"}, s.secrets...)
 	for _, f := range forbidden {
 		if strings.Contains(body, f) {
-			t.Errorf("%s: the answer holds %.12q: %s", name, f, res.text())
+			t.Errorf("%s: the answer contains %.12q: %s", name, f, res.text())
 		}
 	}
 }
 
-// IP is an address that no other caller of the server uses, for X-Forwarded-For:
-// rate limits of sign-in are per address.
+// IP returns a new address for X-Forwarded-For, because the rate limit of sign-ins is
+// per address.
 func (s *Server) IP() string {
 	n := s.nextIP.Add(1)
 	return fmt.Sprintf("198.18.%d.%d", n>>8&0xff, n&0xff)
@@ -433,15 +431,15 @@ func tail(log string) string {
 	return log
 }
 
-// Replica is the service as one of its processes shows it, without the front.
+// Replica is one process of the service, reached without the front.
 func (s *Server) Replica(i int) *Server {
 	r := s.At(s.replicas[i].url)
 	r.replicas = s.replicas[i : i+1]
 	return r
 }
 
-// At is the service as it is reached at another address, such as that of a front.
-// It shares everything else with s and is valid as long as s.
+// At is the service under another address, such as that of a front. It shares
+// everything else with s and is valid as long as s.
 func (s *Server) At(address string) *Server {
 	return &Server{URL: address, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary,
 		env: s.env, replicas: s.replicas, client: s.client, secrets: s.secrets}

@@ -21,11 +21,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// maxWait bounds every wait for the browser or the page. A busy machine may need
-// long for what the page waits for.
+// maxWait bounds every wait for the browser or the page. A busy machine may be slow.
 const maxWait = 90 * time.Second
 
-// names of the browser's program, the smallest first.
+// names are the names of the browser's program, the smallest first.
 var names = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
 
 // Page is a tab. It belongs to one test and one goroutine.
@@ -37,8 +36,8 @@ type Page struct {
 	problems []string
 }
 
-// Open starts a browser with an empty tab, and ends it with the test. Without
-// a browser on the machine the test is skipped, and in CI it fails.
+// Open starts a browser with an empty tab, and stops it when the test ends. If the
+// machine has no browser, it skips the test, or in CI fails it.
 func Open(t testing.TB) *Page {
 	t.Helper()
 	program := find()
@@ -49,8 +48,8 @@ func Open(t testing.TB) *Page {
 		t.Skip("no Chromium found (on Debian: apt-get install chromium)")
 	}
 	p := &Page{t: t}
-	// Scrollbars take their room, as on a desk. The library runs the browser
-	// without its own sandbox where we are root; it is shown our pages only.
+	// Scrollbars take up space, as on a desktop. As root, the library runs the browser
+	// without its sandbox, which is safe because it only loads our own pages.
 	ctx, end := chromedp.NewContext(context.Background(), chromedp.WithListener(p.event), chromedp.WithAllocatorOptions(
 		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false)))
 	t.Cleanup(end)
@@ -74,7 +73,7 @@ func find() string {
 	return ""
 }
 
-// Size makes the window this large, in CSS pixels.
+// Size sets the size of the window in CSS pixels. Narrow windows are phones.
 func (p *Page) Size(width, height int64) {
 	p.t.Helper()
 	var opts []chromedp.EmulateViewportOption
@@ -84,14 +83,14 @@ func (p *Page) Size(width, height int64) {
 	do(p, chromedp.EmulateViewport(width, height, opts...))
 }
 
-// Dark sets whether the reader's device asks for dark pages.
+// Dark sets whether the device prefers dark pages.
 func (p *Page) Dark(on bool) {
 	p.t.Helper()
 	do(p, command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: map[bool]string{false: "light", true: "dark"}[on]}}}))
 }
 
-// Go loads an address and returns when the document and its scripts are there.
+// Go loads an address, and returns when the document and its scripts are loaded.
 func (p *Page) Go(url string) {
 	p.t.Helper()
 	do(p, chromedp.Navigate(url))
@@ -116,7 +115,7 @@ func (p *Page) Eval(expression string) string {
 
 func (p *Page) eval(expression string) (string, error) {
 	raw, err := try(p, chromedp.Evaluate[[]byte](expression, chromedp.EvalAwaitPromise, func(e *runtime.EvaluateParams) {
-		gesture := true // a person's: sound may play
+		gesture := true // as by a person, so that sound may play
 		e.UserGesture = &gesture
 	}))
 	var text string
@@ -126,10 +125,9 @@ func (p *Page) eval(expression string) (string, error) {
 	return text, err
 }
 
-// Until waits for a JavaScript expression to become true, and fails the test
-// with what the page shows when it does not in time. The library's own wait would
-// break the page's policy, which forbids code made of text, and ends where the
-// page is left.
+// Until waits for a JavaScript expression to become true. After maxWait it ends the test
+// and prints what the page shows. It does not use the library's own wait, which stops when
+// the page changes, and evaluates text as code, which the page's policy forbids.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(maxWait); ; time.Sleep(16 * time.Millisecond) {
@@ -139,7 +137,7 @@ func (p *Page) Until(expression string) {
 		}
 		if time.Now().After(end) || p.ctx.Err() != nil {
 			text, _ := p.eval(`location.href + '\n' + document.body.innerText.slice(0, 2000)`)
-			p.t.Fatalf("waited in vain for %s (%v); the page: %s\nproblems: %v", expression, err, text, p.Problems())
+			p.t.Fatalf("%s did not become true (%v); the page: %s\nproblems: %v", expression, err, text, p.Problems())
 		}
 	}
 }
@@ -150,14 +148,14 @@ func (p *Page) See(text string) {
 	p.Until(fmt.Sprintf(`document.body.innerText.includes(%s)`, quote(text)))
 }
 
-// Click clicks the first element that a CSS selector finds, once it is there.
+// Click waits for an element that matches a CSS selector, and clicks the first one.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	p.Until(fmt.Sprintf(`document.querySelector(%s)`, quote(selector)))
 	p.Eval(fmt.Sprintf(`document.querySelector(%s).click()`, quote(selector)))
 }
 
-// Fill replaces the text of the field that a CSS selector finds, as typing does.
+// Fill replaces the text of the field that matches a CSS selector, as if typed.
 func (p *Page) Fill(selector, text string) {
 	p.t.Helper()
 	p.Until(fmt.Sprintf(`document.querySelector(%s)`, quote(selector)))
@@ -181,8 +179,8 @@ func (p *Page) Screenshot() []byte {
 	return do(p, chromedp.FullScreenshot(100))
 }
 
-// Problems returns what the browser complained of since the last call: errors
-// of scripts, on the console, of loading, and breaches of the page's policy.
+// Problems returns the browser's complaints since the last call: errors of scripts,
+// of loading and on the console, and violations of the page's policy.
 func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +189,8 @@ func (p *Page) Problems() []string {
 	return out
 }
 
-// event takes note of what the browser tells unasked, before it answers to what
-// comes next.
+// event collects problems. The browser sends its events before it answers the next
+// command.
 func (p *Page) event(event any) {
 	var problem string
 	switch e := event.(type) {
@@ -232,7 +230,7 @@ func try[T any](p *Page, action chromedp.Action[T]) (T, error) {
 	return chromedp.Run(ctx, action)
 }
 
-// do runs an action in the tab; a failure ends the test.
+// do runs an action in the tab, and ends the test if it fails.
 func do[T any](p *Page, action chromedp.Action[T]) T {
 	p.t.Helper()
 	v, err := try(p, action)

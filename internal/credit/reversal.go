@@ -13,10 +13,9 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-// Notify handles a store's notification about a sale. The notification itself
-// moves nothing: the store is asked whether it is true. If the store does not
-// answer, the next [Ledger.AskAboutSales] asks again, so the store need not repeat
-// the notification.
+// Notify handles a store's notification about a sale. It moves no credits until the
+// store confirms the notification. If the store does not answer, the next
+// [Ledger.AskAboutSales] asks again, so the store need not repeat it.
 func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byte) error {
 	store := l.stores[platform]
 	if store == nil {

@@ -80,7 +80,7 @@ type without struct {
 	suffix string
 }
 
-// Glob is what goose calls to find its files.
+// Glob finds the migrations for goose.
 func (w without) Glob(pattern string) ([]string, error) {
 	names, err := fs.Glob(w.FS, pattern)
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, w.suffix) }), err
@@ -98,13 +98,13 @@ func (d *DB) CheckSchema(ctx context.Context) error {
 	var have int64
 	err = d.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version`).Scan(&have)
 	if isNoTable(err) {
-		return errors.New("the database has no tables of cutroom: is DATABASE_URL right? `cutroom migrate` makes them")
+		return errors.New("the database has no tables of cutroom: check DATABASE_URL, or run `cutroom migrate` to create them")
 	}
 	if err != nil {
 		return fmt.Errorf("read the version of the schema: %w", err)
 	}
 	if have < want {
-		return fmt.Errorf("the database's schema is of version %d and this program needs %d: run `cutroom migrate` first", have, want)
+		return fmt.Errorf("the database's schema has version %d, but this program needs %d: run `cutroom migrate` first", have, want)
 	}
 	return nil
 }

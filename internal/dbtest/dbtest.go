@@ -35,33 +35,31 @@ import (
 // be allowed to create databases.
 const EnvURL = "CUTROOM_TEST_PG_URL"
 
-// shared is the process's cluster. It lives until the process ends: then the
-// pipe that its supervisor reads closes and the cluster removes itself.
+// shared is the process's cluster. When the process ends, the pipe to its supervisor
+// closes and the cluster removes itself.
 var shared struct {
 	once     sync.Once
-	cluster  *Cluster // kept reachable: a collected pipe would close, and stop it
+	cluster  *Cluster // kept reachable, because a garbage-collected pipe would stop it
 	url      *url.URL
 	template string
 	err      error
 }
 
-// Each runs a test on SQLite and on PostgreSQL: one SQL text has to mean the same in
-// both.
+// Each runs a test on SQLite and on PostgreSQL, which share their SQL.
 func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
 }
 
-// Beside is Each beside other tests.
+// Beside is Each in parallel with other tests.
 func Beside(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
 }
 
-// SQLite opens a database in a file, which ends with the test. The file begins as a
-// copy of a migrated one.
+// SQLite opens a copy of a migrated database file, and removes it after the test.
 func SQLite(t testing.TB) *db.DB {
 	t.Helper()
 	content, err := sqliteTemplate()
@@ -81,7 +79,7 @@ var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // a leftover in the system's temp folder harms nobody
+	defer func() { _ = os.RemoveAll(dir) }() // a leftover temporary folder does no harm
 	path := filepath.Join(dir, "template.db")
 	if err := migrate(context.Background(), db.Options{URL: "sqlite://" + path, MaxPool: 1}); err != nil {
 		return nil, err
@@ -110,8 +108,8 @@ func Open(t testing.TB, o db.Options) *db.DB {
 	return d
 }
 
-// Plan is how a database would run a query, step by step. PostgreSQL is told the
-// settings before: without any it reads whole what is small.
+// Plan returns the steps by which a database would run a query. settings are statements
+// that PostgreSQL runs first: by default it scans small tables instead of using an index.
 func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []string) {
 	t.Helper()
 	explain, before := `EXPLAIN QUERY PLAN `, []any{new(int), new(int), new(int)}
@@ -137,9 +135,8 @@ func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []
 }
 
 // URL creates a migrated database that is dropped when the test ends. The
-// address holds no credentials; user and password are those of the role that
-// owns the database, which is no superuser. A machine without PostgreSQL fails
-// the test: a test that asked for this database was not meant to be skipped.
+// address has no credentials; user and password are those of the database's
+// owner, who is no superuser. Without PostgreSQL on the machine the test fails.
 func URL(t testing.TB) (address, user, password string) {
 	t.Helper()
 	return create(t, true)
@@ -151,8 +148,8 @@ func Empty(t testing.TB) (address, user, password string) {
 	return create(t, false)
 }
 
-// RowsOnly is URL, but for the role: it owns nothing, and may read and write rows
-// and no more. grants are the statements that make it so, with %s for its name.
+// RowsOnly is URL with a role that owns nothing and can only read and write rows.
+// grants are the statements that give it these rights, with %s for its name.
 func RowsOnly(t testing.TB, grants string) (address, user, password string) {
 	t.Helper()
 	address, owner, password := URL(t)
@@ -167,9 +164,9 @@ func RowsOnly(t testing.TB, grants string) (address, user, password string) {
 			t.Fatalf("make a role: %v", err)
 		}
 	}
-	t.Cleanup(func() { // before the database goes: the role's rights are in it
+	t.Cleanup(func() { // before the database is dropped, because it holds the role's rights
 		if err := adminExec(u, "GRANT "+user+" TO CURRENT_USER; DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
-			t.Logf("role left to the end of the cluster: %v", err)
+			t.Logf("the role stays until the cluster ends: %v", err)
 		}
 	})
 	return address, user, password
@@ -195,11 +192,11 @@ func create(t testing.TB, migrated bool) (address, user, password string) {
 			if err = adminExec(shared.url, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err == nil {
 				return
 			}
-			// The server's own housekeeping may be in the database, and cannot
-			// be thrown out by its owner: it ends by itself.
+			// The owner cannot disconnect the server's own housekeeping, such as
+			// autovacuum. Wait for it to end.
 			time.Sleep(300 * time.Millisecond)
 		}
-		t.Logf("database left to the end of the cluster: %v", err)
+		t.Logf("the database stays until the cluster ends: %v", err)
 	})
 	password, _ = shared.url.User.Password()
 	return addressOf(shared.url, name), shared.url.User.Username(), password
@@ -229,8 +226,8 @@ func startShared() {
 	}
 }
 
-// makeTemplate migrates a fresh database. Every process makes its own: one
-// that found another's could not know with which migrations it was made.
+// makeTemplate migrates a fresh database. Every process makes its own, because
+// another process may have other migrations.
 func makeTemplate(ctx context.Context, u *url.URL, name string) error {
 	if err := adminExec(u, "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
 		return err
@@ -248,7 +245,7 @@ func migrate(ctx context.Context, o db.Options) error {
 	return errors.Join(d.Migrate(ctx), d.Close())
 }
 
-// addressOf is the address of a database of the cluster, without credentials.
+// addressOf is the address of a database in the cluster, without credentials.
 func addressOf(cluster *url.URL, name string) string {
 	u := *cluster
 	u.User = nil
