@@ -25,6 +25,11 @@ bookworm | trixie | sid) shift ;;
 esac
 [ $# -gt 0 ] || set -- sh -ec 'make demo; make test'
 
+command -v debootstrap >/dev/null || {
+	echo "fresh.sh: debootstrap is missing: apt-get install debootstrap" >&2
+	exit 1
+}
+
 step() { printf 'fresh.sh: %s\n' "$*" >&2; }
 
 # repository prints the address of the host's mirror of a repository, or Debian's own.
