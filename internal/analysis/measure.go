@@ -31,7 +31,7 @@ func (s *Service) analyse(ctx context.Context, file string) (Analysis, error) {
 	return found, nil
 }
 
-// refusal tells what is the file's fault from what is ours.
+// refusal separates faults of the file from our own.
 func refusal(err error) error {
 	switch media.BlameFor(err) {
 	case media.BlameMachine:
@@ -55,8 +55,8 @@ func describeVideo(p media.Probe) *Video {
 	return &Video{Width: p.Video.DisplayWidth, Height: p.Video.DisplayHeight, FrameRate: math.Round(rate.Float()*1000) / 1000}
 }
 
-// listen decodes the sound once, for all that is measured of it. Sound that cannot be
-// decoded to a single sample is none.
+// listen decodes the sound once, for all measurements. Sound without a single decodable
+// sample counts as none.
 func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeout time.Duration) (*Sound, error) {
 	layout, channels := layoutFor(p.Audio.Channels)
 	loudness := audio.NewLoudnessMeter(audio.ChannelWeights(channels)...)
@@ -89,7 +89,7 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	return found, nil
 }
 
-// skipper passes on what is written after the first bytes. The silence before a film's
+// skipper drops the first bytes written to it and passes on the rest. The silence before a film's
 // sound begins would make the sound quieter, as it fills parts of gating blocks.
 type skipper struct {
 	io.Writer
