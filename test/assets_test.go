@@ -246,8 +246,7 @@ func TestRenderV3(t *testing.T) {
 	u.Get(t, "/api/v2/render/"+job+"/download").Expect(302)
 	film := u.Download(t, job)
 	isFilm(t, film, 320, 180, "25/1", 3*time.Second)
-	pictureIs(t, film, 500*time.Millisecond, red)
-	pictureIs(t, film, 2*time.Second, blue)
+	picturesAre(t, film, mediatest.Every(500*time.Millisecond, 1500*time.Millisecond, 2), red, blue)
 	toneIs(t, film, mediatest.Between(100, 900), 440)
 	levelIs(t, film, 1500, mediatest.Between(2100, 2900), clipLevel-6.02)
 

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"image"
 	"image/color"
 	"math"
 	"testing"
@@ -17,13 +18,17 @@ var (
 	blue = color.RGBA{B: 254, A: 255}
 )
 
-// pictureIs fails the test unless the middle of the picture at a time has the
-// colour, within what 4:2:0 and two conversions of it cost.
-func pictureIs(t testing.TB, path string, at time.Duration, want color.RGBA) {
+// picturesAre fails the test unless the middle of the picture has the colour at each time,
+// within what 4:2:0 and two conversions of it cost. It returns the pictures.
+func picturesAre(t testing.TB, path string, at []time.Duration, want ...color.RGBA) []*image.RGBA {
 	t.Helper()
-	if got := mediatest.ColorAt(mediatest.Frame(t, path, at), 0.5, 0.5); mediatest.ColorDistance(got, want) > 24 {
-		t.Errorf("the picture at %v is %v, want %v", at, got, want)
+	pictures := mediatest.Frames(t, path, at...)
+	for i, picture := range pictures {
+		if got := mediatest.ColorAt(picture, 0.5, 0.5); mediatest.ColorDistance(got, want[i]) > 24 {
+			t.Errorf("the picture at %v is %v, want %v", at[i], got, want[i])
+		}
 	}
+	return pictures
 }
 
 // toneIs fails the test unless hz is the loudest of the shared clips' tones in the window.

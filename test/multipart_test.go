@@ -118,7 +118,7 @@ func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {
 	if again := inParts(t, u, film); !again.AlreadyExists || again.Parts != nil {
 		t.Errorf("after the upload: %+v", again)
 	}
-	pictureIs(t, renders(t, u, first.AssetKey), 200*time.Millisecond, red)
+	picturesAre(t, renders(t, u, first.AssetKey), []time.Duration{200 * time.Millisecond}, red)
 	// What the other user wanted is there; nothing of theirs is kept.
 	complete(t, other, theirs.UploadID).Expect(200)
 	if keys := s.PendingUploads(t); len(keys) > 0 {

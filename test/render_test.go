@@ -25,10 +25,9 @@ func TestRenderTwoSegments(t *testing.T) {
 	}}, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)))
 	isFilm(t, film, 320, 180, "25/1", 2*clipLength)
 	mediatest.ConstantRate(t, film, 25, 100, time.Millisecond)
-	pictureIs(t, film, 1*time.Second, red)
-	pictureIs(t, film, 3*time.Second, blue)
+	pictures := picturesAre(t, film, mediatest.Every(time.Second, 2*time.Second, 2), red, blue)
 	// The square clip is fitted and padded: black at the sides.
-	side := mediatest.ColorAt(mediatest.Frame(t, film, 3*time.Second), 0.05, 0.5)
+	side := mediatest.ColorAt(pictures[1], 0.05, 0.5)
 	if mediatest.ColorDistance(side, color.RGBA{A: 255}) > 24 {
 		t.Errorf("beside the fitted clip is %v, want black", side)
 	}
@@ -101,9 +100,7 @@ func TestRenderTrimSpeedAndVolume(t *testing.T) {
 		apitest.With(apitest.Segment("video_1", 3, clipLength), M{"trimStartMs": 1000, "trimEndMs": 99000}), // cut to the real end
 	}}, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)))
 	isFilm(t, film, 320, 180, "25/1", 4*time.Second)
-	for i, want := range []color.RGBA{red, blue, red, blue} {
-		pictureIs(t, film, time.Duration(i)*time.Second+500*time.Millisecond, want)
-	}
+	picturesAre(t, film, mediatest.Every(500*time.Millisecond, time.Second, 4), red, blue, red, blue)
 	levelIs(t, film, 440, mediatest.Between(200, 800), clipLevel-6.02)
 	// Pitch is kept at any speed.
 	levelIs(t, film, 880, mediatest.Between(1200, 1800), clipLevel)
