@@ -43,21 +43,17 @@ func inProgress(t testing.TB, u *apitest.User, id string) {
 	}, func() string { return fmt.Sprintf("%s is %s at %d", id, st.Status, st.Progress) })
 }
 
-// TestLongRenders runs its tests one after another, because each keeps all cores busy.
-func TestLongRenders(t *testing.T) {
+func TestARenderSurvivesAStopAndAKill(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t) // TestARenderSurvivesTheLossOfAReplica kills on PostgreSQL
-	t.Run("kill in the middle", func(t *testing.T) { endInTheMiddleOfARender(t, (*apitest.Server).Kill9) })
-	t.Run("stop in the middle hands it back", func(t *testing.T) { endInTheMiddleOfARender(t, (*apitest.Server).Stop) })
-}
-
-func endInTheMiddleOfARender(t *testing.T, end func(*apitest.Server, testing.TB)) {
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
-	inProgress(t, u, id)
-	end(s, t)
-	s.Restart(t)
+	for _, end := range []func(*apitest.Server, testing.TB){(*apitest.Server).Stop, (*apitest.Server).Kill9} {
+		inProgress(t, u, id)
+		end(s, t)
+		s.Restart(t)
+	}
 	u.WaitRendered(t, id)
 	isFilm(t, u.Download(t, id), 640, 360, "25/1", noisyLength)
 	if b := u.Balance(t); b != 3 {
