@@ -47,9 +47,8 @@ func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 		"mono 8k amr": with(func(s *mediatest.Spec) {
 			s.Container, s.Channels, s.SampleRate, s.AudioCodec = "mov", 1, 8000, "pcm_mulaw"
 		}),
-		"pcm 96k mov":  with(func(s *mediatest.Spec) { s.Container, s.SampleRate, s.AudioCodec = "mov", 96000, "pcm_s24le" }),
-		"alac 48k":     with(func(s *mediatest.Spec) { s.AudioCodec = "alac" }),
-		"aac 16k mono": with(func(s *mediatest.Spec) { s.Channels, s.SampleRate = 1, 16000 }),
+		"pcm 96k mov": with(func(s *mediatest.Spec) { s.Container, s.SampleRate, s.AudioCodec = "mov", 96000, "pcm_s24le" }),
+		"alac 48k":    with(func(s *mediatest.Spec) { s.AudioCodec = "alac" }),
 		"opus webm": with(func(s *mediatest.Spec) {
 			s.Container, s.VideoCodec, s.AudioCodec = "webm", "libvpx-vp9", "libopus"
 			s.Output = []string{"-deadline", "realtime", "-cpu-used", "8"}
@@ -59,11 +58,9 @@ func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 			s.Output = []string{"-deadline", "realtime"}
 		}),
 		"mp3 in mkv": with(func(s *mediatest.Spec) { s.Container, s.AudioCodec = "mkv", "libmp3lame" }),
-		"wav alone":  {Tone: 440},
 		"mp3 alone":  {Tone: 440, Container: "mp3", AudioCodec: "libmp3lame"},
 		"flac alone": {Tone: 440, Container: "flac"},
 		"adts alone": {Tone: 440, Container: "aac", AudioCodec: "aac"},
-		"ogg alone":  {Tone: 440, Container: "ogg", AudioCodec: "libvorbis"},
 	}
 	names := slices.Sorted(maps.Keys(tests))
 	var specs []mediatest.Spec

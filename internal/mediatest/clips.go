@@ -126,7 +126,7 @@ func Tones(t testing.TB, hz ...float64) string {
 	return path
 }
 
-// FlashBeep makes a 320x180 mp4 for measuring sync: black, with white frames
+// FlashBeep makes a 160x90 mp4 for measuring sync: black, with white frames
 // and a 1 kHz beep during the first 100 ms of every whole second. Its sound is
 // FLAC (in mp4), so no codec delay blurs the start of the beeps.
 func FlashBeep(t testing.TB, d time.Duration, fps string) string {
@@ -134,7 +134,7 @@ func FlashBeep(t testing.TB, d time.Duration, fps string) string {
 	path := filepath.Join(t.TempDir(), "flashbeep.mp4")
 	FFmpeg(t,
 		// The half millisecond keeps rounding of frame times from moving a flash.
-		"-f", "lavfi", "-t", ffSeconds(d), "-i", "color=c=black:s=320x180:r="+fps+",drawbox=c=white:t=fill:enable='lt(mod(t+0.0005,1),0.0995)'",
+		"-f", "lavfi", "-t", ffSeconds(d), "-i", "color=c=black:s=160x90:r="+fps+",drawbox=c=white:t=fill:enable='lt(mod(t+0.0005,1),0.0995)'",
 		"-f", "lavfi", "-t", ffSeconds(d), "-i", "aevalsrc=exprs='0.5*sin(2*PI*1000*t)*lt(mod(t,1),0.1)':s=48000:c=mono",
 		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "flac", "-strict", "-2", path)
 	return path
