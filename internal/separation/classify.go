@@ -117,8 +117,8 @@ func checkTables(path string, balance int64) error {
 		} else {
 			others += t.Packets()
 		}
-		if t.Sound && t.Codec == "alac" && !counted {
-			return errUncounted // ffprobe does not tell how long its packets are
+		if t.Chunked() || t.Sound && t.Codec == "alac" && !counted {
+			return errUncounted // ffprobe tells neither how many packets there are nor how long they are
 		}
 	}
 	price := credit.Price(seconds * 1000)

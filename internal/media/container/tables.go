@@ -23,6 +23,7 @@ type SampleTable struct {
 	Samples int64  // entries of its tables, fragments included: packets, or frames of PCM
 
 	frame int64 // audio samples per packet in the ALAC configuration, 0 without one
+	ticks bool  // each packet lasts one tick of the clock
 	id    uint32
 }
 
@@ -45,11 +46,15 @@ func (t SampleTable) Seconds() (seconds int64, counted bool) {
 	if pcm[t.Codec] {
 		each = 1
 	}
-	if t.Codec == "alac" && t.frame != 0 && t.frame != each {
+	if t.Codec == "alac" && t.frame != 0 && t.frame != each || t.Chunked() {
 		each = 0
 	}
 	return t.Samples * each / max(t.Rate, 8000), each > 0
 }
+
+// Chunked reports whether ffmpeg takes each chunk of the track for one packet, as if the
+// sound were uncompressed. It then finds fewer packets than other demuxers.
+func (t SampleTable) Chunked() bool { return t.Sound && t.ticks && !pcm[t.Codec] }
 
 // Packets is how many packets a demuxer makes of the track. It reads up to 1024 frames of
 // PCM at once.
@@ -111,7 +116,7 @@ func (s *tableScan) walk(within box, depth int) error {
 			}
 		case "cmov":
 			s.tables.Compressed, err = true, nil
-		case "tkhd", "mdhd", "hdlr", "stsd", "stsz", "stz2", "tfhd", "trun":
+		case "tkhd", "mdhd", "hdlr", "stsd", "stts", "stsz", "stz2", "tfhd", "trun":
 			var content []byte
 			if content, err = b.content(s.r, maxEntry); err == nil {
 				s.field(b.kind, content)
@@ -157,6 +162,8 @@ func (s *tableScan) field(kind string, b []byte) {
 		t.Rate = max(t.Rate, int64(number(b, 12+long)))
 	case "hdlr":
 		t.Sound = t.Sound || len(b) >= 12 && string(b[8:12]) == sound
+	case "stts": // of a single entry
+		t.ticks = number(b, 4) == 1 && number(b, 12) == 1
 	case "stsz", "stz2":
 		t.Samples += int64(number(b, 8))
 	case "stsd":
