@@ -114,14 +114,11 @@ func TestPeaks(t *testing.T) {
 	if len(again.Body) > 0 || again.Header.Get("ETag") != tag {
 		t.Errorf("304 with %d bytes and ETag %q", len(again.Body), again.Header.Get("ETag"))
 	}
+	peaksAreRefusedAsTheStemIs(t, s, u, job)
 }
 
-func TestPeaksAreRefusedAsTheStemIs(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Shared(t)
-	u := s.SignIn(t)
-	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+// peaksAreRefusedAsTheStemIs deletes the user in the end.
+func peaksAreRefusedAsTheStemIs(t *testing.T, s *apitest.Server, u *apitest.User, job apitest.SeparationStatus) {
 	voice := job.Stem(t, "voice_all")
 	path, _, _ := strings.Cut(peaksPath(t, voice, ""), "?")
 	_, token, _ := strings.Cut(peaksPath(t, voice, ""), "?token=")
