@@ -104,7 +104,8 @@ func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 }
 
 func TestDoctorChecksWhatTheRolesNeed(t *testing.T) {
-	inWorld(t, map[string]string{"ROLES": "api", "OPS_ADDR": ":9", "DATABASE_URL": "postgres://127.0.0.1:1/cutroom?sslmode=require"})
+	inWorld(t, map[string]string{"ROLES": "api", "OPS_ADDR": ":9", "DATABASE_URL": "postgres://127.0.0.1:1/cutroom?sslmode=require",
+		"FFMPEG_PATH": "/bin/false"}) // what fails is checked, too
 	for roles, want := range map[string]string{
 		"sweep":          "bucket database platform_a platform_b push platform_a push platform_b storage web hook",
 		"render":         "bucket database ffmpeg storage",
