@@ -115,7 +115,8 @@ func (m *LoudnessMeter) Integrated() (value float64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	mean, _ = m.mean(max(0, int(math.Ceil((lufs(mean)+relativeGate-silentLUFS)*binsPerLU))))
+	gate := int(math.Ceil((lufs(mean) + relativeGate - silentLUFS) * binsPerLU))
+	mean, _ = m.mean(min(max(0, gate), gatingBins-1)) // the last bin has all that is louder, too
 	return lufs(mean), true
 }
 

@@ -166,6 +166,17 @@ func write(t *testing.T, w interface{ Write([]byte) (int, error) }, samples []by
 	}
 }
 
+// Floating-point samples may lie far beyond full scale.
+func TestLoudnessBeyondFullScale(t *testing.T) {
+	for _, db := range []float64{0, 39.9, 40, 40.1, 80, 600} {
+		m := audio.NewLoudnessMeter(1, 1)
+		write(t, m, tone(997, math.Pow(10, db/20)).render(2, 0.5))
+		if l, ok := m.Integrated(); !ok || math.Abs(l-db) > 0.1 {
+			t.Errorf("a tone of %v dB has the loudness %v, %v", db, l, ok)
+		}
+	}
+}
+
 func TestWhatHasNoLoudness(t *testing.T) {
 	for name, samples := range map[string][]byte{
 		"nothing": nil, "silence": make([]byte, 2*audio.SampleRate*audio.FrameBytes), "399 ms": tone(440, 0.5).render(2, 0.399),
