@@ -152,11 +152,13 @@ func Hold(ctx context.Context, tx *db.Tx, userID string, found ...Found) error {
 func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	var removals int64
 	var removing bool
-	// The row's lock keeps the sweep from removing the object before the holder is written.
+	// The row's lock keeps the sweep from removing the object before the holder is written. A file
+	// that was announced twice counts with the larger size, because the earlier URL may still take it.
 	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
 		VALUES ($1, $2, $3, CASE WHEN $4 = 0 THEN now_ms() END)
-		ON CONFLICT (asset_key) DO UPDATE SET size_bytes = excluded.size_bytes, content_type = excluded.content_type,
-			seen_at = excluded.seen_at, given_up_at = NULL
+		ON CONFLICT (asset_key) DO UPDATE SET content_type = excluded.content_type, seen_at = excluded.seen_at,
+			given_up_at = NULL, size_bytes = CASE WHEN $4 = 1 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
+				THEN assets.size_bytes ELSE excluded.size_bytes END
 		RETURNING removals, removing_at IS NOT NULL AND removing_at > now_ms() - $5`,
 		f.Key.String(), f.SizeBytes, f.contentType, toInt(f.announced), 2*removalTimeout.Milliseconds()).Scan(&removals, &removing)
 	switch {

@@ -127,6 +127,33 @@ func TestAnObjectGoesWithItsLastHolder(t *testing.T) {
 	})
 }
 
+// Each announcement allows an upload for a while, so a second one with a smaller size does not
+// make the file count less. The size of the object replaces them.
+func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann, body := p.user("ann"), []byte("a clip")
+		counts := func(want int64) {
+			t.Helper()
+			list, _, err := p.service.List(t.Context(), ann, cursor.Page{After: cursor.Start, Limit: 2})
+			if err != nil || len(list) != 1 || list[0].SizeBytes != want {
+				t.Errorf("held %+v, %v, want %d bytes", list, err, want)
+			}
+		}
+		for _, announced := range []struct{ size, want int64 }{{20, 20}, {1, 20}, {30, 30}} {
+			r := asked(ann, body)
+			r.SizeBytes = announced.size
+			if _, err := p.service.UploadURL(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			counts(announced.want)
+		}
+		if err := p.use(ann, nothing, p.upload(ann, "a clip")); err != nil {
+			t.Fatal(err)
+		}
+		counts(int64(len(body)))
+	})
+}
+
 func TestARunningJobKeepsAnObject(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")
