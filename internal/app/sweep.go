@@ -11,9 +11,9 @@ import (
 	"cutroom/internal/audit"
 	"cutroom/internal/events"
 	"cutroom/internal/idempotency"
-	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ratelimit"
+	"cutroom/internal/rescue"
 )
 
 // Intervals of the sweeps.
@@ -153,7 +153,7 @@ func (a *App) runRounds(ctx context.Context, rounds []round) {
 
 // sweep runs one sweep and logs its failure. A panic stops neither the other sweeps nor the process.
 func (a *App) sweep(name string, run func() error) {
-	if err := job.Recover(run); err != nil && !errors.Is(err, context.Canceled) {
+	if err := rescue.Do(run); err != nil && !errors.Is(err, context.Canceled) {
 		a.outage.Log(a.log, slog.LevelError, name, "sweep failed; it will be tried again", "of", name, "err", err)
 	}
 }

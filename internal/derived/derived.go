@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"cutroom/internal/fault"
-	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/rescue"
 )
 
 // timeLimit bounds the making of one object, including the wait for its turn.
@@ -98,7 +98,7 @@ func (m *Maker) run(ctx context.Context, key string, produce func(context.Contex
 	}
 	defer release()
 	began := time.Now()
-	err = job.Recover(func() error { return produce(work) })
+	err = rescue.Do(func() error { return produce(work) })
 	if err != nil && work.Err() != nil {
 		return ErrBusy.WithCause(err)
 	}

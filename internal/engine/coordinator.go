@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/rescue"
 )
 
 // PartCoordinator shares the video parts of one render among machines that use the same
@@ -102,14 +104,14 @@ func (r *run) claimParts(ctx context.Context, parts map[string]*videoPart, paral
 	for range parallel {
 		key := first
 		first = ""
-		group.Go(func() error {
+		group.Go(rescue.Func(func() error {
 			n, err := r.claimOneByOne(ctx, parts, key)
 			made.Add(n)
 			if err != nil {
 				return fmt.Errorf("claim part: %w", err)
 			}
 			return nil
-		})
+		}))
 	}
 	err := group.Wait()
 	return int(made.Load()), err

@@ -13,6 +13,7 @@ import (
 
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
+	"cutroom/internal/rescue"
 )
 
 // step is one piece of work between planning and the final pass.
@@ -41,19 +42,19 @@ func (r *run) makeParts(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if len(missing) > 0 {
-		group.Go(func() error { return r.makeVideo(ctx, missing, parallel) })
+		group.Go(rescue.Func(func() error { return r.makeVideo(ctx, missing, parallel) }))
 	}
 	audioLanes := 1
 	if len(missing) == 0 {
 		audioLanes = max(1, r.machine().Cores)
 	}
 	decodes, stretches := r.audioSteps(ctx, audioLanes)
-	group.Go(func() error {
+	group.Go(rescue.Func(func() error {
 		if err := runSteps(ctx, decodes, audioLanes); err != nil {
 			return err
 		}
 		return runSteps(ctx, stretches, audioLanes)
-	})
+	}))
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -119,12 +120,12 @@ func runSteps(ctx context.Context, steps []step, parallel int) error {
 	lanes, ctx := errgroup.WithContext(ctx)
 	lanes.SetLimit(parallel)
 	for _, s := range steps {
-		lanes.Go(func() error {
+		lanes.Go(rescue.Func(func() error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
 			return s(ctx)
-		})
+		}))
 	}
 	return lanes.Wait()
 }

@@ -15,6 +15,7 @@ import (
 
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
+	"cutroom/internal/rescue"
 )
 
 // Raise infoVersion when the analysis of the same file gives another result.
@@ -127,7 +128,7 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.cfg.Cores)
 	for _, s := range byContent {
-		group.Go(func() (err error) {
+		group.Go(rescue.Func(func() (err error) {
 			s.info, err = r.analyse(ctx, s)
 			large, tooLarge := errors.AsType[*media.PictureError](err)
 			switch {
@@ -141,7 +142,7 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 				return fault.Failedf(fault.SourceUnreadable, "%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
 			}
 			return err
-		})
+		}))
 	}
 	return byKey, group.Wait()
 }

@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/clock"
 	"cutroom/internal/db"
 	"cutroom/internal/job"
+	"cutroom/internal/rescue"
 	"cutroom/internal/upstream/push"
 	"cutroom/internal/user"
 )
@@ -270,7 +271,8 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 		d.logUnsettled(id, err)
 		return
 	}
-	d.logUnsettled(id, d.settle(ctx, c, id, m, c.send(try, m)))
+	sent := rescue.Do(func() error { return c.send(try, m) })
+	d.logUnsettled(id, d.settle(ctx, c, id, m, sent))
 }
 
 // logUnsettled logs an outcome that could not be written. The delivery becomes due again.

@@ -317,6 +317,16 @@ func TestPauses(t *testing.T) {
 	}
 }
 
+func TestAPanicIsAFailedAttempt(t *testing.T) {
+	w := newWorld(t, dbtest.SQLite(t))
+	w.record(Event{Type: RenderCompleted, JobID: "j", UserID: w.user("a")})
+	w.channels[0].send = func(context.Context, message) error { panic("boom") }
+	w.run()
+	if n := w.count(`SELECT COUNT(*) FROM event_deliveries WHERE state = 'PENDING' AND attempts = 1 AND last_error LIKE '%panic: boom%'`); n != 1 {
+		t.Error("the attempt does not count as failed")
+	}
+}
+
 // A hanging receiver holds up no other channel and, while slots are free, not its own.
 func TestASlowReceiverHoldsUpNoOtherEvent(t *testing.T) {
 	w := newWorld(t, dbtest.SQLite(t))

@@ -22,6 +22,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/rescue"
 )
 
 // ErrLost is the cause of a work context whose lease another worker took. The holder
@@ -260,10 +261,10 @@ func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct
 	for {
 		for ctx.Err() == nil {
 			var more bool
-			err := Recover(func() (err error) { more, err = work(ctx); return err })
+			err := rescue.Do(func() (err error) { more, err = work(ctx); return err })
 			if err != nil && ctx.Err() == nil {
 				kind := ""
-				if p := (*PanicError)(nil); errors.As(err, &p) {
+				if p := (*rescue.PanicError)(nil); errors.As(err, &p) {
 					kind = err.Error()
 				}
 				outage.Log(log, slog.LevelError, kind, "worker", "name", name, "err", err)

@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/rescue"
 	"cutroom/internal/tracing"
 	"cutroom/internal/user"
 )
@@ -98,7 +99,7 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err == nil {
-		err = Recover(func() error { return do(held, dir) })
+		err = rescue.Do(func() error { return do(held, dir) })
 	}
 	lost := errors.Is(context.Cause(held), ErrLost)
 	if err != nil && errors.Is(context.Cause(held), ErrOutage) {

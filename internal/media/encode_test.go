@@ -185,3 +185,20 @@ func TestEncodeReportsABrokenStdout(t *testing.T) {
 		t.Errorf("%v, want the writer's error", err)
 	}
 }
+
+// panicking is a stream whose reader or writer has a bug.
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error)  { panic("boom") }
+func (panicking) Write([]byte) (int, error) { panic("boom") }
+
+func TestEncodeReportsAPanicOfItsStreams(t *testing.T) {
+	t.Parallel()
+	read := []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "null", "-"}
+	for _, p := range []media.Pass{{Args: read, Stdin: panicking{}}, {Args: tone(time.Minute, "-f", "wav", "pipe:1"), Stdout: panicking{}}} {
+		p.Name, p.Dir, p.Timeout = "stream", t.TempDir(), time.Minute
+		if _, err := newRunner(t).Encode(t.Context(), p); err == nil || !strings.Contains(err.Error(), "panic: boom") {
+			t.Errorf("%v, want the panic", err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cutroom/internal/media/confine"
+	"cutroom/internal/rescue"
 	"cutroom/internal/tracing"
 )
 
@@ -115,7 +116,10 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	}
 	stderr := &tail{limit: stderrTailBytes}
 	output := &outputKeeper{to: c.stdout, refused: abort}
-	cmd.Stdin, cmd.Stderr = c.stdin, stderr
+	cmd.Stderr = stderr
+	if c.stdin != nil {
+		cmd.Stdin = rescuedReader{c.stdin}
+	}
 	if c.stdout != nil {
 		cmd.Stdout = output
 	}
@@ -157,8 +161,17 @@ func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr
 	return exit
 }
 
-// outputKeeper keeps the error of a writer that refused output, and ends the process: the
-// first process of a PID namespace does not die of a broken pipe.
+// rescuedReader fails where its reader panics. os/exec reads and writes in goroutines of its own,
+// where nobody else catches a panic.
+type rescuedReader struct{ from io.Reader }
+
+func (r rescuedReader) Read(p []byte) (n int, err error) {
+	err = rescue.Do(func() (err error) { n, err = r.from.Read(p); return err })
+	return n, err
+}
+
+// outputKeeper keeps the error of a writer that refused output or panicked, and ends the process:
+// the first process of a PID namespace does not die of a broken pipe.
 type outputKeeper struct {
 	to      io.Writer
 	refused func(error)
@@ -166,7 +179,8 @@ type outputKeeper struct {
 }
 
 func (k *outputKeeper) Write(p []byte) (int, error) {
-	n, err := k.to.Write(p)
+	var n int
+	err := rescue.Do(func() (err error) { n, err = k.to.Write(p); return err })
 	if err != nil {
 		k.err = err
 		k.refused(err)

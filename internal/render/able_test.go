@@ -12,9 +12,9 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
-	"cutroom/internal/job"
 	"cutroom/internal/logtest"
 	"cutroom/internal/media"
+	"cutroom/internal/rescue"
 )
 
 // logged makes a replica write its log where the test can read it.
@@ -286,7 +286,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 			{fmt.Errorf("render: %w", fault.Failedf(fault.NoMedia, "segments[0]: the file has no video").WithCause(errors.New("why"))), fault.NoMedia},
 			{fault.Invalidf("a sentence without a word"), fault.Unexplained},
 			{fmt.Errorf("analyse: %w", media.ErrTimeout), fault.TimedOut},
-			{&job.PanicError{Value: "boom"}, fault.Unexplained},
+			{&rescue.PanicError{Value: "boom"}, fault.Unexplained},
 			{nil, fault.SourceMissing},
 		} {
 			s := r.service(&simulated{fails: func() error { return test.err }}, r.db)

@@ -13,6 +13,7 @@ import (
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/rescue"
 )
 
 // topicParts wakes replicas with idle slots when a render has parts to share.
@@ -243,7 +244,7 @@ func (a *assistant) assist() {
 	defer a.s.assisting.Store(nil)
 	defer a.c.stop()
 	var n int
-	err := job.Recover(func() (err error) { n, err = a.makeParts(); return err })
+	err := rescue.Do(func() (err error) { n, err = a.makeParts(); return err })
 	if err != nil && a.ctx.Err() == nil {
 		err = errors.Join(err, a.c.GiveUp(a.ctx, a.part)) // or this replica would claim it again and again
 		if fault.As(err) == nil {                         // else the job's own worker reports the same

@@ -20,6 +20,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/rescue"
 	"cutroom/internal/timeline"
 )
 
@@ -299,7 +300,7 @@ func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output) error {
 	f := stored{key: outputKey(j.ID, j.Spec.ext()), length: out.Duration}
 	var poster errgroup.Group
-	poster.Go(func() error { f.poster = s.addPoster(ctx, j, out.Path); return nil })
+	poster.Go(rescue.Func(func() error { f.poster = s.addPoster(ctx, j, out.Path); return nil }))
 	var err error
 	if f.sha256, f.size, err = disk.Digest(ctx, out.Path); err != nil {
 		err = fmt.Errorf("digest output: %w", err)

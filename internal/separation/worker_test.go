@@ -17,6 +17,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/rescue"
 	"cutroom/internal/sandbox/fake"
 	fakeprovider "cutroom/internal/sandbox/separator"
 	"cutroom/internal/upstream/separator"
@@ -301,7 +302,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 		{fmt.Errorf("fetch source: %w", objectstore.ErrNotFound), fault.SourceMissing, false},
 		{fmt.Errorf("stem to flac: %w", media.ErrTimeout), fault.TimedOut, false},
 		{fmt.Errorf("store stem: %w", objectstore.ErrUnavailable), fault.Unexplained, false},
-		{&job.PanicError{Value: "boom"}, fault.Unexplained, false},
+		{&rescue.PanicError{Value: "boom"}, fault.Unexplained, false},
 	} {
 		if failure, _, expected := verdict(test.err); failure.Reason != test.want || expected != test.expected || failure.Answer() == "" {
 			t.Errorf("%v: %+v, expected %v; want %s", test.err, failure, expected, test.want)

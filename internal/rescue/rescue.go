@@ -1,4 +1,6 @@
-package job
+// Package rescue turns panics into errors, so that a bug in one job or sweep does not end the
+// process and all other jobs in it.
+package rescue
 
 import (
 	"fmt"
@@ -36,10 +38,9 @@ func (e *PanicError) Error() string {
 // StackTrace returns the program counters of the goroutine when it panicked.
 func (e *PanicError) StackTrace() []uintptr { return e.callers }
 
-// Recover calls do and returns a panic in it as a [*PanicError], so that a bug in one
-// job or sweep does not end the process and all other jobs in it. It does not catch
-// panics in goroutines that do starts.
-func Recover(do func() error) (err error) {
+// Do calls do and returns a panic in it as a [*PanicError]. It does not catch panics in goroutines
+// that do starts: give them to [Func].
+func Do(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			callers := make([]uintptr, 64)
@@ -48,3 +49,6 @@ func Recover(do func() error) (err error) {
 	}()
 	return do()
 }
+
+// Func returns do for a goroutine, which calls it as [Do] would.
+func Func(do func() error) func() error { return func() error { return Do(do) } }

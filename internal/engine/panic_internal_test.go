@@ -1,0 +1,22 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+type panickingCoordinator struct{ PartCoordinator }
+
+func (panickingCoordinator) Next(context.Context, string) (string, error) { panic("boom") }
+
+// A bug in one render ends neither the process nor the renders beside it.
+func TestAPanicFailsItsRenderAlone(t *testing.T) {
+	_, claimErr := (&run{job: Job{Coordinator: panickingCoordinator{}}}).claimParts(t.Context(), nil, 1, "")
+	stepErr := runSteps(t.Context(), []step{func(context.Context) error { panic("boom") }}, 1)
+	for _, err := range []error{claimErr, stepErr} {
+		if err == nil || !strings.Contains(err.Error(), "panic: boom") {
+			t.Errorf("%v, want the panic", err)
+		}
+	}
+}
