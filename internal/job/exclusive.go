@@ -36,9 +36,9 @@ func (k *Renewer) Exclusively(ctx context.Context, name string, do func(context.
 // claimLease claims a named lease, or finds no row while another replica holds it.
 func (k *Renewer) claimLease(ctx context.Context, name string) (Lease, error) {
 	l := Lease{Table: "leases", ID: name}
-	err := k.db.QueryRow(ctx, `INSERT INTO leases (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)
+	err := k.db.ExecRow(ctx, `INSERT INTO leases (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)
 		ON CONFLICT (id) DO UPDATE SET lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, fence = leases.fence + 1
-		WHERE leases.lease_until < now_ms() RETURNING fence`, name, k.owner, TTL.Milliseconds()).Scan(&l.Fence)
+		WHERE leases.lease_until < now_ms() RETURNING fence`, []any{name, k.owner, TTL.Milliseconds()}, &l.Fence)
 	if err != nil && !db.IsNoRows(err) {
 		err = fmt.Errorf("claim lease: %w", err)
 	}

@@ -61,7 +61,7 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 			log.Info("separation taken away", "err", err)
 			// This worker may have stored stems after an account deletion looked for them.
 			s.dropStray(last, j)
-		case ctx.Err() == nil && s.waits(last, j, log, err):
+		case s.waits(last, j, log, err):
 		case s.goesOn(last, j, ctx.Err(), err):
 			if herr := job.Retry(last, func() error { return s.handBack(last, j) }); herr != nil {
 				log.Warn("separation not handed back; it will be recovered", "err", herr)
@@ -87,13 +87,14 @@ func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err
 }
 
 // goesOn reports whether another replica continues a job whose work ended here, because
-// this replica stops, cannot work, or could not reach the database. A job that the
-// provider may be starting ends here, whatever its row says.
+// this replica stops, cannot work, could not reach the database, or could not store stems
+// that are paid for. A job that the provider may be starting ends here, whatever its row
+// says.
 func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) bool {
 	if j.State == StateSubmitting && j.IntentAt.Valid && !j.ProjectID.Valid {
 		return false
 	}
-	if errors.Is(err, db.ErrUnavailable) {
+	if errors.Is(err, db.ErrUnavailable) || j.State == StateProcessing && errors.Is(err, objectstore.ErrUnavailable) {
 		return true
 	}
 	if _, _, expected := verdict(err); stopped != nil || expected {
@@ -317,8 +318,8 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
 	err := job.Retry(ctx, func() error {
-		err := s.db.QueryRow(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING deleted_at IS NOT NULL`, j.ID, j.Fence).Scan(&deleted)
+		err := s.db.ExecRow(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING deleted_at IS NOT NULL`, []any{j.ID, j.Fence}, &deleted)
 		if db.IsNoRows(err) {
 			return job.ErrMoved
 		}
@@ -330,8 +331,8 @@ func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	return err
 }
 
-// handBack gives up a job because the service stops or could not reach the database. Its
-// place in the queue, its attempts and its project stay as they were.
+// handBack gives up a job that another replica continues. Its place in the queue, its
+// attempts and its project stay as they were.
 func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 	if j.State == StateSubmitting && j.ProjectID.Valid { // the project is not stored yet
 		if err := s.started(ctx, &j, j.ProjectID.Int64); err != nil {

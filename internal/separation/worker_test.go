@@ -82,6 +82,8 @@ func TestStopHandsBack(t *testing.T) {
 		{"while the provider is asked", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400},
 			{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, fakeprovider.StepSubmit,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
+		{"while the busy provider is asked", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindStatus, Status: 429,
+			DelayMs: 400, Headers: map[string]string{"Retry-After": "1"}}}, fakeprovider.StepSubmit, row{State: StateQueued}, 1},
 		{"while polling", []fake.Rule{{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, fakeprovider.StepProgress,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
 		{"while downloading", []fake.Rule{{Step: fakeprovider.StepDownload, Kind: fake.KindStall}}, fakeprovider.StepDownload,
@@ -93,7 +95,8 @@ func TestStopHandsBack(t *testing.T) {
 				r := newHarness(t, d).withProvider()
 				r.exec(`DELETE FROM users`)
 				owner := r.user(1)
-				s := r.service()
+				patient := func(o *Options) { o.BusyWait = time.Hour }
+				s := r.service(patient)
 				r.fault(tt.faults...)
 				id := r.enqueueAudio(s, owner)
 				stop := r.run(s)
@@ -108,7 +111,7 @@ func TestStopHandsBack(t *testing.T) {
 				}
 				r.booked(owner, 0) // no refund
 				r.provider.Faults.Clear()
-				stop = r.run(r.service())
+				stop = r.run(r.service(patient))
 				if end := r.waitState(id, StateReady); end.Attempts != 1 {
 					t.Errorf("%d attempts: a stop counted as one", end.Attempts)
 				}
@@ -308,6 +311,22 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 			t.Errorf("%v: %+v, expected %v; want %s", test.err, failure, expected, test.want)
 		}
 	}
+}
+
+// A paid job survives a store that fails longer than a call is retried. One that was not paid
+// does not wait for a source that the store never returns.
+func TestAPaidJobOutlivesAnOutageOfTheStore(t *testing.T) {
+	oneDatabase(t, func(t *testing.T, d *db.DB) {
+		r := newHarness(t, d)
+		s := r.service()
+		err := fmt.Errorf("store stem: %w", objectstore.ErrUnavailable)
+		for state, goesOn := range map[string]bool{StateSubmitting: false, asking: false, StateProcessing: true} {
+			if got := s.goesOn(t.Context(), r.reach(s, r.user(1), state), nil, err); got != goesOn {
+				t.Errorf("%s goes on: %v", state, got)
+			}
+			r.exec(`DELETE FROM separation_jobs`)
+		}
+	})
 }
 
 // Polls that fail more often than a call is retried do not end a paid job.

@@ -97,6 +97,9 @@ func (rule *activeRule) answer(w http.ResponseWriter, r *http.Request) {
 	case KindGarbage:
 		writeBody(w, cmp.Or(rule.Status, http.StatusOK), cmp.Or(rule.Body, "<html>\x00\xff{{not json"+LeakMarker))
 	default:
+		if rule.DelayMs > 0 {
+			rule.wait(r)
+		}
 		writeBody(w, rule.Status, cmp.Or(rule.Body, `{"message":"`+LeakMarker+`"}`))
 	}
 }

@@ -46,7 +46,7 @@ type faultKind struct {
 
 // kinds are all kinds, with their descriptions and the further fields of their rules.
 var kinds = []faultKind{
-	{KindStatus, "answers status with headers and body", Rule{Status: 503, Headers: map[string]string{"Retry-After": "2"}}},
+	{KindStatus, "answers status with headers and body, delayMs later", Rule{Status: 503, Headers: map[string]string{"Retry-After": "2"}}},
 	{KindGarbage, "answers 200, or status, with body, by default bytes that are no JSON", Rule{}},
 	{KindClose, "closes the connection without an answer; with effect after the request was obeyed, else before its " +
 		"body was read", Rule{Effect: true}},
