@@ -143,13 +143,13 @@ bench-render: ## compare renders with single ffmpeg commands; writes docs/benchm
 
 # Length of a simulated film. Below a second, the figures are mostly overhead.
 BENCH_SCALE ?= 1s
-# To print one table without writing the page: BENCH_SCALE_FLAGS="-bench-scale-only film".
+# To print one table without writing the page: BENCH_SCALE_FLAGS="-only film".
 BENCH_SCALE_FLAGS ?=
 
 .PHONY: bench-scale
 bench-scale: build ## measure 1 to 64 workers, long queues and two replicas; writes docs/benchmarks.md
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres scripts/s3.sh run $(GO) run ./internal/dbtest/withpg \
-		$(GO) test ./internal/render -run TestBenchmarkScale -count=1 -timeout 20m -bench-scale $(BENCH_SCALE) $(BENCH_SCALE_FLAGS) -v
+		$(GO) run ./test/bench-scale -film $(BENCH_SCALE) $(BENCH_SCALE_FLAGS)
 	$(CAPACITY)
 
 # Memory if possible, so that the benchmark does not measure the disk.
@@ -211,7 +211,7 @@ fault-matrix: build ## fail every step of the provider in every way; writes the 
 
 .PHONY: bench-queue
 bench-queue: ## measure claims per second on both databases; writes docs/benchmarks.md
-	$(GO) test ./internal/separation -run TestBenchmarkQueue -count=1 -timeout 30m -bench-queue $(BENCH_QUEUE) -v
+	$(GO) test ./internal/separation -run TestBenchmarkClaims -count=1 -timeout 30m -bench-claims $(BENCH_QUEUE) -v
 
 # Releases.
 

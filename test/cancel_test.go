@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -42,14 +41,7 @@ func unknown(t testing.TB, u *apitest.User, path string) {
 }
 
 // encoders counts the ffmpeg processes that descend from a replica.
-func encoders(s *apitest.Server, replica int) (n int) {
-	for _, pid := range benchtest.Family(s.PID(replica)) {
-		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(name) == "ffmpeg\n" { // none where it ended
-			n++
-		}
-	}
-	return n
-}
+func encoders(s *apitest.Server, replica int) int { return benchtest.Running(s.PID(replica), "ffmpeg") }
 
 // demanding is a film of many parts, each of which takes a second or more to encode.
 func demanding() M {

@@ -31,6 +31,13 @@ func Forever(t testing.TB) testing.TB {
 	return forever.life
 }
 
+// NewLife returns a testing.TB for a program that is no test. end runs its cleanups and
+// reports whether anything failed.
+func NewLife() (t testing.TB, end func() (failed bool)) {
+	l := &lifetime{}
+	return l, l.end
+}
+
 // Shared returns a service that lives as long as the test process, with API
 // docs and dev mock off and otherwise in default configuration. Tests that inject faults,
 // change the configuration, stop processes or count anything over all users
@@ -84,11 +91,10 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// lifetime is a testing.TB whose cleanup happens at the end of the process
-// rather than of a test, for what all tests share. Only the methods that
-// helpers of this module use on it are replaced.
+// lifetime is a testing.TB that may outlive a test. Only the methods that helpers of this
+// module use are replaced.
 type lifetime struct {
-	testing.TB // of the test that came first; for the interface's private method
+	testing.TB // for the interface's private method; may be nil
 
 	mu      sync.Mutex
 	cleanup []func()
@@ -120,7 +126,7 @@ func (l *lifetime) Failed() bool {
 }
 
 func (l *lifetime) Logf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "shared by tests: "+format+"\n", args...)
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
 func (l *lifetime) Errorf(format string, args ...any) {
@@ -135,7 +141,7 @@ func (l *lifetime) Log(args ...any)   { l.Logf("%s", fmt.Sprint(args...)) }
 
 // Fatalf and Fatal end the process: no test can go on without what is shared.
 func (l *lifetime) Fatalf(format string, args ...any) {
-	panic("shared by tests: " + fmt.Sprintf(format, args...))
+	panic(fmt.Sprintf(format, args...))
 }
 
 func (l *lifetime) Fatal(args ...any) { l.Fatalf("%s", fmt.Sprint(args...)) }

@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 }
 
 // free are composition and test support.
-var free = []string{"app", "apitest", "benchtest", "browsertest", "logtest", "objectstore/storebench"}
+var free = []string{"app", "apitest", "benchtest", "browsertest", "jobtest", "logtest", "objectstore/storebench"}
 
 func TestArrowsPointOneWay(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "cutroom/...")

@@ -28,9 +28,7 @@ func TestUsageOfAnAccount(t *testing.T) {
 			`INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256) VALUES
 				('7', 'voice_all', 0, 'k', '', 256, 1, ''), ('7', 'background', 1, 'k', '', 512, 1, '')`,
 		} {
-			if _, err := d.Exec(t.Context(), query); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, d, query)
 		}
 		for user, want := range map[string]quota.Usage{"u": {WaitingJobs: 2, StoredBytes: 1 + 4 + 8 + 16 + 32 + 64 + 128 + 256 + 512},
 			"v": {StoredBytes: 3}, "nobody": {}} {

@@ -1,5 +1,5 @@
-// Package benchtest is what the benchmarks share: how a section of the one page
-// of results is written, and what the kernel tells of processes.
+// Package benchtest is what the benchmarks share: sections of the page of results, workers
+// that claim jobs, and what the kernel knows of processes.
 package benchtest
 
 import (
@@ -62,13 +62,19 @@ func (s *Section) Save(page string) error {
 	return os.WriteFile(page, []byte(before+begin+s.text.String()+end+after), 0o644)
 }
 
-// Quantile is the value that so many percent of sorted ones do not exceed.
+// Quantile is the value that so many percent of the sorted values do not exceed.
 func Quantile[T any](sorted []T, percent int) (v T) {
 	if len(sorted) == 0 {
 		return v
 	}
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }
+
+// Median writes the median of sorted times.
+func Median(sorted []time.Duration) string { return Millis(Quantile(sorted, 50)) }
+
+// Slow writes the time that 95 percent of sorted times do not exceed.
+func Slow(sorted []time.Duration) string { return Millis(Quantile(sorted, 95)) }
 
 // Millis writes a time in milliseconds.
 func Millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }

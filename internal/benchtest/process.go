@@ -6,20 +6,20 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// stat is what the kernel tells of a process, nothing when it has ended.
+// stat is what the kernel knows of a process, nothing when it has ended.
 func stat(pid int) procfs.ProcStat {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return procfs.ProcStat{}
 	}
-	s, _ := p.Stat() // it has ended meanwhile
+	s, _ := p.Stat() // it may have ended
 	return s
 }
 
-// Parent is who started a process, 0 when it has ended.
+// Parent is the process that started a process, 0 when it has ended.
 func Parent(pid int) int { return stat(pid).PPID }
 
-// Family is a process and every living one below it.
+// Family is a process and all its living descendants.
 func Family(pid int) []int {
 	children := map[int][]int{}
 	living, _ := procfs.AllProcs() // fails where there is no /proc
@@ -34,8 +34,18 @@ func Family(pid int) []int {
 	return all
 }
 
-// FamilyCPU is the processor time of a living family, to the nanosecond where
-// the kernel tells it.
+// Running counts the processes of a family with a name.
+func Running(pid int, name string) (n int) {
+	for _, member := range Family(pid) {
+		if stat(member).Comm == name {
+			n++
+		}
+	}
+	return n
+}
+
+// FamilyCPU is the processor time of a living family, to the nanosecond if the kernel
+// counts them.
 func FamilyCPU(pid int) (sum time.Duration) {
 	for _, member := range Family(pid) {
 		p, err := procfs.NewProc(member)
@@ -54,7 +64,7 @@ func FamilyCPU(pid int) (sum time.Duration) {
 func TreeCPU(pid int) time.Duration {
 	s := stat(pid)
 	ticks := int(s.UTime+s.STime) + s.CUTime + s.CSTime
-	return time.Duration(ticks) * 10 * time.Millisecond // Linux tells it in hundredths of a second on every machine
+	return time.Duration(ticks) * 10 * time.Millisecond // Linux counts hundredths of a second on every machine
 }
 
 // Resident is the resident memory of a process in bytes, 0 when it has ended.

@@ -96,9 +96,7 @@ func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 				if len(wake) > 0 {
 					t.Error("rung for nothing")
 				}
-				if _, err := d.Exec(ctx, `INSERT INTO nodes (id, seen_at) VALUES ('n', 1)`); err != nil {
-					t.Fatal(err)
-				}
+				dbtest.Exec(t, d, `INSERT INTO nodes (id, seen_at) VALUES ('n', 1)`)
 			}
 		}
 		<-wake
@@ -173,9 +171,7 @@ func TestForeignKeyIsRecognised(t *testing.T) {
 
 func TestConcurrentTransactionsOnAFileLoseNothing(t *testing.T) {
 	d := open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))
-	if _, err := d.Exec(t.Context(), `INSERT INTO nodes (id, seen_at) VALUES ('n', 0)`); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, d, `INSERT INTO nodes (id, seen_at) VALUES ('n', 0)`)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

@@ -31,9 +31,7 @@ func postgres(t *testing.T, connections int) *db.DB {
 func TestLookupsAreAnsweredEachByItself(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		for n := range 100 {
-			if _, err := d.Exec(t.Context(), `INSERT INTO nodes (id, seen_at) VALUES ($1, $2)`, fmt.Sprint("n", n), n); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, d, `INSERT INTO nodes (id, seen_at) VALUES ($1, $2)`, fmt.Sprint("n", n), n)
 		}
 		ctx := db.Prompt(t.Context(), 20*time.Second)
 		ours := errors.New("a row that is not liked")

@@ -65,18 +65,14 @@ func TestJobsOfEarlierReleasesGetTurns(t *testing.T) {
 		ctx := t.Context()
 		job := func(id, owner, state string, created int, started any) {
 			t.Helper()
-			if _, err := d.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, started_at)
-				VALUES ($1, $2, $3, '', 'video', $4, $5)`, id, owner, state, created, started); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, d, `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, started_at)
+				VALUES ($1, $2, $3, '', 'video', $4, $5)`, id, owner, state, created, started)
 		}
 		if _, err := p.ApplyVersion(ctx, 45, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, owner := range []string{"ended", "new", "waits", "works"} {
-			if _, err := d.Exec(ctx, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'p', $1, 1, 1)`, owner); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'p', $1, 1, 1)`, owner)
 		}
 		job("a", "ended", "COMPLETED", 1, 11)
 		job("b", "ended", "FAILED", 2, 12)

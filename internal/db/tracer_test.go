@@ -19,9 +19,7 @@ func TestWaitsAreTraced(t *testing.T) {
 		spans := tracetest.NewSpanRecorder()
 		traced, request := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test").Start(t.Context(), "request")
 		const update = `UPDATE leases SET fence = 2 WHERE id = 'test'`
-		if _, err := d.Exec(t.Context(), `INSERT INTO leases (id, lease_owner, lease_until, fence) VALUES ('test', '', 0, 1)`); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, `INSERT INTO leases (id, lease_owner, lease_until, fence) VALUES ('test', '', 0, 1)`)
 		err := d.InTx(t.Context(), func(tx *db.Tx) error {
 			if _, err := tx.Exec(t.Context(), update); err != nil {
 				return err

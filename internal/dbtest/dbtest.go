@@ -108,6 +108,23 @@ func Open(t testing.TB, o db.Options) *db.DB {
 	return d
 }
 
+// Exec runs a statement.
+func Exec(t testing.TB, d *db.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := d.Exec(context.WithoutCancel(t.Context()), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// Number runs a query for one number.
+func Number(t testing.TB, d *db.DB, query string, args ...any) (n int64) {
+	t.Helper()
+	if err := d.QueryRow(context.WithoutCancel(t.Context()), query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
 // Plan returns the steps by which a database would run a query. settings are statements
 // that PostgreSQL runs first: by default it scans small tables instead of using an index.
 func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []string) {

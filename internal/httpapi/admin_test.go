@@ -242,9 +242,7 @@ func TestAdminPaging(t *testing.T) {
 
 func (s *adminServer) exec(query string, args ...any) {
 	s.t.Helper()
-	if _, err := s.db.Exec(s.t.Context(), query, args...); err != nil {
-		s.t.Fatal(err)
-	}
+	dbtest.Exec(s.t, s.db, query, args...)
 }
 
 // quietCall is the row of a day without such calls.

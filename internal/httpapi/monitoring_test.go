@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/dbtest"
 )
 
 // The whole path from a failed request to the monitoring service: configuration, log,
@@ -42,9 +44,7 @@ func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
 	} {
 		r.do(q)
 	}
-	if _, err := r.db.Exec(t.Context(), `DROP TABLE credit_balances`); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, r.db, `DROP TABLE credit_balances`)
 	w := r.do(request{method: "GET", target: "/api/v2/credits?q=hunter2", user: user.token})
 	if w.Code != http.StatusInternalServerError || strings.TrimSpace(w.Body.String()) != `{"error":"Internal server error"}` {
 		t.Errorf("%d %s", w.Code, w.Body)

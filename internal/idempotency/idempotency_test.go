@@ -15,10 +15,8 @@ import (
 // onBothDatabases runs a test with the users u and v.
 func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		if _, err := d.Exec(t.Context(), `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
-			VALUES ('u', 'provider_a', '1', 0, 0), ('v', 'provider_a', '2', 0, 0)`); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+			VALUES ('u', 'provider_a', '1', 0, 0), ('v', 'provider_a', '2', 0, 0)`)
 		test(t, d)
 	})
 }
@@ -51,9 +49,7 @@ func TestOnceRemembersForADay(t *testing.T) {
 		}
 		age := func(ms int64) {
 			t.Helper()
-			if _, err := d.Exec(t.Context(), `UPDATE idempotency_keys SET created_at = now_ms() - $1`, ms); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, d, `UPDATE idempotency_keys SET created_at = now_ms() - $1`, ms)
 		}
 		age(idempotency.Lifetime.Milliseconds() - 60_000)
 		once(k, "b", "a", false)
@@ -91,9 +87,7 @@ func TestWorkThatFailsLeavesNoKey(t *testing.T) {
 // those whose own work had to fail because the first had taken what there was.
 func TestManyAtOnceHearOneAnswer(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, d *db.DB) {
-		if _, err := d.Exec(t.Context(), `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 1)`); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 1)`)
 		answers := make([]string, 24)
 		firsts := make([]bool, len(answers))
 		var wg sync.WaitGroup

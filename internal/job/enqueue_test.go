@@ -7,13 +7,14 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/jobtest"
 )
 
 // Files stored for a job are removed only if the job certainly does not exist. They stay if a
 // commit whose answer was lost may have inserted it.
 func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		const insert = `INSERT INTO chores (id, fence) VALUES ($1, 0)`
 		refused := errors.New("refused")
 		for _, tt := range []struct {
@@ -30,15 +31,15 @@ func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 			{name: "perhaps", work: func(_ context.Context, cancel func(), _ *db.Tx, _ string) error { cancel(); return nil }, err: context.Canceled},
 			{name: "made in secret", work: func(ctx context.Context, cancel func(), _ *db.Tx, id string) error {
 				defer cancel()
-				_, err := d.Exec(ctx, insert, id) // stands for the commit that took place
+				_, err := h.DB.Exec(ctx, insert, id) // stands for the commit that took place
 				return err
 			}},
 		} {
-			if tt.name == "made in secret" && !d.Postgres() {
+			if tt.name == "made in secret" && !h.DB.Postgres() {
 				continue // SQLite has one writer
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			answer, unused, err := chores(d, "").Enqueue(ctx, idempotency.Key{}, tt.name,
+			answer, unused, err := chores(h.DB, "").Enqueue(ctx, idempotency.Key{}, tt.name,
 				func(tx *db.Tx) error { return tt.work(ctx, cancel, tx, tt.name) })
 			cancel()
 			if unused != tt.unused || !errors.Is(err, tt.err) || (answer == tt.name) != (tt.err == nil) {

@@ -7,16 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 )
 
 func TestSweepFoldersRemovesUnusedFolders(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		for id, until := range map[string]string{"chore-held": "now_ms() + 60000", "chore-lost": "now_ms() - 1", "chore-done": "NULL"} {
-			if _, err := d.Exec(t.Context(), `INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, 'me', `+until+`, 7)`, id); err != nil {
-				t.Fatal(err)
-			}
+			h.Exec(`INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, 'me', `+until+`, 7)`, id)
 		}
 		dir := t.TempDir()
 		old := time.Now().Add(-2 * job.OrphanAge)
@@ -37,7 +35,7 @@ func TestSweepFoldersRemovesUnusedFolders(t *testing.T) {
 			}
 		}
 		for range 2 { // again changes nothing
-			if err := chores(d, dir).SweepFolders(t.Context(), "-aside"); err != nil {
+			if err := chores(h.DB, dir).SweepFolders(t.Context(), "-aside"); err != nil {
 				t.Fatal(err)
 			}
 			entries, err := os.ReadDir(dir)
@@ -57,18 +55,16 @@ func TestSweepFoldersRemovesUnusedFolders(t *testing.T) {
 
 func TestRevokeRemovesTheFoldersOfAUsersJobs(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		dir := t.TempDir()
 		for _, name := range []string{"chore-1-1", "chore-1-2-aside", "chore-2-1", "chore-11-1", "unrelated"} {
 			if err := os.MkdirAll(filepath.Join(dir, name, "deep"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := d.Exec(t.Context(), `INSERT INTO chores (id, fence, user_id) VALUES ('chore-1', 1, 'u'), ('chore-2', 1, 'u'),
-			('chore-3', 1, 'u'), ('chore-11', 1, 'v')`); err != nil {
-			t.Fatal(err)
-		}
-		ids, err := chores(d, dir).Revoke(t.Context(), "u", `id <> 'chore-3'`)
+		h.Exec(`INSERT INTO chores (id, fence, user_id) VALUES ('chore-1', 1, 'u'), ('chore-2', 1, 'u'),
+			('chore-3', 1, 'u'), ('chore-11', 1, 'v')`)
+		ids, err := chores(h.DB, dir).Revoke(t.Context(), "u", `id <> 'chore-3'`)
 		if slices.Sort(ids); err != nil || !slices.Equal(ids, []string{"chore-1", "chore-2", "chore-3"}) {
 			t.Fatalf("%v, %v", ids, err)
 		}

@@ -15,28 +15,28 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	dbtest.Beside(t, func(t *testing.T, d *db.DB) {
-		// A table of the form that the package asks for, and nothing else.
-		if _, err := d.Exec(t.Context(), `CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT,
-			fence BIGINT NOT NULL, user_id TEXT)`); err != nil {
-			t.Fatal(err)
-		}
-		test(t, d)
-	})
+func eachDatabase(t *testing.T, test func(t *testing.T, h *jobtest.Harness)) {
+	dbtest.Beside(t, func(t *testing.T, d *db.DB) { test(t, withChores(t, d)) })
+}
+
+// withChores returns a harness with a table of the form that the package asks for, and
+// nothing else.
+func withChores(t *testing.T, d *db.DB) *jobtest.Harness {
+	h := jobtest.New(t, d)
+	h.Exec(`CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT,
+		fence BIGINT NOT NULL, user_id TEXT, attempts BIGINT NOT NULL DEFAULT 0)`)
+	return h
 }
 
 // claim makes a row held by owner under fence 1.
-func claim(t *testing.T, d *db.DB, owner string) job.Lease {
-	t.Helper()
+func claim(h *jobtest.Harness, owner string) job.Lease {
 	l := job.Lease{Table: "chores", ID: uuid.NewString(), Fence: 1}
-	if _, err := d.Exec(t.Context(), `INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, job.TTL.Milliseconds()); err != nil {
-		t.Fatal(err)
-	}
+	h.Exec(`INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, job.TTL.Milliseconds())
 	return l
 }
 
@@ -45,24 +45,19 @@ func chores(d *db.DB, folder string) job.Table {
 	return job.Table{Name: "chores", Prefix: "chore-", DB: d, Folder: folder, Log: quiet}
 }
 
-func until(t *testing.T, d *db.DB, l job.Lease) (left time.Duration) {
-	t.Helper()
-	var ms int64
-	if err := d.QueryRow(t.Context(), `SELECT lease_until - now_ms() FROM chores WHERE id = $1`, l.ID).Scan(&ms); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(ms) * time.Millisecond
+func until(h *jobtest.Harness, l job.Lease) (left time.Duration) {
+	return time.Duration(h.Number(`SELECT lease_until - now_ms() FROM chores WHERE id = $1`, l.ID)) * time.Millisecond
 }
 
 func TestHolderKeepsItsLease(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		k := job.NewRenewer(d, "me", quiet)
-		l := claim(t, d, "me")
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+		k := job.NewRenewer(h.DB, "me", quiet)
+		l := claim(h, "me")
 		work, release := k.KeepAlive(t.Context(), l)
 		// Past the time at which the claim alone would have run out.
 		for end := time.Now().Add(job.TTL + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-			if left := until(t, d, l); left <= 0 {
+			if left := until(h, l); left <= 0 {
 				t.Fatalf("the lease ran out %v ago under its holder", -left)
 			}
 			if work.Err() != nil {
@@ -74,7 +69,7 @@ func TestHolderKeepsItsLease(t *testing.T) {
 		if work.Err() == nil {
 			t.Error("work goes on after release")
 		}
-		if until(t, d, l) <= 0 {
+		if until(h, l) <= 0 {
 			t.Error("release changed the row")
 		}
 	})
@@ -90,13 +85,11 @@ func TestHolderNoticesItsLoss(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachDatabase(t, func(t *testing.T, d *db.DB) {
-				l := claim(t, d, "me")
-				work, release := job.NewRenewer(d, "me", quiet).KeepAlive(t.Context(), l)
+			eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+				l := claim(h, "me")
+				work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l)
 				defer release()
-				if _, err := d.Exec(t.Context(), steal, l.ID); err != nil {
-					t.Fatal(err)
-				}
+				h.Exec(steal, l.ID)
 				select {
 				case <-work.Done():
 					if !errors.Is(context.Cause(work), job.ErrLost) {
@@ -112,20 +105,20 @@ func TestHolderNoticesItsLoss(t *testing.T) {
 
 // The holder, and no other worker, notices a revocation at once.
 func TestHolderIsNotifiedOfARevocation(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var notifier sync.WaitGroup
-		notifier.Go(func() { _ = d.RunNotifier(ctx, true, true) }) // ends with ctx alone
+		notifier.Go(func() { _ = h.DB.RunNotifier(ctx, true, true) }) // ends with ctx alone
 		defer notifier.Wait()
 		defer cancel()
-		k := job.NewRenewer(d, "me", quiet)
-		other, release := k.KeepAlive(ctx, claim(t, d, "me"))
+		k := job.NewRenewer(h.DB, "me", quiet)
+		other, release := k.KeepAlive(ctx, claim(h, "me"))
 		defer release()
 		// There are no notifications until the listener is connected.
-		wake, stop := d.Listen("x")
+		wake, stop := h.DB.Listen("x")
 		defer stop()
 		for heard := false; !heard; {
-			if err := d.Notify(ctx, "x"); err != nil {
+			if err := h.DB.Notify(ctx, "x"); err != nil {
 				t.Fatal(err)
 			}
 			select {
@@ -138,13 +131,11 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 		// held up by what else the machine does.
 		quickest := time.Hour
 		for range 20 {
-			l := claim(t, d, "me")
+			l := claim(h, "me")
 			began := time.Now()
 			work, release := k.KeepAlive(ctx, l)
-			if _, err := d.Exec(ctx, `UPDATE chores SET user_id = 'u' WHERE id = $1`, l.ID); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := chores(d, t.TempDir()).Revoke(ctx, "u", "fence > 0"); err != nil {
+			h.Exec(`UPDATE chores SET user_id = 'u' WHERE id = $1`, l.ID)
+			if _, err := chores(h.DB, t.TempDir()).Revoke(ctx, "u", "fence > 0"); err != nil {
 				t.Fatal(err)
 			}
 			<-work.Done()
@@ -153,9 +144,7 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 				t.Errorf("ended with %v", context.Cause(work))
 			}
 			release()
-			if _, err := d.Exec(ctx, `DELETE FROM chores WHERE id = $1`, l.ID); err != nil {
-				t.Fatal(err)
-			}
+			h.Exec(`DELETE FROM chores WHERE id = $1`, l.ID)
 		}
 		if quickest > job.TTL/9/2 {
 			t.Errorf("heard after %v", quickest)
@@ -169,9 +158,9 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 // A holder that cannot reach the database stops before its lease expires.
 func TestHolderGivesUpInTime(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		l := claim(t, d, "me")
-		if err := d.Close(); err != nil {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+		l := claim(h, "me")
+		if err := h.DB.Close(); err != nil {
 			t.Fatal(err)
 		}
 		began, control := time.Now(), make(chan time.Duration, 1)
@@ -179,7 +168,7 @@ func TestHolderGivesUpInTime(t *testing.T) {
 			time.Sleep(job.TTL - time.Second)
 			control <- time.Since(began) - (job.TTL - time.Second)
 		}()
-		work, release := job.NewRenewer(d, "me", quiet).KeepAlive(t.Context(), l)
+		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l)
 		defer release()
 		<-work.Done()
 		took := time.Since(began)
@@ -191,29 +180,20 @@ func TestHolderGivesUpInTime(t *testing.T) {
 }
 
 func TestHolderEndsWithItsParent(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		why := errors.New("stopping")
 		parent, cancel := context.WithCancelCause(t.Context())
-		l := claim(t, d, "me")
-		work, release := job.NewRenewer(d, "me", quiet).KeepAlive(parent, l)
+		l := claim(h, "me")
+		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(parent, l)
 		cancel(why)
 		<-work.Done()
 		if context.Cause(work) != why {
 			t.Errorf("cause %v", context.Cause(work))
 		}
 		// A clean stop may take a while, during which the holder keeps the job.
-		runsOut := func() (ms int64) {
-			if err := d.QueryRow(t.Context(), `SELECT lease_until FROM chores WHERE id = $1`, l.ID).Scan(&ms); err != nil {
-				t.Fatal(err)
-			}
-			return ms
-		}
+		runsOut := func() int64 { return h.Number(`SELECT lease_until FROM chores WHERE id = $1`, l.ID) }
 		before := runsOut()
-		for end := time.Now().Add(time.Minute); runsOut() == before; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("not renewed while winding down")
-			}
-		}
+		h.Eventually("the lease is renewed while winding down", func() bool { return runsOut() != before })
 		release()
 	})
 }
@@ -290,56 +270,41 @@ func TestNodeIDIsOneForADisk(t *testing.T) {
 
 func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		ctx := t.Context()
 		for _, r := range []struct {
 			id   string
 			seen time.Duration // ago
 		}{{"silent", job.ReplicaTTL + time.Second}, {"forgotten", time.Hour}} {
-			if _, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 64, 1, now_ms() - $2)`,
-				r.id, r.seen.Milliseconds()); err != nil {
-				t.Fatal(err)
-			}
+			h.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 64, 1, now_ms() - $2)`,
+				r.id, r.seen.Milliseconds())
 		}
 		slots := func() int64 {
-			n, _, err := job.Live(ctx, d)
+			n, _, err := job.Live(ctx, h.DB)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return n
 		}
-		nodes := func() (n int) {
-			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM nodes WHERE id = 'n'`).Scan(&n); err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
+		nodes := func() int64 { return h.Number(`SELECT COUNT(*) FROM nodes WHERE id = 'n'`) }
 		if n := slots(); n != 0 {
 			t.Errorf("%d slots of replicas that are gone", n)
 		}
 		other := job.Replica{ID: "other", Offers: func(context.Context) (int, int64) { return 2, -5 }, Log: quiet}
-		if err := other.Announce(ctx, d); err != nil {
+		if err := other.Announce(ctx, h.DB); err != nil {
 			t.Fatal(err)
 		}
 		running, stop := context.WithCancel(ctx)
 		defer stop()
 		r := job.Replica{ID: "me", NodeID: "n", Log: quiet, Offers: func(context.Context) (int, int64) { return 3, 7 }}
 		ended := make(chan error, 1)
-		go func() { ended <- r.Run(running, d) }()
-		for end := time.Now().Add(time.Minute); (slots() != 5 || nodes() != 1) && time.Now().Before(end); {
-			time.Sleep(5 * time.Millisecond)
-		}
-		if n := slots(); n != 5 {
-			t.Errorf("%d slots of two replicas, want 5", n)
-		}
+		go func() { ended <- r.Run(running, h.DB) }()
+		h.Eventually("two replicas have 5 slots", func() bool { return slots() == 5 && nodes() == 1 })
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		var rows int
-		if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM replicas WHERE id <> 'silent'`).Scan(&rows); err != nil {
-			t.Fatal(err)
-		}
+		rows := h.Number(`SELECT COUNT(*) FROM replicas WHERE id <> 'silent'`)
 		if n := slots(); n != 2 || rows != 1 || nodes() != 1 {
 			t.Errorf("afterwards %d slots, %d replicas, %d nodes", n, rows, nodes())
 		}
@@ -350,14 +315,14 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 // expired, or soon after the holder releases it.
 func TestOneReplicaAtATime(t *testing.T) {
 	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		began := make(chan string)
 		start := func(owner string) (stop func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				job.NewRenewer(d, owner, quiet).Exclusively(ctx, "all", func(work context.Context) {
+				job.NewRenewer(h.DB, owner, quiet).Exclusively(ctx, "all", func(work context.Context) {
 					began <- owner
 					<-work.Done()
 				})
@@ -375,14 +340,11 @@ func TestOneReplicaAtATime(t *testing.T) {
 				t.Fatalf("%s does not work after %v", want, within)
 			}
 		}
-		if _, err := d.Exec(t.Context(), `INSERT INTO leases VALUES ('all', 'dead', now_ms() + 1000, 7)`); err != nil {
-			t.Fatal(err)
-		}
+		h.Exec(`INSERT INTO leases VALUES ('all', 'dead', now_ms() + 1000, 7)`)
 		stopA := start("a")
 		next("a", time.Minute)
-		var left int64
-		if err := d.QueryRow(t.Context(), `SELECT lease_until - now_ms() FROM leases WHERE lease_owner = 'a' AND fence = 8`).Scan(&left); err != nil || left < 0 {
-			t.Fatalf("a works without a lease: %d ms, %v", left, err)
+		if left := h.Number(`SELECT lease_until - now_ms() FROM leases WHERE lease_owner = 'a' AND fence = 8`); left < 0 {
+			t.Fatalf("a works without a lease: %d ms", left)
 		}
 		stopB := start("b")
 		select {

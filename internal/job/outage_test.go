@@ -20,21 +20,16 @@ func TestAttemptOutlastsAnOutage(t *testing.T) {
 			t.Parallel()
 			var down atomic.Bool
 			direct, lossy := dbtest.Lossy(t, func(*db.DB) bool { return down.Load() })
-			if _, err := direct.Exec(t.Context(), `CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT,
-				fence BIGINT NOT NULL, user_id TEXT, attempts BIGINT NOT NULL DEFAULT 0)`); err != nil {
-				t.Fatal(err)
-			}
+			h := withChores(t, direct)
 			table := chores(lossy, t.TempDir())
 			table.Renewer = job.NewRenewer(lossy, "me", quiet)
-			l := claim(t, direct, "me")
+			l := claim(h, "me")
 			settled := false
 			table.Work(t.Context(), job.Claim{Lease: l, Attempts: 2}, func(ctx context.Context, _ string) error {
 				down.Store(true)
 				<-ctx.Done()
 				if taken {
-					if _, err := direct.Exec(t.Context(), `UPDATE chores SET fence = 2 WHERE id = $1`, l.ID); err != nil {
-						t.Error(err)
-					}
+					h.Exec(`UPDATE chores SET fence = 2 WHERE id = $1`, l.ID)
 				}
 				down.Store(false)
 				return context.Cause(ctx)
@@ -43,7 +38,7 @@ func TestAttemptOutlastsAnOutage(t *testing.T) {
 				if lost != taken || !errors.Is(err, job.ErrOutage) || last.Err() != nil {
 					t.Errorf("taken %v, %v", lost, err)
 				}
-				if left := until(t, direct, l); !taken && left <= 0 {
+				if left := until(h, l); !taken && left <= 0 {
 					t.Errorf("the lease ran out %v ago", -left)
 				}
 			})

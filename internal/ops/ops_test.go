@@ -181,13 +181,9 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 			t.Fatal(err)
 		}
 		// As where a primary lacks its synchronous standby: reads work, no write does.
-		if _, err := d.Exec(t.Context(), `ALTER TABLE replicas RENAME TO unwritable`); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, `ALTER TABLE replicas RENAME TO unwritable`)
 		wantUnready(t, r, "the database answers reads but accepts no writes")
-		if _, err := d.Exec(t.Context(), `ALTER TABLE unwritable RENAME TO replicas`); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, `ALTER TABLE unwritable RENAME TO replicas`)
 		wantReady(t, r)
 	})
 }

@@ -12,38 +12,22 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
-	"cutroom/internal/logtest"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/media"
 	"cutroom/internal/rescue"
 )
 
-// logged makes a replica write its log where the test can read it.
-func logged(s *Service) *logtest.Buffer {
-	b := &logtest.Buffer{}
-	s.log = b.Logger()
-	s.jobs.Log = s.log
-	return b
-}
-
-func free(bytes int64) func(context.Context) (int64, error) {
-	return func(context.Context) (int64, error) { return bytes, nil }
-}
-
-func (r *harness) in(state string) int64 {
-	return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = $1`, state)
-}
-
 func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		idle, busy := &simulated{}, &simulated{}
-		full := r.service(idle, r.db)
+		idle, busy := &jobtest.Engine{}, &jobtest.Engine{}
+		full := r.service(idle, r.DB)
 		full.CanWork = func(context.Context) (int64, error) { return 0, errors.New("disk: full") }
 		r.run(full)
-		r.enqueue(20, r.user(), nil)
-		r.run(r.service(busy, r.db))
-		r.eventually("all rendered", time.Minute, func() bool { return r.in(StateCompleted) == 20 })
-		if len(idle.rendered()) != 0 || len(busy.rendered()) != 20 {
-			t.Errorf("%d films on the full replica, %d on the other", len(idle.rendered()), len(busy.rendered()))
+		r.enqueue(20, r.User(0), nil)
+		r.run(r.service(busy, r.DB))
+		r.waitFor(20, StateCompleted)
+		if len(idle.Films()) != 0 || len(busy.Films()) != 20 {
+			t.Errorf("%d films on the full replica, %d on the other", len(idle.Films()), len(busy.Films()))
 		}
 	})
 }
@@ -51,7 +35,7 @@ func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
 // A panic during the search for work leaks no slot.
 func TestASlotOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		s := r.service(&simulated{}, r.db)
+		s := r.service(&jobtest.Engine{}, r.DB)
 		var asked atomic.Int64
 		s.CanWork = func(context.Context) (int64, error) {
 			if asked.Add(1) == 1 {
@@ -59,27 +43,27 @@ func TestASlotOutlivesAPanic(t *testing.T) {
 			}
 			return 1 << 40, nil
 		}
-		r.enqueue(1, r.user(), nil)
+		r.enqueue(1, r.User(0), nil)
 		r.run(s)
-		r.eventually("rendered", 30*time.Second, func() bool { return r.in(StateCompleted) == 1 })
+		r.waitFor(1, StateCompleted)
 	})
 }
 
 // A job that does not fit on one replica's disk goes to a replica with more room.
 func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		tight := r.service(&simulated{fails: func() error { return engine.ErrNoSpace }}, r.db)
+		tight := r.service(&jobtest.Engine{Fails: func() error { return engine.ErrNoSpace }}, r.DB)
 		tight.CanWork = free(1 << 30)
 		log := logged(tight)
-		r.enqueue(20, r.user(), nil)
+		r.enqueue(20, r.User(0), nil)
 		stop := r.run(tight)
 		// Each is tried once where there is too little, and not over and over.
-		r.eventually("all tried", time.Minute, func() bool {
-			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND needs_bytes > $1`, 1<<30) == 20
+		r.Eventually("all tried", func() bool {
+			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND needs_bytes > $1`, 1<<30) == 20
 		})
-		r.run(r.service(&simulated{}, r.db))
-		r.eventually("all rendered", time.Minute, func() bool { return r.in(StateCompleted) == 20 })
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR error IS NOT NULL`); n != 0 {
+		r.run(r.service(&jobtest.Engine{}, r.DB))
+		r.waitFor(20, StateCompleted)
+		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR error IS NOT NULL`); n != 0 {
 			t.Errorf("%d jobs lost an attempt", n)
 		}
 		stop() // a line of the log may follow its row
@@ -92,10 +76,10 @@ func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		announce := func(bytes int64) {
-			r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, $1, now_ms())
+			r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, $1, now_ms())
 				ON CONFLICT (id) DO UPDATE SET free_bytes = excluded.free_bytes, seen_at = excluded.seen_at`, bytes)
 		}
-		s := r.service(&simulated{}, r.db)
+		s := r.service(&jobtest.Engine{}, r.DB)
 		sweep := func() {
 			t.Helper()
 			if err := s.SweepJobs(t.Context()); err != nil {
@@ -103,11 +87,11 @@ func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 			}
 		}
 		age := func() {
-			r.exec(`UPDATE render_jobs SET short_since = short_since - $1`, (waitTimeout + time.Second).Milliseconds())
+			r.Exec(`UPDATE render_jobs SET short_since = short_since - $1`, (waitTimeout + time.Second).Milliseconds())
 		}
-		r.enqueue(2, r.user(), nil)
-		large, _ := r.enqueue(1, r.user(), nil)
-		r.exec(`UPDATE render_jobs SET needs_bytes = 1000 WHERE id = $1`, large[0])
+		r.enqueue(2, r.User(0), nil)
+		large := r.enqueue(1, r.User(0), nil)
+		r.Exec(`UPDATE render_jobs SET needs_bytes = 1000 WHERE id = $1`, large[0])
 		for _, step := range []struct {
 			free    int64
 			waiting int64 // after half an hour
@@ -123,7 +107,7 @@ func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 				t.Errorf("with %d bytes free %d jobs wait, want %d", step.free, n, step.waiting)
 			}
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Sentence); n != 3 {
+		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Sentence); n != 3 {
 			t.Errorf("%d jobs say why", n)
 		}
 	})
@@ -132,12 +116,12 @@ func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 // A job waits for its files only while their disk may come back.
 func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		here := r.service(&simulated{}, r.db)
+		here := r.service(&jobtest.Engine{}, r.DB)
 		here.NodeID = "here"
 		const minute = 60_000
-		r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('away', now_ms() - $1), ('gone', now_ms() - $2)`, 29*minute, 31*minute)
+		r.Exec(`INSERT INTO nodes (id, seen_at) VALUES ('away', now_ms() - $1), ('gone', now_ms() - $2)`, 29*minute, 31*minute)
 		want := map[string]string{}
-		owner := r.user()
+		owner := r.User(0)
 		for _, job := range []struct {
 			node, state string
 			leftMs      int64 // of its lease
@@ -151,15 +135,15 @@ func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 			{"here", StatePending, -1, StatePending},
 			{"", StatePending, -1, StatePending}, // in a bucket
 		} {
-			ids, _ := r.enqueue(1, owner, nil)
-			r.exec(`UPDATE render_jobs SET node_id = NULLIF($2, ''), state = $3, lease_until = now_ms() + $4, created_at = created_at - $5
+			ids := r.enqueue(1, owner, nil)
+			r.Exec(`UPDATE render_jobs SET node_id = NULLIF($2, ''), state = $3, lease_until = now_ms() + $4, created_at = created_at - $5
 				WHERE id = $1`, ids[0], job.node, job.state, job.leftMs, 31*minute)
 			want[ids[0]] = job.becomes
 		}
-		young, _ := r.enqueue(1, owner, nil)
-		r.exec(`UPDATE render_jobs SET node_id = 'gone' WHERE id = $1`, young[0])
+		young := r.enqueue(1, owner, nil)
+		r.Exec(`UPDATE render_jobs SET node_id = 'gone' WHERE id = $1`, young[0])
 		want[young[0]] = StatePending
-		r.exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, 1000, now_ms())`)
+		r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, 1000, now_ms())`)
 		if err := here.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -176,10 +160,10 @@ func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var broken atomic.Bool
-		s := r.service(&simulated{fails: func() error {
+		s := r.service(&jobtest.Engine{Fails: func() error {
 			broken.Store(true) // it breaks while the film is being made
 			return fault.Invalidf("segments[0]: the video could not be decoded")
-		}}, r.db)
+		}}, r.DB)
 		s.CanWork = func(context.Context) (int64, error) {
 			if broken.Load() {
 				return 1, errors.New("ffmpeg: does not start")
@@ -187,13 +171,13 @@ func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 			return 1, nil
 		}
 		log := logged(s)
-		r.enqueue(1, r.user(), nil)
+		r.enqueue(1, r.User(0), nil)
 		r.run(s)
-		r.eventually("handed back", time.Minute, func() bool {
-			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND fence > 0 AND attempts = 0`) == 1
+		r.Eventually("handed back", func() bool {
+			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND fence > 0 AND attempts = 0`) == 1
 		})
-		r.run(r.service(&simulated{}, r.db))
-		r.eventually("rendered", time.Minute, func() bool { return r.in(StateCompleted) == 1 })
+		r.run(r.service(&jobtest.Engine{}, r.DB))
+		r.waitFor(1, StateCompleted)
 		if strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("log:\n%s", log)
 		}
@@ -204,25 +188,25 @@ func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
-		films := &simulated{fails: func() error {
+		films := &jobtest.Engine{Fails: func() error {
 			if calls.Add(1) == 1 {
 				return fmt.Errorf("share parts: %w", db.ErrUnavailable)
 			}
 			return nil
 		}}
-		if r.db.Postgres() {
+		if r.DB.Postgres() {
 			// The first attempt to hand it back, and the first to complete it, fail.
-			r.exec(`CREATE SEQUENCE outage`)
-			r.exec(`CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			r.Exec(`CREATE SEQUENCE outage`)
+			r.Exec(`CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				IF nextval('outage') IN (1, 3) THEN RAISE EXCEPTION USING ERRCODE = '57P01'; END IF;
 				RETURN NEW; END $$`)
-			r.exec(`CREATE TRIGGER away BEFORE UPDATE ON render_jobs FOR EACH ROW
+			r.Exec(`CREATE TRIGGER away BEFORE UPDATE ON render_jobs FOR EACH ROW
 				WHEN (OLD.state = 'PROCESSING' AND NEW.state <> OLD.state) EXECUTE FUNCTION away()`)
 		}
-		r.enqueue(1, r.user(), nil)
-		r.run(r.service(films, r.db))
-		r.eventually("rendered", time.Minute, func() bool { return r.in(StateCompleted) == 1 })
-		if n := r.number(`SELECT attempts FROM render_jobs`); n != 1 || calls.Load() != 2 {
+		r.enqueue(1, r.User(0), nil)
+		r.run(r.service(films, r.DB))
+		r.waitFor(1, StateCompleted)
+		if n := r.Number(`SELECT attempts FROM render_jobs`); n != 1 || calls.Load() != 2 {
 			t.Errorf("%d attempts count, %d films", n, calls.Load())
 		}
 	})
@@ -232,24 +216,25 @@ func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
-		passing := &simulated{fails: func() error {
+		passing := &jobtest.Engine{Fails: func() error {
 			if calls.Add(1) == 1 {
 				return errors.New("boom")
 			}
 			return nil
 		}}
-		s := r.service(passing, r.db)
+		s := r.service(passing, r.DB)
 		log := logged(s)
-		ids, _ := r.enqueue(1, r.user(), nil)
+		owner := r.User(0)
+		ids := r.enqueue(1, owner, nil)
 		stop := r.run(s)
-		r.eventually("rendered", time.Minute, func() bool { return r.in(StateCompleted) == 1 })
+		r.waitFor(1, StateCompleted)
 		stop()
-		if n := r.number(`SELECT attempts FROM render_jobs`); n != 2 || strings.Contains(log.String(), "level=ERROR") {
+		if n := r.Number(`SELECT attempts FROM render_jobs`); n != 2 || strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("%d attempts, log:\n%s", n, log)
 		}
 		for _, want := range []string{"render claimed", "render handed back", "render ended"} {
 			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, want) && !(strings.Contains(line, "job="+ids[0]) && strings.Contains(line, "owner=user-") &&
+				if strings.Contains(line, want) && !(strings.Contains(line, "job="+ids[0]) && strings.Contains(line, "owner="+owner) &&
 					strings.Contains(line, "replica=replica-") && strings.Contains(line, "attempt=")) {
 					t.Errorf("a line that does not say whose: %s", line)
 				}
@@ -259,13 +244,13 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 			t.Errorf("%d claims, %d hand-backs, %d ends:\n%s", a, b, c, log)
 		}
 
-		failing := r.service(&simulated{fails: func() error { return errors.New("boom") }}, r.db)
+		failing := r.service(&jobtest.Engine{Fails: func() error { return errors.New("boom") }}, r.DB)
 		log = logged(failing)
-		r.enqueue(1, r.user(), nil)
+		r.enqueue(1, r.User(0), nil)
 		r.run(failing)
-		r.eventually("failed", time.Minute, func() bool { return r.in(StateFailed) == 1 })
-		r.eventually("reported", time.Minute, func() bool { return strings.Contains(log.String(), "level=ERROR") })
-		if n := r.number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Sentence); n != maxAttempts {
+		r.waitFor(1, StateFailed)
+		r.Eventually("reported", func() bool { return strings.Contains(log.String(), "level=ERROR") })
+		if n := r.Number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Sentence); n != maxAttempts {
 			t.Errorf("%d attempts", n)
 		}
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
@@ -277,7 +262,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 // Each failure has its own error code.
 func TestWhatAFailureIsCalled(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		owner := r.user()
+		owner := r.User(0)
 		for _, test := range []struct {
 			err  error
 			want fault.Reason
@@ -289,25 +274,21 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 			{&rescue.PanicError{Value: "boom"}, fault.Unexplained},
 			{nil, fault.SourceMissing},
 		} {
-			s := r.service(&simulated{fails: func() error { return test.err }}, r.db)
+			s := r.service(&jobtest.Engine{Fails: func() error { return test.err }}, r.DB)
 			var sources map[string]object
 			if test.want == fault.SourceMissing {
 				sources = map[string]object{"video": {Object: "inputs/gone"}}
 			}
-			ids, _ := r.enqueue(1, owner, sources)
-			r.exec(`UPDATE render_jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next one is its last
-			j, ok, err := s.claim(t.Context())
-			if err != nil || !ok {
-				t.Fatal(ok, err)
-			}
-			s.work(t.Context(), j)
+			ids := r.enqueue(1, owner, sources)
+			r.Exec(`UPDATE render_jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next one is its last
+			s.work(t.Context(), r.claimed(s))
 			if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(test.want) || st.Error == "" {
 				t.Errorf("%v: %+v (%v), want %s", test.err, st, err, test.want)
 			}
 		}
-		ids, _ := r.enqueue(1, owner, nil)
-		r.exec(`UPDATE render_jobs SET spec = '{' WHERE id = $1`, ids[0])
-		s := r.service(&simulated{}, r.db)
+		ids := r.enqueue(1, owner, nil)
+		r.Exec(`UPDATE render_jobs SET spec = '{' WHERE id = $1`, ids[0])
+		s := r.service(&jobtest.Engine{}, r.DB)
 		if _, ok, err := s.claim(t.Context()); ok || err == nil {
 			t.Errorf("a job that nobody can read was claimed (%v)", err)
 		}
@@ -319,13 +300,13 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 
 func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		s := r.service(&simulated{takes: time.Hour}, r.db)
+		s := r.service(&jobtest.Engine{Takes: time.Hour}, r.DB)
 		s.Timeout = time.Minute
-		ids, _ := r.enqueue(2, r.user(), nil)
+		ids := r.enqueue(2, r.User(0), nil)
 		// Its first attempt began almost a minute ago, on a replica that died.
-		r.exec(`UPDATE render_jobs SET state = 'PROCESSING', attempts = 1, started_at = now_ms() - 59800, lease_owner = 'lost',
+		r.Exec(`UPDATE render_jobs SET state = 'PROCESSING', attempts = 1, started_at = now_ms() - 59800, lease_owner = 'lost',
 			lease_until = now_ms() - 1 WHERE id = $1`, ids[0])
-		r.exec(`UPDATE render_jobs SET started_at = now_ms() - 60001 WHERE id = $1`, ids[1]) // it was handed back
+		r.Exec(`UPDATE render_jobs SET started_at = now_ms() - 60001 WHERE id = $1`, ids[1]) // it was handed back
 		log := logged(s)
 		if err := s.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
@@ -334,8 +315,8 @@ func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
 			t.Errorf("%d waiting jobs are overdue, want 1", n)
 		}
 		r.run(s)
-		r.eventually("overdue", time.Minute, func() bool { return r.in(StateFailed) == 2 })
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
+		r.waitFor(2, StateFailed)
+		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
 			t.Errorf("%d jobs say why", n)
 		}
 		if !strings.Contains(log.String(), `msg="render taken over"`) || !strings.Contains(log.String(), "from=lost") {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"cutroom/internal/jobtest"
 )
 
 // A part has at most one living maker, even if makers die, stop or return too late. Reported
@@ -19,9 +21,9 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 	}
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		rapid.Check(t, func(rt *rapid.T) {
-			defer r.exec(`DELETE FROM users`)
-			ids, _ := r.enqueue(1, r.user(), nil)
-			film := r.service(&simulated{}, r.db)
+			defer r.Exec(`DELETE FROM users`)
+			ids := r.enqueue(1, r.User(0), nil)
+			film := r.service(&jobtest.Engine{}, r.DB)
 			if _, ok, err := film.claim(t.Context()); !ok || err != nil {
 				rt.Fatal("no job: ", err)
 			}
@@ -29,7 +31,7 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 			m := &makers{rt: rt, r: r, job: ids[0], holder: map[string]int{}, over: map[string]bool{}}
 			for range 3 {
 				m.all = append(m.all, &maker{s: film})
-				film = r.service(&simulated{}, r.db)
+				film = r.service(&jobtest.Engine{}, r.DB)
 			}
 			for i := range m.all {
 				m.start(i)
@@ -67,17 +69,15 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 // If a film makes the engine panic, an assistant loses only that part.
 func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		ids, _ := r.enqueue(1, r.user(), nil)
-		film := r.service(&simulated{}, r.db)
-		if _, ok, err := film.claim(t.Context()); !ok || err != nil {
-			t.Fatal("no job: ", err)
-		}
+		ids := r.enqueue(1, r.User(0), nil)
+		film := r.service(&jobtest.Engine{}, r.DB)
+		r.claimed(film)
 		c := film.newPartCoordinator(t.Context(), ids[0])
 		defer c.stop()
 		if err := c.Announce(t.Context(), []string{"video-a"}); err != nil {
 			t.Fatal(err)
 		}
-		helper := r.service(&simulated{helps: func() { panic("boom") }}, r.db)
+		helper := r.service(&jobtest.Engine{Helps: func() { panic("boom") }}, r.DB)
 		log := logged(helper)
 		a, err := helper.claimPart(t.Context())
 		if a == nil || err != nil {
@@ -112,7 +112,7 @@ type maker struct {
 
 // start restarts a maker without the heartbeat, which would renew the claims of a dead one.
 func (m *makers) start(i int) {
-	c := m.all[i].s.newPartCoordinator(m.r.t.Context(), m.job)
+	c := m.all[i].s.newPartCoordinator(m.r.T.Context(), m.job)
 	c.release()
 	m.all[i].c = c
 }
@@ -120,7 +120,7 @@ func (m *makers) start(i int) {
 // step lets one of them do something; next reports whether it got a part.
 func (m *makers) step(i int, what string) bool {
 	m.rt.Helper()
-	one, ctx := m.all[i], m.r.t.Context()
+	one, ctx := m.all[i], m.r.T.Context()
 	had := one.has
 	// The report of a worker whose part was given to another one has no effect.
 	by, held := m.holder[had]
@@ -128,7 +128,7 @@ func (m *makers) step(i int, what string) bool {
 	var err error
 	switch what {
 	case "die":
-		m.r.exec(`UPDATE render_parts SET lease_until = 0 WHERE job_id = $1 AND owner = $2 AND lease_until IS NOT NULL`, m.job, one.s.Renewer.Owner())
+		m.r.Exec(`UPDATE render_parts SET lease_until = 0 WHERE job_id = $1 AND owner = $2 AND lease_until IS NOT NULL`, m.job, one.s.Renewer.Owner())
 		one.lost = had != ""
 		return false
 	case "stop":
@@ -172,11 +172,9 @@ func (m *makers) step(i int, what string) bool {
 func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		const parts, helpers = 250, 6 // more than one statement announces
-		ids, _ := r.enqueue(1, r.user(), nil)
-		film := r.service(&simulated{}, r.db)
-		if _, ok, err := film.claim(t.Context()); !ok || err != nil {
-			t.Fatal("no job: ", err)
-		}
+		ids := r.enqueue(1, r.User(0), nil)
+		film := r.service(&jobtest.Engine{}, r.DB)
+		r.claimed(film)
 		c := film.newPartCoordinator(t.Context(), ids[0])
 		defer c.stop()
 		var keys []string
@@ -190,7 +188,7 @@ func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range helpers {
 			all.Go(func() {
-				c := r.service(&simulated{}, r.db).newPartCoordinator(t.Context(), ids[0])
+				c := r.service(&jobtest.Engine{}, r.DB).newPartCoordinator(t.Context(), ids[0])
 				defer c.stop()
 				for key, err := c.Next(t.Context(), ""); key != ""; key, err = c.Next(t.Context(), key) {
 					if err != nil {
@@ -211,7 +209,7 @@ func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 		if made := slices.Sorted(slices.Values(slices.Concat(got...))); len(made) != parts || len(slices.Compact(made)) != parts {
 			t.Errorf("%d claims of %d parts", len(made), parts)
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MADE'`); n != parts {
+		if n := r.Number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MADE'`); n != parts {
 			t.Errorf("%d parts are reported", n)
 		}
 	})

@@ -8,45 +8,43 @@ import (
 	"testing"
 
 	"cutroom/internal/db"
+	"cutroom/internal/jobtest"
 )
 
 // A render that failed without a fault of its sources runs again with its uploads, and
 // with all its attempts; any other is refused with a reason.
 func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		owner := r.user()
+		owner := r.User(0)
 		fails := true
-		s := r.service(&simulated{fails: func() error {
+		s := r.service(&jobtest.Engine{Fails: func() error {
 			if fails {
 				return errors.New("a bug")
 			}
 			return nil
-		}}, r.db)
+		}}, r.DB)
 		sources := r.source(owner)
-		ids, _ := r.enqueue(1, owner, sources)
+		ids := r.enqueue(1, owner, sources)
 		id := ids[0]
-		r.exec(`UPDATE render_jobs SET spec = REPLACE(spec, $1, $2)`, sources["video"].Object, uploadKey(id, 0))
+		r.Exec(`UPDATE render_jobs SET spec = REPLACE(spec, $1, $2)`, sources["video"].Object, uploadKey(id, 0))
 		path := filepath.Join(t.TempDir(), "upload")
 		if err := os.WriteFile(path, []byte("a film"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.store.Put(t.Context(), uploadKey(id, 0), path, ""); err != nil {
+		if err := r.Store.Put(t.Context(), uploadKey(id, 0), path, ""); err != nil {
 			t.Fatal(err)
 		}
 		run := func() {
 			t.Helper()
-			r.exec(`UPDATE render_jobs SET lease_until = NULL WHERE state = 'PENDING'`)
-			j, ok, err := s.claim(t.Context())
-			if err != nil || !ok {
-				t.Fatalf("claim: %v, %v", ok, err)
-			}
+			r.Exec(`UPDATE render_jobs SET lease_until = NULL WHERE state = 'PENDING'`)
+			j := r.claimed(s)
 			if s.work(t.Context(), j) {
 				s.dropUploads(t.Context(), j.ID, j.Spec.uploads(j.ID)...)
 			}
 		}
 		noted := 0
 		retry := func() error {
-			return Retry(t.Context(), r.db, r.store, "", id, func(*db.Tx) error { noted++; return nil })
+			return Retry(t.Context(), r.DB, r.Store, "", id, func(*db.Tx) error { noted++; return nil })
 		}
 		refused := func(want string) {
 			t.Helper()
@@ -64,20 +62,20 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		if err := retry(); err != nil {
 			t.Fatal(err)
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs j JOIN render_sources s ON s.job_id = j.id
+		if n := r.Number(`SELECT COUNT(*) FROM render_jobs j JOIN render_sources s ON s.job_id = j.id
 			WHERE j.state = 'PENDING' AND j.attempts = 0 AND j.error IS NULL AND j.finished_at IS NULL`); n != 1 || noted != 1 {
 			t.Fatalf("%d jobs wait, noted %d times", n, noted)
 		}
 		fails = false
 		run()
 		refused("is COMPLETED")
-		r.exec(`UPDATE render_jobs SET state = 'FAILED'`)
+		r.Exec(`UPDATE render_jobs SET state = 'FAILED'`)
 		refused("no longer kept")
-		r.exec(`UPDATE render_jobs SET node_id = 'elsewhere'`)
+		r.Exec(`UPDATE render_jobs SET node_id = 'elsewhere'`)
 		refused("another machine")
-		r.exec(`UPDATE render_jobs SET deleted_at = now_ms()`)
+		r.Exec(`UPDATE render_jobs SET deleted_at = now_ms()`)
 		refused("deleted it")
-		r.exec(`DELETE FROM render_jobs`)
+		r.Exec(`DELETE FROM render_jobs`)
 		refused("there is no render")
 		if noted != 1 {
 			t.Errorf("noted %d times", noted)

@@ -7,6 +7,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/jobtest"
 )
 
 // A row keeps no request of a film that is made or deleted. It keeps that of a failed one
@@ -14,50 +15,50 @@ import (
 func TestEndedRendersKeepNoRequest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
-		owner := r.user()
+		owner := r.User(0)
 		source := r.source(owner)
 		kept := func(state string) int64 {
-			return r.number(`SELECT COUNT(*) FROM render_jobs WHERE state = $1 AND spec <> ''`, state)
+			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = $1 AND spec <> ''`, state)
 		}
 		ended := func(n int64) func() bool {
-			return func() bool { return r.number(`SELECT COUNT(*) FROM render_jobs WHERE finished_at IS NOT NULL`) == n }
+			return func() bool { return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE finished_at IS NOT NULL`) == n }
 		}
 
-		stop := r.run(r.service(&simulated{}, d))
+		stop := r.run(r.service(&jobtest.Engine{}, d))
 		r.enqueue(1, owner, source)
-		r.eventually("the film is made", time.Minute, ended(1))
+		r.Eventually("the film is made", ended(1))
 		stop()
 		if kept("COMPLETED") != 0 {
 			t.Error("a film that is made keeps its request")
 		}
 
-		stop = r.run(r.service(&simulated{fails: func() error { return errors.New("broken") }}, d))
+		stop = r.run(r.service(&jobtest.Engine{Fails: func() error { return errors.New("broken") }}, d))
 		r.enqueue(22, owner, source)
-		r.exec(`UPDATE render_jobs SET attempts = 2 WHERE state = 'PENDING'`)
-		r.eventually("all have failed", time.Minute, ended(23))
+		r.Exec(`UPDATE render_jobs SET attempts = 2 WHERE state = 'PENDING'`)
+		r.Eventually("all have failed", ended(23))
 		stop()
 		// Jobs that failed in the same millisecond stay together.
 		if n := kept("FAILED"); n < 20 || n > 21 {
 			t.Errorf("%d of 22 failed jobs keep their request, want the newest 20", n)
 		}
 
-		s := r.service(&simulated{}, d)
+		s := r.service(&jobtest.Engine{}, d)
 		s.JobLifetime = 24 * time.Hour
-		ids, _ := r.enqueue(1, owner, source)
+		ids := r.enqueue(1, owner, source)
 		if err := s.Delete(t.Context(), owner, ids[0]); err != nil {
 			t.Fatal(err)
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1 AND spec <> ''`, ids[0]); n != 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1 AND spec <> ''`, ids[0]); n != 0 {
 			t.Error("a deleted job keeps its request")
 		}
 
 		// What an earlier release left goes with the hourly sweep, in more than one batch;
 		// a request that alone tells the quality stays.
-		r.exec(`UPDATE render_jobs SET spec = '{}' WHERE state = 'COMPLETED' OR deleted_at IS NOT NULL`)
-		r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, created_at, finished_at)
+		r.Exec(`UPDATE render_jobs SET spec = '{}' WHERE state = 'COMPLETED' OR deleted_at IS NOT NULL`)
+		r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, created_at, finished_at)
 			SELECT 'rnd-old-' || a.id || b.id || c.id, $1, 'COMPLETED', '{}', 'video', 'low', 1, now_ms(), now_ms()
 			FROM render_jobs a, render_jobs b, (SELECT id FROM render_jobs LIMIT 2) c`, owner)
-		r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, finished_at)
+		r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, finished_at)
 			VALUES ('rnd-ancient', $1, 'COMPLETED', '{}', 'video', 1, now_ms(), now_ms())`, owner)
 		if n := kept("COMPLETED"); n <= expireBatch {
 			t.Fatalf("%d rows are one batch", n)
@@ -69,7 +70,7 @@ func TestEndedRendersKeepNoRequest(t *testing.T) {
 		if kept("COMPLETED") != 1 || kept("FAILED") != failed-1 {
 			t.Errorf("after a sweep %d completed and %d of %d failed jobs keep their request", kept("COMPLETED"), kept("FAILED"), failed)
 		}
-		r.exec(`UPDATE render_jobs SET finished_at = finished_at - $1 WHERE state = 'FAILED'`, 2*time.Hour.Milliseconds())
+		r.Exec(`UPDATE render_jobs SET finished_at = finished_at - $1 WHERE state = 'FAILED'`, 2*time.Hour.Milliseconds())
 		if err := s.Expire(t.Context()); err != nil || kept("FAILED") != 0 {
 			t.Errorf("%d failed jobs keep their request when their inputs are gone (%v)", kept("FAILED"), err)
 		}

@@ -84,14 +84,14 @@ func TestARefusedSubmissionLeavesNoUpload(t *testing.T) {
 	if err := os.WriteFile(path, []byte(wav), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := New(Options{DB: r.db, Store: r.store, Log: slog.New(slog.DiscardHandler)})
+	s := New(Options{DB: r.DB, Store: r.Store, Log: slog.New(slog.DiscardHandler)})
 	file := staging.File{Path: path, SizeBytes: int64(len(wav)), SHA256: strings.Repeat("0", 64)}
 	_, err := s.Submit(t.Context(), "nobody", Submission{Timeline: timeline.Legacy("video", time.Second),
 		Files: map[string]staging.File{"video": file}}, idempotency.Key{})
 	if f := fault.As(err); f == nil || f.Code != "account_deleted" {
 		t.Fatalf("submitted for nobody: %v", err)
 	}
-	if err := r.store.List(t.Context(), "uploads/", func(o objectstore.Info) error {
+	if err := r.Store.List(t.Context(), "uploads/", func(o objectstore.Info) error {
 		t.Errorf("%s is left", o.Key)
 		return nil
 	}); err != nil {

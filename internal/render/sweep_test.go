@@ -10,21 +10,21 @@ import (
 // The sweeps remove expired files, then their rows, and keep what a job still reads.
 func TestExpiry(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		s := r.service(nil, r.db)
+		s := r.service(nil, r.DB)
 		s.JobLifetime = 24 * time.Hour
-		owner := r.user()
+		owner := r.User(0)
 		object := func(key string) {
 			t.Helper()
 			src := filepath.Join(t.TempDir(), "x")
 			if err := os.WriteFile(src, []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.store.Put(t.Context(), key, src, ""); err != nil {
+			if err := r.Store.Put(t.Context(), key, src, ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		job := func(id, state string, ageMs, outputLeftMs int64) {
-			r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, finished_at, output_key, poster_key, expires_at)
+			r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, finished_at, output_key, poster_key, expires_at)
 				VALUES ($1, $2, $3, '', 'video', now_ms() - $4, now_ms() - $4, 'render/' || $1 || '/x.mp4', 'render/' || $1 || '/x.jpg', now_ms() + $5)`, id, owner, state, ageMs, outputLeftMs)
 			object("render/" + id + "/x.mp4")
 			object("render/" + id + "/x.jpg")
@@ -42,11 +42,11 @@ func TestExpiry(t *testing.T) {
 				used = 0
 			}
 			key := "inputs/" + owner + "/" + name
-			r.exec(`INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
+			r.Exec(`INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
 				VALUES ($1, $2, '', $3, 1, now_ms() - $4)`, owner, name, key, used)
 			object(key)
 		}
-		r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-waits', $1)`, "inputs/"+owner+"/read")
+		r.Exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-waits', $1)`, "inputs/"+owner+"/read")
 		if err := s.Expire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -54,11 +54,11 @@ func TestExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, rows := range map[string]int64{"rnd-fresh": 1, "rnd-expired": 1, "rnd-old": 0, "rnd-kept": 1, "rnd-waits": 1} {
-			if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1`, id); n != rows {
+			if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1`, id); n != rows {
 				t.Errorf("%d rows of %s, want %d", n, id, rows)
 			}
 		}
-		if n := r.number(`SELECT COUNT(*) FROM render_jobs WHERE output_key IS NULL AND poster_key IS NOT NULL`); n > 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE output_key IS NULL AND poster_key IS NOT NULL`); n > 0 {
 			t.Errorf("%d rows of expired films name a poster", n)
 		}
 		for key, want := range map[string]bool{
@@ -66,7 +66,7 @@ func TestExpiry(t *testing.T) {
 			"uploads/rnd-fresh/video": false, "uploads/rnd-waits/video": true,
 			"inputs/" + owner + "/unused": false, "inputs/" + owner + "/read": true, "inputs/" + owner + "/used": true,
 		} {
-			if _, err := r.store.Stat(t.Context(), key); (err == nil) != want {
+			if _, err := r.Store.Stat(t.Context(), key); (err == nil) != want {
 				t.Errorf("%s: %v", key, err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 )
 
 // waitingJob has the facts that decide a job's turn.
@@ -37,10 +38,10 @@ type lottery struct {
 }
 
 func newLottery(r *harness, seed uint64) *lottery {
-	l := &lottery{harness: r, Rand: rand.New(rand.NewPCG(seed, 0)), service: r.service(&simulated{}, r.db),
+	l := &lottery{harness: r, Rand: rand.New(rand.NewPCG(seed, 0)), service: r.service(&jobtest.Engine{}, r.DB),
 		starts: map[string]int64{}, held: map[string]claimedJob{}}
 	for range 10 {
-		owner := r.user()
+		owner := r.User(0)
 		l.owners = append(l.owners, owner)
 		for range 3 {
 			l.enqueue(owner)
@@ -53,15 +54,15 @@ func (l *lottery) pick(texts ...string) string { return texts[l.IntN(len(texts))
 
 // jobs reads every job of a state, in the order of their ids.
 func (l *lottery) jobs(states ...string) (jobs []waitingJob) {
-	l.t.Helper()
-	all, err := db.All(l.t.Context(), l.db, func(row db.Scanner) (j waitingJob, err error) {
+	l.T.Helper()
+	all, err := db.All(l.T.Context(), l.DB, func(row db.Scanner) (j waitingJob, err error) {
 		return j, row.Scan(&j.id, &j.owner, &j.state, &j.node, &j.needs, &j.created, &j.attempts, &j.startedAt, &j.due, &j.running, &j.erasing, &j.deleted)
 	}, `SELECT j.id, j.user_id, j.state, COALESCE(j.node_id, ''), COALESCE(j.needs_bytes, 0), j.created_at, j.attempts, COALESCE(j.started_at, 0),
 		COALESCE(j.lease_until, 0) < now_ms(), j.lease_owner IS NOT NULL AND COALESCE(j.lease_until, 0) > now_ms(), u.erasing_at IS NOT NULL,
 		j.deleted_at IS NOT NULL
 		FROM render_jobs j JOIN users u ON u.id = j.user_id ORDER BY j.id`)
 	if err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 	for _, j := range all {
 		if slices.Contains(states, j.state) {
@@ -107,45 +108,42 @@ func older(a, b waitingJob) int {
 
 // claim claims a job for a random replica, and compares it with the expected one.
 func (l *lottery) claim() {
-	l.t.Helper()
+	l.T.Helper()
 	node, bytes, slots := l.pick("a", "b"), int64(l.IntN(3)), 2*(1+l.IntN(3))
 	s := l.service
 	s.NodeID, s.CanWork = node, free(bytes)
 	s.fleet.slots.Store(int64(slots))
 	s.fleet.counted.Store(time.Now().UnixNano())
 	want := l.expected(node, bytes, slots/2)
-	j, ok, err := s.claim(l.t.Context())
+	j, ok, err := s.claim(l.T.Context())
 	if err != nil || j.ID != want || ok != (want != "") {
-		l.t.Fatalf("node %s with %d bytes of %d slots claimed %q (%v), want %q", node, bytes, slots, j.ID, err, want)
+		l.T.Fatalf("node %s with %d bytes of %d slots claimed %q (%v), want %q", node, bytes, slots, j.ID, err, want)
 	}
 	if ok {
 		l.held[j.ID] = j
-		l.exec(`UPDATE render_jobs SET lease_until = now_ms() + 3600000, attempts = attempts + 1 WHERE id = $1`, j.ID) // nobody renews it
-		l.starts[j.UserID] = max(l.starts[j.UserID], l.number(`SELECT started_at FROM render_jobs WHERE id = $1`, j.ID))
+		l.Exec(`UPDATE render_jobs SET lease_until = now_ms() + 3600000, attempts = attempts + 1 WHERE id = $1`, j.ID) // nobody renews it
+		l.starts[j.UserID] = max(l.starts[j.UserID], l.Number(`SELECT started_at FROM render_jobs WHERE id = $1`, j.ID))
 	}
 }
 
 // enqueue adds a job, with few different times, nodes and sizes.
 func (l *lottery) enqueue(owner string) {
-	text, err := spec{Timeline: timelineOf(1), Sources: map[string]object{}}.encode()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.exec(`INSERT INTO render_jobs (id, user_id, state, node_id, needs_bytes, spec, output_kind, created_at)
+	text := specOf(l.T, 1)
+	l.Exec(`INSERT INTO render_jobs (id, user_id, state, node_id, needs_bytes, spec, output_kind, created_at)
 		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), NULLIF($4, 0), $5, 'video', $6)`,
 		fmt.Sprintf("rnd-%02d-%d", l.IntN(100), l.serial.Add(1)), owner, l.pick("", "a", "b"), max(0, l.IntN(6)-3), text, l.IntN(20))
 }
 
 // move applies do to a random job in one of the states.
 func (l *lottery) move(do func(j waitingJob, c claimedJob) error, states ...string) {
-	l.t.Helper()
+	l.T.Helper()
 	jobs := l.jobs(states...)
 	if len(jobs) == 0 {
 		return
 	}
 	j := jobs[l.IntN(len(jobs))]
 	if err := do(j, l.held[j.id]); err != nil {
-		l.t.Fatal(err)
+		l.T.Fatal(err)
 	}
 }
 
@@ -156,7 +154,7 @@ func (l *lottery) steps(ctx context.Context) []func() {
 	update := func(set string, states ...string) func() {
 		return func() {
 			l.move(func(j waitingJob, _ claimedJob) error {
-				_, err := l.db.Exec(ctx, `UPDATE render_jobs SET `+set+` WHERE id = $1`, j.id)
+				_, err := l.DB.Exec(ctx, `UPDATE render_jobs SET `+set+` WHERE id = $1`, j.id)
 				return err
 			}, states...)
 		}
@@ -194,7 +192,7 @@ func (l *lottery) steps(ctx context.Context) []func() {
 				if j.deleted || j.erasing {
 					return nil
 				}
-				return Retry(ctx, l.db, l.store, j.node, j.id, func(*db.Tx) error { return nil })
+				return Retry(ctx, l.DB, l.Store, j.node, j.id, func(*db.Tx) error { return nil })
 			}, StateFailed)
 		},
 		func() { // an account is erased, and another one comes
@@ -202,19 +200,19 @@ func (l *lottery) steps(ctx context.Context) []func() {
 				return
 			}
 			i := l.IntN(len(l.owners))
-			if l.number(`SELECT COUNT(*) FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, l.owners[i]) == 0 {
-				l.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, l.owners[i])
+			if l.Number(`SELECT COUNT(*) FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, l.owners[i]) == 0 {
+				l.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, l.owners[i])
 				return
 			}
-			l.exec(`DELETE FROM users WHERE id = $1`, l.owners[i])
-			l.owners[i] = l.user()
+			l.Exec(`DELETE FROM users WHERE id = $1`, l.owners[i])
+			l.owners[i] = l.User(0)
 		},
 		update(`lease_until = now_ms() - 1000`, StateProcessing), // its worker dies
 		update(`lease_until = NULL`, StatePending),               // a pause ends
 		update(`node_id = 'a'`, StatePending),
 		func() {
 			l.move(func(j waitingJob, _ claimedJob) error {
-				l.exec(`DELETE FROM render_jobs WHERE id = $1`, j.id)
+				l.Exec(`DELETE FROM render_jobs WHERE id = $1`, j.id)
 				return nil
 			}, StatePending, StateProcessing, StateCompleted, StateFailed)
 		},
@@ -223,13 +221,13 @@ func (l *lottery) steps(ctx context.Context) []func() {
 
 // turnsAreRight compares the table of turns with the jobs.
 func (r *harness) turnsAreRight() {
-	r.t.Helper()
-	if n := r.number(`SELECT COUNT(*) FROM users u LEFT JOIN render_turns t ON t.user_id = u.id
+	r.T.Helper()
+	if n := r.Number(`SELECT COUNT(*) FROM users u LEFT JOIN render_turns t ON t.user_id = u.id
 		WHERE COALESCE(t.processing, 0) <> (SELECT COUNT(*) FROM render_jobs j WHERE j.user_id = u.id AND j.state = 'PROCESSING')
 			OR COALESCE(t.last_started_at, 0) < (SELECT COALESCE(MAX(j.started_at), 0) FROM render_jobs j WHERE j.user_id = u.id)
 			OR COALESCE(t.next_job_id, '') <> COALESCE((SELECT j.id FROM render_jobs j WHERE j.user_id = u.id AND j.state = 'PENDING'
 				ORDER BY j.created_at, j.id LIMIT 1), '')`); n != 0 {
-		r.t.Fatalf("the turns of %d owners are not those of their jobs", n)
+		r.T.Fatalf("the turns of %d owners are not those of their jobs", n)
 	}
 }
 
@@ -243,7 +241,7 @@ func TestTurnsAreThoseOfTheRules(t *testing.T) {
 				steps[l.IntN(len(steps))]()
 			}
 			r.turnsAreRight()
-			r.exec(`DELETE FROM users`)
+			r.Exec(`DELETE FROM users`)
 		}
 	})
 }
@@ -252,10 +250,10 @@ func TestTurnsAreThoseOfTheRules(t *testing.T) {
 // waits for the submission's commit before it looks for the owner's oldest job.
 func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
-	owner := r.user()
-	ids, _ := r.enqueue(1, owner, nil)
+	owner := r.User(0)
+	ids := r.enqueue(1, owner, nil)
 	var end errgroup.Group
-	err := r.db.InTx(t.Context(), func(tx *db.Tx) error {
+	err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
 		for _, query := range []string{`SET CONSTRAINTS ALL IMMEDIATE`, // as if this commit took long
 			`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-new', '` + owner + `', 'PENDING', '', 'video', now_ms())`} {
 			if _, err := tx.Exec(t.Context(), query); err != nil {
@@ -263,12 +261,12 @@ func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 			}
 		}
 		end.Go(func() error {
-			_, err := r.db.Exec(t.Context(), `UPDATE render_jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
+			_, err := r.DB.Exec(t.Context(), `UPDATE render_jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
 			return err
 		})
 		// On another connection: a transaction sees the activity as it was at its first look.
 		for waiting, ended := 0, false; waiting == 0 && !ended; {
-			if err := r.db.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM render_jobs WHERE id = $1) FROM pg_stat_activity
+			if err := r.DB.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM render_jobs WHERE id = $1) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`, ids[0]).Scan(&waiting, &ended); err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
-		owner := r.user(3)
+		owner := r.User(3)
 		full := r.service(func(o *Options) {
 			o.CanWork = func(context.Context) (int64, error) { return 0, errors.New("disk: full") }
 		})

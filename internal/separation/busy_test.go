@@ -17,12 +17,12 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 		for status, step := range map[int]string{503: "register", 429: "audio-separation"} {
 			r := newHarness(t, d).withProvider()
 			s := r.service(func(o *Options) { o.BusyWait, o.InFlight = 30*time.Minute, 1 })
-			owner := r.user(1)
+			owner := r.User(1)
 			r.fault(fake.Rule{Step: step, Kind: fake.KindStatus, Status: status, Headers: map[string]string{"Retry-After": "3600"}, Times: 1})
 			id := r.enqueueAudio(s, owner)
 			stop := r.run(s)
-			r.eventually("a pause", func() bool { return r.pauseLeft() > 3500*time.Second })
-			r.eventually("queued", func() bool { return r.row(id).State == StateQueued })
+			r.Eventually("a pause", func() bool { return r.pauseLeft() > 3500*time.Second })
+			r.Eventually("queued", func() bool { return r.row(id).State == StateQueued })
 			calls := r.provider.Faults.Count(step)
 			if x := r.row(id); x.Attempts != 0 || x.Intent || x.Leased {
 				t.Errorf("%s: %+v", step, x)
@@ -36,7 +36,7 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 			if err := s.SweepJobs(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			r.exec(`UPDATE separation_pause SET until_ms = 0`)
+			r.Exec(`UPDATE separation_pause SET until_ms = 0`)
 			if x := r.waitState(id, StateReady); x.Attempts != 1 {
 				t.Errorf("%s: %+v", step, x)
 			}
@@ -48,23 +48,23 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 
 // pauseLeft returns how long submissions still pause.
 func (r *harness) pauseLeft() time.Duration {
-	return time.Duration(r.number(`SELECT until_ms - now_ms() FROM separation_pause`)) * time.Millisecond
+	return time.Duration(r.Number(`SELECT until_ms - now_ms() FROM separation_pause`)) * time.Millisecond
 }
 
 func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
-		owner := r.user(4)
+		owner := r.User(4)
 		patient := func(o *Options) { o.BusyWait = 10 * time.Minute }
 		busy := &separator.Error{Op: "register", Status: 429, Busy: true, RetryAfter: time.Hour}
 		refused := func(o func(*Options), before string) (s *Service, id string) {
 			s = r.service(o)
 			j := r.reach(s, owner, asking)
-			r.exec(`UPDATE separation_jobs SET busy_since = now_ms() - 600000 + 5000`+before+` WHERE id = $1`, j.ID)
+			r.Exec(`UPDATE separation_jobs SET busy_since = now_ms() - 600000 + 5000`+before+` WHERE id = $1`, j.ID)
 			if !s.waits(t.Context(), j, s.log, busy) {
 				s.giveUp(t.Context(), j, s.log, busy)
 			}
-			r.exec(`UPDATE separation_pause SET until_ms = 0`)
+			r.Exec(`UPDATE separation_pause SET until_ms = 0`)
 			return s, j.ID
 		}
 		const sentence = "Provider rate limit exceeded, please try again later"
@@ -74,7 +74,7 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 		if x := r.row(queued); x.State != StateQueued || x.Intent {
 			t.Errorf("within its time: %+v", x)
 		}
-		r.exec(`UPDATE separation_jobs SET busy_since = busy_since - 6000 WHERE id = $1`, queued)
+		r.Exec(`UPDATE separation_jobs SET busy_since = busy_since - 6000 WHERE id = $1`, queued)
 		if err := s.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestPausesGrowWhileTheProviderIsBusy(t *testing.T) {
 				t.Errorf("paused for %v, want %v: %v", got, want, err)
 			}
 		}
-		over := func() { r.exec(`UPDATE separation_pause SET until_ms = 0`) }
+		over := func() { r.Exec(`UPDATE separation_pause SET until_ms = 0`) }
 		for _, seconds := range []time.Duration{5, 10, 20, 40, 80, 120, 120} {
 			refuse(0, seconds*time.Second)
 			refuse(0, seconds*time.Second) // the next refusal during the pause
@@ -110,7 +110,7 @@ func TestPausesGrowWhileTheProviderIsBusy(t *testing.T) {
 		refuse(7*time.Minute, 7*time.Minute)
 		refuse(time.Second, 7*time.Minute) // the longer one counts
 		over()
-		r.processing(s, new(r.reach(s, r.user(1), StateSubmitting)))
+		r.processing(s, new(r.reach(s, r.User(1), StateSubmitting)))
 		refuse(0, 5*time.Second) // begins anew
 		if err := s.maySubmit(t.Context()); !errors.Is(err, errPaused) {
 			t.Errorf("may submit: %v", err)

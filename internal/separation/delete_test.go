@@ -18,15 +18,15 @@ import (
 
 // delete deletes a job, and checks that it is then unknown.
 func (r *harness) delete(s *Service, owner, id string) {
-	r.t.Helper()
-	if err := s.Delete(r.t.Context(), owner, id); err != nil {
-		r.t.Fatalf("delete %s: %v", id, err)
+	r.T.Helper()
+	if err := s.Delete(r.T.Context(), owner, id); err != nil {
+		r.T.Fatalf("delete %s: %v", id, err)
 	}
-	if err := s.Delete(r.t.Context(), owner, id); !errors.Is(err, errUnknownJob) {
-		r.t.Errorf("the second deletion: %v", err)
+	if err := s.Delete(r.T.Context(), owner, id); !errors.Is(err, errUnknownJob) {
+		r.T.Errorf("the second deletion: %v", err)
 	}
-	if _, err := s.Status(r.t.Context(), owner, id); !errors.Is(err, errUnknownJob) {
-		r.t.Errorf("status of a deleted job: %v", err)
+	if _, err := s.Status(r.T.Context(), owner, id); !errors.Is(err, errUnknownJob) {
+		r.T.Errorf("status of a deleted job: %v", err)
 	}
 }
 
@@ -43,29 +43,29 @@ func TestDeleteInEveryState(t *testing.T) {
 			{"the provider is being asked", asking, nil, StateSubmitting, false},
 			{"at the provider", StateProcessing, nil, StateProcessing, false},
 			{"stems on their way", StateProcessing, func(r *harness, s *Service, j claimedJob) {
-				if err := s.done(r.t.Context(), &j); err != nil {
-					r.t.Fatal(err)
+				if err := s.done(r.T.Context(), &j); err != nil {
+					r.T.Fatal(err)
 				}
-				r.object(stemKey(j.ID, stemVoice, "flac"))
+				r.Put(stemKey(j.ID, stemVoice, "flac"))
 			}, StateFailed, false},
 			{"ready", StateReady, nil, StateDisposed, false},
 			{"failed", StateSubmitting, func(r *harness, s *Service, j claimedJob) {
-				if _, err := s.fail(r.t.Context(), j, errInternal, errInternal); err != nil {
-					r.t.Fatal(err)
+				if _, err := s.fail(r.T.Context(), j, errInternal, errInternal); err != nil {
+					r.T.Fatal(err)
 				}
 			}, StateFailed, true},
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				r := newHarness(t, d)
-				s, owner := r.service(), r.user(5)
+				s, owner := r.service(), r.User(5)
 				j := r.reach(s, owner, tt.reached)
 				id := j.ID
-				r.object(sourceKey(id, "wav"))
+				r.Put(sourceKey(id, "wav"))
 				if tt.also != nil {
 					tt.also(r, s, j)
 				}
-				if err := s.Delete(t.Context(), r.user(0), id); !errors.Is(err, errUnknownJob) {
+				if err := s.Delete(t.Context(), r.User(0), id); !errors.Is(err, errUnknownJob) {
 					t.Fatalf("another's deletion: %v", err)
 				}
 				r.delete(s, owner, id)
@@ -77,10 +77,10 @@ func TestDeleteInEveryState(t *testing.T) {
 					want = 5
 				}
 				r.booked(owner, want)
-				if left := slices.Concat(r.keys("uploads/"), r.keys("separation/")); len(left) > 0 {
+				if left := slices.Concat(r.Keys("uploads/"), r.Keys("separation/")); len(left) > 0 {
 					t.Errorf("files left: %v", left)
 				}
-				r.exec(`DELETE FROM users`) // for the next one
+				r.Exec(`DELETE FROM users`) // for the next one
 			})
 		}
 	})
@@ -91,7 +91,7 @@ func TestDeleteInEveryState(t *testing.T) {
 func TestADeletedJobAtTheProvider(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
-		s, owner := r.service(func(o *Options) { o.InFlight = 1 }), r.user(5)
+		s, owner := r.service(func(o *Options) { o.InFlight = 1 }), r.User(5)
 		id, next := r.enqueue(s, owner), r.enqueue(s, owner)
 		j := r.claimed(s)
 		if err := s.intend(t.Context(), &j); err != nil {
@@ -132,7 +132,7 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
-		s, owner := r.service(), r.user(5)
+		s, owner := r.service(), r.User(5)
 		id := r.reach(s, owner, StateReady).ID
 		held := stemKey(id, stemVoice, "flac")
 		r.readByRender(owner, held)
@@ -145,12 +145,12 @@ func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 			if err := s.Sweeper.Sweep(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
-			if got := r.keys("separation/"); !slices.Equal(got, want) {
+			if got := r.Keys("separation/"); !slices.Equal(got, want) {
 				t.Errorf("stems %v, want %v", got, want)
 			}
 		}
 		sweep(held)
-		r.exec(`DELETE FROM render_sources`)
+		r.Exec(`DELETE FROM render_sources`)
 		sweep()
 	})
 }
@@ -216,10 +216,10 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		rapid.Check(t, func(rt *rapid.T) {
 			r := newHarness(t, d)
-			defer r.exec(`DELETE FROM users`)
+			defer r.Exec(`DELETE FROM users`)
 			l := &lifetimes{harness: r, s: r.service(func(o *Options) { o.InFlight = 3; o.StuckAfter = 0; o.PollTimeout = time.Hour })}
 			const credits = 20
-			owner := r.user(credits)
+			owner := r.User(credits)
 			var jobs []string
 			for range 5 {
 				jobs = append(jobs, r.enqueue(l.s, owner))
@@ -232,7 +232,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 
 // interleave runs everything at once, and returns how often each job was deleted.
 func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[string]int {
-	ctx := l.t.Context()
+	ctx := l.T.Context()
 	var mu sync.Mutex
 	deleted := map[string]int{}
 	ops := rapid.SliceOfN(rapid.SampledFrom([]string{"work", "work", "work", "delete", "delete", "recover", "die", "time out"}), 10, 30).Draw(rt, "ops")
@@ -247,7 +247,7 @@ func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[str
 			case "delete":
 				err := l.s.Delete(ctx, owner, id)
 				if err != nil && !errors.Is(err, errUnknownJob) {
-					l.t.Errorf("delete: %v", err)
+					l.T.Errorf("delete: %v", err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -256,14 +256,14 @@ func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[str
 				}
 			case "recover":
 				if err := l.s.requeueStuck(ctx); err != nil {
-					l.t.Errorf("recover: %v", err)
+					l.T.Errorf("recover: %v", err)
 				}
 			case "die":
-				l.exec(`UPDATE separation_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
+				l.Exec(`UPDATE separation_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
 			case "time out":
-				l.exec(`UPDATE separation_jobs SET processing_at = 0, provider_done_at = CASE WHEN provider_done_at IS NULL THEN NULL ELSE 0 END WHERE id = $1 AND processing_at IS NOT NULL`, id)
+				l.Exec(`UPDATE separation_jobs SET processing_at = 0, provider_done_at = CASE WHEN provider_done_at IS NULL THEN NULL ELSE 0 END WHERE id = $1 AND processing_at IS NOT NULL`, id)
 				if err := l.s.failTimedOut(ctx); err != nil {
-					l.t.Errorf("time out: %v", err)
+					l.T.Errorf("time out: %v", err)
 				}
 			}
 		})
@@ -277,33 +277,33 @@ func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[str
 
 // judge checks the invariants of an account and its jobs.
 func (l *lifetimes) judge(owner string, credits int64, jobs []string, deleted map[string]int) {
-	l.t.Helper()
+	l.T.Helper()
 	want := credits
 	for _, id := range jobs {
 		x := l.row(id)
-		refunds := l.number(`SELECT COUNT(*) FROM credit_ledger WHERE ref_id = $1`, "refund-"+id)
+		refunds := l.Number(`SELECT COUNT(*) FROM credit_ledger WHERE ref_id = $1`, "refund-"+id)
 		what := fmt.Sprintf("%s: %+v, deleted %d times, %d refunds", id, x, deleted[id], refunds)
 		if deleted[id] > 1 {
-			l.t.Errorf("deleted twice: %s", what)
+			l.T.Errorf("deleted twice: %s", what)
 		}
 		if refunds == 0 {
 			want--
 		}
-		hidden := l.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND deleted_at IS NOT NULL`, id)
+		hidden := l.Number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND deleted_at IS NOT NULL`, id)
 		if hidden != int64(deleted[id]) {
-			l.t.Errorf("hidden %d: %s", hidden, what)
+			l.T.Errorf("hidden %d: %s", hidden, what)
 		}
-		ended := l.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND error = $2`, id, errDeleted.Sentence) == 1
+		ended := l.Number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND error = $2`, id, errDeleted.Sentence) == 1
 		switch {
 		case deleted[id] == 0 && (refunds == 1) != (x.State == StateFailed):
-			l.t.Errorf("refunded, or not, though not deleted: %s", what)
+			l.T.Errorf("refunded, or not, though not deleted: %s", what)
 		case deleted[id] == 0:
 		case x.State == StateQueued, x.State == StateReady, x.State != StateFailed && !x.Intent:
-			l.t.Errorf("goes on: %s", what)
+			l.T.Errorf("goes on: %s", what)
 		case x.State != StateFailed && refunds > 0, ended && (refunds == 1) == x.Intent:
-			l.t.Errorf("refunded just where the provider was asked: %s", what)
-		case l.number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1`, id) > 0:
-			l.t.Errorf("keeps its stems: %s", what)
+			l.T.Errorf("refunded just where the provider was asked: %s", what)
+		case l.Number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1`, id) > 0:
+			l.T.Errorf("keeps its stems: %s", what)
 		}
 	}
 	l.booked(owner, want)

@@ -19,10 +19,10 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/derived"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
 	"cutroom/internal/media/container"
-	"cutroom/internal/objectstore"
 	fakeprovider "cutroom/internal/sandbox/separator"
 	"cutroom/internal/sweep"
 	"cutroom/internal/upstream/separator"
@@ -55,10 +55,7 @@ func onPostgres(t *testing.T, test func(t *testing.T, d *db.DB)) {
 
 // harness is a database, a store and a provider, for any number of Services.
 type harness struct {
-	t        testing.TB
-	db       *db.DB
-	dir      string
-	store    *objectstore.Dir
+	*jobtest.Harness
 	provider *fakeprovider.Provider
 	serial   atomic.Int64
 }
@@ -70,30 +67,25 @@ const (
 
 func newHarness(t testing.TB, d *db.DB) *harness {
 	t.Helper()
-	r := &harness{t: t, db: d, dir: t.TempDir()}
-	var err error
-	if r.store, err = objectstore.NewDir(filepath.Join(r.dir, "objects")); err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return &harness{Harness: jobtest.New(t, d)}
 }
 
 // withProvider starts the provider's stand-in without speakers, because each speaker takes
 // four more passes of ffmpeg.
 func (r *harness) withProvider() *harness {
-	r.t.Helper()
-	p, err := fakeprovider.New(fakeprovider.Options{APIKey: providerKey, Space: providerSpace, Dir: filepath.Join(r.dir, "provider"), Fast: true,
+	r.T.Helper()
+	p, err := fakeprovider.New(fakeprovider.Options{APIKey: providerKey, Space: providerSpace, Dir: filepath.Join(r.Dir, "provider"), Fast: true,
 		Processing: 50 * time.Millisecond})
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	if err := p.Listen(); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	r.t.Cleanup(func() {
+	r.T.Cleanup(func() {
 		p.Faults.Clear()
 		if err := p.Close(); err != nil {
-			r.t.Error(err)
+			r.T.Error(err)
 		}
 	})
 	p.Configure(func(b *fakeprovider.Behaviour) { b.NoSpeakers = true })
@@ -103,15 +95,15 @@ func (r *harness) withProvider() *harness {
 
 // service is one more replica.
 func (r *harness) service(change ...func(*Options)) *Service {
-	r.t.Helper()
-	o := Options{DB: r.db, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
-		Renewer: job.NewRenewer(r.db, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
-		Sweeper: sweep.New(sweep.Options{DB: r.db, Store: r.store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
-		Store:   r.store, OnDemand: derived.New(1, 2*time.Minute, slog.New(slog.DiscardHandler)), Analyses: media.NewFairSlots(2), NodeID: "node", WorkDir: filepath.Join(r.dir, "work"), PublicBaseURL: "https://api.example.test",
+	r.T.Helper()
+	o := Options{DB: r.DB, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
+		Renewer: job.NewRenewer(r.DB, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
+		Sweeper: sweep.New(sweep.Options{DB: r.DB, Store: r.Store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
+		Store:   r.Store, OnDemand: derived.New(1, 2*time.Minute, slog.New(slog.DiscardHandler)), Analyses: media.NewFairSlots(2), NodeID: "node", WorkDir: filepath.Join(r.Dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: 365 * 24 * time.Hour, AbandonAfter: time.Hour, InFlight: 2,
 		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	if r.provider != nil {
 		var err error
@@ -119,10 +111,10 @@ func (r *harness) service(change ...func(*Options)) *Service {
 			AllowedHosts: []string{r.provider.Upload.URL()[len("http://"):]},
 			APIKey:       providerKey, SpaceID: providerSpace, Backoff: func(int) time.Duration { return 10 * time.Millisecond }})
 		if err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 		if o.Media, err = media.New(media.Config{}); err != nil {
-			r.t.Fatal(err)
+			r.T.Fatal(err)
 		}
 	}
 	for _, c := range change {
@@ -131,67 +123,35 @@ func (r *harness) service(change ...func(*Options)) *Service {
 	return New(o)
 }
 
-// run runs a replica until stop is called, which waits for its end.
-func (r *harness) run(s *Service) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				r.t.Errorf("Run: %v", err)
-			}
-		case <-time.After(120 * time.Second):
-			r.t.Error("Run does not end")
-		}
-	}
-	r.t.Cleanup(stop)
-	return stop
-}
-
-// user creates a user with credits and the ledger entry for them.
-func (r *harness) user(credits int64) string {
-	r.t.Helper()
-	id := uuid.NewString()
-	r.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
-	r.exec(`INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)`, id, credits)
-	r.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ($1, $2, 'signup', $3, now_ms())`, "signup-"+id, id, credits)
-	return id
-}
+// run runs a replica until stop is called.
+func (r *harness) run(s *Service) (stop func()) { return r.Run(s.Run) }
 
 // enqueue submits a job like Submit, without an upload to classify.
 func (r *harness) enqueue(s *Service, owner string) string {
-	r.t.Helper()
+	r.T.Helper()
 	id := "sep-" + uuid.Must(uuid.NewV7()).String()
 	if err := r.tryEnqueue(s, owner, id); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return id
 }
 
 func (r *harness) tryEnqueue(s *Service, owner, id string) error {
-	return r.db.InTx(r.t.Context(), func(tx *db.Tx) error {
-		return s.enqueue(r.t.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: classified{ext: "wav", durationMs: 500}})
+	return r.DB.InTx(r.T.Context(), func(tx *db.Tx) error {
+		return s.enqueue(r.T.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: classified{ext: "wav", durationMs: 500}})
 	})
 }
 
 // enqueueAudio also stores a source, for workers that really run.
 func (r *harness) enqueueAudio(s *Service, owner string) string {
-	r.t.Helper()
+	r.T.Helper()
 	id := r.enqueue(s, owner)
-	path := filepath.Join(r.t.TempDir(), "source.wav")
+	path := filepath.Join(r.T.TempDir(), "source.wav")
 	if err := os.WriteFile(path, tones(0.5), 0o600); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-	if err := r.store.Put(r.t.Context(), sourceKey(id, "wav"), path, "audio/wav"); err != nil {
-		r.t.Fatal(err)
+	if err := r.Store.Put(r.T.Context(), sourceKey(id, "wav"), path, "audio/wav"); err != nil {
+		r.T.Fatal(err)
 	}
 	return id
 }
@@ -216,17 +176,10 @@ func tones(seconds float64) []byte {
 	return b.Bytes()
 }
 
-func (r *harness) exec(query string, args ...any) {
-	r.t.Helper()
-	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
-		r.t.Fatalf("%s: %v", query, err)
-	}
-}
-
 // age moves a job's times into the past.
 func (r *harness) age(id string, by time.Duration) {
-	r.t.Helper()
-	r.exec(`UPDATE separation_jobs SET created_at = created_at - $2, submitting_at = submitting_at - $2, processing_at = processing_at - $2,
+	r.T.Helper()
+	r.Exec(`UPDATE separation_jobs SET created_at = created_at - $2, submitting_at = submitting_at - $2, processing_at = processing_at - $2,
 		ready_at = ready_at - $2, finished_at = finished_at - $2, collected_at = collected_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
 }
 
@@ -240,109 +193,62 @@ type row struct {
 }
 
 func (r *harness) row(id string) row {
-	r.t.Helper()
+	r.T.Helper()
 	var x row
 	var leased, intent int
-	err := r.db.QueryRow(context.WithoutCancel(r.t.Context()), `SELECT state, COALESCE(error, ''), COALESCE(error_code, ''), COALESCE(lease_owner, ''), attempts, progress, fence,
+	err := r.DB.QueryRow(context.WithoutCancel(r.T.Context()), `SELECT state, COALESCE(error, ''), COALESCE(error_code, ''), COALESCE(lease_owner, ''), attempts, progress, fence,
 			COALESCE(project_id, 0), CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END, CASE WHEN submit_intent_at IS NULL THEN 0 ELSE 1 END
 		FROM separation_jobs WHERE id = $1`, id).Scan(&x.State, &x.Error, &x.Code, &x.Owner, &x.Attempts, &x.Progress, &x.Fence, &x.Project, &leased, &intent)
 	if err != nil {
-		r.t.Fatalf("read %s: %v", id, err)
+		r.T.Fatalf("read %s: %v", id, err)
 	}
 	x.Leased, x.Intent = leased == 1, intent == 1
 	return x
 }
 
-func (r *harness) number(query string, args ...any) int64 {
-	r.t.Helper()
-	var n int64
-	if err := r.db.QueryRow(context.WithoutCancel(r.t.Context()), query, args...).Scan(&n); err != nil {
-		r.t.Fatalf("%s: %v", query, err)
-	}
-	return n
-}
-
 // booked checks a user's balance against the ledger and against want.
 func (r *harness) booked(owner string, want int64) {
-	r.t.Helper()
-	balance := r.number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
-	sum := r.number(`SELECT SUM(amount) FROM credit_ledger WHERE user_id = $1`, owner)
+	r.T.Helper()
+	balance := r.Number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
+	sum := r.Number(`SELECT SUM(amount) FROM credit_ledger WHERE user_id = $1`, owner)
 	if balance != want || sum != want {
-		r.t.Errorf("balance %d, ledger %d, want %d", balance, sum, want)
-	}
-}
-
-// eventually waits for done, and ends the test if that takes too long.
-func (r *harness) eventually(what string, done func() bool) {
-	r.t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for !done() {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("after 2 min still not: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
+		r.T.Errorf("balance %d, ledger %d, want %d", balance, sum, want)
 	}
 }
 
 func (r *harness) waitState(id, state string) row {
-	r.t.Helper()
+	r.T.Helper()
 	var x row
-	r.eventually(id+" is "+state, func() bool {
+	r.Eventually(id+" is "+state, func() bool {
 		if x = r.row(id); x.State == StateFailed && state != StateFailed {
-			r.t.Fatalf("%s FAILED: %s", id, x.Error)
+			r.T.Fatalf("%s FAILED: %s", id, x.Error)
 		}
 		return x.State == state
 	})
 	return x
 }
 
-// keys are the objects in the store under a prefix.
-func (r *harness) keys(prefix string) []string {
-	r.t.Helper()
-	var keys []string
-	err := r.store.List(context.WithoutCancel(r.t.Context()), prefix, func(o objectstore.Info) error {
-		keys = append(keys, o.Key)
-		return nil
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return keys
-}
-
-// object puts some bytes under a key.
-func (r *harness) object(key string) {
-	r.t.Helper()
-	path := filepath.Join(r.t.TempDir(), "object")
-	if err := os.WriteFile(path, []byte("bytes"), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.store.Put(r.t.Context(), key, path, ""); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // claimed returns a job that s has claimed.
 func (r *harness) claimed(s *Service) claimedJob {
-	r.t.Helper()
-	j, ok, err := s.claim(r.t.Context())
+	r.T.Helper()
+	j, ok, err := s.claim(r.T.Context())
 	if err != nil || !ok {
-		r.t.Fatalf("claim: %v, %v", ok, err)
+		r.T.Fatalf("claim: %v, %v", ok, err)
 	}
-	if err := s.jobs.Begin(r.t.Context(), j.Claim); err != nil {
-		r.t.Fatal(err)
+	if err := s.jobs.Begin(r.T.Context(), j.Claim); err != nil {
+		r.T.Fatal(err)
 	}
 	return j
 }
 
 // processing moves a claimed job on to PROCESSING, as its worker would.
 func (r *harness) processing(s *Service, j *claimedJob) {
-	r.t.Helper()
-	if err := s.intend(r.t.Context(), j); err != nil {
-		r.t.Fatal(err)
+	r.T.Helper()
+	if err := s.intend(r.T.Context(), j); err != nil {
+		r.T.Fatal(err)
 	}
-	if err := s.started(r.t.Context(), j, 4711); err != nil {
-		r.t.Fatal(err)
+	if err := s.started(r.T.Context(), j, 4711); err != nil {
+		r.T.Fatal(err)
 	}
 }
 
@@ -351,7 +257,7 @@ const asking = "ASKING"
 
 // reach creates a job and moves it to a state, like its worker.
 func (r *harness) reach(s *Service, owner, state string) claimedJob {
-	r.t.Helper()
+	r.T.Helper()
 	id := r.enqueue(s, owner)
 	if state == StateQueued {
 		return claimedJob{Claim: job.Claim{Lease: job.Lease{ID: id}}}
@@ -359,8 +265,8 @@ func (r *harness) reach(s *Service, owner, state string) claimedJob {
 	j := r.claimed(s)
 	switch state {
 	case asking:
-		if err := s.intend(r.t.Context(), &j); err != nil {
-			r.t.Fatal(err)
+		if err := s.intend(r.T.Context(), &j); err != nil {
+			r.T.Fatal(err)
 		}
 	case StateProcessing:
 		r.processing(s, &j)
@@ -373,20 +279,20 @@ func (r *harness) reach(s *Service, owner, state string) claimedJob {
 
 // readByRender makes a render job that holds an object.
 func (r *harness) readByRender(owner, key string) {
-	r.t.Helper()
-	r.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '', 'video', now_ms())`, owner)
-	r.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, key)
+	r.T.Helper()
+	r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '', 'video', now_ms())`, owner)
+	r.Exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, key)
 }
 
 // makeReady gives a job of s in PROCESSING its stems.
 func (r *harness) makeReady(s *Service, j *claimedJob, ids ...string) {
-	r.t.Helper()
+	r.T.Helper()
 	var stems []stem
 	for _, id := range ids {
-		r.object(stemKey(j.ID, id, "flac"))
+		r.Put(stemKey(j.ID, id, "flac"))
 		stems = append(stems, stem{id: id, Stem: separator.Stem{Kind: container.FLAC}, sha256: "00", sizeBytes: 5, durationMs: 500})
 	}
-	if err := s.ready(r.t.Context(), j, stems); err != nil {
-		r.t.Fatal(err)
+	if err := s.ready(r.T.Context(), j, stems); err != nil {
+		r.T.Fatal(err)
 	}
 }

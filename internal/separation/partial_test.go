@@ -36,7 +36,7 @@ type cutter struct {
 func newCutter(t *testing.T) *cutter {
 	t.Helper()
 	h := newHarness(t, dbtest.SQLite(t)).withProvider()
-	c := &cutter{t: t, owner: h.user(100)}
+	c := &cutter{t: t, owner: h.User(100)}
 	opts := bucket.Options{Name: "bucket", AccessKeyID: "id", SecretAccessKey: "secret", Dir: t.TempDir()}
 	standIn, err := bucket.New(opts)
 	if err != nil {
@@ -53,7 +53,7 @@ func newCutter(t *testing.T) *cutter {
 	}
 	c.Service = h.service(func(o *Options) {
 		o.MaxAudioBytes = 100 << 20
-		o.Assets = asset.New(asset.Options{DB: h.db, Bucket: c.bucket, Cache: c.cache, MaxBytes: 1 << 30})
+		o.Assets = asset.New(asset.Options{DB: h.DB, Bucket: c.bucket, Cache: c.cache, MaxBytes: 1 << 30})
 	})
 	return c
 }

@@ -1,14 +1,13 @@
 package separation
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/objectstore"
+	"cutroom/internal/jobtest"
 )
 
 // Stems of earlier releases get their peaks at the first request and keep them. If the
@@ -17,21 +16,21 @@ func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		s := r.service()
-		id := r.enqueueAudio(s, r.user(1))
+		id := r.enqueueAudio(s, r.User(1))
 		stop := r.run(s)
 		r.waitState(id, StateReady)
 		stop()
 		token := s.signer.token(id, stemVoice, time.Now().Add(time.Hour))
 		noted := func() int64 {
-			return r.number(`SELECT COUNT(peaks_key) FROM separation_stems WHERE stem_id = $1`, stemVoice)
+			return r.Number(`SELECT COUNT(peaks_key) FROM separation_stems WHERE stem_id = $1`, stemVoice)
 		}
 		want, err := s.Peaks(t.Context(), id, stemVoice, token, 1000)
 		if err != nil || want.Len() < 900 || noted() != 1 {
 			t.Fatalf("%d pairs, noted %d: %v", want.Len(), noted(), err)
 		}
 		forget := func() {
-			r.exec(`UPDATE separation_stems SET peaks_key = NULL`)
-			if err := r.store.Delete(t.Context(), peaksKey(id, stemVoice)); err != nil {
+			r.Exec(`UPDATE separation_stems SET peaks_key = NULL`)
+			if err := r.Store.Delete(t.Context(), peaksKey(id, stemVoice)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -42,24 +41,13 @@ func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 		}
 		forget()
 		going := r.service(func(o *Options) {
-			o.Store = storeThatSees{r.store, func() { r.exec(`UPDATE separation_jobs SET deleted_at = now_ms()`) }}
+			o.Store = jobtest.Store{Store: r.Store, OnPut: func() { r.Exec(`UPDATE separation_jobs SET deleted_at = now_ms()`) }}
 		})
 		if _, err := going.Peaks(t.Context(), id, stemVoice, token, 1000); !errors.Is(err, ErrNoStem) {
 			t.Errorf("peaks of a job deleted in the meantime: %v", err)
 		}
-		if keys := r.keys(peaksKey(id, stemVoice)); len(keys) > 0 || noted() > 0 {
+		if keys := r.Keys(peaksKey(id, stemVoice)); len(keys) > 0 || noted() > 0 {
 			t.Errorf("left: %v, noted %d", keys, noted())
 		}
 	})
-}
-
-// storeThatSees calls back before it stores.
-type storeThatSees struct {
-	objectstore.Store
-	put func()
-}
-
-func (s storeThatSees) Put(ctx context.Context, key, path, contentType string) error {
-	s.put()
-	return s.Store.Put(ctx, key, path, contentType)
 }

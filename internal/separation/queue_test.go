@@ -16,6 +16,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/media/container"
 	"cutroom/internal/upstream/separator"
 )
@@ -24,7 +25,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		const jobs, limit, replicas = 60, 3, 4
 		r := newHarness(t, d)
-		owner := r.user(jobs)
+		owner := r.User(jobs)
 		first := r.service()
 		for range jobs {
 			r.enqueue(first, owner)
@@ -79,7 +80,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 		if most.Load() < limit {
 			t.Errorf("never more than %d jobs in flight", most.Load())
 		}
-		if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE fence <> 2`); n > 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE fence <> 2`); n > 0 {
 			t.Errorf("%d jobs were claimed other than once", n)
 		}
 		r.booked(owner, jobs)
@@ -99,7 +100,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 		r := newHarness(t, d)
 		var wg sync.WaitGroup
 		for range submitters {
-			s, owner := r.service(), r.user(each)
+			s, owner := r.service(), r.User(each)
 			wg.Go(func() {
 				for range each {
 					if err := r.tryEnqueue(s, owner, "sep-"+uuid.Must(uuid.NewV7()).String()); err != nil {
@@ -120,7 +121,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 				continue
 			}
 			n++
-			at := r.number(`SELECT created_at FROM separation_jobs WHERE id = $1`, j.ID)
+			at := r.Number(`SELECT created_at FROM separation_jobs WHERE id = $1`, j.ID)
 			if at < last {
 				t.Errorf("claimed a job of %d after one of %d", at, last)
 			}
@@ -138,7 +139,7 @@ func TestAFormerHolderWritesNothing(t *testing.T) {
 		ctx := t.Context()
 		r := newHarness(t, d)
 		a, b := r.service(), r.service()
-		owner := r.user(2)
+		owner := r.User(2)
 		id := r.enqueue(a, owner)
 		old := r.claimed(a)
 		r.age(id, job.TTL+time.Second)
@@ -188,7 +189,7 @@ func TestAFormerHolderWritesNothing(t *testing.T) {
 		unchanged("result", older, func(j *claimedJob) error {
 			return b.ready(ctx, j, []stem{{id: stemVoice, Stem: separator.Stem{Kind: container.FLAC}}})
 		})
-		if n := r.number(`SELECT COUNT(*) FROM separation_stems`); n > 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM separation_stems`); n > 0 {
 			t.Errorf("the old holder wrote %d stems", n)
 		}
 		held, release := b.Renewer.KeepAlive(ctx, older.Lease)
@@ -206,43 +207,10 @@ func TestAFormerHolderWritesNothing(t *testing.T) {
 	})
 }
 
-func TestRefundIsMadeOnce(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
-		owner := r.user(5)
-		s := r.service()
-		r.enqueue(s, owner)
-		j := r.claimed(s)
-		r.booked(owner, 4)
-		var moved atomic.Int64
-		var wg sync.WaitGroup
-		for range 8 {
-			other := r.service()
-			wg.Go(func() {
-				ok, err := other.fail(t.Context(), j, errInternal, nil)
-				if err != nil {
-					t.Error(err)
-				}
-				if ok {
-					moved.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		if moved.Load() != 1 {
-			t.Errorf("%d of 8 moved the job to FAILED", moved.Load())
-		}
-		r.booked(owner, 5)
-		if n := r.number(`SELECT COUNT(*) FROM credit_ledger WHERE kind = 'refund'`); n != 1 {
-			t.Errorf("%d refunds", n)
-		}
-	})
-}
-
 func TestPositionAndEstimate(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
-		a, b := r.user(9), r.user(9)
+		a, b := r.User(9), r.User(9)
 		s := r.service(func(o *Options) { o.InFlight = 2 })
 		owners := []string{a, b, a}
 		var ids []string
@@ -269,12 +237,12 @@ func TestPositionAndEstimate(t *testing.T) {
 			if i < 10 {
 				took = 3_600_000
 			}
-			r.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
+			r.Exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
 				language, credits, created_at, submitting_at, ready_at) VALUES ($1, $2, 'READY', '', '', 0, 0, 'auto', 1, 0, $3, $4)`,
 				"sep-old-"+uuid.NewString(), a, int64(1e12)+int64(i)*1000, int64(1e12)+int64(i)*1000+took)
 		}
 		// Ordered by ready_at: push the hour-long ones before all others.
-		r.exec(`UPDATE separation_jobs SET submitting_at = submitting_at - 7200000, ready_at = ready_at - 7200000
+		r.Exec(`UPDATE separation_jobs SET submitting_at = submitting_at - 7200000, ready_at = ready_at - 7200000
 			WHERE ready_at - submitting_at = 3600000`)
 		check(30)
 		j := r.claimed(s)
@@ -299,13 +267,13 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		ctx := t.Context()
 		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 5 })
-		owner, other := r.user(9), r.user(9)
+		owner, other := r.User(9), r.User(9)
 		submitting, running := r.reach(s, owner, StateSubmitting), r.reach(s, owner, StateProcessing)
 		waiting := r.enqueue(s, owner)
-		r.object(sourceKey(waiting, "wav"))
-		r.object(stemKey(running.ID, stemVoice, "flac"))
+		r.Put(sourceKey(waiting, "wav"))
+		r.Put(stemKey(running.ID, stemVoice, "flac"))
 		theirs := r.enqueue(s, other)
-		r.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+		r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
 		var refused *fault.Error
 		if err := r.tryEnqueue(s, owner, "sep-late"); !errors.As(err, &refused) || refused.Code != "account_deleted" {
 			t.Errorf("a submission during the deletion: %v", err)
@@ -316,7 +284,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		if err := s.Erase(ctx, owner); err != nil {
 			t.Fatal(err)
 		}
-		if keys := append(r.keys("separation/"), r.keys("uploads/")...); len(keys) > 0 {
+		if keys := append(r.Keys("separation/"), r.Keys("uploads/")...); len(keys) > 0 {
 			t.Errorf("left after erasing: %v", keys)
 		}
 		if j := r.claimed(s); j.ID != theirs {
@@ -328,11 +296,11 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		if err := s.ready(ctx, &running, []stem{{id: stemVoice, Stem: separator.Stem{Kind: container.FLAC}}}); !errors.Is(err, job.ErrMoved) {
 			t.Errorf("a result during the deletion: %v", err)
 		}
-		r.exec(`DELETE FROM users WHERE id = $1`, owner)
+		r.Exec(`DELETE FROM users WHERE id = $1`, owner)
 		// A worker that had stored a stem in the meantime cleans up after itself.
-		r.object(stemKey(running.ID, stemVoice, "flac"))
+		r.Put(stemKey(running.ID, stemVoice, "flac"))
 		s.dropStray(ctx, running)
-		if keys := r.keys("separation/"); len(keys) > 0 {
+		if keys := r.Keys("separation/"); len(keys) > 0 {
 			t.Errorf("left by the worker: %v", keys)
 		}
 	})
@@ -345,7 +313,7 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	d := dbtest.Postgres(t)
 	r := newHarness(t, d)
 	s := r.service()
-	r.enqueue(s, r.user(1))
+	r.enqueue(s, r.User(1))
 	frozen, thaw := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
@@ -392,4 +360,18 @@ func TestHotQueriesUseTheirIndexes(t *testing.T) {
 			t.Errorf("%s\ndoes not use %s: %v", query, index, plan)
 		}
 	}
+}
+
+func TestClaimsWithoutAnAnswerCostNoAttempt(t *testing.T) {
+	service := func(h *jobtest.Harness, d *db.DB) *Service {
+		return (&harness{Harness: h}).service(func(o *Options) { o.DB = d })
+	}
+	jobtest.Kind{Table: "separation_jobs",
+		Enqueue: func(h *jobtest.Harness) { (&harness{Harness: h}).enqueue(service(h, h.DB), h.User(1)) },
+		Claim: func(h *jobtest.Harness, d *db.DB) (bool, error) {
+			_, ok, err := service(h, d).claim(t.Context())
+			return ok, err
+		},
+		Sweep: func(h *jobtest.Harness) error { return service(h, h.DB).requeueDead(t.Context()) },
+	}.TestLostClaims(t)
 }

@@ -20,14 +20,14 @@ func TestSweeps(t *testing.T) {
 			first := r.enqueue(s, owner)
 			r.age(first, time.Hour)
 			if j := r.claimed(s); j.ID != first {
-				r.t.Fatalf("claimed %s", j.ID)
+				r.T.Fatalf("claimed %s", j.ID)
 			}
 		}
 		on := func(node string) func(r *harness, s *Service, owner, id string) {
 			return func(r *harness, s *Service, owner, id string) {
 				ahead(r, s, owner, id)
-				r.exec(`UPDATE separation_jobs SET node_id = $2 WHERE id = $1`, id, node)
-				r.exec(`INSERT INTO nodes (id, seen_at) VALUES ('gone', now_ms() - 1860000), ('away', now_ms() - 1740000)`)
+				r.Exec(`UPDATE separation_jobs SET node_id = $2 WHERE id = $1`, id, node)
+				r.Exec(`INSERT INTO nodes (id, seen_at) VALUES ('gone', now_ms() - 1860000), ('away', now_ms() - 1740000)`)
 			}
 		}
 		tests := []struct {
@@ -44,8 +44,8 @@ func TestSweeps(t *testing.T) {
 			{"stuck half an hour and alone in the queue", StateSubmitting, 31, "", nil, row{State: StateQueued, Attempts: 1}, false},
 			{"stuck for the third time", StateSubmitting, 11, "", func(r *harness, s *Service, _, id string) {
 				for range 2 {
-					if err := s.requeueStuck(r.t.Context()); err != nil {
-						r.t.Fatal(err)
+					if err := s.requeueStuck(r.T.Context()); err != nil {
+						r.T.Fatal(err)
 					}
 					r.claimed(s)
 					r.age(id, 11*time.Minute)
@@ -59,7 +59,7 @@ func TestSweeps(t *testing.T) {
 			{"its node was here lately", StateQueued, 31, "", on("away"), row{State: StateQueued}, false},
 			{"processing within its time", StateProcessing, 29, "", nil, row{State: StateProcessing, Attempts: 1}, false},
 			{"processing for too long", StateProcessing, 31, "", func(r *harness, _ *Service, _, id string) {
-				r.object(stemKey(id, stemVoice, "flac")) // the worker was storing stems
+				r.Put(stemKey(id, stemVoice, "flac")) // the worker was storing stems
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
 			{"done in time, and its stems on their way", StateProcessing, 31, `provider_done_at = now_ms() - 540000, ` + leased, nil,
 				row{State: StateProcessing, Attempts: 1}, false},
@@ -74,19 +74,19 @@ func TestSweeps(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				r := newHarness(t, d)
-				r.exec(`DELETE FROM users`)
-				r.exec(`DELETE FROM nodes`)
+				r.Exec(`DELETE FROM users`)
+				r.Exec(`DELETE FROM nodes`)
 				s := r.service()
-				owner := r.user(9)
+				owner := r.User(9)
 				id := r.reach(s, owner, tt.state).ID
 				r.age(id, tt.minutes*time.Minute)
 				if tt.set != "" {
-					r.exec(`UPDATE separation_jobs SET `+tt.set+` WHERE id = $1`, id)
+					r.Exec(`UPDATE separation_jobs SET `+tt.set+` WHERE id = $1`, id)
 				}
 				if tt.also != nil {
 					tt.also(r, s, owner, id)
 				}
-				charged := r.number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
+				charged := r.Number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
 				// Two replicas sweep at once, and then once more.
 				ended := make(chan error, 2)
 				for range 2 {
@@ -109,8 +109,8 @@ func TestSweeps(t *testing.T) {
 					charged++
 				}
 				r.booked(owner, charged)
-				stems := len(r.keys("separation/" + id + "/"))
-				rows := int(r.number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1`, id))
+				stems := len(r.Keys("separation/" + id + "/"))
+				rows := int(r.Number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1`, id))
 				if stems != rows {
 					t.Errorf("%d stems in the store, %d in the database", stems, rows)
 				}
@@ -123,36 +123,36 @@ func TestSweepFiles(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.InFlight = 9 })
-		owner := r.user(9)
+		owner := r.User(9)
 		done, running, failed := r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing)
 		// An attempt that died had stored more than the one that finished.
-		r.object(stemKey(done.ID, "speaker_7", "mp3"))
+		r.Put(stemKey(done.ID, "speaker_7", "mp3"))
 		r.makeReady(s, &done, stemVoice, stemBackground)
-		r.object(peaksKey(done.ID, stemVoice))
-		r.exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, peaksKey(done.ID, stemVoice), done.ID, stemVoice)
-		r.object(peaksKey(done.ID, stemBackground)) // in no row
-		r.object(stemKey(running.ID, stemVoice, "flac"))
+		r.Put(peaksKey(done.ID, stemVoice))
+		r.Exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, peaksKey(done.ID, stemVoice), done.ID, stemVoice)
+		r.Put(peaksKey(done.ID, stemBackground)) // in no row
+		r.Put(stemKey(running.ID, stemVoice, "flac"))
 		if _, err := s.fail(t.Context(), failed, errInternal, nil); err != nil {
 			t.Fatal(err)
 		}
-		r.object(stemKey(failed.ID, stemVoice, "flac"))
+		r.Put(stemKey(failed.ID, stemVoice, "flac"))
 		// Without any row: left behind, unless it is so new that it may be
 		// somebody else's.
-		r.object(stemKey("sep-unknown", stemVoice, "flac"))
+		r.Put(stemKey("sep-unknown", stemVoice, "flac"))
 		// A crash between the cut and the charge leaves the source and the folder of the cut.
 		crashed, fresh, cut := sourceKey("sep-crashed", "wav"), sourceKey("sep-fresh", "wav"), filepath.Join(s.WorkDir, "sep-crashed-cut-1")
-		r.object(crashed)
-		r.object(fresh)
+		r.Put(crashed)
+		r.Put(fresh)
 		if err := os.Mkdir(cut, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		old := time.Now().Add(-2 * job.OrphanAge)
-		for _, path := range []string{filepath.Join(r.dir, "objects", stemKey("sep-unknown", stemVoice, "flac")), filepath.Join(r.dir, "objects", crashed), cut} {
+		for _, path := range []string{filepath.Join(r.Objects(), stemKey("sep-unknown", stemVoice, "flac")), filepath.Join(r.Objects(), crashed), cut} {
 			if err := os.Chtimes(path, old, old); err != nil {
 				t.Fatal(err)
 			}
 		}
-		r.object(stemKey("sep-foreign", stemVoice, "flac"))
+		r.Put(stemKey("sep-foreign", stemVoice, "flac"))
 		for _, dir := range []string{s.jobs.WorkDir(running.Lease), s.jobs.WorkDir(failed.Lease), filepath.Join(s.WorkDir, "rnd-1-1")} {
 			if err := os.MkdirAll(filepath.Join(dir, "deep"), 0o700); err != nil {
 				t.Fatal(err)
@@ -163,10 +163,10 @@ func TestSweepFiles(t *testing.T) {
 		}
 		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac"),
 			stemKey("sep-foreign", stemVoice, "flac"), peaksKey(done.ID, stemVoice)}
-		if got := r.keys("separation/"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+		if got := r.Keys("separation/"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 			t.Errorf("kept %v, want %v", got, want)
 		}
-		if got := r.keys("uploads/sep-"); slices.Contains(got, crashed) || !slices.Contains(got, fresh) {
+		if got := r.Keys("uploads/sep-"); slices.Contains(got, crashed) || !slices.Contains(got, fresh) {
 			t.Errorf("sources that no job took: %v, want only the new one of %s", got, fresh)
 		}
 		left, err := os.ReadDir(s.WorkDir)
@@ -194,20 +194,20 @@ func TestEndedJobsAreForgottenAndTheirCreditsAreNot(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.JobLifetime = 24 * time.Hour })
-		owner := r.user(9)
+		owner := r.User(9)
 		old, young, running := r.enqueue(s, owner), r.enqueue(s, owner), r.enqueue(s, owner)
-		r.exec(`UPDATE separation_jobs SET state = 'DISPOSED', finished_at = now_ms()`)
-		r.exec(`UPDATE separation_jobs SET state = 'PROCESSING', finished_at = NULL WHERE id = $1`, running)
-		r.exec(`UPDATE separation_jobs SET created_at = created_at - 90000000, finished_at = finished_at - 90000000 WHERE id <> $1`, young)
+		r.Exec(`UPDATE separation_jobs SET state = 'DISPOSED', finished_at = now_ms()`)
+		r.Exec(`UPDATE separation_jobs SET state = 'PROCESSING', finished_at = NULL WHERE id = $1`, running)
+		r.Exec(`UPDATE separation_jobs SET created_at = created_at - 90000000, finished_at = finished_at - 90000000 WHERE id <> $1`, young)
 		if err := s.Expire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for id, want := range map[string]int64{old: 0, young: 1, running: 1} {
-			if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1`, id); n != want {
+			if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1`, id); n != want {
 				t.Errorf("%d rows of %s, want %d", n, id, want)
 			}
 		}
-		if n := r.number(`SELECT COUNT(*) FROM credit_ledger WHERE user_id = $1 AND kind = 'consume'`, owner); n != 3 {
+		if n := r.Number(`SELECT COUNT(*) FROM credit_ledger WHERE user_id = $1 AND kind = 'consume'`, owner); n != 3 {
 			t.Errorf("%d charges left, want 3", n)
 		}
 	})

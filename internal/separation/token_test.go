@@ -124,7 +124,7 @@ func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
 		s := r.service()
-		owner, other := r.user(2), r.user(2)
+		owner, other := r.User(2), r.User(2)
 		id := r.enqueue(s, owner)
 		j := r.claimed(s)
 		r.processing(s, &j)
@@ -161,7 +161,7 @@ func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
 			t.Fatalf("%q, %v", name, err)
 		}
 		obj.Close()
-		if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE collected_at > 0`); n != 1 {
+		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE collected_at > 0`); n != 1 {
 			t.Error("a download does not count as collecting")
 		}
 		r.age(id, 2*time.Hour)

@@ -1,7 +1,6 @@
 package separation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/rescue"
@@ -24,48 +24,10 @@ import (
 )
 
 func (r *harness) fault(rules ...fake.Rule) {
-	r.t.Helper()
+	r.T.Helper()
 	if err := r.provider.Faults.Add(rules...); err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
-}
-
-func TestReplicasWorkTheQueueTogether(t *testing.T) {
-	onPostgres(t, func(t *testing.T, d *db.DB) {
-		const jobs = 3
-		r := newHarness(t, d).withProvider()
-		owner := r.user(jobs)
-		a, b := r.service(), r.service()
-		var ids []string
-		for range jobs {
-			ids = append(ids, r.enqueueAudio(a, owner))
-		}
-		stopA, stopB := r.run(a), r.run(b)
-		for _, id := range ids {
-			r.waitState(id, StateReady)
-		}
-		// A stop between the commit and the end of a source leaves that to the sweep.
-		r.eventually("no sources", func() bool { return len(r.keys("uploads/")) == 0 })
-		stopA()
-		stopB()
-		st, err := a.Status(t.Context(), owner, ids[0])
-		if err != nil || st.Progress != 100 || st.ActualDurationMs < 480 || st.ActualDurationMs > 520 {
-			t.Errorf("status %+v, %v", st, err)
-		}
-		titles := r.provider.Titles()
-		slices.Sort(titles)
-		slices.Sort(ids)
-		if !slices.Equal(titles, ids) {
-			t.Errorf("the provider saw %v, want each of %v once", titles, ids)
-		}
-		if n := r.provider.MaxRunning(); n > 2 {
-			t.Errorf("%d projects at once, want at most 2", n)
-		}
-		if left, err := os.ReadDir(a.WorkDir); err != nil || len(left) > 0 {
-			t.Errorf("work folders left: %v, %v", left, err)
-		}
-		r.booked(owner, 0)
-	})
 }
 
 func TestStopHandsBack(t *testing.T) {
@@ -93,14 +55,14 @@ func TestStopHandsBack(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				r := newHarness(t, d).withProvider()
-				r.exec(`DELETE FROM users`)
-				owner := r.user(1)
+				r.Exec(`DELETE FROM users`)
+				owner := r.User(1)
 				patient := func(o *Options) { o.BusyWait = time.Hour }
 				s := r.service(patient)
 				r.fault(tt.faults...)
 				id := r.enqueueAudio(s, owner)
 				stop := r.run(s)
-				r.eventually("the call", func() bool { return r.provider.Faults.Count(tt.step) > 0 })
+				r.Eventually("the call", func() bool { return r.provider.Faults.Count(tt.step) > 0 })
 				stop()
 				got := r.row(id)
 				if got.State != tt.want.State || got.Attempts != tt.want.Attempts || got.Intent != tt.want.Intent || got.Leased {
@@ -128,7 +90,7 @@ func TestStopHandsBack(t *testing.T) {
 func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 	onPostgres(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
-		owner := r.user(2)
+		owner := r.User(2)
 		dead := r.service(func(o *Options) { o.NodeID = "another node" })
 		early := r.enqueueAudio(dead, owner)
 		late := r.enqueueAudio(dead, owner)
@@ -138,12 +100,12 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.claimed(dead)
-		r.exec(`UPDATE separation_jobs SET node_id = 'node' WHERE id = $1`, late) // its source can be reached
+		r.Exec(`UPDATE separation_jobs SET node_id = 'node' WHERE id = $1`, late) // its source can be reached
 		stop := r.run(r.service())
 		defer stop()
 		// The leases are the real ones here: nothing was aged.
 		live := `SELECT COUNT(*) FROM separation_jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
-		r.eventually("both jobs in live hands", func() bool { return r.number(live, dead.Renewer.Owner()) == 2 })
+		r.Eventually("both jobs in live hands", func() bool { return r.Number(live, dead.Renewer.Owner()) == 2 })
 		r.waitState(early, StateReady)
 		r.waitState(late, StateReady)
 		stop()
@@ -153,7 +115,7 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 		if titles := r.provider.Titles(); !slices.Equal(titles, []string{early, late}) {
 			t.Errorf("the provider was paid for %v", titles)
 		}
-		if n := r.number(`SELECT COUNT(*) FROM separation_jobs WHERE node_id = 'node'`); n != 2 {
+		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE node_id = 'node'`); n != 2 {
 			t.Errorf("%d of 2 jobs belong to the node that has their stems", n)
 		}
 		r.booked(owner, 0)
@@ -165,15 +127,15 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
-		owner := r.user(1)
+		owner := r.User(1)
 		slow, quick := r.service(), r.service()
 		r.fault(fake.Rule{Step: fakeprovider.StepUpload, Times: 1, Kind: fake.KindStall})
 		id := r.enqueueAudio(slow, owner)
 		j := r.claimed(slow)
 		var working sync.WaitGroup
 		working.Go(func() { slow.work(t.Context(), j) })
-		r.eventually("the upload", func() bool { return r.provider.Faults.Count(fakeprovider.StepUpload) > 0 })
-		r.eventually("its lease has run out", func() bool { // unless it renewed it in the same moment
+		r.Eventually("the upload", func() bool { return r.provider.Faults.Count(fakeprovider.StepUpload) > 0 })
+		r.Eventually("its lease has run out", func() bool { // unless it renewed it in the same moment
 			r.age(id, job.TTL+time.Second)
 			if err := quick.requeueDead(t.Context()); err != nil {
 				t.Fatal(err)
@@ -190,24 +152,11 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 		if x := r.row(id); x.Attempts != 2 || x.State != StateReady {
 			t.Errorf("%+v", x)
 		}
-		if stored, rows := len(r.keys("separation/")), r.number(`SELECT COUNT(object_key) + COUNT(peaks_key) FROM separation_stems`); int64(stored) != rows {
+		if stored, rows := len(r.Keys("separation/")), r.Number(`SELECT COUNT(object_key) + COUNT(peaks_key) FROM separation_stems`); int64(stored) != rows {
 			t.Errorf("%d stems and peaks in the store, %d in the database", stored, rows)
 		}
 		r.booked(owner, 0)
 	})
-}
-
-// lateStore is a store that gets an object just before it is listed.
-type lateStore struct {
-	objectstore.Store
-	list  func(prefix string)
-	lists atomic.Int32
-}
-
-func (s *lateStore) List(ctx context.Context, prefix string, each func(objectstore.Info) error) error {
-	s.list(prefix)
-	s.lists.Add(1)
-	return s.Store.List(ctx, prefix, each)
 }
 
 // A deletion takes the job from its worker. When the worker notices, it removes what it has
@@ -215,14 +164,19 @@ func (s *lateStore) List(ctx context.Context, prefix string, each func(objectsto
 func TestDeletionDuringCollection(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
-		owner := r.user(1)
-		late := &lateStore{Store: r.store, list: func(prefix string) { r.object(prefix + "voice_all.flac") }}
-		s := r.service(func(o *Options) { o.Store = late })
+		owner := r.User(1)
+		var lists atomic.Int32
+		s := r.service(func(o *Options) {
+			o.Store = jobtest.Store{Store: r.Store, OnList: func(prefix string) { // gets an object just before it is listed
+				r.Put(prefix + "voice_all.flac")
+				lists.Add(1)
+			}}
+		})
 		r.fault(fake.Rule{Step: fakeprovider.StepDownload, Kind: fake.KindStall, Times: 1})
 		r.enqueueAudio(s, owner)
 		stop := r.run(s)
-		r.eventually("the download", func() bool { return r.provider.Faults.Count(fakeprovider.StepDownload) > 0 })
-		r.exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+		r.Eventually("the download", func() bool { return r.provider.Faults.Count(fakeprovider.StepDownload) > 0 })
+		r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
 		if held, _ := os.ReadDir(s.WorkDir); len(held) != 1 {
 			t.Errorf("work folders %v, want the job's", held)
 		}
@@ -233,14 +187,14 @@ func TestDeletionDuringCollection(t *testing.T) {
 		if left, err := os.ReadDir(s.WorkDir); len(left) > 0 || err != nil {
 			t.Errorf("work folders %v right after the deletion (%v)", left, err)
 		}
-		r.exec(`DELETE FROM users WHERE id = $1`, owner)
+		r.Exec(`DELETE FROM users WHERE id = $1`, owner)
 		r.provider.Faults.Clear()
-		r.eventually("a look for what it stored", func() bool { return late.lists.Load() > 0 })
+		r.Eventually("a look for what it stored", func() bool { return lists.Load() > 0 })
 		stop()
-		if keys := append(r.keys("separation/"), r.keys("uploads/")...); len(keys) > 0 {
+		if keys := append(r.Keys("separation/"), r.Keys("uploads/")...); len(keys) > 0 {
 			t.Errorf("left: %v", keys)
 		}
-		if n := r.number(`SELECT COUNT(*) FROM separation_jobs`); n != 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs`); n != 0 {
 			t.Errorf("%d jobs", n)
 		}
 	})
@@ -252,10 +206,10 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 		r := newHarness(t, d).withProvider()
 		s := r.service()
 		r.provider.Configure(func(b *fakeprovider.Behaviour) { b.HoldAtPercent = 40 })
-		id := r.enqueueAudio(s, r.user(1))
+		id := r.enqueueAudio(s, r.User(1))
 		stop := r.run(s)
 		defer stop()
-		r.eventually("PROCESSING", func() bool { return r.row(id).State == StateProcessing })
+		r.Eventually("PROCESSING", func() bool { return r.row(id).State == StateProcessing })
 		if left, _ := filepath.Glob(filepath.Join(s.WorkDir, "*", "*")); len(left) > 0 {
 			t.Errorf("left in the work folder: %v", left)
 		}
@@ -266,7 +220,7 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
-		owner := r.user(3)
+		owner := r.User(3)
 		s := r.service()
 		stop := r.run(s)
 		r.fault(fake.Rule{Step: fakeprovider.StepRegister, Kind: fake.KindGarbage, Body: `{"seq":7,"durationMs":301001}`})
@@ -321,10 +275,10 @@ func TestAPaidJobOutlivesAnOutageOfTheStore(t *testing.T) {
 		s := r.service()
 		err := fmt.Errorf("store stem: %w", objectstore.ErrUnavailable)
 		for state, goesOn := range map[string]bool{StateSubmitting: false, asking: false, StateProcessing: true} {
-			if got := s.goesOn(t.Context(), r.reach(s, r.user(1), state), nil, err); got != goesOn {
+			if got := s.goesOn(t.Context(), r.reach(s, r.User(1), state), nil, err); got != goesOn {
 				t.Errorf("%s goes on: %v", state, got)
 			}
-			r.exec(`DELETE FROM separation_jobs`)
+			r.Exec(`DELETE FROM separation_jobs`)
 		}
 	})
 }
@@ -333,7 +287,7 @@ func TestAPaidJobOutlivesAnOutageOfTheStore(t *testing.T) {
 func TestFailedPollsKeepPaidWork(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
-		owner := r.user(1)
+		owner := r.User(1)
 		s := r.service()
 		defer r.run(s)()
 		for step, status := range map[string]int{fakeprovider.StepProgress: 429, fakeprovider.StepProject: 503, fakeprovider.StepDownloadLink: 408, fakeprovider.StepDownload: 500} {

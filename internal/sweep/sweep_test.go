@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
 )
@@ -56,9 +57,7 @@ func newHarness(t *testing.T) *harness {
 
 func (r *harness) exec(query string, args ...any) {
 	r.t.Helper()
-	if _, err := r.db.Exec(r.t.Context(), query, args...); err != nil {
-		r.t.Fatal(err)
-	}
+	dbtest.Exec(r.t, r.db, query, args...)
 }
 
 // object puts an object of an age.

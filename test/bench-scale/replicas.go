@@ -1,4 +1,4 @@
-package render
+package main
 
 import (
 	"fmt"
@@ -11,17 +11,16 @@ import (
 	"cutroom/internal/apitest"
 	"cutroom/internal/benchtest"
 	"cutroom/internal/mediatest"
-	"cutroom/internal/timeline"
 )
 
-// The films of the fourth table: each of realSegments clips, which are its parts.
+// The films for real replicas: each of realSegments clips, which are its parts.
 const (
 	realSegments = 3
 	realLength   = 3 * time.Second // of a segment
 )
 
 // replicas is what the real service took for the batch.
-type replicas struct {
+type batchOfReplicas struct {
 	wall time.Duration
 	each []replicaShare
 }
@@ -32,16 +31,28 @@ type replicaShare struct {
 	rendered, parts int           // jobs of its own, parts made for others
 }
 
+// replicas measures one replica, and then two.
+func (o options) replicas(add row) {
+	if o.films == 0 {
+		return
+	}
+	var alone, two batchOfReplicas
+	inTest(func(t testing.TB) { alone = o.measureReplicas(t, 1) })
+	alone.lines(add, alone)
+	inTest(func(t testing.TB) { two = o.measureReplicas(t, 2) })
+	two.lines(add, alone)
+}
+
 const headReplicas = `Replicas | Process | Wall | CPU | Share of the CPU | Jobs rendered | Parts made for the other | CPU against one replica`
 
-func (r replicas) cpu() (sum time.Duration) {
+func (r batchOfReplicas) cpu() (sum time.Duration) {
 	for _, s := range r.each {
 		sum += s.cpu
 	}
 	return sum
 }
 
-func (r replicas) lines(add func(string, ...any), alone replicas) {
+func (r batchOfReplicas) lines(add row, alone batchOfReplicas) {
 	for i, s := range r.each {
 		if len(r.each) > 1 {
 			add("%d | %d | | %.1f s | %.0f %% | %d | %d |", len(r.each), i+1, s.cpu.Seconds(), 100*s.cpu.Seconds()/r.cpu().Seconds(), s.rendered, s.parts)
@@ -57,7 +68,7 @@ func (r replicas) lines(add func(string, ...any), alone replicas) {
 
 // measureReplicas runs n processes of the program on one database and one
 // bucket, and submits the batch to them in turn.
-func measureReplicas(t *testing.T, n int) replicas {
+func (o options) measureReplicas(t testing.TB, n int) batchOfReplicas {
 	if !apitest.Postgres() {
 		t.Fatal("replicas share a PostgreSQL database: CUTROOM_TEST_DB=postgres")
 	}
@@ -67,7 +78,7 @@ func measureReplicas(t *testing.T, n int) replicas {
 		config apitest.M
 		files  []apitest.Part
 	}
-	films := make([]film, *benchFilms)
+	films := make([]film, o.films)
 	for i := range films {
 		var segments []apitest.M
 		for k := range realSegments {
@@ -79,7 +90,7 @@ func measureReplicas(t *testing.T, n int) replicas {
 		}
 		films[i].config = apitest.M{"segments": segments, "quality": "high"}
 	}
-	r := replicas{each: make([]replicaShare, n)}
+	r := batchOfReplicas{each: make([]replicaShare, n)}
 	for i := range r.each {
 		r.each[i].cpu = -benchtest.TreeCPU(s.PID(i))
 	}
@@ -114,14 +125,3 @@ var (
 	renderedLine = regexp.MustCompile(`"msg":"render ended".*"state":"COMPLETED"`)
 	assistedLine = regexp.MustCompile(`"msg":"assisted a render".*"parts":(\d+)`)
 )
-
-// timelineOf is a film of n segments of one source.
-func timelineOf(n int) timeline.Timeline {
-	t := timeline.Legacy("video", time.Minute)
-	for i := 1; i < n; i++ {
-		s := t.Segments[0]
-		s.Order = int64(i)
-		t.Segments = append(t.Segments, s)
-	}
-	return t
-}

@@ -1,7 +1,6 @@
-package render
+package main
 
-// The texts of the report. They are separate from the code that
-// measures, and says nothing that a figure might contradict.
+// The texts of the report. None of them says anything that a figure might contradict.
 const (
 	introScale = `
 With PostgreSQL %s. Everything runs on the machine: all workers, the PostgreSQL server, which is the tests' (over TLS, without fsync,

@@ -1,0 +1,143 @@
+package render
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"cutroom/internal/benchtest"
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/jobtest"
+)
+
+var (
+	benchClaims = flag.Duration("bench-claims", 0, "measure claims for this long in each setting")
+	benchQueue  = flag.Int("bench-claims-queue", 100_000, "the longest queue")
+)
+
+// TestBenchmarkClaims prints the rows of two tables of docs/benchmarks.md. They are measured
+// here because the workers' loop, which is public, does more than to claim.
+func TestBenchmarkClaims(t *testing.T) {
+	if *benchClaims == 0 {
+		t.Skip("run by make bench-scale")
+	}
+	t.Run("Queue", func(t *testing.T) {
+		for _, finished := range []int{0, min(100_000, *benchQueue)} {
+			for waiting := 100; waiting <= *benchQueue; waiting *= 10 {
+				t.Run("", func(t *testing.T) { newLongQueue(t, 1000, waiting, finished).completes() })
+			}
+		}
+	})
+	t.Run("Turns", func(t *testing.T) {
+		for _, owners := range []int{1, 100, 1000} {
+			t.Run("", func(t *testing.T) { newLongQueue(t, owners, *benchQueue, 0).takesTurns() })
+		}
+	})
+}
+
+// longQueue is a PostgreSQL database with many owners' jobs.
+type longQueue struct {
+	*harness
+	open                      func(connections int) *db.DB
+	owners, waiting, finished int
+	spec                      string // as long as that of a real film of a few segments
+}
+
+const (
+	numbered  = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
+	insertJob = `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, started_at, finished_at) `
+)
+
+func newLongQueue(t *testing.T, owners, waiting, finished int) *longQueue {
+	t.Helper()
+	q := &longQueue{owners: owners, waiting: waiting, finished: finished}
+	url, user, password := dbtest.URL(t)
+	q.open = func(connections int) *db.DB {
+		return dbtest.Open(t, db.Options{URL: url, User: user, Password: password, MaxPool: connections})
+	}
+	q.harness = newHarness(t, q.open(2))
+	q.Exec(numbered+`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+		SELECT 'user-' || i, 'provider_a', 'user-' || i, now_ms(), now_ms() FROM n`, owners)
+	q.spec = specOf(t, 4)
+	if finished > 0 {
+		q.Exec(numbered+insertJob+`SELECT 'rnd-a-' || i, 'user-' || (i % $3 + 1), CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, $2, 'video', 0,
+			now_ms() - 604800000 + i, now_ms() - 604800000 + i, now_ms() - 604800000 + i FROM n`, finished, q.spec, owners)
+	}
+	q.Exec(numbered+insertJob+`SELECT 'rnd-b-' || i, 'user-' || (i % $3 + 1), 'PENDING', $2, 'video', 0, now_ms() - 100000 + i, NULL, NULL FROM n`,
+		waiting, q.spec, owners)
+	return q
+}
+
+// work lets workers claim jobs, each on a replica of its own. After each claim a worker calls
+// end, which returns how long the job's end took. cpu is PostgreSQL's for each cycle.
+func (q *longQueue) work(workers int, end func(s *Service, j claimedJob) (time.Duration, error)) (c benchtest.Claims, cpu time.Duration) {
+	q.T.Helper()
+	q.Exec(`VACUUM ANALYZE`) // the tests' server has no autovacuum
+	services := make([]*Service, workers)
+	for i := range services {
+		services[i] = q.service(&jobtest.Engine{}, q.open(1))
+	}
+	cycle := func(worker int) (claim, took time.Duration, err error) {
+		s, began := services[worker], time.Now()
+		for {
+			// A statement sees the queue as it was when it began. If the machine delayed
+			// it, all jobs of a short queue may be claimed.
+			j, ok, err := s.claim(q.T.Context())
+			if err != nil {
+				return 0, 0, err
+			}
+			if ok {
+				claim = time.Since(began)
+				took, err = end(s, j)
+				return claim, took, err
+			}
+		}
+	}
+	measure := func(limit time.Duration) benchtest.Claims {
+		c, err := benchtest.MeasureClaims(workers, limit, cycle)
+		if err != nil {
+			q.T.Fatal(err)
+		}
+		return c
+	}
+	measure(100 * time.Millisecond) // opens connections, prepares statements
+	postmaster := benchtest.Parent(int(q.Number(`SELECT pg_backend_pid()`)))
+	before := benchtest.FamilyCPU(postmaster)
+	c = measure(*benchClaims)
+	return c, (benchtest.FamilyCPU(postmaster) - before) / time.Duration(len(c.Claim))
+}
+
+// completes claims and completes jobs of a queue that keeps its length, because a new job
+// comes for each that ends.
+func (q *longQueue) completes() {
+	for _, workers := range []int{1, 16} {
+		c, _ := q.work(workers, func(s *Service, j claimedJob) (time.Duration, error) {
+			began := time.Now()
+			err := s.completed(q.T.Context(), j, stored{key: outputKey(j.ID, "mp4"), size: 1, sha256: "0", length: time.Second})
+			took := time.Since(began)
+			if err == nil {
+				_, err = s.db.Exec(q.T.Context(), insertJob+`VALUES ($1, $2, 'PENDING', $3, 'video', 0, now_ms(), NULL, NULL)`,
+					fmt.Sprintf("rnd-c-%d", q.serial.Add(1)), j.UserID, q.spec)
+			}
+			return took, err
+		})
+		fmt.Printf("| %d | %d | %d | %.0f | %s | %s | %s | %s |\n", q.finished, q.waiting, workers, c.PerSecond,
+			benchtest.Median(c.Claim), benchtest.Slow(c.Claim), benchtest.Median(c.End), benchtest.Slow(c.End))
+	}
+}
+
+// takesTurns claims jobs, each after the end of the worker's last one.
+func (q *longQueue) takesTurns() {
+	q.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', 1000, 0, now_ms() + 3600000)`)
+	for _, workers := range []int{1, 16} {
+		c, cpu := q.work(workers, func(s *Service, j claimedJob) (time.Duration, error) {
+			_, err := s.db.Exec(q.T.Context(), `UPDATE render_jobs SET state = 'COMPLETED', lease_owner = NULL, lease_until = NULL
+				WHERE id = $1 AND fence = $2`, j.ID, j.Fence)
+			return 0, err
+		})
+		fmt.Printf("| %d | %d | %d | %.0f | %s | %s | %s |\n", q.owners, q.waiting, workers, c.PerSecond,
+			benchtest.Median(c.Claim), benchtest.Slow(c.Claim), benchtest.Millis(cpu))
+	}
+}
