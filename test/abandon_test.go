@@ -74,28 +74,3 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 		t.Errorf("%d projects at the provider, want 1", n)
 	}
 }
-
-// The provider's flags may lag behind completion, so the service waits for a background
-// that never comes.
-func TestRecordingWithoutBackground(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t)
-	u := s.SignIn(t)
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })
-	job := u.WaitReady(t, u.Separate(t, mixture(t)))
-	if got := stemIDs(job); got != "voice_all" {
-		t.Errorf("stems %s", got)
-	}
-}
-
-func TestRecordingWithoutVoiceFailsAndIsRefunded(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t)
-	u := s.SignIn(t)
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.NoVoice = true })
-	if got := waitRefunded(t, u, u.Separate(t, mixture(t)), 3); got != "provider_rejected: Provider service unavailable" {
-		t.Errorf("error %q", got)
-	}
-}

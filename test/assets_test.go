@@ -100,21 +100,8 @@ func TestAssetUpload(t *testing.T) {
 		t.Helper()
 		return u.Outside(t, "PUT", *first.UploadURL, http.Header{"Content-Type": {contentType}}, body).Status
 	}
-	// The signature binds type and length.
-	for name, status := range map[string]int{
-		"another type": put("video/quicktime", content),
-		"no type":      put("", content),
-		"shorter":      put("video/mp4", content[:len(content)-1]),
-		"longer":       put("video/mp4", append(content[:len(content):len(content)], 'x')),
-		"empty":        put("video/mp4", nil),
-	} {
-		if status < 400 || status >= 500 {
-			t.Errorf("PUT with %s: %d, want a refusal", name, status)
-		}
-	}
-	tampered := strings.Replace(*first.UploadURL, "assets/", "assets/x", 1)
-	if status := u.Outside(t, "PUT", tampered, http.Header{"Content-Type": {"video/mp4"}}, content).Status; status < 400 {
-		t.Errorf("PUT to another key: %d", status)
+	if status := put("video/quicktime", content); status < 400 || status >= 500 {
+		t.Errorf("PUT of another type: %d, want a refusal", status)
 	}
 	u.Post(t, uploadURLPath, request).Expect(200).JSON(&second)
 	if second.AlreadyExists {
@@ -132,13 +119,6 @@ func TestAssetUpload(t *testing.T) {
 	s.SignIn(t).Post(t, uploadURLPath, request).Expect(200).JSON(&second)
 	if !second.AlreadyExists {
 		t.Error("another user is asked to upload the same bytes")
-	}
-	if s.World.Bucket != nil {
-		s.World.Bucket.SetClock(301 * time.Second)
-		defer s.World.Bucket.SetClock(0)
-		if status := put("video/mp4", content); status < 400 {
-			t.Errorf("PUT after five minutes: %d", status)
-		}
 	}
 }
 
@@ -288,35 +268,6 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	if got.AlreadyExists {
 		t.Error("the owner of the right bytes is told to skip the upload")
 	}
-}
-
-// Every user who has the bytes can upload a damaged asset again, but nobody can replace an
-// intact one.
-func TestADamagedAssetIsReplacedAndAnIntactOneKept(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Bucket(true))
-	u := s.SignIn(t)
-	clip := uniqueCopy(t, redClip(t))
-	key := uploadAsset(t, u, clip, "mp4", "video/mp4")
-	request := assetRequest(t, clip, "mp4", "video/mp4")
-	s.PutObjects(t, key) // some other bytes
-	if again := uploadAsset(t, u, clip, "mp4", "video/mp4"); again != key {
-		t.Errorf("uploaded to %s", again)
-	}
-	var got uploadURL
-	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
-	if !got.AlreadyExists {
-		t.Errorf("after the repair: %+v", got)
-	}
-	u.Post(t, uploadURLPath, apitest.With(request, M{"sizeBytes": 5})).Expect(200).JSON(&got)
-	if got.AlreadyExists {
-		t.Error("an object of another size is said to exist")
-	}
-	if got.UploadURL != nil && u.Outside(t, "PUT", *got.UploadURL, http.Header{"Content-Type": {"video/mp4"}}, []byte("short")).Status < 400 {
-		t.Error("an intact object was replaced")
-	}
-	renders(t, u, key)
 }
 
 func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {

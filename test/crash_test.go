@@ -104,28 +104,3 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 		})
 	}
 }
-
-func TestRepeatedKillsOfOneSeparation(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t)
-	u := s.SignIn(t)
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
-	id := u.Separate(t, mixture(t))
-	u.WaitSeparation(t, id, "PROCESSING") // see above
-	for range 4 {
-		s.Kill9(t)
-		s.Restart(t)
-		if st := u.Separation(t, id); st.Status == "FAILED" {
-			t.Fatalf("FAILED: %s", st.Error)
-		}
-	}
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
-	u.WaitReady(t, id)
-	if b := u.Balance(t); b != 2 {
-		t.Errorf("balance %d, want 2", b)
-	}
-	if n := len(s.World.Separator.Titles()); n != 1 {
-		t.Errorf("%d projects at the provider, want 1", n)
-	}
-}

@@ -43,22 +43,6 @@ func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 	return found
 }
 
-// dropFiles removes the files of a job whose names have the suffix, behind the service's
-// back.
-func dropFiles(t testing.TB, s *apitest.Server, jobID, suffix string) {
-	t.Helper()
-	for _, name := range filesOf(t, s, jobID) {
-		if !strings.HasSuffix(name, suffix) {
-			continue
-		}
-		if key, ok := strings.CutPrefix(name, "bucket:"); ok {
-			s.DeleteObjects(t, key)
-		} else if err := os.Remove(s.Storage + name); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // rich is a user with one of everything.
 type rich struct {
 	*apitest.User

@@ -135,37 +135,6 @@ func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
-func TestUploadInPartsOfOtherBytesIsRefused(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Bucket(true))
-	u := s.SignIn(t)
-	film := largerCopy(t, redClip(t), 16<<20)
-	content := readFile(t, film)
-	forged := slices.Clone(content)
-	forged[len(forged)-1]++
-
-	up := inParts(t, u, film)
-	sendParts(t, u, up, forged)
-	complete(t, u, up.UploadID).Sentence(400, "sha256Hex")
-	complete(t, u, up.UploadID).Sentence(404)
-	if slices.Contains(s.ObjectKeys(t), up.AssetKey) {
-		t.Error("other bytes are kept under the key")
-	}
-	again := inParts(t, u, film)
-	if again.UploadID == up.UploadID || again.Parts[0].Done {
-		t.Errorf("after other bytes: %+v", again)
-	}
-	// If another client uploads the right object in the meantime, it stays.
-	sendParts(t, u, again, forged)
-	uploadAsset(t, s.SignIn(t), film, "mp4", "video/mp4")
-	complete(t, u, again.UploadID).Expect(200)
-	renders(t, u, again.AssetKey)
-	if keys := s.PendingUploads(t); len(keys) > 0 {
-		t.Errorf("uploads are left: %v", keys)
-	}
-}
-
 func TestOnlyLargeFilesAreUploadedInParts(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

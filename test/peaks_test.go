@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"cutroom/internal/apitest"
@@ -139,41 +138,4 @@ func peaksAreRefusedAsTheStemIs(t *testing.T, s *apitest.Server, u *apitest.User
 	deleteAccount(t, u)
 	get(path + "?token=" + token).Sentence(404)
 	gone(t, s, job.JobID)
-}
-
-// onDemand requests a file that the first request makes, and repeats the request while the
-// answer is 503.
-func onDemand(t testing.TB, s *apitest.Server, r apitest.Request) (res *apitest.Response) {
-	t.Helper()
-	apitest.Eventually(t, patience, func() bool {
-		res = s.Do(t, r)
-		return res.Status != 503
-	}, func() string { return r.Path + " is not made" })
-	return res
-}
-
-// The first request makes the peaks of a stem from an earlier release, once.
-func TestPeaksAreMadeOnDemand(t *testing.T) {
-	t.Parallel()
-	s := apitest.Shared(t)
-	u := s.SignIn(t)
-	job := u.WaitReady(t, u.Separate(t, burst(t)))
-	voice := job.Stem(t, "voice_all")
-	path := peaksPath(t, voice, "&points=2000")
-	made := s.Do(t, apitest.Request{Path: path, Valid: true}).Expect(200)
-	dropFiles(t, s, job.JobID, ".peaks")
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			if now := onDemand(t, s, apitest.Request{Path: path, Valid: true}); string(now.Body) != string(made.Body) {
-				t.Errorf("%d: other peaks than those made with the stem", now.Status)
-			}
-		})
-	}
-	all.Wait()
-	if kept := filesOf(t, s, job.JobID+"/voice_all.peaks"); len(kept) != 1 {
-		t.Errorf("kept %v", kept)
-	}
-	dropFiles(t, s, job.JobID, "")
-	s.Do(t, apitest.Request{Path: path}).Sentence(404)
 }

@@ -7,7 +7,6 @@ import (
 	"image/color"
 	"image/jpeg"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,20 +104,6 @@ func TestPosterIsServedWhileThereIsAFilm(t *testing.T) {
 		t.Errorf("another's: %s, unknown: %s", foreign.Body, unknown.Body)
 	}
 
-	// The first request makes the poster of a film from an earlier release, once.
-	dropFiles(t, s, job, ".jpg")
-	var all sync.WaitGroup
-	for range 6 {
-		all.Go(func() {
-			if now := onDemand(t, s, apitest.Request{Path: path, Token: u.Token, Valid: true}); string(now.Body) != string(res.Body) {
-				t.Errorf("%d: another picture than the one made with the film", now.Status)
-			}
-		})
-	}
-	all.Wait()
-	if kept := filesOf(t, s, job+".jpg"); len(kept) != 1 {
-		t.Errorf("kept %v", kept)
-	}
 	deleteAccount(t, u)
 	if left := filesOf(t, s, job); len(left) > 0 {
 		t.Errorf("left after the deletion: %v", left)

@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 
 	"cutroom/internal/apitest"
@@ -71,7 +70,7 @@ func refusedFor(t *testing.T, res *apitest.Response, reason string) {
 func TestReceiptsAreRefusedForAReason(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	u, forger := s.SignIn(t), s.SignIn(t)
+	u := s.SignIn(t)
 	set := func(name string, value any) store.PurchaseA { return store.PurchaseA{Set: map[string]any{name: value}} }
 	for name, c := range map[string]struct {
 		p    store.PurchaseA
@@ -96,9 +95,7 @@ func TestReceiptsAreRefusedForAReason(t *testing.T) {
 	} {
 		t.Run("platform_b "+name, func(t *testing.T) { refusedFor(t, buyB(t, u, c.tr), c.want) })
 	}
-	for _, chain := range badChains {
-		t.Run("chain "+string(chain), func(t *testing.T) { refusedFor(t, buyB(t, forger, store.TransactionB{Chain: chain}), "unverified") })
-	}
+	refusedFor(t, buyB(t, u, store.TransactionB{Chain: store.ChainOtherRoot}), "unverified")
 	// The receipt of another product, an unknown one, and hostile text.
 	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, p.Token, "credits.150"), "mismatch")
@@ -110,20 +107,6 @@ func TestReceiptsAreRefusedForAReason(t *testing.T) {
 	}
 	buyA(t, u, store.PurchaseA{AccountID: u.Sub}).Expect(200)
 	buyB(t, u, store.TransactionB{AccountToken: u.Sub}).Expect(200)
-}
-
-func TestQuantityMultipliesOnBothStores(t *testing.T) {
-	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	var got apitest.Purchased
-	buyA(t, u, store.PurchaseA{Set: map[string]any{"quantity": 3}}).Expect(200).JSON(&got)
-	if got.Granted != 30 {
-		t.Errorf("three at platform_a: %+v", got)
-	}
-	buyB(t, u, store.TransactionB{Set: map[string]any{"quantity": 2}}).Expect(200).JSON(&got)
-	if got.Granted != 20 || got.Balance != 53 {
-		t.Errorf("two at platform_b: %+v", got)
-	}
 }
 
 // A user with forged receipts is limited, and other users can still buy.
@@ -159,58 +142,6 @@ func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 		t.Errorf("a repeat: %+v", got)
 	}
 	buyA(t, s.SignIn(t), store.PurchaseA{}).Expect(200)
-}
-
-func TestPurchaseIsGrantedOnceOverAllUsers(t *testing.T) {
-	t.Parallel()
-	s := apitest.Shared(t)
-	owner, thief := s.SignIn(t), s.SignIn(t)
-	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	granted := 0
-	for range 24 {
-		wg.Go(func() {
-			var got apitest.Purchased
-			purchase(t, owner, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
-			mu.Lock()
-			defer mu.Unlock()
-			granted += got.Granted
-		})
-	}
-	wg.Wait()
-	if granted != 10 {
-		t.Errorf("24 identical purchases granted %d, want 10", granted)
-	}
-	if b := owner.Balance(t); b != 13 {
-		t.Errorf("balance %d, want 13", b)
-	}
-	var got apitest.Purchased
-	purchase(t, thief, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
-	if got.Granted != 0 || got.Balance != 3 {
-		t.Errorf("replay by another user: %+v, want granted 0, balance 3", got)
-	}
-	// The same id on the other platform is another transaction.
-	_, receipt := s.World.TransactionB(t, store.TransactionB{TransactionID: p.OrderID, ProductID: "credits.10"})
-	purchase(t, owner, "platform_b", p.OrderID, receipt, "credits.10").Expect(200).JSON(&got)
-	if got.Granted != 10 {
-		t.Errorf("same id on platform_b: %+v, want 10 granted", got)
-	}
-}
-
-func TestReceiptStaysSpentAfterAccountDeletion(t *testing.T) {
-	t.Parallel()
-	s := apitest.Shared(t)
-	u := s.SignIn(t)
-	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.50"})
-	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200)
-	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
-	again := s.SignIn(t)
-	var got apitest.Purchased
-	purchase(t, again, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
-	if got.Granted != 0 || got.Balance != 3 {
-		t.Errorf("the receipt of a deleted account paid again: %+v", got)
-	}
 }
 
 // The receipt package tests which failures count as outages.
@@ -251,27 +182,7 @@ func TestStoreOutages(t *testing.T) {
 	}
 }
 
-func TestAccountsAreBoundOnBothStores(t *testing.T) {
-	t.Parallel()
-	s := apitest.Shared(t)
-	u := s.SignIn(t)
-	// If the store knows no account, any user may redeem; otherwise only
-	// that account.
-	buyA(t, u, store.PurchaseA{}).Expect(200)
-	buyB(t, u, store.TransactionB{}).Expect(200)
-	buyA(t, u, store.PurchaseA{AccountID: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
-	buyB(t, u, store.TransactionB{AccountToken: "00000000-0000-4000-8000-000000000000"}).Error(400, "receipt_invalid")
-}
-
 // transactionFor is a good platform_b transaction of ten credits for u.
 func transactionFor(u *apitest.User) store.TransactionB {
 	return store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub}
-}
-
-// badChains lists all ways to sign a platform_b transaction wrongly.
-var badChains = []store.Chain{
-	store.ChainOtherRoot, store.ChainGraftedRoot, store.ChainNoLeafMarker, store.ChainNoIntermediateMarker,
-	store.ChainExpired, store.ChainWrongKey, store.ChainLeafOnly, store.ChainEmpty, store.ChainMissing,
-	store.ChainReversed, store.ChainSelfSigned, store.ChainGarbage, store.ChainAlgNone, store.ChainAlgHMAC,
-	store.ChainTampered,
 }

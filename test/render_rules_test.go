@@ -57,18 +57,11 @@ func TestRenderHostileInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	inputs := map[string][]byte{
-		"text":              []byte("this is not a film\n"),
-		"zeros":             make([]byte, 4096),
-		"playlist":          []byte("#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://" + secret + "\n#EXT-X-ENDLIST\n"),
-		"playlist by http":  []byte("#EXTM3U\n#EXTINF:2,\n" + s.World.Servers()["provider_a"] + "/x.ts\n#EXT-X-ENDLIST\n"),
-		"ffconcat":          []byte("ffconcat version 1.0\nfile '" + secret + "'\nduration 2\n"),
-		"svg":               []byte(`<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"><image xlink:href="file:///etc/passwd"/></svg>`),
-		"sdp":               []byte("v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5000 RTP/AVP 96\n"),
-		"only the header":   good[:64],
-		"cut in the middle": good[:len(good)/2],
-		"png":               mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=64x64", "-frames:v", "1", "-f", "image2pipe", "-c:v", "png", "-"),
-		"gif":               mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=64x64:d=1", "-f", "gif", "-"),
-		"audio only":        readFile(t, music(t)),
+		"text":            []byte("this is not a film\n"),
+		"playlist":        []byte("#EXTM3U\n#EXTINF:2,\n" + s.World.Servers()["provider_a"] + "/x.ts\n#EXT-X-ENDLIST\n"),
+		"only the header": good[:64],
+		"png":             mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=red:s=64x64", "-frames:v", "1", "-f", "image2pipe", "-c:v", "png", "-"),
+		"audio only":      readFile(t, music(t)),
 	}
 	forms := map[string][]apitest.Part{"music that is none": apitest.RenderForm(t, M{"segments": []M{apitest.Segment("video_0", 0, clipLength)},
 		"bgmClips": []M{{"audioFileKey": "bgm_0", "startMs": 0}}},

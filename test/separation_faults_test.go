@@ -83,22 +83,6 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 		}
 		s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 0, false })
 	})
-	t.Run("one bad answer is survived", func(t *testing.T) {
-		rules := []fake.Rule{
-			{Step: separator.StepUploadToken, Times: 1, Kind: fake.KindStatus, Status: 503},
-			{Step: separator.StepUpload, Times: 1, Kind: fake.KindClose},
-			{Step: separator.StepProgress, Times: 1, Kind: fake.KindClose},
-			{Step: separator.StepProject, Times: 1, Kind: fake.KindStatus, Status: 500},
-			{Step: separator.StepDownload, Times: 1, Kind: fake.KindStatus, Status: 404},
-			{Step: separator.StepDownload, Nth: 2, Times: 1, Kind: fake.KindCut},
-		}
-		s.World.FailSeparator(t, rules...)
-		defer s.World.Heal()
-		u.WaitReady(t, u.Separate(t, mixture(t)))
-		if b := u.Balance(t); b != 2 {
-			t.Errorf("balance %d, want 2", b)
-		}
-	})
 }
 
 func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
@@ -157,17 +141,6 @@ func TestStemFallbacks(t *testing.T) {
 		level := mediatest.ToneLevel(t, voice, 1200, mediatest.Window{})
 		if source := mediatest.ToneLevel(t, mixture(t), 1200, mediatest.Window{}); abs(level-source) > 0.3 {
 			t.Errorf("the voice has %.2f dB, the source %.2f", level, source)
-		}
-	})
-	t.Run("background from the sub-background, late flags, bare envelope, absolute links, one missing at first", func(t *testing.T) {
-		job := run(func(b *separator.Behaviour) {
-			b.NoBackground, b.FlagsLagCalls, b.BareProject, b.AbsoluteLinks, b.StaleLinks = true, 2, true, true, 1
-		})
-		if got := stemIDs(job); got != "voice_all background" {
-			t.Errorf("stems %s", got)
-		}
-		if hz := mediatest.DominantTone(t, u.DownloadStem(t, job.Stem(t, "background")), mediatest.Window{}, 300, 1200); hz != 300 {
-			t.Errorf("the background is %v Hz, want 300", hz)
 		}
 	})
 	t.Run("mp3 is kept as it came", func(t *testing.T) {

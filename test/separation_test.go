@@ -2,7 +2,6 @@ package test
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -89,114 +88,6 @@ func TestSeparationFromSubmitToStems(t *testing.T) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// The content decides the format, not the part's name. Recognition has its own tests.
-func TestSeparationFormats(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t)
-	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // accepted files need no stems
-	defer s.World.Heal()
-	u, poor := s.SignIn(t, apitest.Credits(20)), s.SignIn(t) // a user may submit twenty times a minute
-	start := u.Balance(t)
-	encode := func(name string, args ...string) string {
-		path := filepath.Join(t.TempDir(), name)
-		mediatest.FFmpeg(t, append(append([]string{"-i", mixture(t)}, args...), path)...)
-		return path
-	}
-	mp3 := encode("a.mp3", "-c:a", "libmp3lame", "-b:a", "64k")
-	m4a := encode("a.m4a", "-c:a", "aac", "-b:a", "64k")
-	wav := encode("a.wav", "-ar", "8000", "-ac", "1")
-	accepted := 0
-	for _, good := range []apitest.Part{
-		{Path: mp3, Filename: "a.mp3", Type: "audio/mpeg"},
-		{Path: mp3, Filename: "noextension", Type: "application/octet-stream"},
-		{Path: m4a, Filename: "speech.mp4", Type: "audio/*"},
-		{Path: wav, Filename: "ウェーブ.bin", Type: "text/plain"},
-	} {
-		good.Name = "file"
-		if submit(t, u, good, spec()).Expect(202); t.Failed() {
-			t.Fatalf("%s as %s was refused", good.Path, good.Filename)
-		}
-		accepted++
-	}
-	for filename, bad := range map[string]apitest.Part{
-		"a.flac":     {Path: encode("a.flac")},
-		"a.ogg":      {Path: encode("a.ogg", "-c:a", "libvorbis")},
-		"a.aac":      {Path: encode("a.aac", "-c:a", "aac")},
-		"a.mkv":      {Path: encode("a.mkv", "-c:a", "aac")},
-		"flac.wav":   {Path: encode("b.wav", "-f", "flac")},
-		"video.mp4":  {Path: redClip(t)},
-		"video.m4a":  {Path: redClip(t)},
-		"list.m4a":   {Bytes: []byte("#EXTM3U\n#EXTINF:10,\nfile:///etc/passwd\n")},
-		"concat.wav": {Bytes: []byte("ffconcat version 1.0\nfile " + wav + "\n")},
-	} {
-		t.Run(filename, func(t *testing.T) {
-			bad.Name, bad.Filename, bad.Type = "file", filename, "audio/mpeg"
-			submit(t, poor, bad, spec()).Error(400, "unsupported_audio_format")
-		})
-	}
-	if b := poor.Balance(t); b != 3 {
-		t.Errorf("refused files changed the balance to %d", b)
-	}
-	if b := u.Balance(t); b != start-accepted {
-		t.Errorf("balance %d after %d accepted jobs, want %d", b, accepted, start-accepted)
-	}
-}
-
-// A file that is recognised but cannot be probed is priced by its size. If its content says
-// too little, its name must agree.
-func TestSeparationOfDamagedFiles(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t)
-	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // nothing is refunded meanwhile
-	defer s.World.Heal()
-	u, poor := s.SignIn(t, apitest.Credits(10)), s.SignIn(t)
-	const (
-		audioBrand = "\x00\x00\x00\x18ftypM4A \x00\x00\x00\x00isomM4A "
-		tag        = "ID3\x03\x00\x00\x00\x00\x00\x0aTIT2\x00\x00\x00\x00\x00\x00"
-		syncWord   = "\xff\xfb\x90\x00"
-	)
-	noise := strings.Repeat("\x01\x9c\x37\xe2\x58", 4000)
-	long := strings.Repeat(noise, 121) // 302.5 s at 8000 bytes a second
-	start := u.Balance(t)
-	for _, good := range []apitest.Part{
-		{Bytes: []byte(audioBrand), Filename: "empty.m4a"},
-		{Bytes: []byte(audioBrand + noise), Filename: "damaged"},
-		{Bytes: []byte(strings.Replace(audioBrand, "M4A ", "M4B ", 1) + noise), Filename: "book.m4a"},
-		{Bytes: []byte(tag + noise), Filename: "damaged.MP3"},
-		{Bytes: []byte(tag + long), Filename: "damaged"},
-		{Bytes: []byte(syncWord + noise), Filename: "damaged.mp3"},
-	} {
-		good.Name = "file"
-		if submit(t, u, good, spec()).Expect(202); t.Failed() {
-			t.Fatalf("%s was refused", good.Filename)
-		}
-	}
-	if b := u.Balance(t); b != start-7 {
-		t.Errorf("balance %d, want %d: one credit each, and two for the long one", b, start-7)
-	}
-	for name, content := range map[string]string{
-		"ID3 in a text.mp3":          "ID3 is a way to write titles into music\n",
-		"text in UTF-16.mp3":         "\xff\xfet\x00e\x00x\x00t\x00",
-		"sync word under no name":    syncWord + noise,
-		"sync word.wav":              syncWord + noise,
-		"tag.m4a":                    tag + noise,
-		"tag before flac.mp3":        "ID3\x04\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00fLaC" + noise,
-		"audio brand.mp4":            audioBrand + noise,
-		"audio brand.mp3":            audioBrand + noise,
-		"other brand under no name":  strings.Replace(audioBrand, "M4A ", "isom", 1) + noise,
-		"other brand, no media.m4a":  strings.Replace(audioBrand, "M4A ", "isom", 1),
-		"audio brand over video.m4a": audioBrand + "\x00\x00\x10\x00moov\x00\x00\x00\x21hdlr\x00\x00\x00\x00\x00\x00\x00\x00vide" + noise,
-	} {
-		t.Run(name, func(t *testing.T) {
-			name, _ := strings.CutSuffix(name, " under no name")
-			submit(t, poor, apitest.Part{Name: "file", Bytes: []byte(content), Filename: name, Type: "audio/mpeg"}, spec()).
-				Error(400, "unsupported_audio_format")
-		})
-	}
-}
-
 func TestSeparationForms(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -280,25 +171,6 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	if want := `{"error":"insufficient_credits","detail":"required=1 balance=0"}`; err != nil || answer.StatusCode != 402 || strings.TrimSpace(string(body)) != want {
 		t.Errorf("%d %s (%v), want 402 %s", answer.StatusCode, body, err, want)
 	}
-}
-
-func TestUploadsTooLarge(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Env("MAX_SEPARATION_AUDIO_MB", "1"), apitest.Env("MAX_UPLOAD_FILE_SIZE_MB", "1"))
-	u := s.SignIn(t)
-	film := apitest.Part{Name: "video", Bytes: bytes.Repeat([]byte("x"), 3<<20)}
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, film)}).Expect(413)
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{film}}).Expect(413)
-	big := filepath.Join(t.TempDir(), "big.wav")
-	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anullsrc=r=48000:cl=stereo", "-t", "7", big) // 1.3 MB
-	submit(t, u, apitest.SeparationForm(big)...).Sentence(400)
-	if b := u.Balance(t); b != 3 {
-		t.Errorf("balance %d, want 3", b)
-	}
-	noFilesLeft(t, s)
-	submit(t, u, apitest.SeparationForm(mixture(t))...).Expect(202) // 0.6 MB
-	u.RenderFilm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 }
 
 // noFilesLeft fails the test unless the staging folder becomes empty.

@@ -147,21 +147,3 @@ func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte
 		t.Errorf("unreadable range: status %d", got)
 	}
 }
-
-func TestAnotherSigningSecretInvalidatesStemURLs(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Start(t)
-	u := s.SignIn(t)
-	job := u.WaitReady(t, u.Separate(t, mixture(t)))
-	path := stemPath(t, job.Stem(t, "voice_all"))
-	s.Stop(t)
-	s.SetEnv("SEPARATION_SIGNING_SECRET", "another-signing-secret-0123456789abcdef")
-	s.Restart(t)
-	s.Do(t, apitest.Request{Path: path}).Error(403, "invalid_stem_token")
-	s.Do(t, apitest.Request{Path: stemPath(t, u.Separation(t, job.JobID).Stem(t, "voice_all"))}).Expect(200)
-	s.Stop(t)
-	s.SetEnv("AUTH_JWT_SECRET", "another-jwt-secret-0123456789abcdef0123456789")
-	s.Restart(t)
-	u.Send(t, apitest.Request{Path: "/api/v2/credits"}).Error(401, "invalid_token")
-}

@@ -90,12 +90,9 @@ func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName str
 	return s.User
 }
 
-func (r *room) scan(t *testing.T, query string, args ...any) (n int64) {
+func (r *room) scan(t *testing.T, query string, args ...any) int64 {
 	t.Helper()
-	if err := r.db.QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return dbtest.Number(t, r.db, query, args...)
 }
 
 func TestNamesAreKeptAndAddressesRefreshed(t *testing.T) {
@@ -123,6 +120,10 @@ func TestNamesAreKeptAndAddressesRefreshed(t *testing.T) {
 			c.Email, c.Picture = "", ""
 			if third := r.signIn(t, tt.provider, c, ""); third.Email != "new@example.test" || third.Picture != "" {
 				t.Errorf("third sign-in: %+v", third)
+			}
+			other := map[string]string{account.ProviderA: account.ProviderB, account.ProviderB: account.ProviderA}[tt.provider]
+			if stranger := r.signIn(t, other, identity.Claims{Subject: c.Subject}, ""); stranger.ID == first.ID {
+				t.Errorf("%+v is one person at both providers", stranger)
 			}
 		}
 	})
@@ -161,9 +162,7 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 		if err := r.FinishErasures(t.Context()); err != nil || len(r.erased) != 0 {
 			t.Errorf("the sweep takes on a young deletion: %v, %v", r.erased, err)
 		}
-		if _, err := r.db.Exec(t.Context(), `UPDATE users SET erasing_at = erasing_at - 61000`); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, r.db, `UPDATE users SET erasing_at = erasing_at - 61000`)
 		delete(r.refuse, other.ID)
 		if err := r.FinishErasures(t.Context()); !errors.Is(err, broken) {
 			t.Errorf("the sweep says nothing of what it could not finish: %v", err)
@@ -206,6 +205,19 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 		}
 		if users, sum := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT SUM(balance) FROM credit_balances`); users != 1 || sum != 3 {
 			t.Errorf("%d users with %d credits", users, sum)
+		}
+		var first sync.WaitGroup // sign-ins of a new person at once make one user
+		r.a["token"] = identity.Claims{Subject: "new"}
+		for range 8 {
+			first.Go(func() {
+				if _, err := r.SignIn(t.Context(), account.ProviderA, "token", ""); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		first.Wait()
+		if users, sum := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT SUM(balance) FROM credit_balances`); users != 2 || sum != 6 {
+			t.Errorf("%d users with %d credits, want one more with one bonus", users, sum)
 		}
 		var wg sync.WaitGroup // and when everything happens at once
 		for i := range 30 {
@@ -442,9 +454,7 @@ func TestASignOutOutlivesAShorterLifeOfTokens(t *testing.T) {
 		if err := account.SignOut(t.Context(), r.db, u.ID, "cli:7"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.db.Exec(t.Context(), `UPDATE users SET signed_out_at = signed_out_at - $1`, (12 * time.Hour).Milliseconds()); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, r.db, `UPDATE users SET signed_out_at = signed_out_at - $1`, (12 * time.Hour).Milliseconds())
 		if _, err := r.Authenticate(t.Context(), old); !errors.Is(err, fault.New(fault.Unauthorized, "invalid_token")) {
 			t.Errorf("a token from before the sign-out: %v", err)
 		}

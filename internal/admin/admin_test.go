@@ -39,9 +39,7 @@ func newSeed(t *testing.T, d *db.DB) *seed {
 
 func (s *seed) exec(query string, args ...any) {
 	s.t.Helper()
-	if _, err := s.db.Exec(s.t.Context(), query, args...); err != nil {
-		s.t.Fatal(err)
-	}
+	dbtest.Exec(s.t, s.db, query, args...)
 }
 
 func (s *seed) next() int { s.rows++; return s.rows }
@@ -156,10 +154,7 @@ func TestDay(t *testing.T) {
 }
 
 // number is the only column of the only row of a query.
-func (s *seed) number(query string, args ...any) (n int64) {
+func (s *seed) number(query string, args ...any) int64 {
 	s.t.Helper()
-	if err := s.db.QueryRow(s.t.Context(), query, args...).Scan(&n); err != nil {
-		s.t.Fatal(err)
-	}
-	return n
+	return dbtest.Number(s.t, s.db, query, args...)
 }

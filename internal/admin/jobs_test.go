@@ -43,24 +43,6 @@ func TestActiveJobs(t *testing.T) {
 	})
 }
 
-func TestStatusBreakdown(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *seed) {
-		equal(t, "without jobs", must(s.reports.StatusBreakdown(t.Context()))(t),
-			[2]admin.Breakdown{{JobType: "render"}, {JobType: "separation"}})
-		ann := s.user("Ann", "")
-		for _, state := range []string{"PENDING", "PROCESSING", "PROCESSING", "COMPLETED", "FAILED", "FAILED", "FAILED"} {
-			s.render(ann, state, s.now, minute)
-		}
-		for _, state := range []string{"QUEUED", "SUBMITTING", "PROCESSING", "READY", "DISPOSED", "FAILED"} {
-			s.separation(ann, state, s.now, minute)
-		}
-		equal(t, "breakdown", must(s.reports.StatusBreakdown(t.Context()))(t), [2]admin.Breakdown{
-			{JobType: "render", Total: 7, Succeeded: 1, Failed: 3, InProgress: 3},
-			{JobType: "separation", Total: 6, Succeeded: 2, Failed: 1, InProgress: 3},
-		})
-	})
-}
-
 func TestUserJobs(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *seed) {
 		ann, bob := s.user("Ann", ""), s.user("Bob", "")

@@ -10,7 +10,8 @@ import (
 
 const hour, minute, ms = time.Hour, time.Minute, time.Millisecond
 
-func TestOverview(t *testing.T) {
+// The other numbers are tested with the totals.
+func TestOverviewCountsUsers(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *seed) {
 		equal(t, "nothing yet", must(s.reports.Overview(t.Context()))(t), admin.Overview{})
 
@@ -18,29 +19,7 @@ func TestOverview(t *testing.T) {
 		s.active(ann, s.now.Add(-7*24*hour+minute))
 		s.active(bob, s.now.Add(-7*24*hour-minute))
 		s.erasing(gone)
-		s.render(ann, "COMPLETED", s.now, 2*minute)
-		s.render(bob, "FAILED", s.now, minute)
-		s.separation(ann, "DISPOSED", s.now, 4*minute)
-		equal(t, "overview", must(s.reports.Overview(t.Context()))(t), admin.Overview{
-			Users: 2, Renders: 2, Separations: 1, Jobs: 3, SourceDurationMs: (7 * minute).Milliseconds(), ActiveUsers: 1})
-	})
-}
-
-func TestDailyHasEveryDayAndCutsAtMidnightUTC(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *seed) {
-		ann := s.user("Ann", "")
-		span := admin.Range{From: day(t, "2026-02-27"), To: day(t, "2026-03-02")}
-		from, to := span.From.Start(), span.To.Start()
-		s.render(ann, "COMPLETED", from.Add(-ms), hour) // the day before
-		s.render(ann, "FAILED", from, 1*minute)
-		s.separation(ann, "READY", from.Add(24*hour-ms), 2*minute)
-		s.separation(ann, "QUEUED", to.Add(-ms), 4*minute)
-		s.separation(ann, "READY", to, hour) // the day after
-		equal(t, "daily", must(s.reports.Daily(t.Context(), span))(t), []admin.Daily{
-			{Day: span.From, Renders: 1, Separations: 1, SourceDurationMs: 180000},
-			{Day: span.From + 1},
-			{Day: span.From + 2, Separations: 1, SourceDurationMs: 240000},
-		})
+		equal(t, "overview", must(s.reports.Overview(t.Context()))(t), admin.Overview{Users: 2, ActiveUsers: 1})
 	})
 }
 
@@ -126,18 +105,6 @@ func TestP95IsNearestRank(t *testing.T) {
 			}
 		}
 		equal(t, "p95 by number of calls", got, ranks)
-	})
-}
-
-func TestDurationHistogramBucketsHoldTheirLowerBound(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *seed) {
-		equal(t, "without jobs", fmt.Sprint(must(s.reports.DurationHistogram(t.Context()))(t)), "[{0-1m 0} {1-5m 0} {5-15m 0} {15-60m 0} {60m+ 0}]")
-		ann := s.user("Ann", "")
-		for _, d := range []time.Duration{0, minute - ms, minute, 5*minute - ms, 5 * minute, 15 * minute, hour - ms, hour, 100 * hour} {
-			s.render(ann, "FAILED", s.now, d)
-		}
-		s.separation(ann, "READY", s.now, 10*minute)
-		equal(t, "histogram", fmt.Sprint(must(s.reports.DurationHistogram(t.Context()))(t)), "[{0-1m 2} {1-5m 2} {5-15m 2} {15-60m 2} {60m+ 2}]")
 	})
 }
 

@@ -89,9 +89,7 @@ func code(err error) string {
 
 func (p *partsRig) exec(query string, args ...any) {
 	p.t.Helper()
-	if _, err := p.db.Exec(p.t.Context(), query, args...); err != nil {
-		p.t.Fatal(err)
-	}
+	dbtest.Exec(p.t, p.db, query, args...)
 }
 
 func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
@@ -171,6 +169,20 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 		p.send(again)
 		if _, err := p.service.Complete(t.Context(), u, again.ID); !strings.Contains(code(err), "sha256Hex") {
 			t.Errorf("other bytes: %v", err)
+		}
+		if _, err := p.service.Complete(t.Context(), u, again.ID); !strings.Contains(code(err), "unknown or has ended") || p.exists(again.Key) {
+			t.Errorf("after other bytes: %v, kept %v", err, p.exists(again.Key))
+		}
+		// If another client uploads the right object in the meantime, it stays.
+		p.content[0]--
+		last := p.mustBegin(u)
+		right := slices.Clone(p.content)
+		p.content = slices.Clone(right)
+		p.content[0]++
+		p.send(last)
+		p.upload(p.user("another"), string(right))
+		if got, err := p.service.Complete(t.Context(), u, last.ID); err != nil || !got.AlreadyExists || !p.exists(last.Key) {
+			t.Errorf("beside the right object: %+v, %v", got, err)
 		}
 	})
 }

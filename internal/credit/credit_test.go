@@ -41,6 +41,7 @@ func FuzzPrice(f *testing.F) {
 
 // store is a receipt verifier that accepts every receipt, or fails with err.
 type store struct {
+	quantity            int64        // bought, 0 is 1
 	calls, asking, most atomic.Int64 // questions, those under way, the most at once
 	err                 error
 	slow                time.Duration
@@ -79,7 +80,7 @@ func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
 	if s.slow > 0 {
 		time.Sleep(s.slow)
 	}
-	return 1, s.err
+	return max(1, s.quantity), s.err
 }
 
 // deleteUser deletes an account.
@@ -100,17 +101,15 @@ func deleteUser(t *testing.T, d *db.DB, l *credit.Ledger, user string) {
 func addUser(t *testing.T, d *db.DB) string {
 	t.Helper()
 	id := uuid.NewString()
-	if _, err := d.Exec(t.Context(), `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
-		VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id); err != nil {
-		t.Fatal(err)
-	}
+	dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+		VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
 	return id
 }
 
 func newLedger(t *testing.T, d *db.DB, s credit.Store, bonusKey ...string) *credit.Ledger {
 	t.Helper()
 	return credit.New(credit.Options{DB: d, Catalog: map[string]int64{"credits.10": 10, "credits.50": 50},
-		Stores:      map[string]credit.Store{credit.PlatformA: s},
+		Stores:      map[string]credit.Store{credit.PlatformA: s, credit.PlatformB: s},
 		SignupBonus: 3, BonusKey: strings.Join(bonusKey, ""), AdminDailyCap: 100, Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -210,7 +209,8 @@ func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 
 func TestPurchaseIsGrantedOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		l := newLedger(t, d, &store{})
+		s := &store{}
+		l := newLedger(t, d, s)
 		users := []string{addUser(t, d), addUser(t, d)}
 		req := credit.PurchaseRequest{Platform: " Platform_A ", TransactionID: "t-1", Receipt: "r", ProductID: "credits.10"}
 		var granted atomic.Int64
@@ -245,6 +245,11 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 		g, err := l.Purchase(t.Context(), addUser(t, d), req)
 		if err != nil || g.Granted != 0 || g.Balance != 0 {
 			t.Errorf("replay after deletion: %+v, %v", g, err)
+		}
+		// The same id at the other store is another transaction. The quantity multiplies.
+		s.quantity, req.Platform = 3, credit.PlatformB
+		if g, err := l.Purchase(t.Context(), addUser(t, d), req); err != nil || g.Granted != 30 || g.Balance != 30 {
+			t.Errorf("three at the other store: %+v, %v", g, err)
 		}
 	})
 }
@@ -294,13 +299,31 @@ func TestAdminGrantsByRoleAndDay(t *testing.T) {
 			{`UPDATE users SET role = 'user'`, "admin_required"},
 		} {
 			if step.before != "" {
-				if _, err := d.Exec(t.Context(), step.before); err != nil {
-					t.Fatal(err)
-				}
+				dbtest.Exec(t, d, step.before)
 			}
 			g, err := l.AdminGrant(t.Context(), admin, "credits.50")
 			if f := fault.As(err); step.code == "" && (err != nil || g.Granted != 50) || step.code != "" && (f == nil || f.Code != step.code) {
 				t.Errorf("after %q: %+v, %v, want %q", step.before, g, err, step.code)
+			}
+		}
+		// Grants at once keep to the cap of 100, which is each admin's own.
+		for range 2 {
+			another := addUser(t, d)
+			dbtest.Exec(t, d, `UPDATE users SET role = 'admin' WHERE id = $1`, another)
+			var granted atomic.Int64
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					g, err := l.AdminGrant(t.Context(), another, "credits.10")
+					if f := fault.As(err); err != nil && (f == nil || f.Detail != "granted=100 cap=100") {
+						t.Error(err)
+					}
+					granted.Add(g.Granted)
+				})
+			}
+			wg.Wait()
+			if granted.Load() != 100 {
+				t.Errorf("%d credits granted at once, want 100", granted.Load())
 			}
 		}
 		checkLedger(t, d)

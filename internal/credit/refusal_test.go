@@ -25,7 +25,7 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 			if f := fault.As(err); f == nil || f.Code != "receipt_invalid" {
 				t.Fatal(err)
 			}
-			exec(t, d, `DELETE FROM request_times`) // the limit is another test's
+			dbtest.Exec(t, d, `DELETE FROM request_times`) // the limit is another test's
 		}
 		refused := func() []admin.Refusal {
 			t.Helper()
@@ -50,14 +50,14 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 			t.Errorf("%+v, %v", found, err)
 		}
 		for i := range 103 {
-			exec(t, d, `UPDATE receipt_refusals SET created_at = created_at - 10`)
+			dbtest.Exec(t, d, `UPDATE receipt_refusals SET created_at = created_at - 10`)
 			present(fmt.Sprint("forged-", i))
 		}
 		if list := refused(); len(list) != 100 || list[0].OrderID != "forged-102" {
 			t.Errorf("%d are kept, the newest is %s", len(list), list[0].OrderID)
 		}
 		for _, step := range []struct{ days, left int }{{89, 100}, {2, 0}} {
-			exec(t, d, `UPDATE receipt_refusals SET created_at = created_at - $1`, int64(step.days)*86400_000)
+			dbtest.Exec(t, d, `UPDATE receipt_refusals SET created_at = created_at - $1`, int64(step.days)*86400_000)
 			if err := l.SweepRefusals(t.Context()); err != nil || len(refused()) != step.left {
 				t.Errorf("%d days later %d are left (%v)", step.days, len(refused()), err)
 			}
@@ -114,12 +114,5 @@ func TestSupportSpendsAnOrder(t *testing.T) {
 		if o, err := credit.ParseOrder(text); err == nil {
 			t.Errorf("%q is the order %+v", text, o)
 		}
-	}
-}
-
-func exec(t *testing.T, d *db.DB, query string, args ...any) {
-	t.Helper()
-	if _, err := d.Exec(t.Context(), query, args...); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -119,9 +119,7 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := d.Exec(t.Context(), `UPDATE purchases SET created_at = created_at - 1000 WHERE order_id = 't-1'`); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, `UPDATE purchases SET created_at = created_at - 1000 WHERE order_id = 't-1'`)
 		for _, order := range []string{"t-1", "t-2"} {
 			if err := notified(t, l, s, order, false); err != nil {
 				t.Fatal(err)
@@ -199,9 +197,7 @@ func TestStoresAreAskedAboutPastSales(t *testing.T) {
 		}
 		pass := func(hours int) {
 			t.Helper()
-			if _, err := d.Exec(t.Context(), `UPDATE purchases SET created_at = created_at - $1, asked_at = asked_at - $1`, hours*3600_000); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, d, `UPDATE purchases SET created_at = created_at - $1, asked_at = asked_at - $1`, hours*3600_000)
 		}
 		if asked := night(); len(asked) != 0 {
 			t.Errorf("asked at once about %d", len(asked))
@@ -253,9 +249,7 @@ func TestBonusOncePerIdentityOutlivesTheAccount(t *testing.T) {
 		live := func(l *credit.Ledger, subject string) int64 { // one life of an account
 			t.Helper()
 			user := addUser(t, d)
-			if _, err := d.Exec(t.Context(), `UPDATE users SET provider_sub = $1 WHERE id = $2`, subject, user); err != nil {
-				t.Fatal(err)
-			}
+			dbtest.Exec(t, d, `UPDATE users SET provider_sub = $1 WHERE id = $2`, subject, user)
 			for range 2 {
 				if err := l.GrantSignup(t.Context(), user); err != nil {
 					t.Fatal(err)
