@@ -186,7 +186,9 @@ func (s *Server) database(t testing.TB) {
 		s.env["DATABASE_URL"], s.env["DB_USER"], s.env["DB_PASSWORD"] = dbtest.URL(t)
 		return
 	}
-	s.env["DATABASE_URL"] = "sqlite://" + filepath.Join(s.Dir, "cutroom.db")
+	path := filepath.Join(s.Dir, "cutroom.db")
+	dbtest.SQLiteFile(t, path)
+	s.env["DATABASE_URL"] = "sqlite://" + path
 	s.env["DB_USER"], s.env["DB_PASSWORD"] = "cutroom", "apitest-db-password"
 }
 

@@ -1,6 +1,6 @@
-// Command withpg runs a command beside a private PostgreSQL cluster, whose
-// address it finds in CUTROOM_TEST_PG_URL, so that the packages of one
-// `go test ./...` share one cluster:
+// Command withpg runs a command beside a private PostgreSQL cluster and names the
+// cluster and a migrated template in its environment (see package dbtest), so the
+// packages of one `go test ./...` share both:
 //
 //	go run ./internal/dbtest/withpg go test ./...
 package main
@@ -33,14 +33,25 @@ func run(argv []string) int {
 		fmt.Fprintln(os.Stderr, "withpg:", err)
 		return 1
 	}
+	status := beside(ctx, cluster.URL, argv)
+	if err := cluster.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "withpg:", err)
+	}
+	return status
+}
+
+// beside runs a command that uses a cluster, and returns its exit status.
+func beside(ctx context.Context, cluster string, argv []string) int {
+	template, err := dbtest.MakeTemplate(ctx, cluster)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withpg:", err)
+		return 1
+	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), dbtest.EnvURL+"="+cluster.URL)
+	cmd.Env = append(os.Environ(), dbtest.EnvURL+"="+cluster, dbtest.EnvTemplate+"="+template)
 	err = cmd.Run()
-	if stopErr := cluster.Stop(); stopErr != nil {
-		fmt.Fprintln(os.Stderr, "withpg:", stopErr)
-	}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
