@@ -36,8 +36,18 @@ type Page struct {
 	problems []string
 }
 
-// Open starts a browser with an empty tab, and stops it when the test ends. If the
-// machine has no browser, it skips the test, or in CI fails it.
+// shared is the browser of this test process.
+var shared struct {
+	once sync.Once
+	ctx  context.Context // the browser's life
+	end  context.CancelFunc
+	err  error
+}
+
+// Open opens an empty tab until the test ends. It shares no cookies and no storage with
+// other tabs, but all tabs of a test process share a browser, which takes seconds of
+// processor time to start. If the machine has no browser, Open skips the test, or in CI
+// fails it.
 func Open(t testing.TB) *Page {
 	t.Helper()
 	program := find()
@@ -47,21 +57,41 @@ func Open(t testing.TB) *Page {
 		}
 		t.Skip("no Chromium found (on Debian: apt-get install chromium)")
 	}
+	if shared.once.Do(func() { start(program) }); shared.err != nil {
+		t.Fatal(shared.err)
+	}
 	p := &Page{t: t}
-	// Scrollbars take up space, as on a desktop. As root, the library runs the browser
-	// without its sandbox, which is safe because it only loads our own pages.
-	ctx, end := chromedp.NewContext(context.Background(), chromedp.WithListener(p.event), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false)))
+	ctx, end := chromedp.NewContext(shared.ctx, chromedp.WithListener(p.event), chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
 	p.ctx = ctx
-	// The browser lives as long as the context of the first call.
+	// The tab lives as long as the context of the first call.
 	starting := time.AfterFunc(maxWait, end)
 	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start %s: %v", program, err)
+		t.Fatalf("open a tab: %v", err)
 	}
 	starting.Stop()
 	p.Size(1280, 900)
 	return p
+}
+
+// start starts the browser. Scrollbars take up space, as on a desktop. As root, the library
+// runs the browser without its sandbox, which is safe because it only loads our own pages.
+func start(program string) {
+	shared.ctx, shared.end = chromedp.NewContext(context.Background(), chromedp.WithAllocatorOptions(
+		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false)))
+	// The browser lives as long as the context of the first call.
+	starting := time.AfterFunc(maxWait, shared.end)
+	if err := chromedp.Do(shared.ctx); err != nil {
+		shared.err = fmt.Errorf("start %s: %w", program, err)
+	}
+	starting.Stop()
+}
+
+// Close stops the browser, if a test has started one. TestMain calls it after the tests.
+func Close() {
+	if shared.end != nil {
+		shared.end()
+	}
 }
 
 func find() string {

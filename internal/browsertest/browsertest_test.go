@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,8 +13,14 @@ import (
 	"cutroom/internal/browsertest"
 )
 
-// What other tests rest on: the browser's complaints are seen, and so is a
-// page's policy, which would forbid the waiting were it done by code of text.
+func TestMain(m *testing.M) {
+	status := m.Run()
+	browsertest.Close()
+	os.Exit(status)
+}
+
+// Open's pages report the browser's complaints, and work under a policy that forbids to
+// evaluate text as code.
 func TestProblemsAreSeen(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -33,17 +40,17 @@ func TestProblemsAreSeen(t *testing.T) {
 	p.See("ready")
 	wanted := []string{"/missing.png", "Content Security Policy", "wrong", "nowhere is not defined"}
 	var problems string
-	unsaid := func(want string) bool { return !strings.Contains(problems, want) }
-	// What is not loaded may be told of after the page is there.
-	for end := time.Now().Add(20 * time.Second); slices.ContainsFunc(wanted, unsaid) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	missing := func(want string) bool { return !strings.Contains(problems, want) }
+	// The browser may report a missing file after the page is ready.
+	for end := time.Now().Add(20 * time.Second); slices.ContainsFunc(wanted, missing) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		problems += strings.Join(p.Problems(), "\n")
 	}
 	for _, want := range wanted {
-		if unsaid(want) {
-			t.Errorf("nothing is said of %q: %s", want, problems)
+		if missing(want) {
+			t.Errorf("%q is not reported: %s", want, problems)
 		}
 	}
 	if strings.Contains(problems, "right") {
-		t.Errorf("a mere message is a problem: %s", problems)
+		t.Errorf("an ordinary message is a problem: %s", problems)
 	}
 }

@@ -1,48 +1,32 @@
 package httpapi_test
 
 import (
-	"context"
-	"log/slog"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 )
 
-// fuzzHarness is a harness for a whole fuzzing process, with users to use up, because
-// each user's submits are rate limited.
+// fuzzHarness is the shared harness, with users to use up, because each user's submits are
+// rate limited.
 type fuzzHarness struct {
 	*harness
 	user person
 	used int
-	log  *lastFailure
 }
 
-// lastFailure is a log that keeps the last internal error.
-type lastFailure struct{ text atomic.Value }
-
-func (l *lastFailure) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelError
-}
-func (l *lastFailure) WithAttrs([]slog.Attr) slog.Handler { return l }
-func (l *lastFailure) WithGroup(string) slog.Handler      { return l }
-func (l *lastFailure) Handle(_ context.Context, r slog.Record) error {
-	text := r.Message
-	r.Attrs(func(a slog.Attr) bool { text += " " + a.String(); return true })
-	l.text.Store(text)
-	return nil
+func newFuzzHarness(f *testing.F) *fuzzHarness {
+	f.Helper()
+	skipIfShort(f)
+	r := &fuzzHarness{harness: sharedHarness(f, false)}
+	r.user = r.signIn()
+	return r
 }
 
-func newFuzzHarness(f *testing.F, o harnessOptions) *fuzzHarness {
+func skipIfShort(f *testing.F) {
 	f.Helper()
 	if testing.Short() {
 		f.Skip("starts the whole service")
 	}
-	log := &lastFailure{}
-	o.log = log
-	r := &fuzzHarness{harness: newHarness(f, o), log: log}
-	r.user = r.signIn()
-	return r
 }
 
 // send sends a request for one call of a fuzz target and checks its answer: no request
@@ -53,7 +37,7 @@ func (r *fuzzHarness) send(t *testing.T, q request) *httptest.ResponseRecorder {
 	w := r.do(q)
 	switch {
 	case w.Code >= 500 || w.Code < 200:
-		t.Fatalf("status %d %s: %v", w.Code, w.Body, r.log.text.Load())
+		t.Fatalf("status %d %s", w.Code, w.Body)
 	case w.Code >= 400 && !validError(w.Body.Bytes()):
 		t.Fatalf("status %d with body %q", w.Code, w.Body)
 	}
@@ -70,7 +54,7 @@ func (r *fuzzHarness) submitter(t *testing.T) string {
 }
 
 func FuzzBearer(f *testing.F) {
-	r := newFuzzHarness(f, harnessOptions{})
+	r := newFuzzHarness(f)
 	for _, s := range []string{"", "Bearer", "Bearer ", "Bearer x.y.z", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic eDp5", "Bearer " + r.user.token, "Bearer\t" + r.user.token, "Bearer \x00\xff"} {
 		f.Add(s)
 	}
@@ -86,7 +70,7 @@ func FuzzBearer(f *testing.F) {
 }
 
 func FuzzSignIn(f *testing.F) {
-	r := newFuzzHarness(f, harnessOptions{})
+	r := newFuzzHarness(f)
 	for _, s := range []string{"", "{}", `{"idToken":"x"}`, `{"idToken":"a.b.c","fullName":"\u0000"}`, `{"idToken":"eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.e30.AA"}`, `{"idToken":1}`, `[`, "{\"idToken\":\"\xff\"}"} {
 		f.Add(true, s)
 		f.Add(false, s)
@@ -103,7 +87,7 @@ func FuzzSignIn(f *testing.F) {
 }
 
 func FuzzPurchase(f *testing.F) {
-	r := newFuzzHarness(f, harnessOptions{})
+	r := newFuzzHarness(f)
 	for _, s := range []string{"", "{}", `{"platform":"platform_a","transactionId":"t","receipt":"r","productId":"credits.10"}`,
 		`{"platform":"platform_b","transactionId":"\u0000","receipt":"r","productId":"credits.10"}`, `{"platform":" PLATFORM_B ","transactionId":"..","receipt":"%00","productId":"credits.50"}`, `{"platform":{}}`} {
 		f.Add(s)
@@ -117,7 +101,7 @@ func FuzzPurchase(f *testing.F) {
 }
 
 func FuzzRenderV3(f *testing.F) {
-	r := newFuzzHarness(f, harnessOptions{bucket: true})
+	r := newFuzzHarness(f)
 	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
 	for _, s := range []string{"", "{}", `{"segments":[]}`, `{"segments":[{"sourceAssetKey":"` + key + `","order":0,"durationMs":1}]}`,
 		`{"segments":[{"sourceAssetKey":"` + key + `","order":9223372036854775807,"durationMs":9223372036854775807,"trimStartMs":9223372036854775807,"speedScale":0.1,"volumeScale":1e-300}],
@@ -134,7 +118,7 @@ func FuzzRenderV3(f *testing.F) {
 }
 
 func FuzzForm(f *testing.F) {
-	r := newFuzzHarness(f, harnessOptions{})
+	r := newFuzzHarness(f)
 	head := func(disposition string) string {
 		return "--b\r\nContent-Disposition: " + disposition + "\r\n\r\n"
 	}
@@ -155,7 +139,7 @@ func FuzzForm(f *testing.F) {
 }
 
 func FuzzContentType(f *testing.F) {
-	r := newFuzzHarness(f, harnessOptions{})
+	r := newFuzzHarness(f)
 	for _, s := range []string{"", "multipart/form-data", "multipart/form-data; boundary=b", `multipart/form-data; boundary="\""`, "multipart/form-data; boundary*=utf-8''%00", "multipart/form-data;boundary=" + strings.Repeat("b", 500)} {
 		f.Add(s, "--b\r\nContent-Disposition: form-data; name=config\r\n\r\n{}\r\n--b--")
 	}
@@ -165,7 +149,9 @@ func FuzzContentType(f *testing.F) {
 }
 
 func FuzzPath(f *testing.F) {
-	r := newFuzzHarness(f, harnessOptions{env: map[string]string{"ENABLE_TESTDATA_MOCK": "true", "ADMIN_SLUG": "back_office"}})
+	skipIfShort(f)
+	r := newHarness(f, harnessOptions{env: map[string]string{"ENABLE_TESTDATA_MOCK": "true", "ADMIN_SLUG": "back_office"}})
+	token := r.signIn().token
 	for _, s := range []string{"/", "/healthz", "/api/v2/separate/x", "/api/v2/render/%00/status", "/api/v2/separate/x/stem/y?token=1.x", "/api/v2/credits/cost?durationMs=5", "/api/v2/testdata/separation/0-5/voice",
 		"/back_office/../x", "/api/v2/admin/users?q=%00&limit=1", "//", "/swagger/%2e%2e/"} {
 		for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
@@ -181,7 +167,7 @@ func FuzzPath(f *testing.F) {
 			t.Skip("refused by net/http")
 		}
 		req.Method = method
-		req.Header.Set("Authorization", "Bearer "+r.user.token)
+		req.Header.Set("Authorization", "Bearer "+token)
 		req.RemoteAddr = freshAddress()
 		w := httptest.NewRecorder()
 		r.handler.ServeHTTP(w, req)

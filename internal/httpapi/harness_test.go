@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,7 +23,9 @@ import (
 	"github.com/google/uuid"
 
 	"cutroom/internal/account"
+	"cutroom/internal/apitest"
 	"cutroom/internal/app"
+	"cutroom/internal/browsertest"
 	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
@@ -33,7 +36,9 @@ import (
 
 func TestMain(m *testing.M) {
 	confine.Main() // separations probe uploads
-	os.Exit(m.Run())
+	status := apitest.Main(m)
+	browsertest.Close()
+	os.Exit(status)
 }
 
 // harness is the whole service as composed for production, without listener and workers,
@@ -41,7 +46,7 @@ func TestMain(m *testing.M) {
 type harness struct {
 	t       testing.TB
 	handler http.Handler
-	db      *db.DB // a second connection to the same database; nil on SQLite in memory
+	db      *db.DB // a second connection to the same database
 	world   *sandbox.World
 	tokens  *account.Tokens
 	cfg     config.Config
@@ -51,7 +56,6 @@ type harness struct {
 type harnessOptions struct {
 	postgres bool
 	bucket   bool
-	file     bool // SQLite in a file, so that the test can read it
 	env      map[string]string
 	log      slog.Handler // default: an alarm
 }
@@ -69,11 +73,10 @@ func newHarness(t testing.TB, o harnessOptions) *harness {
 		"MAX_UPLOAD_FILE_SIZE_MB": "2", "MAX_SEPARATION_AUDIO_MB": "1", "ENABLE_TESTDATA_MOCK": "", "ADMIN_SLUG": ""} {
 		env[key] = value
 	}
-	switch {
-	case o.postgres:
+	if o.postgres {
 		env["DATABASE_URL"], env["DB_USER"], env["DB_PASSWORD"] = dbtest.URL(t)
-	case !o.file:
-		env["DATABASE_URL"] = "sqlite::memory:"
+	} else {
+		dbtest.SQLiteFile(t, strings.TrimPrefix(env["DATABASE_URL"], "sqlite://"))
 	}
 	for key, value := range o.env {
 		env[key] = value
@@ -92,20 +95,31 @@ func newHarness(t testing.TB, o harnessOptions) *harness {
 	t.Cleanup(func() { _ = a.Close() })
 	r.handler = a.Handler()
 	r.tokens = account.NewTokens(r.cfg.Auth.JWTSecret.Reveal(), time.Hour)
-	if o.postgres || o.file {
-		if r.db, err = app.OpenDatabase(t.Context(), r.cfg, slog.New(slog.DiscardHandler)); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = r.db.Close() })
+	if r.db, err = app.OpenDatabase(t.Context(), r.cfg, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = r.db.Close() })
 	return r
 }
 
-// eachDatabase runs a test with a harness on each database.
-func eachDatabase(t *testing.T, o harnessOptions, test func(t *testing.T, r *harness)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, newHarness(t, o)) })
-	o.postgres = true
-	t.Run("postgres", func(t *testing.T) { test(t, newHarness(t, o)) })
+// shared are the harnesses that tests share, by whether they use PostgreSQL.
+var shared sync.Map // bool -> func() *harness
+
+// sharedHarness returns a harness with a bucket. Each test works with users of its own.
+func sharedHarness(t testing.TB, postgres bool) *harness {
+	t.Helper()
+	first, _ := shared.LoadOrStore(postgres, sync.OnceValue(func() *harness {
+		return newHarness(apitest.Forever(t), harnessOptions{postgres: postgres, bucket: true})
+	}))
+	r := *first.(func() *harness)()
+	r.t = t
+	return &r
+}
+
+// eachDatabase runs a test with the shared harness on each database.
+func eachDatabase(t *testing.T, test func(t *testing.T, r *harness)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, sharedHarness(t, false)) })
+	t.Run("postgres", func(t *testing.T) { test(t, sharedHarness(t, true)) })
 }
 
 // request is one request to the API. user sets its Authorization header.

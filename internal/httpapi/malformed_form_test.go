@@ -65,7 +65,7 @@ func deletedUser(r *harness, q request) malformed {
 }
 
 func TestMalformedSeparations(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/separate"
 		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
 		add := func(name, body string, parts ...part) {
@@ -108,7 +108,7 @@ func TestMalformedSeparations(t *testing.T) {
 }
 
 func TestMalformedRenders(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/render"
 		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
 		add := func(name, config, body string, parts ...part) {
@@ -261,7 +261,7 @@ func brokenSounds() map[soundJSON]string {
 }
 
 func TestMalformedRenderInputs(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/render/inputs"
 		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
 		for name, c := range map[string]struct {
@@ -294,7 +294,7 @@ func TestMalformedReferences(t *testing.T) {
 		}
 		checkMalformed(t, r, []malformed{deletedUser(r, request{method: "POST", target: v3, body: "{"})})
 	})
-	eachDatabase(t, harnessOptions{bucket: true}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		hash := strings.Repeat("0123456789abcdef", 4)
 		var cases []malformed
 		for _, c := range jsonRefusals(v3, false) {
@@ -341,7 +341,7 @@ func TestMalformedReferences(t *testing.T) {
 }
 
 func TestMalformedStemLinks(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const stem = "/api/v2/separate/sep-0190b6f2-7e0a-7cc1-8f5e-0123456789ab/stem/voice_all"
 		cases := []malformed{
 			{name: "no token", q: request{method: "GET", target: stem}, anon: true, status: 401, body: noToken},
@@ -357,7 +357,7 @@ func TestMalformedStemLinks(t *testing.T) {
 }
 
 func TestMalformedAdminQueries(t *testing.T) {
-	eachDatabase(t, harnessOptions{file: true}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		admin := r.admin()
 		for _, q := range []string{"%00", "%ff", "%25", "_", "'", strings.Repeat("x", 20000), "%5C", "%D9%A1", "a%00b"} {
 			if w := r.do(request{method: "GET", target: "/api/v2/admin/users?q=" + q, user: admin}); w.Code != http.StatusOK {

@@ -73,7 +73,7 @@ func jsonRefusals(target string, anon bool) []malformed {
 }
 
 func TestMalformedSignIns(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		for _, target := range []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b"} {
 			post := func(body string) request { return request{method: "POST", target: target, body: body} }
 			cases := jsonRefusals(target, true)
@@ -95,7 +95,7 @@ func TestMalformedSignIns(t *testing.T) {
 }
 
 func TestMalformedPurchases(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/credits/purchase"
 		post := func(body string) request { return request{method: "POST", target: target, body: body} }
 		cases := jsonRefusals(target, false)
@@ -139,7 +139,7 @@ func TestMalformedPurchases(t *testing.T) {
 }
 
 func TestMalformedAdminGrants(t *testing.T) {
-	eachDatabase(t, harnessOptions{file: true}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/credits/admin-grant"
 		admin := r.admin()
 		var cases []malformed
@@ -161,7 +161,7 @@ func TestMalformedAdminGrants(t *testing.T) {
 }
 
 func TestMalformedCosts(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		var cases []malformed
 		for _, query := range []string{"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
 			"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
@@ -180,7 +180,7 @@ func TestMalformedCosts(t *testing.T) {
 }
 
 func TestMalformedTokens(t *testing.T) {
-	r := newHarness(t, harnessOptions{})
+	r := sharedHarness(t, false)
 	good := r.signIn().token
 	parts := strings.Split(good, ".")
 	for _, path := range []string{"/api/v2/credits", "/api/v2/credits/cost?durationMs=1", "/api/v2/separate/x", "/api/v2/render/x/status", "/api/v2/render/x/download", "/api/v2/admin/overview"} {
@@ -205,7 +205,7 @@ func TestMalformedTokens(t *testing.T) {
 
 // Every operation described with a bearer token requires one.
 func TestEveryOperationWantsItsToken(t *testing.T) {
-	r := newHarness(t, harnessOptions{})
+	r := sharedHarness(t, false)
 	doc, asked := loadOpenAPI(t), 0
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
@@ -231,7 +231,7 @@ func TestEveryOperationWantsItsToken(t *testing.T) {
 }
 
 func TestMalformedPathsAndMethods(t *testing.T) {
-	eachDatabase(t, harnessOptions{}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		var cases []malformed
 		for _, id := range []string{"x", "rnd-", "sep-", "%00", "rnd-%00", "%ff", "%C3%28", "a%2Fb", "..%2F..", "%2e%2e", "'%20OR%201=1", strings.Repeat("a", 5000), "rnd-0190b6f2-7e0a-7cc1-8f5e-0123456789ab"} {
 			render, separation := noRender, noSeparation

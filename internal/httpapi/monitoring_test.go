@@ -34,7 +34,7 @@ func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer collector.Close()
-	r := newHarness(t, harnessOptions{file: true, log: slog.DiscardHandler, env: map[string]string{
+	r := newHarness(t, harnessOptions{log: slog.DiscardHandler, env: map[string]string{
 		"MONITORING_DSN": strings.Replace(collector.URL, "://", "://key@", 1) + "/7", "MONITORING_ENV": "staging", "MONITORING_RELEASE": "9.8.7",
 		"MONITORING_TRACES_SAMPLE_RATE": "1"}})
 	user := r.signIn()

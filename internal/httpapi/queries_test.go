@@ -103,7 +103,7 @@ func TestPollsCostOneIndexedQuery(t *testing.T) {
 			t.Errorf("%s in %s asks the database: %q", g.function, g.file, q)
 		}
 	}
-	eachDatabase(t, harnessOptions{file: true}, func(t *testing.T, r *harness) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		for _, p := range polled {
 			queries := queriesOf(t, p.file, p.function)
 			if len(queries) != 1 || !strings.HasPrefix(queries[0], "SELECT") {

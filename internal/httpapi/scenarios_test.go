@@ -14,7 +14,7 @@ import (
 func TestCORS(t *testing.T) {
 	preflight := map[string]string{"Origin": "https://app.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,idempotency-key"}
 	for _, tt := range []struct{ allowed, want string }{{"", "*"}, {"https://b.example, https://app.example", "https://app.example"},
-		{"https://b.example", ""}, {"http://app.example", ""}, {"https://app.example.evil", ""}, {"https://app", ""}} {
+		{"https://b.example, http://app.example, https://app.example.evil, https://app", ""}} {
 		r := newHarness(t, harnessOptions{env: map[string]string{"CORS_ALLOWED_ORIGINS": tt.allowed}})
 		w := r.do(request{method: "OPTIONS", target: "/api/v2/render", header: preflight})
 		if w.Code != http.StatusNoContent || w.Header().Get("Access-Control-Allow-Origin") != tt.want {
@@ -46,7 +46,7 @@ func rawConn(t *testing.T, r *harness) net.Conn {
 }
 
 func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
-	c := rawConn(t, newHarness(t, harnessOptions{}))
+	c := rawConn(t, sharedHarness(t, false))
 	// A client that sends Expect: 100-continue for a body that would be refused gets no
 	// 100.
 	if _, err := fmt.Fprint(c, "POST /api/v2/render HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
@@ -63,7 +63,7 @@ func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
 }
 
 func TestHEADIsGETWithoutABody(t *testing.T) {
-	r := newHarness(t, harnessOptions{})
+	r := sharedHarness(t, false)
 	s := httptest.NewServer(r.handler)
 	defer s.Close()
 	user := r.signIn().token

@@ -28,7 +28,11 @@ const (
 	axePath  = "../../../web/node_modules/axe-core/axe.min.js"
 )
 
-func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
+func TestMain(m *testing.M) {
+	status := apitest.Main(m)
+	browsertest.Close()
+	os.Exit(status)
+}
 
 // studio is the address of a whole sandbox with the page in it.
 func studio(t *testing.T) string {
