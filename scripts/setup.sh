@@ -19,6 +19,7 @@ if [ "${1:-run}" = test ]; then
 	[ -x /usr/sbin/pgbouncer ] || need+=(pgbouncer)
 	have sqlite3 || need+=(sqlite3)
 	have jq || need+=(jq)
+	have patchelf || need+=(patchelf)
 	have curl || need+=(curl)
 fi
 

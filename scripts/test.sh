@@ -51,7 +51,7 @@ all | long | s3)
 	test -z "$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
 	step "build"
 	make --no-print-directory build
-	export CUTROOM_BIN=$root/bin/cutroom
+	export CUTROOM_BIN=$root/bin/cutroom PATH=$(scripts/fast-ffmpeg.sh)$PATH
 	# One PostgreSQL cluster and one S3 server for all of it.
 	scripts/s3.sh run go run ./internal/dbtest/withpg "$0" "${1-all}-inside"
 	step "passed"
