@@ -243,12 +243,12 @@ func newInfo(p media.Probe, share float64) *Info {
 
 // claimedEnd is where a stream would end if its file were whole. Headers often state
 // wrong durations (a fragmented mp4 of one second may claim 40 hours). So a claim only
-// counts if there is evidence that data is missing: packets in an mp4's index that are
-// not there, or a container that was cut off.
+// counts if there is evidence that data is missing: the container was cut off and, in an
+// mp4, packets of its index are not there. In a whole mp4 an edit list hides such packets.
 func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case container.MP4:
-		if missingPackets > 0 {
+		if missingPackets > 0 && share < 1 {
 			return max(end, claim)
 		}
 	case container.Matroska:

@@ -404,6 +404,21 @@ func TestEditListsAreObeyed(t *testing.T) {
 	}
 }
 
+// A sound that starts late and that the edit list ends early lacks nothing.
+func TestEditListsThatEndEarlyAreNoDamage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	late := filepath.Join(t.TempDir(), "late.mp4")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "4", "-i", "color=s=64x64:r=30", "-itsoffset", "1", "-f", "lavfi", "-t", "3", "-i", "sine=440:r=48000", late)
+	early := altered(t, late, func(data []byte) []byte {
+		const secondDuration = 4 + 8 + 12 // after the box's name, its header and its first entry
+		edits := bytes.LastIndex(data, []byte("elst"))
+		binary.BigEndian.PutUint32(data[edits+secondDuration:], 1000)
+		return data
+	})
+	mediatest.DurationWithin(t, b.render(t, film(cut(early, 0, 0))).Path, 4*time.Second, 34*time.Millisecond)
+}
+
 // Files from current and old phones and from browsers can be segments.
 func TestContainersAndCodecs(t *testing.T) {
 	t.Parallel()

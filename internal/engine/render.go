@@ -19,7 +19,7 @@ import (
 )
 
 // Raise infoVersion when the analysis of the same file gives another result.
-const infoVersion = 5
+const infoVersion = 6
 
 // Render makes the film. It returns after every process it started has ended.
 //

@@ -15,12 +15,28 @@ func PresentShare(path string, kind Kind) (float64, error) {
 	}
 	defer f.Close()
 	switch kind {
+	case MP4:
+		return mp4Share(f, size), nil
 	case Matroska:
 		return matroskaShare(f, size), nil
 	case WAV:
 		return wavShare(f, size), nil
 	}
 	return 1, nil
+}
+
+// mp4Share returns how much of the declared boxes is in the file.
+func mp4Share(r io.ReaderAt, size int64) float64 {
+	seen := 0
+	for b := range boxes(r, 0, unlimited) {
+		if b.end > size && b.end < unlimited { // unlimited: the box states no size
+			return float64(size) / float64(b.end)
+		}
+		if seen++; seen > maxBoxes {
+			break
+		}
+	}
+	return 1
 }
 
 // matroskaShare returns how much of the Segment element, which contains the whole video,

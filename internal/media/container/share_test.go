@@ -16,6 +16,8 @@ func TestShareOfWhatIsThere(t *testing.T) {
 	streamed := append(bytes.Clone(wav[:len(wav)-4]), 0xff, 0xff, 0xff, 0xff)
 	mkv := []byte{0x1A, 0x45, 0xDF, 0xA3, 0x81, 0x00, 0x18, 0x53, 0x80, 0x67, 0x41, 0x00} // 256 bytes of Segment
 	live := []byte{0x1A, 0x45, 0xDF, 0xA3, 0x81, 0x00, 0x18, 0x53, 0x80, 0x67, 0xFF}
+	mp4 := []byte("\x00\x00\x00\x08free\x00\x00\x00\x38mdat")
+	endless := []byte("\x00\x00\x00\x00mdat")
 	for name, tt := range map[string]struct {
 		kind container.Kind
 		data []byte
@@ -28,6 +30,9 @@ func TestShareOfWhatIsThere(t *testing.T) {
 		"whole mkv":    {container.Matroska, append(bytes.Clone(mkv), make([]byte, 256)...), 1},
 		"quarter mkv":  {container.Matroska, append(bytes.Clone(mkv), make([]byte, 64)...), 0.25},
 		"live mkv":     {container.Matroska, append(bytes.Clone(live), make([]byte, 64)...), 1},
+		"whole mp4":    {container.MP4, append(bytes.Clone(mp4), make([]byte, 48)...), 1},
+		"half mp4":     {container.MP4, append(bytes.Clone(mp4), make([]byte, 16)...), 0.5},
+		"endless mp4":  {container.MP4, append(bytes.Clone(endless), make([]byte, 16)...), 1},
 		"no mkv":       {container.Matroska, []byte{0}, 1},
 		"mp3":          {container.MP3, mkv, 1},
 	} {
