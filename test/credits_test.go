@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
@@ -106,6 +107,18 @@ func TestHistoryPagesAreChecked(t *testing.T) {
 	}
 	for _, cursor := range []string{"", "x", "MTIz", "MTIzIA", "%00", "MTIzIAA", strings.Repeat("A", 4096), "LTEgYQ"} {
 		u.Send(t, apitest.Request{Path: "/api/v2/credits/history?cursor=" + cursor}).Error(400, "invalid_cursor")
+	}
+	lists := map[string]string{"render": "rnd-1", "separate": "sep-1", "assets": "assets/1.mp4", "credits/history": "signup-1"}
+	for list := range lists {
+		for of, id := range lists {
+			cursor := base64.RawURLEncoding.EncodeToString([]byte("1795363665000 " + id))
+			answer := u.Send(t, apitest.Request{Path: "/api/v2/" + list + "?cursor=" + cursor})
+			if list == of {
+				answer.Expect(200)
+			} else {
+				answer.Error(400, "invalid_cursor")
+			}
+		}
 	}
 }
 

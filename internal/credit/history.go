@@ -41,12 +41,16 @@ type Entry struct {
 	ref string
 }
 
+// refPrefixes start the references of all ledger entries. A purchase's starts with its platform.
+var refPrefixes = []string{"platform_", kindSignup + "-", kindAdmin + "-", kindConsume + "-", kindRefund + "-",
+	kindSupport + "-", kindReversal + "-"}
+
 // History returns a page of a user's ledger, newest first, and the cursor of the
 // next page, "" at the end.
 func (l *Ledger) History(ctx context.Context, userID string, p cursor.Page) (entries []Entry, next string, err error) {
 	entries, next, err = cursor.List(ctx, l.db, `SELECT kind, amount, ref_id, created_at FROM credit_ledger
 		WHERE user_id = $1 AND `+user.Exists("user_id")+cursor.Newest("created_at", "ref_id"), userID, p, scanEntry,
-		func(e Entry) cursor.Cursor { return cursor.Cursor{At: e.At.UnixMilli(), ID: e.ref} })
+		func(e Entry) cursor.Cursor { return cursor.Cursor{At: e.At.UnixMilli(), ID: e.ref} }, refPrefixes...)
 	if err != nil {
 		err = fmt.Errorf("list ledger: %w", err)
 	}

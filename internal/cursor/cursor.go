@@ -1,10 +1,11 @@
-// Package cursor pages through a user's rows, newest first, by position and not
-// by number: rows that come and go while somebody reads move nothing.
+// Package cursor pages through a user's rows, newest first. A page begins after a row
+// instead of at an offset, so rows that are added or removed meanwhile shift nothing.
 package cursor
 
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,13 +14,13 @@ import (
 	"cutroom/internal/fault"
 )
 
-// Cursor is a place in a list that is ordered by time and id, both falling.
+// Cursor is a position in a list that is ordered by time and id, both descending.
 type Cursor struct {
 	At int64  // epoch milliseconds
-	ID string // of the last row before the place
+	ID string // of the last row before the position
 }
 
-// Start is the place before the newest row.
+// Start is the position before the newest row.
 var Start = Cursor{At: 1<<63 - 1}
 
 // Page asks for the rows of one page.
@@ -28,45 +29,51 @@ type Page struct {
 	Limit int // most rows, >= 1
 }
 
-// maxText bounds what a client may send, in bytes: ours are shorter.
+var errInvalid = fault.New(fault.Invalid, "invalid_cursor")
+
+// maxText is longer than any text that String returns, in bytes.
 const maxText = 512
 
-// String is the form for clients, to whom it means nothing.
+// String returns the opaque text that clients get.
 func (c Cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(c.At, 10) + " " + c.ID))
 }
 
 // Parse reads what String wrote; anything else is invalid_cursor.
 func Parse(text string) (Cursor, error) {
-	invalid := fault.New(fault.Invalid, "invalid_cursor")
 	if len(text) > maxText {
-		return Cursor{}, invalid
+		return Cursor{}, errInvalid
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return Cursor{}, invalid.WithCause(err)
+		return Cursor{}, errInvalid.WithCause(err)
 	}
 	at, id, _ := strings.Cut(string(b), " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
-	// The id becomes a parameter of a query: PostgreSQL takes text, and no NUL. That of
-	// a ledger entry ends with what a store calls a transaction.
+	// The id becomes a parameter of a query, and PostgreSQL refuses NUL and invalid UTF-8.
+	// The id of a purchase ends with the store's transaction id, which may be any text.
 	if err != nil || ms < 0 || id == "" || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
-		return Cursor{}, invalid
+		return Cursor{}, errInvalid
 	}
 	return Cursor{At: ms, ID: id}, nil
 }
 
-// Newest is the part of a query that makes its rows a page: those of $2 and $3, the
-// place to begin at, and as many as $4. The columns are those of time and id.
+// Newest returns the end of a query that selects one page: up to $4 rows after the
+// position $2, $3. Its arguments are the columns of time and id.
 func Newest(at, id string) string {
 	return ` AND (` + at + ` < $2 OR (` + at + ` = $2 AND ` + id + ` < $3)) ORDER BY ` + at + ` DESC, ` + id + ` DESC LIMIT $4`
 }
 
-// List runs a query that ends with [Newest], for an owner who is $1, and returns
-// the page and the cursor of the next one, "" at the end.
+// List runs a query that ends with [Newest], for the owner $1, and returns the page
+// and the cursor of the next page, "" at the end. The ids of the list start with one of
+// the prefixes; the cursor of another list is invalid_cursor.
 func List[T any](ctx context.Context, q db.Querier, query, owner string, p Page, scan func(db.Scanner) (T, error),
-	of func(T) Cursor) (page []T, next string, err error) {
-	// One row more tells whether there is another page.
+	of func(T) Cursor, prefixes ...string) (page []T, next string, err error) {
+	ours := func(prefix string) bool { return strings.HasPrefix(p.After.ID, prefix) }
+	if p.After != Start && !slices.ContainsFunc(prefixes, ours) {
+		return nil, "", errInvalid
+	}
+	// One extra row tells whether there is another page.
 	page, err = db.All(ctx, q, scan, query, owner, p.After.At, p.After.ID, p.Limit+1)
 	if err != nil || len(page) <= p.Limit {
 		return page, "", err

@@ -303,7 +303,7 @@ func (t Table) Expire(ctx context.Context, lifetime time.Duration, condition str
 func Page[T any](ctx context.Context, t Table, columns, owner string, p cursor.Page,
 	scan func(db.Scanner) (T, error), of func(T) cursor.Cursor) (page []T, next string, err error) {
 	page, next, err = cursor.List(ctx, t.DB, `SELECT `+columns+` FROM `+t.Name+` j WHERE `+Known+cursor.Newest("j.created_at", "j.id"),
-		owner, p, scan, of)
+		owner, p, scan, of, t.Prefix)
 	if err != nil {
 		err = fmt.Errorf("list jobs: %w", err)
 	}
