@@ -206,7 +206,7 @@ func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
 		if err := hold(ctx, tx, userID, f); err != nil || had && !f.announced {
 			return err // an asset that the user holds already takes no more space
 		}
-		return s.quota.Check(ctx, tx, userID, quota.Usage{})
+		return s.quota.CheckStored(ctx, tx, userID, 0)
 	})
 }
 
@@ -247,7 +247,7 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 			h.Created, h.LastUsed = db.Time(created), db.Time(used)
 			h.ContentType = cmp.Or(h.ContentType, objectstore.ContentType(h.Key)) // held since an earlier release
 			return h, err
-		}, func(h Held) cursor.Cursor { return cursor.Cursor{At: h.Created.UnixMilli(), ID: h.Key} })
+		}, func(h Held) cursor.Cursor { return cursor.Cursor{At: h.Created.UnixMilli(), ID: h.Key} }, keyPrefix)
 	if err != nil {
 		return nil, "", fmt.Errorf("list assets: %w", err)
 	}

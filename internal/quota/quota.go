@@ -68,6 +68,15 @@ func (l *Limits) Largest(ctx context.Context, q db.Querier) (u Usage, err error)
 // retryAfter is when the account's queue may have become shorter.
 const retryAfter = 30 * time.Second
 
+// CheckStored is Check for a request that submits no job.
+func (l *Limits) CheckStored(ctx context.Context, q db.Querier, userID string, bytes int64) error {
+	if l == nil {
+		return nil
+	}
+	stored := Limits{Max: Usage{StoredBytes: l.Max.StoredBytes}, Query: l.Query}
+	return stored.Check(ctx, q, userID, Usage{StoredBytes: bytes})
+}
+
 // Check refuses a request that would exceed an account's limits by adding more. It is
 // exact in a transaction that has locked the user's row and written the request's rows;
 // more is then zero.

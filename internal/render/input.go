@@ -10,7 +10,6 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/media/container"
-	"cutroom/internal/quota"
 	"cutroom/internal/staging"
 	"cutroom/internal/user"
 )
@@ -106,5 +105,5 @@ func (s *Service) roomForInput(ctx context.Context, q db.Querier, owner string, 
 	if cached > 0 {
 		return nil
 	}
-	return s.Quota.Check(ctx, q, owner, quota.Usage{StoredBytes: in.SizeBytes})
+	return s.Quota.CheckStored(ctx, q, owner, in.SizeBytes)
 }
