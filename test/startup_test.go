@@ -116,6 +116,7 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 			"IAP_PLATFORM_B_PRIVATE_KEY": "tooshort-secret", "IAP_PLATFORM_B_ROOT_CA_FILE": "/no/such/file.pem"},
 			[]string{"SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL",
 				"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", "IAP_PLATFORM_B_PRIVATE_KEY", "IAP_PLATFORM_B_ROOT_CA_FILE"}},
+		{"no such programs", map[string]string{"FFMPEG_PATH": "/no/such/ffmpeg", "FFPROBE_PATH": "/dev/null"}, nil},
 		{"one role without a port", map[string]string{"ROLES": "render", "DATABASE_URL": "postgres://db.invalid/cutroom?sslmode=require"},
 			[]string{"ROLES", "OPS_ADDR", "OBJECT_STORE_BUCKET"}},
 	}
@@ -139,6 +140,9 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 			if _, err := os.Stat(env["STORAGE_PATH"]); err == nil {
 				t.Error("it made the storage folder before it gave up")
 			}
+			if _, err := os.Stat(strings.TrimPrefix(env["DATABASE_URL"], "sqlite://")); err == nil {
+				t.Error("it made the database before it gave up")
+			}
 		})
 	}
 }
@@ -160,8 +164,8 @@ func TestStartupRefusesWrongDatabasePassword(t *testing.T) {
 		env["DATABASE_URL"] = url
 		maps.Copy(env, wrong)
 		out := refused(t, t.TempDir(), env)
-		if strings.Contains(out, password) {
-			t.Error("the output holds the password")
+		if strings.Contains(out, password) || !strings.Contains(out, "DB_PASSWORD") {
+			t.Errorf("the output holds the password, or does not name its key:\n%s", out)
 		}
 	}
 }

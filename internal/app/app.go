@@ -95,7 +95,11 @@ type App struct {
 // does not call Run, it must call Close.
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
 	a := &App{cfg: cfg, log: log, version: version}
-	var err error
+	// A wrong program or a missing wall must be found before anything is written.
+	err := a.buildMedia(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if a.dirs, err = makeFolders(cfg.Storage.Path); err != nil {
 		return nil, err
 	}

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -64,7 +66,7 @@ func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db
 	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
 		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Log: log})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("check DATABASE_URL, DB_USER and DB_PASSWORD: %w", err)
 	}
 	prepare := d.CheckSchema
 	if cfg.Database.MigrateOnStart {
@@ -79,7 +81,7 @@ func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db
 // build makes everything that needs the database, in the order in which one thing needs another.
 func (a *App) build(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		a.buildMonitor, a.buildTracer, a.buildMedia, a.buildStores, a.buildOps, a.buildCredits,
+		a.buildMonitor, a.buildTracer, a.buildStores, a.buildOps, a.buildCredits,
 		a.buildAssets, a.buildSeparations, a.buildRenders, a.buildAccounts, a.buildEvents, a.buildAPI,
 	} {
 		if err := step(ctx); err != nil {
@@ -125,8 +127,17 @@ func (a *App) buildTracer(ctx context.Context) error {
 	return err
 }
 
-// NewMedia returns the configured runner of ffmpeg.
+// NewMedia returns the configured runner of ffmpeg. Its error names the key of a missing program.
 func NewMedia(cfg config.Config) (*media.Runner, error) {
+	var missing []error
+	for _, p := range [][2]string{{"FFMPEG_PATH", cmp.Or(cfg.Media.FFmpeg, "ffmpeg")}, {"FFPROBE_PATH", cmp.Or(cfg.Media.FFprobe, "ffprobe")}} {
+		if _, err := exec.LookPath(p[1]); err != nil {
+			missing = append(missing, fmt.Errorf("%s: %w", p[0], err))
+		}
+	}
+	if err := errors.Join(missing...); err != nil {
+		return nil, err
+	}
 	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
 		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes,
 		MaxPixels: cfg.Render.MaxInputPixels})

@@ -321,6 +321,7 @@ func TestStartUpRules(t *testing.T) {
 		"PostgreSQL two sslmodes":      {env{"DATABASE_URL": "postgres://h/db?sslmode=require&ssl%6dode=disable"}, "DATABASE_URL: must set sslmode once"},
 		"PostgreSQL without host":      {env{"DATABASE_URL": "postgres:///db?sslmode=require"}, "DATABASE_URL: must name a host"},
 		"PostgreSQL raw slash in user": {env{"DATABASE_URL": "postgres://u:pa/ss@h/db?sslmode=require"}, "DATABASE_URL: must be a PostgreSQL URL with special characters percent-encoded"},
+		"PostgreSQL bad host":          {env{"DATABASE_URL": "postgres://%zz/db?sslmode=require"}, "DATABASE_URL: must be a PostgreSQL URL with special characters percent-encoded"},
 		"PostgreSQL bad escape":        {env{"DATABASE_URL": "postgres://h/db?sslmode=require&x=%zz"}, "DATABASE_URL: must be a PostgreSQL URL with special characters percent-encoded"},
 		"another database":             {env{"DATABASE_URL": "mysql://h/db"}, "DATABASE_URL: must start with postgres://, postgresql://, jdbc:postgresql:// or sqlite:"},
 		"jdbc of the short scheme":     {env{"DATABASE_URL": "jdbc:postgres://h/db?sslmode=require"}, "DATABASE_URL: must start with postgres://, postgresql://, jdbc:postgresql:// or sqlite:"},

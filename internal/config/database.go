@@ -46,7 +46,7 @@ func postgresURL(rest string) (address, rule string) {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		authority = authority[at+1:] // DB_USER and DB_PASSWORD replace it
 	}
-	if strings.ContainsRune(name, '@') {
+	if _, err := url.PathUnescape(authority); err != nil || strings.ContainsRune(name, '@') {
 		return "", "must be a PostgreSQL URL with special characters percent-encoded"
 	}
 
