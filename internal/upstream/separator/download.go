@@ -203,14 +203,18 @@ func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (Stem,
 	return Stem{path, class.Kind}, nil
 }
 
-// errMissing means that a stem does not exist: it has no link, or the link kept returning
-// 404.
-var errMissing = errors.New("stem is missing")
+var (
+	// errMissing means that a stem does not exist: it has no link, or the link kept
+	// returning 404 or an empty file.
+	errMissing = errors.New("stem is missing")
+	errEmpty   = errors.New("file is empty")
+)
 
 func isMissing(err error) bool { return errors.Is(err, errMissing) }
 
-// fetch downloads a link to path. After a 404 it looks the link up again: the provider's
-// CDN caches the 404 of a link requested too early, so only a new link can succeed.
+// fetch downloads a link to path. After a 404 or an empty file it looks the link up again:
+// the provider's CDN caches what a link requested too early returned, so only a new link
+// can succeed.
 func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes int64) error {
 	for try := 0; ; try++ {
 		link, err := look(ctx)
@@ -221,7 +225,7 @@ func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes i
 			return errMissing
 		}
 		err = c.save(ctx, link, path, maxBytes)
-		if !isStatus(err, http.StatusNotFound) {
+		if !isStatus(err, http.StatusNotFound) && !errors.Is(err, errEmpty) {
 			return err
 		}
 		if try == len(lagPauses) {
@@ -271,7 +275,7 @@ func writeFile(path string, body io.Reader, maxBytes int64) error {
 	}
 	switch {
 	case n == 0:
-		return garbage("file is empty")
+		return &Error{Err: errEmpty} // not transient: fetch decides whether to try again
 	case n > maxBytes:
 		return oversize("file larger than %d bytes", maxBytes)
 	}

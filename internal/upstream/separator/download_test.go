@@ -168,20 +168,27 @@ func TestFreshLinkAfter404(t *testing.T) {
 	}
 }
 
-// A link that stays 404 is given up after a few new links.
-func TestLinkThatStays404(t *testing.T) {
-	p := newProvider(t)
-	p.project = projectWith(paths, hasVoice, hasBackground, hasSpeakers)
-	delete(p.files, "/perso-storage/background")
-	got, err := p.client().Download(t.Context(), 99, t.TempDir())
-	if err != nil || got.Background.Path != "" {
-		t.Fatalf("stems %+v, %v", got, err)
-	}
-	if waited := p.waited(); waited != 12*time.Second {
-		t.Errorf("waited %v", waited)
-	}
-	if n := p.hits["project"]; n != 1+1+7 { // for the flags, for the voice, for the background
-		t.Errorf("the project was looked up %d times", n)
+// A link that keeps returning 404 or an empty file is given up after a few new links. The
+// other stems remain.
+func TestLinkThatStaysUseless(t *testing.T) {
+	for name, spoil := range map[string]func(files map[string][]byte, path string){
+		"404":   func(files map[string][]byte, path string) { delete(files, path) },
+		"empty": func(files map[string][]byte, path string) { files[path] = nil },
+	} {
+		p := newProvider(t)
+		p.project = projectWith(paths, hasVoice, hasBackground, hasSpeakers)
+		spoil(p.files, "/perso-storage/background")
+		spoil(p.files, "/perso-storage/speakers.tar")
+		got, err := p.client().Download(t.Context(), 99, t.TempDir())
+		if err != nil || got.Voice.Path == "" || got.Background.Path != "" || len(got.Speakers) > 0 {
+			t.Fatalf("%s: stems %+v, %v", name, got, err)
+		}
+		if waited := p.waited(); waited != 2*12*time.Second {
+			t.Errorf("%s: waited %v", name, waited)
+		}
+		if n := p.hits["project"]; n != 1+1+7 { // for the flags, for the voice, for the background
+			t.Errorf("%s: the project was looked up %d times", name, n)
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 		{"garbage", is(says("<html>oops")), nonsense, unclear(200), ignored, once},
 		{"wrong types", is(says(`{"result":[1],"seq":{},"blobSasUrl":7}`)), nonsense, unclear(200), ignored, once},
 		{"missing fields", is(says(`{"result":{}}`)), nonsense, unclear(200), ignored, once},
-		{"empty", is(says("")), nonsense, unclear(200), ignored, nonsense},
+		{"empty", is(says("")), nonsense, unclear(200), ignored, want{7, 200, down, false, false}},
 		{"closed at once", is(closesAtOnce), broken(0), unclear(0), broken(0), broken(0)},
 		{"closed after the body", is(closesAfterBody), broken(0), unclear(0), broken(0), broken(0)},
 		{"closed in the answer", is(closesInAnswer), broken(200), unclear(200), ignored, broken(200)},
