@@ -31,6 +31,7 @@ type Measured struct {
 	// in webm hides its delay from the packets, so First may be 7 ms early.
 	First, End         time.Duration
 	Packets, Discarded int64
+	Bytes              int64 // of all packets, discarded ones included
 
 	// Extent is how long the packets last if nothing is dropped: the span of their times,
 	// or the duration of their samples if that is longer. No clock or edit list of a

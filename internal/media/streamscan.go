@@ -142,7 +142,7 @@ func (s *streamScan) finish() Measured {
 		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0, TimeBase: base,
 		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Counted: s.header.counted(),
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
-		Packets: s.packets, Discarded: s.discarded, Starts: s.starts,
+		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts,
 		Extent: between(ticksToDuration(s.least, base), ticksToDuration(max(s.most, s.end), base)),
 	}
 	if sample := (Rational{1, m.SampleRate}); sample.Known() && s.packets+s.discarded > 0 {

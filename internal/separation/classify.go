@@ -206,7 +206,22 @@ func (s *Service) length(ctx context.Context, path string, kind container.Kind, 
 	if extent <= 0 {
 		return 0, errNoSound
 	}
-	return max(heard, bare), nil
+	hidden, err := undeclared(path, kind, tracks)
+	return max(heard, bare) + hidden, err
+}
+
+// undeclared is the length of the sound behind a WAV file's data chunk, if that declares too little.
+func undeclared(path string, kind container.Kind, tracks []media.Measured) (length time.Duration, err error) {
+	if kind != container.WAV {
+		return 0, nil
+	}
+	unclaimed, err := container.UnclaimedWAV(path)
+	for _, t := range tracks {
+		if t.Bytes > 0 {
+			length = max(length, time.Duration(float64(t.Extent)*float64(unclaimed)/float64(t.Bytes)))
+		}
+	}
+	return length, err
 }
 
 var errNoSound = errors.New("no packets of sound")

@@ -86,22 +86,24 @@ func TestPriceIsOfTheRealLength(t *testing.T) {
 	s := judging(t)
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
 	glimpse := func(b []byte) { binary.BigEndian.PutUint32(b[8:], 2000) } // shows two seconds
+	short := func(b []byte) { binary.LittleEndian.PutUint32(b, 8000) }
 	aac, mp3 := []string{"-c:a", "aac", "-b:a", "16k"}, []string{"-ar", "44100", "-b:a", "32k"}
 	boundary, long := silence(t, 301, "a.m4a", aac...), silence(t, 650, "a.m4a", aac...)
 	for name, c := range map[string]struct {
 		path  string
 		price int64
 	}{
-		"wav at the boundary":      {silence(t, 301, "a.wav", "-c:a", "pcm_u8"), 1},
-		"wav beyond it":            {silence(t, 301.1, "a.wav", "-c:a", "pcm_u8"), 2},
-		"padded mp3":               {silence(t, 301, "a.mp3", mp3...), 1},
-		"mp3 beyond it":            {silence(t, 301.1, "a.mp3", mp3...), 2},
-		"primed m4a":               {boundary, 1},
-		"m4a beyond it":            {silence(t, 301.2, "a.m4a", aac...), 2},
-		"m4a on a fast clock":      {patched(t, long, "mdhd", fast), 3},
-		"m4a behind an edit list":  {patched(t, long, "elst", glimpse), 3},
-		"m4a at the boundary, cut": {patched(t, boundary, "elst", glimpse), 1},
-		"mp3 behind a comment":     {silence(t, 650, "a.mp3", "-b:a", "8k", "-metadata", "comment="+strings.Repeat("x", 100_000)), 3},
+		"wav at the boundary":          {silence(t, 301, "a.wav", "-c:a", "pcm_u8"), 1},
+		"wav beyond it":                {silence(t, 301.1, "a.wav", "-c:a", "pcm_u8"), 2},
+		"wav that declares too little": {patched(t, silence(t, 650, "a.wav", "-c:a", "pcm_u8", "-bitexact"), "data", short), 3},
+		"padded mp3":                   {silence(t, 301, "a.mp3", mp3...), 1},
+		"mp3 beyond it":                {silence(t, 301.1, "a.mp3", mp3...), 2},
+		"primed m4a":                   {boundary, 1},
+		"m4a beyond it":                {silence(t, 301.2, "a.m4a", aac...), 2},
+		"m4a on a fast clock":          {patched(t, long, "mdhd", fast), 3},
+		"m4a behind an edit list":      {patched(t, long, "elst", glimpse), 3},
+		"m4a at the boundary, cut":     {patched(t, boundary, "elst", glimpse), 1},
+		"mp3 behind a comment":         {silence(t, 650, "a.mp3", "-b:a", "8k", "-metadata", "comment="+strings.Repeat("x", 100_000)), 3},
 	} {
 		got, err := s.classify(t.Context(), rich, upload(t, c.path))
 		if err != nil || credit.Price(got.durationMs) != c.price {
