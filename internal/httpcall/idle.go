@@ -39,6 +39,9 @@ func WithIdleTimeout(ctx context.Context, limit time.Duration, idle func() error
 	return ctx, t
 }
 
+// SetLimit changes the limit for whatever moves next.
+func (t *IdleTimeout) SetLimit(limit time.Duration) { t.limit = limit }
+
 // Moved starts the clock anew.
 func (t *IdleTimeout) Moved() { t.timer.Reset(t.limit) }
 

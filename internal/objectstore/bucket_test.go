@@ -175,6 +175,14 @@ func TestStalledTriesEndAndAreRetried(t *testing.T) {
 	if n := b.count("GET", ""); n != 2 {
 		t.Errorf("%d requests, want the stalled one and one more", n)
 	}
+	patient := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout, c.CallTimeout = time.Hour, 2*time.Second })
+	reading, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	opened, err := patient.Open(reading, "a.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
 	// No kind of request waits for a store that never answers.
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool { silence(r); return true })
 	var asked sync.WaitGroup
@@ -185,6 +193,7 @@ func TestStalledTriesEndAndAreRetried(t *testing.T) {
 		"delete": func() error { return bucket.Delete(t.Context(), "a.bin") },
 		"list":   func() error { return bucket.List(t.Context(), "", func(objectstore.Info) error { return nil }) },
 		"put":    func() error { return bucket.Put(t.Context(), "a.bin", src, "") },
+		"read":   func() error { _, err := opened.Read(make([]byte, 1)); return err },
 	} {
 		asked.Go(func() {
 			started := time.Now()

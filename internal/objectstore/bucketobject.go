@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"cutroom/internal/httpcall"
 )
@@ -36,6 +37,7 @@ type bucketObject struct {
 	spans  []Span // announced by the caller
 
 	offset int64 // of the next Read
+	begun  bool  // the bucket has sent bytes
 	span   rangeReader
 	closed bool
 }
@@ -78,7 +80,7 @@ func (o *bucketObject) Read(p []byte) (int, error) {
 		o.nextSpan()
 	}
 	n, err := o.span.Read(p)
-	o.offset += int64(n)
+	o.offset, o.begun = o.offset+int64(n), o.begun || n > 0
 	o.etag = o.span.etag
 	return n, err
 }
@@ -92,7 +94,8 @@ func (o *bucketObject) nextSpan() {
 		end = min(end, o.spans[i].To)
 		o.spans = slices.Delete(o.spans, i, i+1) // another span may start at the same byte
 	}
-	o.span = rangeReader{ctx: o.ctx, bucket: o.bucket, key: o.info.Key, etag: o.etag, at: o.offset, end: end, progress: 1}
+	o.span = rangeReader{ctx: o.ctx, bucket: o.bucket, key: o.info.Key, etag: o.etag, at: o.offset, end: end, progress: 1,
+		prompt: !o.begun}
 }
 
 // Close ends the connection, if one is open.
@@ -112,6 +115,7 @@ type rangeReader struct {
 	progress  int64         // bytes after which a broken try does not count as failed
 	brought   int64         // bytes read by this try
 	failed    int           // failed tries in a row, without this one
+	prompt    bool          // a user waits for the first byte
 }
 
 func (r *rangeReader) Read(p []byte) (int, error) {
@@ -120,7 +124,7 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 	}
 	for r.at < r.end {
 		if r.body == nil {
-			next, err := r.bucket.get(r.ctx, r.key, r.etag, r.at, r.end-r.at)
+			next, err := r.request()
 			if err != nil {
 				return 0, err
 			}
@@ -144,6 +148,35 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 		}
 	}
 	return 0, io.EOF
+}
+
+// request asks for what is left. Unlike the body, the answer to a waiting user must begin within
+// the time of a call that moves no file.
+func (r *rangeReader) request() (*ranged, error) {
+	if !r.prompt {
+		return r.bucket.get(r.ctx, r.ctx, r.key, r.etag, r.at, r.end-r.at)
+	}
+	call, cancel := context.WithCancel(context.WithValue(r.ctx, tryLimitKey{}, r.bucket.timeout/2))
+	late := time.AfterFunc(r.bucket.timeout, cancel)
+	next, err := r.bucket.get(r.ctx, call, r.key, r.etag, r.at, r.end-r.at)
+	late.Stop()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	next.body = &cancelBody{next.body, cancel}
+	return next, nil
+}
+
+// cancelBody is a body that ends its request's context when it is closed.
+type cancelBody struct {
+	io.ReadCloser
+	cancel func()
+}
+
+func (b *cancelBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
 }
 
 // waitToRetry pauses before another try, or returns an error after the last.

@@ -165,7 +165,7 @@ func (b *Bucket) FetchVersion(ctx context.Context, key, dst string) (etag string
 
 func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string, err error) {
 	// The first range also returns size and ETag: a small object costs one round trip.
-	first, err := b.get(ctx, key, "", 0, b.partSize)
+	first, err := b.get(ctx, ctx, key, "", 0, b.partSize)
 	if errors.Is(err, errEmptyRange) {
 		return "", nil
 	}
@@ -236,10 +236,10 @@ type ranged struct {
 var errEmptyRange = errors.New("object is empty")
 
 // get requests up to length bytes from offset. If etag is set, the object must still have it. The
-// SDK has already retried when get fails.
-func (b *Bucket) get(ctx context.Context, key, etag string, offset, length int64) (*ranged, error) {
+// SDK has already retried when get fails. The context call, derived from ctx, ends with the body.
+func (b *Bucket) get(ctx, call context.Context, key, etag string, offset, length int64) (*ranged, error) {
 	span := fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)
-	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, Range: &span})
+	out, err := b.client.GetObject(call, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, Range: &span})
 	if err != nil {
 		if status, _, _ := describe(err); status == http.StatusRequestedRangeNotSatisfiable {
 			if etag != "" { // the object had these bytes before

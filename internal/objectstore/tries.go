@@ -35,7 +35,7 @@ func (e *stalledError) Error() string { return fmt.Sprintf("no data moved for %s
 // failure to send.
 func (e *stalledError) CanceledError() bool { return !e.first }
 
-// tryLimitKey is the context key of a value that replaces the limit.
+// tryLimitKey is the context key of a value that replaces the limit until the answer begins.
 type tryLimitKey struct{}
 
 type promptKey struct{}
@@ -94,6 +94,7 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 		idle.Stop()
 		return nil, err
 	}
+	idle.SetLimit(c.limit) // of the body: a shorter limit is for the answer
 	res.Body = idle.Received(res.Body)
 	return res, nil
 }
