@@ -102,7 +102,7 @@ func (r *Reports) Ledger(ctx context.Context, userID string, page Page) (entries
 		}
 		return e, nil
 	}, `SELECT ref_id, kind, amount, created_at, CASE WHEN kind = 'reversal' THEN `+reversedOrder+` END
-		FROM credit_ledger l WHERE user_id = $1 ORDER BY created_at DESC, ref_id`)
+		FROM credit_ledger l WHERE user_id = $1 ORDER BY created_at DESC, ref_id DESC`)
 }
 
 // Purchase is something that a user bought.

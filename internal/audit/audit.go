@@ -59,9 +59,13 @@ type Entry struct {
 	Detail Detail    `json:"detail"`
 }
 
-// Record writes an entry, whose ID and Time the database and this function
-// choose, inside the caller's transaction.
+// Record writes an entry inside the caller's transaction and sets its ID and Time.
+// Ids ascend, so they order entries of the same millisecond.
 func Record(ctx context.Context, tx *db.Tx, e Entry) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("audit %s: %w", e.Action, err)
+	}
 	if e.Detail == nil {
 		e.Detail = Detail{}
 	}
@@ -70,7 +74,7 @@ func Record(ctx context.Context, tx *db.Tx, e Entry) error {
 		return fmt.Errorf("audit %s: %w", e.Action, err)
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO audit (id, created_at, actor, action, target, detail)
-		VALUES ($1, now_ms(), $2, $3, $4, $5)`, uuid.NewString(), e.Actor, e.Action, e.Target, string(detail))
+		VALUES ($1, now_ms(), $2, $3, $4, $5)`, id.String(), e.Actor, e.Action, e.Target, string(detail))
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", e.Action, err)
 	}
@@ -96,7 +100,7 @@ func List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error) {
 	}
 	entries, err := db.All(ctx, q, scan, `SELECT id, created_at, actor, action, target, detail FROM audit
 		WHERE created_at >= $1 AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)
-		ORDER BY created_at DESC, id LIMIT $4`, since, f.Action, f.Target, limit)
+		ORDER BY created_at DESC, id DESC LIMIT $4`, since, f.Action, f.Target, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read audit record: %w", err)
 	}
