@@ -28,6 +28,8 @@ func TestLedgerAndPurchasesOfAUser(t *testing.T) {
 		s.entry(ann, "consume-j1", "consume", -2)
 		s.entry(ann, "refund-j1", "refund", 2)
 		s.entry(ann, "reversal-platform_a-GPA.1-2", "reversal", -7)
+		// In the same millisecond, as a refund and the debt that it settles.
+		s.exec(`UPDATE credit_ledger SET created_at = $1 WHERE kind IN ('consume', 'refund', 'reversal')`, s.now.UnixMilli()+int64(s.next()))
 		s.entry(bob, "signup-"+bob, "signup", 3)
 		s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, created_at, reversed_at, owed)
 			VALUES ('platform_a', 'h', 'credits.10', 10, $1, 'GPA.1-2', $2, $2, 3)`, ann, s.now.UnixMilli())
