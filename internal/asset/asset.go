@@ -22,6 +22,7 @@ import (
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/ratelimit"
+	"cutroom/internal/rescue"
 )
 
 const (
@@ -223,7 +224,7 @@ func goOn(ctx context.Context, do func(context.Context) error) error {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
 		defer cancel()
-		done <- do(ctx)
+		done <- rescue.Do(func() error { return do(ctx) })
 	}()
 	timer := time.NewTimer(verifyWait)
 	defer timer.Stop()

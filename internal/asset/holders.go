@@ -16,6 +16,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
+	"cutroom/internal/rescue"
 	"cutroom/internal/user"
 )
 
@@ -72,7 +73,10 @@ func (s *Service) Lookup(ctx context.Context, keys []string) (found []Found, err
 			continue
 		}
 		if errs[i] = err; err == nil {
-			group.Go(func() error { errs[i] = s.stat(ctx, &found[i], removals); return nil })
+			group.Go(func() error {
+				errs[i] = rescue.Do(func() error { return s.stat(ctx, &found[i], removals) })
+				return nil
+			})
 		}
 	}
 	_ = group.Wait() // errs has every error

@@ -342,6 +342,20 @@ func TestLastCallerEndsTheLoad(t *testing.T) {
 	}
 }
 
+func TestAPanicFailsItsLoadAlone(t *testing.T) {
+	c, dir := newCache(t, diskcache.Config{})
+	_, err := c.Size(t.Context(), "key", func(context.Context, string) error { panic("boom") })
+	if err == nil || !strings.Contains(err.Error(), "panic: boom") {
+		t.Errorf("Size = %v, want the panic", err)
+	}
+	expect(t, "after the panic", dir)
+	s := newSource()
+	close(s.gate)
+	if _, err := c.Size(t.Context(), "key", s.load); err != nil {
+		t.Errorf("a later caller: %v", err)
+	}
+}
+
 func TestSweepNeverTakesAFileFromAJob(t *testing.T) {
 	c, _ := newCache(t, diskcache.Config{EvictLinked: true, MaxBytes: 1}) // and so larger than the cache
 	load := func(_ context.Context, path string) error { return os.WriteFile(path, []byte("contested"), 0o600) }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"cutroom/internal/disk"
+	"cutroom/internal/rescue"
 )
 
 // Loader makes the file of a key at a path that does not exist yet.
@@ -94,7 +95,7 @@ func (c *Cache) await(ctx context.Context, path string, load Loader) error {
 		c.flights[path] = f
 		go func() {
 			defer cancel()
-			f.err = c.load(shared, path, load)
+			f.err = rescue.Do(func() error { return c.load(shared, path, load) })
 			c.leave(path, f, 0)
 			close(f.done)
 		}()

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/rescue"
 )
 
 var (
@@ -175,7 +177,7 @@ func Each[T any](limit int, items []T, do func(T) error) error {
 	var group errgroup.Group
 	group.SetLimit(limit)
 	for i, item := range items {
-		group.Go(func() error { errs[i] = do(item); return nil })
+		group.Go(func() error { errs[i] = rescue.Do(func() error { return do(item) }); return nil })
 	}
 	_ = group.Wait() // errs has every error
 	return errors.Join(errs...)
