@@ -90,6 +90,44 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 	})
 }
 
+// A provider that is only busy is not asked about the jobs behind those that it refused. They
+// wait as long as those, not until each has been refused for that long.
+func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		for name, test := range map[string]struct {
+			also  string // of the job that the provider accepted last
+			age   time.Duration
+			state string
+		}{
+			"busy since then":       {"", 41 * time.Minute, StateFailed},
+			"not so long":           {"", 39 * time.Minute, StateQueued},
+			"another one is there":  {"state = 'PROCESSING'", 41 * time.Minute, StateQueued},
+			"another one was there": {"submitting_at = now_ms() - 2000000", 41 * time.Minute, StateQueued},
+		} {
+			r := newHarness(t, d)
+			r.Exec(`DELETE FROM users`)
+			r.Exec(`UPDATE separation_pause SET until_ms = 0`)
+			owner := r.User(3)
+			s := r.service(func(o *Options) { o.BusyWait = 40 * time.Minute })
+			last := r.reach(s, owner, StateReady)
+			r.age(last.ID, time.Hour)
+			refused := r.reach(s, owner, asking)
+			s.waits(t.Context(), refused, s.log, &separator.Error{Op: "register", Status: 429, Busy: true})
+			behind := r.enqueue(s, owner)
+			r.age(behind, test.age)
+			if test.also != "" {
+				r.Exec(`UPDATE separation_jobs SET `+test.also+` WHERE id = $1`, last.ID)
+			}
+			if err := s.failStale(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if x, first := r.row(behind), r.row(refused.ID); x.State != test.state || first.State != StateQueued {
+				t.Errorf("%s: %+v, want %s, behind %+v", name, x, test.state, first)
+			}
+		}
+	})
+}
+
 func TestPausesGrowWhileTheProviderIsBusy(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
