@@ -7,6 +7,7 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/sandbox/store"
 )
 
 const adminPath = "/api/v2/admin/"
@@ -28,7 +29,7 @@ func TestAdminReports(t *testing.T) {
 	sameInEveryShape(t)
 	s := apitest.Start(t)
 	admin, a, b := s.Admin(t), s.SignIn(t, apitest.Credits(50)), s.SignIn(t, apitest.ProviderB())
-	buyB(t, b, transactionFor(b)).Expect(200)
+	buyB(t, b, store.TransactionB{ProductID: "credits.10", AccountToken: b.Sub}).Expect(200)
 	admin.Post(t, grantPath, M{"productId": "credits.150"}).Expect(200)
 
 	ready := a.Separate(t, mixture(t))

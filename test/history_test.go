@@ -54,9 +54,8 @@ func TestRenderHistory(t *testing.T) {
 	u, other := s.SignIn(t), s.SignIn(t)
 	var want []string
 	for i := range 3 {
-		quality := []string{"low", "medium", "high"}[i%3]
-		kind := []string{"video", "audio"}[i%2]
-		want = append([]string{u.Render(t, M{"videoDurationMs": 500, "quality": quality, "outputKind": kind}, apitest.File("video", redClip(t)))}, want...)
+		config := M{"videoDurationMs": 500, "quality": []any{"low", nil, "high"}[i], "outputKind": []string{"video", "audio"}[i%2]}
+		want = append([]string{u.Render(t, config, apitest.File("video", redClip(t)))}, want...)
 	}
 	for _, id := range want {
 		u.WaitRendered(t, id)
@@ -68,7 +67,7 @@ func TestRenderHistory(t *testing.T) {
 	}
 	for i, j := range history(t, u, "/api/v2/render", "20") {
 		i = len(want) - 1 - i
-		if j.Quality != []string{"low", "medium", "high"}[i%3] || j.OutputKind != []string{"video", "audio"}[i%2] ||
+		if j.Quality != []string{"low", "medium", "high"}[i] || j.OutputKind != []string{"video", "audio"}[i%2] ||
 			j.Status != "COMPLETED" || j.Progress != 100 || j.Error != nil {
 			t.Errorf("job %d: %+v", i, j)
 		}

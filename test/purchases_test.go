@@ -181,8 +181,3 @@ func TestStoreOutages(t *testing.T) {
 		t.Errorf("retry after the outage: %+v", got)
 	}
 }
-
-// transactionFor is a good platform_b transaction of ten credits for u.
-func transactionFor(u *apitest.User) store.TransactionB {
-	return store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub}
-}

@@ -2,7 +2,10 @@ package jobtest
 
 import (
 	"context"
+	"sync"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
@@ -44,4 +47,32 @@ func (k Kind) TestLostClaims(t *testing.T) {
 	if ok, err := k.Claim(h, direct); err != nil || !ok || h.Number(`SELECT attempts FROM `+k.Table) != 0 {
 		t.Errorf("claimed %v, %v, after %d attempts", ok, err, h.Number(`SELECT attempts FROM `+k.Table))
 	}
+}
+
+// Interleave performs 10 to 30 random operations on random jobs, some at once and some one
+// after another. do gets the operation, a job and a number below 30. It reports whether it
+// deleted the job. The result is how often each job was deleted.
+func Interleave(t *testing.T, rt *rapid.T, jobs, operations []string, do func(operation, job string, n int) (deleted bool, err error)) map[string]int {
+	var mu sync.Mutex
+	deleted := map[string]int{}
+	var all sync.WaitGroup
+	for _, operation := range rapid.SliceOfN(rapid.SampledFrom(operations), 10, 30).Draw(rt, "operations") {
+		job, n := rapid.SampledFrom(jobs).Draw(rt, "job"), rapid.IntRange(0, 29).Draw(rt, "n")
+		all.Go(func() {
+			gone, err := do(operation, job, n)
+			if err != nil {
+				t.Errorf("%s: %v", operation, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if gone {
+				deleted[job]++
+			}
+		})
+		if n%2 == 0 {
+			all.Wait()
+		}
+	}
+	all.Wait()
+	return deleted
 }

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -72,7 +71,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 			defer r.Exec(`DELETE FROM users`)
 			owner := r.User(0)
 			ids := r.enqueue(5, owner, r.source(owner))
-			deleted := r.interleave(rt, owner, ids, cache)
+			deleted := r.interleave(t, rt, owner, ids, cache)
 			for _, id := range ids {
 				r.judge(id, deleted[id])
 			}
@@ -83,65 +82,49 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	})
 }
 
-// interleave runs everything at once, and returns how often each job was deleted.
-func (r *harness) interleave(rt *rapid.T, owner string, ids []string, cache engine.PartCache) map[string]int {
-	ctx := r.T.Context()
-	var mu sync.Mutex
-	deleted := map[string]int{}
-	ops := rapid.SliceOfN(rapid.SampledFrom([]string{"work", "work", "work", "assist", "delete", "delete", "die", "sweep"}), 10, 30).Draw(rt, "ops")
-	var all sync.WaitGroup
-	for _, op := range ops {
-		id, takes := rapid.SampledFrom(ids).Draw(rt, "job"), rapid.IntRange(0, 6).Draw(rt, "takes")
+// interleave lets workers, assistants, sweeps and deletions act on jobs.
+func (r *harness) interleave(t *testing.T, rt *rapid.T, owner string, ids []string, cache engine.PartCache) map[string]int {
+	ctx := t.Context()
+	operations := []string{"work", "work", "work", "assist", "delete", "delete", "die", "sweep"}
+	return jobtest.Interleave(t, rt, ids, operations, func(operation, id string, n int) (deleted bool, err error) {
+		takes := n % 7
 		e := &jobtest.Engine{Takes: time.Duration(takes) * time.Millisecond, Parts: takes % 3, Cache: cache}
 		if takes == 5 {
 			e.Fails = func() error { return errInternal }
 		}
 		s := r.service(e, r.DB)
-		all.Go(func() {
-			var err error
-			switch op {
-			case "work":
-				work, cancel := context.WithCancel(ctx)
-				defer cancel()
-				if takes == 6 {
-					time.AfterFunc(time.Millisecond, cancel) // the service stops
-				}
-				j, ok, claimErr := s.claim(work)
-				if err = claimErr; ok && err == nil {
-					s.work(work, j)
-				}
-				if work.Err() != nil {
-					err = nil
-				}
-			case "assist":
-				if a, takeErr := s.claimPart(ctx); a != nil {
-					a.assist()
-				} else {
-					err = takeErr
-				}
-			case "delete":
-				if err = s.Delete(ctx, owner, id); err == nil {
-					mu.Lock()
-					deleted[id]++
-					mu.Unlock()
-				} else if errors.Is(err, errUnknownJob) {
-					err = nil
-				}
-			case "die":
-				_, err = r.DB.Exec(ctx, `UPDATE render_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
-			case "sweep":
-				err = s.SweepJobs(ctx)
+		switch operation {
+		case "work":
+			work, cancel := context.WithCancel(ctx)
+			defer cancel()
+			if takes == 6 {
+				time.AfterFunc(time.Millisecond, cancel) // the service stops
 			}
-			if err != nil {
-				r.T.Errorf("%s: %v", op, err)
+			j, ok, err := s.claim(work)
+			if ok && err == nil {
+				s.work(work, j)
 			}
-		})
-		if takes%2 == 0 {
-			all.Wait() // some at once, some one after another
+			if work.Err() == nil {
+				return false, err
+			}
+		case "assist":
+			a, err := s.claimPart(ctx)
+			if a != nil {
+				a.assist()
+			}
+			return false, err
+		case "delete":
+			if err = s.Delete(ctx, owner, id); errors.Is(err, errUnknownJob) {
+				return false, nil
+			}
+			return err == nil, err
+		case "die":
+			_, err = r.DB.Exec(ctx, `UPDATE render_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
+		case "sweep":
+			err = s.SweepJobs(ctx)
 		}
-	}
-	all.Wait()
-	return deleted
+		return false, err
+	})
 }
 
 // judge checks the invariants of a job when all work has ended.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 )
 
 // delete deletes a job, and checks that it is then unknown.
@@ -224,55 +224,36 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 			for range 5 {
 				jobs = append(jobs, r.enqueue(l.s, owner))
 			}
-			deleted := l.interleave(rt, owner, jobs)
+			deleted := l.interleave(t, rt, owner, jobs)
 			l.judge(owner, credits, jobs, deleted)
 		})
 	})
 }
 
-// interleave runs everything at once, and returns how often each job was deleted.
-func (l *lifetimes) interleave(rt *rapid.T, owner string, jobs []string) map[string]int {
-	ctx := l.T.Context()
-	var mu sync.Mutex
-	deleted := map[string]int{}
-	ops := rapid.SliceOfN(rapid.SampledFrom([]string{"work", "work", "work", "delete", "delete", "recover", "die", "time out"}), 10, 30).Draw(rt, "ops")
-	var all sync.WaitGroup
-	for _, op := range ops {
-		id := rapid.SampledFrom(jobs).Draw(rt, "job")
-		moves, refused := rapid.IntRange(0, 5).Draw(rt, "moves"), rapid.IntRange(0, 4).Draw(rt, "refused") == 0
-		all.Go(func() {
-			switch op {
-			case "work":
-				l.work(ctx, moves, refused)
-			case "delete":
-				err := l.s.Delete(ctx, owner, id)
-				if err != nil && !errors.Is(err, errUnknownJob) {
-					l.T.Errorf("delete: %v", err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					deleted[id]++
-				}
-			case "recover":
-				if err := l.s.requeueStuck(ctx); err != nil {
-					l.T.Errorf("recover: %v", err)
-				}
-			case "die":
-				l.Exec(`UPDATE separation_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
-			case "time out":
-				l.Exec(`UPDATE separation_jobs SET processing_at = 0, provider_done_at = CASE WHEN provider_done_at IS NULL THEN NULL ELSE 0 END WHERE id = $1 AND processing_at IS NOT NULL`, id)
-				if err := l.s.failTimedOut(ctx); err != nil {
-					l.T.Errorf("time out: %v", err)
-				}
+// interleave lets workers, sweeps and deletions act on jobs.
+func (l *lifetimes) interleave(t *testing.T, rt *rapid.T, owner string, jobs []string) map[string]int {
+	ctx := t.Context()
+	operations := []string{"work", "work", "work", "delete", "delete", "recover", "die", "time out"}
+	return jobtest.Interleave(t, rt, jobs, operations, func(operation, id string, n int) (deleted bool, err error) {
+		switch operation {
+		case "work":
+			l.work(ctx, n%6, n/6 == 4)
+		case "delete":
+			if err = l.s.Delete(ctx, owner, id); errors.Is(err, errUnknownJob) {
+				return false, nil
 			}
-		})
-		if moves%2 == 0 {
-			all.Wait() // some at once, some one after another
+			return err == nil, err
+		case "recover":
+			err = l.s.requeueStuck(ctx)
+		case "die":
+			_, err = l.DB.Exec(ctx, `UPDATE separation_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
+		case "time out":
+			_, err = l.DB.Exec(ctx, `UPDATE separation_jobs SET processing_at = 0,
+				provider_done_at = CASE WHEN provider_done_at IS NULL THEN NULL ELSE 0 END WHERE id = $1 AND processing_at IS NOT NULL`, id)
+			err = errors.Join(err, l.s.failTimedOut(ctx))
 		}
-	}
-	all.Wait()
-	return deleted
+		return false, err
+	})
 }
 
 // judge checks the invariants of an account and its jobs.
