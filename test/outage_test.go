@@ -121,6 +121,8 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	if up.UploadURL == "" {
 		t.Error("no upload URL after the outage")
 	}
+	f.spoil("", "/", 0, func(_ *flakyStore, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	unavailable(t, s, 30*time.Second, requests...)
 }
 
 // Work that a database outage ended starts again after the outage, and the attempt does not

@@ -113,7 +113,7 @@ func dependency(err error) string {
 	switch {
 	case errors.Is(err, db.ErrUnavailable):
 		return "database"
-	case errors.Is(err, objectstore.ErrUnavailable):
+	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, objectstore.ErrRefused):
 		return "object store"
 	}
 	return ""

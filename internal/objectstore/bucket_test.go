@@ -518,7 +518,7 @@ func TestMissingBucketIsNotAMissingObject(t *testing.T) {
 func testMissingBucket(t *testing.T, b *backend) {
 	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Bucket = "no-such-bucket" })
 	err := bucket.Put(t.Context(), "k", file(t, []byte("x")), "")
-	if err == nil || errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrUnavailable) {
+	if !errors.Is(err, objectstore.ErrRefused) || errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, objectstore.ErrUnavailable) {
 		t.Errorf("Put = %v", err)
 	}
 	if err := bucket.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "put and get") {

@@ -20,7 +20,7 @@ import (
 type opError struct {
 	op, key string
 	text    string
-	kind    error // ErrNotFound, ErrUnavailable (with the reason, for a refused certificate) or nil
+	kind    error // ErrNotFound, ErrRefused, ErrUnavailable (with the reason, for a refused certificate) or nil
 }
 
 func (e *opError) Error() string {
@@ -46,6 +46,8 @@ func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	switch {
 	case status == http.StatusNotFound && code != "NoSuchBucket" && code != "NoSuchUpload":
 		e.kind = ErrNotFound
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, code == "NoSuchBucket":
+		e.kind = ErrRefused
 	case status == 0, status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 		e.kind = ErrUnavailable
 	case code == "NoSuchUpload":

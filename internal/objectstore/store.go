@@ -32,6 +32,10 @@ var (
 	// stalled or answering 5xx after every retry.
 	ErrUnavailable = errors.New("object store unavailable")
 
+	// ErrRefused is wrapped if the store does not let us use the bucket: the key is wrong or lacks a
+	// right, or there is no such bucket.
+	ErrRefused = errors.New("object store refuses access")
+
 	// ErrChanged is returned when an object was overwritten while it was read.
 	ErrChanged = errors.New("object changed while it was read")
 )
