@@ -94,7 +94,7 @@ s3-inside)
 	;;
 long-inside)
 	# The simulation takes what the others leave: they mostly wait.
-	printf '%s\n' faults simulation frames-and-clients | xargs -P 3 -n 1 "$0"
+	printf '%s\n' faults crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
 	;;
 frames-and-clients)
 	step "every frame of films cut at random"
@@ -114,12 +114,14 @@ faults)
 	step "every fault of the provider, at every step"
 	small ./test/matrix
 	mixed ./test/matrix
+	step "broken networks"
+	large ./test/network -parallel 4
+	;;
+crashes)
 	for shape in small mixed large; do
 		step "separations against random faults and crashes: $shape"
 		$shape ./test/soak
 	done
-	step "broken networks"
-	large ./test/network -parallel 4
 	step "a rolling restart of 8 replicas"
 	CUTROOM_TEST_REPLICAS=8 mixed ./test -run RollingRestart
 	;;
