@@ -132,9 +132,8 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	forged := b
 	forged.Chain = store.ChainOtherRoot
 	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(forged, "REFUND"))).Error(401, "invalid_signature")
-	for body, code := range map[string]string{``: "bad_request", `{`: "bad_request", `{"signedPayload":7}`: "bad_request",
-		`{}`: "invalid_signature", `{"signedPayload":"a.b.c"}`: "invalid_signature"} {
-		push(t, s, notifyB, store.Push{Body: []byte(body)}).Error(map[string]int{"bad_request": 400, "invalid_signature": 401}[code], code)
+	for _, body := range []string{``, `{`, `{}`, `{"signedPayload":7}`, `{"signedPayload":"a.b.c"}`} {
+		push(t, s, notifyB, store.Push{Body: []byte(body)}).Error(401, "invalid_signature")
 	}
 	if have := u.Balance(t); have != 23 {
 		t.Errorf("balance %d after forged notifications, want 23", have)

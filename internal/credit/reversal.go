@@ -25,8 +25,6 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	switch {
 	case errors.Is(err, receipt.ErrNotHeeded):
 		return fault.NotFoundf("Not found")
-	case errors.Is(err, receipt.ErrUnreadable):
-		return fault.New(fault.Invalid, "bad_request").WithCause(err)
 	case errors.Is(err, receipt.ErrForged):
 		return fault.New(fault.Unauthorized, "invalid_signature").WithCause(err)
 	case err != nil:

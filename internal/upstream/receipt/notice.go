@@ -14,8 +14,6 @@ import (
 var (
 	// ErrForged says that the store did not sign the notification.
 	ErrForged = errors.New("notification is not signed by the store")
-	// ErrUnreadable says that the body is not a notification at all.
-	ErrUnreadable = errors.New("notification is not readable")
 	// ErrNotHeeded says that notifications are not configured.
 	ErrNotHeeded = errors.New("notifications are not configured")
 )
@@ -155,13 +153,13 @@ func (p *PlatformA) voided(ctx context.Context, query url.Values, ids map[string
 }
 
 // Notification parses a notification of platform_b: a signed payload with a signed transaction in
-// it. The error is ErrUnreadable or ErrForged under errors.Is.
+// it. The error is ErrForged under errors.Is.
 func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Notice, error) {
 	var sent struct {
 		SignedPayload string `json:"signedPayload"`
 	}
 	if err := json.Unmarshal(body, &sent); err != nil {
-		return Notice{}, fmt.Errorf("platform_b: %w: %w", ErrUnreadable, err)
+		return Notice{}, fmt.Errorf("platform_b: %w: the body is not readable", ErrForged)
 	}
 	payload, err := verifySigned(sent.SignedPayload, p.roots, p.now())
 	if err != nil {
