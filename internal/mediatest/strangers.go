@@ -14,6 +14,8 @@ var NotMedia = map[string]string{
 	"sdp":         "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\n",
 	"ffmetadata":  ";FFMETADATA1\ntitle=x\n",
 	"png":         "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00",
+	"heic":        "\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic",
+	"avif":        "\x00\x00\x00\x1cftypavif\x00\x00\x00\x00avifmif1miaf",
 	"svg":         `<svg xmlns="http://www.w3.org/2000/svg"><image href="file:///etc/passwd"/></svg>`,
 	"html":        "<!doctype html><html></html>",
 	"zip":         "PK\x03\x04\x14\x00\x00\x00\x08\x00",

@@ -100,7 +100,13 @@ var topBoxes = map[string]bool{
 	"free": true, "skip": true, "wide": true, "pnot": true, "PICT": true, "udta": true, "meta": true,
 }
 
-// isMov detects the mov family by `ftyp` (or `styp` of a fragment) of any brand. Files
+// imageBrands are the major brands of images (HEIF, AVIF) and of their sequences.
+var imageBrands = map[string]bool{
+	"mif1": true, "msf1": true, "miaf": true, "avif": true, "avis": true, "heic": true, "heix": true, "heim": true,
+	"heis": true, "hevc": true, "hevx": true, "hevm": true, "hevs": true,
+}
+
+// isMov detects the mov family by `ftyp` (or `styp` of a fragment) of any other brand. Files
 // older than brands begin with other boxes that cameras and QuickTime write first. Their
 // names are also words ("All free music"), so such a box must contain, or precede,
 // another box.
@@ -112,7 +118,7 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	switch first.kind {
 	case "ftyp", "styp":
 		size := binary.BigEndian.Uint32(head)
-		return size >= 12 && size <= 4096, nil
+		return size >= 12 && size <= 4096 && !imageBrands[string(head[8:12])], nil
 	case "moov": // may be cut off after it, but is still worth trying
 		switch string(head[12:16]) {
 		case "mvhd", "cmov", "iods", "trak", "udta", "meta", "free", "prfl", "clip":
