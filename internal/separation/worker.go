@@ -63,23 +63,26 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 			s.dropStray(last, j)
 		case s.waits(last, j, log, err):
 		case s.goesOn(last, j, ctx.Err(), err):
-			if herr := job.Retry(last, func() error { return s.handBack(last, j) }); herr != nil {
-				log.Warn("separation not handed back; it will be recovered", "err", herr)
-				return
-			}
-			log.Info("separation handed back", "state", j.State, "why", err)
+			s.release(last, j, log, err)
 		default:
 			s.giveUp(last, j, log, err)
 		}
 	})
 }
 
+// release hands a job back and logs why, or that it could not.
+func (s *Service) release(ctx context.Context, j claimedJob, log *slog.Logger, why error) {
+	if err := job.Retry(ctx, func() error { return s.handBack(ctx, j) }); err != nil {
+		log.Warn("separation not handed back; it will be recovered", "err", err)
+		return
+	}
+	log.Info("separation handed back", "state", j.State, "why", why)
+}
+
 // waits requeues a job that the busy provider refused, and reports whether it did.
 func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err error) bool {
 	if errors.Is(err, errPaused) {
-		if herr := s.handBack(ctx, j); herr != nil {
-			log.Warn("separation not handed back; it will be recovered", "err", herr)
-		}
+		s.release(ctx, j, log, err)
 		return true
 	}
 	busy, may := s.busyError(ctx, j, err)
