@@ -100,6 +100,10 @@ func TestCommandsNeitherMigrateNorGuess(t *testing.T) {
 			t.Errorf("cutroom %v: status %d: %s", args, status, out)
 		}
 	}
+	// A command explains itself alone.
+	if status, out := s.Command(t, "events", "--help"); status != 0 || !strings.Contains(out, "web hooks") || strings.Contains(out, "retry") {
+		t.Errorf("events --help: status %d: %s", status, out)
+	}
 	// The environment overrides the settings file.
 	dir := t.TempDir()
 	file := filepath.Join(dir, "env")

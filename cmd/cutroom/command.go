@@ -32,6 +32,7 @@ type command struct {
 
 // invocation is a parsed command line.
 type invocation struct {
+	command        string // its words; "" if there is no such command
 	args           []string
 	daemon         bool
 	envFile        string
@@ -50,14 +51,35 @@ type invocation struct {
 	fatal func(error)
 }
 
-// lookUp finds the command that the arguments begin with, of one word or two.
-func lookUp(args []string) (c command, rest []string, found bool) {
+// lookUp finds the command that the arguments begin with, of one word or two. The name is
+// "" if there is none.
+func lookUp(args []string) (name string, rest []string) {
 	for n := min(2, len(args)); n > 0; n-- {
-		if c, found = commands[strings.Join(args[:n], " ")]; found {
-			return c, args[n:], true
+		name = strings.Join(args[:n], " ")
+		if _, found := commands[name]; found {
+			return name, args[n:]
 		}
 	}
-	return command{}, nil, false
+	return "", nil
+}
+
+// usageOf returns the usage text of one command, or of all for "".
+func usageOf(command string) string {
+	if command == "" {
+		return usage
+	}
+	first, rest, _ := strings.Cut(usage, "\n")
+	out, inside := first+"\n\n", false
+	for line := range strings.Lines(rest) {
+		if strings.HasPrefix(line, "  ") && line[2] != ' ' {
+			name, _ := lookUp(strings.Fields(line))
+			inside = name == command
+		}
+		if inside = inside && line[0] == ' '; inside {
+			out += line
+		}
+	}
+	return out
 }
 
 // parse reads flags and arguments, in any order.
@@ -72,7 +94,9 @@ func (v *invocation) parse(c command, args []string) error {
 		c.flags(fs, v)
 	}
 	for {
-		if err := fs.Parse(args); err != nil {
+		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return err
+		} else if err != nil {
 			return fmt.Errorf("%w: %w", errUsage, err)
 		}
 		if args = fs.Args(); len(args) == 0 {

@@ -5,11 +5,13 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -63,6 +65,7 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   audit [--since <date>]               who did what, newest first
   erasures --since <date>              ids of the accounts deleted since then
 
+cutroom help <command> prints the lines above about one command.
 The configuration comes from the environment. The file that --env-file names, or else
 .env in the working directory, adds the variables that the environment lacks; see
 .env.example. --json prints JSON instead of a table.
@@ -121,8 +124,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case v.fatal != nil:
 		v.fatal(err)
 		return 1
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usageOf(v.command))
+		return 0
 	case errors.Is(err, errUsage):
-		fmt.Fprint(stderr, usage)
+		fmt.Fprint(stderr, usageOf(v.command))
 		if err != errUsage {
 			fmt.Fprintf(stderr, "\n%v\n", err)
 		}
@@ -133,17 +139,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func dispatch(ctx context.Context, args []string, v *invocation) error {
-	if len(args) > 0 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
-		_, err := fmt.Fprint(v.stdout, usage)
-		return err
-	}
-	c, rest, found := lookUp(args)
-	switch {
-	case len(args) == 0:
+	if len(args) == 0 {
 		return errUsage
-	case !found:
+	}
+	if slices.Contains([]string{"help", "-h", "--help"}, args[0]) {
+		v.command, _ = lookUp(args[1:])
+		return flag.ErrHelp
+	}
+	name, rest := lookUp(args)
+	if name == "" {
 		return fmt.Errorf("%w: there is no command %q", errUsage, strings.Join(args, " "))
 	}
+	v.command = name
+	c := commands[name]
 	if err := v.parse(c, rest); err != nil {
 		return err
 	}

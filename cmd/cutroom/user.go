@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,8 +131,8 @@ func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) 
 func (p person) table(w io.Writer) {
 	fmt.Fprintf(w, "id\t%s\ne-mail\t%s\nname\t%s\nprovider\t%s\nrole\t%s\n", p.UserID, p.Email, p.Name, p.Provider, p.Role)
 	fmt.Fprintf(w, "first sign-in\t%s\nlast activity\t%s\nbalance\t%d credits\n", p.CreatedAt, p.LastActivityAt, p.Balance)
-	fmt.Fprintf(w, "waiting\t%d jobs of %d\nstored\t%d bytes of %d\n",
-		p.Usage.WaitingJobs, p.Usage.MaxWaitingJobs, p.Usage.StoredBytes, p.Usage.MaxStoredBytes)
+	fmt.Fprintf(w, "waiting\t%d jobs%s\n", p.Usage.WaitingJobs, of(p.Usage.MaxWaitingJobs, strconv.FormatInt(p.Usage.MaxWaitingJobs, 10)))
+	fmt.Fprintf(w, "stored\t%s%s\n", megabytes(p.Usage.StoredBytes), of(p.Usage.MaxStoredBytes, megabytes(p.Usage.MaxStoredBytes)))
 	if p.Owed > 0 {
 		fmt.Fprintf(w, "owed\t%d credits of purchases that the store took back\n", p.Owed)
 	}
@@ -158,11 +159,22 @@ func (p person) table(w io.Writer) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.CreatedAt, j.JobType, j.JobID, j.Status, j.Error)
 	})
 	section(w, "assets", p.Assets, func(a admin.Asset) {
-		fmt.Fprintf(w, "%s\t%s\t%d bytes\tlast used %s\n", a.CreatedAt, a.AssetKey, a.SizeBytes, a.LastUsedAt)
+		fmt.Fprintf(w, "%s\t%s\t%s\tlast used %s\n", a.CreatedAt, a.AssetKey, megabytes(a.SizeBytes), a.LastUsedAt)
 	})
 	section(w, "audit", p.Audit, func(e audit.Entry) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", admin.Time{Time: e.Time}, e.Action, e.Actor, e.Detail)
 	})
+}
+
+// megabytes writes a size as the configuration does: 1 MB is 1048576 bytes.
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
+
+// of writes a limit behind what it limits; 0 is no limit.
+func of(limit int64, written string) string {
+	if limit == 0 {
+		return ", no limit"
+	}
+	return " of " + written
 }
 
 // section prints the first rows of a list under its name and number.
