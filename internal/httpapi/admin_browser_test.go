@@ -107,7 +107,7 @@ func TestAdminAppSignIn(t *testing.T) {
 	p.See("The access token is not valid")
 	p.Fill("#token", s.token(adminID, account.RoleUser))
 	p.Press(kb.Enter)
-	p.See("This account has no admin role")
+	p.See("This account is not an admin")
 	p.Fill("#token", "")
 	p.Click("button[type=submit]")
 	p.See("Paste an access token first")
@@ -131,7 +131,7 @@ func TestAdminAppSignIn(t *testing.T) {
 	// The token is revoked while the app is open.
 	p.Eval(`sessionStorage.setItem('cutroom-admin-token', 'x.y.z')`)
 	p.Reload()
-	p.See("The access token is not valid, or no longer")
+	p.See("The access token is invalid or has expired")
 }
 
 func TestAdminAppSignInWithTheProvider(t *testing.T) {

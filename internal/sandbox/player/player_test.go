@@ -69,7 +69,7 @@ func material(t *testing.T, dir string) {
 		"dusk.mp4":   mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 3 * time.Second, Tone: 330}),
 		"aurora.mp4": mediatest.Clip(t, mediatest.Spec{Width: 180, Height: 320, Duration: 2 * time.Second, Tone: 550}),
 		"odd.mp4":    mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Duration: 2 * time.Second, VideoCodec: "mpeg4"}), // Chromium has no decoder for it
-		"song.m4a":   mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 220, Container: "m4a"}),
+		"song.m4a":   song(t),
 		"speech.m4a": mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 880, Container: "m4a"}),
 	} {
 		content, err := os.ReadFile(path)
@@ -80,6 +80,14 @@ func material(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// song is a tone with a beep at each second.
+func song(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "song.m4a")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=frequency=220:beep_factor=6:duration=3", "-c:a", "aac", path)
+	return path
 }
 
 // look checks the page in its current state against the rules for every state.
@@ -164,9 +172,21 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, ".credits .panel button")
 	p.Press(kb.Enter)
 	p.See("13 credits")
+	// If the answer to a purchase is lost, the next press presents the same purchase.
+	p.Eval(`{ const real = window.fetch; window.fetch = async (...call) => {
+		const answer = await real(...call);
+		if (!call[0].url?.endsWith('/credits/purchase')) return answer;
+		window.fetch = real;
+		throw Error('lost');
+	}; }`)
+	p.Press(kb.Enter)
+	p.See("The service cannot be reached.")
+	p.Press(kb.Enter)
+	p.See("Your earlier purchase had already been credited.")
+	p.See("23 credits")
 	// A double click buys once, and Escape closes the shop.
 	p.Eval(`(() => { const buy = document.querySelector('.credits .panel button'); buy.click(); buy.click(); })()`)
-	p.See("23 credits")
+	p.See("33 credits")
 	p.See("10 credits bought.")
 	p.Press(kb.Escape)
 	p.Until(`!document.querySelector('.credits').open && document.activeElement.matches('.credits summary')`)
@@ -178,7 +198,7 @@ func makeFilm(t *testing.T, address string) {
 	p.Press(kb.Enter)
 	p.See("Your stems are ready.")
 	p.Until(`document.querySelectorAll('canvas').length >= 2 && [...document.querySelectorAll('canvas')].every(c => c.dataset.points > 50)`)
-	p.See("22 credits")
+	p.See("32 credits")
 
 	// A cut, a speed, an order, a volume: the first three with the keyboard.
 	tab(t, p, `[aria-label="End of Segment 1"]`)
@@ -191,7 +211,7 @@ func makeFilm(t *testing.T, address string) {
 	p.See("Segment 2, 1.0 s")
 	tab(t, p, `[aria-label="Move Segment 2 earlier"]`)
 	p.Press(kb.Enter)
-	p.See("Segment 1, 1.0 s")
+	p.Until(`document.body.innerText.includes('Segment 1, 1.0 s') && document.activeElement.matches('[aria-label="Move Segment 1 earlier"]')`)
 	// A removed item can be restored, and the focus moves to the button for that.
 	p.Click(`[aria-label^="Edit Segment 2"]`)
 	tab(t, p, `[aria-label="Remove Segment 2"]`)
@@ -219,6 +239,22 @@ func makeFilm(t *testing.T, address string) {
 		return Math.abs(point.y + point.height / 2 - box.y - box.height * .75) < 2; })()`)
 	p.Eval(`document.querySelector('.point').dispatchEvent(new MouseEvent('dblclick', { bubbles: true }))`)
 	p.Until(`!document.querySelector('.point')`)
+	// The same with the keyboard.
+	p.Click(".lane .plain")
+	tab(t, p, ".point")
+	p.Press(kb.ArrowUp + kb.ArrowLeft)
+	p.Until(`document.querySelector('.point[aria-label^="Volume point at 1.4 s, 105 %"]')`)
+	p.Press(kb.Delete)
+	p.Until(`!document.querySelector('.point')`)
+	// If cuts snap to the music, arrow keys go from onset to onset.
+	p.Click(".cut > .check input")
+	tab(t, p, `[aria-label="End of Segment 2"]`)
+	p.Until(`(document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft', bubbles: true })), document.body.innerText.includes('Segment 2, 1.0 s'))`)
+	p.Press(kb.ArrowRight)
+	p.See("Segment 2, 3.0 s")
+	p.Click(".cut > .check input")
+	p.Press(strings.Repeat(kb.ArrowLeft, 10))
+	p.See("Segment 2, 2.0 s")
 	look(t, p, "studio")
 
 	tab(t, p, ".film .primary")
@@ -256,6 +292,11 @@ func makeFilm(t *testing.T, address string) {
 	p.See("Segment 4, 2.0 s")
 	drop("song.m4a", "song.mp4")
 	p.See("song.mp4 holds no video.")
+	// A press elsewhere takes back the question whether to delete.
+	p.Click(".films .plain")
+	p.See("Really?")
+	p.Eval(`document.body.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true }))`)
+	p.Until(`document.querySelector('.films .plain').innerText === 'Delete'`)
 	p.Click(".films .plain")
 	p.See("Really?")
 	p.Click(".films .plain")
@@ -270,11 +311,45 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, `[aria-label="Start of Segment 3"]`)
 	p.Press(strings.Repeat(kb.ArrowRight, 10))
 	p.See("Segment 3, 2.0 s")
+	// A copy of the segment has the stems as well, and the last copy takes them along when it goes.
+	p.Click(`[aria-label="Duplicate Segment 3"]`)
 	p.Eval(`window.fetch = async (request) => (window.sent = await request.json(), Promise.reject(Error('recorded')))`)
-	p.Click(".film .primary")
-	p.Until(`window.sent?.separationDirectives.length`)
-	if got := p.Eval(`(({ rangeStartMs, rangeEndMs, sourceOffsetMs }) => [rangeStartMs, rangeEndMs, sourceOffsetMs])(window.sent.separationDirectives[0])`); got != "[3000,5000,1000]" {
-		t.Errorf("range and offset of the stems: %s", got)
+	p.Click(".film .primary:not([aria-disabled])")
+	p.Until(`window.sent?.separationDirectives.length === 2`)
+	got := p.Eval(`window.sent.separationDirectives.map(d => [d.rangeStartMs, d.rangeEndMs, d.sourceOffsetMs])`)
+	if got != "[[3000,5000,1000],[5000,7000,1000]]" {
+		t.Errorf("ranges and offsets of the stems: %s", got)
+	}
+	p.Click(`[aria-label="Remove Segment 3"]`)
+	p.See("Segment 3 removed.")
+	p.Click(`[aria-label^="Edit Segment 3"]`)
+	p.Click(`[aria-label="Remove Segment 3"]`)
+	p.Until(`!document.querySelector('.speech')`)
+	p.Click(".undo .primary")
+	p.Until(`document.querySelector('.speech') && !document.querySelector('.undo')`)
+	// Without an answer there are no stems, and a film would lack them.
+	p.See("The service does not answer. The page keeps trying")
+	p.See("The stems are not ready yet.")
+	p.Click(`[aria-label="Remove the speech"]`)
+	refusals(t, p)
+}
+
+// refusals checks that the page says what each refusal of a render means.
+func refusals(t *testing.T, p *browsertest.Page) {
+	for _, refusal := range []struct {
+		status     int
+		code, says string
+	}{
+		{503, "paused", "The service takes no new jobs right now."},
+		{429, "too_many_jobs", "Too many of your jobs are waiting."},
+		{403, "storage_full", "Your storage is full."},
+		{404, "segments[1].sourceAssetKey: the asset does not exist in the object store", "The file of Segment 2 is gone. Add the same file again"},
+		{400, "bgmClips[0].fadeInMs must be 0..30000", "The music must be 0..30000"},
+	} {
+		p.Eval(fmt.Sprintf(`window.fetch = async () => new Response(JSON.stringify({ error: %q }),
+			{ status: %d, headers: { 'Content-Type': 'application/json', 'Retry-After': '60' } })`, refusal.code, refusal.status))
+		p.Click(".film .primary:not([aria-disabled])")
+		p.See(refusal.says)
 	}
 }
 
@@ -286,11 +361,29 @@ func signInAndOut(t *testing.T, address string) {
 	for _, problem := range p.Problems() {
 		t.Errorf("the browser complains: %s", problem)
 	}
-	// If the session ended elsewhere, the page returns to the sign-in.
+	// If the session ended elsewhere, the page returns to the sign-in, and the same name finds the same draft.
+	p.Eval(`(() => { const e = document.querySelector('.go select'); e.value = 'high'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	p.Eval(`sessionStorage.setItem('cutroom-player', sessionStorage.getItem('cutroom-player').replace(/"accessToken":"[^"]*"/, '"accessToken":"x.y.z"'))`)
 	p.Reload()
 	p.See("Continue with provider A")
 	p.See("Your session is over.")
+	p.Click("form button[type=button]")
+	p.Until(`document.querySelector('.go select').value === 'high'`)
+	p.Problems() // the browser complains of each 401
+
+	p.Click(".menu summary")
+	p.See("Welcome credits")
+	look(t, p, "account")
+	p.Click(`[aria-label="Sign out on every device"]`)
+	p.Click(`[aria-label="Really? Sign out on every device"]`)
+	p.See("You are signed out on every device.")
+	p.Click("form button[type=button]")
+	p.Click(".menu summary")
+	p.Click(`[aria-label="Delete the account"]`)
+	p.Click(`[aria-label="Really? Delete the account"]`)
+	p.See("Your account, its films and its credits are deleted.")
+	p.Click("form button[type=button]")
+	p.Until(`document.querySelector('.go select').value === 'medium'`)
 
 	res, err := http.Get(address)
 	if err != nil {

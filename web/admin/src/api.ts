@@ -28,9 +28,8 @@ export class ReportError extends Error {
 
 const sentences: Record<string, string> = {
   missing_token: 'Sign in to see the reports.',
-  invalid_token: 'The access token is not valid, or no longer. Get a fresh one and sign in again.',
-  admin_required:
-    'This account has no admin role. A role that was just granted is in the token from the next sign-in of the mobile app on.',
+  invalid_token: 'The access token is invalid or has expired. Get a new one and sign in again.',
+  admin_required: 'This account is not an admin. If it was made one just now, get a new token: sign in again, or run cutroom admin token.',
   invalid_from_date: 'The first day is not a date.',
   invalid_to_date: 'The last day is not a date.',
   from_must_be_before_to: 'The first day must not be after the last day.',

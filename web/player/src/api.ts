@@ -12,13 +12,13 @@ export type Provider = 'provider_a' | 'provider_b';
 const key = 'cutroom-player';
 let session: Session | null = JSON.parse(sessionStorage.getItem(key) ?? 'null');
 let ended: (why: string) => void = () => {};
-let waiting: (seconds: number) => void = () => {};
+let notice: (text: string) => void = () => {};
 
 export const current = (): Session | null => session;
 /** Receives the reason when the session ends. */
 export const onEnd = (f: (why: string) => void): void => void (ended = f);
-/** Receives the seconds that the page waits for a busy service, and 0 when the wait is over. */
-export const onWait = (f: (seconds: number) => void): void => void (waiting = f);
+/** Receives why the page is waiting for the service, and '' when the wait is over. */
+export const onWait = (f: (text: string) => void): void => void (notice = f);
 
 export function keep(fresh: Session | null): void {
   session = fresh;
@@ -28,17 +28,23 @@ export function keep(fresh: Session | null): void {
 
 export const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
+/** The codes of refusals that last longer than a person should wait. */
+const lasting = ['paused', 'too_many_jobs'];
+
 /** Repeats a request to a busy service after its Retry-After. A submit has its key, so this is safe. */
 async function patient(request: Request): Promise<Response> {
   for (let attempt = 0; ; attempt++) {
     const answer = await fetch(request.clone());
     const later = Number(answer.headers.get('Retry-After'));
     if (!later || attempt === 3 || (answer.status !== 429 && answer.status !== 503)) return answer;
-    waiting(later);
+    if (lasting.includes((await errorOf(answer)).error ?? '')) return answer;
+    notice(`The service is busy. The page asks again in ${later} ${later === 1 ? 'second' : 'seconds'}.`);
     await pause(later * 1000);
-    waiting(0);
+    notice('');
   }
 }
+
+const errorOf = (answer: Response): Promise<Partial<Schemas['Error']>> => answer.clone().json().catch(() => ({}));
 
 // The page is on the API's host, one folder below it.
 export const api = createClient<paths>({ baseUrl: new URL('..', document.baseURI).href.replace(/\/$/, ''), fetch: patient });
@@ -50,7 +56,7 @@ api.use({
   },
   async onResponse({ response }) {
     if (response.status !== 401 || !session) return;
-    const { error } = (await response.clone().json().catch(() => ({}))) as Partial<Schemas['Error']>;
+    const { error } = await errorOf(response);
     keep(null);
     ended(error === 'account_deleted' ? 'This account was deleted.' : 'Your session is over. Sign in again: your draft and your films are kept.');
   },
@@ -89,8 +95,14 @@ export async function pushesTo(token: string): Promise<Push[]> {
   return (await said.json()) as Push[];
 }
 
+const nameKey = 'cutroom-player-name';
+
+/** The name of the last sign-in: with the same name, a person finds their draft and films again. */
+export const lastName = (): string => localStorage.getItem(nameKey) ?? 'Uma User';
+
 /** Signs in with an identity that a provider's stand-in invents. */
 export async function signIn(provider: Provider, name: string): Promise<Session> {
+  localStorage.setItem(nameKey, name);
   const email = `${name.toLowerCase().replace(/[^a-z0-9]+/g, '.')}@sandbox.example`;
   const { idToken } = await steer<{ idToken: string }>(`${provider}/mint`, { email, name });
   const fresh = await (provider === 'provider_a'
@@ -108,11 +120,38 @@ export async function renew(): Promise<void> {
 /** The capabilities of the server. */
 export const capabilities = () => answer(api.GET('/api/v2/capabilities'));
 
-/** Buys in the stand-in of a store, as an app does: bound to the user, then presented. */
-export async function buy(productId: string): Promise<number> {
+type Credited = Schemas['CreditPurchaseResponse'];
+
+/** The storage key of the purchase that the store has taken and the service has not credited yet. */
+const unfinished = () => `cutroom-purchase-${session?.user.sub}`;
+
+/** Buys in the stand-in of a store, as an app does: bound to the user, then presented. An unfinished purchase goes first. */
+export async function buy(productId: string): Promise<Credited> {
+  const before = await present();
+  if (before) return before;
   const bought = await steer<{ orderId: string; token: string }>('platform_a/purchases', { productId, accountId: session?.user.sub });
-  const body = { platform: 'platform_a' as const, transactionId: bought.orderId, receipt: bought.token, productId };
-  return (await answer(api.POST('/api/v2/credits/purchase', { body }))).balance;
+  const body: Schemas['CreditPurchaseRequest'] = { platform: 'platform_a', transactionId: bought.orderId, receipt: bought.token, productId };
+  localStorage.setItem(unfinished(), JSON.stringify(body));
+  return credited(body);
+}
+
+/** Presents the unfinished purchase, if there is one. */
+export async function present(): Promise<Credited | undefined> {
+  const body = localStorage.getItem(unfinished());
+  return body ? credited(JSON.parse(body)) : undefined;
+}
+
+/** A purchase may be presented again until the service has answered: it is credited once. */
+async function credited(body: Schemas['CreditPurchaseRequest']): Promise<Credited> {
+  const key = unfinished();
+  try {
+    const done = await answer(api.POST('/api/v2/credits/purchase', { body }));
+    localStorage.removeItem(key);
+    return done;
+  } catch (e) {
+    if (e instanceof Trouble && e.code === 'receipt_invalid') localStorage.removeItem(key);
+    throw e;
+  }
 }
 
 /** Follows a job to its end: each answer comes as soon as the state differs from the last. */
@@ -125,13 +164,15 @@ export async function follow<S extends { status: string }>(
     // The first request does not wait.
     const call = ask(tag ? { Prefer: 'wait=30', 'If-None-Match': tag } : {});
     const { response } = await call.catch(() => ({ response: null }));
-    if (response && response.status !== 304) {
+    const lost = !response || response.status >= 500 || response.status === 429;
+    notice(lost ? 'The service does not answer. The page keeps trying; nothing is lost.' : '');
+    if (!lost && response.status !== 304) {
       const state = await answer(call);
       show(state);
       if (final.includes(state.status)) return state;
     }
-    const waited = response?.headers.has('Preference-Applied') || (!tag && response?.headers.has('ETag'));
-    tag = response?.headers.get('ETag') ?? tag;
+    const waited = !lost && (response.headers.has('Preference-Applied') || (!tag && response.headers.has('ETag')));
+    if (!lost) tag = response.headers.get('ETag') ?? tag;
     if (!waited) await pause(2000);
   }
 }

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
-import { answer, api, buy, current, keep, onEnd, onWait, renew, signIn, type Provider, type Schemas, type Session } from './api';
+import { Account } from './account';
+import { answer, api, buy, current, keep, lastName, onEnd, onWait, pause, present, renew, signIn, type Provider, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
 import { Act, Popover, useTask, Wrong } from './parts';
 import { Pushes, unregister } from './pushes';
@@ -13,15 +14,20 @@ export function App() {
       setWhy(reason);
       set(null);
     });
-    void renew().catch(() => {});
+    const stay = () => void renew().catch(() => {}); // also when a person returns to the tab after days
+    stay();
+    document.addEventListener('visibilitychange', stay);
+    return () => document.removeEventListener('visibilitychange', stay);
   }, []);
   if (!session) return <SignIn why={why} done={set} />;
-  const leave = async () => {
-    await unregister();
+  /** Ends the session here. With a reason, the service has ended it already. */
+  const leave = async (reason: string) => {
+    if (!reason) await Promise.race([unregister(), pause(2000)]);
     keep(null);
+    setWhy(reason);
     set(null);
   };
-  return <Signed key={session.user.sub} session={session} leave={() => void leave()} />;
+  return <Signed key={session.user.sub} session={session} leave={(reason) => void leave(reason)} />;
 }
 
 const Brand = () => (
@@ -35,13 +41,13 @@ const Brand = () => (
 );
 
 function SignIn(props: { why: string; done: (session: Session) => void }) {
-  const [name, setName] = useState('Uma User');
+  const [name, setName] = useState(lastName);
   const [trouble, setTrouble] = useState<Trouble>();
   const [busy, run] = useTask(setTrouble);
   const enter = (provider: Provider) =>
     run(async () => {
       props.done(await signIn(provider, name.trim() || 'Somebody'));
-      document.getElementById('studio')?.focus();
+      requestAnimationFrame(() => document.getElementById('studio')?.focus());
     });
   return (
     <main class="signin">
@@ -72,12 +78,14 @@ function SignIn(props: { why: string; done: (session: Session) => void }) {
   );
 }
 
-function Signed(props: { session: Session; leave: () => void }) {
+function Signed(props: { session: Session; leave: (why: string) => void }) {
   const { user } = props.session;
   const [balance, setBalance] = useState<number>();
   const count = () => answer(api.GET('/api/v2/credits')).then((c) => setBalance(c.balance), () => {});
-  useEffect(() => void count(), []);
-  const [wait, setWait] = useState(0);
+  useEffect(() => {
+    void present().catch(() => {}).then(count);
+  }, []);
+  const [wait, setWait] = useState('');
   useEffect(() => onWait(setWait), []);
   return (
     <>
@@ -88,21 +96,16 @@ function Signed(props: { session: Session; leave: () => void }) {
         <Brand />
         <div class="account">
           <Credits balance={balance} bought={setBalance} />
-          <span class="who">{user.name || 'Signed in'}</span>
-          <button type="button" class="plain" onClick={props.leave}>
-            Sign out
-          </button>
+          <Account user={user} leave={props.leave} />
         </div>
       </header>
-      {wait > 0 && (
-        <p class="waiting" role="status">
-          The service is busy. It is asked again in {wait} {wait === 1 ? 'second' : 'seconds'}.
-        </p>
-      )}
+      <p class="waiting" role="status">
+        {wait}
+      </p>
       <Pushes />
       <main id="studio" tabIndex={-1}>
         <h1 class="unseen">Studio</h1>
-        <Studio user={user.sub} balance={balance ?? 0} spent={count} />
+        <Studio user={user.sub} balance={balance} spent={count} />
       </main>
       <footer>
         <span>Every button here is a call of the public API.</span>
@@ -132,13 +135,14 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
   const purchase = (p: Schemas['Product']) =>
     run(async () => {
       setSaid('');
-      props.bought(await buy(p.productId));
-      setSaid(`${p.credits} credits bought.`);
+      const { granted, balance } = await buy(p.productId);
+      props.bought(balance);
+      setSaid(granted ? `${granted} credits bought.` : 'Your earlier purchase had already been credited.');
     });
   const balance = (
-    <>
+    <span>
       <b>{props.balance ?? '–'}</b> {props.balance === 1 ? 'credit' : 'credits'}
-    </>
+    </span>
   );
   return (
     <Popover class="credits" button={balance} opened={open}>

@@ -1,6 +1,6 @@
 // The draft of the film. The browser stores it with asset keys, which do not expire.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import type { Schemas } from './api';
 
 export interface Clip {
@@ -52,9 +52,9 @@ export interface Speech {
   volumes: Record<string, number>;
   /** Whether the clips are silent while it plays. */
   alone: boolean;
-  /** The segment whose sound it is. If absent, it begins with the film. */
-  segment?: number;
-  /** The time in that segment's clip at which the stems begin. */
+  /** The segments whose own sound it is: the separated one and its copies. If absent, it begins with the film. */
+  segments?: number[] | undefined;
+  /** The time in their clip at which the stems begin. */
   fromMs?: number;
 }
 
@@ -71,11 +71,24 @@ export interface Draft {
 
 export const empty: Draft = { clips: [], segments: [], quality: 'medium' };
 
+const keyOf = (user: string) => `cutroom-draft-${user}`;
+
+/** Erases a user's draft from this browser. */
+export const forget = (user: string): void => localStorage.removeItem(keyOf(user));
+
+const stored = (user: string): Draft => JSON.parse(localStorage.getItem(keyOf(user)) ?? 'null') ?? empty;
+
+/** The keys of the uploads that a user's draft needs. */
+export function keysOf(user: string): string[] {
+  const { segments, music } = stored(user);
+  return [...segments.map((s) => s.assetKey), ...(music ? [music.assetKey] : [])];
+}
+
 /** A draft that survives a reload, and that two tabs share. */
 export function useDraft(user: string): [Draft, (change: (old: Draft) => Draft) => void] {
-  const key = `cutroom-draft-${user}`;
-  const [draft, set] = useState<Draft>(() => JSON.parse(localStorage.getItem(key) ?? 'null') ?? empty);
-  useEffect(() => localStorage.setItem(key, JSON.stringify(draft)), [draft]);
+  const key = keyOf(user);
+  const [draft, set] = useState<Draft>(() => stored(user));
+  useLayoutEffect(() => localStorage.setItem(key, JSON.stringify(draft)), [draft]); // before a reload can come
   useEffect(() => {
     const follow = (e: StorageEvent) => e.key === key && e.newValue && set(JSON.parse(e.newValue));
     addEventListener('storage', follow);
@@ -103,6 +116,25 @@ export function beginsOf(segments: Segment[]): number[] {
 export const lengthOfAll = (segments: Segment[]): number => beginsOf(segments).at(-1) ?? 0;
 
 export const nextId = (segments: Segment[]): number => Math.max(0, ...segments.map((s) => s.id)) + 1;
+
+/** Puts a copy of a segment after it. The copy has the same stems. */
+export function duplicated(draft: Draft, s: Segment): Draft {
+  const copy = { ...s, id: nextId(draft.segments) };
+  const { speech } = draft;
+  return {
+    ...draft,
+    segments: draft.segments.flatMap((o) => (o.id === s.id ? [o, copy] : [o])),
+    speech: speech?.segments?.includes(s.id) ? { ...speech, segments: [...speech.segments, copy.id] } : speech,
+  };
+}
+
+/** Removes a segment, and the stems of its own sound with its last copy. */
+export function without(draft: Draft, id: number): Draft {
+  const segments = draft.segments.filter((s) => s.id !== id);
+  const own = draft.speech?.segments?.filter((n) => n !== id);
+  const speech = own && draft.speech ? { ...draft.speech, segments: own } : draft.speech;
+  return { ...draft, segments, speech: own?.length === 0 ? undefined : speech };
+}
 
 const when = <T extends object>(on: unknown, fields: T): T | Record<never, never> => (on ? fields : {});
 
@@ -142,32 +174,33 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: 
   };
 }
 
-/** The stems, over the segment that they were separated from or from the beginning of the film. */
-function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): NonNullable<Schemas['RenderConfigV3']['separationDirectives']> {
+type Directive = NonNullable<Schemas['RenderConfigV3']['separationDirectives']>[number];
+
+/** The stems, over each segment whose sound they are or from the beginning of the film. */
+function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): Directive[] {
   if (!speech) return [];
-  const place = segments.findIndex((s) => s.id === speech.segment);
-  const own = segments[place];
-  if (speech.segment !== undefined && !own) return [];
-  const begin = own ? (beginsOf(segments)[place] ?? 0) : 0;
-  const speed = own?.speed ?? 1;
-  // If the segment was cut after the separation, its stems begin later than it, or are entered later.
-  const later = own ? (speech.fromMs ?? own.fromMs) - own.fromMs : 0;
-  const rangeStartMs = Math.floor(begin + Math.max(0, later) / speed);
-  const sourceOffsetMs = Math.max(0, -later);
-  const heard = (Math.max(0, ...stems.map((s) => s.durationMs)) - sourceOffsetMs) / speed;
-  const end = begin + (own ? lengthOf(own) : lengthOfAll(segments));
-  const rangeEndMs = Math.floor(Math.min(end, rangeStartMs + heard));
-  if (rangeEndMs <= rangeStartMs) return [];
-  const selections = stems.map((s) => ({ stemId: s.stemId, volume: speech.volumes[s.stemId] ?? 0, separationJobId: speech.jobId }));
-  return [
-    {
-      id: 'speech',
+  const begins = beginsOf(segments);
+  const stemMs = Math.max(0, ...stems.map((s) => s.durationMs));
+  const whole = { begin: 0, lengthMs: lengthOfAll(segments), later: 0, speed: 1 };
+  const own = segments.flatMap((s, i) => {
+    if (!speech.segments?.includes(s.id)) return [];
+    // If the segment was cut after the separation, its stems begin later than it, or are entered later.
+    return [{ begin: begins[i] ?? 0, lengthMs: lengthOf(s), later: (speech.fromMs ?? s.fromMs) - s.fromMs, speed: s.speed }];
+  });
+  return (speech.segments ? own : [whole]).flatMap(({ begin, lengthMs, later, speed }, i) => {
+    const rangeStartMs = Math.floor(begin + Math.max(0, later) / speed);
+    const sourceOffsetMs = Math.max(0, -later);
+    const rangeEndMs = Math.floor(Math.min(begin + lengthMs, rangeStartMs + (stemMs - sourceOffsetMs) / speed));
+    const selections = stems.map((s) => ({ stemId: s.stemId, volume: speech.volumes[s.stemId] ?? 0, separationJobId: speech.jobId }));
+    const directive: Directive = {
+      id: `speech-${i}`,
       rangeStartMs,
       rangeEndMs,
       muteOriginalSegmentAudio: speech.alone,
       appliedSpeedScale: speed,
       sourceOffsetMs,
       selections: selections.filter((s) => s.volume > 0),
-    },
-  ];
+    };
+    return rangeEndMs > rangeStartMs ? [directive] : [];
+  });
 }

@@ -10,6 +10,8 @@ export class Trouble extends Error {
     readonly code = '',
     /** Whether doing the same again may work. */
     readonly again = false,
+    /** The status of the answer, if there was one. */
+    readonly status = 0,
   ) {
     super(message);
   }
@@ -20,19 +22,19 @@ type Sentence = [text: string, again?: 'again'];
 /** By the `error` of an answer. */
 const answers: Record<string, Sentence> = {
   r2_disabled: ['This sandbox runs without an object store. Start it without --no-bucket.'],
-  insufficient_credits: ['There are not enough credits. Buy some at the top of the page.'],
+  insufficient_credits: ['There are not enough credits. Buy some at the top of the page, then try again.', 'again'],
   unsupported_audio_format: ['This recording is not m4a, mp3 or wav.'],
   'sourceAssetKey names a file without readable sound': ['This recording has no sound that can be read. Choose another file.'],
   invalid_stem_url: ['These stems are gone. Separate the recording again.'],
   invalid_asset_key: ['One of the clips is gone. Remove it and add it again.'],
   rate_limited: ['That was a lot at once. Wait a minute, then try again.', 'again'],
   too_many_jobs: ['Too many of your jobs are waiting. Let one finish or delete one, then try again.', 'again'],
-  storage_full: ['Your storage is full. Delete films or separations that you no longer need.'],
+  storage_full: ['Your storage is full. Delete films and stems that you no longer need, or unused uploads under Account at the top.'],
   unavailable: ['The service cannot reach its storage right now. Try again in a moment.', 'again'],
-  paused: ['The service takes no new jobs right now. Try again in a few minutes.', 'again'],
+  paused: ['The service takes no new jobs right now. Your draft is kept: try again in a few minutes.', 'again'],
   account_deleted: ['This account was deleted. Sign in again to start anew.'],
   receipt_invalid: ['The store did not confirm this purchase. Nothing was charged.'],
-  receipt_verify_unavailable: ['The store does not answer. Your purchase is safe: try again.', 'again'],
+  receipt_verify_unavailable: ['The store does not answer. Your purchase is kept: press Buy again later, and it is credited without another payment.'],
   iap_unconfigured: ['This store is not set up here.'],
   provider_unavailable: ['The sign-in provider does not answer. Try again.', 'again'],
   invalid_id_token: ['The sign-in was refused. Try again.', 'again'],
@@ -57,17 +59,40 @@ const failures: Record<string, Sentence> = {
   internal: ['Something broke on the server. Try again.', 'again'],
 };
 
+/** By the status of an answer that has a sentence or nothing instead of a known code. */
+const statuses: Record<number, Sentence> = {
+  404: ['This is gone: it was deleted or has expired.'],
+  413: ['This file is too large. Choose a smaller one, or export it again at a lower quality.'],
+};
+
+/** Names the fields in a sentence of the service as the page does: segments[0].trimEndMs is in Segment 1. */
+const plain = (sentence: string): string =>
+  sentence
+    .replace(/segments\[(\d+)\](\.\w+)*/g, (_, i) => `Segment ${Number(i) + 1}`)
+    .replace(/bgmClips\[\d+\](\.\w+)*/g, 'The music')
+    .replace(/separationDirectives\[\d+\](\.\w+|\[\d+\])*/g, 'The speech');
+
+/** An upload that the object store no longer has. The same file has the same key, so its cuts stay. */
+function goneAsset(sentence: string): Sentence | undefined {
+  const field = /^(\S*)assetKey: /i.exec(sentence);
+  if (!field) return undefined;
+  const place = /[[]/.test(field[1] ?? '') ? ` of ${plain(field[1] ?? '').replace('The', 'the')}` : '';
+  return [`The file${place} is gone. Add the same file again: your cuts stay.`];
+}
+
 /** The Trouble of an answer that is not a success. */
 export function troubleOf(status: number, error: Schemas['Error'] | undefined): Trouble {
   const code = error?.error ?? '';
-  const [text, again] = answers[code] ?? [code || `The service answered ${status}.`, status >= 500 ? 'again' : undefined];
-  return new Trouble(text, code, again === 'again');
+  const text = plain(code) || `The service answered ${status}. Try again.`;
+  const other: Sentence = status >= 500 || !code ? [text, 'again'] : [text];
+  const [sentence, again] = answers[code] ?? goneAsset(code) ?? statuses[status] ?? other;
+  return new Trouble(sentence, code, again === 'again', status);
 }
 
-/** The Trouble of a job that failed. The service's own sentence names the file or the limit. */
+/** The Trouble of a job that failed. The service's own sentence names the segment or the limit. */
 export function failureOf(job: { error?: string | null; errorCode?: string | null }): Trouble {
   const code = job.errorCode ?? '';
   const [text, again] = failures[code] ?? ['Something went wrong.', 'again'];
-  const detail = job.error && /^(segments|bgmClips|separationDirectives)/.test(job.error) ? ` (${job.error})` : '';
+  const detail = job.error && /^(segments|bgmClips|separationDirectives)\[/.test(job.error) ? ` (${plain(job.error)})` : '';
   return new Trouble(text + detail, code, again === 'again');
 }

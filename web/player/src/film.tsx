@@ -13,14 +13,25 @@ type Status = Schemas['RenderStatus'];
 /** The storage key of the current film, which survives a reload or a new sign-in. */
 const followed = 'cutroom-follows';
 
-export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem'][]; uploading: boolean; has: (feature: string) => boolean }) {
+export function Film(props: {
+  draft: Draft;
+  change: Change;
+  stems: Schemas['Stem'][];
+  /** Why the film cannot be rendered now, or ''. */
+  notYet: string;
+  has: (feature: string) => boolean;
+}) {
   const { draft, change } = props;
   const [state, setState] = useState<Status>();
   const [film, setFilm] = useState<{ url: string; poster: string }>();
   const [trouble, setTrouble] = useState<Trouble>();
+  const retry = useRef(() => {}); // repeats what `trouble` is about
+  const again = useRef(() => {}); // renders the draft as it is then
   const [jobs, setJobs] = useState<Schemas['RenderHistoryJob'][]>([]);
   const [cursor, setCursor] = useState<string | null>(null);
   const [busy, run] = useTask(setTrouble);
+  const [, runShow] = useTask(setTrouble); // an earlier film can be watched while another is rendered
+  const cancelled = useRef('');
   const player = useRef<HTMLVideoElement>(null);
   const body = configOf(draft, props.stems, props.has);
   const [made, setMade] = useState(0);
@@ -33,39 +44,58 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
     setCursor(page.nextCursor);
     return page.jobs;
   }
-  async function show(jobId: string) {
-    const [url, poster] = await Promise.all([bytesOf('download', jobId), bytesOf('poster', jobId).catch(() => '')]);
-    setFilm({ url, poster });
-  }
+  const show = (jobId: string) => {
+    retry.current = () => void show(jobId);
+    return runShow(async () => {
+      const [url, poster] = await Promise.all([bytesOf('download', jobId), bytesOf('poster', jobId).catch(() => '')]);
+      setFilm({ url, poster });
+    });
+  };
   async function follow(jobId: string) {
     sessionStorage.setItem(followed, jobId);
     try {
       const end = await followRender(jobId, setState);
+      retry.current = () => again.current();
       if (end.status === 'FAILED') throw failureOf(end);
       await show(jobId);
+    } catch (e) {
+      if (!(e instanceof Trouble) || e.status !== 404) throw e;
+      if (cancelled.current !== jobId) throw new Trouble('This film was deleted while it was rendered.');
     } finally {
       sessionStorage.removeItem(followed);
       setState(undefined);
-      await list();
+      await list().catch(() => {});
     }
   }
-  const render = () =>
-    run(async () => {
+  const render = () => {
+    retry.current = () => again.current();
+    return run(async () => {
       setFilm(undefined);
       const { jobId } = await answer(api.POST('/api/v2/render/v3', { body, params: { header: { 'Idempotency-Key': key } } }));
       setMade(made + 1);
       void list().catch(() => {});
       await follow(jobId);
     });
-  const cancel = (jobId: string) =>
-    answer(api.DELETE('/api/v2/render/{jobId}', { params: { path: { jobId } } })).catch((e: Trouble) => setTrouble(e));
-  useEffect(() => {
-    void run(async () => {
-      const all = await list();
-      const going = sessionStorage.getItem(followed) ?? all.find((j) => j.status === 'PENDING' || j.status === 'PROCESSING')?.jobId;
-      if (going) await follow(going).catch((e: Trouble) => Promise.reject(e.code === 'Not found' ? new Trouble('That film was deleted.') : e));
+  };
+  again.current = () => void render();
+  const cancel = (jobId: string) => {
+    cancelled.current = jobId;
+    answer(api.DELETE('/api/v2/render/{jobId}', { params: { path: { jobId } } })).catch((e: Trouble) => {
+      retry.current = () => cancel(jobId);
+      setTrouble(e);
     });
-  }, []);
+  };
+  /** Lists the films, and follows one that is being rendered. */
+  const start = () => {
+    retry.current = () => void start();
+    return run(async () => {
+      const all = await list();
+      const kept = sessionStorage.getItem(followed);
+      const going = all.find((j) => j.jobId === kept) ?? all.find((j) => j.status === 'PENDING' || j.status === 'PROCESSING');
+      if (going) await follow(going.jobId);
+    });
+  };
+  useEffect(() => void start(), []);
 
   useEffect(() => player.current?.focus(), [film]); // scrolls to the film, too
 
@@ -80,12 +110,12 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
         ) : (
           <div class="screen">{state ? <b>{percent} %</b> : <span>Your film appears here</span>}</div>
         )}
-        <Wrong trouble={trouble} again={busy ? undefined : () => void render()} />
+        <Wrong trouble={trouble} again={busy ? undefined : () => retry.current()} />
         <div class="row go">
           {state && (
             <>
               <Progress label={state.status === 'PENDING' ? 'Waiting for a free slot' : `Rendering, ${percent} %`} value={percent} />
-              <button type="button" onClick={() => void cancel(state.jobId)}>
+              <button type="button" onClick={() => cancel(state.jobId)}>
                 Cancel
               </button>
             </>
@@ -107,10 +137,11 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
             </label>
           )}
           {!state && (
-            <Act class="primary" off={busy || props.uploading || !draft.segments.length} act={() => void render()}>
+            <Act class="primary" off={busy || !!props.notYet} act={() => void render()}>
               Render the film
             </Act>
           )}
+          {!state && props.notYet && <small>{props.notYet}</small>}
           {film && (
             <a class="button" href={film.url} download="cutroom.mp4">
               Save
@@ -121,10 +152,10 @@ export function Film(props: { draft: Draft; change: Change; stems: Schemas['Stem
       <Panel title="Films" class="past">
         <History
           jobs={shown}
-          more={cursor ? () => void list(cursor).catch(setTrouble) : undefined}
-          play={(jobId) => void run(() => show(jobId))}
-          changed={() => void list().catch(setTrouble)}
-          failed={setTrouble}
+          more={cursor ? () => void list(cursor).catch((e: Trouble) => setTrouble(new Trouble(e.message))) : undefined}
+          play={(jobId) => void show(jobId)}
+          changed={() => void list().catch(() => {})}
+          failed={(e) => setTrouble(e && new Trouble(e.message))}
         />
       </Panel>
     </div>

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { answer, api, bytesOf, type Schemas } from './api';
 import type { Trouble } from './errors';
 import { seconds } from './media';
-import { Act, useTask } from './parts';
+import { Confirm, useTask } from './parts';
 
 type Job = Schemas['RenderHistoryJob'];
 
@@ -42,7 +42,6 @@ function Film({ job, play, changed, failed }: { job: Job; play: (jobId: string) 
   }, [there]);
   const made = new Date(job.createdAt);
   const when = made.toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' });
-  const [sure, setSure] = useState(false);
   const [busy, run] = useTask(failed);
   const remove = () =>
     run(async () => {
@@ -61,15 +60,9 @@ function Film({ job, play, changed, failed }: { job: Job; play: (jobId: string) 
           <time dateTime={made.toISOString()}>{when}</time>
           <small>{job.status === 'COMPLETED' && !there ? 'expired' : (job.error ?? `${state}, ${job.quality}`)}</small>
         </span>
-        {/* A film cannot be brought back, so the first click only asks. */}
-        <Act
-          class="plain"
-          off={busy}
-          label={sure ? `Really delete the film of ${when}` : `Delete the film of ${when}`}
-          act={() => (sure ? void remove() : setSure(true))}
-        >
-          {sure ? 'Really?' : 'Delete'}
-        </Act>
+        <Confirm off={busy} label={`Delete the film of ${when}`} act={() => void remove()}>
+          Delete
+        </Confirm>
       </div>
     </li>
   );

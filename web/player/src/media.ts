@@ -13,7 +13,7 @@ export async function inspect(file: File): Promise<{ durationMs: number; picture
       video.src = url;
     });
     await new Promise((done) => {
-      video.onseeked = done;
+      video.onseeked = done; // a stream without a length throws here
       video.currentTime = video.duration / 3;
     });
     return { durationMs: Math.round(video.duration * 1000), picture: draw(video) };

@@ -60,6 +60,19 @@ export function useTask(report: (trouble: Trouble | undefined) => void): [busy: 
   return [busy, run];
 }
 
+/** Focuses an element once the page has been drawn again. */
+export const focusNext = (e: Element | null): void => void requestAnimationFrame(() => e instanceof HTMLElement && e.focus());
+
+/** Asks before a reload or a closed tab would drop a file that is being sent. */
+export function useUnloadWarning(on: boolean): void {
+  useEffect(() => {
+    if (!on) return;
+    const warn = (e: BeforeUnloadEvent) => e.preventDefault();
+    addEventListener('beforeunload', warn);
+    return () => removeEventListener('beforeunload', warn);
+  }, [on]);
+}
+
 /** A button that does nothing while it is off, but keeps the focus. */
 export function Act(props: { off?: boolean; class?: string; label?: string; act: () => void; children: ComponentChildren }) {
   return (
@@ -74,6 +87,38 @@ export function Act(props: { off?: boolean; class?: string; label?: string; act:
     >
       {props.children}
     </button>
+  );
+}
+
+/** Calls `leave` at a press outside of an element. */
+function usePressOutside(box: { current: HTMLElement | null }, leave: () => void): void {
+  useEffect(() => {
+    const press = (e: Event) => !box.current?.contains(e.target as Node) && leave();
+    addEventListener('pointerdown', press);
+    return () => removeEventListener('pointerdown', press);
+  }, []);
+}
+
+/** A button for what cannot be undone. The first press only asks; a press elsewhere, Tab or Escape takes the question back. */
+export function Confirm(props: { off?: boolean; label: string; act: () => void; children: ComponentChildren }) {
+  const [asked, ask] = useState(false);
+  const box = useRef<HTMLSpanElement>(null);
+  const back = () => ask(false);
+  usePressOutside(box, back);
+  return (
+    <span ref={box} onFocusOut={back} onKeyDown={(e) => e.key === 'Escape' && back()}>
+      <Act
+        class="plain"
+        {...props}
+        label={asked ? `Really? ${props.label}` : props.label}
+        act={() => {
+          ask(!asked);
+          if (asked) props.act();
+        }}
+      >
+        {asked ? 'Really?' : props.children}
+      </Act>
+    </span>
   );
 }
 
@@ -94,13 +139,7 @@ export function Wrong(props: { trouble: Trouble | undefined; again?: (() => void
 /** A button that opens a small panel. A press outside and Escape close it. */
 export function Popover(props: { class: string; button: ComponentChildren; label?: string; opened?: () => void; children: ComponentChildren }) {
   const box = useRef<HTMLDetailsElement>(null);
-  useEffect(() => {
-    const close = (e: Event) => {
-      if (box.current?.open && !box.current.contains(e.target as Node)) box.current.open = false;
-    };
-    addEventListener('pointerdown', close);
-    return () => removeEventListener('pointerdown', close);
-  }, []);
+  usePressOutside(box, () => box.current?.removeAttribute('open'));
   const escape = (e: KeyboardEvent) => {
     if (e.key !== 'Escape' || !box.current?.open) return;
     box.current.open = false;
@@ -124,7 +163,7 @@ export function Undo(props: { label: string; undo: () => void; close: () => void
       <button ref={button} type="button" class="primary" onClick={props.undo}>
         Undo
       </button>
-      <button type="button" class="plain" aria-label="Keep it removed" onClick={props.close}>
+      <button type="button" class="plain" onClick={props.close}>
         Close
       </button>
     </div>
@@ -178,7 +217,13 @@ export function Slider(props: {
   step: number;
   text: string;
   set: (value: number) => void;
+  /** Handles an arrow key, -1 or 1, instead of a step, and returns whether it did. */
+  jump?: ((by: number) => boolean) | undefined;
 }) {
+  const arrow = (e: KeyboardEvent) => {
+    const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
+    if (by && props.jump?.(by)) e.preventDefault();
+  };
   return (
     <label class="slider">
       <span>
@@ -193,6 +238,7 @@ export function Slider(props: {
         step={props.step}
         value={props.value}
         onInput={(e) => props.set(Number(e.currentTarget.value))}
+        onKeyDown={arrow}
       />
     </label>
   );

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, type Schemas } from './api';
 import type { Music, Point } from './draft';
 import { seconds } from './media';
-import { Icon, Slider, Volume } from './parts';
+import { Act, Icon, Slider, Volume } from './parts';
 import type { Change, Remove } from './studio';
 
 type Analysis = Schemas['Analysis'];
@@ -65,6 +65,8 @@ export function Sound(props: { music: Music; change: Change; remove: Remove; has
 }
 
 const top = 2; // the largest volume of a point
+/** How far an arrow key moves a point, in milliseconds and in volume. */
+const steps: Record<string, [number, number]> = { ArrowUp: [0, 0.05], ArrowDown: [0, -0.05], ArrowLeft: [-100, 0], ArrowRight: [100, 0] };
 
 /** The waveform with handles for the fades and the volume points. */
 function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Music>) => void; has: (feature: string) => boolean }) {
@@ -87,7 +89,22 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
     handle.setPointerCapture(e.pointerId);
     const move = (m: Event) => moved(under(m as PointerEvent));
     handle.addEventListener('pointermove', move);
-    handle.addEventListener('pointerup', () => handle.removeEventListener('pointermove', move), { once: true });
+    handle.addEventListener('lostpointercapture', () => handle.removeEventListener('pointermove', move), { once: true });
+  };
+  /** Adds a point in the middle of the longest stretch without one. */
+  const add = () => {
+    const ends = [0, ...points.map((p) => p.atMs), length];
+    const gaps = ends.slice(1).map((to, i) => ({ from: ends[i] ?? 0, to }));
+    const { from, to } = gaps.reduce((a, b) => (b.to - b.from > a.to - a.from ? b : a));
+    keep([...points, { atMs: Math.round((from + to) / 2), volume: 1 }]);
+  };
+  /** A point that an arrow key has moved, in time up to its neighbours. */
+  const stepped = (p: Point, i: number, key: string): Point | undefined => {
+    const [ms, volume] = steps[key] ?? [];
+    if (ms === undefined || volume === undefined) return undefined;
+    const [least, most] = [points[i - 1]?.atMs ?? -1, points[i + 1]?.atMs ?? length + 1];
+    const loud = Math.round((p.volume + volume) * 20) / 20;
+    return { atMs: Math.min(most - 1, Math.max(least + 1, p.atMs + ms)), volume: Math.min(top, Math.max(0, loud)) };
   };
   const fadeIn = music.fadeInMs ?? 0;
   const fadeOut = music.fadeOutMs ?? 0;
@@ -130,17 +147,20 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
             onPointerDown={drag((at) => keep([...points.filter((_, n) => n !== i), at]))}
             onDblClick={() => keep(points.filter((_, n) => n !== i))}
             onKeyDown={(e) => {
-              const step = { ArrowUp: 0.05, ArrowDown: -0.05 }[e.key];
+              const next = stepped(p, i, e.key);
               if (e.key === 'Delete' || e.key === 'Backspace') keep(points.filter((_, n) => n !== i));
-              else if (step) keep(points.map((o, n) => (n === i ? { ...o, volume: Math.min(top, Math.max(0, o.volume + step)) } : o)));
+              else if (next) keep(points.map((o, n) => (n === i ? next : o)));
               else return;
               e.preventDefault();
             }}
           />
         ))}
       {has('bgm.fade') && has('volumePoints') && (
-        <figcaption>
-          <small>Click the waveform to set the volume at a time, double-click a point to remove it. Drag the corners to fade.</small>
+        <figcaption class="row">
+          <small>Tap the waveform to set the volume at a time, and a point twice to remove it. Drag the corners to fade.</small>
+          <Act class="plain" act={add}>
+            Add a volume point
+          </Act>
         </figcaption>
       )}
     </figure>

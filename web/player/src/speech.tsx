@@ -5,9 +5,10 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, followSeparation, newKey, type Schemas } from './api';
 import { openShop } from './app';
 import type { Draft, Speech as Spoken } from './draft';
-import { failureOf, type Trouble } from './errors';
+import { failureOf, Trouble } from './errors';
 import { inspect, seconds } from './media';
-import { Act, Icon, Progress, useTask, Wrong } from './parts';
+import { Act, Confirm, Icon, Progress, useTask, useUnloadWarning, Wrong } from './parts';
+import { analysisOf } from './sound';
 import { Stems } from './stems';
 import type { Change, Remove } from './studio';
 import { upload } from './upload';
@@ -31,14 +32,15 @@ export function Speech(props: {
   draft: Draft;
   change: Change;
   remove: Remove;
-  balance: number;
+  balance: number | undefined;
   spent: () => void;
   /** Whether the server can separate uploads from the object store. */
   byReference: boolean;
   /** Lets the rest of the page find the input for recordings. */
   ask: { current: (recording: Recording) => Promise<void> };
   stems: Schemas['Stem'][];
-  found: (stems: Schemas['Stem'][]) => void;
+  /** Receives the stems, or undefined while there is no answer yet. */
+  found: (stems: Schemas['Stem'][] | undefined) => void;
 }) {
   const { draft, change, stems } = props;
   const { speech } = draft;
@@ -51,41 +53,49 @@ export function Speech(props: {
 
   props.ask.current = async (recording) => {
     // The price is quoted before anything is charged.
-    const durationMs = 'file' in recording ? (await inspect(recording.file).catch(() => ({ durationMs: 0 }))).durationMs : recording.toMs - recording.fromMs;
+    const durationMs = 'file' in recording ? await lengthOf(recording.file, props.byReference) : recording.toMs - recording.fromMs;
     const cost = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs: Math.round(durationMs) } } }));
     setOffer({ recording, credits: cost.credits, key: newKey() });
   };
   useEffect(() => asked.current?.scrollIntoView({ block: 'nearest' }), [offer]);
   const separate = ({ recording, key }: Offer) =>
     run(async () => {
-      const jobId = await submit(recording, key, props.byReference, setSent).finally(() => setSent(null));
+      const jobId = await submit(recording, key, props.byReference, setSent).finally(() => {
+        setSent(null);
+        props.spent(); // also after a refusal: another tab may have spent credits
+      });
       setOffer(undefined);
-      props.found([]);
-      props.spent();
-      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, ...('segment' in recording && { segment: recording.segment, fromMs: recording.fromMs }) });
+      const place = 'segment' in recording ? { segments: [recording.segment], fromMs: recording.fromMs } : {};
+      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, ...place });
     });
+  useUnloadWarning(busy && !!offer && 'file' in offer.recording);
   const use = (spoken: Spoken) => change((old) => ({ ...old, speech: spoken }));
 
   useEffect(() => {
     setState(undefined);
-    if (!speech) return props.found([]);
+    props.found(speech ? undefined : []);
+    if (!speech) return;
     let left = false;
     followSeparation(speech.jobId, (s) => !left && setState(s)).then(
       (end) => {
         if (left) return;
         props.spent(); // or refunded
+        props.found(end.status === 'READY' ? end.stems : []);
         if (end.status !== 'READY') return;
-        props.found(end.stems);
         const volumes = Object.fromEntries(end.stems.map((s) => [s.stemId, s.stemId === 'voice_all' ? 1 : s.stemId === 'background' ? 0.2 : 0]));
         change((old) => ({ ...old, speech: old.speech && { ...old.speech, volumes: { ...volumes, ...old.speech.volumes } } }));
       },
-      () => !left && change((old) => ({ ...old, speech: undefined })), // deleted in the meantime
+      (e: Trouble) => {
+        if (left || e.status === 401) return; // the draft waits for the next sign-in
+        setTrouble(e.status === 404 ? new Trouble(`The stems of ${speech.name} were deleted.`) : e);
+        if (e.status === 404) change((old) => ({ ...old, speech: undefined }));
+      },
     );
     return () => void (left = true);
   }, [speech?.jobId]);
 
   const set = (part: Partial<Spoken>) => change((old) => ({ ...old, speech: old.speech && { ...old.speech, ...part } }));
-  const enough = !offer || props.balance >= offer.credits;
+  const enough = !offer || props.balance === undefined || props.balance >= offer.credits;
   return (
     <>
       {offer && (
@@ -95,7 +105,7 @@ export function Speech(props: {
               <Icon of="speech" /> {nameOf(offer.recording)}
             </strong>
             {enough ? (
-              <small>Voices and background become tracks of their own.</small>
+              <small>Voices and background become tracks of their own{speech ? `, instead of ${speech.name}` : ''}.</small>
             ) : (
               <button type="button" class="link" onClick={openShop}>
                 Buy credits first
@@ -132,7 +142,7 @@ export function Speech(props: {
               {stems.some((s) => s.stemId === 'speaker_0') && <small>All speakers is the sum of the speakers: raise one or the other, not both.</small>}
               <label class="check">
                 <input type="checkbox" checked={speech.alone} onChange={(e) => set({ alone: e.currentTarget.checked })} />{' '}
-                {speech.segment === undefined ? 'Silence the clips while the speech is heard' : "Silence the clip's own sound"}
+                {!speech.segments ? 'Silence the clips while the speech is heard' : "Silence the clip's own sound"}
               </label>
             </>
           )}
@@ -141,6 +151,14 @@ export function Speech(props: {
       <Earlier current={speech?.jobId} use={(job) => use({ name: job.fileName ?? 'Recording', jobId: job.jobId, volumes: {}, alone: true })} />
     </>
   );
+}
+
+/** The length of a recording, measured by the service if this browser cannot read it. */
+async function lengthOf(file: File, byReference: boolean): Promise<number> {
+  const seen = await inspect(file).catch(() => undefined);
+  if (seen) return seen.durationMs;
+  if (!byReference) throw new Trouble(`This browser cannot read ${file.name}. Choose an m4a, mp3 or wav file.`);
+  return (await analysisOf(await upload(file, () => {}))).durationMs;
 }
 
 /** Submits a separation under its key and returns the job. */
@@ -166,9 +184,15 @@ async function reference(body: Schemas['SeparationByReference'], header: { 'Idem
 /** Separations that were paid for and can still be used. */
 function Earlier(props: { current: string | undefined; use: (job: Old) => void }) {
   const [jobs, setJobs] = useState<Old[]>([]);
-  useEffect(() => {
-    answer(api.GET('/api/v2/separate', { params: { query: { limit: 20 } } })).then((page) => setJobs(page.jobs), () => {});
-  }, [props.current]);
+  const [trouble, setTrouble] = useState<Trouble>();
+  const [busy, run] = useTask(setTrouble);
+  const list = () => answer(api.GET('/api/v2/separate', { params: { query: { limit: 20 } } })).then((page) => setJobs(page.jobs), () => {});
+  useEffect(() => void list(), [props.current]);
+  const remove = (jobId: string) =>
+    run(async () => {
+      await answer(api.DELETE('/api/v2/separate/{jobId}', { params: { path: { jobId } } }));
+      await list();
+    });
   const usable = jobs.filter((j) => j.status !== 'FAILED' && j.status !== 'DISPOSED' && j.jobId !== props.current && (j.expiresAt ?? Infinity) > Date.now());
   if (!usable.length) return null;
   return (
@@ -183,9 +207,13 @@ function Earlier(props: { current: string | undefined; use: (job: Old) => void }
             <button type="button" aria-label={`Use ${job.fileName ?? 'the recording'} again`} onClick={() => props.use(job)}>
               Use
             </button>
+            <Confirm off={busy} label={`Delete the stems of ${job.fileName ?? 'the recording'}`} act={() => void remove(job.jobId)}>
+              Delete
+            </Confirm>
           </li>
         ))}
       </ul>
+      <Wrong trouble={trouble} />
     </details>
   );
 }

@@ -1,41 +1,34 @@
 // The studio: clips are added at the top, and the film appears at the bottom.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { answer, api, capabilities, type Schemas } from './api';
+import { answer, api, capabilities, pause, type Schemas } from './api';
 import { empty, lengthOfAll, nextId, useDraft, type Clip, type Draft } from './draft';
 import { Trouble } from './errors';
 import { Film } from './film';
 import { inspect, seconds } from './media';
-import { Act, Drop, Panel, Progress, Undo, useTask, Wrong } from './parts';
+import { Act, Drop, Panel, Progress, Undo, useTask, useUnloadWarning, Wrong } from './parts';
 import { Speech, type Recording } from './speech';
 import { Sound } from './sound';
 import { Timeline } from './timeline';
 import { upload } from './upload';
 
 export type Change = (change: (old: Draft) => Draft) => void;
-/** Removes something and offers to undo it. */
+/** Removes something and offers to undo it, until the next edit. */
 export type Remove = (what: string, change: (old: Draft) => Draft) => void;
 
-const nothing: Schemas['Capabilities'] = { features: [], limits: {} as Schemas['Capabilities']['limits'] };
-
-export function Studio(props: { user: string; balance: number; spent: () => void }) {
-  const [draft, change] = useDraft(props.user);
-  const [can, setCan] = useState(nothing);
+export function Studio(props: { user: string; balance: number | undefined; spent: () => void }) {
+  const [draft, setDraft] = useDraft(props.user);
+  const can = useCapabilities();
   const [upping, setUpping] = useState<{ label: string; part: number | null }>();
   const [trouble, setTrouble] = useState<Trouble>();
-  const [stems, setStems] = useState<Schemas['Stem'][]>([]);
-  const [removed, setRemoved] = useState<{ what: string; before: Draft }>();
+  /** The stems of the speech; undefined while they are being made or fetched. */
+  const [stems, setStems] = useState<Schemas['Stem'][] | undefined>([]);
+  const [removed, setRemoved] = useState<{ said: string; before: Draft }>();
   const [busy, run] = useTask(setTrouble);
   const lastTry = useRef<() => void>(() => {});
   const ask = useRef<(recording: Recording) => Promise<void>>(async () => {});
-  const has = (feature: string) => (can.features as string[]).includes(feature);
-  useEffect(() => void capabilities().then(setCan, () => {}), []);
-  useEffect(() => {
-    if (!upping) return;
-    const warn = (e: BeforeUnloadEvent) => e.preventDefault(); // a reload would drop the file
-    addEventListener('beforeunload', warn);
-    return () => removeEventListener('beforeunload', warn);
-  }, [!upping]);
+  const has = (feature: string) => !!can && (can.features as string[]).includes(feature);
+  useUnloadWarning(!!upping);
 
   /** Runs a long task, shows its progress, and offers to repeat it if it failed. */
   function work(label: string, task: (sent: (part: number) => void) => Promise<unknown>) {
@@ -45,10 +38,17 @@ export function Studio(props: { user: string; balance: number; spent: () => void
       await task((part) => setUpping({ label, part: part * 100 })).finally(() => setUpping(undefined));
     });
   }
-  const remove: Remove = (what, f) => {
-    setRemoved({ what, before: draft });
-    change(f);
+  const change: Change = (f) => {
+    setRemoved(undefined); // undoing it later would undo this edit as well
+    setDraft(f);
   };
+  const latest = useRef(draft);
+  latest.current = draft;
+  const replace = (said: string, f: (old: Draft) => Draft) => {
+    setRemoved({ said, before: latest.current });
+    setDraft(f);
+  };
+  const remove: Remove = (what, f) => replace(`${what} removed.`, f);
 
   const addClip = async (file: File, sent: (part: number) => void) => {
     const seen = await inspect(file).catch(() => undefined);
@@ -63,12 +63,27 @@ export function Studio(props: { user: string; balance: number; spent: () => void
   };
   const addMusicFile = async (file: File, sent: (part: number) => void) => {
     const assetKey = await upload(file, sent);
-    change((old) => ({ ...old, music: { name: file.name, assetKey, volume: 0.5 } }));
+    const add = (old: Draft): Draft => ({ ...old, music: { name: file.name, assetKey, volume: 0.5 } });
+    const before = latest.current.music;
+    if (before) replace(`${before.name} replaced.`, add);
+    else change(add);
   };
-  const addClips = (files: File[]) =>
-    work(files.length === 1 ? `Uploading ${files[0]?.name}` : `Uploading ${files.length} clips`, async (sent) => {
-      for (const [i, file] of files.entries()) await addClip(file, (part) => sent((i + part) / files.length));
+  /** Adds clips one after the other. A refused file stops no other, and a repeat goes on where the connection broke. */
+  const addClips = (files: File[]) => {
+    const left = [...files];
+    const refused: string[] = [];
+    return work(files.length === 1 ? `Uploading ${files[0]?.name}` : `Uploading ${files.length} clips`, async (sent) => {
+      for (let file = left[0]; file; file = left[0]) {
+        const done = files.length - left.length;
+        await addClip(file, (part) => sent((done + part) / files.length)).catch((e: Trouble) => {
+          if (e.again) throw e;
+          refused.push(e.message);
+        });
+        left.shift();
+      }
+      if (refused.length) throw new Trouble(refused.join(' '));
     });
+  };
   const addMusic = ([file]: File[]) => file && work(`Uploading ${file.name}`, (sent) => addMusicFile(file, sent));
   const addSpeech = ([file]: File[]) => file && work(`Looking at ${file.name}`, () => ask.current({ file }));
   const addSamples = () =>
@@ -86,7 +101,13 @@ export function Studio(props: { user: string; balance: number; spent: () => void
       await ask.current({ file: speech });
     });
 
-  const limit = can.limits.maxUploadFileSizeMb ? `, up to ${can.limits.maxUploadFileSizeMb} MB` : '';
+  const limit = can ? `, up to ${can.limits.maxUploadFileSizeMb} MB` : '';
+  /** Why the film cannot be rendered now. */
+  const notYet =
+    (!can && 'Connecting to the service …') ||
+    (upping && 'A file is still being added.') ||
+    (!draft.segments.length && 'A film needs at least one clip.') ||
+    (!stems && 'The stems are not ready yet. Remove the speech to render without them.');
   const bare = !draft.segments.length && !draft.music && !draft.speech;
   return (
     <div class="studio">
@@ -129,17 +150,14 @@ export function Studio(props: { user: string; balance: number; spent: () => void
 
       <Panel step={3} title="Sound" class="sound">
         {draft.music && <Sound music={draft.music} change={change} remove={remove} has={has} />}
-        <Speech draft={draft} change={change} remove={remove} balance={props.balance} spent={props.spent} byReference={has('separate.v3')} ask={ask} stems={stems} found={setStems} />
+        <Speech draft={draft} change={change} remove={remove} balance={props.balance} spent={props.spent} byReference={has('separate.v3')} ask={ask} stems={stems ?? []} found={setStems} />
       </Panel>
 
-      <Film draft={draft} change={change} stems={stems} uploading={!!upping} has={has} />
+      <Film draft={draft} change={change} stems={stems ?? []} notYet={notYet || ''} has={has} />
       {removed && (
         <Undo
-          label={`${removed.what} removed.`}
-          undo={() => {
-            change(() => removed.before);
-            setRemoved(undefined);
-          }}
+          label={removed.said}
+          undo={() => change(() => removed.before)}
           close={() => setRemoved(undefined)}
         />
       )}
@@ -147,10 +165,30 @@ export function Studio(props: { user: string; balance: number; spent: () => void
   );
 }
 
+/** What the server can do, asked until it answers. */
+function useCapabilities(): Schemas['Capabilities'] | undefined {
+  const [can, set] = useState<Schemas['Capabilities']>();
+  useEffect(() => {
+    let left = false;
+    const ask = async () => {
+      for (; !left; await pause(2000)) {
+        const found = await capabilities().catch(() => undefined);
+        if (found) return set(found);
+      }
+    };
+    void ask();
+    return () => void (left = true);
+  }, []);
+  return can;
+}
+
 /** The service's analysis of a clip that this browser cannot read, such as HEVC. */
 async function measured(assetKey: string, name: string, canAnalyse: boolean): Promise<{ durationMs: number; picture: string }> {
   if (!canAnalyse) throw new Trouble(`This browser cannot read ${name}.`);
-  const found = await answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 100 } })).catch(() => undefined);
+  const found = await answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 100 } })).catch((e: Trouble) => {
+    if (e.again) throw e;
+    return undefined;
+  });
   if (!found?.hasVideo) throw new Trouble(`${name} holds no video.`);
   return { durationMs: found.durationMs, picture: '' };
 }

@@ -2,9 +2,9 @@
 // to the one before it, on one canvas.
 
 import { useEffect, useState } from 'preact/hooks';
-import { beginsOf, lengthOf, lengthOfAll, nextId, type Clip, type Draft, type Fit, type JoinType, type Segment } from './draft';
+import { beginsOf, duplicated, lengthOf, lengthOfAll, without, type Clip, type Draft, type Fit, type JoinType, type Segment } from './draft';
 import { seconds } from './media';
-import { Popover, Slider, Volume } from './parts';
+import { Act, focusNext, Popover, Slider, Volume } from './parts';
 import { analysisOf } from './sound';
 import type { Recording } from './speech';
 import type { Change, Remove } from './studio';
@@ -39,11 +39,17 @@ export function Timeline(props: {
   const open = segments.some((s) => s.id === chosen) ? chosen : segments[0]?.id;
   const begins = beginsOf(segments);
   const set = (s: Segment, part: Partial<Segment>) => edit((old) => old.map((o) => (o.id === s.id ? { ...o, ...part } : o)));
-  /** An end of a segment, moved so that the next cut falls on an onset of the music. */
-  const snapped = (s: Segment, i: number, toMs: number) => {
-    const at = (begins[i] ?? 0) + (toMs - s.fromMs) / s.speed;
-    const beat = beats.find((b) => Math.abs(b - at) < near);
-    return beat === undefined ? toMs : Math.round(s.fromMs + (beat - (begins[i] ?? 0)) * s.speed);
+  const clipEnd = (s: Segment) => clipOf(s)?.durationMs ?? s.toMs;
+  /** The ends of a segment at which the next cut falls on an onset of the music. */
+  const endsOnBeat = (s: Segment, i: number) =>
+    beats.map((beat) => Math.round(s.fromMs + (beat - (begins[i] ?? 0)) * s.speed)).filter((ms) => ms >= s.fromMs + shortest && ms <= clipEnd(s));
+  const snapped = (s: Segment, i: number, toMs: number) => endsOnBeat(s, i).find((ms) => Math.abs(ms - toMs) < near * s.speed) ?? toMs;
+  /** Moves the end of a segment to the next onset, because steps from one would snap back to it. */
+  const jump = (s: Segment, i: number, by: number) => {
+    const ends = [...endsOnBeat(s, i), clipEnd(s)];
+    const toMs = by > 0 ? ends.find((ms) => ms > s.toMs) : ends.findLast((ms) => ms < s.toMs);
+    if (beats.length && toMs) set(s, { toMs });
+    return beats.length > 0;
   };
   return (
     <>
@@ -67,7 +73,7 @@ export function Timeline(props: {
       {has('canvas') && <Canvas draft={draft} change={change} segment={segments.find((s) => s.id === open)} clip={clipOf} set={set} />}
       {has('analysis') && draft.music && (
         <label class="check">
-          <input type="checkbox" checked={snaps} onChange={(e) => setSnaps(e.currentTarget.checked)} /> Snap cuts to the beat of the music
+          <input type="checkbox" checked={snaps} onChange={(e) => setSnaps(e.currentTarget.checked)} /> Snap the end of a segment to the beat of the music
         </label>
       )}
       <ol class="segments">
@@ -80,16 +86,18 @@ export function Timeline(props: {
             open={s.id === open}
             choose={() => choose(s.id)}
             set={(part) => set(s, part.toMs === undefined ? part : { ...part, toMs: snapped(s, i, part.toMs) })}
-            move={(by) =>
+            move={(by) => {
               edit((old) => {
                 const rest = old.filter((o) => o.id !== s.id);
                 return [...rest.slice(0, i + by), s, ...rest.slice(i + by)];
-              })
-            }
+              });
+              focusNext(document.activeElement); // an element that moves loses the focus
+            }}
+            jump={(by) => jump(s, i, by)}
             first={i === 0}
             last={i === segments.length - 1}
-            copy={() => edit((old) => [...old.slice(0, i + 1), { ...s, id: nextId(old) }, ...old.slice(i + 1)])}
-            remove={() => props.remove(`Segment ${i + 1}`, (old) => ({ ...old, segments: old.segments.filter((o) => o.id !== s.id) }))}
+            copy={() => change((old) => duplicated(old, s))}
+            remove={() => props.remove(`Segment ${i + 1}`, (old) => without(old, s.id))}
             separate={has('separate.v3') ? () => props.separate({ name: clipOf(s)?.name ?? 'Clip', assetKey: s.assetKey, fromMs: s.fromMs, toMs: s.toMs, segment: s.id }) : undefined}
           />
         ))}
@@ -105,7 +113,7 @@ function useOnsets(assetKey: string | undefined): number[] {
     set([]);
     if (assetKey) analysisOf(assetKey).then((found) => set(found.onsetsMs ?? []), () => {});
   }, [assetKey]);
-  return onsets;
+  return assetKey ? onsets : [];
 }
 
 /** The transition between two segments: a click opens its kind and its length. */
@@ -159,9 +167,9 @@ function Canvas(props: {
   const position = `${at.x * 100}% ${at.y * 100}%`;
   return (
     <div class="canvas">
-      <div class="row">
-        <label>
-          Format{' '}
+      <div class="knobs">
+        <label class="slider">
+          <span>Format</span>
           <select value={draft.aspect ?? ''} onChange={(e) => change((old) => ({ ...old, aspect: e.currentTarget.value }))}>
             {aspects.map(([value, label]) => (
               <option key={value} value={value}>
@@ -170,8 +178,8 @@ function Canvas(props: {
             ))}
           </select>
         </label>
-        <label>
-          Fit{' '}
+        <label class="slider">
+          <span>Fit</span>
           <select value={fit} onChange={(e) => change((old) => ({ ...old, fit: e.currentTarget.value as Fit }))}>
             {fits.map(([value, label]) => (
               <option key={value} value={value}>
@@ -192,8 +200,8 @@ function Canvas(props: {
           aria-valuetext={fit === 'cover' ? `${Math.round(at.x * 100)} % from the left, ${Math.round(at.y * 100)} % from the top` : undefined}
           onPointerMove={(e) => {
             if (fit !== 'cover' || !e.buttons) return;
-            const box = e.currentTarget.getBoundingClientRect();
-            focus(at.x - e.movementX / box.width, at.y - e.movementY / box.height);
+            const hidden = overhang(e.currentTarget, e.currentTarget.querySelector('img'));
+            focus(at.x - (hidden.x && e.movementX / hidden.x), at.y - (hidden.y && e.movementY / hidden.y));
           }}
           onKeyDown={(e) => {
             const [x, y] = ({ ArrowLeft: [-0.05, 0], ArrowRight: [0.05, 0], ArrowUp: [0, -0.05], ArrowDown: [0, 0.05] } as Record<string, [number, number]>)[e.key] ?? [0, 0];
@@ -210,6 +218,13 @@ function Canvas(props: {
   );
 }
 
+/** How many pixels of a picture that covers its box are hidden, so that a dragged picture follows the finger. */
+function overhang(box: HTMLElement, img: HTMLImageElement | null): { x: number; y: number } {
+  if (!img?.naturalWidth) return { x: 0, y: 0 };
+  const scale = Math.max(box.clientWidth / img.naturalWidth, box.clientHeight / img.naturalHeight);
+  return { x: Math.round(img.naturalWidth * scale - box.clientWidth), y: Math.round(img.naturalHeight * scale - box.clientHeight) };
+}
+
 function Card(props: {
   name: string;
   segment: Segment;
@@ -217,6 +232,7 @@ function Card(props: {
   open: boolean;
   choose: () => void;
   set: (part: Partial<Segment>) => void;
+  jump: (by: number) => boolean;
   move: (by: number) => void;
   first: boolean;
   last: boolean;
@@ -240,7 +256,7 @@ function Card(props: {
       {props.open && (
         <div class="knobs">
           <Slider label="From" of={`Start of ${name}`} value={s.fromMs} max={end} step={100} text={seconds(s.fromMs)} set={(v) => set({ fromMs: Math.min(v, s.toMs - shortest) })} />
-          <Slider label="To" of={`End of ${name}`} value={s.toMs} max={end} step={100} text={seconds(s.toMs)} set={(v) => set({ toMs: Math.max(v, s.fromMs + shortest) })} />
+          <Slider label="To" of={`End of ${name}`} value={s.toMs} max={end} step={100} text={seconds(s.toMs)} set={(v) => set({ toMs: Math.max(v, s.fromMs + shortest) })} jump={props.jump} />
           <Volume of={name} value={s.volume} set={(volume) => set({ volume })} />
           <label class="slider">
             <span>Speed</span>
@@ -256,22 +272,22 @@ function Card(props: {
       )}
       <div class="moves" hidden={!props.open}>
         {props.separate && (
-          <button type="button" class="plain" aria-label={`Separate its sound: ${name}`} onClick={props.separate}>
+          <Act class="plain" label={`Separate its sound: ${name}`} act={props.separate}>
             Separate its sound
-          </button>
+          </Act>
         )}
-        <button type="button" class="plain" aria-label={`Move ${name} earlier`} disabled={props.first} onClick={() => props.move(-1)}>
+        <Act class="plain" label={`Move ${name} earlier`} off={props.first} act={() => props.move(-1)}>
           ←
-        </button>
-        <button type="button" class="plain" aria-label={`Move ${name} later`} disabled={props.last} onClick={() => props.move(1)}>
+        </Act>
+        <Act class="plain" label={`Move ${name} later`} off={props.last} act={() => props.move(1)}>
           →
-        </button>
-        <button type="button" class="plain" aria-label={`Duplicate ${name}`} onClick={props.copy}>
+        </Act>
+        <Act class="plain" label={`Duplicate ${name}`} act={props.copy}>
           Duplicate
-        </button>
-        <button type="button" class="plain" aria-label={`Remove ${name}`} onClick={props.remove}>
+        </Act>
+        <Act class="plain" label={`Remove ${name}`} act={props.remove}>
           Remove
-        </button>
+        </Act>
       </div>
     </li>
   );
