@@ -58,6 +58,48 @@ func (r *harness) folders() (left []string) {
 	return left
 }
 
+// What a worker stores after its film, or the owner's account, was erased goes when the
+// worker stops.
+func TestNothingStoredAfterAnErasureStays(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		erasures := map[string]func(s *Service, owner, id string) error{
+			"film": func(s *Service, owner, id string) error { return s.Delete(t.Context(), owner, id) },
+			"account": func(s *Service, owner, _ string) error {
+				r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+				return s.Erase(t.Context(), owner)
+			},
+		}
+		for what, erase := range erasures {
+			owner := r.User(0)
+			id := r.enqueue(1, owner, r.source(owner))[0]
+			late := []string{"render/" + id + "/film", "uploads/" + id + "/clip"}
+			if what == "account" {
+				late = append(late, "parts/"+owner+"/part")
+			}
+			e := &jobtest.Engine{Fails: func() error {
+				if err := erase(r.service(nil, r.DB), owner, id); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+				for _, key := range late {
+					r.Put(key)
+				}
+				return errInternal
+			}}
+			s := r.service(e, r.DB)
+			j, ok, err := s.claim(t.Context())
+			if err != nil || !ok || j.ID != id {
+				t.Fatalf("%s: claimed %v, %v", what, ok, err)
+			}
+			s.work(t.Context(), j)
+			for _, key := range late {
+				if left := r.Keys(key); len(left) > 0 {
+					t.Errorf("%s: left %v", what, left)
+				}
+			}
+		}
+	})
+}
+
 // In any order of moves by workers, assistants, sweeps and deletions, also at once, each
 // render is deleted once, and nothing of it remains or comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
