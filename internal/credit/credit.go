@@ -53,6 +53,10 @@ const (
 	kindReversal = "reversal"
 )
 
+// refPrefixes are how the references of all kinds start: with the kind, or with the platform of a purchase.
+var refPrefixes = []string{kindSignup + "-", "platform_", kindAdmin + "-", kindConsume + "-", kindRefund + "-",
+	kindSupport + "-", kindReversal + "-"}
+
 // Ledger keeps balances. It is safe for concurrent use, on any number of
 // replicas.
 type Ledger struct {

@@ -41,10 +41,6 @@ type Entry struct {
 	ref string
 }
 
-// refPrefixes start the references of all ledger entries. A purchase's starts with its platform.
-var refPrefixes = []string{"platform_", kindSignup + "-", kindAdmin + "-", kindConsume + "-", kindRefund + "-",
-	kindSupport + "-", kindReversal + "-"}
-
 // History returns a page of a user's ledger, newest first, and the cursor of the
 // next page, "" at the end.
 func (l *Ledger) History(ctx context.Context, userID string, p cursor.Page) (entries []Entry, next string, err error) {
