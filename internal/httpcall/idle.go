@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
-// ErrIdle is the cause of the cancellation of a request over which no byte moved
-// for its idle time-out, as a transport sees it.
+// ErrIdle is the cause with which a request is cancelled after no byte has moved for its
+// idle time-out.
 var ErrIdle = errors.New("no bytes moved within the socket time-out")
 
 // IdleTimeout ends a request over which no byte moves for a while. A fixed
@@ -18,32 +19,32 @@ var ErrIdle = errors.New("no bytes moved within the socket time-out")
 // While the body of the answer is not being read the clock stands still: a slow
 // consumer is not a silent service.
 type IdleTimeout struct {
-	limit  time.Duration
+	limit  atomic.Int64 // nanoseconds; the request and its answer may move at the same time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	idle   func() error
 }
 
-// WithIdleTimeout returns a context for one request, and its clock, which stands
-// still until Moved. idle makes the error of a request that was ended; without it
-// that is ErrIdle. Stop must be called in the end.
+// WithIdleTimeout returns a context for one request, and its clock, which stands still
+// until Moved. Explain returns idle's error for a request that the clock ended, or
+// ErrIdle if idle is nil. The caller must call Stop.
 func WithIdleTimeout(ctx context.Context, limit time.Duration, idle func() error) (context.Context, *IdleTimeout) {
 	if idle == nil {
 		idle = func() error { return ErrIdle }
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := &IdleTimeout{limit: limit, ctx: ctx, cancel: cancel, idle: idle,
-		timer: time.AfterFunc(limit, func() { cancel(ErrIdle) })}
+	t := &IdleTimeout{ctx: ctx, cancel: cancel, idle: idle, timer: time.AfterFunc(limit, func() { cancel(ErrIdle) })}
+	t.SetLimit(limit)
 	t.timer.Stop()
 	return ctx, t
 }
 
 // SetLimit changes the limit for whatever moves next.
-func (t *IdleTimeout) SetLimit(limit time.Duration) { t.limit = limit }
+func (t *IdleTimeout) SetLimit(limit time.Duration) { t.limit.Store(int64(limit)) }
 
-// Moved starts the clock anew.
-func (t *IdleTimeout) Moved() { t.timer.Reset(t.limit) }
+// Moved restarts the clock.
+func (t *IdleTimeout) Moved() { t.timer.Reset(time.Duration(t.limit.Load())) }
 
 // Pause stops the clock until something moves.
 func (t *IdleTimeout) Pause() { t.timer.Stop() }
