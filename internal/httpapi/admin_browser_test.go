@@ -104,7 +104,7 @@ func TestAdminAppSignIn(t *testing.T) {
 	p.Go(s.URL + "/" + slug)
 	p.Fill("#token", "nonsense")
 	p.Press(kb.Enter)
-	p.See("The access token is not valid")
+	p.See("The access token is invalid")
 	p.Fill("#token", s.token(adminID, account.RoleUser))
 	p.Press(kb.Enter)
 	p.See("This account is not an admin")
