@@ -38,6 +38,10 @@ func listAdmins(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
+		if len(users) == 0 && !v.json {
+			_, err = fmt.Fprintln(v.stdout, "Nobody has the admin role. `cutroom admin grant` gives it.")
+			return err
+		}
 		return v.printUsers(users)
 	})
 }

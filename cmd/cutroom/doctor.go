@@ -140,7 +140,7 @@ func checkDatabase(ctx context.Context, cfg config.Config) (string, error) {
 	}
 	writes := "accepts writes"
 	if d.CheckSchema(ctx) != nil {
-		writes = "is not migrated yet"
+		writes = "has no current tables; the first start, or cutroom migrate, makes them"
 	} else if err == nil {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 		if err = job.CheckWrites(limited, d, "doctor"); err != nil {
@@ -244,11 +244,11 @@ func checkWebhook(ctx context.Context, cfg config.Config) (string, error) {
 		return "not configured: the end of a job is not reported", nil
 	}
 	detail, err := reach(ctx, http.MethodHead, cfg.Webhook.URL)
-	secrets := 1
+	secrets := "WEBHOOK_SECRET"
 	if !cfg.Webhook.PreviousSecret.IsBlank() {
-		secrets++
+		secrets += " and WEBHOOK_SECRET_PREVIOUS"
 	}
-	return fmt.Sprintf("HEAD: %s; no event was sent; requests are signed with %d secret(s)", detail, secrets), err
+	return fmt.Sprintf("HEAD: %s; no event was sent; requests are signed with %s", detail, secrets), err
 }
 
 // noPush is the finding for a push service that is not configured.
@@ -291,5 +291,5 @@ func reach(ctx context.Context, method, address string) (string, error) {
 	if resp.StatusCode >= 500 {
 		return "", fmt.Errorf("%s answers %d", req.URL.Host, resp.StatusCode)
 	}
-	return fmt.Sprintf("%s answers in %v", req.URL.Host, time.Since(started).Round(time.Millisecond)), nil
+	return fmt.Sprintf("%s answers in %v", req.URL.Host, time.Since(started).Round(100*time.Microsecond)), nil
 }

@@ -16,7 +16,7 @@ import (
 var ErrUnknown = errors.New("no such user")
 
 func unknown(emailOrID string) error {
-	return fmt.Errorf("%w: nobody has the e-mail or id %q, and an account begins with its first sign-in", ErrUnknown, emailOrID)
+	return fmt.Errorf("%w: nobody has the e-mail or id %q. The first sign-in to the app creates an account", ErrUnknown, emailOrID)
 }
 
 // Find returns the user with this e-mail (any case) or UUID. If users of several providers share

@@ -36,8 +36,8 @@ type ForeignError struct {
 func (e *ForeignError) Error() string {
 	const remedy = "Check DATABASE_URL and OBJECT_STORE_BUCKET; if the two are meant to go together, run `cutroom adopt-bucket`"
 	if e.Theirs == "" {
-		return fmt.Sprintf("the bucket %s holds objects and no installation id, so nothing says that they belong to this database. %s "+
-			"(once after an upgrade from a version that wrote no id)", e.Bucket, remedy)
+		return fmt.Sprintf("the bucket %s has no installation id, so its objects may belong to another database. The first start of the "+
+			"service writes the id into an empty bucket. %s (once after an upgrade from a version that wrote no id)", e.Bucket, remedy)
 	}
 	return fmt.Sprintf("the bucket %s belongs to another installation (%s; that of this database: %s). %s",
 		e.Bucket, e.Theirs, cmp.Or(e.Ours, "none yet"), remedy)
@@ -150,7 +150,7 @@ func State(ctx context.Context, d *db.DB, b *objectstore.Bucket) (string, error)
 		return "", err
 	}
 	if empty && theirs == "" {
-		return "empty, will be of this database", nil
+		return "empty; the first start makes it the bucket of this database", nil
 	}
 	return "of this database", compare(b, ours, theirs)
 }
