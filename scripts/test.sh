@@ -37,6 +37,18 @@ waiting=(cutroom/internal/separation cutroom/internal/job cutroom/internal/rende
 
 step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
+# memory keeps temporary files in memory if there are gigabytes to spare: a disk's file
+# system spends minutes of processor time on databases, objects and binaries.
+memory() {
+	local room
+	room=$(df --output=avail /dev/shm | tail -n 1) || return 0
+	[ "$room" -gt 6000000 ] && [ "$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)" -gt 8000000 ] || return 0
+	TMPDIR=$(mktemp -d /dev/shm/cutroom-test.XXXXXX)
+	export TMPDIR
+	trap 'rm -rf "$TMPDIR"' EXIT
+	chmod 1777 "$TMPDIR" # other users write here, such as PostgreSQL
+}
+
 # Vetting is a step of its own. With RERUN_FAILED set, a failed test is run twice
 # more and fails the run unless it passes both times.
 run() { go run ./test/rerun -vet=off -timeout 30m "$@"; }
@@ -52,6 +64,7 @@ all | long | s3)
 	step "build"
 	make --no-print-directory build
 	export CUTROOM_BIN=$root/bin/cutroom PATH=$(scripts/fast-ffmpeg.sh)$PATH
+	memory
 	# One PostgreSQL cluster and one S3 server for all of it.
 	scripts/s3.sh run go run ./internal/dbtest/withpg "$0" "${1-all}-inside"
 	step "passed"

@@ -116,18 +116,26 @@ func TestDirRemovesFilesOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// TestDirCopiesAcrossFileSystems puts from and fetches to a memory file system, which
-// hard links cannot reach.
+// elsewhere returns a folder that hard links from the test's folders cannot reach.
+func elsewhere(t *testing.T) string {
+	t.Helper()
+	for _, place := range []string{"/dev/shm", "/var/tmp"} {
+		dir, err := os.MkdirTemp(place, "objectstore-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		if os.Link(file(t, nil), filepath.Join(dir, "probe")) != nil {
+			return dir
+		}
+	}
+	t.Skip("all folders are on one file system")
+	return ""
+}
+
 func TestDirCopiesAcrossFileSystems(t *testing.T) {
-	other, err := os.MkdirTemp("/dev/shm", "objectstore-test-")
-	if err != nil {
-		t.Skipf("no second file system: %v", err)
-	}
-	t.Cleanup(func() { os.RemoveAll(other) })
+	other := elsewhere(t)
 	d, _ := newDir(t)
-	if os.Link(file(t, nil), filepath.Join(other, "probe")) == nil {
-		t.Skip("both folders are on one file system")
-	}
 	want := content(3<<20, 5)
 	src, dst := filepath.Join(other, "src"), filepath.Join(other, "dst")
 	if err := os.WriteFile(src, want, 0o600); err != nil {
