@@ -1,6 +1,6 @@
-// Package account owns sign-in, access tokens, roles, and the deletion and erasure of accounts. It
-// sits above the packages that keep a user's files, because deleting an account erases those first.
-// It knows the identity providers only through [IdentityVerifier].
+// Package account owns sign-in, access tokens, roles, and the deletion and erasure of accounts. It sits above
+// the packages that keep a user's files, because deleting an account erases those first. It reaches the
+// identity providers only through [IdentityVerifier].
 package account
 
 import (
@@ -51,7 +51,7 @@ type Service struct {
 type Options struct {
 	DB     *db.DB
 	Tokens *Tokens
-	// Providers by name; one that is absent is disabled.
+	// Providers by name; an absent one is disabled.
 	Providers map[string]IdentityVerifier
 	Credits   *credit.Ledger
 	Erasers   []Eraser
@@ -79,10 +79,10 @@ type Session struct {
 // maxSubject bounds a provider's id for a person, in characters. OpenID Connect allows 255.
 const maxSubject = 255
 
-// SignIn exchanges an identity token for a session, and creates the user at the first sign-in. The
-// name counts only then: provider_a has it in its claims, provider_b's client sends it as fullName,
-// which may be empty. E-mail and picture are updated each time. SignIn grants the signup bonus to a
-// user who has not had it. If that fails, SignIn logs it and the next sign-in tries again.
+// SignIn exchanges an identity token for a session, and creates the user at the first sign-in. Only the first
+// sign-in uses the name: provider_a puts it in its claims, provider_b's client sends it as fullName, which may
+// be empty. Every sign-in updates e-mail and picture. SignIn grants the signup bonus to a user who has not had
+// it. If that fails, SignIn logs it and the next sign-in tries again.
 func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
 	verifier := s.providers[provider]
 	if verifier == nil {
@@ -123,12 +123,12 @@ func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims
 			return user.User{}, err
 		}
 	}
-	// Sign-ins and deletions of one person do not cross each other more often.
+	// More retries are pointless: one person's sign-ins and deletions rarely collide this often.
 	return user.User{}, fault.Sentencef(fault.Unavailable, "The account is being deleted, please try again later")
 }
 
-// nameFor is the name kept at the first sign-in: the one from the provider, which provider_b tells
-// only the client, else the local part of the e-mail.
+// nameFor returns the name to store at the first sign-in: the one in the claims (for provider_b the one that
+// the client sent), else the local part of the e-mail address.
 func nameFor(provider string, c identity.Claims, fullName string) string {
 	name := c.Name
 	if provider == ProviderB {

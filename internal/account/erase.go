@@ -12,10 +12,10 @@ import (
 	"cutroom/internal/user"
 )
 
-// Delete removes a user and all of the user's data. From its first write on, the account does not
-// exist for any request; then the files are erased, and last the row, which cascades to credits and
-// jobs. [Service.FinishErasures] completes an interrupted deletion. Deleting an unknown user
-// succeeds. Actor names the requester in the audit record.
+// Delete removes a user and all of the user's data. After its first write, no request finds the account. Then
+// Delete erases the files, and finally the row, which cascades to credits and jobs. [Service.FinishErasures]
+// completes an interrupted deletion. Deleting an unknown user succeeds. actor names the requester in the audit
+// record.
 func (s *Service) Delete(ctx context.Context, userID, actor string) error {
 	var known bool
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
@@ -37,7 +37,7 @@ func (s *Service) Delete(ctx context.Context, userID, actor string) error {
 		return err
 	}
 	s.log.Info("account deleted", "user", userID, "by", actor)
-	// The client may hang up; what it asked for goes on.
+	// The deletion continues even if the client disconnects.
 	return s.erase(context.WithoutCancel(ctx), userID)
 }
 

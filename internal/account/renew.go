@@ -10,9 +10,8 @@ import (
 	"cutroom/internal/user"
 )
 
-// Renew gives the holder of a valid token another of a full lifetime, with the
-// role that the database has now. A session ends, with session_over, when its
-// sign-in is too long ago, however often it was renewed.
+// Renew exchanges a valid token for a new one with a full lifetime and the role that the database has now. It
+// returns session_over if the sign-in is too long ago, however often the session was renewed.
 func (s *Service) Renew(ctx context.Context, p Principal) (Session, error) {
 	if clock.Now().Sub(p.SignedIn) > s.session {
 		return Session{}, fault.New(fault.Unauthorized, "session_over")
@@ -44,8 +43,8 @@ func (s *Service) begin(u user.User, signedIn time.Time) (Session, error) {
 	return Session{Token: token, Expires: expires, User: u}, nil
 }
 
-// SessionEnd is until when the token of p can be renewed, the zero time if it is no part
-// of a session.
+// SessionEnd returns the time until which p's token can be renewed, or the zero time if the token belongs to no
+// session.
 func (s *Service) SessionEnd(p Principal) time.Time {
 	if p.SignedIn.Unix() <= 0 {
 		return time.Time{}

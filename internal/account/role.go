@@ -59,7 +59,7 @@ func SetRole(ctx context.Context, d *db.DB, emailOrID, role, actor string) (user
 	return u, err
 }
 
-// ifDeleted is err, as people at a command line read it.
+// ifDeleted replaces user.ErrDeleted by the error for an unknown user.
 func ifDeleted(err error, emailOrID string) error {
 	if errors.Is(err, user.ErrDeleted) {
 		return unknown(emailOrID)

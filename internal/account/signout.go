@@ -14,13 +14,13 @@ import (
 // SignOutDelay is how long a sign-out may take to reach every replica.
 const SignOutDelay = time.Second
 
-// SignOut makes every access token that the user had until now invalid, and forgets the
-// user's devices. It holds on all replicas after [SignOutDelay].
+// SignOut invalidates every access token that the user has now, and deletes the user's devices. All replicas
+// refuse the tokens after [SignOutDelay].
 func (s *Service) SignOut(ctx context.Context, userID string) error {
 	return signOut(ctx, s.db, userID, userID)
 }
 
-// SignOut is [Service.SignOut] on behalf of an actor at the command line.
+// SignOut is [Service.SignOut] for the command line, on behalf of actor.
 func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	return ifDeleted(signOut(ctx, d, userID, actor), userID)
 }
@@ -37,14 +37,14 @@ func signOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	})
 }
 
-// validFrom is the earliest time of issue of a token that is valid after a
-// sign-out. Tokens count in whole seconds.
+// validFrom is the earliest issue time of a token that is valid after a sign-out. Tokens count in whole
+// seconds.
 func validFrom(signedOut time.Time) time.Time {
 	return signedOut.Add(999 * time.Millisecond).Truncate(time.Second)
 }
 
-// issued is the time of issue of a token for a user just read. It uses the database's clock, as
-// sign-outs do: with a replica's fast clock, tokens would outlive a sign-out.
+// issued is the issue time of a token for a user just read. It uses the database's clock, as sign-outs do: if a
+// replica's clock were fast, its tokens would outlive a sign-out.
 func issued(u user.User) time.Time {
 	if from := validFrom(u.SignedOut); u.Read.Before(from) {
 		return from
@@ -52,18 +52,18 @@ func issued(u user.User) time.Time {
 	return u.Read
 }
 
-// signOuts caches the users who were signed out while tokens of theirs may be alive. They are few,
-// so one query per [SignOutDelay] reads them all instead of one query per request.
+// signOuts caches the users who signed out while their tokens may still be unexpired. There are few, so one
+// query per [SignOutDelay] reads them all instead of one query per request.
 type signOuts struct {
 	db *db.DB
-	// maxLife is the longest life that any configuration allows a token: tokens issued before a
-	// shorter setting live on.
+	// maxLife is the longest token lifetime of any configuration so far: tokens issued under a longer setting
+	// remain valid.
 	maxLife time.Duration
-	// turn is held while the fields below are read or written.
+	// turn is a lock on the fields below.
 	turn  chan struct{}
 	asked time.Time            // when at was read
 	at    map[string]time.Time // by user
-	// failed is when reading last failed, and err why.
+	// failed is when the last read failed, and err is its error.
 	failed time.Time
 	err    error
 }
@@ -85,10 +85,9 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 	// database took.
 	if s.at == nil || arrived.Sub(s.asked) >= SignOutDelay {
 		if s.failed.After(arrived) {
-			return s.err // a database that does not answer one does not answer the next
+			return s.err // if the database failed for one request, it fails for the next
 		}
-		// Other requests wait for the answer too: it must not end with this
-		// request's client.
+		// Other requests wait for the result too, so a client that disconnects must not cancel the query.
 		if err := s.load(context.WithoutCancel(ctx)); err != nil {
 			s.failed, s.err = time.Now(), err
 			return err

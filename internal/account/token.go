@@ -31,7 +31,7 @@ const (
 type Principal struct {
 	UserID  string
 	Role    string
-	Issued  time.Time // of the token, to the second; zero if the token does not say
+	Issued  time.Time // of the token, to the second; zero if the token has no iat
 	Expires time.Time // of the token
 	// SignedIn is when the session began, to the second. Renewals keep it; see [Service.Renew].
 	SignedIn time.Time
@@ -49,16 +49,15 @@ type Tokens struct {
 	parser *jwt.Parser
 }
 
-// claims are those of an access token. auth_time is OpenID Connect's name for the time of the
-// sign-in.
+// claims are the claims of an access token. auth_time is OpenID Connect's name for the time of the sign-in.
 type claims struct {
 	Role     string           `json:"role,omitempty"`
 	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
 	jwt.RegisteredClaims
 }
 
-// NewTokens returns Tokens that sign with secret, which has at least 32 characters. Tokens signed
-// with a previous secret are valid, too; "" is none.
+// NewTokens returns Tokens that sign with secret, which has at least 32 characters. Tokens signed with a
+// previous secret stay valid; "" means no previous secret.
 func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 	t := &Tokens{secret: []byte(secret), life: life, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithStrictDecoding(),
@@ -79,7 +78,7 @@ func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error)
 	if p.Issued.IsZero() {
 		p.Issued = now
 	}
-	if now.Sub(p.Issued).Abs() < 2*time.Second { // the clocks agree: keep its life exact
+	if now.Sub(p.Issued).Abs() < 2*time.Second { // the clocks agree: make the lifetime exact
 		now = p.Issued
 	}
 	expires = now.Add(t.life).Truncate(time.Second)
@@ -97,8 +96,7 @@ func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error)
 // maxToken bounds what is parsed, in bytes; ours are under 400.
 const maxToken = 4096
 
-// Check verifies a bearer token. The error is invalid_token; its detail is "expired" if nothing else
-// is wrong.
+// Check verifies a bearer token. The error is invalid_token; its detail is "expired" if that is the only fault.
 func (t *Tokens) Check(token string) (Principal, error) {
 	invalid := fault.New(fault.Unauthorized, "invalid_token")
 	if len(token) > maxToken {
@@ -123,7 +121,7 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	if c.IssuedAt != nil {
 		p.Issued = c.IssuedAt.Time
 	}
-	// Tokens of releases without auth_time came from a sign-in.
+	// Releases before auth_time issued tokens only at a sign-in.
 	p.SignedIn = p.Issued
 	if c.AuthTime != nil {
 		p.SignedIn = c.AuthTime.Time
@@ -131,8 +129,8 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	return p, nil
 }
 
-// checked caches valid tokens, because a phone polls with the same one every few seconds, and
-// parsing it takes a quarter of the CPU time of a poll. It does not know of sign-outs; see signOuts.
+// checked caches valid tokens, because a phone polls with the same one every few seconds, and parsing it takes
+// a quarter of the CPU time of a poll. It ignores sign-outs; see signOuts.
 type checked struct {
 	mu     sync.RWMutex
 	tokens map[string]Principal
@@ -157,7 +155,7 @@ func (c *checked) check(t *Tokens, token string) (Principal, error) {
 	if c.tokens == nil || len(c.tokens) >= maxChecked {
 		c.tokens = map[string]Principal{}
 	}
-	// Clone the text, which may be part of a whole request header.
+	// Clone the text, which may be a slice of a whole request header.
 	c.tokens[strings.Clone(token)] = p
 	return p, nil
 }

@@ -25,7 +25,7 @@ import (
 const (
 	// BillableBlockMs is the length that one credit pays for.
 	BillableBlockMs = 300_000
-	// GraceMs is what an encoder's padding may add before the next block begins.
+	// GraceMs is the padding that an encoder may add before the next block begins.
 	GraceMs = 1_000
 	// PaddingMs is how much longer the provider may measure the same sound than we do,
 	// because it counts the encoder's padding.
@@ -53,7 +53,7 @@ const (
 	kindReversal = "reversal"
 )
 
-// refPrefixes are how the references of all kinds start: with the kind, or with the platform of a purchase.
+// refPrefixes are the beginnings of the references of all kinds: the kind, or the platform of a purchase.
 var refPrefixes = []string{kindSignup + "-", "platform_", kindAdmin + "-", kindConsume + "-", kindRefund + "-",
 	kindSupport + "-", kindReversal + "-"}
 
@@ -74,7 +74,7 @@ type Options struct {
 	DB *db.DB
 	// Catalog gives the credits of each product id.
 	Catalog map[string]int64
-	// Stores by platform; a platform without one is unconfigured.
+	// Stores by platform; a platform without a store is not configured.
 	Stores map[string]Store
 	// SignupBonus is granted once per user; 0 grants none.
 	SignupBonus int64
@@ -173,7 +173,7 @@ func Charge(ctx context.Context, tx *db.Tx, userID, jobID string, credits int64)
 	return err
 }
 
-// Insufficient is the answer to a user whose balance does not cover a price.
+// Insufficient returns the error for a balance that does not cover a price.
 func Insufficient(required, have int64) *fault.Error {
 	return fault.New(fault.PaymentRequired, "insufficient_credits").
 		WithDetail("required=%d balance=%d", required, have)

@@ -31,10 +31,10 @@ func (l *Ledger) Products() []Product {
 	return out
 }
 
-// Entry is a change of a balance, as shown to its owner.
+// Entry is a change of a balance, as its owner sees it.
 type Entry struct {
 	Kind    string
-	Credits int64  // below zero where they were taken
+	Credits int64  // negative if they were taken
 	JobID   string // of a charge and its refund, else ""
 	At      time.Time
 

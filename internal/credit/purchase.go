@@ -27,11 +27,10 @@ const (
 	PlatformB = "platform_b"
 )
 
-// Store is asked about purchases.
+// Store checks purchases with their platform.
 type Store interface {
-	// Verify returns the quantity of a purchase (>= 1), receipt.ErrUnavailable if the
-	// store could not be asked and a retry is safe, and any other error for an invalid
-	// receipt.
+	// Verify returns the quantity of a purchase (>= 1). It returns receipt.ErrUnavailable if the store did not
+	// answer and a retry is safe, and any other error for an invalid receipt.
 	Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error)
 	// Notification reads a notification. It returns receipt.ErrForged unless the
 	// store signed it, and receipt.ErrNotHeeded if notifications are not configured.
@@ -42,8 +41,8 @@ type Store interface {
 	Reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error)
 }
 
-// maxAsking is the number of requests that this process sends to a store at once.
-// Forged receipts must not use up the app's quota at the store.
+// maxAsking is the number of concurrent requests from this process to one store. Forged receipts must not use
+// up the app's quota at the store.
 const maxAsking = 8
 
 // askedStore is a Store with a limit on concurrent requests.
@@ -53,7 +52,7 @@ type askedStore struct {
 	slots    chan struct{}
 }
 
-// Verify asks the store, as a span of the request's trace.
+// Verify calls the store, as a span of the request's trace.
 func (s *askedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error) {
 	ctx, end := tracing.Start(ctx, "store "+s.platform)
 	defer func() { end(err) }()
@@ -63,8 +62,7 @@ func (s *askedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity i
 // maxQueueing is how long a receipt waits for a free request to its store.
 const maxQueueing = 20 * time.Second
 
-// turn waits until a request may be sent. The caller calls done when the request
-// has ended.
+// turn waits until a request may be sent. The caller calls done after the request.
 func (s *askedStore) turn(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxQueueing)
 	defer cancel()
@@ -109,8 +107,8 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	}
 	p := purchase{buyer: userID, platform: platform, transaction: transaction, product: req.ProductID}
 	if plausible(transaction) {
-		// A transaction that was paid out needs no store: the answer is the same,
-		// and a retry must not depend on the store being up.
+		// A transaction that was already paid out needs no request to the store: the answer is the same, and a
+		// retry must work while the store is down.
 		buyer, spent, err := l.spentBy(ctx, p)
 		if err != nil {
 			return Grant{}, err
@@ -127,7 +125,7 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	return l.payOut(ctx, p)
 }
 
-// platformOf reads the name of a platform, in any case.
+// platformOf normalises the name of a platform, in any case.
 func platformOf(name string) (string, error) {
 	platform := strings.ToLower(strings.TrimSpace(name))
 	if platform != PlatformA && platform != PlatformB {
@@ -136,7 +134,7 @@ func platformOf(name string) (string, error) {
 	return platform, nil
 }
 
-// purchase is a transaction of a store on its way into the ledger.
+// purchase is a store's transaction that the ledger is to credit.
 type purchase struct {
 	buyer, platform, transaction, product string
 	credits                               int64
@@ -149,8 +147,7 @@ func (p purchase) hash() string { return TransactionHash(p.platform, p.transacti
 // limit of a database index.
 const maxTransaction = 255
 
-// plausible reports whether a text can be a store's id: short, and made of visible
-// characters.
+// plausible reports whether a text can be a store's id: short and without invisible characters.
 func plausible(transaction string) bool {
 	return len(transaction) <= maxTransaction &&
 		!strings.ContainsFunc(transaction, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })
@@ -195,8 +192,7 @@ func (p purchase) askStore(ctx context.Context, store *askedStore, token string)
 	return 0, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.ReasonOf(err)).WithCause(err)
 }
 
-// insert records that a purchase is paid out, unless it already is. Presenting
-// its transaction pays nothing from then on.
+// insert records that a purchase is paid out, unless it already is. From then on its receipt pays nothing.
 func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err error) {
 	bySupport := 0
 	if p.bySupport {
@@ -241,8 +237,7 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 	return Grant{Granted: p.credits, Balance: have, TransactionID: p.transaction}, err
 }
 
-// spentBy reports whether a transaction was paid out, and to whom: "" after the
-// account's deletion.
+// spentBy reports whether a transaction was paid out, and the buyer, "" after the account's deletion.
 func (l *Ledger) spentBy(ctx context.Context, p purchase) (buyer string, spent bool, err error) {
 	err = l.db.QueryRow(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
 		WHERE platform = $1 AND transaction_hash = $2`, p.platform, p.hash()).Scan(&buyer)
@@ -265,8 +260,8 @@ func (l *Ledger) replay(ctx context.Context, p purchase, buyer string) (Grant, e
 	return Grant{Balance: have, TransactionID: p.transaction}, err
 }
 
-// TransactionHash replaces a transaction's number when its buyer's account is deleted.
-// It recognises the transaction and contains nothing about a person.
+// TransactionHash replaces a transaction's number when its buyer's account is deleted. The ledger can still
+// recognise the transaction, and the hash contains no personal data.
 func TransactionHash(platform, transaction string) string {
 	sum := sha256.Sum256([]byte(platform + "\x00" + transaction))
 	return hex.EncodeToString(sum[:])

@@ -13,11 +13,10 @@ import (
 // receiptInvalid is the error code for a receipt that a store refuses.
 const receiptInvalid = "receipt_invalid"
 
-// refusals is how many receipts of one user a store may refuse before the service stops
-// asking it.
+// refusals limits how many of a user's receipts a store may refuse before the service stops sending them.
 var refusals = ratelimit.Limit{Name: "receipt-refusals", PerMinute: 20}
 
-// The limits of the records of refused receipts, which are for support.
+// The limits of the records of refused receipts. Support reads the records.
 const (
 	refusalsKept    = 90 * day
 	refusalsPerUser = 100
@@ -28,9 +27,8 @@ func isRefusal(err error) bool {
 	return f != nil && f.Code == receiptInvalid
 }
 
-// recordRefusal records that the receipt of a user's order was refused, and why. It
-// stores no receipt, and only a user's newest orders: clients choose the order numbers,
-// so they could fill the table.
+// recordRefusal records that a store refused the receipt of a user's order, and why. It stores no receipt. It
+// keeps only a user's newest orders: clients choose the order numbers, so they could fill the table.
 func (l *Ledger) recordRefusal(ctx context.Context, p purchase, reason string) error {
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, p.buyer); err != nil {

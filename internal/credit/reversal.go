@@ -13,9 +13,9 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-// Notify handles a store's notification about a sale. It moves no credits until the
-// store confirms the notification. If the store does not answer, the next
-// [Ledger.AskAboutSales] asks again, so the store need not repeat it.
+// Notify handles a store's notification about a sale. It moves no credits until the store confirms the
+// notification. If the store does not answer, the next [Ledger.AskAboutSales] asks again, so the store need not
+// repeat its notification.
 func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byte) error {
 	store := l.stores[platform]
 	if store == nil {
@@ -90,9 +90,8 @@ func (l *Ledger) recheckSoon(ctx context.Context, platform, transaction string) 
 	return nil
 }
 
-// reverse takes back the credits of a purchase, once, as far as the balance covers
-// them. The user owes the rest. It does nothing for a purchase that is unknown or already
-// reversed.
+// reverse takes back the credits of a purchase, once, as far as the balance covers them. The rest becomes the
+// user's debt. It does nothing for a purchase that is unknown or already reversed.
 func (l *Ledger) reverse(ctx context.Context, platform, transaction string) error {
 	var taken, owed int64
 	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
@@ -127,8 +126,8 @@ func (l *Ledger) reverse(ctx context.Context, platform, transaction string) erro
 	return nil
 }
 
-// reinstate returns the credits that a reversal took, once, because the store cancelled
-// its refund. It drops a debt that was not settled.
+// reinstate returns the credits that a reversal took, once, because the store cancelled its refund. It drops a
+// debt that is not settled.
 func (l *Ledger) reinstate(ctx context.Context, platform, transaction string) error {
 	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
 		if !p.reversed {
@@ -170,10 +169,9 @@ type sale struct {
 	balance         int64 // of the buyer
 }
 
-// changeSale calls change with a purchase that is locked, in a transaction that
-// may run more than once, and returns the purchase and what change reported.
-// Every transaction that changes a debt locks the buyer's balance before the purchase,
-// so a debt and a job's refund neither miss each other nor deadlock.
+// changeSale locks a purchase and calls change with it, in a transaction that may run more than once. It
+// returns the purchase and the result of change. Every transaction that changes a debt locks the buyer's
+// balance before the purchase, so a debt and a job's refund neither miss each other nor deadlock.
 func (l *Ledger) changeSale(ctx context.Context, platform, transaction string,
 	change func(*db.Tx, sale) (bool, error)) (p sale, changed bool, err error) {
 	err = l.db.InTx(ctx, func(tx *db.Tx) (err error) {
@@ -209,8 +207,7 @@ func readSale(ctx context.Context, tx *db.Tx, platform, transaction, locking str
 	return p, nil
 }
 
-// lockBalance returns a user's balance, 0 for an unknown user, and holds it
-// until the transaction ends.
+// lockBalance returns a user's balance, 0 for an unknown user, and locks it until the transaction ends.
 func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
 	var n int64
 	err := tx.QueryRow(ctx, `SELECT balance FROM credit_balances WHERE user_id = $1`+tx.ForUpdate(), userID).Scan(&n)
@@ -220,15 +217,14 @@ func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
 	return n, nil
 }
 
-// debt is what a user owes for one purchase that its store refunded.
+// debt is what a user owes for one refunded purchase.
 type debt struct {
 	platform, hash, transaction string
 	owed                        int64
 }
 
-// settle uses up to that many credits to pay the debts of a user, the oldest first. It
-// calls pay with the amount paid of each debt. The caller's transaction has locked the
-// user's balance.
+// settle uses up to this many credits to pay the debts of a user, the oldest first. It calls pay with each debt
+// and the amount paid of it. The caller's transaction must hold the lock on the user's balance.
 func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay func(d debt, paid int64) error) error {
 	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
 		err = row.Scan(&d.platform, &d.hash, &d.transaction, &d.owed)
@@ -272,8 +268,8 @@ func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded in
 	})
 }
 
-// How often the stores are asked about past sales: about once a night for each purchase
-// while a refund is likely, askBatch purchases at a time.
+// How often the service asks the stores about past sales: about once a night for each purchase while a refund
+// is likely, askBatch purchases at a time.
 const (
 	askAgain  = 20 * time.Hour
 	askWithin = 90 * day
@@ -301,7 +297,7 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 		l.log.Warn("the store did not answer about past sales", "platform", platform, "err", err)
 	}
 	if errors.Is(err, receipt.ErrUnavailable) {
-		// Purchases without an answer are asked about first next time.
+		// The next run asks first about the purchases without an answer.
 		for _, t := range due {
 			if _, told := known[t.ID]; !told {
 				if err := l.recheckSoon(context.WithoutCancel(ctx), platform, t.ID); err != nil {
@@ -321,7 +317,7 @@ func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *aske
 	return nil
 }
 
-// claimSales marks a batch of the purchases that are due as asked, and returns it.
+// claimSales marks a batch of due purchases as asked, and returns it.
 func (l *Ledger) claimSales(ctx context.Context, platform string) ([]receipt.Transaction, error) {
 	ids, err := l.db.ExecTexts(ctx, `UPDATE purchases SET asked_at = now_ms()
 		WHERE platform = $1 AND transaction_hash IN (

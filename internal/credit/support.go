@@ -12,10 +12,10 @@ import (
 	"cutroom/internal/upstream/receipt"
 )
 
-// Support writes an entry of support inside the caller's transaction: credits given
-// (amount > 0) or taken back (amount < 0). The ledger's reference is support-<id>, so
-// an id is used once. Support reports whether the entry is new. Taking more than the
-// balance is insufficient_credits. Credits taken settle the user's debts, the oldest first.
+// Support writes a support entry inside the caller's transaction: credits given (amount > 0) or taken back
+// (amount < 0). Its reference in the ledger is support-<id>, so each id works once. Support reports whether the
+// entry is new. Taking more than the balance is insufficient_credits. Credits taken settle the user's debts,
+// the oldest first.
 func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (bool, error) {
 	fresh, err := enter(ctx, tx, userID, kindSupport, "support-"+id, amount)
 	if err != nil || !fresh {
@@ -27,7 +27,7 @@ func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (b
 	return true, settle(ctx, tx, userID, -amount, func(debt, int64) error { return nil })
 }
 
-// Order names a purchase by its store's number.
+// Order names a purchase by the number that the store gave it.
 type Order struct{ Platform, TransactionID string }
 
 // ParseOrder reads <platform>:<transactionId>.
@@ -49,10 +49,9 @@ func SpendOrder(ctx context.Context, tx *db.Tx, userID string, o Order, credits 
 	return p.insert(ctx, tx)
 }
 
-// VerifyOrder asks a store about an order that a user says they bought, and pays
-// out as [Ledger.Purchase] does. Support need not know the product: the products
-// of the catalog are tried until one matches. platform_b needs no receipt. The
-// user's limit of refused receipts does not apply, and a refusal is not recorded.
+// VerifyOrder asks a store about an order that a user claims, and pays out as [Ledger.Purchase] does. Support
+// need not know the product: VerifyOrder tries the products of the catalog until one matches. platform_b needs
+// no receipt. The user's limit of refused receipts does not apply, and VerifyOrder does not record a refusal.
 func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token string) (Grant, error) {
 	p := purchase{buyer: userID, platform: o.Platform, transaction: o.TransactionID}
 	buyer, spent, err := l.spentBy(ctx, p)
@@ -83,11 +82,11 @@ func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token 
 	return Grant{}, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.Mismatch)
 }
 
-// supportSpace is the UUID namespace of the entries that are bound to a job.
+// supportSpace is the UUID namespace of support entries for a job.
 var supportSpace = uuid.MustParse("5b0c2a3e-5e8d-4d43-9d0a-6a1a3f1f7c55")
 
-// SupportID is the id of a new entry of support. A job gives a fixed id, so the ledger's
-// unique reference refuses a second entry for it.
+// SupportID returns the id of a new support entry. Entries for the same job get the same id, so the ledger's
+// unique reference refuses a second one.
 func SupportID(jobID string) string {
 	if jobID == "" {
 		return uuid.NewString()

@@ -20,25 +20,25 @@ const (
 )
 
 const (
-	// maxDevices is how many devices an account may have; one more replaces the oldest.
+	// maxDevices is how many devices an account may have. Another one replaces the oldest.
 	maxDevices = 20
-	// maxToken is the longest token of a device, in bytes.
+	// maxToken is the longest device token, in bytes.
 	maxToken = 4096
 )
 
 // Devices registers the devices that get pushes about a user's jobs.
 type Devices struct {
 	db        *db.DB
-	platforms []string // with push configured
+	platforms []string // those with push configured
 }
 
-// NewDevices returns the registry of a service that pushes to the given platforms.
+// NewDevices returns the registry for a service that pushes to the given platforms.
 func NewDevices(d *db.DB, platforms ...string) *Devices { return &Devices{db: d, platforms: platforms} }
 
 // PushTo reports whether push to a platform is configured.
 func (s *Devices) PushTo(platform string) bool { return slices.Contains(s.platforms, platform) }
 
-// Register assigns a device to a user, even if it was another user's.
+// Register assigns a device to a user, even if it belonged to another user.
 func (s *Devices) Register(ctx context.Context, userID, platform, token string) error {
 	id, platform, err := s.check(platform, token)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Devices) Register(ctx context.Context, userID, platform, token string) 
 		if err := user.Lock(ctx, tx, userID); err != nil {
 			return err
 		}
-		// Deleting the row also deletes the pushes that wait for its former owner.
+		// Deleting the row also deletes pending pushes for the former owner.
 		if _, err := tx.Exec(ctx, `DELETE FROM devices WHERE id = $1 AND user_id <> $2`, id, userID); err != nil {
 			return fmt.Errorf("move device: %w", err)
 		}
@@ -80,7 +80,7 @@ func (s *Devices) Unregister(ctx context.Context, userID, platform, token string
 	return nil
 }
 
-// check returns the id of a device and its platform, or what is wrong with them.
+// check returns a device's id and platform, or an error that says which argument is invalid.
 func (s *Devices) check(platform, token string) (id, name string, err error) {
 	platform = strings.ToLower(strings.TrimSpace(platform))
 	switch {

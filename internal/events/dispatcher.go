@@ -22,8 +22,8 @@ const (
 	pollEvery = time.Second
 	// tryTimeout bounds one attempt, from its connection to the end of the answer.
 	tryTimeout = 15 * time.Second
-	// claimLife is how long a claim lasts. If its process dies, the delivery is due again
-	// afterwards. It is longer than an attempt and the write of its outcome.
+	// claimLife is how long a claim lasts. If its process dies, the delivery is due again afterwards. It is
+	// longer than an attempt plus the write of its outcome.
 	claimLife = 35 * time.Second
 	// settleTimeout bounds the write of an attempt's outcome.
 	settleTimeout = 10 * time.Second
@@ -38,8 +38,7 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// The pause after each failed attempt. The dispatcher gives a delivery up if it fails
-// after the last pause.
+// The pause after each failed attempt. If the attempt after the last pause fails, the dispatcher gives up.
 var (
 	webhookPauses = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 		10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
@@ -54,7 +53,7 @@ const (
 	removed   = "device_removed"
 )
 
-// Channels and Outcomes are the values with which [Options.Observe] is called.
+// Channels and Outcomes are the arguments that [Options.Observe] may get.
 var (
 	Channels = []string{webhookName, PlatformA, PlatformB}
 	Outcomes = []string{delivered, retried, givenUp, removed}
@@ -75,8 +74,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Dispatcher delivers events. One replica runs it. While a lease changes hands, two may
-// run for a moment, which does no harm.
+// Dispatcher delivers events. One replica runs it. Two may run briefly while a lease changes hands, which is
+// harmless.
 type Dispatcher struct {
 	db       *db.DB
 	channels []*channel
@@ -85,8 +84,7 @@ type Dispatcher struct {
 	wake     chan struct{} // a slot of a channel is free again
 }
 
-// channel is one way to deliver. Each has its own slots, so a hanging receiver blocks
-// only its own channel.
+// channel is one way to deliver. Each has its own slots, so a hanging receiver blocks only its own channel.
 type channel struct {
 	name   string
 	pauses []time.Duration
@@ -166,7 +164,7 @@ func (d *Dispatcher) forgetUnconfigured(ctx context.Context) error {
 	return nil
 }
 
-// names returns the configured channels, and "" for each one that is not configured.
+// names returns the names of the configured channels, padded with "" to three query arguments.
 func (d *Dispatcher) names() []any {
 	names := []any{"", "", ""}
 	for i, c := range d.channels {
@@ -248,7 +246,7 @@ func (d *Dispatcher) claim(ctx context.Context, c *channel, n int) ([]string, er
 	return ids, nil
 }
 
-// message is what one delivery says, and to whom.
+// message is the content of one delivery, and its receiver.
 type message struct {
 	eventID       string
 	kind          Type
@@ -348,7 +346,7 @@ func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string
 	return retried, after + clock.Jitter(after/10)
 }
 
-// write runs a statement even while the service stops.
+// write runs a statement even during shutdown.
 func (d *Dispatcher) write(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 	"cutroom/internal/user"
 )
 
-// Type says what happened. Apps and receivers see it.
+// Type is the kind of an event. Apps and receivers see it.
 type Type string
 
 // The types of events.
@@ -49,7 +49,7 @@ func (t Type) status() string {
 type Event struct {
 	Type          Type
 	JobID, UserID string
-	ErrorCode     string // why it failed, "" if it did not
+	ErrorCode     string // the error code of a failed job, else ""
 }
 
 // Record stores an event in the transaction that ends the job.
@@ -79,7 +79,7 @@ func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	return ForgetDevices(ctx, tx, userID)
 }
 
-// lifetime is how long an event is kept for another delivery.
+// lifetime is how long an event is kept, so that it can be resent.
 const lifetime = 30 * 24 * time.Hour
 
 // Sweep removes events that are older than lifetime.

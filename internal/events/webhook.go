@@ -96,7 +96,7 @@ type webhookEvent struct {
 	Data      webhookData `json:"data"`
 }
 
-// webhookBody is the same at each attempt.
+// webhookBody returns the body for m, the same at every attempt.
 func webhookBody(m message) webhookEvent {
 	return webhookEvent{Type: m.kind, Timestamp: m.created.UTC().Format("2006-01-02T15:04:05.000Z"),
 		Data: webhookData{JobID: m.jobID, UserID: m.userID, Status: m.kind.status(), ErrorCode: m.errorCode}}

@@ -1,5 +1,5 @@
-// Package httpcall is what the clients of other services share: short calls that carry a token or a
-// credential, idle time-outs, and errors that are safe to log.
+// Package httpcall is shared by the clients of other services: short calls with a token or a credential, idle
+// time-outs, and errors that are safe to log.
 package httpcall
 
 import (
@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// maxAnswerBytes caps what is read of an answer. Real ones are a few KiB.
+// maxAnswerBytes bounds how much of an answer is read. Real answers are a few KiB.
 const maxAnswerBytes = 1 << 20
 
-// ErrTooLong is a 200 answer beyond the limit.
+// ErrTooLong means that an answer with status 200 exceeds the size limit.
 var ErrTooLong = errors.New("answer too long")
 
 // Private returns a copy of client that follows no redirects and keeps no
@@ -36,7 +36,7 @@ func Private(client *http.Client) *http.Client {
 	return &c
 }
 
-// Get asks for JSON with a bearer token, which may be empty; see Do.
+// Get requests JSON with a bearer token, which may be empty; see Do.
 func Get(ctx context.Context, client *http.Client, address, bearer string) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -49,11 +49,10 @@ func Get(ctx context.Context, client *http.Client, address, bearer string) (stat
 	return Do(client, req)
 }
 
-// Do returns the status of the answer to req and, when that is 200, its whole
-// body. What can be read of the body of another status is returned too, to look
-// for a code in it: it may repeat what we sent, so it belongs into no log. An
-// error means that no complete answer came, or ErrTooLong. It is fit for the
-// log: it does not name the address, whose query may hold a token.
+// Do sends req and returns the status of the answer. If that is 200, it returns the whole body. For any other
+// status it returns as much of the body as it could read, so that the caller can look for an error code in it.
+// Never log that body: it may repeat what we sent. An error means that no complete answer came, or ErrTooLong.
+// It is safe to log: it does not contain the address, whose query may hold a token.
 func Do(client *http.Client, req *http.Request) (status int, body []byte, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -95,9 +94,8 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// cause is the error without the address. Beneath it, errors of the network and of
-// the context are kept; any other may quote the bytes of a broken answer, which
-// can echo our request, so only its kind is kept.
+// cause returns the error without the address. It keeps errors of the network and of the context. Any other
+// error may quote the bytes of a broken answer, which can echo our request, so only its kind is kept.
 func cause(err error) error {
 	err = WithoutURL(err)
 	var network net.Error
@@ -109,8 +107,7 @@ func cause(err error) error {
 	return fmt.Errorf("broken answer (%T)", err)
 }
 
-// WithoutURL drops the layer of a failed call that quotes the address, whose query
-// may be a signature or a token.
+// WithoutURL removes the wrapper that quotes the address, whose query may be a signature or a token.
 func WithoutURL(err error) error {
 	var located *url.Error
 	if errors.As(err, &located) {
@@ -119,8 +116,7 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// Sleep waits for d, between two tries for example, or for the end of ctx, whose
-// cause it then returns.
+// Sleep waits for d. If ctx ends first, Sleep returns its cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

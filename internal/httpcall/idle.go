@@ -8,27 +8,25 @@ import (
 	"time"
 )
 
-// ErrIdle is the cause with which a request is cancelled after no byte has moved for its
-// idle time-out.
+// ErrIdle is the cause of a request's cancellation when no byte moved for its idle time-out.
 var ErrIdle = errors.New("no bytes moved within the socket time-out")
 
-// IdleTimeout ends a request over which no byte moves for a while. A fixed
-// time-out would be too short for a large body on a slow line and too long for a
-// small one on a dead line.
+// IdleTimeout cancels a request when no byte of it has moved for a while. A fixed time-out would be too short
+// for a large body on a slow line and too long for a small one on a dead line.
 //
-// While the body of the answer is not being read the clock stands still: a slow
-// consumer is not a silent service.
+// The timer is stopped while nobody reads the body of the answer: a slow consumer does not mean that the
+// service is silent.
 type IdleTimeout struct {
-	limit  atomic.Int64 // nanoseconds; the request and its answer may move at the same time
+	limit  atomic.Int64 // nanoseconds; atomic because the request and its answer may move at the same time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	idle   func() error
 }
 
-// WithIdleTimeout returns a context for one request, and its clock, which stands still
-// until Moved. Explain returns idle's error for a request that the clock ended, or
-// ErrIdle if idle is nil. The caller must call Stop.
+// WithIdleTimeout returns a context for one request, and its timer, which starts at the first Moved. For a
+// request that the timer cancelled, Explain returns idle's error, or ErrIdle if idle is nil. The caller must
+// call Stop.
 func WithIdleTimeout(ctx context.Context, limit time.Duration, idle func() error) (context.Context, *IdleTimeout) {
 	if idle == nil {
 		idle = func() error { return ErrIdle }
@@ -40,22 +38,22 @@ func WithIdleTimeout(ctx context.Context, limit time.Duration, idle func() error
 	return ctx, t
 }
 
-// SetLimit changes the limit for whatever moves next.
+// SetLimit changes the limit. It takes effect at the next Moved.
 func (t *IdleTimeout) SetLimit(limit time.Duration) { t.limit.Store(int64(limit)) }
 
-// Moved restarts the clock.
+// Moved restarts the timer.
 func (t *IdleTimeout) Moved() { t.timer.Reset(time.Duration(t.limit.Load())) }
 
-// Pause stops the clock until something moves.
+// Pause stops the timer until the next Moved.
 func (t *IdleTimeout) Pause() { t.timer.Stop() }
 
-// Stop ends the request.
+// Stop stops the timer and ends the request's context.
 func (t *IdleTimeout) Stop() {
 	t.timer.Stop()
 	t.cancel(nil)
 }
 
-// Explain returns err, or the error of an idle request if that is why it failed.
+// Explain returns err, or the idle error if the timer cancelled the request.
 func (t *IdleTimeout) Explain(err error) error {
 	if err != nil && err != io.EOF && context.Cause(t.ctx) == ErrIdle {
 		return t.idle()
@@ -63,10 +61,10 @@ func (t *IdleTimeout) Explain(err error) error {
 	return err
 }
 
-// Sent is the body of the request. It is read as the connection takes the bytes.
+// Sent wraps the body of the request. Each read by the connection counts as movement.
 func (t *IdleTimeout) Sent(body io.ReadCloser) io.ReadCloser { return &sent{body, t} }
 
-// Received is the body of the answer, whose Close is a Stop.
+// Received wraps the body of the answer. Closing it calls Stop.
 func (t *IdleTimeout) Received(body io.ReadCloser) io.ReadCloser { return &received{body, t} }
 
 type sent struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timeouts say when a slow client is cut off.
+// timeouts say when to cut off a slow client.
 type timeouts struct {
 	// bodySilence is how long a client may send nothing in the middle of a body.
 	bodySilence time.Duration
@@ -15,26 +15,24 @@ type timeouts struct {
 	// uploadGrace.
 	minUploadRate int64
 	uploadGrace   time.Duration
-	// minDownloadRate is the least speed at which a client must read, in bytes a
-	// second, and downloadGrace is how far it may fall behind: links drop and come
-	// back, and a client's kernel takes bytes in large pieces. downloadGrace is longer
-	// than bodySilence, which may pass between an answer and its flush while the
-	// server waits for the rest of an unread body.
+	// minDownloadRate is the lowest speed at which a client must read, in bytes a second. downloadGrace is how
+	// far it may fall behind: links drop and come back, and a client's kernel takes bytes in large pieces.
+	// downloadGrace is longer than bodySilence, because that much time may pass between an answer and its flush
+	// while the server waits for the rest of an unread body.
 	minDownloadRate int64
 	downloadGrace   time.Duration
-	// lingerSilence and linger bound how long the server reads the rest of a body that
-	// the answer did not need: between two reads, and in all.
+	// lingerSilence and linger bound how long the server reads the rest of a body after it has answered:
+	// between two reads, and in total.
 	lingerSilence, linger time.Duration
 }
 
-// defaultTimeouts are the service's: a phone on a poor connection is faster, and a
-// client that drips bytes to hold a connection is not.
+// defaultTimeouts are the service's. A phone on a poor connection stays within them; a client that drips bytes
+// to hold a connection does not.
 var defaultTimeouts = timeouts{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute,
 	minDownloadRate: 8 << 10, downloadGrace: time.Minute, lingerSilence: 5 * time.Second, linger: 30 * time.Second}
 
-// Guard cuts off clients that are slow to send a body or to read the answer of next,
-// and reads for a while what they still send of a body that was answered early, until
-// stopping is closed; nil never is.
+// Guard cuts off clients that are slow to send a body or to read the answer of next. If next answers before it
+// has read the body, Guard reads the rest for a while, until stopping is closed. stopping may be nil.
 func Guard(next http.Handler, stopping <-chan struct{}) http.Handler {
 	return guard{next, stopping, defaultTimeouts}
 }
@@ -64,8 +62,8 @@ type pacedWriter struct {
 	behind   time.Duration // how far the client is behind the least speed
 }
 
-// WriteHeader announces the end of the connection if it answers before a long body is
-// read. Otherwise net/http holds the answer back until the client has sent 256 KiB.
+// WriteHeader announces that the connection will close if the answer comes before a long body is read.
+// Otherwise net/http holds the answer back until the client has sent 256 KiB.
 func (w *pacedWriter) WriteHeader(status int) {
 	if w.body != nil && w.body.long() && status >= http.StatusOK {
 		w.Header().Set("Connection", "close")
@@ -73,7 +71,7 @@ func (w *pacedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes, and counts how long the client takes.
+// Write writes, and measures how long the client takes.
 func (w *pacedWriter) Write(b []byte) (int, error) {
 	w.renew(len(b))
 	began := time.Now()
@@ -85,34 +83,34 @@ func (w *pacedWriter) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// timeFor is how long n bytes take at a rate of bytes a second.
+// timeFor returns how long n bytes take at a rate in bytes a second.
 func timeFor(rate int64, n int) time.Duration {
 	return time.Duration(n) * time.Second / time.Duration(rate)
 }
 
-// renew gives the client its time to take the n bytes that are written next.
+// renew sets the write deadline for the next n bytes.
 func (w *pacedWriter) renew(n int) {
-	// A connection without deadlines (a test's recorder) has no slow peer.
+	// A connection without deadlines (a test's recorder) has no slow client.
 	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeouts.downloadGrace - w.behind + timeFor(w.timeouts.minDownloadRate, n)))
 }
 
-// took updates how far the client is behind the least speed. Only writing counts, not
-// the time that the handler takes to make the next bytes.
+// took updates how far the client is behind the lowest speed. Only the time spent writing counts, not the time
+// that the handler takes to produce the next bytes.
 func (w *pacedWriter) took(n int, began time.Time) {
 	w.behind = max(0, w.behind+time.Since(began)-timeFor(w.timeouts.minDownloadRate, n))
 }
 
-// timedBody moves the connection's read deadline along while bytes arrive: uploads may
-// take long, but a silent or dripping client is cut off.
+// timedBody extends the connection's read deadline while bytes arrive: uploads may take long, but a silent or
+// dripping client is cut off.
 type timedBody struct {
 	io.ReadCloser
 	timeouts
 	control *http.ResponseController
 	started time.Time
-	length  int64 // -1 if the client does not tell
+	length  int64 // -1 if the client does not say
 	waits   bool  // the client asks for "100 Continue" first
 	read    int64
-	over    bool // there is nothing more to read
+	over    bool // the body has been read to its end, or reading failed
 }
 
 // long reports whether the server must not wait for the rest of the body before it
@@ -135,8 +133,7 @@ func (p *timedBody) Read(b []byte) (int, error) {
 	p.read += int64(n)
 	p.over = p.over || err != nil
 	if errors.Is(err, io.EOF) {
-		// The body is complete. A silence that follows on this connection must not
-		// end this request by a time-out.
+		// The body is complete. A pause on this connection must no longer end this request by a time-out.
 		_ = p.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
@@ -149,8 +146,8 @@ func withBodyTimeouts(w *pacedWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
-	// The deadline of an earlier request on this connection would fail the interim
-	// answer to "Expect: 100-continue".
+	// The write deadline of the previous request on this connection would fail the interim answer to "Expect:
+	// 100-continue".
 	_ = w.control.SetWriteDeadline(time.Time{})
 	_ = w.control.SetReadDeadline(time.Now().Add(w.timeouts.bodySilence))
 	w.body = &timedBody{ReadCloser: r.Body, timeouts: w.timeouts, control: w.control, started: time.Now(),
@@ -158,9 +155,9 @@ func withBodyTimeouts(w *pacedWriter, r *http.Request) {
 	r.Body = w.body
 }
 
-// linger reads what the client still sends of a body that was answered before it was
-// read. Many clients send everything before they listen: otherwise they would find a
-// reset connection instead of the reason why their upload is refused.
+// linger reads what the client still sends of a body that was answered early. Many clients send everything
+// before they read the answer. Without linger they would find a reset connection instead of the reason for the
+// refusal.
 func (w *pacedWriter) linger(stopping <-chan struct{}) {
 	if w.body == nil || w.body.over || w.body.unasked() || w.control.Flush() != nil {
 		return

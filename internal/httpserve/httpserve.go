@@ -1,6 +1,6 @@
-// Package httpserve is an HTTP server that strangers cannot hold up: connections
-// are shared out among clients, and a client that sends or reads too slowly is cut
-// off. It knows nothing of routes, bodies or answers.
+// Package httpserve is an HTTP server that a few clients cannot block: each client gets a share of the
+// connections, and a client that sends or reads too slowly is cut off. It does not look at routes, bodies or
+// answers.
 package httpserve
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// New returns a server of h, which should be guarded, for a listener of Listen.
+// New returns a server of h, which should be wrapped by Guard. The listener should come from Listen.
 func New(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

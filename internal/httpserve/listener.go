@@ -13,19 +13,18 @@ import (
 )
 
 const (
-	// maxConnections bounds the open client connections of one process. More of them
-	// wait in the kernel's queue.
+	// maxConnections bounds the open client connections of one process. Further ones wait in the kernel's
+	// queue.
 	maxConnections = 4096
 	// maxPerClient bounds the connections of one client, by address or /64. It is
 	// generous because many phones may share an address.
 	maxPerClient = 256
-	// maxUnsent is how many bytes of an answer may wait in the kernel, besides those
-	// under way. With a buffer of megabytes, one write could block for minutes
-	// although the client reads all the time.
+	// maxUnsent is how many bytes of an answer may wait in the kernel, besides those in flight. With a buffer
+	// of megabytes, one write could block for minutes although the client reads all the time.
 	maxUnsent = 128 << 10
 )
 
-// listener shares its connections out among clients.
+// listener limits the connections of each client.
 type listener struct {
 	*net.TCPListener
 	trusted []netip.Prefix
@@ -36,9 +35,8 @@ type listener struct {
 	clients *Shares
 }
 
-// Listen returns a listener at a TCP address. It refuses a client more connections
-// than its share, and then calls refused with the client's address. Trusted proxies
-// have no share.
+// Listen returns a listener at a TCP address. It closes connections beyond a client's share, and calls refused
+// with the client's address. Trusted proxies have no limit.
 func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused func(client string)) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -53,7 +51,7 @@ func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused
 		done: done, closed: closing.Done(), clients: NewShares(maxPerClient)}, nil
 }
 
-// Accept returns the next connection of a client that may have one more.
+// Accept returns the next connection of a client that is below its limit.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
@@ -74,8 +72,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection of its client, "" for a trusted proxy, or reports that
-// the client has its share.
+// admit counts a connection for its client, "" for a trusted proxy. It reports false if the client has its
+// share.
 func (l *listener) admit(c *net.TCPConn) (client string, ok bool) {
 	remote, _ := c.RemoteAddr().(*net.TCPAddr)
 	peer := remote.AddrPort().Addr().Unmap().WithZone("")
@@ -106,8 +104,8 @@ func control(c *net.TCPConn, set func(fd int) error) error {
 	return errors.Join(err, failed)
 }
 
-// conn is a connection that gives its place back when it ends. It has all that
-// net/http looks for in a TCP connection, such as CloseWrite.
+// conn returns its place to the client's share when it closes. It embeds the TCP connection, because net/http
+// uses methods such as CloseWrite.
 type conn struct {
 	*net.TCPConn
 	release func()

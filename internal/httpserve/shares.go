@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// Shares counts what each holder has at the same time, so that none has more than
-// its share. Safe for concurrent use.
+// Shares counts what each holder has at the same time and limits it. It is safe for concurrent use.
 type Shares struct {
 	most int
 
@@ -14,10 +13,10 @@ type Shares struct {
 	held map[string]int
 }
 
-// NewShares returns shares of at most so many each.
+// NewShares returns Shares that allow each holder at most that many.
 func NewShares(most int) *Shares { return &Shares{most: most, held: map[string]int{}} }
 
-// Take counts one more, or reports that the holder has its share.
+// Take counts one more for the holder. It reports false, and counts nothing, if the holder has its share.
 func (s *Shares) Take(holder string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +27,7 @@ func (s *Shares) Take(holder string) bool {
 	return true
 }
 
-// Give ends what Take counted. It may be called for a holder that was not counted.
+// Give undoes one Take. It does nothing for a holder that has none.
 func (s *Shares) Give(holder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +36,8 @@ func (s *Shares) Give(holder string) {
 	}
 }
 
-// Holder is the range of addresses that one client probably has: an IPv4 address, or
-// the /64 of an IPv6 address. What is no address stays as it is.
+// Holder returns the range of addresses that one client probably has: an IPv4 address, or the /64 of an IPv6
+// address. It returns text that is no address unchanged.
 func Holder(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Is4() {

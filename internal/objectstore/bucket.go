@@ -27,7 +27,7 @@ import (
 const (
 	defaultPartSize     = 16 << 20
 	maxParts            = 10000
-	multipartAfterParts = 4 // files of more than this many parts go up in parts
+	multipartAfterParts = 4 // larger files are uploaded in parts
 	parallel            = 4 // parts of one transfer, or deletions, at once
 	defaultAttempts     = 4
 	defaultMaxBackoff   = 5 * time.Second
@@ -38,7 +38,7 @@ const (
 // BucketConfig says where a bucket is and how to talk to it.
 type BucketConfig struct {
 	Endpoint        string // http or https URL of the service, without the bucket
-	Region          string // "auto" when empty
+	Region          string // "" means "auto"
 	Bucket          string
 	AccessKeyID     string
 	SecretAccessKey string
@@ -47,18 +47,17 @@ type BucketConfig struct {
 	// never follows a redirect.
 	HTTP *http.Client
 
-	// PartSizeBytes is the size of one ranged GET or uploaded part; 0 means 16 MiB, and S3 refuses
-	// less than 5 MiB. Files of more than 4 parts use a multipart upload.
+	// PartSizeBytes is the size of one ranged GET or uploaded part. 0 means 16 MiB; S3 requires at least 5 MiB.
+	// Files of more than 4 parts use a multipart upload.
 	PartSizeBytes int64
 	// Attempts is the number of tries per request, the first included; 0 means 4.
 	Attempts int
 	// MaxBackoff bounds the random, growing pause between tries; 0 means 5 s.
 	MaxBackoff time.Duration
-	// StallTimeout ends a try after this long without a byte; 0 means 10 s. A stalled try is
-	// repeated once.
+	// StallTimeout ends a try when no byte has moved for this long; 0 means 10 s. A stalled try is repeated
+	// once.
 	StallTimeout time.Duration
-	// CallTimeout bounds a call that moves no file, over all its tries, because a user is waiting;
-	// 0 means 8 s.
+	// CallTimeout bounds all tries of a call that transfers no file, because a user is waiting; 0 means 8 s.
 	CallTimeout time.Duration
 }
 
@@ -68,7 +67,7 @@ type Bucket struct {
 	presign  *s3.PresignClient
 	http     *httpClient // for the presigned requests of Check
 	bucket   string
-	timeout  time.Duration // of calls that move no file
+	timeout  time.Duration // of calls that transfer no file
 	partSize int64
 	attempts int
 	backoff  func(try int) time.Duration
@@ -155,13 +154,13 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// call bounds a call that moves no file. The first try may use half of the time, so that a dead
-// idle connection leaves time for another.
+// call bounds a call that transfers no file. The first try may use half of the time, so that a dead idle
+// connection leaves time for another.
 func (b *Bucket) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, tryLimitKey{}, b.timeout/2), b.timeout)
 }
 
-// head asks for an object's headers. With the mode, they include its checksum.
+// head requests an object's headers. The mode can add its checksum.
 func (b *Bucket) head(ctx context.Context, key string, mode types.ChecksumMode) (out *s3.HeadObjectOutput, err error) {
 	ctx, end := tracing.Start(ctx, "bucket stat")
 	defer func() { end(err) }()

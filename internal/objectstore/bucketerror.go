@@ -20,7 +20,7 @@ import (
 type opError struct {
 	op, key string
 	text    string
-	kind    error // ErrNotFound, ErrRefused, ErrUnavailable (with the reason, for a refused certificate) or nil
+	kind    error // ErrNotFound, ErrRefused, ErrUnavailable (with the reason if a certificate was refused), or nil
 }
 
 func (e *opError) Error() string {
@@ -32,7 +32,7 @@ func (e *opError) Error() string {
 
 func (e *opError) Unwrap() error { return e.kind }
 
-// fail converts an error of the SDK into one of this package.
+// fail converts an SDK error into an error of this package.
 func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	if ctx.Err() != nil {
 		cause := context.Cause(ctx)

@@ -37,7 +37,7 @@ type bucketObject struct {
 	spans  []Span // announced by the caller
 
 	offset int64 // of the next Read
-	begun  bool  // the bucket has sent bytes
+	begun  bool  // the bucket has sent at least one byte
 	span   rangeReader
 	closed bool
 }
@@ -85,8 +85,8 @@ func (o *bucketObject) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextSpan prepares the request that starts at the offset. Without an announced span it asks for
-// the rest of the object, and Close ends the transfer.
+// nextSpan prepares the request at the current offset. Without an announced span it requests the rest of the
+// object; Close then ends the transfer.
 func (o *bucketObject) nextSpan() {
 	o.span.Close()
 	end := o.info.SizeBytes
@@ -110,11 +110,11 @@ type rangeReader struct {
 	ctx       context.Context
 	bucket    *Bucket
 	key, etag string
-	at, end   int64         // what is left
+	at, end   int64         // the rest of the range
 	body      io.ReadCloser // nil before the request
-	progress  int64         // bytes after which a broken try does not count as failed
-	brought   int64         // bytes read by this try
-	failed    int           // failed tries in a row, without this one
+	progress  int64         // a try that delivered this many bytes does not count as failed
+	brought   int64         // bytes read by the current try
+	failed    int           // failed tries in a row before the current one
 	prompt    bool          // a user waits for the first byte
 }
 
@@ -150,8 +150,8 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// request asks for what is left. Unlike the body, the answer to a waiting user must begin within
-// the time of a call that moves no file.
+// request asks for the rest of the range. If a user waits, the answer must begin within b.timeout; the body may
+// take longer.
 func (r *rangeReader) request() (*ranged, error) {
 	if !r.prompt {
 		return r.bucket.get(r.ctx, r.ctx, r.key, r.etag, r.at, r.end-r.at)
@@ -179,7 +179,7 @@ func (b *cancelBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// waitToRetry pauses before another try, or returns an error after the last.
+// waitToRetry pauses before another try. After the last try it returns an error.
 func (r *rangeReader) waitToRetry(broken error) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)

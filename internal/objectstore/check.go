@@ -51,12 +51,12 @@ func (b *Bucket) Check(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkBytes is the size of the object. A bucket that is full, or short of its quota, may
-// still take a few bytes.
+// checkBytes is the size of the test object. A bucket that is almost full or near its quota may still accept a
+// few bytes.
 const checkBytes = 1 << 20
 
-// refusedBytes is the size of a body that the store may refuse unread. If it closed the
-// connection while a longer one is sent, its answer could be lost.
+// refusedBytes is the size of a body that the store may refuse unread. With a longer one, the store could close
+// the connection during the upload, and its answer would be lost.
 const refusedBytes = 16
 
 // check is one run of Bucket.Check.
@@ -110,7 +110,7 @@ func (c *check) presignedPut(ctx context.Context) error {
 	return c.mustSend(ctx, http.MethodPut, signed, "text/plain", c.content)
 }
 
-// send performs a presigned request and returns the status.
+// send makes a presigned request and returns the status.
 func (c *check) send(ctx context.Context, method, signed, contentType string, body []byte) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, signed, bytes.NewReader(body))
 	if err != nil {

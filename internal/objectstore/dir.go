@@ -73,7 +73,7 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 	if err := disk.Link(ctx, path, tmp); err != nil {
 		return err
 	}
-	// Sweeps go by age, so the object's time must be the time of the Put, as in a bucket.
+	// Sweeps compare ages, so the object needs the time of the Put, as in a bucket.
 	now := time.Now()
 	if err := os.Chtimes(tmp, now, now); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 	return d.show(tmp, d.path(key))
 }
 
-// show publishes tmp as dst and makes the rename durable.
+// show renames tmp to dst and makes the rename durable.
 func (d *Dir) show(tmp, dst string) error {
 	// A concurrent Delete may remove the empty folder between MkdirAll and Rename; a few retries
 	// are enough.
@@ -92,7 +92,7 @@ func (d *Dir) show(tmp, dst string) error {
 	for range 100 {
 		if err = os.MkdirAll(filepath.Dir(dst), 0o750); err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-				continue // removed between Mkdir's two looks at it
+				continue // removed between Mkdir and its check
 			}
 			return err
 		}
@@ -265,7 +265,7 @@ func (d *Dir) remove(key string) error {
 	}
 	for dir := filepath.Dir(path); len(dir) > len(d.root); dir = filepath.Dir(dir) {
 		if os.Remove(dir) != nil {
-			break // not empty, or another Delete was quicker
+			break // not empty, or a concurrent Delete removed it
 		}
 	}
 	return nil
@@ -329,8 +329,8 @@ func fileInfo(key string, st fs.FileInfo) Info {
 	}
 }
 
-// notFound maps the errors of a path that leads nowhere to ErrNotFound: ENOTDIR means that "a" of
-// "a/b" is an object, ELOOP a symbolic link, which this package never creates.
+// notFound maps the errors of an unusable path to ErrNotFound: ENOTDIR means that "a" of "a/b" is an object,
+// ELOOP a symbolic link, which this package never creates.
 func notFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return ErrNotFound

@@ -82,7 +82,7 @@ func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Par
 	return err
 }
 
-// complete returns the SDK's error.
+// complete sends the request and returns the SDK's error.
 func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, unless *string) error {
 	in := &s3.CompleteMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id, IfNoneMatch: unless,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: make([]types.CompletedPart, len(parts))}}
@@ -111,8 +111,7 @@ func (b *Bucket) abortOnce(ctx context.Context, key, id string) error {
 	return nil
 }
 
-// PresignPart returns a URL with which any holder can PUT one part of exactly sizeBytes until ttl
-// has passed.
+// PresignPart returns a URL that allows anyone to PUT one part of exactly sizeBytes until ttl has passed.
 func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, sizeBytes int64, ttl time.Duration) (string, error) {
 	if sizeBytes <= 0 {
 		return "", fmt.Errorf("presign part of %s: size must be positive", key)
@@ -131,7 +130,7 @@ func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, si
 	return signed.URL, nil
 }
 
-// failUpload is fail with the sentinel errors of multipart uploads.
+// failUpload is fail plus the sentinel errors of multipart uploads.
 func (b *Bucket) failUpload(ctx context.Context, op, key string, err error) error {
 	status, code, _ := describe(err)
 	var kind error
@@ -150,9 +149,9 @@ func (b *Bucket) failUpload(ctx context.Context, op, key string, err error) erro
 	return fmt.Errorf("%s %s: %w", op, key, kind)
 }
 
-// AbortUploads aborts the multipart uploads of some prefixes that began longer ago than age, and
-// returns how many. Their clients or replicas are gone, and no row may know them. It returns
-// ErrUnsupported if the store, or the policy of the key, does not list uploads.
+// AbortUploads aborts multipart uploads under the prefixes that are older than age, and returns how many. Their
+// clients or replicas are gone, and the database may not list them. It returns ErrUnsupported if the store or
+// the key's policy does not allow listing uploads.
 func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes ...string) (aborted int, err error) {
 	var old []types.MultipartUpload
 	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{Bucket: &b.bucket})
@@ -184,5 +183,5 @@ func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes .
 	return int(ended.Load()), err
 }
 
-// abortsAtOnce bounds the aborts of one sweep at a time.
+// abortsAtOnce is how many aborts of one sweep run at the same time.
 const abortsAtOnce = 8

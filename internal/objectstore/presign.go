@@ -21,12 +21,12 @@ import (
 // maxPresign is the longest lifetime that signature version 4 allows.
 const maxPresign = 7 * 24 * time.Hour
 
-// PresignPut returns a URL with which any holder can PUT exactly sizeBytes of exactly contentType
-// under key until ttl has passed. The store refuses any other type or length.
+// PresignPut returns a URL that allows anyone to PUT exactly sizeBytes of exactly contentType under key until
+// ttl has passed. The store refuses any other type or length.
 //
-// The SHA-256 of the bytes is part of the signed URL, not of the headers that the client must send.
-// Only some stores enforce it there, so a reader of the object must verify the hash itself. With
-// onlyNew the client must also send If-None-Match: *, and cannot replace an object.
+// The SHA-256 of the bytes is part of the signed URL, not of the headers that the client must send. Only some
+// stores enforce it there, so a reader of the object must verify the hash itself. With onlyNew the client must
+// also send If-None-Match: *, and cannot replace an object.
 func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBytes int64,
 	sum [sha256.Size]byte, ttl time.Duration, onlyNew bool) (string, error) {
 	if err := CheckKey(key); err != nil {
@@ -79,7 +79,7 @@ func withQuery(name, value string) func(*s3.PresignOptions) {
 	}))
 }
 
-// bindsUpload checks the promise of PresignPut, because a change in the SDK could sign less.
+// bindsUpload checks that the signature covers what PresignPut promises: a future SDK could sign less.
 func bindsUpload(signed, headers, checksum string) error {
 	u, err := url.Parse(signed)
 	if err != nil {
@@ -95,9 +95,9 @@ func bindsUpload(signed, headers, checksum string) error {
 	return nil
 }
 
-// PresignGet returns a URL with which any holder can download the object until ttl has passed, as
-// an attachment called fileName and of contentType. fileName must be printable ASCII without quotes
-// and backslashes. The URL works for GET, or with head for HEAD: a signature covers the method.
+// PresignGet returns a URL that allows anyone to download the object until ttl has passed, as an attachment
+// called fileName and of contentType. fileName must be printable ASCII without quotes and backslashes. The URL
+// works for GET, or with head for HEAD: a signature covers the method.
 func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, fileName, contentType string, head bool) (string, error) {
 	err := CheckKey(key)
 	switch {

@@ -1,10 +1,9 @@
-// Package objectstore keeps the bytes that outlive a request, as whole objects under keys. [Store]
-// has two implementations: [Dir], a directory of this machine, and [Bucket], an S3-compatible
-// service that also issues presigned URLs.
+// Package objectstore keeps files that outlive a request, as whole objects under keys. [Store] has two
+// implementations: [Dir], a local directory, and [Bucket], an S3-compatible service that also issues presigned
+// URLs.
 //
-// An object becomes visible only when it is complete and is replaced as a whole, so a reader never
-// sees half of one. The package does not know what the bytes mean or who owns them; its callers
-// choose the keys.
+// An object becomes visible only when it is complete and is replaced as a whole, so a reader never sees half of
+// one. The package does not interpret the bytes or know their owners; its callers choose the keys.
 package objectstore
 
 import (
@@ -32,8 +31,8 @@ var (
 	// stalled or answering 5xx after every retry.
 	ErrUnavailable = errors.New("object store unavailable")
 
-	// ErrRefused is wrapped if the store does not let us use the bucket: the key is wrong or lacks a
-	// right, or there is no such bucket.
+	// ErrRefused is wrapped if the store denies access to the bucket: the access key is wrong or lacks a
+	// permission, or the bucket does not exist.
 	ErrRefused = errors.New("object store refuses access")
 
 	// ErrChanged is returned when an object was overwritten while it was read.
@@ -45,12 +44,12 @@ type Info struct {
 	Key         string
 	SizeBytes   int64
 	ModTime     time.Time // when the object was put
-	ETag        string    // quoted, fit for an HTTP header; changes when the bytes change
+	ETag        string    // quoted, usable in an HTTP header; changes when the bytes change
 	ContentType string    // empty in a Bucket's List, which does not include it
 }
 
-// Object is an open object with random access, fit for http.ServeContent. Only one goroutine may
-// use it at a time, and the caller must close it.
+// Object is an open object with random access, usable with http.ServeContent. Only one goroutine may use it at
+// a time, and the caller must close it.
 type Object interface {
 	io.ReadSeekCloser
 	// Info describes the object as it was when it was opened.
@@ -67,9 +66,9 @@ type Span struct{ From, To int64 }
 // returns ErrBadKey for a key that CheckKey refuses, and stops early with ctx's error when ctx
 // ends.
 type Store interface {
-	// Put stores the file at path under key and replaces an existing object. The caller keeps the
-	// file and removes it, but must not write to it again: Dir may share its bytes. contentType may
-	// be empty; Dir always derives it from the key's extension.
+	// Put stores the file at path under key and replaces an existing object. The caller still owns the file and
+	// removes it, but must not write to it again: Dir may share its bytes. contentType may be empty; Dir always
+	// derives it from the key's extension.
 	Put(ctx context.Context, key, path, contentType string) error
 
 	// Fetch copies the whole object to the local file dst, which appears only when complete and
@@ -80,8 +79,8 @@ type Store interface {
 	// Open gives random access to the object until ctx ends. Seeking sends no request.
 	Open(ctx context.Context, key string) (Object, error)
 
-	// OpenKnown is Open for an object whose key and size the caller has on record, so that a Bucket
-	// need not be asked. The Object's Info is info.
+	// OpenKnown is Open for an object whose key and size the caller already knows, which saves a Bucket a
+	// request. The Object's Info is info.
 	OpenKnown(ctx context.Context, info Info) (Object, error)
 
 	// Stat describes the object, or returns ErrNotFound.
@@ -148,7 +147,7 @@ func badKeyRune(r rune) bool {
 	return r != '.' && r != '_' && r != '-'
 }
 
-// contentTypes replaces package mime, whose table depends on files of the machine.
+// contentTypes replaces package mime, whose table depends on files of the operating system.
 var contentTypes = map[string]string{
 	".mp4":  "video/mp4",
 	".m4v":  "video/mp4",
@@ -183,7 +182,7 @@ func Each[T any](limit int, items []T, do func(T) error) error {
 	for i, item := range items {
 		group.Go(func() error { errs[i] = rescue.Do(func() error { return do(item) }); return nil })
 	}
-	_ = group.Wait() // errs has every error
+	_ = group.Wait() // errs has all errors
 	return errors.Join(errs...)
 }
 

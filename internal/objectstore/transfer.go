@@ -20,8 +20,8 @@ import (
 	"cutroom/internal/tracing"
 )
 
-// Put uploads the file: in one request up to four parts' size, beyond that by a multipart upload,
-// which it aborts on failure.
+// Put uploads the file: in one request up to the size of four parts, above that as a multipart upload, which it
+// aborts on failure.
 func (b *Bucket) Put(ctx context.Context, key, path, contentType string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket put")
 	defer func() { end(err) }()
@@ -68,7 +68,7 @@ func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size i
 	return errors.Join(b.fail(ctx, "put", key, err), b.abort(ctx, key, id))
 }
 
-// abort discards a multipart upload, whose parts would be stored and billed until a lifecycle rule
+// abort discards a multipart upload, because the store would keep and bill its parts until a lifecycle rule
 // removes them. It runs even if ctx has ended.
 func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -122,15 +122,14 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 	return parts, ctx.Err()
 }
 
-// Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If
-// the object is overwritten in the meantime it starts over, and after a few times returns
-// ErrChanged.
+// Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If the object
+// is overwritten during the download, Fetch starts over; after a few times it returns ErrChanged.
 func (b *Bucket) Fetch(ctx context.Context, key, dst string) error {
 	_, err := b.FetchVersion(ctx, key, dst)
 	return err
 }
 
-// FetchVersion is Fetch and returns the ETag of the bytes it brought.
+// FetchVersion is Fetch and also returns the ETag of the downloaded bytes.
 func (b *Bucket) FetchVersion(ctx context.Context, key, dst string) (etag string, err error) {
 	ctx, end := tracing.Start(ctx, "bucket fetch")
 	defer func() { end(err) }()
@@ -164,7 +163,7 @@ func (b *Bucket) FetchVersion(ctx context.Context, key, dst string) (etag string
 }
 
 func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string, err error) {
-	// The first range also returns size and ETag: a small object costs one round trip.
+	// The first range also returns size and ETag, so a small object costs one round trip.
 	first, err := b.get(ctx, ctx, key, "", 0, b.partSize)
 	if errors.Is(err, errEmptyRange) {
 		return "", nil
@@ -206,8 +205,8 @@ func (b *Bucket) FetchSpans(ctx context.Context, info Info, f io.WriterAt, spans
 	return g.Wait()
 }
 
-// copyRange copies bytes of an object to the same place of f. body is the response that brings
-// them, or nil before the request.
+// copyRange copies bytes of an object to the same place of f. body is the response with those bytes, or nil if
+// they are not requested yet.
 func (b *Bucket) copyRange(ctx context.Context, f io.WriterAt, key, etag string, at, length int64, body io.ReadCloser) error {
 	r := &rangeReader{ctx: ctx, bucket: b, key: key, etag: etag, at: at, end: at + length, body: body, progress: 1 << 20}
 	defer r.Close()
@@ -222,8 +221,7 @@ func (b *Bucket) copyRange(ctx context.Context, f io.WriterAt, key, etag string,
 // copyBuffers limits the memory of a download to one buffer per part in flight.
 var copyBuffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
-// ranged is a part of an object, half-open [offset, offset+length), with the
-// response body that delivers it.
+// ranged is the half-open range [offset, offset+length) of an object, with the response body that delivers it.
 type ranged struct {
 	body   io.ReadCloser
 	etag   string
@@ -235,8 +233,8 @@ type ranged struct {
 // errEmptyRange is returned by get for a range of an empty object.
 var errEmptyRange = errors.New("object is empty")
 
-// get requests up to length bytes from offset. If etag is set, the object must still have it. The
-// SDK has already retried when get fails. The context call, derived from ctx, ends with the body.
+// get requests up to length bytes from offset. If etag is set, the object must still have it. When get fails,
+// the SDK has already retried. The context call, derived from ctx, ends with the body.
 func (b *Bucket) get(ctx, call context.Context, key, etag string, offset, length int64) (*ranged, error) {
 	span := fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)
 	out, err := b.client.GetObject(call, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, Range: &span})

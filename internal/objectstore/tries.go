@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// httpClient sends the SDK's requests. It ends a try when no byte moved for the limit, and decides
-// whether another may follow.
+// httpClient sends the SDK's requests. It ends a try when no byte has moved for its limit, and decides whether
+// another try may follow.
 type httpClient struct {
 	client *http.Client
 	limit  time.Duration
@@ -35,13 +35,13 @@ func (e *stalledError) Error() string { return fmt.Sprintf("no data moved for %s
 // failure to send.
 func (e *stalledError) CanceledError() bool { return !e.first }
 
-// tryLimitKey is the context key of a value that replaces the limit until the answer begins.
+// tryLimitKey is the context key of a limit that applies until the answer begins.
 type tryLimitKey struct{}
 
 type promptKey struct{}
 
-// Prompt returns a context for a caller who waits: an upload that stalls for limit fails at once,
-// and later calls to the store fail without a request.
+// Prompt returns a context for a caller that waits: an upload that stalls for limit fails at once, and later
+// calls to the store fail without a request.
 func Prompt(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, promptKey{}, &caller{limit: limit})
 }
@@ -52,7 +52,7 @@ type finalError struct{ error }
 func (finalError) CanceledError() bool { return true }
 func (e finalError) Unwrap() error     { return e.error }
 
-// caller tracks one caller's tries.
+// caller tracks the tries of one caller.
 type caller struct {
 	limit time.Duration
 	lost  atomic.Bool // an upload stalled
@@ -84,7 +84,7 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	idle.Pause()
 	recordFailure(req.Context(), res, err)
 	if err != nil {
-		// The pauses before further tries would be longer than the caller waits. No try changes a
+		// The pauses before further tries would be longer than the caller waits. Retrying does not fix a
 		// certificate.
 		err = idle.Explain(err)
 		_, badCertificate := errors.AsType[*tls.CertificateVerificationError](err)
@@ -94,7 +94,7 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 		idle.Stop()
 		return nil, err
 	}
-	idle.SetLimit(c.limit) // of the body: a shorter limit is for the answer
+	idle.SetLimit(c.limit) // the body's own limit: a shorter one applies only until the answer begins
 	res.Body = idle.Received(res.Body)
 	return res, nil
 }
@@ -105,12 +105,11 @@ type lateError struct{ err, lastTry error }
 func (e *lateError) Error() string { return fmt.Sprintf("%v (last try: %v)", e.err, e.lastTry) }
 func (e *lateError) Unwrap() error { return e.err }
 
-// lastTryKey is the context key of the place where recordFailure leaves the failure of
-// the last try.
+// lastTryKey is the context key where recordFailure stores the failure of the last try.
 type lastTryKey struct{}
 
-// nameLastTry makes the SDK's calls return a lateError: the SDK itself returns only that the
-// context ended while it waited for the next try.
+// nameLastTry makes the SDK's calls return a lateError. The SDK itself reports only that the context ended
+// while it waited for the next try.
 func nameLastTry(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("NameLastTry", func(ctx context.Context,
 		in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
@@ -135,7 +134,7 @@ func recordFailure(ctx context.Context, res *http.Response, err error) {
 	}
 }
 
-// limitOf is how long a request may stall. A store may need longer to assemble a multipart upload.
+// limitOf returns how long a request may stall. A store may need longer to assemble a multipart upload.
 func (c *httpClient) limitOf(req *http.Request) time.Duration {
 	if limit, set := req.Context().Value(tryLimitKey{}).(time.Duration); set {
 		return limit

@@ -1,5 +1,5 @@
-// Package calltest is what the tests of clients need: a clock, and services that
-// answer or are gone.
+// Package calltest helps to test clients of other services: a clock that the test moves, servers on loopback,
+// and an address where none listens.
 package calltest
 
 import (
@@ -18,24 +18,25 @@ type Clock struct {
 	at time.Time
 }
 
-// NewClock returns a clock that stands at start.
+// NewClock returns a clock that shows start.
 func NewClock(start time.Time) *Clock { return &Clock{at: start} }
 
-// Now is the time.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
-// Advance moves the clock.
+// Advance moves the clock forward by d.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
 }
 
-// Serve starts a service that ends with the test, and a client of its own.
+// Serve starts a server that stops when the test ends, and returns its address and a client with its own
+// connections.
 func Serve(t *testing.T, handler http.HandlerFunc) (address string, client *http.Client) {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -43,8 +44,8 @@ func Serve(t *testing.T, handler http.HandlerFunc) (address string, client *http
 	return server.URL, server.Client()
 }
 
-// DeadAddress is a loopback address on which nothing listens, nor will while the
-// test runs: its port is taken.
+// DeadAddress returns a loopback address that refuses connections. Its port is taken, so nothing else can
+// listen on it while the test runs.
 func DeadAddress(t *testing.T) string {
 	t.Helper()
 	taken, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

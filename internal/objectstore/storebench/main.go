@@ -1,12 +1,10 @@
-// Command storebench moves one large object to and from a real S3 server, with this
-// module's Bucket and with the plain AWS SDK client, and writes down the speed and the
-// memory of each:
+// Command storebench moves one large object to and from a real S3 server, with this module's Bucket and with
+// the plain AWS SDK client, and records speed and memory of each:
 //
 //	scripts/s3.sh run go run ./internal/objectstore/storebench -report docs/benchmarks.md
 //
-// Every transfer runs in a process of its own, so that its peak memory and processor time
-// are measured alone. The ways take turns, so that a busy machine slows all of them
-// alike.
+// Every transfer runs in its own process, so that its peak memory and processor time are measured alone. The
+// ways alternate, so that a busy machine slows all of them alike.
 package main
 
 import (
@@ -73,8 +71,8 @@ type result struct {
 	PeakMiB    float64 // largest resident set of the client
 }
 
-// measureHere performs one transfer and prints its duration, without the start of the
-// program and the creation of the client.
+// measureHere performs one transfer and prints its duration, excluding the start of the program and the
+// creation of the client.
 func measureHere(ctx context.Context, at objectstore.BucketConfig, name, file string) error {
 	i := slices.IndexFunc(ways, func(w way) bool { return w.name == name })
 	if i < 0 {
@@ -88,7 +86,7 @@ func measureHere(ctx context.Context, at objectstore.BucketConfig, name, file st
 	return json.NewEncoder(os.Stdout).Encode(result{Seconds: time.Since(started).Seconds()})
 }
 
-// bench runs all ways in turn.
+// bench runs all ways alternately.
 type bench struct {
 	target    objectstore.BucketConfig
 	sizeBytes int64
@@ -107,8 +105,7 @@ func (b *bench) run(ctx context.Context) error {
 		return err
 	}
 	for round := range b.rounds {
-		// Each round begins with another way, because the first one finds the disk
-		// quietest.
+		// Each round begins with another way, because the first one has the least disk traffic to compete with.
 		for i := range ways {
 			w := ways[(i+round)%len(ways)]
 			if w.upload {
@@ -177,7 +174,7 @@ more than one stream, because this server writes them once as they come and once
 kept because a broken connection then costs one part and not the whole upload.`, b.ratio(ways[:3], seconds), b.ratio(ways[3:], seconds))
 }
 
-// ratio is the speed of the first way relative to the best of the others.
+// ratio compares the speed of the first way with the best of the others.
 func (b *bench) ratio(of []way, seconds func(result) float64) float64 {
 	best := b.median(of[1], seconds)
 	for _, w := range of[2:] {
@@ -195,7 +192,7 @@ func randomFile(path string, size int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// same compares two files: a fast transfer with wrong bytes is worthless.
+// same compares two files: a fast transfer of wrong bytes is worthless.
 func same(a, b string) error {
 	ctx := context.Background()
 	sumA, _, errA := disk.Digest(ctx, a)

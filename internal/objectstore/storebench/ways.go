@@ -20,7 +20,7 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// parseTarget reads the address of a bucket, as CUTROOM_TEST_S3 has it.
+// parseTarget parses the address of a bucket in the format of CUTROOM_TEST_S3.
 func parseTarget(value string) (objectstore.BucketConfig, error) {
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || u.User == nil {
@@ -32,7 +32,7 @@ func parseTarget(value string) (objectstore.BucketConfig, error) {
 		Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret}, nil
 }
 
-// transfer moves the object between the key and the file.
+// transfer copies the object between the key and the file.
 type transfer func(ctx context.Context, key, file string) error
 
 // way is one of the compared ways to transfer.
@@ -61,7 +61,7 @@ const (
 	managerParallel = 5
 )
 
-// plain uses the SDK alone, with its defaults.
+// plain uses only the SDK, with its defaults.
 type plain struct {
 	client *s3.Client
 	bucket string
@@ -158,7 +158,7 @@ func (p plain) getParts(ctx context.Context, key, file string) error {
 	return errors.Join(g.Wait(), f.Close())
 }
 
-// peakMiB is the largest resident set of an ended process.
+// peakMiB is the largest resident set of a finished process.
 func peakMiB(state *os.ProcessState) float64 {
 	usage, ok := state.SysUsage().(*syscall.Rusage)
 	if !ok {
