@@ -57,7 +57,7 @@ func TestStuckSubmittingIsQueuedAgain(t *testing.T) {
 	u := s.SignIn(t)
 	s.World.FailSeparator(t, stallOnce(separator.StepUpload))
 	id := u.Separate(t, mixture(t))
-	apitest.Eventually(t, patience, func() bool { return u.Separation(t, id).Status == "SUBMITTING" },
+	apitest.Eventually(t, maxWait, func() bool { return u.Separation(t, id).Status == "SUBMITTING" },
 		func() string { return "the job is not SUBMITTING" })
 	var job apitest.SeparationStatus
 	apitest.Eventually(t, 4*time.Minute, func() bool {

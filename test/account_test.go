@@ -95,7 +95,7 @@ func TestSignOutEndsEverySession(t *testing.T) {
 		replica := s.Replica(i)
 		for _, token := range []string{u.Token, phone} {
 			ask := apitest.Request{Path: "/api/v2/credits", Token: token}
-			apitest.Eventually(t, patience, func() bool { return replica.Do(t, ask).Status == 401 },
+			apitest.Eventually(t, maxWait, func() bool { return replica.Do(t, ask).Status == 401 },
 				func() string { return "a token from before the sign-out is valid" })
 			replica.Do(t, ask).Error(401, "invalid_token")
 		}

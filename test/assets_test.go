@@ -182,7 +182,7 @@ func TestAssetsHaveOwners(t *testing.T) {
 	deleteAccount(t, ann)
 	s.Stop(t)
 	s.Restart(t) // sweeps at its start
-	apitest.Eventually(t, patience, func() bool { return !slices.Contains(s.ObjectKeys(t), own) }, func() string { return own + " is left of a deleted account" })
+	apitest.Eventually(t, maxWait, func() bool { return !slices.Contains(s.ObjectKeys(t), own) }, func() string { return own + " is left of a deleted account" })
 	if !slices.Contains(s.ObjectKeys(t), both) {
 		t.Error("an asset of another account went with ann's")
 	}

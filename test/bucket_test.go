@@ -127,7 +127,7 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	fault := f.spoil("PUT", "/background.", 0, cutUpload) // the last of them
 	id := u.Separate(t, mixture(t))
 	var job apitest.SeparationStatus
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		job = u.Separation(t, id)
 		if job.Status == "READY" || len(job.Stems) > 0 && job.Status != "READY" {
 			t.Fatalf("%s with %d stems while one cannot be stored", job.Status, len(job.Stems))

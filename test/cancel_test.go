@@ -67,7 +67,7 @@ func TestDeleteARunningRender(t *testing.T) {
 		}
 		return n
 	}
-	apitest.Eventually(t, patience, func() bool { return busy() == s.Processes() },
+	apitest.Eventually(t, maxWait, func() bool { return busy() == s.Processes() },
 		func() string { return fmt.Sprintf("%d of %d replicas encode", busy(), s.Processes()) })
 	if len(filesOf(t, s, id)) == 0 {
 		t.Error("no file names the render; this test looks in the wrong place")
@@ -102,11 +102,11 @@ func TestDeleteARunningRender(t *testing.T) {
 	for range s.Processes() + 1 {
 		open = append(open, "/api/v2/render/"+u.Render(t, demanding(), apitest.File("video_0", noisyClip(t))))
 	}
-	apitest.Eventually(t, patience, func() bool { return busy() == s.Processes() },
+	apitest.Eventually(t, maxWait, func() bool { return busy() == s.Processes() },
 		func() string { return "the slots are not free" })
 	waiting := open[len(open)-1]
 	var st apitest.RenderStatus
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		st = u.Status(t, waiting[len("/api/v2/render/"):])
 		return st.Status != "PENDING" || st.ProgressReason == "queued"
 	}, func() string { return fmt.Sprintf("%+v, want one that is queued", st) })
@@ -133,7 +133,7 @@ func TestDeleteARunningRender(t *testing.T) {
 func gone(t testing.TB, s *apitest.Server, jobs ...string) {
 	t.Helper()
 	var left []string
-	apitest.Eventually(t, patience, func() bool { left = filesOf(t, s, jobs...); return len(left) == 0 },
+	apitest.Eventually(t, maxWait, func() bool { left = filesOf(t, s, jobs...); return len(left) == 0 },
 		func() string { return "left: " + strings.Join(left, ", ") })
 }
 
@@ -208,7 +208,7 @@ func TestDeleteSeparations(t *testing.T) {
 		s.World.FailSeparator(t, fake.Rule{Step: step, Kind: fake.KindStall, Effect: true})
 		before := provider.Faults.Count(step)
 		id := submit()
-		apitest.Eventually(t, patience, func() bool { return provider.Faults.Count(step) > before }, func() string { return "no call of " + step })
+		apitest.Eventually(t, maxWait, func() bool { return provider.Faults.Count(step) > before }, func() string { return "no call of " + step })
 		return id
 	}
 	provider.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 30 })

@@ -35,7 +35,7 @@ func longRender() M {
 func inProgress(t testing.TB, u *apitest.User, id string) {
 	t.Helper()
 	var st apitest.RenderStatus
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		if st = u.Status(t, id); st.Status == "COMPLETED" || st.Status == "FAILED" {
 			t.Fatalf("%s is already %s: %s", id, st.Status, st.Error)
 		}

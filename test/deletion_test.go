@@ -96,7 +96,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 		r.Send(t, q).Error(401, "account_deleted")
 	}
 	var left []string
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		left = filesOf(t, s) // whatever their names
 		return len(left) <= len(before)
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
@@ -187,7 +187,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 		}
 	}
 	var left []string
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		left = filesOf(t, s, running, queued, film, u.Sub)
 		return len(left) == 0
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })

@@ -28,7 +28,7 @@ func told(t testing.TB, messages func() []notify.Message, job string) notify.Mes
 	find := func() int {
 		return slices.IndexFunc(messages(), func(m notify.Message) bool { return m.JobID == job })
 	}
-	apitest.Eventually(t, patience, func() bool { return find() >= 0 }, func() string { return fmt.Sprintf("nobody was told of %s: %+v", job, messages()) })
+	apitest.Eventually(t, maxWait, func() bool { return find() >= 0 }, func() string { return fmt.Sprintf("nobody was told of %s: %+v", job, messages()) })
 	return messages()[find()]
 }
 
@@ -83,7 +83,7 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		at, err := time.Parse(time.RFC3339, fmt.Sprint(got["timestamp"]))
-		if err != nil || time.Since(at).Abs() > patience {
+		if err != nil || time.Since(at).Abs() > maxWait {
 			t.Errorf("timestamp of %s: %v", hook.Body, err)
 		}
 		delete(got, "timestamp")
@@ -103,7 +103,7 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_b", phoneB)}).Expect(204)
 	register(t, u, "platform_b", "0102")
 	u.Post(t, "/api/v2/auth/sign-out", nil).Expect(204)
-	apitest.Eventually(t, patience, func() bool { return u.Get(t, "/api/v2/credits").Status == 401 }, func() string { return "the token is still good" })
+	apitest.Eventually(t, maxWait, func() bool { return u.Get(t, "/api/v2/credits").Status == 401 }, func() string { return "the token is still good" })
 	u.SignInAgain(t)
 	theirs, mine := shortFilm(t, next), shortFilm(t, u)
 	told(t, w.Receiver.Messages, mine)
@@ -144,7 +144,7 @@ func TestEventsOutliveACrash(t *testing.T) {
 		return out
 	}
 	deleted := shortFilm(t, u)
-	apitest.Eventually(t, patience, func() bool { tried := list(); return len(tried) == 1 && tried[0].LastError != "" },
+	apitest.Eventually(t, maxWait, func() bool { tried := list(); return len(tried) == 1 && tried[0].LastError != "" },
 		func() string { return fmt.Sprintf("not tried: %+v", list()) })
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/render/" + deleted}).Expect(204)
 	film := shortFilm(t, u)
@@ -156,7 +156,7 @@ func TestEventsOutliveACrash(t *testing.T) {
 		}
 		return false
 	}
-	apitest.Eventually(t, patience, failed, func() string { return "the event of " + film + " is not tried" })
+	apitest.Eventually(t, maxWait, failed, func() string { return "the event of " + film + " is not tried" })
 	x.Kill9(t) // before the second attempt: the third would come five minutes later
 	if err := w.Receiver.Listen(address); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestEventsOutliveACrash(t *testing.T) {
 	x.Restart(t)
 	hook := told(t, w.Receiver.Messages, film)
 	var listed []struct{ ID, JobID, Webhook, LastError string }
-	apitest.Eventually(t, patience, func() bool { listed = list(); return len(listed) == 1 && listed[0].Webhook == "DELIVERED" },
+	apitest.Eventually(t, maxWait, func() bool { listed = list(); return len(listed) == 1 && listed[0].Webhook == "DELIVERED" },
 		func() string { return fmt.Sprintf("events %+v", listed) })
 	if listed[0].ID != hook.ID || listed[0].JobID != film {
 		t.Errorf("%+v was delivered as %s", listed, hook.ID)
@@ -175,7 +175,7 @@ func TestEventsOutliveACrash(t *testing.T) {
 		if status, out := x.Command(t, append([]string{"events", "retry"}, args...)...); status != 0 || !strings.Contains(out, "1 event") {
 			t.Fatalf("events retry %v: %d %s", args, status, out)
 		}
-		apitest.Eventually(t, patience, func() bool { return timesTold(w.Receiver.Messages(), film) >= i+2 }, func() string { return "not sent again" })
+		apitest.Eventually(t, maxWait, func() bool { return timesTold(w.Receiver.Messages(), film) >= i+2 }, func() string { return "not sent again" })
 	}
 	for _, m := range w.Receiver.Messages() {
 		if m.JobID == deleted || m.ID != hook.ID || m.Body != hook.Body {
@@ -214,7 +214,7 @@ func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
 	}
 	film := shortFilm(t, u)
 	told(t, x.World.PushA.Messages, film)
-	apitest.Eventually(t, patience, func() bool { return receiver.Faults.Count(notify.StepHook) == 1 }, func() string { return "the receiver was not called" })
+	apitest.Eventually(t, maxWait, func() bool { return receiver.Faults.Count(notify.StepHook) == 1 }, func() string { return "the receiver was not called" })
 	x.Kill9(t)
 	crashed := time.Now()
 	receiver.Faults.Clear()
@@ -238,7 +238,7 @@ func TestNobodyIsTold(t *testing.T) {
 		t.Errorf("features %v", features.Features)
 	}
 	shortFilm(t, u)
-	apitest.Eventually(t, patience, func() bool { _, out := s.Command(t, "events", "--json"); return strings.TrimSpace(out) == "[]" },
+	apitest.Eventually(t, maxWait, func() bool { _, out := s.Command(t, "events", "--json"); return strings.TrimSpace(out) == "[]" },
 		func() string { return "events are kept although nobody is told" })
 	if status, out := s.Command(t, "events", "retry", "--since", "2026-01-01"); status == 0 || !strings.Contains(out, "WEBHOOK_URL") {
 		t.Errorf("events retry: %d %s", status, out)

@@ -64,7 +64,7 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Restart(t)
-		apitest.Eventually(t, patience, func() bool {
+		apitest.Eventually(t, maxWait, func() bool {
 			_, text := s.Ops("/metrics")
 			return strings.Contains(text, "\ncutroom_sweep_held_objects 500\n")
 		}, s.Logs)

@@ -42,9 +42,9 @@ func sameInEveryShape(t *testing.T) {
 // M is a JSON object.
 type M = apitest.M
 
-// patience is the time-out for things that a healthy service does within seconds, on a slow
+// maxWait is the time-out for things that a healthy service does within seconds, on a slow
 // and busy machine. A test of a promised time has its own limit.
-const patience = 4 * time.Minute
+const maxWait = 4 * time.Minute
 
 // fixtures are the clips that tests share, made at most once per process.
 var fixtures sync.Map // name -> func() string

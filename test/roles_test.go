@@ -31,7 +31,7 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 		}
 		return who
 	}
-	apitest.Eventually(t, patience, func() bool { return len(leaders()) > 0 }, func() string { return "nobody sweeps" })
+	apitest.Eventually(t, maxWait, func() bool { return len(leaders()) > 0 }, func() string { return "nobody sweeps" })
 	led := leaders()
 	if len(led) != 1 || led[0] < separation {
 		t.Errorf("replicas %v sweep, want one of the last two", led)
@@ -40,7 +40,7 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 		for _, path := range []string{"/healthz", "/readyz"} {
 			var status int
 			var body string
-			apitest.Eventually(t, patience, func() bool { status, body = s.Replica(i).Ops(path); return status == 200 },
+			apitest.Eventually(t, maxWait, func() bool { status, body = s.Replica(i).Ops(path); return status == 200 },
 				func() string { return fmt.Sprintf("replica %d: %s %d %s", i, path, status, body) })
 		}
 		_, text := s.Replica(i).Ops("/metrics")
@@ -71,6 +71,6 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 	// The other one sweeps when the lease of the first has run out: 9 s after its
 	// last renewal, and at most 3 s until the other asks.
 	s.KillReplica(t, led[0])
-	apitest.Eventually(t, patience, func() bool { return slices.Equal(leaders(), []int{separation + sweep - led[0]}) },
+	apitest.Eventually(t, maxWait, func() bool { return slices.Equal(leaders(), []int{separation + sweep - led[0]}) },
 		func() string { return "nobody sweeps" })
 }

@@ -149,7 +149,7 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 			var cutOff sync.WaitGroup
 			request := withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: body, Token: u.Token, Valid: true}, "key")
 			cutOff.Go(func() { _, _ = u.TryDo(t, request) }) // the service dies of it
-			apitest.Eventually(t, patience, func() bool { return f.spoiledBy(fault) > 0 }, func() string { return "the store was not asked" })
+			apitest.Eventually(t, maxWait, func() bool { return f.spoiledBy(fault) > 0 }, func() string { return "the store was not asked" })
 			s.Kill9(t)
 			cutOff.Wait()
 			f.heal()

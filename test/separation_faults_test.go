@@ -94,7 +94,7 @@ func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
 	// Either outcome is right: the project was found again, or the job failed
 	// and was refunded. Paying the provider twice is wrong.
 	var job apitest.SeparationStatus
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		job = u.Separation(t, id)
 		return job.Status == "READY" || job.Status == "FAILED"
 	}, func() string { return id + " is " + job.Status })

@@ -177,7 +177,7 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 func noFilesLeft(t testing.TB, s *apitest.Server) {
 	t.Helper()
 	var left []string
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		left = nil
 		_ = filepath.WalkDir(filepath.Join(s.Storage, "uploads"), func(path string, d os.DirEntry, err error) error {
 			if err == nil && !d.IsDir() {

@@ -36,7 +36,7 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 // claimer returns the number of the replica that has claimed the render.
 func claimer(t *testing.T, s *apitest.Server) (i int) {
 	t.Helper()
-	apitest.Eventually(t, patience, func() bool {
+	apitest.Eventually(t, maxWait, func() bool {
 		i = slices.IndexFunc([]string{s.Replica(0).Logs(), s.Replica(1).Logs()}, func(log string) bool { return strings.Contains(log, "render claimed") })
 		return i >= 0
 	}, func() string { return "the render is not claimed" })
@@ -49,7 +49,7 @@ func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 	u.WaitRendered(t, id)
 	isFilm(t, u.Download(t, id), 320, 180, "30/1", 8*time.Second)
 	// An assistant may log its end after the film has ended.
-	apitest.Eventually(t, patience, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
+	apitest.Eventually(t, maxWait, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
 		func() string { return "no replica assisted the other" })
 }
 
@@ -59,7 +59,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)
 	renders := claimer(t, s)
-	apitest.Eventually(t, patience, func() bool { return encoders(s, renders) > 0 },
+	apitest.Eventually(t, maxWait, func() bool { return encoders(s, renders) > 0 },
 		func() string { return "the render does not get going" })
 	s.Replica(renders).Stop(t) // with status 0
 	if log := s.Replica(renders).Logs(); !strings.Contains(log, "render handed back") {
@@ -76,7 +76,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)
-	apitest.Eventually(t, patience, func() bool { return u.Status(t, id).Progress >= 20 },
+	apitest.Eventually(t, maxWait, func() bool { return u.Status(t, id).Progress >= 20 },
 		func() string { return "the render does not get going" })
 	lost := claimer(t, s)
 	s.KillReplica(t, lost)

@@ -27,7 +27,7 @@ func TestSupervision(t *testing.T) {
 	if err := syscall.Kill(s.PID(0), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if err := systemd.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := systemd.SetReadDeadline(time.Now().Add(maxWait)); err != nil {
 		t.Fatal(err)
 	}
 	var heard []string

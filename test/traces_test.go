@@ -50,7 +50,7 @@ func startTraces(t *testing.T) (address string, wait func(trace, prefix string) 
 		t.Helper()
 		mu.Lock()
 		defer mu.Unlock()
-		timer := time.AfterFunc(patience, func() { mu.Lock(); defer mu.Unlock(); late = true; arrived.Broadcast() })
+		timer := time.AfterFunc(maxWait, func() { mu.Lock(); defer mu.Unlock(); late = true; arrived.Broadcast() })
 		defer timer.Stop()
 		for {
 			for _, s := range spans {
