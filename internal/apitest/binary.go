@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// build is the binary under test, built at most once per test process.
+// build holds the binary under test. Each test process builds it at most once.
 var build struct {
 	once sync.Once
 	path string
-	dir  string // to be removed by Main; "" when the binary was given
+	dir  string // Main removes it; "" if CUTROOM_BIN names the binary
 	err  error
 }
 
-// Binary returns the path of the cutroom binary: CUTROOM_BIN, or one built
-// from the module that the test belongs to.
+// Binary returns the path of the cutroom binary: CUTROOM_BIN, or a new build of this module.
 func Binary() (string, error) {
 	build.once.Do(func() {
 		if path := os.Getenv("CUTROOM_BIN"); path != "" {
@@ -53,8 +52,8 @@ func goBuild(pkg string) (string, error) {
 	return path, nil
 }
 
-// moduleRoot is the folder of go.mod above the working directory, which `go
-// test` sets to the folder of the package under test.
+// moduleRoot returns the folder that contains go.mod. It searches upwards from the working
+// directory, which under `go test` is the package's folder.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

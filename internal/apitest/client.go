@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// requestTimeout bounds one request with its answer.
+// requestTimeout bounds one request, including its response.
 const requestTimeout = 2 * time.Minute
 
 // Request is one call of the service. At most one of JSON, Raw and Form is set.
@@ -27,11 +27,10 @@ type Request struct {
 	Header http.Header
 
 	JSON any    // marshalled as application/json
-	Raw  string // sent as it is, as application/json unless Header says otherwise
+	Raw  string // sent unchanged, as application/json unless Header sets another type
 	Form []Part // multipart/form-data
 
-	// Valid marks a request that conforms to openapi.yaml, so that the document
-	// is checked to accept what clients rightly send.
+	// Valid marks a request that must conform to openapi.yaml.
 	Valid bool
 }
 
@@ -46,8 +45,7 @@ type Part struct {
 	Unquoted bool   // name=video instead of name="video", as some clients send it
 }
 
-// Response is an answer that was read to its end and checked against
-// openapi.yaml.
+// Response is a complete response that conforms to openapi.yaml.
 type Response struct {
 	Status int
 	Header http.Header
@@ -57,8 +55,8 @@ type Response struct {
 	name string
 }
 
-// Do sends a request, checks the exchange against openapi.yaml, and checks that
-// the answer leaks nothing. It does not follow redirects.
+// Do sends a request, checks the exchange against openapi.yaml, and checks the response for
+// leaks. It does not follow redirects.
 func (s *Server) Do(t testing.TB, r Request) *Response {
 	t.Helper()
 	res, err := s.TryDo(t, r)
@@ -113,8 +111,8 @@ func (r Request) method() string {
 	return r.Method
 }
 
-// build makes the request, and the body to validate against openapi.yaml: in multipart
-// forms it shortens media and gives JSON fields the type that clients may omit.
+// build returns the request, and the body to validate against openapi.yaml. In that copy of a
+// multipart form, media is shortened and JSON fields have the content type that clients may omit.
 func (r Request) build(base string) (*http.Request, []byte, error) {
 	var body, standin []byte
 	contentType := ""
@@ -217,7 +215,7 @@ func (p Part) header() textproto.MIMEHeader {
 	return h
 }
 
-// canonical is the form as openapi.yaml describes it, with short media.
+// canonical returns the form as openapi.yaml describes it, with shortened media.
 func canonical(parts []Part) []Part {
 	out := make([]Part, 0, len(parts))
 	for _, p := range parts {
@@ -233,7 +231,7 @@ func canonical(parts []Part) []Part {
 	return out
 }
 
-// text is the beginning of the body for messages.
+// text returns the beginning of the body, for messages.
 func (r *Response) text() string {
 	if !strings.Contains(r.Header.Get("Content-Type"), "json") && !strings.HasPrefix(r.Header.Get("Content-Type"), "text/") {
 		return fmt.Sprintf("(%d bytes of %s)", len(r.Body), r.Header.Get("Content-Type"))
@@ -241,7 +239,7 @@ func (r *Response) text() string {
 	return string(r.Body[:min(len(r.Body), 600)])
 }
 
-// Expect ends the test unless the answer has the status.
+// Expect ends the test unless the response has the status.
 func (r *Response) Expect(status int) *Response {
 	r.t.Helper()
 	if r.Status != status {
@@ -250,7 +248,7 @@ func (r *Response) Expect(status int) *Response {
 	return r
 }
 
-// Error fails the test unless the answer has the status and the machine code.
+// Error fails the test unless the response has the status and the error code.
 func (r *Response) Error(status int, code string) *Response {
 	r.t.Helper()
 	if r.Status != status || r.ErrorText() != code {
@@ -259,8 +257,8 @@ func (r *Response) Error(status int, code string) *Response {
 	return r
 }
 
-// Sentence fails the test unless the answer has the status and an error that is a
-// sentence with all of the words, in any case.
+// Sentence fails the test unless the response has the status and its error is a sentence that
+// contains all the words. Case is ignored.
 func (r *Response) Sentence(status int, words ...string) *Response {
 	r.t.Helper()
 	text := r.ErrorText()
@@ -276,21 +274,21 @@ func (r *Response) Sentence(status int, words ...string) *Response {
 	return r
 }
 
-// ErrorText is the error in the body, or "".
+// ErrorText returns the error in the body, or "".
 func (r *Response) ErrorText() string {
 	var body struct{ Error string }
-	_ = json.Unmarshal(r.Body, &body) // not JSON: no error text
+	_ = json.Unmarshal(r.Body, &body) // a body that is not JSON has no error text
 	return body.Error
 }
 
-// Detail is the detail of an error body.
+// Detail returns the detail of an error body.
 func (r *Response) Detail() string {
 	var body struct{ Detail string }
 	_ = json.Unmarshal(r.Body, &body)
 	return body.Detail
 }
 
-// Job returns the answer's job id, and ends the test unless it has the status.
+// Job returns the job id in the response, and ends the test unless the response has the status.
 func (r *Response) Job(status int) string {
 	r.t.Helper()
 	var body struct{ JobID string }
@@ -307,7 +305,7 @@ func (r *Response) JSON(v any) *Response {
 	return r
 }
 
-// pathOf returns the path and query of a URL that the server gave out.
+// pathOf returns the path and query of a URL that the service issued.
 func (s *Server) pathOf(t testing.TB, absolute string) string {
 	t.Helper()
 	u, err := url.Parse(absolute)
@@ -317,8 +315,8 @@ func (s *Server) pathOf(t testing.TB, absolute string) string {
 	return u.RequestURI()
 }
 
-// Outside sends a request to another server, such as a presigned upload, and reads the
-// answer without checking it.
+// Outside sends a request to another server, such as a presigned upload. It does not check the
+// response.
 func (s *Server) Outside(t testing.TB, method, address string, header http.Header, body []byte) *Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, address, bytes.NewReader(body))

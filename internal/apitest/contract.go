@@ -19,7 +19,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
-// contract is the OpenAPI document against which every exchange is checked.
+// contract is the OpenAPI document that every exchange must conform to.
 var contract struct {
 	once   sync.Once
 	doc    *openapi3.T
@@ -38,31 +38,30 @@ func loadContract() {
 		contract.err = fmt.Errorf("load openapi.yaml: %w", err)
 		return
 	}
-	// The page of the API description is text; the library has no decoder for it.
+	// The library has no decoder for the page that shows the API description.
 	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
 	contract.doc = doc
 	contract.router, contract.err = gorillamux.NewRouter(doc)
 }
 
-// exchange is one request and its answer, complete with their bodies.
+// exchange is one request and its response, with both bodies.
 type exchange struct {
 	req     *http.Request
-	reqBody []byte // as sent, or an equivalent stand-in for a large upload
-	valid   bool   // the request is meant to conform
+	reqBody []byte // as sent, or an equivalent short body for a large upload
+	valid   bool   // the request must conform
 	status  int
 	header  http.Header
 	resBody []byte
 }
 
-// check compares an exchange with the document. The request is compared only
-// where it is meant to be valid, the answer always.
+// check validates the response, and the request if it is marked valid.
 func (x exchange) check() error {
 	contract.once.Do(loadContract)
 	if contract.err != nil {
 		return contract.err
 	}
 	if x.req.Method == http.MethodOptions {
-		return nil // preflights belong to CORS, not to the document
+		return nil // a CORS preflight, which the document does not describe
 	}
 	route, params, err := contract.router.FindRoute(x.req)
 	switch {
@@ -74,7 +73,7 @@ func (x exchange) check() error {
 	req := x.req.Clone(context.Background())
 	if x.reqBody != nil {
 		req.Body = io.NopCloser(bytes.NewReader(x.reqBody))
-		req.GetBody = nil // or the library would go back to what was sent
+		req.GetBody = nil // otherwise the library would read the original body
 	}
 	input := &openapi3filter.RequestValidationInput{
 		Request:    req,
@@ -116,8 +115,8 @@ func (x exchange) check() error {
 	return nil
 }
 
-// authenticated accepts a request that carries what its security scheme asks
-// for; whether it is genuine is the service's business.
+// authenticated accepts a request that has the credentials its security scheme requires. The
+// service checks whether they are genuine.
 func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) error {
 	r := in.RequestValidationInput.Request
 	if in.SecurityScheme.Type == "http" {
@@ -132,7 +131,7 @@ func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) er
 	return nil
 }
 
-// checkNoContent is what the library leaves out: statuses without a body.
+// checkNoContent checks statuses without a body, which the library does not check.
 func (x exchange) checkNoContent() error {
 	if (x.status == http.StatusNoContent || x.status == http.StatusNotModified) && len(x.resBody) > 0 {
 		return fmt.Errorf("status %d with a body of %d bytes", x.status, len(x.resBody))
@@ -141,7 +140,7 @@ func (x exchange) checkNoContent() error {
 }
 
 func (x exchange) checkMethodNotAllowed() error {
-	// HEAD of a GET path is answered like GET by net/http; that is fine too.
+	// net/http also answers HEAD on a path that has GET.
 	if x.req.Method == http.MethodHead {
 		return nil
 	}
@@ -167,14 +166,13 @@ func (x exchange) checkUnknownPath() error {
 	return x.checkErrorBody()
 }
 
-// optional says whether a path belongs to a surface that configuration may
-// leave out, or that serves files rather than the API.
+// optional reports whether a path is outside the API: pages that a setting can turn off, and
+// files.
 func optional(path string) bool {
 	return strings.HasPrefix(path, "/swagger") || strings.HasPrefix(path, "/api/v2/testdata/")
 }
 
-// checkErrorBody validates the body of part 7 for answers outside of the
-// document's paths.
+// checkErrorBody validates the error body of a response outside the document's paths.
 func (x exchange) checkErrorBody() error {
 	if x.req.Method == http.MethodHead {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Job deadlines. Clips in tests are seconds long; the rest is a busy machine.
+// Deadlines of jobs. Test clips are seconds long, but the machine may be busy.
 const (
 	separationDeadline = 10 * time.Minute
 	renderDeadline     = 10 * time.Minute
@@ -62,7 +62,7 @@ func (u *User) Separate(t testing.TB, path string) string {
 		Form: SeparationForm(path), Valid: true}).Job(http.StatusAccepted)
 }
 
-// Separation is the status of a separation now.
+// Separation returns the current status of a separation.
 func (u *User) Separation(t testing.TB, jobID string) SeparationStatus {
 	t.Helper()
 	var s SeparationStatus
@@ -76,8 +76,8 @@ func (u *User) WaitReady(t testing.TB, jobID string) SeparationStatus {
 	return u.WaitSeparation(t, jobID, "READY")
 }
 
-// WaitSeparation waits until a separation has a status. Another final status
-// ends the test, and so does progress that falls.
+// WaitSeparation waits until a separation has a status. It ends the test if the separation ends
+// with another status or its progress falls.
 func (u *User) WaitSeparation(t testing.TB, jobID, want string) SeparationStatus {
 	t.Helper()
 	var last SeparationStatus
@@ -95,7 +95,7 @@ func (u *User) WaitSeparation(t testing.TB, jobID, want string) SeparationStatus
 	return last
 }
 
-// DownloadStem fetches a stem into a file of the test, by its URL alone.
+// DownloadStem downloads a stem to a temporary file, without a bearer token.
 func (s *Server) DownloadStem(t testing.TB, stem Stem) string {
 	t.Helper()
 	res := s.Do(t, Request{Path: s.pathOf(t, stem.URL), Valid: true}).Expect(http.StatusOK)
@@ -114,8 +114,8 @@ type RenderStatus struct {
 // M is a JSON object of a request.
 type M = map[string]any
 
-// RenderForm is the multipart body of a render: config, marshalled unless it
-// is a string, and the media parts by name.
+// RenderForm returns the multipart body of a render: config, marshalled unless it is a string,
+// and the media parts.
 func RenderForm(t testing.TB, config any, media ...Part) []Part {
 	t.Helper()
 	text, isText := config.(string)
@@ -139,7 +139,7 @@ func (u *User) Render(t testing.TB, config any, media ...Part) string {
 		Form: RenderForm(t, config, media...), Valid: true}).Job(http.StatusOK)
 }
 
-// Status is the state of a render now.
+// Status returns the current status of a render.
 func (u *User) Status(t testing.TB, jobID string) RenderStatus {
 	t.Helper()
 	var s RenderStatus
@@ -171,8 +171,8 @@ func (u *User) WaitFinished(t testing.TB, jobID string) RenderStatus {
 	return last
 }
 
-// Download fetches a rendered file into a file of the test, following the
-// redirect to the object store where there is one.
+// Download downloads a rendered file to a temporary file. It follows a redirect to the object
+// store.
 func (u *User) Download(t testing.TB, jobID string) string {
 	t.Helper()
 	res := u.Get(t, "/api/v2/render/"+jobID+"/download")
@@ -183,7 +183,7 @@ func (u *User) Download(t testing.TB, jobID string) string {
 	return save(t, jobID+extension(res), res.Body)
 }
 
-// RenderFilm submits, waits and downloads.
+// RenderFilm submits a render, waits for it and downloads the film.
 func (u *User) RenderFilm(t testing.TB, config any, media ...Part) string {
 	t.Helper()
 	id := u.Render(t, config, media...)
@@ -191,20 +191,20 @@ func (u *User) RenderFilm(t testing.TB, config any, media ...Part) string {
 	return u.Download(t, id)
 }
 
-// Segment is a segment of a multipart render with its required fields.
+// Segment returns a segment of a multipart render with its required fields.
 func Segment(part string, order int, d time.Duration) M {
 	return M{"sourceFileKey": part, "order": order, "durationMs": d.Milliseconds()}
 }
 
-// With is m with further fields.
+// With returns a copy of m with more fields.
 func With(m M, more M) M {
 	out := maps.Clone(m)
 	maps.Copy(out, more)
 	return out
 }
 
-// Eventually polls until done is true, and ends the test with say's message after the
-// deadline. It polls less and less often, to leave the CPU to other tests.
+// Eventually polls until done returns true. After the deadline it ends the test with the message
+// that say returns. The interval grows, to leave the CPU to other tests.
 func Eventually(t testing.TB, deadline time.Duration, done func() bool, say func() string) {
 	t.Helper()
 	began := time.Now()

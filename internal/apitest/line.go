@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Line is the network between a service and one server, which a test can break.
+// Line is a network connection from a service to one server. A test can break it.
 type Line struct {
 	Addr string // in place of the server's address
 
@@ -18,10 +18,10 @@ type Line struct {
 	proxy *toxiproxy.Proxy
 }
 
-// HalfOpen are the toxics of a network that lets connections be made and nothing pass.
+// HalfOpen are the toxics of a network that accepts connections but drops all data.
 var HalfOpen = []string{`{"type":"timeout","stream":"upstream"}`, `{"type":"timeout","stream":"downstream"}`}
 
-// NewLine connects a new address with a server's until the test ends.
+// NewLine forwards a new address to a server until the test ends.
 func NewLine(t testing.TB, server string) *Line {
 	t.Helper()
 	toxics := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
@@ -32,7 +32,7 @@ func NewLine(t testing.TB, server string) *Line {
 	return l
 }
 
-// Connect accepts connections again, at the same address as before.
+// Connect accepts connections again, at the same address.
 func (l *Line) Connect() {
 	l.t.Helper()
 	if err := l.proxy.Start(); err != nil {
@@ -40,10 +40,10 @@ func (l *Line) Connect() {
 	}
 }
 
-// Cut refuses connections and ends those there are.
+// Cut closes all connections and refuses new ones.
 func (l *Line) Cut() { l.proxy.Stop() }
 
-// Poison breaks the network by toxics, in toxiproxy's JSON, until Heal removes them.
+// Poison adds toxics, in toxiproxy's JSON. They last until Heal.
 func (l *Line) Poison(toxics ...string) {
 	l.t.Helper()
 	for _, toxic := range toxics {
@@ -53,5 +53,5 @@ func (l *Line) Poison(toxics ...string) {
 	}
 }
 
-// Heal removes the toxics. Connections that nothing passed end.
+// Heal removes the toxics. Connections whose data was dropped close.
 func (l *Line) Heal() { l.proxy.Toxics.ResetToxics(context.Background()) }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// s3Client speaks to the object store that an environment of the service names.
+// s3Client returns a client of the object store that the service's environment names.
 func s3Client(env map[string]string) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: aws.String(env["OBJECT_STORE_ENDPOINT"]), Region: "auto", UsePathStyle: true,
@@ -25,9 +25,9 @@ func s3Client(env map[string]string) *s3.Client {
 	})
 }
 
-// RealBucket makes a bucket of a test's own on the S3 server that CUTROOM_TEST_S3
-// names, and returns a service's settings for it, none without a server. Two
-// services on one bucket and two databases would sweep each other's objects away.
+// RealBucket creates a bucket on the S3 server that CUTROOM_TEST_S3 names, and returns the
+// settings for it. Without that variable it returns nil. Each test needs its own bucket: two
+// services with different databases would sweep each other's objects.
 func RealBucket(t testing.TB) (map[string]string, error) {
 	value := os.Getenv("CUTROOM_TEST_S3")
 	if value == "" {
@@ -49,7 +49,7 @@ func RealBucket(t testing.TB) (map[string]string, error) {
 	return env, nil
 }
 
-// ObjectKeys lists what lies in the service's bucket, none without one.
+// ObjectKeys lists the service's bucket. It returns nil if the service has none.
 func (s *Server) ObjectKeys(t testing.TB) []string {
 	t.Helper()
 	if !s.HasBucket() {
@@ -70,8 +70,8 @@ func (s *Server) ObjectKeys(t testing.TB) []string {
 	return keys
 }
 
-// PendingUploads lists the keys of multipart uploads in the service's bucket that
-// were neither completed nor aborted.
+// PendingUploads lists the keys of multipart uploads in the service's bucket that are neither
+// completed nor aborted.
 func (s *Server) PendingUploads(t testing.TB) []string {
 	t.Helper()
 	out, err := s3Client(s.env).ListMultipartUploads(t.Context(),
@@ -86,7 +86,7 @@ func (s *Server) PendingUploads(t testing.TB) []string {
 	return keys
 }
 
-// PutObjects stores small objects in the service's bucket, behind its back.
+// PutObjects stores small objects in the service's bucket, bypassing the service.
 func (s *Server) PutObjects(t testing.TB, keys ...string) {
 	t.Helper()
 	client := s3Client(s.env)
@@ -104,7 +104,7 @@ func (s *Server) PutObjects(t testing.TB, keys ...string) {
 	}
 }
 
-// DeleteObjects removes objects from the service's bucket, behind its back.
+// DeleteObjects removes objects from the service's bucket, bypassing the service.
 func (s *Server) DeleteObjects(t testing.TB, keys ...string) {
 	t.Helper()
 	for _, key := range keys {

@@ -10,11 +10,8 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// Run runs the binary to its end with the given environment (only that, plus
-// PATH, HOME and TMPDIR), and returns its exit status and everything it
-// printed. It is killed when ctx ends.
-//
-// dir is the working directory.
+// Run runs the binary in the folder dir until it exits, and returns its exit status and output.
+// The environment is env plus PATH, HOME and TMPDIR. Run kills the binary when ctx ends.
 func Run(ctx context.Context, dir string, env map[string]string, args ...string) (status int, output string, err error) {
 	binary, err := Binary()
 	if err != nil {
@@ -34,8 +31,8 @@ func Run(ctx context.Context, dir string, env map[string]string, args ...string)
 	}
 }
 
-// environ is the environment of a child: the given keys and the few that any
-// program needs, so that nothing of the developer's shell configures it.
+// environ returns the environment of a child: env and the few variables that every program needs,
+// so the developer's shell does not configure it.
 func environ(env map[string]string) []string {
 	var out []string
 	for _, key := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR"} {

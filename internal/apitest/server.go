@@ -1,9 +1,8 @@
 // Package apitest runs the real service for black-box tests.
 //
-// Start builds the binary once per test process and runs `cutroom serve` as a
-// child process with a database, a storage folder and vendor stand-ins of its
-// own. Tests speak HTTP to it. Every exchange is checked against openapi.yaml, and
-// answers and logs are searched for secrets and other leaks.
+// Start builds the binary once per test process and runs `cutroom serve` as a child process with
+// its own database, storage folder and vendor stand-ins. Tests send it HTTP requests. The package
+// checks every exchange against openapi.yaml, and searches responses and logs for leaks.
 //
 // The environment of `go test` chooses the shape of the service, so one suite runs
 // in every shape:
@@ -11,11 +10,11 @@
 //	CUTROOM_TEST_DB=sqlite|postgres   default sqlite
 //	CUTROOM_TEST_BUCKET=1             with an object store
 //	CUTROOM_TEST_REPLICAS=2           that many processes behind a round-robin front (postgres only)
-//	CUTROOM_TEST_SHAPE_ONLY=1         without the tests whose result depends on no shape
+//	CUTROOM_TEST_SHAPE_ONLY=1         skip the tests whose result is the same in every shape
 //	CUTROOM_TEST_S3=http://ACCESS:SECRET@HOST:PORT/BUCKET   a real S3 server instead of the stand-in
 //	CUTROOM_BIN=path                  a binary to test instead of building one
 //
-// It knows the contract of the service and none of its code.
+// It depends on the contract of the service, not on its code.
 package apitest
 
 import (
@@ -42,8 +41,8 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// Deadlines of the service's life. They are generous because the machine may
-// be busy; a healthy service needs a fraction.
+// Deadlines for starting and stopping the service. They are generous because the machine may be
+// busy.
 const (
 	startDeadline = 2 * time.Minute
 	stopDeadline  = 2 * time.Minute
@@ -90,8 +89,7 @@ func Env(key, value string) Option { return func(o *options) { o.env[key] = valu
 // Bucket turns the object store on or off, whatever CUTROOM_TEST_BUCKET says.
 func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
 
-// Replicas runs n processes behind a round-robin front. More than one need
-// PostgreSQL.
+// Replicas runs n processes behind a round-robin front. Two or more need PostgreSQL.
 func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
 
 // Roles runs a replica for each list of roles. They share only the bucket and the
@@ -100,10 +98,10 @@ func Roles(lists ...string) Option {
 	return func(o *options) { o.roles, o.replicas, o.bucket = lists, len(lists), true }
 }
 
-// Postgres says whether the tests run on PostgreSQL.
+// Postgres reports whether the tests use PostgreSQL.
 func Postgres() bool { return os.Getenv("CUTROOM_TEST_DB") == "postgres" }
 
-// Replication is how many processes a service of the tests has, at least 1.
+// Replication returns the number of processes that a service has in this run, at least 1.
 func Replication() int {
 	n, _ := strconv.Atoi(os.Getenv("CUTROOM_TEST_REPLICAS"))
 	return max(1, n)
@@ -180,7 +178,7 @@ func newClient() *http.Client {
 	}
 }
 
-// database points the service at a fresh database of the kind under test.
+// database configures a new database of the kind under test.
 func (s *Server) database(t testing.TB) {
 	if Postgres() {
 		s.env["DATABASE_URL"], s.env["DB_USER"], s.env["DB_PASSWORD"] = dbtest.URL(t)
@@ -192,8 +190,7 @@ func (s *Server) database(t testing.TB) {
 	s.env["DB_USER"], s.env["DB_PASSWORD"] = "cutroom", "apitest-db-password"
 }
 
-// makeReplicas chooses the addresses. Several replicas get a front, which passes requests
-// on in turn.
+// makeReplicas chooses the addresses. If there are several replicas, it starts a round-robin front.
 func (s *Server) makeReplicas(t testing.TB, o options) error {
 	var targets []*url.URL
 	for i := range o.replicas {
@@ -234,8 +231,8 @@ func (s *Server) makeReplicas(t testing.TB, o options) error {
 }
 
 // roundRobin passes each request to the next target. It leaves X-Forwarded-For as the
-// client sent it, so the hop count is the same in every shape. If a target closes its
-// connection, the client's is closed too, as without the proxy.
+// client sent it, so the hop count is the same in every shape. If a target closes its connection,
+// the front closes the client's.
 func roundRobin(targets []*url.URL) http.Handler {
 	var turn atomic.Uint64
 	return &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
@@ -262,7 +259,7 @@ func (s *Server) startReplica(i int) error {
 	return nil
 }
 
-// Kill9 kills all processes of the service, including ffmpeg.
+// Kill9 sends SIGKILL to all processes of the service, including ffmpeg.
 func (s *Server) Kill9(t testing.TB) {
 	t.Helper()
 	s.killAll()
@@ -313,8 +310,8 @@ func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
 	wg.Wait()
 }
 
-// Restart starts the stopped processes with the same configuration and storage,
-// and waits until they answer.
+// Restart starts the stopped processes again with the same configuration and storage, and waits
+// until they respond.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	for i, r := range s.replicas {
@@ -327,10 +324,10 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Config is the value of a configuration key of the service.
+// Config returns the value of a configuration key.
 func (s *Server) Config(key string) string { return s.replicas[0].env[key] }
 
-// HasBucket says whether the service has an object store.
+// HasBucket reports whether the service has an object store.
 func (s *Server) HasBucket() bool { return s.Config("OBJECT_STORE_BUCKET") != "" }
 
 // SetEnv changes a configuration key of all replicas. It takes effect at their next start.
@@ -353,10 +350,10 @@ func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 	return status, out
 }
 
-// PID is the process id of a running replica.
+// PID returns the process id of a running replica.
 func (s *Server) PID(replica int) int { return s.replicas[replica].proc.PID() }
 
-// Ops asks the operators' port of a replica that has one. Status 0 is no answer.
+// Ops sends a GET to the operators' port of the first replica. Status 0 means no response.
 func (s *Server) Ops(path string) (status int, body string) {
 	res, err := s.client.Get("http://" + s.Config("OPS_ADDR") + path)
 	if err != nil {
@@ -370,7 +367,7 @@ func (s *Server) Ops(path string) (status int, body string) {
 	return res.StatusCode, string(b)
 }
 
-// Logs is what all replicas printed so far.
+// Logs returns everything that the replicas have printed so far.
 func (s *Server) Logs() string {
 	var b strings.Builder
 	for i, r := range s.replicas {
@@ -398,8 +395,8 @@ func (s *Server) shutdown(t testing.TB) {
 	}
 }
 
-// checkLeaks fails the test if an answer contains an upstream's text, a path of the
-// server, SQL, a stack trace or a secret.
+// checkLeaks fails the test if a response contains an upstream's text, a path of the server, SQL,
+// a stack trace or a secret.
 func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
 	t.Helper()
 	if !strings.Contains(res.Header.Get("Content-Type"), "json") {
@@ -414,17 +411,16 @@ func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
 	}
 }
 
-// IP returns a new address for X-Forwarded-For, because the rate limit of sign-ins is
-// per address.
+// IP returns an unused address for X-Forwarded-For. Sign-ins are limited per address.
 func (s *Server) IP() string {
 	n := s.nextIP.Add(1)
 	return fmt.Sprintf("198.18.%d.%d", n>>8&0xff, n&0xff)
 }
 
-// Processes is how many processes the service has.
+// Processes returns the number of processes.
 func (s *Server) Processes() int { return len(s.replicas) }
 
-// tail is the end of a log, enough to see what went wrong.
+// tail returns the end of a log.
 func tail(log string) string {
 	const limit = 8 << 10
 	if len(log) > limit {
@@ -433,15 +429,15 @@ func tail(log string) string {
 	return log
 }
 
-// Replica is one process of the service, reached without the front.
+// Replica returns one process of the service, bypassing the front.
 func (s *Server) Replica(i int) *Server {
 	r := s.At(s.replicas[i].url)
 	r.replicas = s.replicas[i : i+1]
 	return r
 }
 
-// At is the service under another address, such as that of a front. It shares
-// everything else with s and is valid as long as s.
+// At returns the service at another address, such as a front's. It shares everything else with s,
+// and is valid as long as s.
 func (s *Server) At(address string) *Server {
 	return &Server{URL: address, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary,
 		env: s.env, replicas: s.replicas, client: s.client, secrets: s.secrets}

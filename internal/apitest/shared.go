@@ -9,43 +9,42 @@ import (
 	"testing"
 )
 
-// shared is the service that tests use when they need no configuration and
-// disturb nobody: each works with users of its own.
+// shared is the service of the tests that need no special configuration. Each test uses its own
+// users.
 var shared struct {
 	once   sync.Once
 	server *Server
 	err    error
 }
 
-// forever is the life of the test process.
+// forever is the testing.TB whose cleanups run when the test process ends.
 var forever struct {
 	once sync.Once
 	life *lifetime
 }
 
-// Forever returns a testing.TB whose folders and cleanups live as long as the
-// test process, for fixtures that many tests use. A failure reported to it
-// fails the process; Fatal panics. The package's TestMain must call Main.
+// Forever returns a testing.TB whose folders last until the test process ends, when its cleanups
+// run. It is for fixtures that several tests use. A failure fails the process; Fatal panics. The
+// package's TestMain must call Main.
 func Forever(t testing.TB) testing.TB {
 	forever.once.Do(func() { forever.life = &lifetime{TB: t} })
 	return forever.life
 }
 
-// NewLife returns a testing.TB for a program that is no test. end runs its cleanups and
-// reports whether anything failed.
+// NewLife returns a testing.TB for a program that is not a test. end runs the cleanups and reports
+// whether anything failed.
 func NewLife() (t testing.TB, end func() (failed bool)) {
 	l := &lifetime{}
 	return l, l.end
 }
 
-// Shared returns a service that lives as long as the test process, with API
-// docs and dev mock off and otherwise in default configuration. Tests that inject faults,
-// change the configuration, stop processes or count anything over all users
-// need Start instead. The package's TestMain must call Main.
+// Shared returns a service that runs until the test process ends. API docs and dev mock are off;
+// everything else has its default. Tests that inject faults, change the configuration, stop
+// processes or count something across all users need Start. The package's TestMain must call Main.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	shared.once.Do(func() {
-		// Many tests separate at once; the queue has tests of its own.
+		// Many tests separate at the same time. Tests of the queue start their own service.
 		shared.server, shared.err = start(Forever(t), []Option{Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "5")})
 	})
 	if shared.err != nil {
@@ -55,14 +54,14 @@ func Shared(t testing.TB) *Server {
 	offset := s.replicas[0].log.Len()
 	t.Cleanup(func() {
 		if t.Failed() {
-			// Other tests talk to it at the same time: only what stands out helps.
-			t.Logf("log of the shared service since the test began, without the usual:\n%s", tail(unusual(s.replicas[0].log.String()[offset:])))
+			// Other tests use the service at the same time, so its INFO lines explain nothing.
+			t.Logf("log of the shared service since the test began, without INFO lines:\n%s", tail(unusual(s.replicas[0].log.String()[offset:])))
 		}
 	})
 	return s
 }
 
-// unusual leaves out the lines of a log that say that all is well.
+// unusual returns the log without its INFO lines.
 func unusual(log string) string {
 	var b strings.Builder
 	for line := range strings.Lines(log) {
@@ -73,8 +72,8 @@ func unusual(log string) string {
 	return b.String()
 }
 
-// Main runs the tests of a package, ends the shared service and removes the
-// binary. Its result is the exit status: os.Exit(apitest.Main(m)).
+// Main runs the tests of a package, stops the shared service and removes the binary. It returns
+// the exit status: os.Exit(apitest.Main(m)).
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared.server != nil {
@@ -91,8 +90,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// lifetime is a testing.TB that may outlive a test. Only the methods that helpers of this
-// module use are replaced.
+// lifetime is a testing.TB that may outlive a test. It implements only the methods that helpers in
+// this module use.
 type lifetime struct {
 	testing.TB // for the interface's private method; may be nil
 
@@ -115,7 +114,7 @@ func (l *lifetime) TempDir() string {
 	if err != nil {
 		l.Fatalf("%v", err)
 	}
-	l.Cleanup(func() { _ = os.RemoveAll(dir) }) // a leftover in the system's temp folder harms nobody
+	l.Cleanup(func() { _ = os.RemoveAll(dir) }) // an error leaves a temporary folder, which does no harm
 	return dir
 }
 
@@ -139,7 +138,7 @@ func (l *lifetime) Errorf(format string, args ...any) {
 func (l *lifetime) Error(args ...any) { l.Errorf("%s", fmt.Sprint(args...)) }
 func (l *lifetime) Log(args ...any)   { l.Logf("%s", fmt.Sprint(args...)) }
 
-// Fatalf and Fatal end the process: no test can go on without what is shared.
+// Fatalf and Fatal end the process, because no test can run without the shared fixtures.
 func (l *lifetime) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }

@@ -10,14 +10,14 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// userSerial numbers the people of a test process.
+// userSerial numbers the users of a test process.
 var userSerial atomic.Int64
 
-// User is a signed-in person.
+// User is a signed-in user.
 type User struct {
 	*Server
 	Token   string // access token of the last sign-in
-	Sub     string // the service's id of the user
+	Sub     string // the user's id in the service
 	Email   string
 	Name    string
 	Role    string
@@ -34,7 +34,7 @@ type Auth struct {
 	User        AuthUser
 }
 
-// AuthUser is who signed in.
+// AuthUser is the user in the body of a sign-in.
 type AuthUser struct {
 	Sub, Email, Name, Role string
 	Picture                *string
@@ -45,17 +45,16 @@ type userOptions struct {
 	provider string
 }
 
-// UserOption changes what SignIn makes.
+// UserOption changes the user that SignIn creates.
 type UserOption func(*userOptions)
 
-// Credits makes sure that the user has at least n credits, by purchases on
-// platform_a on top of the signup bonus.
+// Credits gives the user at least n credits: the sign-up bonus plus purchases on platform_a.
 func Credits(n int) UserOption { return func(o *userOptions) { o.credits = n } }
 
 // ProviderB signs in through provider_b.
 func ProviderB() UserOption { return func(o *userOptions) { o.provider = "provider_b" } }
 
-// SignIn makes a new person who signs in for the first time.
+// SignIn signs in a new user.
 func (s *Server) SignIn(t testing.TB, opts ...UserOption) *User {
 	t.Helper()
 	o := userOptions{provider: "provider_a"}
@@ -73,7 +72,7 @@ func (s *Server) SignIn(t testing.TB, opts ...UserOption) *User {
 	return u
 }
 
-// SignInAgain signs the same person in once more and keeps the new token.
+// SignInAgain signs the user in again and keeps the new token.
 func (u *User) SignInAgain(t testing.TB) *Auth {
 	t.Helper()
 	body := map[string]any{}
@@ -92,7 +91,7 @@ func (u *User) SignInAgain(t testing.TB) *Auth {
 	return &auth
 }
 
-// Admin makes a user with the admin role, granted by the command line.
+// Admin creates a user and grants the admin role on the command line.
 func (s *Server) Admin(t testing.TB) *User {
 	t.Helper()
 	u := s.SignIn(t)
@@ -125,7 +124,7 @@ func (u *User) Post(t testing.TB, path string, body any) *Response {
 	return u.Send(t, Request{Method: http.MethodPost, Path: path, JSON: body, Valid: true})
 }
 
-// Balance is the user's credit balance.
+// Balance returns the user's credit balance.
 func (u *User) Balance(t testing.TB) int {
 	t.Helper()
 	var body struct{ Balance int }
@@ -139,7 +138,7 @@ type Purchased struct {
 	TransactionID    string
 }
 
-// Buy purchases a product on platform_a, as this user.
+// Buy purchases a product on platform_a.
 func (u *User) Buy(t testing.TB, product string) Purchased {
 	t.Helper()
 	p := u.World.PurchaseA(store.PurchaseA{ProductID: product, AccountID: u.Sub})

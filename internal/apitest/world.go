@@ -14,19 +14,17 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// leakMarker is in every failure that a stand-in injects.
+// leakMarker is part of every error that a stand-in injects. No client may see it.
 const leakMarker = fake.LeakMarker
 
-// World is the vendors around one service, with the calls that tests need.
-// The stand-ins themselves are its fields.
+// World is the stand-ins for one service's vendors.
 type World struct {
 	*sandbox.World
 }
 
-// startWorld starts the vendors until the test ends. The separation provider
-// is fast and splits by frequency: voice is what is above 600 Hz. It finds no
-// speakers, each of whom costs a service four more passes of ffmpeg, until a test
-// asks for them.
+// startWorld starts the stand-ins until the test ends. The separation provider is fast and treats
+// sound above 600 Hz as voice. It returns no speakers unless a test asks for them, because each
+// costs the service four more ffmpeg passes.
 func startWorld(t testing.TB, bucket bool) (*World, error) {
 	external := os.Getenv("CUTROOM_TEST_S3") != ""
 	w, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket && !external})
@@ -42,11 +40,10 @@ func startWorld(t testing.TB, bucket bool) (*World, error) {
 	return &World{World: w}, nil
 }
 
-// env is the part of the service's environment that names the vendors.
+// env returns the part of the service's environment that names the vendors.
 func (w *World) env(t testing.TB, bucket bool) (map[string]string, error) {
 	env := w.Env()
-	// A service under test has the defaults of production unless a test asks
-	// for more.
+	// The tests use the production defaults, not the sandbox's.
 	for _, key := range []string{"ADMIN_SLUG", "ENABLE_API_DOCS", "ENABLE_TESTDATA_MOCK"} {
 		env[key] = ""
 	}
@@ -60,24 +57,23 @@ func (w *World) env(t testing.TB, bucket bool) (map[string]string, error) {
 	return env, nil
 }
 
-// MintA makes an identity token of provider_a.
+// MintA returns an identity token of provider_a.
 func (w *World) MintA(t testing.TB, c identity.Claims) string {
 	t.Helper()
 	return must(w.ProviderA.Mint(c))(t)
 }
 
-// MintB makes an identity token of provider_b.
+// MintB returns an identity token of provider_b.
 func (w *World) MintB(t testing.TB, c identity.Claims) string {
 	t.Helper()
 	return must(w.ProviderB.Mint(c))(t)
 }
 
-// PurchaseA makes a purchase known to platform_a, with ids that no other
-// purchase has where they are blank.
+// PurchaseA registers a purchase at platform_a. Blank ids become unique ones.
 func (w *World) PurchaseA(p store.PurchaseA) store.PurchaseA { return w.PlatformA.Register(p) }
 
-// TransactionB makes a transaction known to platform_b and returns it with its
-// signed form, the client's receipt.
+// TransactionB registers a transaction at platform_b and returns it with the client's receipt,
+// which is its signed form.
 func (w *World) TransactionB(t testing.TB, tr store.TransactionB) (store.TransactionB, string) {
 	t.Helper()
 	tr = w.PlatformB.Register(tr)
@@ -104,7 +100,7 @@ func (w *World) FailSeparator(t testing.TB, rules ...fake.Rule) {
 	}
 }
 
-// Heal switches all faults off.
+// Heal removes all faults.
 func (w *World) Heal() {
 	for _, f := range []*fake.Faults{w.ProviderA.Faults, w.ProviderB.Faults, w.PlatformA.Faults, w.PlatformB.Faults, w.Separator.Faults} {
 		f.Clear()
@@ -124,7 +120,7 @@ func fail(t testing.TB, rule fake.Rule, all ...*fake.Faults) {
 	}
 }
 
-// must ends the test on an error: must(f())(t).
+// must ends the test if there was an error: must(f())(t).
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

@@ -1,5 +1,5 @@
-// Package benchtest is what the benchmarks share: sections of the page of results, workers
-// that claim jobs, and what the kernel knows of processes.
+// Package benchtest has what benchmarks share: sections of the results page, workers that claim
+// jobs, and the CPU time and memory of processes.
 package benchtest
 
 import (
@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Section is one section of docs/benchmarks.md. Everything written to it is
-// printed as well, because a benchmark takes minutes.
+// Section is one section of docs/benchmarks.md. It also prints everything written to it, because
+// a benchmark takes minutes.
 type Section struct {
 	name string
 	text strings.Builder
 }
 
-// New begins the section that `make name` writes. It tells the machine and its
-// load, so it is called before anything is measured.
+// New begins the section that `make name` writes. Call it before measuring: it records the machine
+// and its load.
 func New(name, title string) *Section {
 	s := &Section{name: name}
 	s.print("## " + title)
@@ -26,17 +26,17 @@ func New(name, title string) *Section {
 	return s
 }
 
-// Say writes a paragraph, or several.
+// Say writes one or more paragraphs.
 func (s *Section) Say(format string, args ...any) {
 	s.print("\n" + strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// Table begins a table; every column but the first is aligned to the right.
+// Table begins a table. All columns but the first are right-aligned.
 func (s *Section) Table(columns ...string) {
 	s.print("\n| " + strings.Join(columns, " | ") + " |\n|---|" + strings.Repeat("---:|", len(columns)-1))
 }
 
-// Row writes a row, whose cells are separated by " | " in the format.
+// Row writes a row. The format separates the cells with " | ".
 func (s *Section) Row(format string, args ...any) {
 	s.print("| " + fmt.Sprintf(format, args...) + " |")
 }
@@ -46,8 +46,8 @@ func (s *Section) print(text string) {
 	s.text.WriteString(text + "\n")
 }
 
-// Save puts the section into a page in place of its former self. A page without
-// a place for it is left alone.
+// Save replaces the section in a page. It returns an error if the page has no place for the
+// section.
 func (s *Section) Save(page string) error {
 	old, err := os.ReadFile(page)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Section) Save(page string) error {
 	return os.WriteFile(page, []byte(before+begin+s.text.String()+end+after), 0o644)
 }
 
-// Quantile is the value that so many percent of the sorted values do not exceed.
+// Quantile returns the given percentile of sorted values.
 func Quantile[T any](sorted []T, percent int) (v T) {
 	if len(sorted) == 0 {
 		return v
@@ -70,16 +70,16 @@ func Quantile[T any](sorted []T, percent int) (v T) {
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }
 
-// Median writes the median of sorted times.
+// Median formats the median of sorted times.
 func Median(sorted []time.Duration) string { return Millis(Quantile(sorted, 50)) }
 
-// Slow writes the time that 95 percent of sorted times do not exceed.
+// Slow formats the 95th percentile of sorted times.
 func Slow(sorted []time.Duration) string { return Millis(Quantile(sorted, 95)) }
 
-// Millis writes a time in milliseconds.
+// Millis formats a time in milliseconds.
 func Millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }
 
-// machine describes the hardware, without a name of it.
+// machine describes the hardware without the machine's name.
 func machine() string {
 	cpu, memory, load := "an unknown processor", "unknown memory", "unknown"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Claims is what workers did in a while.
+// Claims is the result of MeasureClaims.
 type Claims struct {
 	Claim, End []time.Duration // of each cycle, sorted
 	PerSecond  float64         // cycles
 }
 
-// MeasureClaims lets workers run cycles at once, until the limit is over. A cycle returns
-// how long its claim took, and the end of its job.
+// MeasureClaims runs cycles in parallel workers until the limit has passed. A cycle claims a job
+// and ends it, and returns how long each took.
 func MeasureClaims(workers int, limit time.Duration, cycle func(worker int) (claim, end time.Duration, err error)) (c Claims, err error) {
 	var mu sync.Mutex
 	var all errgroup.Group

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// stat is what the kernel knows of a process, nothing when it has ended.
+// stat returns the kernel's figures of a process, or zeros if it has ended.
 func stat(pid int) procfs.ProcStat {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
@@ -16,13 +16,13 @@ func stat(pid int) procfs.ProcStat {
 	return s
 }
 
-// Parent is the process that started a process, 0 when it has ended.
+// Parent returns the parent of a process, or 0 if the process has ended.
 func Parent(pid int) int { return stat(pid).PPID }
 
-// Family is a process and all its living descendants.
+// Family returns a process and all its living descendants.
 func Family(pid int) []int {
 	children := map[int][]int{}
-	living, _ := procfs.AllProcs() // fails where there is no /proc
+	living, _ := procfs.AllProcs() // fails on systems without /proc
 	for _, p := range living {
 		parent := Parent(p.PID)
 		children[parent] = append(children[parent], p.PID)
@@ -34,7 +34,7 @@ func Family(pid int) []int {
 	return all
 }
 
-// Running counts the processes of a family with a name.
+// Running counts the processes with the name among pid and its descendants.
 func Running(pid int, name string) (n int) {
 	for _, member := range Family(pid) {
 		if stat(member).Comm == name {
@@ -44,8 +44,8 @@ func Running(pid int, name string) (n int) {
 	return n
 }
 
-// FamilyCPU is the processor time of a living family, to the nanosecond if the kernel
-// counts them.
+// FamilyCPU returns the CPU time of a process and its living descendants, in nanoseconds if the
+// kernel counts them.
 func FamilyCPU(pid int) (sum time.Duration) {
 	for _, member := range Family(pid) {
 		p, err := procfs.NewProc(member)
@@ -59,13 +59,12 @@ func FamilyCPU(pid int) (sum time.Duration) {
 	return sum
 }
 
-// TreeCPU is the processor time of a process and of its children that have
-// ended, which includes theirs.
+// TreeCPU returns the CPU time of a process and of all its descendants that have ended.
 func TreeCPU(pid int) time.Duration {
 	s := stat(pid)
 	ticks := int(s.UTime+s.STime) + s.CUTime + s.CSTime
 	return time.Duration(ticks) * 10 * time.Millisecond // Linux counts hundredths of a second on every machine
 }
 
-// Resident is the resident memory of a process in bytes, 0 when it has ended.
+// Resident returns the resident memory of a process in bytes, or 0 if it has ended.
 func Resident(pid int) int64 { return int64(stat(pid).ResidentMemory()) }

@@ -1,5 +1,5 @@
-// Package browsertest lets a test use a web page as a person would, in the
-// Chromium that is installed on the machine. It knows nothing of the service.
+// Package browsertest lets a test use a web page as a user would, in the installed Chromium. It
+// does not depend on the service.
 package browsertest
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// maxWait bounds every wait for the browser or the page. A busy machine may be slow.
+// maxWait bounds every wait for the browser or the page. It is long because the machine may be busy.
 const maxWait = 90 * time.Second
 
-// names are the names of the browser's program, the smallest first.
+// names are the programs that may be installed, smallest first.
 var names = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
 
 // Page is a tab. It belongs to one test and one goroutine.
@@ -145,7 +145,7 @@ func (p *Page) Eval(expression string) string {
 
 func (p *Page) eval(expression string) (string, error) {
 	raw, err := try(p, chromedp.Evaluate[[]byte](expression, chromedp.EvalAwaitPromise, func(e *runtime.EvaluateParams) {
-		gesture := true // as by a person, so that sound may play
+		gesture := true // counts as a user gesture, so sound may play
 		e.UserGesture = &gesture
 	}))
 	var text string
@@ -249,7 +249,7 @@ func (p *Page) event(event any) {
 
 func bad(level string) bool { return level == "error" || level == "warning" || level == "assert" }
 
-// command is an action that the library has no name for.
+// command wraps a CDP command as a chromedp action.
 func command[P, R any](c cdp.Command[P, R], params P) chromedp.Action[R] {
 	return func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, c, params) }
 }

@@ -19,8 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// Open's pages report the browser's complaints, and work under a policy that forbids to
-// evaluate text as code.
+// Pages report the browser's errors and warnings, and work under a policy that forbids eval.
 func TestProblemsAreSeen(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
