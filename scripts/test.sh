@@ -65,6 +65,10 @@ all | long | s3)
 	make --no-print-directory build
 	export CUTROOM_BIN=$root/bin/cutroom PATH=$(scripts/fast-ffmpeg.sh)$PATH
 	memory
+	# Clips that tests made in the last month.
+	export CUTROOM_TEST_FIXTURES=$root/.tools/fixtures
+	mkdir -p "$CUTROOM_TEST_FIXTURES"
+	find "$CUTROOM_TEST_FIXTURES" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} +
 	# One PostgreSQL cluster and one S3 server for all of it.
 	scripts/s3.sh run go run ./internal/dbtest/withpg "$0" "${1-all}-inside"
 	step "passed"

@@ -3,6 +3,7 @@ package mediatest_test
 import (
 	"image/color"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -119,5 +120,37 @@ func TestIndexFirst(t *testing.T) {
 	}
 	if !mediatest.IndexFirst(t, mediatest.Remux(t, plain, "mp4", "-movflags", "+faststart")) {
 		t.Error("faststart puts the index first")
+	}
+}
+
+func TestFixturesAreMadeOnce(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("CUTROOM_TEST_FIXTURES", folder)
+	content := func(path string) string {
+		t.Helper()
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	tone := func(hz float64) string { return mediatest.Tone(t, hz, 100*time.Millisecond) }
+	made := content(tone(440))
+	kept, err := filepath.Glob(filepath.Join(folder, "*", "0"))
+	if err != nil || len(kept) != 1 || content(kept[0]) != made {
+		t.Fatalf("kept %v, %v", kept, err)
+	}
+	if err := os.WriteFile(kept[0], []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(tone(440)); got != "kept" {
+		t.Error("the same clip was made again")
+	}
+	low, high := tone(441), tone(882)
+	if content(low) == "kept" {
+		t.Error("another tone is the same clip")
+	}
+	if content(mediatest.Remux(t, low, "mkv")) == content(mediatest.Remux(t, high, "mkv")) {
+		t.Error("another input gives the same clip")
 	}
 }
