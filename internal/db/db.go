@@ -1,10 +1,9 @@
-// Package db puts PostgreSQL and SQLite behind one small set of calls.
+// Package db hides the differences between PostgreSQL and SQLite behind one small API.
 //
-// It owns the connection pool, transactions, the embedded migrations and the few differences
-// between the two databases, such as [Tx.Lock], [DB.SkipLockedOf] and [Tx.Notify]. It knows no
-// table of the domain. One SQL text serves both: $n placeholders, integers for times, and now_ms(),
-// the database's clock in epoch milliseconds. All replicas compare leases against that clock, so
-// their own clocks need not agree.
+// It owns the connection pool, transactions, the embedded migrations and the few operations that differ, such
+// as [Tx.Lock], [DB.SkipLockedOf] and [Tx.Notify]. It contains no table of the domain. One SQL text serves both
+// databases: $n placeholders, integers for times, and now_ms(), the database's clock in epoch milliseconds. All
+// replicas compare leases against that clock, so their own clocks need not agree.
 package db
 
 import (
@@ -30,12 +29,12 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Options says which database to open.
+// Options selects the database to open.
 type Options struct {
 	// URL is postgres://, postgresql://, sqlite:///absolute/path.db,
 	// sqlite://relative/path.db or sqlite::memory:.
 	URL string
-	// User and Password replace those of a PostgreSQL URL. SQLite ignores them.
+	// User and Password override those of a PostgreSQL URL. SQLite ignores them.
 	User, Password string
 	// MaxPool bounds open connections (>= 1). An in-memory database has one.
 	MaxPool int
@@ -62,8 +61,8 @@ type DB struct {
 	log      *slog.Logger
 	tracer   tracer
 
-	// write serialises SQLite's writers in this process, so that they queue fairly instead of
-	// spinning on the file lock. A send takes it.
+	// write serialises SQLite's writers in this process, so that they queue fairly instead of spinning on the
+	// file lock. A send acquires it.
 	write chan struct{}
 
 	notifier   *notifier
@@ -124,8 +123,8 @@ func (d *DB) inspectServer(ctx context.Context) error {
 	})
 }
 
-// Fold is the SQL of a text in lower case, in any alphabet. A PostgreSQL database with the locale C
-// folds only ASCII, so Fold names Unicode's collation if the server has it.
+// Fold returns SQL that converts text to lower case, in any alphabet. A PostgreSQL database with the locale C
+// folds only ASCII, so Fold names a Unicode collation if the server has one.
 func (d *DB) Fold(text string) string {
 	if d.foldICU {
 		return `lower(` + text + ` COLLATE "und-x-icu")`
@@ -133,7 +132,7 @@ func (d *DB) Fold(text string) string {
 	return "lower(" + text + ")"
 }
 
-// FoldASCII is Fold for ASCII letters only, in a fraction of the time.
+// FoldASCII is Fold for ASCII letters only, which is much faster.
 func (d *DB) FoldASCII(text string) string {
 	if d.postgres {
 		return `lower(` + text + ` COLLATE "C")`
@@ -151,9 +150,9 @@ func (d *DB) openPostgres(o Options) error {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "cutroom"
 	}
-	// A process that freezes within a transaction would keep its locks while its connection seems
-	// alive. Our transactions wait only for the database, so none is idle for long. Set the limit on
-	// the connection, because poolers refuse unknown parameters in the startup message.
+	// If a process freezes within a transaction, its connection stays open and would hold its locks. Our
+	// transactions never pause between statements for long. Set the limit on the connection, because poolers
+	// refuse unknown parameters in the startup message.
 	if cfg.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
 		cfg.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 			return c.Exec(ctx, "SET idle_in_transaction_session_timeout = 10000").Close()
@@ -179,8 +178,8 @@ func (d *DB) openPostgres(o Options) error {
 const (
 	// connectTimeout bounds the attempt to connect to one server.
 	connectTimeout = 3 * time.Second
-	// silence is how long a server may leave bytes unacknowledged. A machine that lost power closes
-	// no connection, and the kernel would wait for a quarter of an hour.
+	// silence is how long a server may leave bytes unacknowledged. A machine that lost power closes no
+	// connection, and the kernel would retry for a quarter of an hour.
 	silence = 20 * time.Second
 )
 
@@ -195,8 +194,8 @@ func giveUpSilent(network, _ string, raw syscall.RawConn) (err error) {
 	return errors.Join(failed, err)
 }
 
-// notParsed explains what is wrong with a PostgreSQL address. It repeats only the path of a
-// certificate, because the rest may hold a password.
+// notParsed explains why a PostgreSQL address is invalid. It repeats only the path of a certificate, because
+// the rest may contain a password.
 func notParsed(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -230,8 +229,8 @@ func (d *DB) openSQLite(o Options) error {
 				return fmt.Errorf("create the database's folder: %w", err)
 			}
 		}
-		// WAL lets readers run beside the writer. With synchronous=FULL a committed charge survives
-		// a power cut, not only a crash.
+		// WAL lets readers work while a writer commits. With synchronous=FULL a committed charge survives a
+		// power cut, not only a crash.
 		q.Add("_pragma", "journal_mode(WAL)")
 		q.Add("_pragma", "synchronous(FULL)")
 		path = "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
@@ -251,7 +250,7 @@ func (d *DB) openSQLite(o Options) error {
 	return nil
 }
 
-// sqlitePath turns sqlite:///abs, sqlite://rel and sqlite::memory: into a path.
+// sqlitePath returns the path in sqlite:///abs, sqlite://rel or sqlite::memory:.
 func sqlitePath(raw string) string {
 	p := strings.TrimPrefix(raw, "sqlite:")
 	p = strings.TrimPrefix(p, "//")
@@ -271,8 +270,8 @@ func (d *DB) Close() error {
 // Ping checks that the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.PingContext(ctx) }
 
-// Answers checks that the database answers, on a connection of its own: those of the pool may all
-// wait for commits that hang.
+// Answers checks that the database answers, on a new connection: all connections of the pool may be waiting for
+// hanging commits.
 func (d *DB) Answers(ctx context.Context) error {
 	if !d.postgres {
 		return d.Ping(ctx)

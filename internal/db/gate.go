@@ -2,26 +2,26 @@ package db
 
 import "context"
 
-// Gate stands between a [DB] and its database. A simulation uses it to decide when each call is
-// made, whether it fails, and whether its answer is lost.
+// Gate intercepts every call of a [DB]. A simulation uses it to decide when each call is made, whether it
+// fails, and whether its result is lost.
 type Gate interface {
-	// Pass is called before each call. The call runs in the returned context, unless that has
-	// ended. The returned function maps the call's error and may be called more than once.
+	// Pass is called before each call. The call runs in the returned context, unless that context has ended.
+	// The returned function maps the call's error; it may be called more than once.
 	Pass(ctx context.Context, c Call) (context.Context, func(error) error)
 }
 
-// Call is a statement, or the begin or commit of a transaction.
+// Call is a statement, or a transaction's begin or commit.
 type Call struct {
 	Query string
 	Args  []any
 	Tx    bool // within a transaction, or its commit
 }
 
-// The queries of calls that are not statements.
+// Call.Query of a begin and of a commit.
 const beginTx, commitTx = "BEGIN", "COMMIT"
 
-// Through returns a DB on the same connections, whose calls pass a gate. A notification of either
-// DB wakes the listeners of both.
+// Through returns a DB on the same connections, whose calls pass a gate. A notification through either DB wakes
+// the listeners of both.
 func (d *DB) Through(g Gate) *DB {
 	return &DB{pool: d.pool, postgres: d.postgres, memory: d.memory, pgConfig: d.pgConfig, foldICU: d.foldICU, log: d.log,
 		write: d.write, notifier: d.notifier, statements: d.statements, gate: g}

@@ -9,7 +9,7 @@ import (
 // Scanner reads one row.
 type Scanner interface{ Scan(dest ...any) error }
 
-// statements are prepared statements by text. The program has a fixed number of texts.
+// statements caches prepared statements by their text. The program has a fixed number of texts.
 type statements struct {
 	mu   sync.Mutex
 	kept map[string]*sql.Stmt
@@ -44,13 +44,13 @@ func (p *statements) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, stmt := range p.kept {
-		_ = stmt.Close() // the pool closes next
+		_ = stmt.Close() // the pool is about to close
 	}
 	p.kept = nil
 }
 
-// Lookup runs a read of a few rows and calls row with each of them. It keeps its statement prepared,
-// so use it for the constant queries of the busiest requests: preparing costs more than running.
+// Lookup runs a query that returns few rows and calls row with each. It keeps its statement prepared, so use it
+// for the constant queries of the busiest requests: preparing costs more than running.
 func (d *DB) Lookup(ctx context.Context, query string, keys []string, row func(Scanner) error) error {
 	args := make([]any, len(keys))
 	for i, key := range keys {

@@ -18,14 +18,13 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// nowMs defines in PostgreSQL the clock that SQLite has from the driver. It uses clock_timestamp
-// instead of now(), because a transaction that waited for a lock must see the current time. Rounding
-// up would put it ahead of every other clock.
+// nowMs defines the function now_ms in PostgreSQL; SQLite gets it from the driver. It uses clock_timestamp
+// instead of now(), because a transaction that waited for a lock must see the current time. It rounds down:
+// rounding up would put it ahead of every other clock.
 const nowMs = `CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$`
 
-// Migrate applies the migrations that the database lacks. If several replicas call it, one migrates
-// and the others wait.
+// Migrate applies the missing migrations. If several replicas call it, one migrates and the others wait.
 func (d *DB) Migrate(ctx context.Context) error {
 	var opts []goose.ProviderOption
 	if d.postgres {
@@ -74,13 +73,13 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	return p, nil
 }
 
-// without is a folder without the files of one suffix: SQL for the other database only.
+// without hides the files with one suffix: SQL for the other database.
 type without struct {
 	fs.FS
 	suffix string
 }
 
-// Glob finds the migrations for goose.
+// Glob lists the migrations for goose.
 func (w without) Glob(pattern string) ([]string, error) {
 	names, err := fs.Glob(w.FS, pattern)
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, w.suffix) }), err
@@ -109,7 +108,7 @@ func (d *DB) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// isNoTable reports whether err is a query of a table that does not exist.
+// isNoTable reports whether err means that a table does not exist.
 func isNoTable(err error) bool {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {

@@ -14,11 +14,11 @@ import (
 	"cutroom/internal/fault"
 )
 
-// ForWorkers begins the topics for workers. Clients wait for the others, which are far more
-// frequent and wake only replicas that serve clients.
+// ForWorkers is the prefix of topics for workers. All other topics are for clients; they are far more frequent
+// and wake only replicas that serve clients.
 const ForWorkers = "work/"
 
-// The PostgreSQL notification channels, of clients and of workers; the payload is the topic.
+// The PostgreSQL notification channels for clients and for workers; the payload is the topic.
 const channel, workChannel = "cutroom", "cutroom_work"
 
 func channelOf(topic string) string {
@@ -28,7 +28,7 @@ func channelOf(topic string) string {
 	return channel
 }
 
-// notifier fans wake-ups out to the listeners inside this process.
+// notifier forwards wake-ups to the listeners in this process.
 type notifier struct {
 	mu        sync.Mutex
 	listeners map[string]map[chan struct{}]struct{}
@@ -57,10 +57,10 @@ func (b *notifier) notifyAll() {
 	}
 }
 
-// Listen returns a channel that receives after any replica commits a [Tx.Notify] of one of the
-// topics, and a function that stops listening. Wake-ups collapse, so a receiver looks for all work.
-// They are only hints: a notification may be lost with the connection, so listeners poll as well.
-// After a reconnect, every listener is woken.
+// Listen returns a channel that receives after any replica commits a [Tx.Notify] of one of the topics, and a
+// function that stops listening. Several wake-ups may arrive as one, so a receiver must look for all work.
+// Wake-ups are only hints: a lost connection loses notifications, so listeners must poll as well. A reconnect
+// wakes every listener.
 func (d *DB) Listen(topics ...string) (wake <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	b := d.notifier
@@ -99,7 +99,7 @@ func (d *DB) Notify(ctx context.Context, topic string) error {
 	return nil
 }
 
-// ExecNotify is [DB.Exec], and Notify if the statement affected a row, in one round trip and one
+// ExecNotify is [DB.Exec], followed by Notify if the statement affected a row, in one round trip and one
 // transaction.
 func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
 	if !d.postgres {
@@ -114,9 +114,9 @@ func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (
 	return n, err
 }
 
-// RunNotifier receives PostgreSQL's notifications for clients, for workers, or for both, on a
-// connection outside the pool, until ctx ends. It reconnects by itself. On SQLite, whose database
-// belongs to one process, it only waits.
+// RunNotifier receives PostgreSQL's notifications for clients, for workers, or for both, on a connection
+// outside the pool, until ctx ends. It reconnects automatically. With SQLite, which serves a single process, it
+// only waits for ctx.
 func (d *DB) RunNotifier(ctx context.Context, clients, workers bool) error {
 	listen := ""
 	if clients {
@@ -150,7 +150,7 @@ func (d *DB) receive(ctx context.Context, listen string) error {
 		return err
 	}
 	defer func() {
-		// The server drops the session in any case; ctx may have ended.
+		// The server drops the session anyway; ctx may have ended.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Close(closing)

@@ -11,12 +11,12 @@ import (
 var errPooledTransactions = errors.New("DATABASE_URL leads to a pooler that gives each transaction another session: " +
 	"LISTEN, prepared statements and the lock of migrations need one of their own; let it pool sessions, or name the server itself")
 
-// samples is the number of times to compare the backend PIDs of two connections. A pooler hands out
-// the session that became free last, so an idle pooler shows at once.
+// samples is the number of times that both backend PIDs are compared. A pooler hands out the most recently
+// freed session, so an idle pooler is detected at once.
 const samples = 20
 
-// refusePooledTransactions returns errPooledTransactions if connections do not keep their sessions:
-// two connections share a session, or one connection has two.
+// refusePooledTransactions returns errPooledTransactions if two connections share a backend session, or if one
+// connection changes its session.
 func (d *DB) refusePooledTransactions(ctx context.Context) error {
 	var ends [2]*pgx.Conn
 	var seen [2]uint32

@@ -27,11 +27,11 @@ var (
 	_ pgx.ConnectTracer = (*tracer)(nil)
 )
 
-// Failures is how many connections and statements have failed because the database did not answer.
-// SQLite, which runs in the process, has none.
+// Failures returns how many connections and statements failed because the database did not answer. It is 0 for
+// SQLite, which runs in the process.
 func (d *DB) Failures() int64 { return d.tracer.failures.Load() }
 
-// CertificateExpiry is when the server's last certificate expires; zero without TLS.
+// CertificateExpiry returns when the server's latest certificate expires, or the zero time without TLS.
 func (d *DB) CertificateExpiry() time.Time {
 	if s := d.tracer.expiry.Load(); s != 0 {
 		return time.Unix(s, 0)
@@ -39,7 +39,7 @@ func (d *DB) CertificateExpiry() time.Time {
 	return time.Time{}
 }
 
-// CertificateRefused reports whether the server's last certificate was refused.
+// CertificateRefused reports whether the server's latest certificate was refused.
 func (d *DB) CertificateRefused() bool { return d.tracer.refused.Load() }
 
 func (t *tracer) count(ctx context.Context, err error) {
@@ -48,8 +48,8 @@ func (t *tracer) count(ctx context.Context, err error) {
 	}
 }
 
-// minWait is the shortest statement of PostgreSQL, or wait for SQLite's writer, that becomes a span.
-// A film's trace has hundreds of quick ones, which would hide the slow ones.
+// minWait is the minimum duration of a PostgreSQL statement, or of a wait for SQLite's writer, that is recorded
+// as a span. A film's trace has hundreds of quick ones, which would hide the slow ones.
 const minWait = 10 * time.Millisecond
 
 // traceWait records a wait for the database that has just ended.
@@ -63,7 +63,7 @@ func traceWait(ctx context.Context, name string, began time.Time, err error, att
 type statementKey struct{}
 
 type statement struct {
-	sql   string // without values: those are parameters
+	sql   string // without values: those are sent as parameters
 	began time.Time
 }
 

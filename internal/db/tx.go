@@ -18,14 +18,13 @@ import (
 // Tx is a transaction. While one is open, its goroutine must not use the DB.
 type Tx struct {
 	tx       *sql.Tx
-	limits   context.Context // its deadline is that of every statement
+	limits   context.Context // its deadline applies to every statement
 	db       *DB
 	onCommit []string // topics to notify after the commit (SQLite)
 }
 
-// InTx runs fn in one transaction and commits if fn returns nil. After a deadlock or serialisation
-// failure it runs fn again, at most three times in all, so fn must have no effect outside the
-// transaction.
+// InTx runs fn in one transaction and commits if fn returns nil. After a deadlock or serialisation failure it
+// runs fn again, at most three times in total, so fn must have no effect outside the transaction.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	var err error
 	for attempt := range 3 {
@@ -60,7 +59,7 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	committed := false
 	defer func() {
 		if !committed {
-			// The error that caused the rollback says more than a failed rollback.
+			// The error that caused the rollback matters more than a failed rollback.
 			_ = raw.Rollback()
 		}
 	}()
@@ -107,9 +106,9 @@ func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
 	return &Row{t.tx.QueryRowContext(ctx, query, args...), end}
 }
 
-// Lock takes a named lock over all replicas until the transaction ends. It serves rules across rows
-// ("at most two in flight"), where counting and then claiming would race. SQLite's single writer
-// already holds it.
+// Lock acquires a named lock across all replicas until the transaction ends. Use it for rules across rows ("at
+// most two in flight"), where counting and then claiming would race. It does nothing for SQLite, whose single
+// writer excludes all others.
 func (t *Tx) Lock(ctx context.Context, name string) error {
 	if !t.db.postgres {
 		return nil
@@ -128,8 +127,8 @@ func lockNumber(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// ExecRowLocked is [DB.ExecRow] under a named lock, see [Tx.Lock]. Lock, statement and commit are
-// one round trip, so other replicas do not wait for the lock during our round trips.
+// ExecRowLocked is [DB.ExecRow] under a named lock, see [Tx.Lock]. Lock, statement and commit take one round
+// trip, so other replicas do not wait for the lock during our round trips.
 func (d *DB) ExecRowLocked(ctx context.Context, name, query string, args []any, dest ...any) error {
 	if !d.postgres {
 		return d.ExecRow(ctx, query, args, dest...)
@@ -160,8 +159,8 @@ func (d *DB) ExecRowLocked(ctx context.Context, name, query string, args []any, 
 	}))
 }
 
-// SkipLockedOf is the suffix of a SELECT that claims rows of the named table or alias: it
-// passes over rows that another claimer has locked. SQLite's single writer needs none.
+// SkipLockedOf returns the suffix of a SELECT that claims rows of the named table or alias: it skips rows that
+// another claimer has locked. SQLite's single writer needs no suffix.
 func (d *DB) SkipLockedOf(alias string) string {
 	if d.postgres {
 		return " FOR UPDATE OF " + alias + " SKIP LOCKED"
@@ -169,7 +168,7 @@ func (d *DB) SkipLockedOf(alias string) string {
 	return ""
 }
 
-// ForUpdate is the suffix of a SELECT whose rows the transaction will change.
+// ForUpdate returns the suffix of a SELECT that locks its rows, because the transaction will change them.
 func (t *Tx) ForUpdate() string {
 	if t.db.postgres {
 		return " FOR UPDATE"
@@ -192,7 +191,7 @@ func (t *Tx) Notify(ctx context.Context, topic string) error {
 // IsNoRows reports whether a read found no row.
 func IsNoRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }
 
-// IsForeignKey reports whether err violates a foreign key: the referenced row is gone.
+// IsForeignKey reports whether err violates a foreign key: the referenced row does not exist.
 func IsForeignKey(err error) bool {
 	var pe *pgconn.PgError
 	if errors.As(err, &pe) {

@@ -16,14 +16,14 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrUnavailable is wrapped by every error that is not the statement's: the database cannot be
-// reached, refuses connections, or does not answer within the time that [Prompt] allows.
+// ErrUnavailable is wrapped by every error that the statement did not cause: the database cannot be reached,
+// refuses connections, or does not answer within the time that [Prompt] allows.
 var ErrUnavailable = errors.New("the database does not answer")
 
 type promptKey struct{}
 
-// Prompt returns a context that bounds every statement and every transaction, including the wait
-// for a connection, for callers whose clients wait. Workers and sweeps set no limit.
+// Prompt returns a context that bounds every statement and every transaction, including the wait for a
+// connection. Use it where a client waits; workers and sweeps set no limit.
 func Prompt(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, promptKey{}, limit)
 }
@@ -37,7 +37,7 @@ func bounded(ctx context.Context) (context.Context, func(error) error) {
 	return deadline(ctx, time.Now().Add(limit))
 }
 
-// bounded is like the function, with the transaction's deadline.
+// bounded is the function bounded with the transaction's deadline.
 func (t *Tx) bounded(ctx context.Context) (context.Context, func(error) error) {
 	end, limited := t.limits.Deadline()
 	if !limited {
@@ -54,14 +54,14 @@ func deadline(ctx context.Context, at time.Time) (context.Context, func(error) e
 	}
 }
 
-// classified wraps ErrUnavailable into the errors of an unavailable database.
+// classified wraps ErrUnavailable around errors that mean that the database is unavailable.
 func classified(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrUnavailable), errors.Is(err, sql.ErrNoRows):
 		return err
 	case errors.Is(context.Cause(ctx), ErrUnavailable):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case ctx.Err() != nil: // the caller gave up
+	case ctx.Err() != nil: // the caller's context ended
 		return err
 	case unavailable(err):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -92,7 +92,7 @@ type Row struct {
 	end func(error) error
 }
 
-// Scan reads the row. If there is none, the error is sql.ErrNoRows. It must be called.
+// Scan reads the row. If there is none, the error is sql.ErrNoRows. Every Row must be scanned.
 func (r *Row) Scan(dest ...any) error { return r.end(r.row.Scan(dest...)) }
 
 // Rows is the result of a read.
@@ -116,7 +116,7 @@ func (r *Rows) Close() error { return r.end(r.Rows.Close()) }
 // Err returns the error that ended the read before its last row. Call it before Close.
 func (r *Rows) Err() error { return r.end(r.Rows.Err()) }
 
-// Texts returns the only column of the rows of a query, and closes them.
+// Texts returns the values of a query's only column, and closes its rows.
 func Texts(rows *Rows, err error) ([]string, error) {
 	return all(rows, err, func(row Scanner) (v string, err error) {
 		err = row.Scan(&v)
@@ -133,7 +133,7 @@ func Each(ctx context.Context, q Querier, row func(*Rows) error, query string, a
 	return each(rows, func(Scanner) error { return row(rows) })
 }
 
-// All runs a query and returns its rows. The list is never nil.
+// All runs a query and returns its rows. The slice is never nil.
 func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	return all(rows, err, scan)

@@ -46,7 +46,7 @@ func bodyOfUser(u user.User) userBody {
 	return userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Picture: orNull(u.Picture), Role: u.Role}
 }
 
-// usageBody is an account's usage and its limits; null is no limit.
+// usageBody is an account's usage and its limits; null means unlimited.
 type usageBody struct {
 	StoredBytes    int64  `json:"storedBytes"`
 	MaxStoredBytes *int64 `json:"maxStoredBytes"`
@@ -60,7 +60,7 @@ func (s *Server) usageOf(ctx context.Context, userID string) (usageBody, error) 
 	return usageBody{has.StoredBytes, positive(limit.StoredBytes), has.WaitingJobs, positive(limit.WaitingJobs)}, err
 }
 
-// accountBody is what a signed-in user may know of the account.
+// accountBody is what a signed-in user may see of the account.
 type accountBody struct {
 	User    userBody `json:"user"`
 	Balance int64    `json:"balance"`

@@ -17,8 +17,7 @@ import (
 	"cutroom/internal/user"
 )
 
-// adminRoutes mounts the read-only reports and, where it has an address, the
-// web app that shows them.
+// adminRoutes mounts the read-only reports and, if it has an address, the web app that shows them.
 func (s *Server) adminRoutes() {
 	reports := s.o.Admin
 	s.handle("GET /api/v2/admin/overview", s.admin(report(reports.Overview)))
@@ -48,8 +47,8 @@ const (
 	maxDays     = 90
 )
 
-// dateRange reads from (inclusive) and to (exclusive). The default of to is tomorrow, so that today
-// is included; that of from is 30 days before to. The rules apply to the resulting range.
+// dateRange parses from (inclusive) and to (exclusive). to defaults to tomorrow, so that today is included;
+// from defaults to 30 days before to. The rules apply to the resulting range.
 func dateRange(query url.Values, now time.Time) (admin.Range, error) {
 	var from admin.Day
 	var err error
@@ -105,7 +104,7 @@ func pageOf(query url.Values) (admin.Page, error) {
 	return page, nil
 }
 
-// report is the endpoint of a report that takes no parameters.
+// report returns the endpoint of a report without parameters.
 func report[Body any](read func(context.Context) (Body, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
 		body, err := read(r.Context())
@@ -113,7 +112,7 @@ func report[Body any](read func(context.Context) (Body, error)) userHandler {
 	}
 }
 
-// ranged is the endpoint of a report by day.
+// ranged returns the endpoint of a report by day.
 func ranged[Row any](read func(context.Context, admin.Range) ([]Row, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
 		span, err := dateRange(r.URL.Query(), time.Now())
@@ -125,7 +124,7 @@ func ranged[Row any](read func(context.Context, admin.Range) ([]Row, error)) use
 	}
 }
 
-// ofUser is the endpoint of a list of one user, under the list's name.
+// ofUser returns the endpoint of one user's list; the answer holds the list under name.
 func ofUser[Row any](name string, read func(context.Context, string, admin.Page) ([]Row, int64, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
 		id, err := readUserID(r)

@@ -17,13 +17,13 @@ import (
 	"cutroom/internal/fault"
 )
 
-// appPolicy allows only the page's own script and style and calls to its own server: no other origin,
-// no inline code, no frame.
+// appPolicy allows only the page's own scripts and styles and calls to its own server: no other origin, no
+// inline code, no frame.
 const appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// appTypes are the content types of a built app. The machine's table of types would differ between
-// machines, and browsers are told not to guess.
+// appTypes are the content types of the files of a built app. The operating system's table would differ between
+// machines, and browsers must not guess.
 var appTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
@@ -34,7 +34,7 @@ var appTypes = map[string]string{
 	".md":   "text/plain; charset=utf-8",
 }
 
-// appFile is a file of the web app as it is sent.
+// appFile is a file of the web app, ready to send.
 type appFile struct {
 	plain, zipped []byte
 	contentType   string
@@ -42,8 +42,8 @@ type appFile struct {
 	cache         string
 }
 
-// adminApp mounts the web app under its secret address. The app itself is public code; the reports
-// that it shows need an admin's token.
+// adminApp mounts the web app under its secret address. The app itself is public code; its reports need an
+// admin's token.
 func (s *Server) adminApp() {
 	root := "/" + s.o.AdminSlug + "/"
 	s.handle("GET /"+s.o.AdminSlug, func(w http.ResponseWriter, r *http.Request) error {
@@ -69,8 +69,8 @@ func (s *Server) adminApp() {
 		case path.Ext(name) != "":
 			return fault.Sentencef(fault.NotFound, "Not found")
 		default:
-			// The app's own places come after the #, so redirect any other address to its start.
-			// Serving the page there would break its relative links.
+			// The app keeps its own routes after the #, so redirect any other address to its start. Serving the
+			// page there would break its relative links.
 			http.Redirect(w, r, root, http.StatusFound)
 		}
 		return nil
@@ -96,7 +96,7 @@ func (f *appFile) serve(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// appFiles reads the embedded app once, by path.
+// appFiles returns the embedded files of the app by path. It reads them once.
 var appFiles = sync.OnceValues(func() (map[string]*appFile, error) {
 	app, err := admin.App()
 	if err != nil {

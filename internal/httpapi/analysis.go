@@ -13,7 +13,7 @@ type analysisRequest struct {
 	Points   *integer `json:"points"`
 }
 
-// analysisBody has null for what an asset without picture or sound lacks.
+// analysisBody uses null for values that an asset without picture or sound does not have.
 type analysisBody struct {
 	DurationMs     int64      `json:"durationMs"`
 	HasVideo       bool       `json:"hasVideo"`

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// feature is something that an older server would ignore in a request, so apps ask
-// for it before they offer it.
+// feature is an ability that an older server would silently ignore in a request, so apps check for it before
+// they offer it.
 type feature struct {
 	name string
 	// works reports whether this configuration supports the feature.
@@ -44,7 +44,7 @@ func supportedFeatures(o *Options) []string {
 	return names
 }
 
-// limitsBody is what apps may want to check before they upload or submit.
+// limitsBody is what apps may want to check before an upload or a submit.
 type limitsBody struct {
 	MaxUploadFileSizeMB     int64  `json:"maxUploadFileSizeMb"`
 	MaxSeparationAudioMB    int64  `json:"maxSeparationAudioMb"`

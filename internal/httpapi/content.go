@@ -34,16 +34,15 @@ func serveObject(w http.ResponseWriter, r *http.Request, obj objectstore.Object,
 	return serveContent(w, r, info.ModTime, obj)
 }
 
-// maxRanges bounds the ranges of one request. Each is a request to the bucket, and players ask for
-// one.
+// maxRanges bounds the ranges of one request. Each becomes a request to the bucket; players send one.
 const maxRanges = 4
 
-// serveContent streams content with Range, HEAD and preconditions. It returns an error if the
-// content cannot be read and nothing was sent yet.
+// serveContent streams content with Range, HEAD and preconditions. It returns an error if the content cannot be
+// read and nothing has been sent yet.
 func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, content io.ReadSeeker) error {
-	// Ignore ranges in an unknown unit (RFC 9110, section 14.2), too many ranges, and several ranges
-	// in a HEAD, whose parts the library would read. The library answers 416 to units that it does
-	// not know, such as "Bytes".
+	// Ignore ranges in an unknown unit (RFC 9110, section 14.2), too many ranges, and several ranges in a HEAD,
+	// because the library would read those. For units that it does not know, such as "Bytes", the library would
+	// answer 416.
 	unit, ranges, _ := strings.Cut(r.Header.Get("Range"), "=")
 	several := strings.Count(ranges, ",")
 	if strings.EqualFold(unit, "bytes") && several < maxRanges && (several == 0 || r.Method != http.MethodHead) {
@@ -69,8 +68,8 @@ func serveContent(w http.ResponseWriter, r *http.Request, modified time.Time, co
 	return fmt.Errorf("stream content: %w", failure)
 }
 
-// spansOf returns the spans that the library reads for these ranges of content of the given size.
-// It leaves out ranges that the library refuses. No spans mean the whole content.
+// spansOf returns the spans that the library will read for these ranges of content of the given size. It skips
+// ranges that the library refuses. No spans means the whole content.
 func spansOf(ranges string, size int64) []objectstore.Span {
 	var spans []objectstore.Span
 	var total int64
@@ -157,7 +156,7 @@ func (w *contentWriter) WriteHeader(status int) {
 		return
 	}
 	w.refused = true
-	contentRange := w.Header().Get("Content-Range") // names the length of the whole content
+	contentRange := w.Header().Get("Content-Range") // the header contains the length of the whole content
 	w.forgetContent()
 	if contentRange != "" {
 		w.Header().Set("Content-Range", contentRange)
@@ -165,7 +164,7 @@ func (w *contentWriter) WriteHeader(status int) {
 	writeJSON(w.ResponseWriter, status, errorBody{Error: sentence})
 }
 
-// forgetContent drops the headers that describe the content.
+// forgetContent removes the headers that describe the content.
 func (w *contentWriter) forgetContent() {
 	for _, name := range []string{"Accept-Ranges", "Content-Disposition", "Content-Length", "Content-Range",
 		"Content-Type", "ETag", "Last-Modified"} {
@@ -173,7 +172,7 @@ func (w *contentWriter) forgetContent() {
 	}
 }
 
-// begin sends the status if it was not sent yet.
+// begin sends the status if it is still pending.
 func (w *contentWriter) begin() {
 	if w.pending != 0 {
 		w.ResponseWriter.WriteHeader(w.pending)

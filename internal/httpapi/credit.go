@@ -94,8 +94,8 @@ func (s *Server) adminGrant(w http.ResponseWriter, r *http.Request, user account
 	return answer(w, grantBody(g), err)
 }
 
-// storeNotification receives a store's notifications about sales. It answers every signed one with
-// 200, even an unknown one, so that the store stops repeating it.
+// storeNotification receives a store's notifications about sales. It answers every signed one with 200, even an
+// unknown one, so that the store stops repeating it.
 func (s *Server) storeNotification(platform string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := readBody(w, r)

@@ -12,7 +12,7 @@ type deviceRequest struct {
 	Token    string `json:"token"`
 }
 
-// device is an endpoint that registers or unregisters a device of the caller.
+// device returns an endpoint that registers or unregisters a device of the caller.
 func device(do func(ctx context.Context, userID, platform, token string) error) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 		var req deviceRequest

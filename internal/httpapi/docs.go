@@ -32,9 +32,9 @@ func openAPIJSON() ([]byte, error) {
 	return b, nil
 }
 
-// docsPage returns the page of the interactive description and its policy. The page may only run its
-// own scripts and call its own server, because it shares its origin with the admin app. The policy
-// lists the hashes of its inline scripts; the library sets styles inline.
+// docsPage returns the page of the interactive API description and its policy. The page may run only its own
+// scripts and call only its own server, because it shares its origin with the admin app. The policy lists the
+// hashes of its inline scripts; the library sets styles inline.
 func docsPage(ui http.Handler) (page []byte, policy string) {
 	shown := &pageProbe{headerProbe: headerProbe{header: http.Header{}}}
 	ui.ServeHTTP(shown, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/swagger/"}})
@@ -48,7 +48,7 @@ func docsPage(ui http.Handler) (page []byte, policy string) {
 	return page, policy
 }
 
-// pageProbe records a handler's answer with its body.
+// pageProbe records a handler's answer including its body.
 type pageProbe struct {
 	headerProbe
 	page []byte
@@ -97,7 +97,7 @@ func (s *Server) docsRoutes() {
 			_, err := w.Write(page)
 			return err
 		}
-		// The library answers an unknown file in plain text.
+		// The library answers requests for unknown files in plain text.
 		probe := &headerProbe{header: http.Header{}}
 		if ui.ServeHTTP(probe, r); probe.status == http.StatusNotFound {
 			return fault.New(fault.NotFound, "Not found")

@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/staging"
 )
 
-// statuses is the one place where a kind of failure becomes an HTTP status.
+// statuses maps each kind of failure to its HTTP status. No other code does.
 var statuses = map[fault.Kind]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Invalid:         http.StatusBadRequest,
@@ -44,8 +44,8 @@ var errBadRequest = fault.New(fault.Invalid, "bad_request")
 // handler is an endpoint. It writes the answer or returns an error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// serve adapts a handler. It answers errors and logs each cause once. Only internal failures are
-// logged at level error, which the monitor reports.
+// serve adapts a handler. It writes the answer for an error and logs each cause once. Only internal failures
+// are logged at level error, which the monitor reports.
 func (s *Server) serve(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := h(w, r)
@@ -74,7 +74,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		err = errUnavailable
 	}
 	if rec != nil && rec.status != 0 {
-		// The client sees a body shorter than its Content-Length. Operators only see this line.
+		// The client sees a body shorter than its Content-Length. This line is the only sign for operators.
 		if !errors.Is(err, errUnavailable) {
 			log.Error("answer broke off", "err", err)
 		}
@@ -126,7 +126,7 @@ func levelOf(k fault.Kind) slog.Level {
 	return slog.LevelInfo
 }
 
-// gone reports that the client hung up and will read no answer.
+// gone reports that the client disconnected and will not read an answer.
 func gone(r *http.Request, err error) bool {
 	return r.Context().Err() != nil && errors.Is(context.Cause(r.Context()), context.Canceled) &&
 		(errors.Is(err, context.Canceled) || fault.As(err) == nil)
@@ -139,7 +139,7 @@ func writeError(w http.ResponseWriter, f *fault.Error) {
 	writeJSON(w, statuses[f.Kind], errorBody{Error: f.Answer(), Detail: f.Detail})
 }
 
-// writeJSON writes an answer. If the connection fails, nobody can receive the error.
+// writeJSON writes an answer. It drops write errors: the connection has failed, so nobody could receive them.
 func writeJSON(w http.ResponseWriter, status int, body any) { writeEncoded(w, status, encode(body)) }
 
 func writeEncoded(w http.ResponseWriter, status int, encoded []byte) {
@@ -150,18 +150,18 @@ func writeEncoded(w http.ResponseWriter, status int, encoded []byte) {
 	_, _ = w.Write(encoded)
 }
 
-// encode returns the JSON of a body and a line break.
+// encode returns the JSON of a body and a line feed.
 func encode(body any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(body); err != nil {
-		panic(err) // a body of ours that cannot be encoded
+		panic(err) // a bug: every body can be encoded
 	}
 	return b.Bytes()
 }
 
-// answer answers 200 with the body unless a method of the domain returned an error.
+// answer answers 200 with the body, or returns the domain's error.
 func answer(w http.ResponseWriter, body any, err error) error {
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func answer(w http.ResponseWriter, body any, err error) error {
 	return ok(w, body)
 }
 
-// noContent answers 204 unless a method of the domain returned an error.
+// noContent answers 204, or returns the domain's error.
 func noContent(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/idempotency"
 )
 
-// idempotencyKey reads the optional header. Handlers call it before they read the body, so that a bad
-// key costs no upload, and then add the request's fingerprint.
+// idempotencyKey reads the optional header. Handlers call it before they read the body, so that an invalid key
+// wastes no upload, and add the request's fingerprint later.
 func idempotencyKey(r *http.Request, user account.Principal) (idempotency.Key, error) {
 	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
 	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {
@@ -31,7 +31,7 @@ func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string)
 	return nil
 }
 
-// deleteJob cancels and deletes a job of either kind.
+// deleteJob returns the endpoint that cancels and deletes a job. remove determines the kind.
 func deleteJob(remove func(ctx context.Context, owner, jobID string) error) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 		return noContent(w, remove(r.Context(), user.UserID, r.PathValue("jobId")))

@@ -21,7 +21,7 @@ import (
 const (
 	// maxParts bounds the parts of one request.
 	maxParts = 64
-	// maxPartHead bounds boundary and headers of a part, in bytes. Real ones are under 1 KiB.
+	// maxPartHead bounds the boundary and headers of a part, in bytes. Real ones are under 1 KiB.
 	maxPartHead = 16 << 10
 	// maxPartName bounds the name of a part, in bytes.
 	maxPartName = 128
@@ -37,7 +37,7 @@ type form struct {
 
 func (f *form) Close() { f.batch.Close() }
 
-// fingerprint digests the content of the form. Boundary and order do not matter.
+// fingerprint returns a digest of the form's content. Boundary and order do not matter.
 func (f *form) fingerprint(endpoint string) string {
 	lines := make([]string, 0, len(f.text)+len(f.files))
 	for name, v := range f.text {
@@ -60,17 +60,17 @@ type formRules struct {
 	text    []string               // names of text fields; all other parts are files
 	isFile  func(name string) bool // files to keep; others are read and dropped
 	maxBody int64                  // bytes of all files together
-	tooBig  *fault.Error           // answer beyond maxBody
-	tooLong *fault.Error           // answer to a text field beyond maxJSON
+	tooBig  *fault.Error           // answer to files of more than maxBody bytes
+	tooLong *fault.Error           // answer to a text field of more than maxJSON bytes
 	tooMany *fault.Error           // answer to more than maxParts parts
 }
 
-// maxWire is the size of the largest body within the rules: files, text, boundaries and headers.
+// maxWire is the size of the largest body that the rules allow: files, text, boundaries and headers.
 func (r formRules) maxWire() int64 {
 	return r.maxBody + int64(len(r.text))*maxJSON + (maxParts+1)*maxPartHead
 }
 
-// readForm streams a multipart body to disk. It stops at the first part beyond a limit.
+// readForm streams a multipart body to disk. It stops at the first part that exceeds a limit.
 func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 	boundary, err := formBoundary(r)
 	if err != nil {
@@ -89,8 +89,8 @@ func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 		f.Close()
 		return nil, err
 	}
-	// The server notices that a client hangs up only once the body is read to its end. A line break
-	// may follow the last boundary.
+	// The server can notice a disconnect only after it has read the whole body, and a line break may follow the
+	// last boundary.
 	_, _ = io.CopyN(io.Discard, r.Body, 1<<10)
 	return f, nil
 }
@@ -106,8 +106,8 @@ func formBoundary(r *http.Request) (string, error) {
 // errHead is the error of a body whose part headers, or preamble, are too long.
 var errHead = errors.New("part header too long")
 
-// headGuard bounds the bytes read in search of a part's headers. Without it, the library would keep
-// headers of 10 MiB in memory and skip any number of lines before the first part.
+// headGuard bounds the bytes read before a part's content. Without it, the library would keep headers of 10 MiB
+// in memory and skip any number of lines before the first part.
 type headGuard struct {
 	body io.Reader
 	on   bool
@@ -189,8 +189,8 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	return file.SizeBytes, nil
 }
 
-// isText reports whether an unknown part is a text field: it has neither a file name nor a type.
-// Parts with names of media are always files, because some clients send only their bytes.
+// isText reports whether an unknown part is a text field: it has neither a file name nor a type. Parts with the
+// names of media are always files, because some clients send neither.
 func isText(part *multipart.Part, name, fileName string) bool {
 	for _, media := range []string{"video", "bgm", "audio", "file"} {
 		if strings.HasPrefix(name, media) {
@@ -215,8 +215,8 @@ func (f *form) takeText(name string, part io.Reader, rules formRules) error {
 	return nil
 }
 
-// partNames reads the names of a part and of its file. The library rejects headers with an unquoted
-// non-ASCII file name, which phones send, so partNames reads those leniently.
+// partNames returns the names of a part and of its file. The library rejects headers with an unquoted non-ASCII
+// file name. Phones send those, so partNames parses them leniently.
 func partNames(part *multipart.Part) (name, fileName string) {
 	if name = part.FormName(); name != "" {
 		return name, part.FileName()
@@ -262,7 +262,7 @@ func unquote(s string) string {
 	return s
 }
 
-// bodyError is the answer to a truncated or malformed body. Errors of our own disk pass through.
+// bodyError returns the error for a truncated or malformed body. It returns errors of the local disk unchanged.
 func bodyError(err error) error {
 	var local interface{ Local() bool }
 	if errors.As(err, &local) && local.Local() {

@@ -17,20 +17,20 @@ import (
 
 type requestKey struct{}
 
-// request is what the server records about a request. One goroutine at a time uses it.
+// request is what the server records about a request. It is not safe for concurrent use.
 type request struct {
 	id    string
 	jobID string // of the submitted job
-	// waited is how long the request waited at its client's wish.
+	// waited is how long the request waited because the client asked it to.
 	waited time.Duration
 
-	// The authenticated user, once a handler has asked for it.
+	// The authenticated user, after a handler has asked for it.
 	asked     bool
 	principal account.Principal
 	refused   error
 }
 
-// about returns the record of the request, never nil.
+// about returns the request's record, never nil.
 func about(ctx context.Context) *request {
 	if r, ok := ctx.Value(requestKey{}).(*request); ok {
 		return r
@@ -38,7 +38,7 @@ func about(ctx context.Context) *request {
 	return &request{}
 }
 
-// requestID is the id under which the request is logged, or "".
+// requestID returns the id of the request in the log, or "".
 func requestID(ctx context.Context) string { return about(ctx).id }
 
 func newRequestID() string {
@@ -47,8 +47,8 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// statusGone is the status in logs and metrics of a request whose client hung up before the answer.
-// It is never sent.
+// statusGone is the status in logs and metrics of a request whose client disconnected before the answer. It is
+// never sent.
 const statusGone = 499
 
 // recorder records the answer.
@@ -78,7 +78,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// observed gives each request an id, logs, counts and traces it, and turns a panic into a 500.
+// observed gives each request an id, logs, counts and traces it, and answers a panic with 500.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
@@ -123,7 +123,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 	}
 }
 
-// route is the pattern of the matched route.
+// route returns the pattern of the matched route.
 func (w *recorder) route() string {
 	if w.pattern == "" {
 		return "unmatched"
@@ -131,7 +131,7 @@ func (w *recorder) route() string {
 	return w.pattern
 }
 
-// methodLabel names a method for metrics. Clients can send any word as a method, so unknown ones
+// methodLabel returns the method as a label for metrics. Clients can send any word as a method, so unknown ones
 // share a series.
 func methodLabel(method string) string {
 	switch method {
@@ -154,7 +154,7 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if !s.log.Enabled(r.Context(), level) {
 		return
 	}
-	// The path only: queries carry signed tokens.
+	// The path only: queries contain signed tokens.
 	fields := append(make([]slog.Attr, 0, 10), slog.String("request", known.id), slog.String("method", r.Method),
 		slog.String("path", r.URL.Path),
 		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Int64("ms", took.Milliseconds()), slog.String("ip", s.clientIP(r)))

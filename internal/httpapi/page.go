@@ -17,12 +17,12 @@ const (
 	maxPage     = 100
 )
 
-// historyPage reads limit and cursor.
+// historyPage parses limit and cursor.
 func historyPage(r *http.Request) (cursor.Page, error) {
 	p := cursor.Page{After: cursor.Start, Limit: defaultPage}
 	query := r.URL.Query()
 	if query.Has("limit") {
-		n, err := strconv.ParseUint(query.Get("limit"), 10, 32) // takes no sign
+		n, err := strconv.ParseUint(query.Get("limit"), 10, 32) // rejects a sign
 		if err != nil || n < 1 || n > maxPage {
 			return p, fault.New(fault.Invalid, "invalid_limit")
 		}
@@ -37,7 +37,7 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 	return p, nil
 }
 
-// history answers with a page of one of the user's lists, under the list's name.
+// history returns the endpoint of a page of one of the user's lists; the answer holds the list under name.
 func history[T, B any](name string,
 	list func(ctx context.Context, owner string, p cursor.Page) ([]T, string, error), body func(T) B) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {

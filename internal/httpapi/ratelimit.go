@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/ratelimit"
 )
 
-// The limits of the API. Those on submits are kept per user.
+// The API's limits. Those on submits apply per user.
 var (
 	limitLogin    = ratelimit.Limit{Name: "login", PerMinute: 10}
 	limitRenew    = ratelimit.Limit{Name: "renew", PerMinute: 10}
@@ -34,13 +34,13 @@ func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string,
 	}
 }
 
-// byIP keys a limit by the client's address.
+// byIP limits by the client's address.
 func (s *Server) byIP(r *http.Request) (string, error) {
 	return "ip:" + httpserve.Holder(s.clientIP(r)), nil
 }
 
-// byUser keys a limit by the user of a valid token, or else by the address. If the database does not
-// answer whether the token is valid, the request ends, because counting it would fail as well.
+// byUser limits by the user of a valid token, otherwise by address. If the database cannot tell whether the
+// token is valid, it returns the error, because counting the request would fail as well.
 func (s *Server) byUser(r *http.Request) (string, error) {
 	p, err := s.principal(r)
 	switch {
@@ -52,10 +52,10 @@ func (s *Server) byUser(r *http.Request) (string, error) {
 	return "", err
 }
 
-// clientIP is the address of the client. It believes X-Forwarded-For only from a trusted peer, and
-// uses the entry at the configured position from the right, or the leftmost if there are too few. A
-// trusted proxy may name clients by something other than an address: a short printable name counts
-// as it is, and anything else is replaced by the peer's address.
+// clientIP returns the client's address. It trusts X-Forwarded-For only from a trusted peer, and uses the entry
+// at the configured position from the right, or the leftmost if there are too few. A trusted proxy may identify
+// clients by something other than an address: a short printable name is used as it is, and anything else is
+// replaced by the peer's address.
 func (s *Server) clientIP(r *http.Request) string {
 	return clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), s.o.TrustedProxies, s.o.ProxyHops)
 }
@@ -88,5 +88,5 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 	return entry
 }
 
-// maxClientName bounds a client's name that is not an address, in bytes.
+// maxClientName bounds a client name that is not an address, in bytes.
 const maxClientName = 64

@@ -65,7 +65,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	}
 	sub := render.Submission{Files: f.files, InputID: strings.TrimSpace(f.text["inputId"])}
 	if !storable(sub.InputID) {
-		sub.InputID = "-" // an unknown id
+		sub.InputID = "-" // an id that no input has
 	}
 	if sub.Timeline, err = cfg.timeline(sub); err != nil {
 		return err

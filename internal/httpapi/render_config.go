@@ -106,7 +106,7 @@ type transitionWire struct {
 
 func ms(n integer) time.Duration { return timeline.Milliseconds(int64(n)) }
 
-// msOr reads an optional time.
+// msOr converts an optional time in milliseconds.
 func msOr(n *integer, fallback time.Duration) time.Duration {
 	if n == nil {
 		return fallback
@@ -121,7 +121,7 @@ func or[T any](p *T, fallback T) T {
 	return *p
 }
 
-// timeline reads the multipart form of the configuration.
+// timeline builds the timeline of a multipart submission.
 func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) {
 	if len(c.Segments) > 0 || c.VideoDurationMs == nil {
 		if c.Segments == nil {
@@ -140,7 +140,7 @@ func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) 
 	return t, nil
 }
 
-// referenced reads the form whose sources are asset keys.
+// referenced builds the timeline of a submission whose sources are asset keys.
 func (c *configWire) referenced() (timeline.Timeline, error) {
 	if c.Segments == nil {
 		return timeline.Timeline{}, fault.Invalidf("segments is required")
@@ -151,7 +151,7 @@ func (c *configWire) referenced() (timeline.Timeline, error) {
 	return c.build(timeline.AssetNames)
 }
 
-// checkAssetKeys refuses malformed keys. build reports missing ones, by name.
+// checkAssetKeys refuses malformed keys. build reports missing ones, by field name.
 func (c *configWire) checkAssetKeys() error {
 	keys := make([]*string, 0, len(c.Segments)+len(c.BgmClips))
 	for _, s := range c.Segments {
@@ -171,7 +171,7 @@ func (c *configWire) checkAssetKeys() error {
 	return nil
 }
 
-// keyOf picks the field that names a source in this form.
+// keyOf selects the field that names a source in this form.
 func keyOf(names timeline.Names, file, asset *string) *string {
 	if names == timeline.AssetNames {
 		return asset
@@ -205,8 +205,7 @@ func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
 	return t, err
 }
 
-// rest reads what both forms share: music, directives, kind and quality. Then it validates the
-// timeline.
+// rest reads what both forms share: music, directives, kind and quality. Then it validates the timeline.
 func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 	t.OutputKind = timeline.OutputKind(or(c.OutputKind, string(timeline.Video)))
 	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
@@ -266,8 +265,8 @@ func (w directiveWire) directive(i int) (timeline.Directive, error) {
 	return d, nil
 }
 
-// selection reads the name of a stem: its URL alone, or the ids of its separation and itself. If
-// both are missing, resolving the stem refuses "-" as an invalid URL.
+// selection returns the stem that w names, by URL or by the ids of separation and stem. If both are missing,
+// resolving the stem refuses "-" as an invalid URL.
 func (w selectionWire) selection() timeline.Selection {
 	s := timeline.Selection{StemID: nonBlank(or(w.StemID, "")), SeparationID: strings.TrimSpace(or(w.SeparationJobID, "")),
 		SourceKey: or(w.AudioURL, ""), Volume: or(w.Volume, 1)}
@@ -278,7 +277,7 @@ func (w selectionWire) selection() timeline.Selection {
 		s.SourceKey = ""
 	}
 	if !storable(s.SeparationID) || !storable(s.StemID) {
-		s.SeparationID, s.StemID = "-", "-" // unknown ids
+		s.SeparationID, s.StemID = "-", "-" // ids that no separation and no stem has
 	}
 	return s
 }
@@ -296,7 +295,7 @@ type field struct {
 	given bool
 }
 
-// required returns an error that names the first field missing from an item of a list.
+// required returns an error that names the first missing field of the i-th item of a list.
 func required(list string, i int, fields ...field) error {
 	for _, f := range fields {
 		if !f.given {
@@ -306,7 +305,7 @@ func required(list string, i int, fields ...field) error {
 	return nil
 }
 
-// pointsOf reads the volumePoints of an object. The format and its indexes are the object's path.
+// pointsOf converts the volumePoints of an object. object is the format of the object's path, for the indexes.
 func pointsOf(wire []pointWire, object string, indexes ...any) ([]timeline.Point, error) {
 	var points []timeline.Point
 	for i, w := range wire {
@@ -319,7 +318,7 @@ func pointsOf(wire []pointWire, object string, indexes ...any) ([]timeline.Point
 	return points, nil
 }
 
-// ducking returns nil if the field is absent.
+// ducking returns nil for an absent field.
 func (w *duckingWire) ducking() *timeline.Ducking {
 	if w == nil {
 		return nil
@@ -329,7 +328,7 @@ func (w *duckingWire) ducking() *timeline.Ducking {
 	return &d
 }
 
-// loudness returns nil if the field is absent.
+// loudness returns nil for an absent field.
 func (w *loudnessWire) loudness() *timeline.Loudness {
 	if w == nil {
 		return nil
@@ -339,7 +338,7 @@ func (w *loudnessWire) loudness() *timeline.Loudness {
 	return &l
 }
 
-// canvas returns nil, the first segment's picture, if the field is absent.
+// canvas returns nil, which means the first segment's picture, for an absent field.
 func (w *canvasWire) canvas() *timeline.Canvas {
 	if w == nil {
 		return nil
@@ -351,7 +350,7 @@ func (w *canvasWire) canvas() *timeline.Canvas {
 	}
 }
 
-// picture reads how the i-th segment joins the previous one and fits the canvas.
+// picture sets how the i-th segment joins the previous one and fits the canvas.
 func (w *segmentWire) picture(i int, s *timeline.Segment) error {
 	if t := w.Transition; t != nil {
 		if t.Type == nil {

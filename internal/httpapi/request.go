@@ -41,7 +41,7 @@ func tooLarge(err error) bool {
 	return errors.As(err, &mbe)
 }
 
-// decodeJSON reads a JSON object into dst. It ignores unknown keys, unless the client asks for strict
+// decodeJSON decodes a JSON object into dst. It ignores unknown keys, unless the client asks for strict
 // handling.
 func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
 	b, err := readBody(w, r)
@@ -54,8 +54,8 @@ func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
 	return knownFields(r, b, dst, "")
 }
 
-// readObject reads a JSON object into dst as decodeJSON does, names a field of the
-// wrong type, and returns the body. The endpoint does not have the absent fields of dst.
+// readObject decodes a JSON object into dst as decodeJSON does, names a field of the wrong type in its error,
+// and returns the body. absent lists the fields of dst that the endpoint does not accept.
 func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...string) ([]byte, error) {
 	b, err := readBody(w, r)
 	if err != nil {
@@ -64,8 +64,8 @@ func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...strin
 	return b, checkObject(r, "the body", b, dst, absent...)
 }
 
-// checkObject parses a JSON object into dst. Its error names a field of the wrong type, or
-// what is not an object.
+// checkObject parses a JSON object into dst. Its error names a field of the wrong type, or says that what is
+// not an object.
 func checkObject(r *http.Request, what string, document []byte, dst any, absent ...string) error {
 	err := parseObject(document, dst)
 	if err == nil {
@@ -80,7 +80,7 @@ func checkObject(r *http.Request, what string, document []byte, dst any, absent 
 	return errBadRequest.WithDetail("%s is not a JSON object", what).WithCause(err)
 }
 
-// maxValues is more values than any request of the API has. A megabyte of empty values would take a
+// maxValues is far above the number of values in any valid request. A megabyte of empty values would take a
 // hundred times its size as structs.
 const maxValues = 50_000
 
@@ -159,8 +159,8 @@ func (s *Server) admin(h userHandler) handler {
 	})
 }
 
-// unpaused refuses a submission before it reads the body, while an operator pauses submissions of its
-// kind. It answers a repeat under a known Idempotency-Key.
+// unpaused refuses a submission before it reads the body, while an operator pauses submissions of its kind. It
+// still answers a repeat with a known Idempotency-Key.
 func (s *Server) unpaused(kind string, h userHandler) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 		paused := s.o.Pauses.Check(r.Context(), kind)
@@ -178,7 +178,7 @@ func (s *Server) unpaused(kind string, h userHandler) userHandler {
 	}
 }
 
-// withBucket answers r2_disabled before it reads the request, if no bucket is configured.
+// withBucket answers r2_disabled without reading the request if no bucket is configured.
 func (s *Server) withBucket(h userHandler) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 		if !s.o.Assets.Enabled() {

@@ -60,8 +60,8 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	return submitted(w, r, http.StatusAccepted, id)
 }
 
-// separationSpec reads the form field spec. It ignores unknown and former keys, unless
-// the client asks for strict handling.
+// separationSpec parses the form field spec. It ignores unknown and former keys, unless the client asks for
+// strict handling.
 func separationSpec(r *http.Request, f *form) (language string, err error) {
 	text, given := f.text["spec"]
 	if !given {
@@ -79,7 +79,7 @@ func separationSpec(r *http.Request, f *form) (language string, err error) {
 	return readLanguage("spec.sourceLanguageCode", spec.SourceLanguageCode)
 }
 
-// readLanguage reads an optional language code from the field of that name.
+// readLanguage checks an optional language code; field is its name in errors.
 func readLanguage(field string, code *string) (string, error) {
 	if code == nil {
 		return "auto", nil
@@ -138,7 +138,7 @@ func listedSeparation(st separation.Status) separationHistoryBody {
 
 func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	id := r.PathValue("jobId")
-	// The position changes whenever any job leaves the queue.
+	// The queue position changes whenever any job leaves the queue.
 	topics := []string{job.Topic(id), separation.TopicQueue}
 	return s.answerState(w, r, user.UserID, topics, func(ctx context.Context) (state, error) {
 		st, err := s.o.Separations.Status(ctx, user.UserID, id)
@@ -151,8 +151,8 @@ func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user a
 	})
 }
 
-// withoutLinks replaces the links of a body by their age, for the ETag. Every answer has
-// fresh links, which must not change the ETag while the client's links are good.
+// withoutLinks replaces each link by its age, for the ETag. Every answer has fresh links, which must not change
+// the ETag while the client's links are still valid.
 func withoutLinks(body separationStatusBody, age int64) separationStatusBody {
 	body.Stems = slices.Clone(body.Stems)
 	for i := range body.Stems {

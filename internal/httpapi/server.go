@@ -1,8 +1,8 @@
-// Package httpapi is the wire: routes, wire structs, authentication of requests, rate limits, and
-// the table from failures to statuses.
+// Package httpapi is the HTTP layer: routes, wire structs, authentication of requests, rate limits, and the
+// mapping from failures to statuses.
 //
-// A handler decodes, calls one method of the domain, encodes, and returns the error. Domain types
-// have no JSON tags. Their wire form is here and in openapi.yaml, which describes every endpoint.
+// A handler decodes the request, calls one method of the domain, and encodes the result or returns the error.
+// Domain types have no JSON tags. Their wire form is here and in openapi.yaml, which describes every endpoint.
 package httpapi
 
 import (
@@ -50,10 +50,10 @@ type Options struct {
 	Admin       *admin.Reports
 	Staging     *staging.Area
 
-	MaxUploadBytes int64 // multipart ceiling of render submits
+	MaxUploadBytes int64 // largest multipart body of a render submit
 	MaxAudioBytes  int64 // of a separation upload
-	// MaxRenderPixels bounds the work of one render, and RenderOutputTTL is how long its film is
-	// kept. Both are only shown to apps.
+	// MaxRenderPixels bounds the work of one render, and RenderOutputTTL is how long its film is kept. The API
+	// only reports them to apps.
 	MaxRenderPixels int64
 	RenderOutputTTL time.Duration
 
@@ -68,20 +68,19 @@ type Options struct {
 	// AdminAuthorizeURL is provider_a's page where admins sign in.
 	AdminAuthorizeURL string
 	APIDocs           bool
-	// TestdataDir holds the dev mock's folders; "" leaves the mock out.
+	// TestdataDir contains the folders of the development mock; "" disables it.
 	TestdataDir string
 
 	// Pauses refuses submissions that an operator paused; nil pauses nothing.
 	Pauses *pause.Gate
-	// Trace begins the trace of a request. The returned function is called with the route and the
-	// status when the request has ended. nil traces nothing.
+	// Trace begins the trace of a request. The returned function is called with route and status when the
+	// request has ended. nil disables tracing.
 	Trace func(ctx context.Context, method, requestID string) (context.Context, func(route string, status int))
-	// Tracer begins the span of a request; nil traces nothing.
+	// Tracer begins the span of a request; nil disables tracing.
 	Tracer *tracing.Tracer
 	// Observe counts a finished request for metrics; pattern is the route.
 	Observe func(method, pattern string, status int, seconds float64)
-	// Stopping is closed when the service stops, so that waiting requests are answered. It may be
-	// nil.
+	// Stopping is closed when the service stops, so that waiting requests get their answer. It may be nil.
 	Stopping <-chan struct{}
 	// Log receives only failures of the service at level Error.
 	Log *slog.Logger
@@ -92,7 +91,7 @@ type Server struct {
 	o   Options
 	log *slog.Logger
 	mux *http.ServeMux
-	// methods are those of each path, so that /separate/v3 is no job with the id v3.
+	// methods lists the methods of each fixed path, so that /separate/v3 is not taken for a job with the id v3.
 	methods map[string][]string
 
 	outages fault.Outage
@@ -175,10 +174,10 @@ func (s *Server) handle(pattern string, h handler) {
 	slices.Sort(s.methods[path])
 }
 
-// dispatch routes a request. Where no route fits it answers 404, or 405 with
-// Allow, in the API's own words; the mux only knows plain text.
+// dispatch routes a request. If no route matches, it answers 404, or 405 with Allow, as JSON; the mux would
+// answer in plain text.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
-	// Paths are exact. The mux would redirect // and .. to the clean path, in HTML for browsers.
+	// Paths must match exactly. The mux would redirect // and .. to the clean path, in HTML for browsers.
 	clean := path.Clean(r.URL.Path)
 	if strings.HasSuffix(r.URL.Path, "/") && clean != "/" {
 		clean += "/"
@@ -196,7 +195,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		if rw, ok := w.(*recorder); ok {
 			rw.pattern = pattern
 		}
-		// URL.Query drops pairs that it cannot parse.
+		// URL.Query silently drops pairs that it cannot parse.
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 			writeError(w, errBadRequest.WithDetail("the query cannot be parsed"))
 			return
@@ -222,8 +221,8 @@ func notAllowed(w http.ResponseWriter, methods string) {
 	writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
 }
 
-// storable reports whether a text can be a parameter of a query: PostgreSQL refuses NUL and invalid
-// UTF-8. Other texts name nothing that is stored.
+// storable reports whether a text can be a query parameter: PostgreSQL refuses NUL and invalid UTF-8. No stored
+// value contains them.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // headerProbe records a handler's answer without its body.
@@ -240,7 +239,7 @@ func (p *headerProbe) WriteHeader(status int) {
 	}
 }
 
-// withCORS admits browsers of the allowed origins. Access needs a bearer token and never a cookie, so
+// withCORS allows browsers of the allowed origins. Access needs a bearer token and never a cookie, so
 // credentials are not allowed and any origin is harmless.
 func (s *Server) withCORS(next http.Handler) http.Handler {
 	return cors.New(cors.Options{

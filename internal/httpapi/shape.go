@@ -32,8 +32,8 @@ func (n *integer) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parseInteger reads a JSON number without a fractional part. Unless it has only digits, it must be
-// exact as a double.
+// parseInteger parses a JSON number without a fractional part. Unless it has only digits, it must be exact as a
+// double.
 func parseInteger(text string) (int64, bool) {
 	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return v, true
@@ -46,10 +46,10 @@ func parseInteger(text string) (int64, bool) {
 	return int64(f), true
 }
 
-// shape is a walk over a JSON document beside the struct that it is decoded into.
+// shape compares a JSON document with the struct that it is decoded into.
 type shape struct {
 	strict bool     // unknown keys are errors, too
-	absent []string // fields of the struct that this endpoint does not have
+	absent []string // fields of the struct that this endpoint does not accept
 }
 
 // typeMismatch returns a sentence about the first value in a JSON document that cannot be decoded
@@ -57,9 +57,9 @@ type shape struct {
 // document fits or is not a JSON object.
 func typeMismatch(document []byte, dst any) string { return shape{}.compare(document, dst) }
 
-// knownFields refuses a decoded document that has a key which dst has no field for, if
-// the client asked for that. Fields of dst that the endpoint does not have are absent. The
-// path in the answer begins with prefix.
+// knownFields refuses a decoded document with a key that is no field of dst, if the client asked for strict
+// handling. absent lists fields of dst that the endpoint does not accept. The path in the error begins with
+// prefix.
 func knownFields(r *http.Request, document []byte, dst any, prefix string, absent ...string) error {
 	if !prefersStrict(r) {
 		return nil
@@ -84,7 +84,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// membersOf returns the members of a JSON object in their order, with those of a repeated key.
+// membersOf returns the members of a JSON object in order, including repeated keys.
 func membersOf(document []byte) (all []member, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	if token, err := d.Token(); err != nil || token != json.Delim('{') {
@@ -95,7 +95,7 @@ func membersOf(document []byte) (all []member, ok bool) {
 		if err != nil {
 			return nil, false
 		}
-		m := member{key: key.(string)} // the decoder allows no other key
+		m := member{key: key.(string)} // the decoder allows only string keys
 		if err := d.Decode(&m.value); err != nil {
 			return nil, false
 		}
@@ -117,7 +117,7 @@ func (s shape) value(v json.RawMessage, t reflect.Type, path string) string {
 	}
 	switch {
 	case string(v) == "null":
-		return "" // as if absent
+		return "" // treated as absent
 	case t.Kind() == reflect.Slice:
 		return s.list(v, t, path)
 	case t.Kind() == reflect.Struct:
@@ -153,7 +153,7 @@ func (s shape) object(v json.RawMessage, t reflect.Type, path string) string {
 		}
 		for f := range t.Fields() {
 			name := wireName(f)
-			if !strings.EqualFold(m.key, name) { // as encoding/json matches them
+			if !strings.EqualFold(m.key, name) { // as encoding/json matches keys
 				continue
 			}
 			if sentence := s.value(m.value, f.Type, strings.TrimPrefix(path+"."+name, ".")); sentence != "" {
@@ -164,16 +164,17 @@ func (s shape) object(v json.RawMessage, t reflect.Type, path string) string {
 	return ""
 }
 
-// wireName is the key of a field.
+// wireName returns the JSON key of a field.
 func wireName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return cmp.Or(name, f.Name)
 }
 
-// reserved are keys that clients in the field send, and that never get a meaning.
+// reserved are keys that released clients send and that will never have a meaning.
 var reserved = []string{"frame", "type", "width", "height", "numberOfSpeakers", "imageClips", "dubClips", "stickers"}
 
-// known reports whether a key is reserved or, exactly as written, that of a field.
+// known reports whether a key is reserved or is, including its case, the key of a field that the endpoint
+// accepts.
 func (s shape) known(key string, t reflect.Type) bool {
 	if slices.Contains(reserved, key) {
 		return true

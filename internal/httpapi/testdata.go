@@ -22,7 +22,7 @@ type testdataFolder struct {
 }
 
 var (
-	// testdataRange is a folder name, <startSec>-<endSec>.
+	// testdataRange matches a folder name, <startSec>-<endSec>.
 	testdataRange = regexp.MustCompile(`^(\d{1,9}(?:\.\d{1,6})?)-(\d{1,9}(?:\.\d{1,6})?)$`)
 	testdataExts  = []string{".wav", ".mp3", ".m4a", ".aac", ".ogg", ".flac"}
 )
@@ -66,7 +66,7 @@ func (s *Server) testdataStem(w http.ResponseWriter, r *http.Request) error {
 	if !testdataRange.MatchString(folder) {
 		return notFound
 	}
-	// The stem comes from the client: compare it with existing names, and never join it into a path.
+	// The stem comes from the client: compare it with existing names, and never join it to a path.
 	files, err := os.ReadDir(filepath.Join(s.o.TestdataDir, folder))
 	if err != nil {
 		return notFound.WithCause(err)

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/user"
 )
 
-// Instead of polling every second, a client can wait for a change: Prefer: wait=N (RFC 7240) on a
-// status, with the ETag of the last answer.
+// Instead of polling every second, a client can wait for a change: it sends Prefer: wait=N (RFC 7240) to a
+// status endpoint, with the ETag of the last answer.
 const (
 	maxWait    = 30 // seconds
 	maxWaiters = 4  // of one user, on one replica
@@ -28,8 +28,8 @@ type state struct {
 	ended bool // the job will not change by itself
 }
 
-// answerState answers with the state of a job, at once or when it differs from the client's. Changes
-// are announced on the topics; without one, answerState sends no query.
+// answerState answers with the state of a job, at once or when it differs from the client's. The topics
+// announce changes. Without a topic, answerState sends no query.
 func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string,
 	read func(context.Context) (state, error)) error {
 	seconds := waitFor(r)
@@ -58,7 +58,7 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 	}
 }
 
-// await waits for a change, and reports whether there may have been one.
+// await waits for a change. It reports false if the wait ended for another reason.
 func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.Time) bool {
 	began := time.Now()
 	defer func() { about(r.Context()).waited += time.Since(began) }()
@@ -72,8 +72,8 @@ func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.T
 	return false
 }
 
-// worthWaiting reports whether the client has this state already or, if it sent no ETag, whether the
-// job has not ended.
+// worthWaiting reports whether the client already has this state or, if it sent no ETag, whether the job has
+// not ended.
 func (st state) worthWaiting(r *http.Request) bool {
 	if r.Header.Get("If-None-Match") == "" {
 		return !st.ended
@@ -81,7 +81,7 @@ func (st state) worthWaiting(r *http.Request) bool {
 	return knows(r, st.tag)
 }
 
-// answer sends the state, or 304 if the client has it.
+// answer sends the state, or 304 if the client already has it.
 func (st state) answer(w http.ResponseWriter, r *http.Request) error {
 	if !unchanged(w, r, st.tag, "no-store") {
 		writeEncoded(w, http.StatusOK, st.body)
@@ -107,7 +107,7 @@ func weakTag(encoded []byte) string {
 	return `W/"` + tagOf(bytes.TrimSuffix(encoded, []byte{'\n'})) + `"`
 }
 
-// tagOf is the value of the ETag of these bytes, without quotes.
+// tagOf returns an ETag for these bytes, without quotes.
 func tagOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return base64.RawURLEncoding.EncodeToString(sum[:15])
@@ -138,15 +138,15 @@ func preference(r *http.Request, name string) string {
 	return ""
 }
 
-// strictHandling is the preference that unknown keys are errors.
+// strictHandling is the preference that makes unknown keys an error.
 const strictHandling = "handling=strict"
 
 func prefersStrict(r *http.Request) bool {
 	return strings.EqualFold(preference(r, "handling"), "strict")
 }
 
-// waitFor is how many seconds the client wants to wait. It is 0 for a missing preference or a value
-// outside 1..maxWait.
+// waitFor returns how many seconds the client wants to wait, 0 for a missing preference or a value outside
+// 1..maxWait.
 func waitFor(r *http.Request) int {
 	n, err := strconv.Atoi(preference(r, "wait"))
 	if err != nil || n < 1 || n > maxWait {
@@ -155,7 +155,7 @@ func waitFor(r *http.Request) int {
 	return n
 }
 
-// waited adds the wait to the applied preferences.
+// waited adds the wait to the header of applied preferences.
 func waited(h http.Header, seconds int) {
 	applied := fmt.Sprintf("wait=%d", seconds)
 	if other := h.Get("Preference-Applied"); other != "" {

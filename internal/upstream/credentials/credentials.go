@@ -1,5 +1,5 @@
-// Package credentials reads the key files that vendors issue to us, and gets access tokens with
-// them. Its errors never quote a key, a token or a vendor's answer.
+// Package credentials parses the key files that vendors issue to us, and gets access tokens with them. Its
+// errors never quote a key, a token or a vendor's answer.
 package credentials
 
 import (
@@ -19,7 +19,7 @@ type ServiceAccount struct {
 	signer    jwt.Config
 }
 
-// ParseServiceAccount reads a key file as downloaded. The error says what the file must have.
+// ParseServiceAccount parses a key file as downloaded. The error says what is missing.
 func ParseServiceAccount(file []byte) (ServiceAccount, error) {
 	var f struct {
 		Type      string `json:"type"`

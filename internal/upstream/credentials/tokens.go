@@ -20,8 +20,8 @@ import (
 const (
 	// tokenTimeout bounds one request for an access token, which may have many callers.
 	tokenTimeout = 10 * time.Second
-	// renewBefore is how long before its expiry an access token is replaced, so that none expires
-	// on its way to the vendor.
+	// renewBefore is how long before its expiry an access token is replaced, so that it does not expire on the
+	// way to the vendor.
 	renewBefore = time.Minute
 )
 
@@ -48,7 +48,7 @@ type AccessTokens struct {
 	renewAt time.Time
 }
 
-// NewAccessTokens makes no call. A nil now means time.Now.
+// NewAccessTokens returns a cache and makes no request. now may be nil for time.Now.
 func NewAccessTokens(a ServiceAccount, scope string, client *http.Client, now func() time.Time) *AccessTokens {
 	if now == nil {
 		now = time.Now
@@ -97,8 +97,8 @@ func (t *AccessTokens) Discard(token string) {
 	}
 }
 
-// renew fetches a token. A token of unknown or very short life serves only the callers of this
-// flight.
+// renew fetches a token. Only the callers that wait for it use a token of unknown or very short life; it is not
+// cached.
 func (t *AccessTokens) renew(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
@@ -109,7 +109,7 @@ func (t *AccessTokens) renew(ctx context.Context) (string, error) {
 	if err != nil || token.AccessToken == "" {
 		return "", sent.tokenError()
 	}
-	life := max(0, time.Until(token.Expiry)) // 0 if the answer states none
+	life := max(0, time.Until(token.Expiry)) // 0 if the answer has none
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.token, t.renewAt = token.AccessToken, began.Add(life-renewBefore)
@@ -135,7 +135,7 @@ func (e *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 		Request: req}, nil
 }
 
-// tokenError explains why the request brought no token.
+// tokenError explains why the request returned no token.
 func (e *exchange) tokenError() error {
 	switch {
 	case e.err != nil:

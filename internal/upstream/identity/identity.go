@@ -1,9 +1,8 @@
 // Package identity turns an identity token of provider_a or provider_b into neutral claims.
 //
-// It owns the two wire formats, every check that makes a token trustworthy, and the cache of
-// provider_b's signing keys. It knows nothing of users, of our access tokens or of HTTP statuses: a
-// caller learns only whether the token is good, bad ([ErrRejected]) or undecidable for now
-// ([ErrUnavailable]).
+// It owns both wire formats, every check that makes a token trustworthy, and the cache of provider_b's signing
+// keys. It does not handle users, our own access tokens or HTTP statuses: a caller learns only whether the
+// token is valid, invalid ([ErrRejected]) or cannot be checked now ([ErrUnavailable]).
 package identity
 
 import (
@@ -18,17 +17,17 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of
-// them. The text around them is for the log and never holds the token.
+// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of them. Their
+// text is for the log and never contains the token.
 var (
-	// ErrRejected says that the token is not valid.
+	// ErrRejected means that the token is not valid.
 	ErrRejected = errors.New("identity token rejected")
-	// ErrUnavailable says that the provider gave no usable answer: unreachable, too slow, cut off,
-	// or 5xx. The same token may succeed later.
+	// ErrUnavailable means that the provider gave no usable answer: unreachable, too slow, cut off, or 5xx. The
+	// same token may succeed later.
 	ErrUnavailable = errors.New("identity provider unavailable")
 )
 
-// Claims is what a provider vouches for.
+// Claims is what a provider asserts about a person.
 type Claims struct {
 	Subject string // the provider's stable id for the person, never empty
 	Email   string // verified by the provider; may be empty
@@ -59,11 +58,11 @@ func checkSize(idToken string) error {
 	return nil
 }
 
-// claimSet is a decoded JSON object of claims. Decode numbers as json.Number: a float would lose
-// precision of a time.
+// claimSet is a decoded JSON object of claims. Decode numbers as json.Number: a float could not represent a
+// time exactly.
 type claimSet map[string]any
 
-// policy is what a provider's claims must say for us to accept them.
+// policy is what a provider's claims must contain for us to accept them.
 type policy struct {
 	issuers   []string
 	clientIDs []string // an empty list accepts no token
@@ -90,7 +89,7 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	if !ok {
 		return Claims{}, errors.New("no readable expiry")
 	}
-	// Both sides are whole seconds, so this is exactly "strictly after now".
+	// Both are whole seconds, so this means strictly after now.
 	if expiry <= now.Unix() {
 		return Claims{}, fmt.Errorf("expired %d s ago", now.Unix()-expiry)
 	}
@@ -109,8 +108,8 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	}, nil
 }
 
-// checkBegun rejects a token from the future, with maxClockSkew of leeway. Both claims are
-// optional; an unreadable one is rejected.
+// checkBegun rejects a token from the future, with maxClockSkew of leeway. Both claims are optional; an
+// unreadable one is rejected.
 func (c claimSet) checkBegun(now time.Time) error {
 	for _, name := range []string{"iat", "nbf"} {
 		if c[name] == nil {
@@ -133,7 +132,7 @@ func (c claimSet) text(name string) string {
 	return s
 }
 
-// isTrue reports whether a claim is true or "true"; the providers write both.
+// isTrue reports whether a claim is true or "true"; the providers send both.
 func (c claimSet) isTrue(name string) bool {
 	switch v := c[name].(type) {
 	case bool:
@@ -153,8 +152,8 @@ func (c claimSet) audience() []string {
 	return ids
 }
 
-// seconds reads an epoch time written as a number or as a string of digits. It truncates a
-// fraction, which can only end a token earlier.
+// seconds parses an epoch time, a number or a string of digits. It truncates a fraction, so a token can only
+// expire earlier.
 func (c claimSet) seconds(name string) (int64, bool) {
 	switch v := c[name].(type) {
 	case string:

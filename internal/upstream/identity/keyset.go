@@ -26,15 +26,15 @@ const (
 	refetchInterval = time.Minute
 
 	minModulusBits = 2048
-	// maxModulusBits keeps one hostile or mistaken key from slowing every verification.
+	// maxModulusBits keeps a hostile or mistaken key from slowing every verification.
 	maxModulusBits = 8192
 )
 
 // keySet caches a provider's published signing keys.
 //
-// An unknown key id triggers a refetch, at most once a minute. The minute starts at the last
-// refetch that took place: forged ids do not postpone the next one, so a key rotation is seen after
-// a minute at the latest. A failed refetch keeps the last good set.
+// An unknown key id triggers a refetch, at most once a minute. The minute starts at the last refetch that took
+// place: forged ids do not postpone the next one, so a key rotation takes effect after a minute at the latest.
+// A failed refetch keeps the last good set.
 type keySet struct {
 	address string
 	client  *http.Client
@@ -48,8 +48,8 @@ type keySet struct {
 	lastErr     error                     // result of the newest fetch
 }
 
-// lookup returns the key of that id, and fetches the set if that may help. ErrRejected means that
-// the provider has no such key, ErrUnavailable that the provider gave no answer.
+// lookup returns the key with that id, and fetches the set if that may help. ErrRejected means that the
+// provider has no such key, ErrUnavailable that the provider did not answer.
 func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error) {
 	if key := s.fresh(kid); key != nil {
 		return key, nil
@@ -77,7 +77,7 @@ func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error)
 	return nil, fmt.Errorf("%w: key id %.80q is not in the set", ErrRejected, kid)
 }
 
-// fresh returns the key of that id if the cached set is recent enough.
+// fresh returns the key with that id if the cached set is recent enough.
 func (s *keySet) fresh(kid string) *rsa.PublicKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +140,8 @@ type webKey struct {
 	Exponent string `json:"e"`
 }
 
-// parseKeys decodes a set and drops keys that cannot sign a token for us. A set without a usable
-// key is an error, so that it never replaces a good one. If two keys share an id, the first counts.
+// parseKeys decodes a set and drops keys that cannot sign a token for us. A set without a usable key is an
+// error, so that it never replaces a good one. If two keys share an id, the first one wins.
 func parseKeys(body []byte) (map[string]*rsa.PublicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -17,7 +17,7 @@ import (
 // providerAIssuers are the two spellings that provider_a uses.
 var providerAIssuers = []string{"accounts.google.com", "https://accounts.google.com"}
 
-// ProviderAConfig tells where provider_a is and which tokens it issues for us.
+// ProviderAConfig says how to reach provider_a and which tokens to accept.
 type ProviderAConfig struct {
 	TokenInfoURL string           // without a query
 	ClientIDs    []string         // accepted audiences; an empty list accepts no token
@@ -34,7 +34,7 @@ type ProviderA struct {
 	now          func() time.Time
 }
 
-// NewProviderA returns a verifier; it makes no call.
+// NewProviderA returns a verifier. It makes no request.
 func NewProviderA(cfg ProviderAConfig) *ProviderA {
 	p := &ProviderA{
 		tokenInfoURL: cfg.TokenInfoURL,
@@ -48,8 +48,8 @@ func NewProviderA(cfg ProviderAConfig) *ProviderA {
 	return p
 }
 
-// Verify asks provider_a about the token and checks the answer. The error is ErrRejected or
-// ErrUnavailable under errors.Is.
+// Verify sends the token to provider_a and checks the answer. The error is ErrRejected or ErrUnavailable under
+// errors.Is.
 func (p *ProviderA) Verify(ctx context.Context, idToken string) (Claims, error) {
 	if err := checkSize(idToken); err != nil {
 		return Claims{}, fmt.Errorf("provider_a: %w", err)
@@ -81,7 +81,7 @@ func (p *ProviderA) ask(ctx context.Context, idToken string) (Claims, error) {
 	decoder.UseNumber()
 	err = decoder.Decode(&set)
 	if _, trailing := decoder.Token(); err != nil || trailing != io.EOF {
-		// The decoder's error may quote personal data, so it stays out of the log.
+		// The decoder's error may quote personal data, so keep it out of the log.
 		return Claims{}, fmt.Errorf("%w: answer is not a JSON object", ErrRejected)
 	}
 	claims, err := p.policy.check(set, p.now())

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// ProviderBConfig tells where provider_b's keys are and which tokens it issues for us.
+// ProviderBConfig says where provider_b's keys are and which tokens to accept.
 type ProviderBConfig struct {
 	Name      string           // used in errors; blank means provider_b
 	KeysURL   string           // of the published key set
@@ -42,9 +42,8 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 		name:   cmp.Or(cfg.Name, "provider_b"),
 		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
 		keys:   &keySet{address: cfg.KeysURL, client: httpcall.Private(cfg.HTTP), now: cfg.Now},
-		// Accept one algorithm only: "none", and HS256 keyed with the public key, never reach a
-		// key. The claims are checked here instead of by the library, whose leeway would also
-		// stretch the expiry.
+		// Accept one algorithm only: neither "none" nor HS256, keyed with the public key, may reach a key. The
+		// claims are checked here instead of by the library, whose leeway would also extend the expiry.
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodRS256.Alg()}),
 			jwt.WithStrictDecoding(),
@@ -64,8 +63,8 @@ func (p *ProviderB) Verify(ctx context.Context, idToken string) (Claims, error) 
 	var claims Claims
 	set := jwt.MapClaims{}
 	_, err := p.parser.ParseWithClaims(idToken, set, func(token *jwt.Token) (any, error) {
-		// Check the unproven claims before the signature: a token that is rejected anyway must not
-		// cause a fetch of keys.
+		// Check the unverified claims before the signature: a token that will be rejected anyway must not cause
+		// a fetch of keys.
 		var err error
 		if claims, err = p.policy.check(claimSet(set), p.now()); err != nil {
 			return nil, err

@@ -15,7 +15,7 @@ import (
 
 const platformAScope = "https://www.googleapis.com/auth/firebase.messaging"
 
-// PlatformAConfig tells through which project, and as whom, messages are sent.
+// PlatformAConfig names the project and the service account that send messages.
 type PlatformAConfig struct {
 	BaseURL            string // of the API, without a trailing slash
 	ServiceAccountJSON []byte // key file of a service account, as downloaded
@@ -29,7 +29,7 @@ type PlatformA struct {
 	client  *http.Client
 }
 
-// NewPlatformA reads the key file and makes no call. Its errors never quote the file.
+// NewPlatformA parses the key file and makes no request. Its errors never quote the file.
 func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	account, err := credentials.ParseServiceAccount(cfg.ServiceAccountJSON)
 	if err != nil {
@@ -55,7 +55,7 @@ func (p *PlatformA) Send(ctx context.Context, m Message) error {
 // Check asks the service to validate a message without sending it.
 func (p *PlatformA) Check(ctx context.Context) error {
 	err := p.post(ctx, map[string]any{"validate_only": true, "message": map[string]any{"token": "check"}})
-	// If we may send for the project, the service only objects to the token.
+	// If our account may send for the project, the service objects only to the device token.
 	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.status == http.StatusBadRequest || errors.Is(err, ErrUnregistered) {
 		return nil
 	}
@@ -65,8 +65,7 @@ func (p *PlatformA) Check(ctx context.Context) error {
 func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 	access, err := p.access.Get(ctx)
 	if err != nil {
-		// Treat a refusal as temporary: no message is lost if an operator corrects the
-		// account's rights.
+		// Treat a refusal as temporary: no message is lost if an operator corrects the account's permissions.
 		return &TemporaryError{Err: err}
 	}
 	body, err := json.Marshal(message)
@@ -88,7 +87,7 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 	case got.status == http.StatusNotFound && reason == "UNREGISTERED":
 		return ErrUnregistered
 	case got.status == http.StatusUnauthorized:
-		// An access token may be revoked early; the next try gets a fresh one.
+		// An access token may be revoked early; the next attempt gets a fresh one.
 		p.access.Discard(access)
 		return &TemporaryError{Err: got.failed(reason)}
 	}
@@ -98,7 +97,7 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 // reasonWord matches a platform's reason; anything else stays out of the log.
 var reasonWord = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 
-// reasonA is the error code of an answer's body, or "".
+// reasonA returns the error code of an answer's body, or "".
 func reasonA(body []byte) string {
 	var refusal struct {
 		Error struct {

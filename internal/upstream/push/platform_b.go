@@ -25,10 +25,10 @@ const (
 	renewAtMost = 20 * time.Minute
 )
 
-// PlatformBConfig tells for which app, and as whom, messages are sent.
+// PlatformBConfig names the app and the key that send messages.
 type PlatformBConfig struct {
 	BaseURL string           // of the service, without a trailing slash
-	TeamID  string           // who signs
+	TeamID  string           // the team that signs
 	KeyID   string           // the id of KeyPEM
 	KeyPEM  []byte           // P-256 key, PKCS #8 or SEC 1, in PEM
 	Topic   string           // the app's bundle id
@@ -50,7 +50,7 @@ type PlatformB struct {
 	signed time.Time // when bearer was
 }
 
-// NewPlatformB reads the key and makes no call.
+// NewPlatformB parses the key and makes no request.
 func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	key, err := credentials.ParseP256(cfg.KeyPEM)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	return got.failed(reason)
 }
 
-// Check sends a message to a device token that does not exist. The service checks it only
+// Check sends a message to a device token that does not exist. The service complains about the device only
 // after it has accepted our key, team and topic.
 func (p *PlatformB) Check(ctx context.Context) error {
 	err := p.Send(ctx, Message{Token: "check", Type: "check", JobID: "check", Expires: p.now()})
@@ -113,7 +113,7 @@ func (p *PlatformB) Check(ctx context.Context) error {
 	return err
 }
 
-// providerToken returns the token that authenticates us, and renews it in time.
+// providerToken returns the token that authenticates us, and renews it before it is too old.
 func (p *PlatformB) providerToken() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *PlatformB) discard(bearer string) {
 	}
 }
 
-// reasonB is the reason in an answer's body, or "".
+// reasonB returns the reason in an answer's body, or "".
 func reasonB(body []byte) string {
 	var refusal struct {
 		Reason string `json:"reason"`

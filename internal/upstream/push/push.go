@@ -1,8 +1,8 @@
-// Package push sends notifications to phones through the push services of the two
-// platforms, one device at a time.
+// Package push sends notifications to phones through the push services of the two platforms, one device at a
+// time.
 //
-// It knows the services' wire formats and errors. Its caller knows whose device it is
-// and when to retry.
+// It owns the services' wire formats and errors. Its caller decides which devices get a message and when to
+// retry.
 package push
 
 import (
@@ -28,7 +28,7 @@ func (e *TemporaryError) Error() string { return e.Err.Error() }
 
 func (e *TemporaryError) Unwrap() error { return e.Err }
 
-// Message tells a device that a job has ended.
+// Message notifies a device that a job has ended.
 type Message struct {
 	Token   string // of the device, as its app registered it
 	Type    string // of the event, such as render.completed
@@ -60,7 +60,7 @@ func exchange(client *http.Client, req *http.Request) (answer, error) {
 	return answer{resp.StatusCode, httpcall.RetryAfter(resp.Header, time.Now()), body}, nil
 }
 
-// refusedError is an answer other than success, with the platform's reason.
+// refusedError is an unsuccessful answer, with the platform's reason.
 type refusedError struct {
 	status int
 	reason string
@@ -68,7 +68,7 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return fmt.Sprintf("status %d %s", e.status, e.reason) }
 
-// failed returns the error of an answer other than success.
+// failed returns the error of an unsuccessful answer.
 func (a answer) failed(reason string) error {
 	err := &refusedError{a.status, reason}
 	if a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError {

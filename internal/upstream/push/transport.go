@@ -10,9 +10,8 @@ import (
 	"syscall"
 )
 
-// TransportB returns a transport for platform_b's service at baseURL, which speaks
-// HTTP/2: over TLS, trusting rootsPEM besides the system's roots, or without TLS to a
-// stand-in on this machine. It modifies base.
+// TransportB returns a transport for platform_b's service at baseURL, which requires HTTP/2: over TLS, trusting
+// rootsPEM besides the system's roots, or without TLS to a stand-in on this machine. It modifies base.
 func TransportB(base *http.Transport, baseURL string, rootsPEM []byte) http.RoundTripper {
 	if strings.HasPrefix(baseURL, "http:") {
 		prior := base.Clone()
@@ -32,8 +31,8 @@ func TransportB(base *http.Transport, baseURL string, rootsPEM []byte) http.Roun
 	return base
 }
 
-// cleartext speaks HTTP/2 without TLS. If a server never answered in HTTP/2, it repeats
-// the request in HTTP/1.1: the server may be a stand-in that speaks nothing else.
+// cleartext uses HTTP/2 without TLS. If a server has never answered in HTTP/2, it repeats the request in
+// HTTP/1.1: the server may be a stand-in that supports nothing else.
 type cleartext struct {
 	http2, http1 http.RoundTripper
 	answered     atomic.Bool // in HTTP/2

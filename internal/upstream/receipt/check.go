@@ -11,8 +11,8 @@ import (
 // nothing is the id of a purchase that does not exist.
 const nothing = "0"
 
-// Check tests our credentials with a query for a purchase that does not exist: the store
-// answers it only for an app that it knows.
+// Check tests our credentials with a query for a purchase that does not exist. The store answers it only for a
+// known app.
 func (p *PlatformA) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -28,7 +28,7 @@ func (p *PlatformA) Check(ctx context.Context) error {
 	return nil
 }
 
-// reasonOf is the store's error code, "" if there is none.
+// reasonOf returns the store's error code, or "".
 func reasonOf(body []byte) string {
 	var answer struct {
 		Error struct {
@@ -43,8 +43,8 @@ func reasonOf(body []byte) string {
 	return answer.Error.Errors[0].Reason
 }
 
-// Check tests our credentials with a query for a transaction that does not exist: the
-// store answers it only for an app that it knows.
+// Check tests our credentials with a query for a transaction that does not exist. The store answers it only for
+// a known app.
 func (p *PlatformB) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()

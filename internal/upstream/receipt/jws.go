@@ -17,8 +17,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The extensions with which platform_b marks the certificates that may sign transactions. Other
-// certificates under the same root lack them and belong to other parties.
+// The extensions that mark the certificates with which platform_b signs transactions. Other certificates under
+// the same root lack them and belong to other parties.
 var (
 	leafMarker         = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 11, 1}
 	intermediateMarker = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
@@ -27,10 +27,10 @@ var (
 // chainLength counts leaf, intermediate and root.
 const chainLength = 3
 
-// trustedRoots are the certificates at which a chain may end.
+// trustedRoots are the roots that a chain may end in.
 type trustedRoots []*x509.Certificate
 
-// newTrustedRoots reads PEM files of certificates.
+// newTrustedRoots parses PEM files of certificates.
 func newTrustedRoots(files ...[]byte) (roots trustedRoots, err error) {
 	for _, rest := range files {
 		for {
@@ -54,10 +54,10 @@ func (r trustedRoots) expiry() time.Time {
 
 // verifySigned returns the payload of a JWS that the store signed.
 //
-// It checks the certificates' validity at now. The store advises the time of signing,
-// which suits a transaction kept on a device for months; ours was signed and fetched a
-// moment ago. The signing time is also part of the unproven payload, so the holder of an
-// expired key could choose a date at which the key was valid.
+// It checks the certificates' validity at now. The store recommends the time of signing, which suits a
+// transaction kept on a device for months; ours was signed and fetched a moment ago. The signing time is also
+// part of the unverified payload, so the holder of an expired key could choose a date at which the key was
+// valid.
 func verifySigned(text string, roots trustedRoots, now time.Time) ([]byte, error) {
 	// The decoder skips line breaks, which a compact JWS must not contain.
 	if strings.ContainsAny(text, "\r\n") {
@@ -123,8 +123,8 @@ func verifyChain(chain []*x509.Certificate, roots trustedRoots, now time.Time) (
 		return nil, errors.New("leaf is not for signatures")
 	}
 
-	// Check the intermediate against the root first: verifying a signature with an
-	// attacker's key of a million bits would take minutes.
+	// Check the intermediate against the root first: verifying a signature with an attacker's key of a million
+	// bits would take minutes.
 	if err := intermediate.CheckSignatureFrom(root); err != nil {
 		return nil, fmt.Errorf("intermediate: %w", err)
 	}

@@ -12,22 +12,21 @@ import (
 
 // The errors of a notification, besides ErrUnavailable.
 var (
-	// ErrForged says that the store did not sign the notification.
+	// ErrForged means that the store did not sign the notification.
 	ErrForged = errors.New("notification is not signed by the store")
-	// ErrNotHeeded says that notifications are not configured.
+	// ErrNotHeeded means that notifications are not configured.
 	ErrNotHeeded = errors.New("notifications are not configured")
 )
 
 // Transaction names a purchase to its store.
 type Transaction struct {
 	ID string // order or transaction id
-	// ProductID and Token allow a query to platform_a about this purchase. Without them
-	// only its list of recent refunds is read.
+	// ProductID and Token allow a query to platform_a about this purchase. Without them Reversed reads only the
+	// list of recent refunds.
 	ProductID, Token string
 }
 
-// Notice is the unproven claim of a store's notification. The zero Notice concerns none of our
-// purchases.
+// Notice is the unverified claim of a store's notification. The zero Notice concerns none of our purchases.
 type Notice struct {
 	Transaction Transaction
 	// Reinstated says that a refund was reversed.
@@ -67,7 +66,7 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 			SKU   string `json:"sku"`
 		} `json:"oneTimeProductNotification"`
 	}
-	// An unreadable message with a valid token stays unreadable: accept it, so that the store does
+	// An unreadable message with a valid token will never become readable: accept it, so that the store does
 	// not send it again.
 	if json.Unmarshal(body, &push) != nil {
 		return Notice{}, nil
@@ -90,9 +89,9 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 // maxVoidedPages bounds how many pages of voided purchases are read, with 1,000 purchases each.
 const maxVoidedPages = 20
 
-// Reversed returns the order ids of purchases that platform_a has refunded or voided,
-// each true: those among asked, and all others of the last 30 days, which is as far back
-// as the store's list goes. The error is ErrUnavailable or ErrInvalid.
+// Reversed returns the order ids of purchases that platform_a has refunded or voided, each true: those among
+// asked, and all others in the store's list, which covers the last 30 days. The error is ErrUnavailable or
+// ErrInvalid.
 func (p *PlatformA) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
 	reversed := map[string]bool{}
 	for _, t := range asked {
@@ -174,8 +173,8 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	if json.Unmarshal(payload, &notice) != nil {
 		return Notice{}, nil
 	}
-	// REVOKE concerns family sharing, which grants nothing here; ask the store anyway. No other
-	// type changes a consumable.
+	// REVOKE concerns family sharing, which grants nothing here; ask the store anyway. No other type affects a
+	// consumable.
 	if notice.Type != "REFUND" && notice.Type != "REVOKE" && notice.Type != "REFUND_REVERSED" {
 		return Notice{}, nil
 	}
@@ -186,8 +185,8 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	return Notice{Transaction: Transaction{ID: t.TransactionID}, Reinstated: notice.Type == "REFUND_REVERSED"}, nil
 }
 
-// Reversed asks platform_b about each transaction and returns the ids that it knows, true if it has
-// refunded or revoked them. With ErrUnavailable it also returns the answers received so far.
+// Reversed asks platform_b about each transaction and returns the known ids, true if platform_b has refunded or
+// revoked them. With ErrUnavailable it also returns the answers received so far.
 func (p *PlatformB) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, t := range asked {

@@ -17,8 +17,7 @@ import (
 // platformAScope is the access that our service account requests.
 const platformAScope = "https://www.googleapis.com/auth/androidpublisher"
 
-// PlatformAConfig names the app whose purchases are verified, and our account with the
-// store.
+// PlatformAConfig names the app whose purchases are verified, and our account at the store.
 type PlatformAConfig struct {
 	BaseURL            string // API, without a trailing slash
 	PackageName        string // the app's package
@@ -42,7 +41,7 @@ type PlatformA struct {
 	access       *credentials.AccessTokens
 }
 
-// NewPlatformA parses the service account's key file. It makes no call.
+// NewPlatformA parses the service account's key file. It makes no request.
 func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	account, err := credentials.ParseServiceAccount(cfg.ServiceAccountJSON)
 	if err != nil {
@@ -108,8 +107,8 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 	}
 	status, body, err = authorizedGet(ctx, p.client, address, access)
 	if err == nil && status == http.StatusUnauthorized {
-		// An access token can be revoked early. A fresh one shows whether the store
-		// refused the token or our rights.
+		// An access token can be revoked early. A fresh one shows whether the store refused the token or our
+		// permissions.
 		p.access.Discard(access)
 		if access, err = p.accessToken(ctx); err != nil {
 			return 0, nil, err
@@ -133,8 +132,7 @@ func (p *PlatformA) accessToken(ctx context.Context) (string, error) {
 	return access, err
 }
 
-// ofAnother begins the store's reasons for refusing a valid purchase token of another
-// product or app.
+// ofAnother is the prefix of the store's reasons for refusing a valid purchase token of another product or app.
 const ofAnother = "purchaseTokenDoesNotMatch"
 
 // The values of the fields of productPurchase.

@@ -59,7 +59,7 @@ type PlatformB struct {
 	now             func() time.Time
 }
 
-// NewPlatformB parses key and certificates. It makes no call.
+// NewPlatformB parses key and certificates. It makes no request.
 func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	key, err := credentials.ParseP256(cfg.PrivateKeyPEM)
 	if err != nil {

@@ -1,9 +1,8 @@
 // Package receipt asks the stores whether a purchase was made, and whether it was reversed since.
 //
-// It owns the wire formats of platform_a and platform_b, our credentials there, and the rules by
-// which an answer counts as proof. It knows nothing of credits, users or prices: a purchase is
-// proven (nil), not proven ([ErrInvalid], with a [Reason]) or undecidable for now
-// ([ErrUnavailable]).
+// It owns the wire formats of platform_a and platform_b, our credentials there, and the rules by which an
+// answer counts as proof. It does not handle credits, users or prices: a purchase is proven (nil), not proven
+// ([ErrInvalid], with a [Reason]) or undecidable for now ([ErrUnavailable]).
 package receipt
 
 import (
@@ -17,17 +16,17 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of
-// them. The text around them is for the log and never holds a purchase token or a credential.
+// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of them. Their
+// text is for the log and never contains a purchase token or a credential.
 var (
-	// ErrInvalid says that the store does not confirm the purchase.
+	// ErrInvalid means that the store does not confirm the purchase.
 	ErrInvalid = errors.New("receipt invalid")
-	// ErrUnavailable says that the store gave no usable answer: unreachable, too slow, cut off, 5xx
-	// or 429. The same purchase may succeed later.
+	// ErrUnavailable means that the store gave no usable answer: unreachable, too slow, cut off, 5xx or 429.
+	// The same purchase may succeed later.
 	ErrUnavailable = errors.New("store unavailable")
 )
 
-// Reason says in one word why a receipt is not valid.
+// Reason is the code of why a receipt is not valid.
 type Reason string
 
 // The reasons.
@@ -67,15 +66,15 @@ func ReasonOf(err error) Reason {
 type Purchase struct {
 	TransactionID string // the store's order or transaction id
 	ProductID     string // the store's product id
-	Receipt       string // platform_a: the purchase token. not used by platform_b
+	Receipt       string // platform_a: the purchase token; platform_b: unused
 	AccountID     string // claiming account; must match the account the store recorded, if any
 }
 
-// maxQuantity bounds the quantity of one purchase. The stores allow less; the bound keeps
-// an absurd number out of the ledger.
+// maxQuantity bounds the quantity of one purchase. The stores allow less; the bound keeps an absurd number out
+// of the ledger.
 const maxQuantity = 1000
 
-// quantityOf is the quantity of a purchase: 1 if the store states none.
+// quantityOf returns the quantity of a purchase, 1 if the store states none.
 func quantityOf(claimed *int64) (int64, error) {
 	switch {
 	case claimed == nil:
@@ -88,8 +87,8 @@ func quantityOf(claimed *int64) (int64, error) {
 }
 
 const (
-	// maxPartBytes bounds a path segment made from client input. Purchase tokens have
-	// about 150 characters, ids fewer.
+	// maxPartBytes bounds a path segment from client input. Purchase tokens have about 150 characters, ids
+	// fewer.
 	maxPartBytes = 4 << 10
 	// verifyTimeout bounds a whole verification, unless client or context have a tighter limit: a
 	// buyer is waiting.

@@ -25,13 +25,12 @@ type archiveLimits struct {
 	totalBytes int64 // of all files, and of the archive itself when decompressed
 }
 
-// unpack writes the audio files of a tar archive, plain or gzipped, to dir as speaker_0,
-// speaker_1, ... with the extension of their content, in the natural order of their names
-// in the archive.
+// unpack writes the audio files of a tar archive, plain or gzipped, to dir as speaker_0, speaker_1, ... with
+// the extension of their content, in the natural order of their names in the archive.
 //
-// The archive is hostile input. Its names only determine the order, so they cannot point
-// anywhere. unpack skips entries that are not regular files or not audio. If the archive
-// is broken or exceeds the limits, it returns an *Error and leaves nothing in dir.
+// The archive is hostile input. Its names determine only the order, never a path. unpack skips entries that are
+// not regular files or not audio. If the archive is broken or exceeds the limits, it returns an *Error and
+// leaves nothing in dir.
 func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (stems []Stem, err error) {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -46,7 +45,7 @@ func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (ste
 	defer func() {
 		if err != nil {
 			for _, t := range tracks {
-				os.Remove(t.path) // gone already if it was renamed
+				os.Remove(t.path) // fails if it was renamed, which is fine
 			}
 			for _, s := range stems {
 				os.Remove(s.Path)
@@ -77,9 +76,8 @@ type track struct {
 	kind       container.Kind
 }
 
-// tarStream is the tar in f, decompressed if its content is gzip. It fails beyond
-// maxBytes and when ctx ends. It is not seekable, so skipping an entry reads and counts
-// it.
+// tarStream returns the tar in f, decompressed if it is gzipped. Reading fails beyond maxBytes and when ctx
+// ends. The stream is not seekable, so skipping an entry reads and counts it.
 func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, error) {
 	in := bufio.NewReaderSize(f, 64<<10)
 	var r io.Reader = in
@@ -110,8 +108,8 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// extract writes every audio file of the tar under a name of ours, in the archive's
-// order. It returns what it wrote even if it fails.
+// extract writes every audio file of the tar under a generated name, in the archive's order. On failure it
+// returns the files written so far.
 func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, err error) {
 	left := limits.totalBytes
 	head := make([]byte, container.HeadBytes)
@@ -150,13 +148,13 @@ func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, e
 		if isAudio(t.kind) {
 			continue
 		}
-		// A tag is larger than the head, so the content after it was not seen.
+		// A tag can be larger than the head, so look at the content after it.
 		if class, err = container.SniffFile(t.path); err != nil {
 			return tracks, fmt.Errorf("unpack: %w", err)
 		}
 		tracks[len(tracks)-1].kind = class.Kind
 		if !isAudio(class.Kind) {
-			os.Remove(t.path) // the job's folder is deleted in any case
+			os.Remove(t.path) // harmless if it fails: the job's folder is deleted in any case
 			tracks = tracks[:len(tracks)-1]
 		}
 	}
@@ -167,7 +165,7 @@ func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
 	if err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
-	defer f.Close() // again after success is harmless
+	defer f.Close() // a second Close after success is harmless
 	if _, err := f.Write(head); err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
@@ -204,8 +202,8 @@ func (e *erroringReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// brokenArchive keeps an *Error from our own limits, and blames the provider for any
-// other: the file was downloaded completely.
+// brokenArchive returns an *Error from our own limits unchanged. Any other error is the provider's fault,
+// because the file was downloaded completely.
 func brokenArchive(err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -214,13 +212,13 @@ func brokenArchive(err error) error {
 	return garbage("archive is broken")
 }
 
-// isAudio reports whether a file is of a kind that the provider makes.
+// isAudio reports whether a file has one of the provider's formats.
 func isAudio(kind container.Kind) bool {
 	return kind != container.Unknown && kind != container.Matroska
 }
 
-// compareNatural orders names as a person would: runs of digits by their value, letters
-// ignoring case. Equal names are ordered by their bytes, so the order is total.
+// compareNatural orders names as a person would: runs of digits by value, letters ignoring case. Names that are
+// equal so far are ordered by their bytes, so the order is total.
 func compareNatural(a, b string) int {
 	x, y := a, b
 	for x != "" && y != "" {
@@ -241,7 +239,7 @@ func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digits is the length of the run of digits that s begins with.
+// digits returns the length of the run of digits at the start of s.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && '0' <= s[n] && s[n] <= '9' {

@@ -18,8 +18,8 @@ import (
 // a job that a user is watching.
 var lagPauses = []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
 
-// How many polls in a row must find the same stems before a project that has a voice but
-// not every stem counts as complete.
+// How many polls in a row must find the same stems before a project that has a voice but lacks other stems
+// counts as complete.
 const (
 	settledLooks     = 3 // with a background: only the speakers or the combined voice are missing
 	settledVoiceOnly = 5 // without
@@ -38,10 +38,9 @@ type Stem struct {
 	Kind container.Kind
 }
 
-// Download waits, for a limited time, for the flags of a finished project, looks up its
-// links and downloads the existing stems into dir, which must exist and belongs to the
-// caller. Files are named by content and format, such as voice.wav; a file with such a
-// name is complete. On success there is at least one voice stem. The call may be
+// Download waits, for a limited time, for the flags of a finished project, looks up its links and downloads the
+// existing stems into the caller's folder dir, which must exist. Files are named by content and format, such as
+// voice.wav; a file with such a name is complete. On success there is at least one voice stem. The call may be
 // repeated, also into the same folder.
 func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Stems, error) {
 	p, err := c.settledProject(ctx, projectID)
@@ -49,7 +48,7 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 		return Stems{}, err
 	}
 	var stems Stems
-	var why error // why the voice is missing, if the provider told
+	var why error // why the voice is missing, if the provider gave a reason
 	if p.voicePath() != "" {
 		stems.Voice, why = c.stem(ctx, dir, "voice", c.pathIn(projectID, (*project).voicePath))
 		if why != nil && !isMissing(why) {
@@ -71,8 +70,8 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 	return stems, nil
 }
 
-// noVoice is the error of a project without any voice stem. Its status is that of the
-// links' answers, if there were any.
+// noVoice returns the error of a project without a voice stem. Its status is that of the provider's answers for
+// the links, if there were any.
 func noVoice(why error) error {
 	e := &Error{Op: "download", Err: errNoVoice}
 	var cause *Error
@@ -115,7 +114,7 @@ func (h holding) settled(looks int) bool {
 	return h.anyVoice() && looks >= settledVoiceOnly
 }
 
-// lookUp returns the current link of a stem; "" means that there is none.
+// lookUp returns the current link of a stem, or "" if there is none.
 type lookUp func(context.Context) (string, error)
 
 // pathIn looks up a link in the project info at each call, because the signature of an
@@ -159,7 +158,7 @@ func (c *Client) background(ctx context.Context, dir string, projectID int64, p 
 // The limits of the archive of speaker tracks.
 const (
 	maxArchiveEntries = 64      // of any kind
-	maxArchiveBytes   = 4 << 30 // packed, and again unpacked
+	maxArchiveBytes   = 4 << 30 // packed, and unpacked
 )
 
 // speakers downloads the archive of speaker tracks and unpacks it.
@@ -212,9 +211,8 @@ var (
 
 func isMissing(err error) bool { return errors.Is(err, errMissing) }
 
-// fetch downloads a link to path. After a 404 or an empty file it looks the link up again:
-// the provider's CDN caches what a link requested too early returned, so only a new link
-// can succeed.
+// fetch downloads a link to path. After a 404 or an empty file it looks the link up again: the provider's CDN
+// caches the answer to a link requested too early, so only a new link can succeed.
 func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes int64) error {
 	for try := 0; ; try++ {
 		link, err := look(ctx)
@@ -237,7 +235,7 @@ func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes i
 	}
 }
 
-// save downloads one link to path, and leaves no file there on failure.
+// save downloads one link to path. On failure it leaves no file there.
 func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) error {
 	u, withKey, err := c.resolveLink(link)
 	if err != nil {
@@ -262,8 +260,7 @@ func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) er
 	return err
 }
 
-// writeFile copies body to path, which must turn out neither empty nor larger
-// than maxBytes.
+// writeFile copies body to path. An empty or too large body is an error.
 func writeFile(path string, body io.Reader, maxBytes int64) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -275,7 +272,7 @@ func writeFile(path string, body io.Reader, maxBytes int64) error {
 	}
 	switch {
 	case n == 0:
-		return &Error{Err: errEmpty} // not transient: fetch decides whether to try again
+		return &Error{Err: errEmpty} // not transient: fetch decides whether to retry
 	case n > maxBytes:
 		return oversize("file larger than %d bytes", maxBytes)
 	}

@@ -22,12 +22,12 @@ type Error struct {
 	// malformed one, and for a poll also a 408 or 429. Any other 4xx and a file with
 	// unexpected content are not transient.
 	Transient bool
-	// Busy says that the provider refused the call for now, with a 429 or with a 503 that has a
-	// Retry-After, and did nothing.
+	// Busy means that the provider refused the call for now, with a 429 or with a 503 that has a Retry-After,
+	// and did nothing.
 	Busy bool
-	// RetryAfter is how long a busy provider asks to wait; 0 if it does not say.
+	// RetryAfter is how long a busy provider asks us to wait, 0 if it does not say.
 	RetryAfter time.Duration
-	Err        error // cause, for the log only; nil when Status says it all
+	Err        error // cause, for the log only; nil when Status is enough
 
 	again bool // worth another attempt within the same call
 	sent  bool // a connection was established, so the request may have been sent
@@ -48,7 +48,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Sentence is the message for the user. It depends only on the provider's status.
+// Sentence returns the message for the user. It depends only on the provider's status.
 func (e *Error) Sentence() string {
 	switch {
 	case e.Status == http.StatusUnauthorized:
@@ -64,10 +64,9 @@ func (e *Error) Sentence() string {
 	}
 }
 
-// Reason returns the failure's code. An answer that stays unusable after every retry
-// counts as rejected by the provider: a link to a foreign host, an endless archive, a
-// project without a voice. It does not show whether the audio had a voice, so the audio
-// is not blamed.
+// Reason returns the failure's code. An answer that stays unusable after every retry counts as rejected by the
+// provider: a link to a foreign host, an endless archive, a project without a voice. It does not prove that the
+// audio has no voice, so it does not blame the audio.
 func (e *Error) Reason() fault.Reason {
 	switch {
 	case e.Status == http.StatusPaymentRequired:
@@ -86,7 +85,7 @@ func (e *Error) Reason() fault.Reason {
 // refused reports whether the provider understood the request and refused it.
 func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
 
-// maxRetryAfter bounds the wait that a provider may ask for.
+// maxRetryAfter bounds how long a provider may ask us to wait.
 const maxRetryAfter = 24 * time.Hour
 
 // busy returns whether an answer says that the provider is busy, and for how long.
@@ -102,13 +101,13 @@ var (
 	errNoVoice   = errors.New("the project has no voice stem")
 )
 
-// garbage is an answer that breaks the protocol. One such answer may be a passing fault,
+// garbage returns the error for an answer that breaks the protocol. One such answer may be a temporary fault,
 // which must not cost a paid job.
 func garbage(format string, args ...any) *Error {
 	return &Error{Transient: true, again: true, Err: fmt.Errorf(format, args...)}
 }
 
-// oversize is an answer beyond our limits. A retry would return the same.
+// oversize returns the error for an answer beyond our limits. A retry would return the same.
 func oversize(format string, args ...any) *Error {
 	return &Error{Err: fmt.Errorf(format, args...)}
 }

@@ -36,7 +36,7 @@ type exchange struct {
 	bodyBytes int64
 }
 
-// beforePayment reports whether nothing has been paid yet if the call is refused.
+// beforePayment reports whether a refusal of the call means that nothing has been paid yet.
 func (x exchange) beforePayment() bool {
 	switch x.endpoint {
 	case "upload-token", "upload", "register", "audio-separation":
@@ -45,9 +45,9 @@ func (x exchange) beforePayment() bool {
 	return false
 }
 
-// newTransport returns a transport without keep-alive and proxy. The server may close an
-// idle connection during a request, and a POST that failed this way may have been
-// executed. A proxy would resolve names outside our address check.
+// newTransport returns a transport without keep-alive and proxy. The server may close an idle connection during
+// a request, and a POST that failed this way may have been executed. A proxy would resolve names and so bypass
+// our address check.
 func (c *Client) newTransport() *http.Transport {
 	configured := &net.Dialer{Timeout: c.cfg.ConnectTimeout}
 	guarded := &net.Dialer{Timeout: c.cfg.ConnectTimeout, Control: refusePrivate}
@@ -65,8 +65,8 @@ func (c *Client) newTransport() *http.Transport {
 	}
 }
 
-// retry makes attempts, with backoff in between, until one succeeds, fails permanently, or is the
-// last of maxAttempts.
+// retry calls attempt, with backoff in between, until it succeeds, fails permanently, or has run maxAttempts
+// times.
 func (c *Client) retry(ctx context.Context, attempt func() error) error {
 	for n := 1; ; n++ {
 		err := attempt()
@@ -84,7 +84,7 @@ func (c *Client) retry(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// ask makes the single attempt of a poll.
+// ask makes a poll's only attempt.
 func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
 	err := c.once(ctx, x, decode(a))
 	var e *Error
@@ -95,9 +95,8 @@ func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
 	return err
 }
 
-// once makes one attempt of x, passes a 2xx answer to read, and records the call. Only
-// GETs follow redirects. An error from read is the provider's if it is an *Error or came
-// from the body; any other is local.
+// once makes one attempt of x, passes a 2xx answer to read, and records the call. Only GETs follow redirects.
+// An error from read counts as the provider's if it is an *Error or came from the body; any other is local.
 func (c *Client) once(parent context.Context, x exchange, read func(status int, length int64, body io.Reader) error) (err error) {
 	parent, end := tracing.Start(parent, "provider "+x.endpoint)
 	defer func() { end(err) }()
@@ -257,7 +256,7 @@ func traced(ctx context.Context, idle *httpcall.IdleTimeout, connected *atomic.B
 
 // answer is a JSON body of the protocol.
 type answer interface {
-	// missing names a field without which the answer is useless, or is "".
+	// missing names a required field that the answer lacks, or is "".
 	missing() string
 }
 

@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// Upload sends the file at path to the provider under the name fileName and registers it. It may be
-// repeated: each call makes a new upload, free of charge. It calls ready before each request and
-// returns its error.
+// Upload sends the file at path to the provider under the name fileName and registers it. It may be repeated:
+// each call makes a new upload, free of charge. It calls ready before each request, and stops with ready's
+// error.
 func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(ctx context.Context) error) (Medium, error) {
 	var token uploadToken
 	if err := ready(ctx); err != nil {
@@ -57,10 +57,10 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 	return Medium{Seq: int64(media.Seq), DurationMs: int64(min(max(media.DurationMs.value, 0), math.MaxInt64/2))}, nil
 }
 
-// Medium is an uploaded file as the provider knows it.
+// Medium is an uploaded file in the provider's records.
 type Medium struct {
 	Seq        int64
-	DurationMs int64 // as the provider measured it; 0 if it does not say
+	DurationMs int64 // as the provider measured it; 0 if unknown
 }
 
 // put streams the file to the signed blob address, which must not receive the key.
@@ -83,17 +83,17 @@ func (c *Client) put(ctx context.Context, path string, blob *url.URL) error {
 	})
 }
 
-// withoutQuery is the blob's permanent address, without the signature.
+// withoutQuery returns the blob's permanent address, without the signature.
 func withoutQuery(u *url.URL) string {
 	bare := *u
 	bare.RawQuery, bare.ForceQuery, bare.Fragment, bare.RawFragment = "", false, "", ""
 	return bare.String()
 }
 
-// Submit starts the separation of an uploaded file and returns the provider's project id.
-// Each project costs money, so Submit retries only if no connection was established and
-// the request cannot have been sent. The protocol cannot find a project by its title. If
-// the outcome is unknown, the error is Ambiguous, and a created project is lost.
+// Submit starts the separation of an uploaded file and returns the provider's project id. Each project costs
+// money, so Submit retries only if no connection was established, because then the request was not sent. The
+// protocol has no way to find a project by its title. If the outcome is unknown, the error is Ambiguous, and a
+// created project is lost.
 func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (projectID int64, err error) {
 	var made submitted
 	path := fmt.Sprintf("/video-translator/api/v1/projects/spaces/%d/audio-separation", c.cfg.SpaceID)
@@ -120,12 +120,12 @@ func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (proj
 // Progress is the state of a project.
 type Progress struct {
 	Percent int  // 0..100; 0 if the answer states no number
-	Done    bool // the stems are made
-	Failed  bool // the provider gave up; never together with Done
+	Done    bool // the stems are ready
+	Failed  bool // the provider gave up; never true together with Done
 }
 
-// Progress asks for the state of a project. Like all polls of a paid project it does not retry: the
-// caller polls again later.
+// Progress requests the state of a project. Like all polls of a paid project it does not retry: the caller
+// polls again later.
 func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error) {
 	var p progress
 	x := c.api("progress", http.MethodGet,
@@ -138,7 +138,7 @@ func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error
 	return out, nil
 }
 
-// project asks which stems a project has and where they are.
+// project requests which stems a project has, and their paths.
 func (c *Client) project(ctx context.Context, projectID int64) (project, error) {
 	var p project
 	x := c.api("project", http.MethodGet, c.projectPath(projectID))
@@ -146,8 +146,8 @@ func (c *Client) project(ctx context.Context, projectID int64) (project, error) 
 	return p, err
 }
 
-// targetLink asks for the link of a stem that has no path in the project info. It returns
-// "" if the provider does not know the stem.
+// targetLink requests the link of a stem that has no path in the project info. It returns "" if the provider
+// has no such stem.
 func (c *Client) targetLink(ctx context.Context, projectID int64, target string) (string, error) {
 	t := targetAnswer{target: target}
 	x := c.api("download", http.MethodGet, c.projectPath(projectID)+"/download?target="+url.QueryEscape(target))
@@ -162,7 +162,7 @@ func (c *Client) projectPath(projectID int64) string {
 	return fmt.Sprintf("/video-translator/api/v1/projects/%d/spaces/%d", projectID, c.cfg.SpaceID)
 }
 
-// api is a call to the provider's API, with the key.
+// api returns a call to the provider's API, with the key.
 func (c *Client) api(endpoint, method, pathAndQuery string) exchange {
 	u := *c.base
 	path, query, _ := strings.Cut(pathAndQuery, "?")
@@ -220,8 +220,7 @@ func (a *submitted) missing() string {
 	return nameIf(len(a.ProjectIDs) == 0 || a.ProjectIDs[0] == 0, "startGenerateProjectIdList")
 }
 
-// number may arrive as a JSON number, as digits in a string, or as null, which means that
-// it is not known yet.
+// number may arrive as a JSON number, as digits in a string, or as null, which means not known yet.
 type number struct {
 	given bool
 	value float64
@@ -250,14 +249,13 @@ type progress struct {
 func (a *progress) failed() bool { return a.HasFailed || strings.EqualFold(a.Reason, "Failed") }
 func (a *progress) done() bool   { return strings.EqualFold(a.Reason, "Completed") }
 
-// An answer with a reason but no number, or with null, means that the provider is between
-// two steps of its work.
+// An answer with a reason but no number, or with null, means that the provider is between two processing steps.
 func (a *progress) missing() string {
 	return nameIf(!a.Progress.given && a.Reason == "" && !a.HasFailed, "progress")
 }
 
-// project is the state of a project's stems. While the provider prepares it, either part
-// may be absent or null, which means that it has no flag or path yet.
+// project lists a project's stems. While the provider prepares it, either part may be absent or null, which
+// means that there is no flag or path yet.
 type project struct {
 	Has struct {
 		Voice         bool `json:"hasOriginalVoiceOnly"`
@@ -283,8 +281,8 @@ func (a *project) subBackgroundPath() string {
 	return textIf(a.Has.SubBackground, a.Path.SubBackground)
 }
 
-// holding is which stems a project has so far. It excludes links, which are signed anew
-// in each answer.
+// holding is the set of stems that a project has so far. It excludes links, which are signed anew in each
+// answer.
 type holding struct{ voice, background, speakers, subBackground, subBackgroundPath bool }
 
 func (a *project) availableStems() holding {
@@ -330,8 +328,8 @@ func textIf(ok bool, text string) string {
 // noProject is the id of a project that does not exist.
 const noProject = 1
 
-// Check tests the key and the space with calls that cost nothing: it requests an upload
-// address without using it, and the progress of a project that does not exist.
+// Check tests the key and the space with calls that cost nothing: it requests an upload address that it does
+// not use, and the progress of a project that does not exist.
 func (c *Client) Check(ctx context.Context) error {
 	var token uploadToken
 	err := c.once(ctx, c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName=check"), decode(&token))
@@ -348,7 +346,7 @@ func (c *Client) Check(ctx context.Context) error {
 	case e.Status == http.StatusForbidden:
 		return errors.New("the key has no access to the space")
 	case e.Op == "progress" && e.refused():
-		return nil // it knows the space, and no such project
+		return nil // the space is valid; only the project is unknown
 	}
 	return err
 }

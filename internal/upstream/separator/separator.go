@@ -1,10 +1,9 @@
-// Package separator is the client of the separation provider: it uploads audio, submits it for
-// separation, polls the project and downloads the stems.
+// Package separator is the client of the separation provider: it uploads audio, submits it for separation,
+// polls the project and downloads the stems.
 //
-// It owns the provider's wire format, its time-outs and retries, the rules about which addresses
-// may be contacted, and the unpacking of the provider's archive, which it treats as hostile. It
-// knows nothing of jobs, credits or users: callers pass file paths and titles, and get paths,
-// numbers and [Error] values.
+// It owns the provider's wire format, its time-outs and retries, the rules about which addresses may be
+// contacted, and the unpacking of the provider's archive, which it treats as hostile. It does not handle jobs,
+// credits or users: callers pass file paths and titles, and get paths, numbers and [Error] values.
 //
 // The steps, in the order a job takes them:
 //
@@ -13,8 +12,7 @@
 //	Progress  progress                           safe to repeat
 //	Download  project → download                 safe to repeat
 //
-// No error text and no log line of this package holds the API key, a signed
-// URL or the query of one.
+// Errors and log lines of this package never contain the API key, a signed URL or its query.
 package separator
 
 import (
@@ -30,11 +28,11 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// Config tells where the provider is, who we are, and which time-outs and limits apply.
-// Zero values take the default named beside the field.
+// Config says where the provider is, who we are, and which time-outs and limits apply. A zero value means the
+// default given beside the field.
 type Config struct {
-	// The operator configured the base URLs explicitly, so they may be plain http and
-	// private. That holds only for these hosts.
+	// The operator configured the base URLs explicitly, so they may be plain http and private. That applies
+	// only to these hosts.
 	BaseURL        string // API, without a trailing slash
 	StorageBaseURL string // stem downloads, without a trailing slash; never receives the key
 	APIKey         string
@@ -51,23 +49,21 @@ type Config struct {
 
 	MaxDownloadBytes int64 // one stem, downloaded or unpacked; 2 GiB
 
-	// Record, if set, receives every HTTP call after it has ended, retries included. It
-	// runs in the goroutine of the method that made the call, so it must be quick and
-	// safe for concurrent use.
+	// Record, if set, receives every HTTP call after it has ended, including retries. It runs in the goroutine
+	// of the method that made the call, so it must be quick and safe for concurrent use.
 	Record func(Call)
 	// Observe, if set, wraps the transport of every request.
 	Observe func(http.RoundTripper) http.RoundTripper
 	Log     *slog.Logger // failed attempts and missing stems; discarded when nil
 
-	// Backoff is the pause after failed attempt n (counted from 1); doubling
-	// from 1 s up to 10 s.
+	// Backoff returns the pause after failed attempt n (counted from 1). The default doubles from 1 s up to 10
+	// s.
 	Backoff func(attempt int) time.Duration
-	// Sleep waits for d or until ctx ends, and then returns ctx's cause; nil uses a
-	// timer.
+	// Sleep waits for d. If ctx ends first, it returns ctx's cause. nil uses a timer.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// Call is one HTTP call to the provider, redirects included.
+// Call is one HTTP call to the provider, including its redirects.
 type Call struct {
 	Endpoint string        // upload-token, upload, register, audio-separation, progress, project or download
 	Success  bool          // answered as the protocol promises, body included
@@ -81,14 +77,14 @@ type Client struct {
 	cfg       Config
 	base      *url.URL
 	storage   *url.URL
-	hosts     hostSet // that links may name
-	plain     hostSet // that may be contacted over http, besides loopback
+	hosts     hostSet // hosts that links may name
+	plain     hostSet // hosts that may be contacted over http, besides loopback
 	transport *http.Transport
-	observed  http.RoundTripper // transport, or what Config.Observe made of it
+	observed  http.RoundTripper // transport, wrapped by Config.Observe if set
 	log       *slog.Logger
 }
 
-// New returns a client. Nothing is contacted.
+// New returns a client. It makes no request.
 func New(cfg Config) (*Client, error) {
 	cfg = withDefaults(cfg)
 	c := &Client{cfg: cfg, log: cfg.Log, hosts: hostSet{}, plain: hostSet{}}
