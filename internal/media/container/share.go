@@ -7,7 +7,7 @@ import (
 )
 
 // PresentShare compares the lengths that the container states with the size of the file.
-// 1 is a whole file. A container that states no length counts as whole.
+// 1 is a whole file. Except for an mp4, a file that states no length counts as whole.
 func PresentShare(path string, kind Kind) (float64, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -25,11 +25,12 @@ func PresentShare(path string, kind Kind) (float64, error) {
 	return 1, nil
 }
 
-// mp4Share returns how much of the declared boxes is in the file.
+// mp4Share returns how much of the declared boxes is in the file. A box without a size
+// may have been cut off: nothing says otherwise, so the share is almost 0.
 func mp4Share(r io.ReaderAt, size int64) float64 {
 	seen := 0
 	for b := range boxes(r, 0, unlimited) {
-		if b.end > size && b.end < unlimited { // unlimited: the box states no size
+		if b.end > size {
 			return float64(size) / float64(b.end)
 		}
 		if seen++; seen > maxBoxes {

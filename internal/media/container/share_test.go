@@ -32,7 +32,7 @@ func TestShareOfWhatIsThere(t *testing.T) {
 		"live mkv":     {container.Matroska, append(bytes.Clone(live), make([]byte, 64)...), 1},
 		"whole mp4":    {container.MP4, append(bytes.Clone(mp4), make([]byte, 48)...), 1},
 		"half mp4":     {container.MP4, append(bytes.Clone(mp4), make([]byte, 16)...), 0.5},
-		"endless mp4":  {container.MP4, append(bytes.Clone(endless), make([]byte, 16)...), 1},
+		"endless mp4":  {container.MP4, append(bytes.Clone(endless), make([]byte, 16)...), 24.0 / (1 << 62)},
 		"no mkv":       {container.Matroska, []byte{0}, 1},
 		"mp3":          {container.MP3, mkv, 1},
 	} {
