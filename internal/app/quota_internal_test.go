@@ -12,7 +12,7 @@ import (
 
 // What an account has is read at every submit, and comes from everything that is stored.
 func TestUsageOfAnAccount(t *testing.T) {
-	dbtest.Beside(t, func(t *testing.T, d *db.DB) {
+	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) {
 		limits := NewQuota(config.Config{})
 		for _, query := range []string{
 			`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'p', 's', 1, 1), ('v', 'p', 't', 1, 1)`,

@@ -20,7 +20,7 @@ import (
 
 // onBothDatabases runs a test with a service whose users may upload in parts.
 func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
-	dbtest.Beside(t, func(t *testing.T, d *db.DB) {
+	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) {
 		p := &partsRig{t: t, db: d, store: newStore(t), content: bytes.Repeat([]byte("0123456789abcdef"), 17<<16)}
 		cache, err := asset.NewCache(t.TempDir(), 1<<30)
 		if err != nil {

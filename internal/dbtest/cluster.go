@@ -36,12 +36,12 @@ type Cluster struct {
 	bin, dir string
 	port     string
 	password string              // of the role cutroom
-	cred     *syscall.Credential // who the server runs as; nil is us
+	cred     *syscall.Credential // the user that the server runs as; nil means the current user
 	lifeline io.Closer           // the supervisor stops the server when this closes
 	cmd      *exec.Cmd
 }
 
-// settings trade every kind of durability for speed: the data is thrown away.
+// settings trade durability for speed, because the data is temporary.
 const settings = `
 listen_addresses = '127.0.0.1'
 port = %s
@@ -61,15 +61,14 @@ autovacuum_naptime = 10s
 log_min_messages = fatal
 `
 
-// hba lets nobody in without TLS and a password.
+// hba requires TLS and a password over TCP.
 const hba = `
 local   all,replication all trust
 hostssl all all 127.0.0.1/32 scram-sha-256
 `
 
-// supervise runs the server and, when its standard input ends, which it also
-// does when the process that started it is killed, stops the server and
-// removes its folder ($2).
+// supervise runs the server until its standard input ends, then stops the server and removes its
+// folder ($2). The input also ends if the process that started the script is killed.
 const supervise = `
 "$1/postgres" -D "$2" >"$2/server.log" 2>&1 &
 pid=$!
@@ -79,8 +78,8 @@ wait $pid
 rm -rf "$2"
 `
 
-// Start makes and starts a cluster, with lines of its configuration beyond the
-// usual ones. It ends with Stop or with the process.
+// Start creates and starts a cluster. config holds additional lines for its configuration. The
+// cluster stops with Stop or with the process.
 func Start(ctx context.Context, config ...string) (*Cluster, error) {
 	return start(ctx, strings.Join(config, "\n"), initdb(ctx))
 }
@@ -91,15 +90,14 @@ func initdb(ctx context.Context) func(c *Cluster) error {
 	}
 }
 
-// start starts a cluster in the folder that fill makes, with settings beyond the
-// usual ones.
+// start starts a cluster in the data folder that fill creates, with additional settings.
 func start(ctx context.Context, settings string, fill func(c *Cluster) error) (*Cluster, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err
 	}
-	// Not t.TempDir: the cluster outlives the test that happened to start it,
-	// and the server's user must be able to enter the folder.
+	// Not t.TempDir: the cluster outlives the test that started it, and the server's user must be
+	// able to enter the folder.
 	dir, err := os.MkdirTemp("", "cutroom-pg-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
@@ -127,8 +125,7 @@ func start(ctx context.Context, settings string, fill func(c *Cluster) error) (*
 	return c, nil
 }
 
-// Stop ends the server as a crash would, removes its folder and returns when both
-// are done.
+// Stop ends the server as a crash would, removes its folder and waits for both.
 func (c *Cluster) Stop() error {
 	if err := c.lifeline.Close(); err != nil {
 		return fmt.Errorf("stop PostgreSQL: %w", err)
@@ -147,7 +144,7 @@ func (c *Cluster) command(ctx context.Context, name string, args ...string) erro
 	return nil
 }
 
-// configure writes the files of a data folder that initdb, or a copy, has made.
+// configure writes the configuration files into a data folder.
 func (c *Cluster) configure(more string) error {
 	cert, key, err := selfSigned()
 	if err != nil {
@@ -175,8 +172,8 @@ func (c *Cluster) configure(more string) error {
 func (c *Cluster) run() error {
 	c.cmd = exec.Command("sh", "-c", supervise, "postgres-for-tests", c.bin, c.dir)
 	c.cmd.Dir = "/"
-	// Its own group: an interrupt from the terminal must not reach it before
-	// the tests have ended.
+	// The cluster has its own process group, because an interrupt from the terminal must not stop it
+	// before the tests end.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred, Setpgid: true}
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -189,13 +186,12 @@ func (c *Cluster) run() error {
 	return nil
 }
 
-// superuser is the address at which the server's own user needs no password.
+// superuser returns the address of the socket, where the server's own user needs no password.
 func (c *Cluster) superuser() string {
 	return fmt.Sprintf("host=%s port=%s user=postgres dbname=postgres", c.dir, c.port)
 }
 
-// ready waits until the server answers and makes the role that tests use, unless
-// it is a standby.
+// ready waits until the server accepts connections. On a primary, it creates the role that tests use.
 func (c *Cluster) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -221,7 +217,7 @@ func (c *Cluster) ready(ctx context.Context) error {
 // binaries finds the newest PostgreSQL on the machine.
 func binaries() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// The link may be there without one for every program.
+		// Some systems link only a few of the programs.
 		path, err = filepath.EvalSymlinks(path)
 		return filepath.Dir(path), err
 	}
@@ -237,8 +233,8 @@ func binaries() (string, error) {
 	return filepath.Dir(found[0]), nil
 }
 
-// serverUser gives dir to the user that the server will run as, because
-// PostgreSQL refuses to run as root. Nil means the current user.
+// serverUser makes the user that the server will run as the owner of dir, because PostgreSQL does
+// not run as root. Nil means the current user.
 func serverUser(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

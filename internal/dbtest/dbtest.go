@@ -1,14 +1,11 @@
-// Package dbtest gives each test a database of its own: of both kinds, or
-// PostgreSQL alone.
+// Package dbtest gives each test its own database, on SQLite, PostgreSQL or both.
 //
-// It starts one private cluster for the whole test process, on first use and
-// from the binaries installed on the machine, speaking TLS because the service
-// insists on it. A migrated template makes each further database a file copy.
-// withpg starts one cluster with one template for a whole `go test ./...` instead,
-// and names them in CUTROOM_TEST_PG_URL and CUTROOM_TEST_PG_TEMPLATE.
+// On first use it starts a private PostgreSQL cluster for the test process, from the installed
+// binaries. The cluster uses TLS because the service requires it. Each database is a copy of a
+// migrated template. Command withpg starts one cluster and template for all packages of a
+// `go test ./...`, and names them in CUTROOM_TEST_PG_URL and CUTROOM_TEST_PG_TEMPLATE.
 //
-// It knows how to run PostgreSQL and nothing of the service but its
-// migrations.
+// The package depends on the service's migrations, and on nothing else of the service.
 package dbtest
 
 import (
@@ -35,8 +32,8 @@ import (
 // be allowed to create databases.
 const EnvURL = "CUTROOM_TEST_PG_URL"
 
-// EnvTemplate names the variable that holds the name of a migrated database in that
-// cluster. Without it, every process migrates one of its own.
+// EnvTemplate names the variable that holds the name of a migrated database in that cluster.
+// Without it, every process migrates its own template.
 const EnvTemplate = "CUTROOM_TEST_PG_TEMPLATE"
 
 // shared is the process's cluster. When the process ends, the pipe to its supervisor
@@ -49,15 +46,15 @@ var shared struct {
 	err      error
 }
 
-// Each runs a test on SQLite and on PostgreSQL, which share their SQL.
+// Each runs a test on SQLite and on PostgreSQL.
 func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
 }
 
-// Beside is Each in parallel with other tests.
-func Beside(t *testing.T, test func(t *testing.T, d *db.DB)) {
+// EachParallel is Each in parallel with other tests.
+func EachParallel(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); test(t, SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); test(t, Postgres(t)) })
@@ -83,7 +80,7 @@ func SQLiteFile(t testing.TB, path string) {
 	}
 }
 
-// sqliteTemplate is the content of a migrated database, made once for each process.
+// sqliteTemplate returns the content of a migrated database. Each process creates it once.
 var sqliteTemplate = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "cutroom-sqlite-")
 	if err != nil {
@@ -120,7 +117,7 @@ func open(t testing.TB, o db.Options) *db.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.Close() }) // the test may have closed it
+	t.Cleanup(func() { _ = d.Close() }) // fails if the test has closed it
 	return d
 }
 
@@ -132,7 +129,7 @@ func Exec(t testing.TB, d *db.DB, query string, args ...any) {
 	}
 }
 
-// Number runs a query for one number.
+// Number runs a query that returns one number.
 func Number(t testing.TB, d *db.DB, query string, args ...any) (n int64) {
 	t.Helper()
 	if err := d.QueryRow(context.WithoutCancel(t.Context()), query, args...).Scan(&n); err != nil {
@@ -141,8 +138,8 @@ func Number(t testing.TB, d *db.DB, query string, args ...any) (n int64) {
 	return n
 }
 
-// Plan returns the steps by which a database would run a query. settings are statements
-// that PostgreSQL runs first: by default it scans small tables instead of using an index.
+// Plan returns the steps of a query's plan. settings are statements that PostgreSQL runs first,
+// because by default it scans small tables instead of using an index.
 func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []string) {
 	t.Helper()
 	explain, before := `EXPLAIN QUERY PLAN `, []any{new(int), new(int), new(int)}
@@ -167,9 +164,9 @@ func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []
 	return steps
 }
 
-// URL creates a migrated database that is dropped when the test ends. The
-// address has no credentials; user and password are those of the database's
-// owner, who is no superuser. Without PostgreSQL on the machine the test fails.
+// URL creates a migrated database that is dropped when the test ends. The address has no
+// credentials; user and password belong to the database's owner, who is not a superuser. If
+// PostgreSQL is not installed, the test fails.
 func URL(t testing.TB) (address, user, password string) {
 	t.Helper()
 	return create(t, true)
@@ -181,8 +178,8 @@ func Empty(t testing.TB) (address, user, password string) {
 	return create(t, false)
 }
 
-// RowsOnly is URL with a role that owns nothing and can only read and write rows.
-// grants are the statements that give it these rights, with %s for its name.
+// RowsOnly is URL with a role that owns nothing and can only read and write rows. grants are the
+// statements that grant these rights, with %s for the role's name.
 func RowsOnly(t testing.TB, grants string) (address, user, password string) {
 	t.Helper()
 	address, owner, password := URL(t)
@@ -197,7 +194,7 @@ func RowsOnly(t testing.TB, grants string) (address, user, password string) {
 			t.Fatalf("make a role: %v", err)
 		}
 	}
-	t.Cleanup(func() { // before the database is dropped, because it holds the role's rights
+	t.Cleanup(func() { // before the database, which refers to the role, is dropped
 		if err := adminExec(u, "GRANT "+user+" TO CURRENT_USER; DROP OWNED BY "+user+"; DROP ROLE "+user); err != nil {
 			t.Logf("the role stays until the cluster ends: %v", err)
 		}
@@ -215,7 +212,7 @@ func create(t testing.TB, migrated bool) (address, user, password string) {
 	if migrated {
 		template = shared.template
 	}
-	// To copy files takes half the time of the default, which logs every page.
+	// Copying files takes half the time of the default strategy, which logs every page.
 	if err := adminExec(shared.url, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, template)); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
@@ -226,8 +223,7 @@ func create(t testing.TB, migrated bool) (address, user, password string) {
 			if err = adminExec(shared.url, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err == nil {
 				return
 			}
-			// The owner cannot disconnect the server's own housekeeping, such as
-			// autovacuum. Wait for it to end.
+			// The owner cannot disconnect background workers such as autovacuum. Wait until they end.
 			time.Sleep(300 * time.Millisecond)
 		}
 		t.Logf("the database stays until the cluster ends: %v", err)
@@ -291,7 +287,7 @@ func migrate(ctx context.Context, o db.Options) error {
 	return errors.Join(d.Migrate(ctx), d.Close())
 }
 
-// addressOf is the address of a database in the cluster, without credentials.
+// addressOf returns the address of a database in the cluster, without credentials.
 func addressOf(cluster *url.URL, name string) string {
 	u := *cluster
 	u.User = nil
@@ -305,7 +301,7 @@ func adminExec(u *url.URL, sql string) error {
 	return execute(ctx, u.String(), sql)
 }
 
-// execute runs one statement on a connection of its own.
+// execute runs one statement on a new connection.
 func execute(ctx context.Context, address, sql string) error {
 	conn, err := pgx.Connect(ctx, address)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestEachTestHasItsOwnMigratedDatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Fails where the other database is the same one.
+		// Fails if both tests share a database.
 		if _, err := d.Exec(t.Context(), `CREATE TABLE mine (x int)`); err != nil {
 			t.Error(err)
 		}
@@ -46,7 +46,7 @@ func TestEachTestHasItsOwnMigratedDatabase(t *testing.T) {
 func TestEachSQLiteTestHasItsOwnMigratedDatabase(t *testing.T) {
 	for range 2 {
 		d := dbtest.SQLite(t)
-		// Fails where the other database is the same one, or where one is not migrated.
+		// Fails if both tests share a database, or if it is not migrated.
 		if _, err := d.Exec(t.Context(), `CREATE TABLE mine AS SELECT id FROM users`); err != nil {
 			t.Error(err)
 		}

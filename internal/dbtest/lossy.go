@@ -9,9 +9,9 @@ import (
 	"cutroom/internal/db"
 )
 
-// Lossy opens one PostgreSQL database twice: directly, and over connections that break
-// instead of delivering an answer of the server for which lose returns true. The server
-// has done by then what it was asked. lose may be called concurrently.
+// Lossy opens one PostgreSQL database twice: directly, and through a relay. Before the relay
+// delivers a response it calls lose, which may run concurrently. If lose returns true, the relay
+// drops the response, whose statement has already taken effect, and closes the connection.
 func Lossy(t testing.TB, lose func(direct *db.DB) bool) (direct, lossy *db.DB) {
 	t.Helper()
 	address, user, password := URL(t)
@@ -39,7 +39,7 @@ func Lossy(t testing.TB, lose func(direct *db.DB) bool) (direct, lossy *db.DB) {
 	return direct, Open(t, db.Options{URL: u.String(), User: user, Password: password, MaxPool: 4})
 }
 
-// relay connects a client to a server until one of them closes, or an answer is lost.
+// relay connects a client to a server until one of them closes the connection or lose returns true.
 func relay(client net.Conn, address string, lose func() bool) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Pair is a primary and a standby that has every commit before it is acknowledged.
+// Pair is a primary and its synchronous standby.
 type Pair struct{ primary, standby *Cluster }
 
-// replicated are the settings that a failover without loss rests on, which the
-// usual ones do without.
+// replicated are the settings for a failover without loss. The default settings of this package
+// turn them off.
 const replicated = `
 wal_level = replica
 max_wal_senders = 4
@@ -35,7 +35,7 @@ func StartPair(t testing.TB) *Pair {
 		if *c, err = start(ctx, settings, fill); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = (*c).Stop() }) // a test may have stopped it
+		t.Cleanup(func() { _ = (*c).Stop() }) // fails if the test has stopped it
 	}
 	begin(&p.primary, replicated, initdb(ctx))
 	copied := replicated + fmt.Sprintf("primary_conninfo = 'host=%s port=%s user=postgres'\n", p.primary.dir, p.primary.port)
@@ -58,7 +58,7 @@ func StartPair(t testing.TB) *Pair {
 	return p
 }
 
-// Address names both servers, the primary first, and the owner of the database.
+// Address returns one address of both servers, the primary first, and the owner's credentials.
 func (p *Pair) Address() (address, user, password string) {
 	return fmt.Sprintf("postgres://127.0.0.1:%s,127.0.0.1:%s/pair?sslmode=require", p.primary.port, p.standby.port),
 		"cutroom", p.primary.password
@@ -72,19 +72,19 @@ func (p *Pair) Promote(ctx context.Context) error {
 	return p.standby.asSuperuser(ctx, "SELECT pg_promote(true, 30)")
 }
 
-// PSQL is a shell command that asks the primary as its superuser.
+// PSQL returns a shell command that runs psql on the primary as the superuser.
 func (p *Pair) PSQL() string {
 	return fmt.Sprintf("%s/psql -h %s -p %s -U postgres", p.primary.bin, p.primary.dir, p.primary.port)
 }
 
-// StopStandby stops the standby as a machine that hangs would: commits of the primary wait
-// for it until ContinueStandby.
+// StopStandby suspends the standby, as if its machine hung. Commits on the primary wait until
+// ContinueStandby.
 func (p *Pair) StopStandby() error { return p.standby.signal(syscall.SIGSTOP) }
 
-// ContinueStandby lets the standby go on.
+// ContinueStandby resumes the standby.
 func (p *Pair) ContinueStandby() error { return p.standby.signal(syscall.SIGCONT) }
 
-// signal sends a signal to the server and its children, which have sessions of their own.
+// signal sends a signal to the server and to each of its children, which have their own sessions.
 func (c *Cluster) signal(s syscall.Signal) error {
 	text, err := os.ReadFile(filepath.Join(c.dir, "postmaster.pid"))
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// Pooler is URL with a PgBouncer in between, which pools by the given mode: session
-// or transaction.
+// Pooler is URL through a PgBouncer in the given pool mode: session or transaction.
 func Pooler(t testing.TB, mode string) (address, user, password string) {
 	t.Helper()
 	address, user, password = URL(t)
@@ -24,7 +23,7 @@ func Pooler(t testing.TB, mode string) (address, user, password string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "cutroom-pooler-") // its user enters it
+	dir, err := os.MkdirTemp("", "cutroom-pooler-") // PgBouncer's user must be able to enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +69,7 @@ server_tls_sslmode = require
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start PgBouncer: %v", err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it keeps nothing
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it has no state to save
 	behind.Host = net.JoinHostPort("127.0.0.1", port)
 	for ctx, cancel := context.WithTimeout(t.Context(), time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", behind.Host)

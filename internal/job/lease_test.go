@@ -21,7 +21,7 @@ import (
 var quiet = slog.New(slog.DiscardHandler)
 
 func eachDatabase(t *testing.T, test func(t *testing.T, h *jobtest.Harness)) {
-	dbtest.Beside(t, func(t *testing.T, d *db.DB) { test(t, withChores(t, d)) })
+	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, withChores(t, d)) })
 }
 
 // withChores returns a harness with a table of the form that the package asks for, and

@@ -16,17 +16,17 @@ import (
 	"cutroom/internal/engine"
 )
 
-// Engine makes films that take a fixed time and no CPU. It shares parts through the
-// coordinator exactly as the real engine does, with one encoder.
+// Engine simulates renders, which take a fixed time and no CPU. It shares parts through the
+// coordinator as the real engine does, with one encoder.
 type Engine struct {
-	Takes time.Duration // a film, or each of its parts
-	Parts int           // of a film; 0 makes films of one piece, without a coordinator
-	// Slowest is how much longer the first part takes than the others.
+	Takes time.Duration // time to make a film, or each of its parts
+	Parts int           // parts in a film; 0 makes films in one piece, without a coordinator
+	// Slowest is the additional time that the first part takes.
 	Slowest time.Duration
-	// Begin, unless nil, delays the first part until it is closed.
+	// Begin delays the first part until the channel is closed. It may be nil.
 	Begin <-chan struct{}
 	Cache engine.PartCache // stores the parts
-	Fails func() error     // its error, if any, fails a film; may be nil
+	Fails func() error     // returns the error of a render, if any; may be nil
 	Helps func()           // runs before Assist; may be nil
 
 	mu     sync.Mutex
@@ -35,7 +35,7 @@ type Engine struct {
 	helped int // parts of other replicas' films
 }
 
-// FilmLength is the length of the films.
+// FilmLength is the length of every film.
 const FilmLength = 1234 * time.Millisecond
 
 // Film is one call of Render.
@@ -44,22 +44,22 @@ type Film struct {
 	Began, Ended time.Time
 }
 
-// Films returns the films in the order of their beginning.
+// Films returns the calls of Render in the order in which they began.
 func (e *Engine) Films() []Film {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.films)
 }
 
-// Made returns how many parts were made, and how many of them for other replicas.
+// Made returns the number of parts made, and how many of them were for other replicas' films.
 func (e *Engine) Made() (all, helped int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.made, e.helped
 }
 
-// Become gives an idle engine other films, and forgets those it made.
-func (e *Engine) Become(takes, slowest time.Duration, parts int) {
+// Reset clears the records of an idle engine and sets the fields of the same names.
+func (e *Engine) Reset(takes, slowest time.Duration, parts int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.Takes, e.Slowest, e.Parts = takes, slowest, parts
@@ -135,7 +135,7 @@ func (e *Engine) render(ctx context.Context, job engine.Job) error {
 	return nil
 }
 
-// collect fetches the parts that were made elsewhere, and makes those that were given up.
+// collect fetches the parts that other replicas made, and makes the parts that they gave up.
 func (e *Engine) collect(ctx context.Context, job engine.Job, ended map[string]bool) error {
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -153,7 +153,7 @@ func (e *Engine) collect(ctx context.Context, job engine.Job, ended map[string]b
 	return group.Wait()
 }
 
-// makeParts claims and makes one part after another, as the engine does.
+// makeParts claims and makes parts one after another, as the real engine does.
 func (e *Engine) makeParts(ctx context.Context, job engine.Job, key string, each func()) (made []string, err error) {
 	if key == "" {
 		key, err = job.Coordinator.Next(ctx, "")
@@ -186,7 +186,7 @@ func (e *Engine) Poster(_ context.Context, film, jpeg string) error {
 	return os.WriteFile(jpeg, []byte("a poster"), 0o600)
 }
 
-// keys are the part keys of a plan. The caches separate them by owner.
+// keys returns the part keys of a plan. The caches separate them by owner.
 func (e *Engine) keys() []string {
 	keys := make([]string, e.Parts)
 	for i := range keys {

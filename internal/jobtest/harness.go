@@ -1,5 +1,5 @@
-// Package jobtest is what the tests of both kinds of job share: a database, a store, any
-// number of replicas, and an engine that only waits.
+// Package jobtest has what the tests of both kinds of job share: a harness with a database, a store
+// and any number of replicas, and a simulated engine.
 package jobtest
 
 import (
@@ -21,11 +21,11 @@ import (
 	"cutroom/internal/sandbox/bucket"
 )
 
-// Harness is a database and a store. Its replicas are the caller's.
+// Harness is a database and a store. The caller creates the replicas.
 type Harness struct {
 	T      testing.TB
 	DB     *db.DB
-	Dir    string // for files of the replicas
+	Dir    string // for the replicas' files
 	Store  objectstore.Store
 	Bucket *objectstore.Bucket // the same store, or nil
 
@@ -45,11 +45,11 @@ func New(t testing.TB, d *db.DB) *Harness {
 	return h
 }
 
-// Objects is the folder of the store.
+// Objects returns the folder of the store.
 func (h *Harness) Objects() string { return filepath.Join(h.Dir, "objects") }
 
-// UseBucket makes the store a bucket, on the S3 server of CUTROOM_TEST_S3 or else on the
-// stand-in.
+// UseBucket replaces the store by a bucket, on the S3 server of CUTROOM_TEST_S3 if that is set and
+// otherwise on the stand-in.
 func (h *Harness) UseBucket() {
 	h.T.Helper()
 	real, err := apitest.RealBucket(h.T)
@@ -82,14 +82,14 @@ func (h *Harness) Exec(query string, args ...any) {
 	dbtest.Exec(h.T, h.DB, query, args...)
 }
 
-// Number runs a query for one number.
+// Number runs a query that returns one number.
 func (h *Harness) Number(query string, args ...any) int64 {
 	h.T.Helper()
 	h.queries.Add(1)
 	return dbtest.Number(h.T, h.DB, query, args...)
 }
 
-// Queries is how often Number was called.
+// Queries returns the number of calls of Number.
 func (h *Harness) Queries() int64 { return h.queries.Load() }
 
 // User creates a user with credits and the ledger entry for them.
@@ -127,8 +127,7 @@ func (h *Harness) Keys(prefix string) (keys []string) {
 	return keys
 }
 
-// Run runs the loops of a replica until stop is called or the test ends. stop returns when
-// they have ended.
+// Run runs the loops of a replica until stop is called or the test ends. stop waits for them.
 func (h *Harness) Run(loops ...func(ctx context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.T.Context()))
 	var running sync.WaitGroup
@@ -144,7 +143,7 @@ func (h *Harness) Run(loops ...func(ctx context.Context) error) (stop func()) {
 	return stop
 }
 
-// Notifier is the loop that receives the notifications for workers.
+// Notifier returns the loop that receives notifications for workers.
 func Notifier(d *db.DB) func(ctx context.Context) error {
 	return func(ctx context.Context) error { return d.RunNotifier(ctx, false, true) }
 }
@@ -165,7 +164,7 @@ func (h *Harness) Within(limit time.Duration, what string, done func() bool) {
 	}
 }
 
-// Store calls back before it stores or lists.
+// Store runs a callback before it stores or lists objects.
 type Store struct {
 	objectstore.Store
 	OnPut  func()

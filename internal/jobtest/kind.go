@@ -20,8 +20,8 @@ type Kind struct {
 	Sweep func(h *Harness) error
 }
 
-// TestLostClaims checks claims whose commit takes place although the answer is lost. No
-// worker has begun then, so they cost no attempt, however often it happens.
+// TestLostClaims checks claims that commit but whose response is lost. They cost no attempt, because
+// no worker has begun.
 func (k Kind) TestLostClaims(t *testing.T) {
 	t.Parallel()
 	direct, lossy := dbtest.Lossy(t, func(d *db.DB) bool {
@@ -34,7 +34,7 @@ func (k Kind) TestLostClaims(t *testing.T) {
 	const attempts = 3
 	for fence := range attempts + 1 {
 		if ok, err := k.Claim(h, lossy); ok || err == nil {
-			t.Fatalf("the answer arrived: %v, %v", ok, err)
+			t.Fatalf("the response was not lost: %v, %v", ok, err)
 		}
 		if h.Number(`SELECT COUNT(*) FROM `+k.Table+` WHERE fence > $1 AND lease_owner IS NOT NULL`, fence) != 1 {
 			t.Fatal("the claim was not committed")
@@ -49,9 +49,9 @@ func (k Kind) TestLostClaims(t *testing.T) {
 	}
 }
 
-// Interleave performs 10 to 30 random operations on random jobs, some at once and some one
-// after another. do gets the operation, a job and a number below 30. It reports whether it
-// deleted the job. The result is how often each job was deleted.
+// Interleave performs 10 to 30 random operations on random jobs, some concurrently and some in
+// sequence. do performs one operation on one job, with a random n from 0 to 29, and reports whether
+// it deleted the job. Interleave returns how often each job was deleted.
 func Interleave(t *testing.T, rt *rapid.T, jobs, operations []string, do func(operation, job string, n int) (deleted bool, err error)) map[string]int {
 	var mu sync.Mutex
 	deleted := map[string]int{}

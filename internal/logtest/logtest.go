@@ -1,4 +1,4 @@
-// Package logtest lets a test read what concurrent work, or another process, logs.
+// Package logtest lets a test read the log of concurrent work or of another process.
 package logtest
 
 import (
@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// Buffer holds what was logged. It is safe for concurrent use.
+// Buffer holds a log. It is safe for concurrent use.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-// Logger returns a log of all levels from Info on that writes here.
+// Logger returns a logger that writes to the buffer, from level Info.
 func (b *Buffer) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 // Write implements io.Writer.
@@ -23,14 +23,14 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// Len is how much was logged so far.
+// Len returns the length of the log so far, in bytes.
 func (b *Buffer) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Len()
 }
 
-// String is everything that was logged so far.
+// String returns the log so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

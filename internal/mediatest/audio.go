@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// SampleRate is the rate every sound is decoded at.
+// SampleRate is the rate of all decoded audio.
 const SampleRate = 48000
 
 // Window is the half-open span [From, To) of a file's timeline. The zero value
@@ -32,9 +32,9 @@ func (w Window) cut(samples []float64) []float64 {
 
 func sampleAt(d time.Duration) int { return int(math.Round(d.Seconds() * SampleRate)) }
 
-// Samples decodes the first audio stream to SampleRate, one slice per channel,
-// with samples in -1..1 beginning at time zero: sound that starts late is
-// preceded by zeros. They are not the caller's to change.
+// Samples decodes the first audio stream at SampleRate, and returns one slice per channel with
+// samples in -1..1. The first sample is at time zero; zeros precede audio that starts later. The
+// caller must not change the slices.
 func Samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
 	return once(t, "samples", path, func() [][]float64 { return samples(t, path) })
@@ -42,18 +42,18 @@ func Samples(t testing.TB, path string) [][]float64 {
 
 func samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
-	// One thread: see the decoding of sound in the engine.
+	// One thread, as when the engine decodes audio.
 	return parseWave(t, FFmpeg(t, append([]string{"-threads", "1", "-i", "file:" + path}, wave...)...))
 }
 
-// wave makes ffmpeg write the first sound of its input to stdout, for parseWave.
+// wave makes ffmpeg write the first audio stream of its input to stdout, for parseWave.
 var wave = []string{"-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-"}
 
 func parseWave(t testing.TB, raw []byte) [][]float64 {
 	t.Helper()
 	data := bytes.Index(raw, []byte("data"))
 	if data < 0 || len(raw) < data+8 {
-		t.Fatal("no sound was decoded")
+		t.Fatal("no audio was decoded")
 	}
 	channels := int(binary.LittleEndian.Uint16(raw[22:]))
 	raw = raw[data+8:]
@@ -84,13 +84,13 @@ func Mono(t testing.TB, path string) []float64 {
 	return sum
 }
 
-// RMS is the root mean square of the window in dBFS, -Inf for silence. A
-// full-scale sine has -3.01.
+// RMS returns the root mean square of the window in dBFS, or -Inf for silence. A full-scale sine
+// has -3.01.
 func RMS(t testing.TB, path string, w Window) float64 {
 	t.Helper()
 	samples := w.cut(Mono(t, path))
 	if len(samples) == 0 {
-		t.Fatal("the window holds no sound")
+		t.Fatal("the window has no samples")
 	}
 	var sum float64
 	for _, v := range samples {
@@ -99,8 +99,7 @@ func RMS(t testing.TB, path string, w Window) float64 {
 	return 10 * math.Log10(sum/float64(len(samples)))
 }
 
-// Peak is the largest absolute sample of any channel in the window, 1 being
-// full scale.
+// Peak returns the largest absolute sample of any channel in the window. Full scale is 1.
 func Peak(t testing.TB, path string, w Window) float64 {
 	t.Helper()
 	var peak float64
@@ -112,16 +111,15 @@ func Peak(t testing.TB, path string, w Window) float64 {
 	return peak
 }
 
-// ToneLevel is the level of one frequency in the window, as the dBFS peak of
-// that sine: the tone of a Clip with Amplitude 0.25 has -12.04. Neighbouring
-// tones closer than about 4/window do not separate.
+// ToneLevel returns the level of one frequency in the window, as the peak of its sine in dBFS: the
+// tone of a Clip with Amplitude 0.25 has -12.04. Tones less than about 4/window apart interfere.
 func ToneLevel(t testing.TB, path string, hz float64, w Window) float64 {
 	t.Helper()
 	return 20 * math.Log10(ToneAmplitude(w.cut(Mono(t, path)), hz))
 }
 
-// ToneAmplitude is the peak amplitude of a frequency in samples, by Goertzel's
-// algorithm under a Hann window.
+// ToneAmplitude returns the peak amplitude of a frequency in samples, by Goertzel's algorithm with
+// a Hann window.
 func ToneAmplitude(samples []float64, hz float64) float64 {
 	n := len(samples)
 	if n == 0 {
@@ -139,7 +137,7 @@ func ToneAmplitude(samples []float64, hz float64) float64 {
 	return 2 * math.Sqrt(max(power, 0)) / gain
 }
 
-// DominantTone is the frequency in Hz with the most energy among candidates.
+// DominantTone returns the candidate, in Hz, with the most energy.
 func DominantTone(t testing.TB, path string, w Window, candidates ...float64) float64 {
 	t.Helper()
 	samples := w.cut(Mono(t, path))
@@ -152,11 +150,10 @@ func DominantTone(t testing.TB, path string, w Window, candidates ...float64) fl
 	return best
 }
 
-// Discontinuity is how far the window is from one unbroken sine of hz. A sine
-// obeys x[n] = 2cos(w)x[n-1] - x[n-2]; the result is the largest deviation over
-// all samples, relative to the sine's peak, and where it is. An unbroken sine
-// through AAC stays below 0.002; a jump, a gap or a repeated sample is above
-// 0.01.
+// Discontinuity returns how far the window deviates from an unbroken sine of hz, and where. A sine
+// obeys x[n] = 2cos(w)x[n-1] - x[n-2]; residual is the largest deviation of a sample, relative to
+// the sine's peak. An unbroken sine through AAC stays below 0.002; a jump, a gap or a repeated
+// sample exceeds 0.01.
 func Discontinuity(t testing.TB, path string, hz float64, w Window) (residual float64, at time.Duration) {
 	t.Helper()
 	samples := w.cut(Mono(t, path))
@@ -174,8 +171,8 @@ func Discontinuity(t testing.TB, path string, hz float64, w Window) (residual fl
 	return residual, at
 }
 
-// Silent reports the longest run of samples in the window whose magnitude stays
-// below level (1 is full scale).
+// Silent returns the longest time in the window for which the magnitude stays below level. Full
+// scale is 1.
 func Silent(t testing.TB, path string, level float64, w Window) time.Duration {
 	t.Helper()
 	run, longest := 0, 0

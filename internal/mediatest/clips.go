@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Spec describes a clip to make. The zero value of a field is its default.
+// Spec describes a clip. The zero value of a field means its default.
 type Spec struct {
 	Width, Height int           // 0: no video
 	FPS           string        // "30" (default), "30000/1001", ...
@@ -30,10 +30,10 @@ type Spec struct {
 	Output    []string // further ffmpeg arguments for the output
 }
 
-// Clip makes the clip in a folder of the test and returns its path.
+// Clip makes the clip in a temporary folder and returns its path.
 func Clip(t testing.TB, s Spec) string { t.Helper(); return Clips(t, s)[0] }
 
-// Clips makes several clips in one run of ffmpeg, whose start costs more than a short clip.
+// Clips makes several clips in one run of ffmpeg, because starting it costs more than a short clip.
 func Clips(t testing.TB, specs ...Spec) (paths []string) {
 	t.Helper()
 	var in, out []string
@@ -64,7 +64,8 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// args are the options of a clip's inputs, the first of which has the given number, and of its output.
+// args returns the ffmpeg options of a clip's inputs and of its output. input is the number of its
+// first input.
 func (s Spec) args(input int) (in, out []string) {
 	if s.Width > 0 {
 		source := fmt.Sprintf("testsrc2=s=%dx%d:r=%s", s.Width, s.Height, s.FPS)
@@ -91,8 +92,8 @@ func (s Spec) args(input int) (in, out []string) {
 	return in, append(out, s.Output...)
 }
 
-// sine is a lavfi source of an exact sine. The filter of that name works with
-// 16-bit tables; aevalsrc computes in double precision.
+// sine returns a lavfi source of an exact sine. ffmpeg's sine filter uses 16-bit tables; aevalsrc
+// computes in double precision.
 func sine(hz, amplitude float64, rate, channels int) string {
 	wave := fmt.Sprintf("%.6f*sin(2*PI*%.6f*t)", amplitude, hz)
 	return fmt.Sprintf("aevalsrc=exprs='%s':s=%d:c=%s", strings.Join(slices.Repeat([]string{wave}, channels), "|"), rate, layout(channels))
@@ -106,14 +107,13 @@ func layout(channels int) string {
 	return fmt.Sprintf("%dc", channels)
 }
 
-// Tone makes a stereo 48 kHz wav of one sine with a peak of 0.25.
+// Tone makes a stereo 48 kHz WAV file of one sine with a peak of 0.25.
 func Tone(t testing.TB, hz float64, d time.Duration) string {
 	t.Helper()
 	return Clip(t, Spec{Tone: hz, Duration: d})
 }
 
-// Tones makes a three-second stereo 48 kHz wav holding all the given sines at
-// once, each with a peak of 0.2.
+// Tones makes a three-second stereo 48 kHz WAV file that mixes the sines, each with a peak of 0.2.
 func Tones(t testing.TB, hz ...float64) string {
 	t.Helper()
 	var sum []string
@@ -126,22 +126,21 @@ func Tones(t testing.TB, hz ...float64) string {
 	return path
 }
 
-// FlashBeep makes a 160x90 mp4 for measuring sync: black, with white frames
-// and a 1 kHz beep during the first 100 ms of every whole second. Its sound is
-// FLAC (in mp4), so no codec delay blurs the start of the beeps.
+// FlashBeep makes a 160x90 mp4 for measuring sync: black, with white frames and a 1 kHz beep during
+// the first 100 ms of every second. Its audio is FLAC, so no codec delay blurs the start of a beep.
 func FlashBeep(t testing.TB, d time.Duration, fps string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "flashbeep.mp4")
 	FFmpeg(t,
-		// The half millisecond keeps rounding of frame times from moving a flash.
+		// The half millisecond absorbs the rounding of frame times.
 		"-f", "lavfi", "-t", ffSeconds(d), "-i", "color=c=black:s=160x90:r="+fps+",drawbox=c=white:t=fill:enable='lt(mod(t+0.0005,1),0.0995)'",
 		"-f", "lavfi", "-t", ffSeconds(d), "-i", "aevalsrc=exprs='0.5*sin(2*PI*1000*t)*lt(mod(t,1),0.1)':s=48000:c=mono",
 		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "flac", "-strict", "-2", path)
 	return path
 }
 
-// Remux copies a file's streams into another container, with further ffmpeg
-// output arguments: Remux(t, clip, "mp4", "-movflags", "frag_keyframe").
+// Remux copies a file's streams into another container. output holds additional ffmpeg arguments:
+// Remux(t, clip, "mp4", "-movflags", "frag_keyframe").
 func Remux(t testing.TB, path, container string, output ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "remux."+container)

@@ -15,20 +15,19 @@ import (
 	"time"
 )
 
-// FrameTimes are the presentation times of all decoded frames of the first
-// video stream.
+// FrameTimes returns the presentation times of all frames of the first video stream.
 func FrameTimes(t testing.TB, path string) []time.Duration {
 	t.Helper()
 	return frames(t, path, false).times
 }
 
-// shown are the decoded frames of a film.
+// shown holds the frames of a film.
 type shown struct {
 	times []time.Duration
 	luma  []float64 // mean brightness, 0..255
 }
 
-// frames decodes the first video stream, and in the same run the sound, for Samples.
+// frames decodes the first video stream, and in the same run the audio for Samples.
 func frames(t testing.TB, path string, sound bool) shown {
 	t.Helper()
 	return once(t, "frames", path, func() (all shown) {
@@ -61,10 +60,9 @@ func frames(t testing.TB, path string, sound bool) shown {
 	})
 }
 
-// ConstantRate fails the test unless the video has exactly frames frames, the
-// first at zero and each at its exact place for fps (such as 30000.0/1001),
-// within tolerance. It compares every frame with the grid, so that small errors
-// cannot add up unseen.
+// ConstantRate fails the test unless the video has the given number of frames, the first one at
+// zero and each one within tolerance of its time at fps (such as 30000.0/1001). It computes each
+// time from zero, so small errors cannot add up.
 func ConstantRate(t testing.TB, path string, fps float64, frames int, tolerance time.Duration) {
 	t.Helper()
 	times := FrameTimes(t, path)
@@ -80,15 +78,13 @@ func ConstantRate(t testing.TB, path string, fps float64, frames int, tolerance 
 	}
 }
 
-// Frame decodes the picture shown at a time, as a player shows it (rotation
-// applied).
+// Frame decodes the picture that a player shows at a time, with rotation applied.
 func Frame(t testing.TB, path string, at time.Duration) *image.RGBA {
 	t.Helper()
 	return Frames(t, path, at)[0]
 }
 
-// Frames is Frame for several ascending times, of which no two show the same picture,
-// in one pass.
+// Frames is Frame for several times in one pass. The times must ascend and show different pictures.
 func Frames(t testing.TB, path string, at ...time.Duration) (pictures []*image.RGBA) {
 	t.Helper()
 	starts := FrameTimes(t, path)
@@ -97,7 +93,7 @@ func Frames(t testing.TB, path string, at ...time.Duration) (pictures []*image.R
 		shown, _ := slices.BinarySearch(starts, a+1)
 		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, max(0, shown-1)))
 	}
-	// The whole film up to there is decoded: seeking is what tests must not trust.
+	// Decode the film from its start: tests must not rely on seeking.
 	raw := FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-vf", "select="+strings.Join(chosen, "+"),
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(len(at)), "-c:v", "pam", "-pix_fmt", "rgba", "-f", "image2pipe", "-")
 	for range at {
@@ -107,7 +103,7 @@ func Frames(t testing.TB, path string, at ...time.Duration) (pictures []*image.R
 	return pictures
 }
 
-// Every is n times, a step apart.
+// Every returns n times, a step apart.
 func Every(first, step time.Duration, n int) (times []time.Duration) {
 	for i := range n {
 		times = append(times, first+time.Duration(i)*step)
@@ -115,8 +111,8 @@ func Every(first, step time.Duration, n int) (times []time.Duration) {
 	return times
 }
 
-// parsePAM reads the one picture format of ffmpeg that is a short text header
-// and raw pixels, and returns what follows it.
+// parsePAM reads a PAM picture, which is a short text header and raw pixels, and returns it with
+// the rest of raw.
 func parsePAM(t testing.TB, raw []byte) (picture *image.RGBA, rest []byte) {
 	t.Helper()
 	head, pixels, ok := bytes.Cut(raw, []byte("ENDHDR\n"))
@@ -135,8 +131,8 @@ func parsePAM(t testing.TB, raw []byte) (picture *image.RGBA, rest []byte) {
 	return img, pixels[len(img.Pix):]
 }
 
-// ColorAt is the mean colour of the 9x9 pixels around a point given in
-// fractions of width and height, so that it means the same in any resolution.
+// ColorAt returns the mean colour of the 9x9 pixels around a point. x and y are fractions of the
+// width and the height, so a point is valid in any resolution.
 func ColorAt(img *image.RGBA, x, y float64) color.RGBA {
 	b := img.Bounds()
 	cx, cy := int(x*float64(b.Dx())), int(y*float64(b.Dy()))
@@ -153,7 +149,7 @@ func ColorAt(img *image.RGBA, x, y float64) color.RGBA {
 	return color.RGBA{uint8(r / n), uint8(g / n), uint8(bl / n), 255}
 }
 
-// ColorDistance is the largest difference of the three channels, 0..255.
+// ColorDistance returns the largest difference of the three channels, 0..255.
 func ColorDistance(a, b color.RGBA) int {
 	d := func(x, y uint8) int { return int(math.Abs(float64(x) - float64(y))) }
 	return max(d(a.R, b.R), d(a.G, b.G), d(a.B, b.B))
@@ -165,12 +161,11 @@ type SyncPoint struct {
 	Beep  time.Duration // first sample of the beep
 }
 
-// Offset is how much later the beep is than the flash.
+// Offset returns how much later than the flash the beep is.
 func (p SyncPoint) Offset() time.Duration { return p.Beep - p.Flash }
 
-// SyncPoints finds all flashes and pairs each with the nearest beep. A flash
-// that no beep is near (300 ms) ends the test. Flashes are as exact as frames
-// are timed, beeps within about half a millisecond.
+// SyncPoints finds all flashes and pairs each with the nearest beep. It ends the test if a flash has
+// no beep within 300 ms. Flashes are as exact as frame times, beeps to about half a millisecond.
 func SyncPoints(t testing.TB, path string) []SyncPoint {
 	t.Helper()
 	var points []SyncPoint
@@ -193,7 +188,7 @@ func SyncPoints(t testing.TB, path string) []SyncPoint {
 	return points
 }
 
-// flashStarts are the times of white frames that follow a dark one (or nothing).
+// flashStarts returns the times of white frames that follow a dark frame or are first.
 func (s shown) flashStarts() (starts []time.Duration) {
 	dark := true
 	for i, y := range s.luma {
@@ -205,9 +200,9 @@ func (s shown) flashStarts() (starts []time.Duration) {
 	return starts
 }
 
-// beepStarts are the times at which the sound of 1 kHz rises out of quiet. The
-// threshold is a tenth of the loudest sample: a 1 kHz sine crosses it within
-// 20 microseconds, and an AAC encoder's pre-echo stays below.
+// beepStarts returns the times at which a 1 kHz tone follows silence. The threshold is a tenth of
+// the loudest sample: a 1 kHz sine crosses it within 20 microseconds, and an AAC encoder's pre-echo
+// stays below it.
 func beepStarts(samples []float64) []time.Duration {
 	var peak float64
 	for _, v := range samples {

@@ -1,10 +1,8 @@
-// Package mediatest makes small clips for tests and measures what came out:
-// durations, frames, pixels, loudness, tones and the joint of picture and sound.
-// It judges media by decoding it.
+// Package mediatest makes small clips for tests and measures films: durations, frames, pixels,
+// levels, tones and the sync of audio and video. It decodes the media to measure it.
 //
-// It runs ffmpeg and ffprobe directly, unconfined and without knowing how
-// the service runs them, so that a mistake there cannot hide on both sides. All
-// functions end the test when a tool fails. ffmpeg and ffprobe must be in PATH.
+// It runs ffmpeg and ffprobe from PATH directly, not through the service's code, so a mistake there
+// cannot affect both sides of a comparison. All functions end the test if a tool fails.
 package mediatest
 
 import (
@@ -38,44 +36,44 @@ func FFmpeg(t testing.TB, args ...string) []byte {
 	return out
 }
 
-// answers is what files were found to hold. Tests ask many questions of one film,
-// and each start of ffmpeg costs as much as decoding a short one.
-var answers sync.Map
+// results caches what was measured. Tests measure the same film many times, and starting ffmpeg
+// costs as much as decoding a short film.
+var results sync.Map
 
-// question is what is asked of a file as it is now.
-type question struct {
+// resultKey identifies a measurement of one version of a file.
+type resultKey struct {
 	what, path     string
 	size, modified int64
 }
 
-// once reads a file at the first time that something is asked of it, and anew when
-// it has changed. The answer is kept as long as the test that asked first.
+// once calls read unless its result for this version of the file is cached. The cache keeps the
+// result until the test ends.
 func once[T any](t testing.TB, what, path string, read func() T) T {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := question{what, path, info.Size(), info.ModTime().UnixNano()}
-	if known, ok := answers.Load(q); ok {
+	key := resultKey{what, path, info.Size(), info.ModTime().UnixNano()}
+	if known, ok := results.Load(key); ok {
 		return known.(T)
 	}
-	answer := read()
-	answers.Store(q, answer)
-	t.Cleanup(func() { answers.Delete(q) })
-	return answer
+	result := read()
+	results.Store(key, result)
+	t.Cleanup(func() { results.Delete(key) })
+	return result
 }
 
-// Media is what ffprobe says of a file.
+// Media is ffprobe's description of a file.
 type Media struct{ process.Media }
 
 // Stream is one track.
 type Stream = process.Stream
 
-// Video returns the first video stream; the test ends when there is none.
+// Video returns the first video stream, and ends the test if there is none.
 func (m Media) Video(t testing.TB) Stream { t.Helper(); return m.first(t, "video") }
 
-// Audio returns the first audio stream; the test ends when there is none.
+// Audio returns the first audio stream, and ends the test if there is none.
 func (m Media) Audio(t testing.TB) Stream { t.Helper(); return m.first(t, "audio") }
 
 // Has reports whether there is a stream of the type ("video", "audio").
@@ -106,15 +104,15 @@ func Inspect(t testing.TB, path string) Media {
 	})
 }
 
-// IndexFirst reports whether the mp4's index (moov) comes before its media
-// (mdat), so that playback can start before the end of the download.
+// IndexFirst reports whether the mp4's index (moov) precedes its media (mdat), which lets playback
+// start during the download.
 func IndexFirst(t testing.TB, path string) bool {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing before the first of the two holds the name of the other.
+	// The bytes before the first of the two boxes contain neither name.
 	index, data := bytes.Index(b, []byte("moov")), bytes.Index(b, []byte("mdat"))
 	if index < 0 || data < 0 {
 		t.Fatalf("%s lacks moov (%d) or mdat (%d)", path, index, data)
@@ -122,8 +120,7 @@ func IndexFirst(t testing.TB, path string) bool {
 	return index < data
 }
 
-// DurationWithin fails the test unless the file's length, by its header, is
-// want give or take tolerance.
+// DurationWithin fails the test unless the length in the file's header is within tolerance of want.
 func DurationWithin(t testing.TB, path string, want, tolerance time.Duration) {
 	t.Helper()
 	got, ok := mp4Duration(t, path)
@@ -135,8 +132,8 @@ func DurationWithin(t testing.TB, path string, want, tolerance time.Duration) {
 	}
 }
 
-// mp4Duration reads the header of a film that ffmpeg wrote: mvhd, version 0. A fragmented
-// film has none.
+// mp4Duration reads the length from the header of a film that ffmpeg wrote (mvhd, version 0). A
+// fragmented film has none.
 func mp4Duration(t testing.TB, path string) (time.Duration, bool) {
 	t.Helper()
 	b, err := os.ReadFile(path)

@@ -11,7 +11,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// The meters are checked against clips whose values follow from arithmetic.
+// These tests measure clips whose values can be computed.
 
 func TestClipIsWhatWasAskedFor(t *testing.T) {
 	path := mediatest.Clip(t, mediatest.Spec{
@@ -116,10 +116,10 @@ func TestFrameShowsThePictureAtATime(t *testing.T) {
 func TestIndexFirst(t *testing.T) {
 	plain := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
 	if mediatest.IndexFirst(t, plain) {
-		t.Error("ffmpeg writes the index last unless told otherwise")
+		t.Error("by default ffmpeg writes the index last")
 	}
 	if !mediatest.IndexFirst(t, mediatest.Remux(t, plain, "mp4", "-movflags", "+faststart")) {
-		t.Error("faststart puts the index first")
+		t.Error("with faststart ffmpeg writes the index first")
 	}
 }
 

@@ -37,7 +37,7 @@ func newHarness(t testing.TB, d *db.DB) *harness {
 }
 
 func eachDatabase(t *testing.T, test func(t *testing.T, r *harness)) {
-	dbtest.Beside(t, func(t *testing.T, d *db.DB) { test(t, newHarness(t, d)) })
+	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, newHarness(t, d)) })
 }
 
 // source stores an object for jobs to read, like a cached input of the owner.

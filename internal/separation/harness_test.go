@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // wait for a lease to run out.
 func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Parallel()
-	dbtest.Beside(t, test)
+	dbtest.EachParallel(t, test)
 }
 
 // oneDatabase runs a test on SQLite alone, beside other tests: its statements run on

@@ -88,7 +88,7 @@ type database struct {
 	filled string // a query that returns 1 for each table that may have rows, else 0
 }
 
-// table tells how to restore one table to what the migrations left.
+// table restores one table to its state after the migrations.
 type table struct {
 	empty string
 	fill  []string
@@ -100,7 +100,7 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each write keeps a copy of its page for a rollback.
+	// Each write copies its page for a rollback, so small pages are faster.
 	if _, err := d.Exec(ctx, `PRAGMA page_size = 1024`); err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (j *judge) money() {
 		SELECT 1 FROM credit_ledger l WHERE l.ref_id = 'consume-' || s.id AND l.amount = -s.credits)`)
 	j.none("charges without their job", `SELECT COUNT(*) FROM credit_ledger l WHERE kind = 'consume' AND NOT EXISTS (
 		SELECT 1 FROM separation_jobs s WHERE l.ref_id = 'consume-' || s.id)`)
-	// An owner who deletes a job while the provider works on it gets no refund.
+	// A job that its owner deletes while the provider works on it is not refunded.
 	j.none("failed jobs without a refund", `SELECT COUNT(*) FROM separation_jobs s WHERE state = 'FAILED' AND (deleted_at IS NULL OR submit_intent_at IS NULL)
 		AND NOT EXISTS (SELECT 1 FROM credit_ledger l WHERE l.ref_id = 'refund-' || s.id AND l.amount = s.credits)`)
 	j.none("refunds of jobs that did not fail", `SELECT COUNT(*) FROM credit_ledger l WHERE kind = 'refund' AND NOT EXISTS (
@@ -200,7 +200,7 @@ func (j *judge) events() {
 // files: after the sweeps the store holds what the rows need, and nothing else.
 func (j *judge) files() {
 	ctx := context.Background()
-	time.Sleep(26 * time.Hour) // longer than any upload lives
+	time.Sleep(26 * time.Hour) // longer than the lifetime of any upload
 	r := &replica{world: j.w, number: replicas, name: "sweeper"}
 	if err := r.build(); err != nil {
 		j.fail("%v", err)
@@ -216,8 +216,8 @@ func (j *judge) files() {
 	needed, err := db.Texts(j.w.db.Query(ctx, `SELECT object_key FROM separation_stems UNION ALL SELECT peaks_key FROM separation_stems WHERE peaks_key IS NOT NULL
 		UNION ALL SELECT output_key FROM render_jobs WHERE output_key IS NOT NULL UNION ALL SELECT poster_key FROM render_jobs WHERE poster_key IS NOT NULL`))
 	if err == nil {
-		// A poster whose storing was not confirmed is made again on request, under the
-		// same key, and is deleted with its film.
+		// If the store did not confirm a poster, the service makes it again on request, under the same
+		// key, and deletes it with its film.
 		unconfirmed, err = db.Texts(j.w.db.Query(ctx, `SELECT replace(output_key, '.mp4', '.jpg') FROM render_jobs WHERE output_key IS NOT NULL AND poster_key IS NULL`))
 	}
 	if err != nil {

@@ -155,37 +155,37 @@ func (p *provider) id(at string) int {
 	return n
 }
 
-// ears measures sound without reading it.
-type ears struct{}
+// soundMeter returns measurements without reading the audio.
+type soundMeter struct{}
 
 const soundLength = time.Minute
 
-func (ears) Measure(context.Context, string, container.Kind, media.MeasureOptions) ([]media.Measured, error) {
+func (soundMeter) Measure(context.Context, string, container.Kind, media.MeasureOptions) ([]media.Measured, error) {
 	return []media.Measured{{Type: "audio", Codec: "flac", SampleRate: 44100, Channels: 2, Packets: 1, Counted: true, Extent: soundLength, End: soundLength}}, nil
 }
 
-func (ears) Probe(context.Context, string) (media.Probe, error) {
+func (soundMeter) Probe(context.Context, string) (media.Probe, error) {
 	return media.Probe{}, errNotSimulated
 }
 
-func (ears) ProbeWithin(context.Context, string, media.MeasureOptions) (media.Probe, error) {
+func (soundMeter) ProbeWithin(context.Context, string, media.MeasureOptions) (media.Probe, error) {
 	return media.Probe{}, errNotSimulated
 }
 
-// Encode draws peaks of silence.
-func (ears) Encode(_ context.Context, p media.Pass) (media.Result, error) {
+// Encode writes the peaks of silence.
+func (soundMeter) Encode(_ context.Context, p media.Pass) (media.Result, error) {
 	_, err := p.Stdout.Write(make([]byte, 4096))
 	return media.Result{}, err
 }
 
 var errNotSimulated = errors.New("not simulated")
 
-// cutter is the engine of one replica: its films take time but no processor.
-type cutter struct{ r *replica }
+// renderEngine is the engine of one replica. Its films take simulated time but no CPU.
+type renderEngine struct{ r *replica }
 
 const filmLength = 1234 * time.Millisecond
 
-func (e cutter) Render(ctx context.Context, job engine.Job) (engine.Output, error) {
+func (e renderEngine) Render(ctx context.Context, job engine.Job) (engine.Output, error) {
 	job.OnPlanned(filmLength)
 	for percent := range 3 {
 		job.OnProgress(30 * percent)
@@ -208,9 +208,11 @@ func (e cutter) Render(ctx context.Context, job engine.Job) (engine.Output, erro
 	return out, os.WriteFile(out.Path, []byte("a film"), 0o600)
 }
 
-func (cutter) Assist(context.Context, engine.Job, string) (int, error) { return 0, errNotSimulated }
+func (renderEngine) Assist(context.Context, engine.Job, string) (int, error) {
+	return 0, errNotSimulated
+}
 
-func (cutter) Poster(_ context.Context, _, jpeg string) error {
+func (renderEngine) Poster(_ context.Context, _, jpeg string) error {
 	return os.WriteFile(jpeg, []byte("a poster"), 0o600)
 }
 

@@ -17,8 +17,8 @@ var plant = flag.Bool("planted", false, "run TestPlantedBugsAreFound, which comp
 // edit replaces one text of a file of the service by another.
 type edit struct{ file, from, to string }
 
-// planted are bugs that the simulation must find. They exist only in copies of files that
-// the compiler uses instead of ours.
+// planted are bugs that the simulation must find. They exist only in copies of source files, which
+// a compiler overlay puts in place of the originals.
 var planted = []struct {
 	name  string
 	edits []edit
@@ -47,7 +47,7 @@ var planted = []struct {
 `}}},
 }
 
-// within is after how many schedules a planted bug must be found.
+// within is the number of schedules within which the simulation must find a planted bug.
 const within = 10_000
 
 var failedSeed = regexp.MustCompile(`seed \d+: .*`)

@@ -71,7 +71,7 @@ type call struct {
 	strikes bool        // a fault was chosen for it
 }
 
-// weight tells which faults suit a call.
+// weight determines which faults suit a call.
 type weight int
 
 const (

@@ -156,8 +156,8 @@ func report(t *testing.T, dir string, p plan) {
 	t.Logf("shrunk: %s\n%v\n%v", out.why, p, tr)
 }
 
-// orders is how many other orders are tried for a smaller plan: with one call fewer, the
-// same order would do something else.
+// orders is the number of other orders that shrink tries for a smaller plan. With one call fewer,
+// the same seed of the order leads to different steps.
 const orders = 25
 
 // shrink removes requests and faults as long as the plan still fails.
@@ -266,7 +266,7 @@ func (t *trace) step(c *call, k kind) {
 	t.lines = append(t.lines, line)
 }
 
-// maxStep is how much of a statement is printed.
+// maxStep is the number of bytes of a statement that are printed.
 const maxStep = 110
 
 func (t *trace) name(id string) string {

@@ -42,7 +42,7 @@ type world struct {
 	provider *provider
 	receiver *receiver
 	ahead    time.Duration // of the database's clock
-	down     int           // how often a replica crashed or stopped
+	down     int           // number of crashes and stops
 
 	replicas []*replica // the current ones, dead or alive
 	all      sync.WaitGroup
@@ -132,11 +132,11 @@ func (r *replica) build() error {
 	if err != nil {
 		return err
 	}
-	r.separations = separation.New(separation.Options{DB: r.db, Renewer: r.renewer, Sweeper: r.sweeper, Store: s, Media: ears{}, OnDemand: onDemand,
+	r.separations = separation.New(separation.Options{DB: r.db, Renewer: r.renewer, Sweeper: r.sweeper, Store: s, Media: soundMeter{}, OnDemand: onDemand,
 		Analyses: media.NewFairSlots(2), Provider: client, CanWork: able, WorkDir: work, PublicBaseURL: "https://api.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: longLife, AbandonAfter: longLife, InFlight: inFlight,
 		StuckAfter: stuckAfter, PollEvery: 2 * time.Second, PollTimeout: pollTimeout, BusyWait: busyWait, Log: quietLog})
-	r.renders = render.New(render.Options{DB: r.db, Renewer: r.renewer, Store: s, Separations: r.separations, Sweeper: r.sweeper, Engine: cutter{r},
+	r.renders = render.New(render.Options{DB: r.db, Renewer: r.renewer, Store: s, Separations: r.separations, Sweeper: r.sweeper, Engine: renderEngine{r},
 		Slots: media.NewSlots(1), OnDemand: onDemand, CanWork: able, WorkDir: work, Timeout: jobTimeout, InputLifetime: longLife, JobLifetime: longLife,
 		OutputLifetime: longLife, SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: quietLog})
 	r.credits = credit.New(credit.Options{DB: r.db, Catalog: map[string]int64{product: productCredits}, Stores: map[string]credit.Store{credit.PlatformA: appStore{r}},
@@ -214,7 +214,7 @@ func (r *replica) comeBack() {
 	})
 }
 
-// stopAll stops all replicas, and returns when nothing of them runs.
+// stopAll stops all replicas and waits for their goroutines.
 func (w *world) stopAll() {
 	w.stopped = true
 	w.down++

@@ -92,7 +92,7 @@ func (c *crowd) service(i, n int, d *db.DB) *render.Service {
 // become gives the idle workers other films.
 func (c *crowd) become(takes, slowest time.Duration, parts int) {
 	for _, e := range c.engines {
-		e.Become(takes, slowest, parts)
+		e.Reset(takes, slowest, parts)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Command withpg runs a command beside a private PostgreSQL cluster and names the
-// cluster and a migrated template in its environment (see package dbtest), so the
-// packages of one `go test ./...` share both:
+// Command withpg starts a private PostgreSQL cluster with a migrated template and runs a command
+// that finds both in its environment (see package dbtest). The packages of one `go test ./...`
+// then share them:
 //
 //	go run ./internal/dbtest/withpg go test ./...
 package main
@@ -33,15 +33,15 @@ func run(argv []string) int {
 		fmt.Fprintln(os.Stderr, "withpg:", err)
 		return 1
 	}
-	status := beside(ctx, cluster.URL, argv)
+	status := runWith(ctx, cluster.URL, argv)
 	if err := cluster.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "withpg:", err)
 	}
 	return status
 }
 
-// beside runs a command that uses a cluster, and returns its exit status.
-func beside(ctx context.Context, cluster string, argv []string) int {
+// runWith runs a command that uses a cluster, and returns its exit status.
+func runWith(ctx context.Context, cluster string, argv []string) int {
 	template, err := dbtest.MakeTemplate(ctx, cluster)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "withpg:", err)

@@ -2,7 +2,7 @@ package mediatest
 
 import "strings"
 
-// NotMedia are files that strangers send under the name of a video.
+// NotMedia are files, by name, that an attacker or a broken client may upload as a video.
 var NotMedia = map[string]string{
 	"empty":       "",
 	"text":        "Hello, this is not a film.\n",
