@@ -31,8 +31,8 @@ func showAudit(ctx context.Context, v *invocation) error {
 	})
 }
 
-// showErasures prints the ids of deleted accounts, one to a line, for a loop
-// over `cutroom user erase` after a restore.
+// showErasures prints the ids of deleted accounts, one per line. Use it for a loop over `cutroom user erase`
+// after a restore.
 func showErasures(ctx context.Context, v *invocation) error {
 	if v.since.IsZero() {
 		return fmt.Errorf("%w: erasures needs --since <date>", errUsage)

@@ -43,8 +43,8 @@ func adoptBucket(ctx context.Context, v *invocation) error {
 // confirmFlag adds --confirm.
 func confirmFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.confirm, "confirm", false, "") }
 
-// sweepObjects lists what a sweep would remove. With --confirm it removes that, even if the brake
-// holds the service's own sweep.
+// sweepObjects lists what a sweep would remove. With --confirm it removes those objects, even if the brake
+// stops the service's own sweep.
 func sweepObjects(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
 		sweeper, err := app.NewSweeper(cfg, d, log)
@@ -68,7 +68,7 @@ func sweepObjects(ctx context.Context, v *invocation) error {
 	})
 }
 
-// recordSweep records who confirmed a sweep.
+// recordSweep writes the audit record of a confirmed sweep.
 func recordSweep(ctx context.Context, d *db.DB, found []sweep.Finding) error {
 	id, err := installation.ID(ctx, d)
 	if err != nil {
@@ -108,7 +108,7 @@ func (v *invocation) printFindings(found []sweep.Finding) error {
 	})
 }
 
-// oldestOf is the time of the oldest object, nil if there is none.
+// oldestOf returns the time of the oldest object, or nil if there is none.
 func oldestOf(lists ...[]objectstore.Info) *time.Time {
 	var oldest *time.Time
 	for _, list := range lists {

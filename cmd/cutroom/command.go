@@ -24,15 +24,15 @@ import (
 // command is a command of the program.
 type command struct {
 	args   int  // how many arguments follow its words
-	fewer  int  // how many of them may be left out
-	daemon bool // writes to a log, its final error included
+	fewer  int  // how many of those are optional
+	daemon bool // writes everything to a log, including its final error
 	flags  func(*flag.FlagSet, *invocation)
 	run    func(context.Context, *invocation) error
 }
 
 // invocation is a parsed command line.
 type invocation struct {
-	command        string // its words; "" if there is no such command
+	command        string // its words; "" if the command is unknown
 	args           []string
 	daemon         bool
 	envFile        string
@@ -46,13 +46,11 @@ type invocation struct {
 	asUnit         bool
 	failed         bool
 	stdout, stderr io.Writer
-	// fatal logs the error that ended the command, one line per problem; nil if a person reads the
-	// output.
+	// fatal logs the error that ended the command, one line per problem; nil if the output is for people.
 	fatal func(error)
 }
 
-// lookUp finds the command that the arguments begin with, of one word or two. The name is
-// "" if there is none.
+// lookUp finds the command at the start of the arguments, one word or two. The name is "" if there is none.
 func lookUp(args []string) (name string, rest []string) {
 	for n := min(2, len(args)); n > 0; n-- {
 		name = strings.Join(args[:n], " ")
@@ -82,7 +80,7 @@ func usageOf(command string) string {
 	return out
 }
 
-// parse reads flags and arguments, in any order.
+// parse parses flags and arguments, in any order.
 func (v *invocation) parse(c command, args []string) error {
 	v.daemon = c.daemon
 	fs := flag.NewFlagSet("cutroom", flag.ContinueOnError)
@@ -129,7 +127,7 @@ func sinceFlag(fs *flag.FlagSet, v *invocation) {
 	})
 }
 
-// load reads the configuration and makes the log that it asks for.
+// load reads the configuration and creates the log that it configures.
 func (v *invocation) load() (config.Config, *slog.Logger, error) {
 	cfg, err := config.LoadEnvironment(v.envFile)
 	opts := &slog.HandlerOptions{Level: cfg.Log.Level}
@@ -151,13 +149,13 @@ func (v *invocation) load() (config.Config, *slog.Logger, error) {
 	return cfg, log, err
 }
 
-// withDatabase calls use with the configured database, without migrating it: a command
-// runs while replicas do, and may lack the right to migrate.
+// withDatabase calls use with the configured database, without migrating it: a command runs beside the
+// replicas, and may lack the permission to migrate.
 func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) error {
 	return v.withInstallation(ctx, func(_ config.Config, d *db.DB, _ *slog.Logger) error { return use(d) })
 }
 
-// withInstallation is withDatabase for a command that needs more than that.
+// withInstallation is withDatabase for commands that also need the configuration and the log.
 func (v *invocation) withInstallation(ctx context.Context, use func(config.Config, *db.DB, *slog.Logger) error) (err error) {
 	cfg, log, err := v.load()
 	if err != nil {
@@ -172,7 +170,7 @@ func (v *invocation) withInstallation(ctx context.Context, use func(config.Confi
 	return use(cfg, d, log)
 }
 
-// userID is the shape of a user's number on this machine.
+// userID matches the numeric id of a user of this machine.
 var userID = regexp.MustCompile(`^[0-9]{1,10}$`)
 
 // actor is the user id of the person who runs a command, for the audit record. Under sudo

@@ -36,7 +36,7 @@ func revokeCredits(ctx context.Context, v *invocation) error { return v.support(
 // maxSupport bounds one entry. A larger amount is a typing error.
 const maxSupport = 1_000_000
 
-// maxReason is the maximum length of a reason in bytes. The audit record keeps reasons for ever.
+// maxReason is the maximum length of a reason in bytes. The audit record keeps reasons forever.
 const maxReason = 500
 
 // support gives credits (sign 1) or takes them back (sign -1).
@@ -63,7 +63,7 @@ func (v *invocation) support(ctx context.Context, sign int64) error {
 	})
 }
 
-// supported is a change of a balance by support.
+// supported is a change of a balance that support made.
 type supported struct {
 	UserID  string `json:"userId"`
 	Credits int64  `json:"credits"`
@@ -109,8 +109,7 @@ func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 	return err
 }
 
-// spendOrder spends the order that --order names, so that presenting it later
-// grants nothing.
+// spendOrder marks the order that --order names as spent, so that presenting it later grants nothing.
 func (v *invocation) spendOrder(ctx context.Context, tx *db.Tx, e supported) error {
 	if v.order == (credit.Order{}) {
 		return nil

@@ -22,8 +22,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// check is one line of the doctor's report. run returns what it found, or an error if that is not
-// good enough. Errors contain no secret.
+// check is one line of the doctor's report. run returns its finding, or an error if the check fails. Errors
+// contain no secret.
 type check struct {
 	name   string
 	needed bool // whether the roles of this process need it
@@ -37,7 +37,7 @@ type finding struct {
 	Detail string `json:"detail"`
 }
 
-// errUnhealthy makes the doctor exit with 1. The report has printed the reason.
+// errUnhealthy makes the doctor exit with status 1. The report has already printed the reason.
 var errUnhealthy = errors.New("some checks failed")
 
 // doctor checks everything that the roles of this process depend on, one line each.
@@ -92,7 +92,7 @@ func doctor(ctx context.Context, v *invocation) error {
 	return nil
 }
 
-// versionWords is the number of words of ffmpeg's first line that name its version.
+// versionWords is the number of words in the first line of ffmpeg's output that contain its version.
 const versionWords = 3
 
 func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
@@ -163,8 +163,8 @@ func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
 	return "put, get, presigned put and get, delete; " + whose, err
 }
 
-// bucketOwner checks whether database and bucket belong together. Another check reports a
-// database that does not answer.
+// bucketOwner checks whether database and bucket belong together. Another check reports a database that does
+// not answer.
 func bucketOwner(ctx context.Context, cfg config.Config, b *objectstore.Bucket) (string, error) {
 	d, err := openDatabase(ctx, cfg)
 	if err != nil {

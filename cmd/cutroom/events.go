@@ -17,7 +17,7 @@ import (
 // eventsFlag adds --failed.
 func eventsFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.failed, "failed", false, "") }
 
-// listEvents prints the newest events, or all of those whose web hook was given up.
+// listEvents prints the newest events, or all events whose web hook was given up.
 func listEvents(ctx context.Context, v *invocation) error {
 	limit := int64(shortList)
 	if v.failed {

@@ -48,7 +48,7 @@ func retryJob(ctx context.Context, v *invocation) error {
 	})
 }
 
-// failedFlag adds --failed, the only list there is, and --since.
+// failedFlag adds --failed, which is required because no other list exists, and --since.
 func failedFlag(fs *flag.FlagSet, v *invocation) {
 	fs.BoolVar(&v.failed, "failed", false, "")
 	sinceFlag(fs, v)
@@ -79,7 +79,7 @@ func showFailedJobs(ctx context.Context, v *invocation) error {
 	})
 }
 
-// oneLine removes the line breaks of a text.
+// oneLine replaces line breaks and other white space by single spaces.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func jobTable(w io.Writer, j admin.Job) {

@@ -1,5 +1,5 @@
-// Command cutroom is the production service. Only the environment configures it. It contains no code
-// that could forge an identity, a receipt or a stem.
+// Command cutroom is the production service. Only the environment configures it. It contains no code that can
+// forge an identity, a receipt or a stem.
 package main
 
 import (
@@ -71,7 +71,7 @@ The configuration comes from the environment. The file that --env-file names, or
 .env.example. --json prints JSON instead of a table.
 `
 
-// commands maps the words of each command to the command.
+// commands contains every command by its words.
 var commands = map[string]command{
 	"serve":           {daemon: true, flags: rolesFlag, run: serve},
 	"migrate":         {daemon: true, run: migrate},
@@ -114,7 +114,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	go func() {
 		<-ctx.Done()
-		stop() // the first signal drains; without the handler, a second one kills
+		stop() // the first signal drains the service; a second one then kills it
 	}()
 	v := &invocation{stdout: stdout, stderr: stderr}
 	err := dispatch(ctx, args, v)
@@ -173,8 +173,8 @@ func serve(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	// Requests make much garbage compared with the live heap: a few MB more save a tenth of their
-	// time. Keep GOGC if it is set.
+	// Requests produce much garbage compared with the live heap: a larger limit costs a few MB and saves a
+	// tenth of their time. An operator's GOGC wins.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}

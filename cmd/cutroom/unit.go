@@ -14,8 +14,8 @@ import (
 // unitName is the unit that the package installs.
 const unitName = "cutroom.service"
 
-// supervision lists the settings of a unit's [Service] that control how systemd starts, watches and
-// ends it. They do not fit a check that runs once.
+// supervision lists the settings of a unit's [Service] that control how systemd starts, watches and ends it.
+// They do not suit a check that runs once.
 var supervision = []string{"Type", "ExecStart", "ExecReload", "Restart", "RestartSec", "WatchdogSec", "TimeoutAbortSec", "TimeoutStopSec",
 	"KillMode", "KillSignal", "OOMPolicy"}
 
@@ -25,8 +25,8 @@ func asUnitFlag(fs *flag.FlagSet, v *invocation) {
 	fs.BoolVar(&v.asUnit, "as-unit", false, "")
 }
 
-// doctorAsUnit runs the doctor in a transient unit with the user, settings and sandbox of
-// the service's unit, drop-ins included: what a shell may do says little about the service.
+// doctorAsUnit runs the doctor in a transient unit with the user, settings and sandbox of the service's unit,
+// including drop-ins: a shell has other permissions than the service.
 func doctorAsUnit(ctx context.Context, v *invocation) error {
 	if _, err := exec.LookPath("systemd-run"); err != nil {
 		return errors.New("--as-unit needs systemd, which this machine does not have; without the flag doctor checks what this shell may do")
@@ -46,7 +46,7 @@ func doctorAsUnit(ctx context.Context, v *invocation) error {
 		args = append(args, "--property="+strings.ReplaceAll(p, "%d", "/run/credentials/"+own))
 	}
 	args = append(args, "--", program, "doctor")
-	if v.roles != "" { // a flag, because ROLES of an EnvironmentFile wins over --setenv
+	if v.roles != "" { // a flag, because ROLES in an EnvironmentFile overrides --setenv
 		args = append(args, "--roles", v.roles)
 	}
 	if v.json {
@@ -56,12 +56,12 @@ func doctorAsUnit(ctx context.Context, v *invocation) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, v.stdout, v.stderr
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return errUnhealthy // the report, or systemd-run, has said why
+		return errUnhealthy // the report, or systemd-run, has printed the reason
 	}
 	return err
 }
 
-// withStderr adds what a program printed on standard error.
+// withStderr adds a program's standard error to err.
 func withStderr(err error) error {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && len(exit.Stderr) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
@@ -69,8 +69,7 @@ func withStderr(err error) error {
 	return err
 }
 
-// transient reads the files of a unit, and returns its program and the settings that a
-// transient unit takes over.
+// transient reads the files of a unit, and returns its program and the settings that a transient unit needs.
 func transient(unit string) (program string, properties []string) {
 	section := ""
 	for line := range strings.Lines(strings.ReplaceAll(unit, "\\\n", " ")) {

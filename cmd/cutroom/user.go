@@ -23,10 +23,10 @@ const screen = 20
 // everything is a page with all rows.
 var everything = admin.Page{Limit: 1 << 32}
 
-// person is a user as support sees them.
+// person is what support sees of a user.
 type person struct {
 	admin.User
-	Owed     int64           `json:"owed"` // of reversed purchases, not settled
+	Owed     int64           `json:"owed"` // unsettled credits of reversed purchases
 	Refusals []admin.Refusal `json:"refusals"`
 	// Others are the other users who presented the order.
 	Others    []string            `json:"alsoPresentedBy,omitempty"`
@@ -56,8 +56,8 @@ func (v *invocation) usageOf(ctx context.Context, d *db.DB, userID string) (acco
 	return accountUsage{has.WaitingJobs, limits.Max.WaitingJobs, has.StoredBytes, limits.Max.StoredBytes}, err
 }
 
-// showUser shows the user whose id its argument is, or the user of an order: the user it
-// was paid out to, or else the last user who was refused.
+// showUser shows the user with the id in its argument, or the user of an order: its buyer, or else the last
+// user whose receipt for it was refused.
 func showUser(ctx context.Context, v *invocation) error {
 	return v.withDatabase(ctx, func(d *db.DB) error {
 		var others []string
@@ -83,8 +83,7 @@ func showUser(ctx context.Context, v *invocation) error {
 	})
 }
 
-// presenter picks the user to show for an order, and lists the other users who
-// presented it.
+// presenter selects the user to show for an order, and lists the other users who presented it.
 func presenter(order string, o admin.Order) (userID string, others []string, err error) {
 	switch {
 	case len(o.Users) > 0:
@@ -166,10 +165,10 @@ func (p person) table(w io.Writer) {
 	})
 }
 
-// megabytes writes a size as the configuration does: 1 MB is 1048576 bytes.
+// megabytes formats a size in the unit of the configuration: 1 MB is 1048576 bytes.
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
 
-// of writes a limit behind what it limits; 0 is no limit.
+// of appends a limit to the formatted value that it limits; 0 means no limit.
 func of(limit int64, written string) string {
 	if limit == 0 {
 		return ", no limit"
@@ -177,7 +176,7 @@ func of(limit int64, written string) string {
 	return " of " + written
 }
 
-// section prints the first rows of a list under its name and number.
+// section prints the number and the first rows of a list under its name.
 func section[Row any](w io.Writer, name string, rows []Row, line func(Row)) {
 	fmt.Fprintf(w, "\n%s (%d)\n", name, len(rows))
 	for _, row := range rows[:min(len(rows), screen)] {
@@ -203,7 +202,7 @@ func signOutUser(ctx context.Context, v *invocation) error {
 		if err := account.SignOut(ctx, d, u.ID, actor()); err != nil {
 			return err
 		}
-		time.Sleep(account.SignOutDelay) // then every replica has seen the sign-out
+		time.Sleep(account.SignOutDelay) // after this, every replica has seen the sign-out
 		return v.done(u.ID, "Every access token issued to %s until now is invalid.", u.ID)
 	})
 }
@@ -261,7 +260,7 @@ func (v *invocation) withUser(ctx context.Context, use func(*db.DB, user.User) e
 	})
 }
 
-// done prints the result of a command on a user, as a sentence or as JSON.
+// done prints the result of a command about a user, as a sentence or as JSON.
 func (v *invocation) done(userID, sentence string, args ...any) error {
 	if v.json {
 		return v.printJSON(map[string]string{"userId": userID})

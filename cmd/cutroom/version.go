@@ -14,7 +14,7 @@ import (
 // release is set by the linker for releases: -ldflags "-X main.release=1.2.3".
 var release = "dev"
 
-// commit is set by the linker; else the build's own stamp is used.
+// commit is set by the linker; otherwise the build's VCS stamp is used.
 var commit = ""
 
 func commitString() string {
@@ -51,7 +51,7 @@ func version(ctx context.Context, v *invocation) error {
 	})
 }
 
-// ffmpegVersion asks the ffmpeg in PATH. It opens no media, so it need not be confined.
+// ffmpegVersion runs the ffmpeg in PATH. It opens no media, so it need not be confined.
 func ffmpegVersion(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

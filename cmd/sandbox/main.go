@@ -1,6 +1,5 @@
-// Command sandbox runs the whole of cutroom on one machine, with no account
-// anywhere: stand-ins for every vendor, and the service in front of them. It is
-// for developers, demonstrations and tests and never part of a deployment.
+// Command sandbox runs all of cutroom on one machine without any account: stand-ins for every vendor, and the
+// service that uses them. It is for developers, demonstrations and tests, and never part of a deployment.
 package main
 
 import (
@@ -24,8 +23,7 @@ type command struct {
 	run           func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
-// commands, in the order in which help lists them. Without a name the first
-// one runs.
+// commands lists the commands in the order of the help. The first one runs if none is named.
 var commands = []command{
 	{"up", "run the stand-ins and the service until Ctrl-C (the default)", up},
 	{"serve", "run the service alone; up starts it", serve},
@@ -35,7 +33,7 @@ var commands = []command{
 func main() {
 	confine.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal the default action is back: a second one ends at once.
+	// After the first signal restore the default action: a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
 	err := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {

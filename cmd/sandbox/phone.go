@@ -8,9 +8,9 @@ import (
 	"rsc.io/qr"
 )
 
-// ownAddress is the address of the interface by which this machine reaches others.
+// ownAddress returns the address of the interface through which this machine reaches others.
 func ownAddress() (string, error) {
-	// Nothing is sent: the kernel only chooses the route.
+	// This sends nothing: the kernel only selects the route.
 	conn, err := net.Dial("udp", "198.51.100.1:9")
 	if err != nil {
 		return "", fmt.Errorf("--public-host auto: this machine has no route to others: %w", err)
@@ -22,11 +22,10 @@ func ownAddress() (string, error) {
 	return host, err
 }
 
-// quiet is the white border that readers want around a code.
+// quiet is the width of the white border that QR readers need.
 const quiet = 4
 
-// qrCode draws a text as a QR code, two rows in a line of half blocks, white on
-// black whatever the terminal's colours are.
+// qrCode draws a text as a QR code, two rows in a line of half blocks, always white on black.
 func qrCode(text string) (string, error) {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/config"
 )
 
-// serve runs the service as `cutroom serve` does, with a clock that runs ahead. Only the
-// sandbox starts it; the cutroom program has no such command.
+// serve runs the service as `cutroom serve` does, with an offset to its clock. Only the sandbox starts it; the
+// cutroom program has no such command.
 func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
 	flags := flag.NewFlagSet("sandbox serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -22,14 +22,14 @@ import (
 	"cutroom/internal/sandbox/system"
 )
 
-// stopWait is how long the service may take to stop and hand its jobs back.
+// stopWait is how long the service may take to hand its jobs back and stop.
 const stopWait = 45 * time.Second
 
-// firstStandIn is the distance from the API's port to the first stand-in's. App
-// developers' tools often use the ports in between.
+// firstStandIn is the offset of the first stand-in's port from the API's. App developers' tools often use the
+// ports in between.
 const firstStandIn = 10
 
-// up runs the sandbox until ctx ends or the service does.
+// up runs the sandbox until ctx or the service ends.
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("sandbox up", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -110,8 +110,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	}
 }
 
-// runStandIns runs the stand-ins for a service of the developer's own, which is
-// meant to listen on port.
+// runStandIns runs the stand-ins for a developer's own service, which should listen on port.
 func runStandIns(ctx context.Context, opts sandbox.Options, port int, stdout, stderr io.Writer) error {
 	w, err := sandbox.Start(opts)
 	if err != nil {
@@ -123,7 +122,7 @@ func runStandIns(ctx context.Context, opts sandbox.Options, port int, stdout, st
 		env["PUBLIC_BASE_URL"] = "http://" + net.JoinHostPort(cmp.Or(opts.PublicHost, "localhost"), env["PORT"])
 	}
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		// Between single quotes nothing has a meaning; a key in PEM has line breaks.
+		// Shells interpret nothing between single quotes; a PEM key has line breaks.
 		fmt.Fprintf(stdout, "%s='%s'\n", key, strings.ReplaceAll(strings.TrimSpace(env[key]), "\n", `\n`))
 	}
 	fmt.Fprintln(stderr, "stand-ins run; Ctrl-C stops them. Their keys are new at each start, so take the settings anew")
@@ -131,8 +130,8 @@ func runStandIns(ctx context.Context, opts sandbox.Options, port int, stdout, st
 	return w.Close()
 }
 
-// furnish makes the files of the printed examples: a clip to render, and stems for the dev
-// mock routes, which serve folders of the service's working directory.
+// furnish creates the files of the printed examples: a clip to render, and stems for the dev mock routes, which
+// serve folders under the service's working directory.
 func furnish(ctx context.Context, data string) error {
 	clip := filepath.Join(data, "clip.mp4")
 	mock := filepath.Join(data, "work", "0-5")
@@ -159,7 +158,7 @@ func furnish(ctx context.Context, data string) error {
 	return nil
 }
 
-// leaveEnv writes addresses and tokens to a file that shells can source.
+// leaveEnv writes addresses and tokens to a file that a shell can source.
 func leaveEnv(s *system.System, data string) error {
 	text := fmt.Sprintf("BASE=%s\nTOKEN=%s\nSUB=%s\nADMIN_TOKEN=%s\n", s.BaseURL, s.User.AccessToken, s.User.Sub, s.Admin.AccessToken)
 	servers := s.World.Servers()

@@ -1,13 +1,11 @@
-// Package admin owns the reports about the service, the gauges for monitoring, the log of
-// calls to the separation provider, and the web app that shows all of these.
+// Package admin owns the reports about the service, the gauges for monitoring, the log of calls to the
+// separation provider, and the web app that shows all of these.
 //
-// It may read any table, but writes only its own: the provider's calls, and totals by
-// day. It does not authenticate: the caller has checked that the requester is an admin.
-// It hides users whose erasure has begun, and their jobs wherever it shows users. Totals
-// count those jobs until their rows are deleted.
+// It may read any table, but writes only its own: the provider's calls, and totals by day. It does not
+// authenticate: the caller has checked that the requester is an admin. Wherever it shows users, it hides those
+// whose erasure has begun, and their jobs. Totals count these jobs until their rows are deleted.
 //
-// People and programs read reports: their rows use the names of the API and are sent
-// unchanged.
+// Both people and programs read the reports: rows use the names of the API and are sent unchanged.
 package admin
 
 import (
@@ -18,15 +16,14 @@ import (
 	"cutroom/internal/db"
 )
 
-// Reports answers questions about the service. It is safe for concurrent use.
+// Reports queries the database for reports. It is safe for concurrent use.
 type Reports struct{ db *db.DB }
 
-// New returns the reports on a database, which stays the caller's.
+// New returns the reports on a database, which the caller still owns.
 func New(d *db.DB) *Reports { return &Reports{db: d} }
 
-// dayMs is a day in milliseconds. Epoch time has no leap seconds, so a time divided by it is the
-// number of its day in UTC. Integer division works alike in both databases, unlike their date
-// functions.
+// dayMs is a day in milliseconds. Epoch time has no leap seconds, so a time divided by dayMs is the number of
+// its day in UTC. Integer division works alike in both databases, unlike their date functions.
 const dayMs = 24 * 60 * 60 * 1000
 
 // Day is a day in UTC: the number of days since 1970-01-01.
@@ -50,8 +47,8 @@ func (d Day) String() string { return d.Start().Format(time.DateOnly) }
 // MarshalText is String, for JSON.
 func (d Day) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Range is the half-open span of days [From, To). Reports by day have one row for each
-// day. The caller checks that From < To.
+// Range is the half-open range of days [From, To). Reports by day have one row for each day. The caller checks
+// that From < To.
 type Range struct{ From, To Day }
 
 // Days is the number of days in the range.
@@ -61,10 +58,9 @@ func (r Range) Days() int { return int(r.To - r.From) }
 // milliseconds.
 func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r.To) * dayMs }
 
-// byDay runs a query whose arguments are the range's bounds and whose first column is the
-// number of a day. It returns a row for every day of the range, with zeros if the
-// database has none. columns returns the day and the other columns of a row to scan into;
-// what names the rows in errors.
+// byDay runs a query whose arguments are the range's bounds and whose first column is the number of a day. It
+// returns a row for every day of the range, with zeros for days without a row. columns returns the scan
+// destinations in a row: the day and the other columns. what names the rows in errors.
 func byDay[T any](ctx context.Context, d *db.DB, r Range, what string, columns func(*T) (*Day, []any), query string) ([]T, error) {
 	out := make([]T, r.Days())
 	for i := range out {

@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// CallLog writes the provider's calls to the database, in order and in the background. A
-// slow database must not slow down a call, and a burst must not fill memory.
+// CallLog writes the provider's calls to the database, in order and in the background. A slow database must not
+// slow down a call, and a burst must not fill the memory.
 type CallLog struct {
 	db    *db.DB
 	log   *slog.Logger
@@ -25,7 +25,7 @@ type timedCall struct {
 	at time.Time
 }
 
-// NewCallLog returns a log that writes once it runs.
+// NewCallLog returns a log. It writes only while Run runs.
 func NewCallLog(d *db.DB, log *slog.Logger) *CallLog {
 	return &CallLog{db: d, log: log, calls: make(chan timedCall, 1024)}
 }
@@ -58,9 +58,9 @@ func (c *CallLog) Run(ctx context.Context) {
 	}
 }
 
-// callsByDay is the SQL that reports the calls on the days that meet condition, by day,
-// provider and endpoint: their number, their failures, and the latency of rank ceil(0.95
-// n) of n calls, computed in integers. A trigger counts every call by its latency.
+// callsByDay returns the SQL for the calls on the days that meet condition, by day, provider and endpoint:
+// their number, their failures, and the 95th percentile of latency, which is the latency of rank ceil(0.95 n)
+// of n calls, computed in integers. A trigger counts every call by its latency.
 func callsByDay(condition string) string {
 	return `SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
 			MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
@@ -71,9 +71,9 @@ func callsByDay(condition string) string {
 		GROUP BY day, provider, endpoint, calls`
 }
 
-// Sweep stores the totals of days that ended more than an hour ago, and deletes calls
-// older than lifetime. If a call is written even later, its day has more calls than its
-// total counted, and Sweep adds them up again. Any number of replicas may run it at once.
+// Sweep stores the totals of days that ended more than an hour ago, and deletes calls older than lifetime. If a
+// call is written after that hour, its day has more calls than its total, and Sweep recomputes the total. Any
+// number of replicas may run it at once.
 func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
 	days, err := db.All(ctx, c.db, func(rows db.Scanner) (day Day, err error) { err = rows.Scan(&day); return day, err },
 		`SELECT day FROM (SELECT day, SUM(calls) AS calls FROM provider_latencies
@@ -82,7 +82,7 @@ func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("look for days to add up: %w", err)
 	}
-	for _, day := range days { // the oldest first: reports consider a day counted if a later one is
+	for _, day := range days { // the oldest first: reports take a day as counted if a later one is
 		_, err := c.db.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, calls, failures, p95_ms) `+callsByDay("day = $1")+`
 			ON CONFLICT (day, provider, endpoint) DO UPDATE SET calls = excluded.calls, failures = excluded.failures, p95_ms = excluded.p95_ms`,
 			int64(day))

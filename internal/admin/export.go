@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/db"
 )
 
-// export is one kind of a user's personal rows; $1 in rows is the user's id. It excludes
-// rows that serve the operation of the service or concern another person.
+// export is one kind of a user's personal rows; $1 in rows is the user's id. It excludes rows that serve only
+// the operation of the service or concern another person.
 type export struct {
 	name    string // of the rows in the export
 	columns []column
@@ -49,7 +49,7 @@ type column struct {
 
 func list(columns ...[]column) []column { return slices.Concat(columns...) }
 
-// values are columns exported as they are stored.
+// values returns columns that are exported as stored.
 func values(names string) []column {
 	return columns(names, func(stored any) (any, error) {
 		if b, ok := stored.([]byte); ok {
@@ -59,7 +59,7 @@ func values(names string) []column {
 	})
 }
 
-// times are columns of epoch milliseconds.
+// times returns columns of epoch milliseconds.
 func times(names string) []column {
 	return columns(names, func(stored any) (any, error) {
 		var t Time
@@ -68,7 +68,7 @@ func times(names string) []column {
 	})
 }
 
-// documents are columns of JSON.
+// documents returns columns of JSON.
 func documents(names string) []column {
 	return columns(names, func(stored any) (any, error) {
 		var t Text
@@ -129,7 +129,7 @@ func (e export) scan(row db.Scanner) (map[string]any, error) {
 	return out, nil
 }
 
-// camelCase converts a column name to its name on the wire.
+// camelCase converts a column name to its name in the export.
 func camelCase(column string) string {
 	words := strings.Split(column, "_")
 	for i, w := range words[1:] {

@@ -13,16 +13,17 @@ import (
 	"cutroom/internal/db"
 )
 
-// Gauges are the state of jobs, provider calls and credits for monitoring, read at each scrape.
+// Gauges exports the state of jobs, provider calls and credits for monitoring. Each scrape queries the
+// database.
 type Gauges struct {
 	db *db.DB
 
 	mu       sync.Mutex
-	entries  []prometheus.Metric // of the ledger, as they were last read
+	entries  []prometheus.Metric // of the ledger, from the last query
 	readNext time.Time
 }
 
-// NewGauges returns the gauges of a database, which stays the caller's.
+// NewGauges returns the gauges of a database, which the caller still owns.
 func NewGauges(d *db.DB) *Gauges { return &Gauges{db: d} }
 
 var (
@@ -49,9 +50,9 @@ func (g *Gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a scrape brings no context
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // Collect gets no context
 	defer cancel()
-	// Every state always has its series, because an alert needs the 0 as well.
+	// Every state has a series even at 0, because alerts need it.
 	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), job_type, state FROM `+allJobs+` GROUP BY job_type, state`, jobStates...)
 	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, job_type, state FROM (`+openJobs+`) AS open
 		GROUP BY job_type, state`, unfinishedStates...)
@@ -68,7 +69,7 @@ const oldestEventSQL = `SELECT (now_ms() - MIN(queued_at)) / 1000, channel FROM 
 	UNION ALL SELECT (now_ms() - created_at) / 1000, 'outbox' FROM (
 		SELECT created_at FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT 1) AS oldest`
 
-// underpaidSQL repeats the condition of the index separation_underpaid word for word.
+// underpaidSQL repeats the condition of the index separation_underpaid exactly.
 var underpaidSQL = fmt.Sprintf(`SELECT COUNT(*) FROM separation_jobs
 	WHERE actual_duration_ms > credits * %d + %d AND actual_duration_ms > source_duration_ms + %d`,
 	credit.BillableBlockMs, credit.GraceMs, credit.PaddingMs)
@@ -81,9 +82,8 @@ var (
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
 
-// ledger sends the sums of the ledger and their difference from the balances. It does not
-// query them at every scrape: reading the whole ledger may take at most a hundredth of the
-// time.
+// ledger sends the sums of the ledger and their difference from the balances. It caches them, because reading
+// the whole ledger may take at most a hundredth of the time.
 func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,8 +113,7 @@ func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
 	}
 }
 
-// gauge sends one metric per row: the value, then its labels. Series listed in always are sent as 0
-// if they have no row.
+// gauge sends one metric per row: the value, then its labels. It sends 0 for series in always that have no row.
 func (g *Gauges) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *prometheus.Desc, query string, always ...[]string) {
 	found := map[string]bool{}
 	err := g.each(ctx, query, func(value float64, labels []string) {
@@ -132,7 +131,7 @@ func (g *Gauges) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *p
 	}
 }
 
-// each calls take for every row: a number and then texts.
+// each calls take with every row: a number followed by texts.
 func (g *Gauges) each(ctx context.Context, query string, take func(value float64, labels []string)) error {
 	return db.Each(ctx, g.db, func(rows *db.Rows) error {
 		columns, err := rows.Columns()

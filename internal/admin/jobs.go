@@ -31,8 +31,8 @@ type ActiveJob struct {
 // ActiveJobs returns the jobs in progress, the longest waiting first, at most
 // 1000 of them.
 func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
-	// One branch for each partial index over the few jobs that are not done;
-	// an IN over all states would read the whole history.
+	// One branch for each partial index on the few unfinished jobs; an IN over all states would read the whole
+	// history.
 	out, err := db.All(ctx, r.db, func(rows db.Scanner) (j ActiveJob, err error) {
 		err = rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &j.CreatedAt, &j.Progress)
 		return j, err
@@ -63,8 +63,8 @@ type Breakdown struct {
 	InProgress int64  `json:"inProgress"`
 }
 
-// StatusBreakdown returns the outcomes of all renders and of all separations, in this order. A
-// separation whose stems were removed counts as succeeded.
+// StatusBreakdown returns the outcomes of all renders and of all separations, in this order. A separation whose
+// stems were removed still counts as succeeded.
 func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
 	out := [2]Breakdown{{JobType: jobRender}, {JobType: jobSeparation}}
 	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
@@ -100,7 +100,7 @@ type UserJob struct {
 	SourceDurationMs int64  `json:"sourceDurationMs"`
 	CreatedAt        Time   `json:"createdAt"`
 	FinishedAt       Time   `json:"finishedAt"` // zero while the job is in progress
-	Error            Text   `json:"error"`      // the client's sentence; "" unless the job failed
+	Error            Text   `json:"error"`      // as shown to the client; "" unless the job failed
 }
 
 // UserJobs returns a page of a user's renders and separations, newest first,

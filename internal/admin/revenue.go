@@ -9,23 +9,22 @@ import (
 // did not grant them by hand.
 const counted = `reversed_at IS NULL AND by_support = 0`
 
-// Revenue sums up all purchases that their store has not refunded, those of deleted accounts
-// included.
+// Revenue sums up all purchases that their store has not refunded, including those of deleted accounts.
 type Revenue struct {
-	// PayingUsers counts buyers who still have an account: deleting an account
-	// removes its name from its purchases.
+	// PayingUsers counts buyers who still have an account: deleting an account removes its id from its
+	// purchases.
 	PayingUsers   int64 `json:"payingUsers"`
 	PurchaseCount int64 `json:"purchaseCount"`
 	CreditsSold   int64 `json:"creditsSold"`
-	// The part of the last 30 times 24 hours.
+	// The same for the last 30 times 24 hours.
 	PurchaseCount30d       int64 `json:"purchaseCount30d"`
 	CreditsSold30d         int64 `json:"creditsSold30d"`
 	PlatformAPurchaseCount int64 `json:"platformAPurchaseCount"`
 	PlatformBPurchaseCount int64 `json:"platformBPurchaseCount"`
 	PlatformACredits       int64 `json:"platformACredits"`
 	PlatformBCredits       int64 `json:"platformBCredits"`
-	// AdminGranted is the credits that admins granted themselves. They are not purchases
-	// and not part of the numbers above. Grants of deleted accounts are not counted.
+	// AdminGranted is the number of credits that admins granted themselves. They are neither purchases nor part
+	// of the numbers above. Grants of deleted accounts are not counted.
 	AdminGranted int64 `json:"adminGrantedCredits"`
 }
 
@@ -49,12 +48,12 @@ func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 	return v, nil
 }
 
-// buyersSQL counts buyers in the order of an index. Left to itself, PostgreSQL
-// sorts or hashes all purchases, which takes several times as long.
+// buyersSQL counts buyers in the order of an index. With a plain COUNT(DISTINCT), PostgreSQL sorts or hashes
+// all purchases, which takes several times as long.
 const buyersSQL = `SELECT COUNT(*) FROM (SELECT DISTINCT buyer_id FROM (
 	SELECT buyer_id FROM purchases WHERE ` + counted + ` AND buyer_id IS NOT NULL ORDER BY buyer_id) AS ordered) AS buyers`
 
-// sum adds up a nullable column; without rows it is 0.
+// sum returns SQL for the sum of a nullable column, 0 without rows.
 func sum(column string) string { return `CAST(COALESCE(SUM(` + column + `), 0) AS BIGINT), ` }
 
 // DailyRevenue is the purchases of one day.

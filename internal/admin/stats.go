@@ -14,9 +14,9 @@ type Overview struct {
 	Renders     int64 `json:"totalRenders"`
 	Separations int64 `json:"totalSeparations"`
 	Jobs        int64 `json:"totalJobs"`
-	// SourceDurationMs is the sum over all jobs, failed ones included.
+	// SourceDurationMs is the sum over all jobs, including failed ones.
 	SourceDurationMs int64 `json:"totalSourceDurationMs"`
-	// ActiveUsers signed in or submitted a job in the last 7 times 24 hours.
+	// ActiveUsers is the number of users who signed in or submitted a job in the last 7 times 24 hours.
 	ActiveUsers int64 `json:"activeUsersLast7Days"`
 }
 
@@ -40,7 +40,7 @@ func (r *Reports) Overview(ctx context.Context) (Overview, error) {
 	return o, nil
 }
 
-// Daily is the jobs submitted on one day.
+// Daily counts the jobs submitted on one day.
 type Daily struct {
 	Day              Day   `json:"date"`
 	Renders          int64 `json:"renderCount"`
@@ -57,8 +57,7 @@ func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
 		FROM `+allJobs+` WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000 GROUP BY day`)
 }
 
-// Signups is the users who registered on one day, by provider, without those who have deleted their
-// account.
+// Signups counts the users who registered on one day, by provider, except those who have deleted their account.
 type Signups struct {
 	Day       Day   `json:"date"`
 	ProviderA int64 `json:"providerACount"`
@@ -76,7 +75,7 @@ func (r *Reports) Signups(ctx context.Context, span Range) ([]Signups, error) {
 		GROUP BY created_at / 86400000`)
 }
 
-// Calls is the calls of one day to one endpoint of an external provider.
+// Calls counts one day's calls to one endpoint of an external provider.
 type Calls struct {
 	Day      Day    `json:"date"`
 	Provider string `json:"provider"`
@@ -85,16 +84,16 @@ type Calls struct {
 	Failures int64  `json:"failureCount"`
 	// FailureRate is the share of calls that failed, 0 to 1.
 	FailureRate float64 `json:"failureRate"`
-	// P95Ms is the latency in milliseconds that 95 % of the calls did not exceed: the
-	// nearest rank, so a measured one. 0 on a day without calls.
+	// P95Ms is the latency in milliseconds that 95 % of the calls did not exceed (nearest rank, so a measured
+	// value). It is 0 on a day without calls.
 	P95Ms int64 `json:"p95LatencyMs"`
 }
 
 // endpoint is one kind of call to an external provider.
 type endpoint struct{ provider, name string }
 
-// usualCalls are the calls that every separation makes, in their order. They are reported
-// on days without calls too.
+// usualCalls are the calls that every separation makes, in order. Reports include them even on days without
+// calls.
 var usualCalls = []endpoint{
 	{"separation", "upload-token"}, {"separation", "upload"}, {"separation", "register"}, {"separation", "audio-separation"},
 	{"separation", "progress"}, {"separation", "project"}, {"separation", "download"},

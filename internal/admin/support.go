@@ -24,12 +24,12 @@ type LedgerEntry struct {
 	CreatedAt Time   `json:"createdAt"`
 }
 
-// reversedOrder is the order number of the reversal l. The reference of a later
-// settlement continues after the order number.
+// reversedOrder is SQL for the order number of the reversal l. The reference of a later settlement continues
+// after the order number.
 const reversedOrder = `(SELECT MAX(order_id) FROM purchases p WHERE p.buyer_id = l.user_id AND p.order_id IS NOT NULL
 	AND substr(l.ref_id, 1, length('reversal-' || p.platform || '-' || p.order_id)) = 'reversal-' || p.platform || '-' || p.order_id)`
 
-// scanEntry reads an entry of a job.
+// scanEntry scans a ledger entry of a job.
 func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
 	if err := rows.Scan(&e.RefID, &e.Kind, &e.Credits, &e.CreatedAt); err != nil {
 		return e, err
@@ -55,10 +55,10 @@ func (e *LedgerEntry) about() {
 
 var platforms = [2]string{"platform_a", "platform_b"}
 
-// ErrNoUser is the error for a user who does not exist.
+// ErrNoUser is the error for a user that does not exist.
 var ErrNoUser = fault.Sentencef(fault.NotFound, "User not found")
 
-// count runs a query that counts rows of a user who exists.
+// count runs a query that counts rows of an existing user.
 func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err error) {
 	err = r.db.QueryRow(ctx, `SELECT `+rows+` FROM users u WHERE u.id = $1 AND u.erasing_at IS NULL`, userID).Scan(&n)
 	if db.IsNoRows(err) {
@@ -70,11 +70,10 @@ func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err 
 	return n, nil
 }
 
-// Page is a part of a list: Limit >= 1 rows after the first Offset >= 0.
+// Page selects part of a list: Limit >= 1 rows after the first Offset >= 0.
 type Page struct{ Limit, Offset int64 }
 
-// ofUser returns a page of an existing user's rows, in the order of the query for $1,
-// and the number of all of them.
+// ofUser returns a page of an existing user's rows, in the order of the query for $1, and their total number.
 func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page, what, counted string,
 	scan func(db.Scanner) (T, error), query string) (list []T, total int64, err error) {
 	if total, err = r.count(ctx, counted, userID); err != nil {
@@ -111,9 +110,9 @@ type Purchase struct {
 	OrderID    Text   `json:"orderId"` // the store's number of the purchase
 	ProductID  string `json:"productId"`
 	Credits    int64  `json:"credits"`
-	Owed       int64  `json:"owed"` // credits of a reversed purchase that were spent and are not settled
+	Owed       int64  `json:"owed"` // unsettled credits of a reversed purchase that were already spent
 	CreatedAt  Time   `json:"createdAt"`
-	ReversedAt Time   `json:"reversedAt"` // when the store took it back
+	ReversedAt Time   `json:"reversedAt"` // when the store refunded it
 	BySupport  bool   `json:"bySupport"`  // support granted the credits by hand
 }
 
@@ -130,14 +129,14 @@ func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold
 
 // Order is the history of a store's order number.
 type Order struct {
-	// Users presented it: first the user to whom it was paid out, then those whose
-	// receipts were refused, the latest first.
+	// Users lists the users who presented it: first its buyer, then users whose receipts were refused, the
+	// latest first.
 	Users  []string
 	PaidAt Time // zero if it was not paid out
 }
 
-// FindOrder looks for a store's order number among all purchases paid out or refused.
-// Deleting an account removes the number and keeps its hash.
+// FindOrder looks up a store's order number among all purchases paid out or refused. Deleting an account
+// replaces the number by its hash.
 func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err error) {
 	number = strings.TrimSpace(number)
 	if !utf8.ValidString(number) || strings.ContainsRune(number, 0) || utf8.RuneCountInString(number) > maxSearch {
@@ -222,7 +221,7 @@ type Job struct {
 	Email            Text            `json:"email"`
 	Progress         int             `json:"progress"` // percent
 	Attempts         int             `json:"attempts"`
-	Replica          Text            `json:"replica"` // that works on it, or the last one that did
+	Replica          Text            `json:"replica"` // the one that works on it, or worked on it last
 	Node             Text            `json:"node"`    // whose disk holds its files; null if they are in the bucket
 	SourceDurationMs int64           `json:"sourceDurationMs"`
 	CreatedAt        Time            `json:"createdAt"`
@@ -236,9 +235,9 @@ type Job struct {
 	Error            Text            `json:"error"`     // the message shown to the owner
 	ErrorCode        Text            `json:"errorCode"`
 	Cause            Text            `json:"cause"` // the failure as logged
-	Trace            Text            `json:"trace"` // its id; null unless the job's request was sampled
+	Trace            Text            `json:"trace"` // trace id; null unless the job's request was sampled
 	Inputs           json.RawMessage `json:"inputs"`
-	// Ledger has the job's charge, its refund and the entry of support.
+	// Ledger has the job's charge, its refund and support's entry.
 	Ledger []LedgerEntry `json:"ledger"`
 }
 
@@ -264,7 +263,7 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	return j, nil
 }
 
-// job reads a job of either kind: the common columns, then others.
+// job reads a job of either kind: the common columns, followed by others.
 func (r *Reports) job(ctx context.Context, id, jobType, columns string, others func(*Job) []any) (Job, error) {
 	j := Job{JobType: jobType}
 	into := []any{&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
@@ -307,7 +306,7 @@ func (r *Reports) separationJob(ctx context.Context, id string) (Job, error) {
 	return j, err
 }
 
-// FailedJob is a failed job that its owner did not delete.
+// FailedJob is a failed job that its owner has not deleted.
 type FailedJob struct {
 	JobID      string `json:"jobId"`
 	JobType    string `json:"jobType"`
@@ -343,7 +342,7 @@ func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([
 	return jobs, nil
 }
 
-// rawJSON is a stored text as JSON: null if it is empty, and a string if it is not JSON.
+// rawJSON converts a stored text to JSON: null if it is empty, and a string if it is not JSON.
 func rawJSON(text string) json.RawMessage {
 	if text == "" {
 		return json.RawMessage("null")

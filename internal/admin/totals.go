@@ -7,9 +7,8 @@ import (
 	"cutroom/internal/db"
 )
 
-// openJobs lists the jobs that have not ended, each as a change of 1. There is one branch
-// for each partial index over these few jobs; a condition on all states would read the
-// whole history.
+// openJobs lists the unfinished jobs, each as a change of 1. It has one branch for each partial index on these
+// few jobs; a condition on all states would read the whole history.
 const openJobs = `SELECT 'render' AS job_type, created_at, state, source_duration_ms, 1 AS jobs FROM render_jobs WHERE state = 'PENDING'
 	UNION ALL SELECT 'render', created_at, state, source_duration_ms, 1 FROM render_jobs WHERE state = 'PROCESSING'
 	UNION ALL SELECT 'separation', created_at, state, source_duration_ms, 1 FROM separation_jobs WHERE state = 'QUEUED'
@@ -22,9 +21,9 @@ const addUp = `job_type, created_at / 86400000 AS day, state, CASE WHEN source_d
 	WHEN source_duration_ms < 3600000 THEN 3 ELSE 4 END AS bucket,
 	jobs, jobs * source_duration_ms AS source_duration_ms`
 
-// allJobs is the source of reports on all jobs. Triggers count every job that ends or is
-// deleted in job_days, by day, state and bucket. The result is always exact, and its size
-// grows with the number of days, not of jobs.
+// allJobs is the table expression for reports on all jobs. Triggers count every job that ends or is deleted in
+// job_days, by day, state and bucket. The result is always exact, and its size grows with the number of days,
+// not of jobs.
 const allJobs = `(SELECT job_type, day, state, bucket, jobs, source_duration_ms FROM job_days
 	UNION ALL SELECT ` + addUp + ` FROM (SELECT job_type, created_at, state, source_duration_ms, jobs FROM job_changes
 		UNION ALL ` + openJobs + `) AS changes) AS jobs`
@@ -37,11 +36,11 @@ type group struct {
 	bucket  int
 }
 
-// AddUpJobs moves the changes into the totals by day. It changes no report, and any
-// number of replicas may run it at once.
+// AddUpJobs adds the changes to the totals by day. It does not change any report, and any number of replicas
+// may run it at once.
 func AddUpJobs(ctx context.Context, d *db.DB) error {
 	err := d.InTx(ctx, func(tx *db.Tx) error {
-		// Always add in the same order, or two replicas could deadlock.
+		// Always add in the same order, otherwise two replicas could deadlock.
 		if err := tx.Lock(ctx, "job-days"); err != nil {
 			return err
 		}
@@ -68,8 +67,8 @@ func AddUpJobs(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
-// takeChanges removes all changes and returns their sums: jobs, and the duration of their
-// sources in milliseconds.
+// takeChanges deletes all changes and returns their sums: jobs, and the duration of their sources in
+// milliseconds.
 func takeChanges(ctx context.Context, tx *db.Tx) (map[group][2]int64, error) {
 	sums := map[group][2]int64{}
 	err := db.Each(ctx, tx, func(rows *db.Rows) error {

@@ -26,12 +26,11 @@ type User struct {
 	LastActivityAt   Time   `json:"lastActivityAt"` // the last sign-in or submit
 }
 
-// maxSearch is the length in characters of the longest text that a user can
-// have: an e-mail address.
+// maxSearch is the maximum length in characters of any text of a user; e-mail addresses are the longest.
 const maxSearch = 320
 
-// matching is the condition on users that a search finds: $3 is the search as a LIKE
-// pattern, $4 as an id, $5 unchanged.
+// matching returns the SQL condition on users that match a search: $3 is the search as a LIKE pattern, $4 as an
+// id, $5 unchanged.
 func (r *Reports) matching(search string) string {
 	fold := r.db.FoldASCII
 	if strings.ContainsFunc(search, func(c rune) bool { return c > unicode.MaxASCII }) {
@@ -44,18 +43,16 @@ func (r *Reports) matching(search string) string {
 		OR id IN (SELECT user_id FROM credit_ledger WHERE ref_id IN ('platform_a-' || $5, 'platform_b-' || $5)))`
 }
 
-// Users returns a page of the users, newest activity first, and how many there are in
-// all. A search that is not blank keeps users whose e-mail or name contains it, in any
-// case. It also finds a user by user id, job id, or the order number of a purchase or of
-// a refused receipt.
+// Users returns a page of the users, newest activity first, and how many there are in all. A non-blank search
+// keeps users whose e-mail or name contains it, in any case. It also finds a user by user id, job id, or the
+// order number of a purchase or of a refused receipt.
 func (r *Reports) Users(ctx context.Context, search string, page Page) (users []User, total int64, err error) {
 	users = []User{}
 	search = strings.TrimSpace(search)
 	if !utf8.ValidString(search) || strings.ContainsRune(search, 0) || utf8.RuneCountInString(search) > maxSearch {
 		return users, 0, nil // matches no user, and a database would refuse the text
 	}
-	// Without a search, users are counted and paged in index order. A search finds its
-	// users once.
+	// Without a search, users are counted and paged in index order. A search must find its users only once.
 	found, args := `NOT MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL)`, []any{page.Limit, page.Offset}
 	if search != "" {
 		found = `MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL` + r.matching(search) + `)`

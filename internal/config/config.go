@@ -1,9 +1,8 @@
-// Package config turns the environment into one checked, typed value. It is the only reader of the
-// environment: packages receive plain fields and never learn the name of a key.
+// Package config turns the environment into one validated, typed value. Only this package reads the
+// environment: others receive plain fields and do not know the names of keys.
 //
-// keys.go declares each key once, with its default, its range, its meaning and the field that it
-// sets. rules.go has the rules that join keys. .env.example and docs/configuration.md are generated
-// from [Keys].
+// keys.go declares each key once, with its default, its range, its meaning and its field. rules.go has the
+// rules that involve several keys. .env.example and docs/configuration.md are generated from [Keys].
 package config
 
 import (
@@ -13,9 +12,8 @@ import (
 	"time"
 )
 
-// Config is the whole configuration. A Config from Load satisfies every rule. Printing it shows no
-// secret. The meaning of a field is that of its key in keys.go; comments here only add what the
-// type does not say.
+// Config is the whole configuration. A Config from Load satisfies every rule. Printing it shows no secret.
+// keys.go documents the meaning of each field; comments here only add what the type does not show.
 type Config struct {
 	Roles       Roles
 	HTTP        HTTP
@@ -41,21 +39,21 @@ type Config struct {
 
 	PauseSubmissions []string // of render and separation
 
-	// Warnings are sentences about settings that are allowed but probably mistakes. Log them once at
-	// start. They hold no values.
+	// Warnings are sentences about settings that are allowed but probably mistakes. Log them once at start.
+	// They contain no values.
 	Warnings []string
 }
 
-// Roles says which parts of the service this process runs.
+// Roles are the parts of the service that this process runs.
 type Roles struct{ API, Render, Separation, Sweep bool }
 
-// AllRoles is one process that is the whole service.
+// AllRoles makes one process the whole service.
 var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
 
 // Media reports whether the process runs ffmpeg.
 func (r Roles) Media() bool { return r.API || r.Render || r.Separation }
 
-// Retention is how long rows outlive their use.
+// Retention is how long rows are kept after they are no longer needed.
 type Retention struct{ Jobs, ProviderCalls time.Duration }
 
 // HTTP configures the public listener and its routes.
@@ -112,7 +110,7 @@ type Database struct {
 // Auth configures sign-in and access tokens.
 type Auth struct {
 	JWTSecret   Secret
-	JWTPrevious Secret        // verifies, and never signs; may be blank
+	JWTPrevious Secret        // verifies but never signs; may be blank
 	JWTLifetime time.Duration // whole seconds
 	Session     time.Duration
 	ProviderA   ProviderA
@@ -170,7 +168,7 @@ type Separation struct {
 	StorageBaseURL  string   // without a trailing slash
 	AllowedHosts    []string // host or host:port, lower case; includes the hosts of both addresses
 	SigningSecret   Secret
-	SigningPrevious Secret        // verifies, and never signs; may be blank
+	SigningPrevious Secret        // verifies but never signs; may be blank
 	URLTTL          time.Duration // whole seconds, <= AbandonTTL
 	AbandonTTL      time.Duration
 	MaxInFlight     int
@@ -204,7 +202,7 @@ type Media struct {
 	RequireConfinement bool
 }
 
-// Credit configures what credits cost and how they are granted.
+// Credit configures the price of credits and how they are granted.
 type Credit struct {
 	SignupBonus        int64
 	BonusPerIdentity   bool
@@ -228,7 +226,7 @@ type PlatformA struct {
 	Notifications      StorePush
 }
 
-// StorePush says which refund notifications are genuine.
+// StorePush configures which refund notifications are genuine.
 type StorePush struct {
 	Audience string // "" = notifications are off
 	Sender   string
@@ -306,9 +304,9 @@ func (o Outbound) Prompt() Outbound {
 // BucketSilence returns how long the bucket may be silent before an attempt fails.
 func (o Outbound) BucketSilence() time.Duration { return min(o.SocketTimeout, maxBucketSilence) }
 
-// Load reads every key through lookup, which behaves like os.LookupEnv. A blank value counts as
-// absent. The error joins one *Problem for each broken rule. The Config then holds only the format
-// of the log in which the caller reports them.
+// Load reads every key through lookup, which behaves like os.LookupEnv. A blank value counts as absent. The
+// error joins one *Problem for each broken rule. On error the Config contains only the log format, so that the
+// caller can report the problems.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	return loadFrom(reader{lookup: lookup})
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// databaseURL converts an address to the form documented at Database.URL, or returns the rule that it
-// breaks. The rule never quotes the address, which may contain a password.
+// databaseURL converts an address to the form documented at Database.URL, or returns the rule that it breaks.
+// The rule never quotes the address, which may contain a password.
 func databaseURL(value string) (address, rule string) {
 	if rest, ok := strings.CutPrefix(value, "sqlite:"); ok {
 		return sqliteURL(rest)
@@ -35,8 +35,8 @@ func sqliteURL(rest string) (address, rule string) {
 
 var safeSSLModes = []string{"require", "verify-ca", "verify-full"}
 
-// postgresURL takes the text after the scheme. It does not use net/url, which rejects lists of hosts
-// and would change the driver's parameters.
+// postgresURL takes the text after the scheme. It does not use net/url, which rejects lists of hosts and would
+// change the driver's parameters.
 func postgresURL(rest string) (address, rule string) {
 	if strings.ContainsAny(rest, "# \t\r\n\x00") {
 		return "", "must be a PostgreSQL URL with special characters percent-encoded"
@@ -61,7 +61,7 @@ func postgresURL(rest string) (address, rule string) {
 		}
 		switch key {
 		case "", "user", "password":
-			continue // as above; JDBC addresses carry them here
+			continue // likewise; JDBC addresses put them here
 		case "sslmode":
 			sslModes = append(sslModes, value)
 		case "host":

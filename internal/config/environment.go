@@ -17,15 +17,14 @@ import (
 // envFile is read from the working directory if it exists.
 const envFile = ".env"
 
-// LoadEnvironment loads the configuration of this process from the environment and from the file
-// at path. For path "" that is .env in the working directory, if it exists. A variable in the
-// environment, even a blank one, overrides the file. A file that cannot be read or parsed is a
-// problem like others.
+// LoadEnvironment loads the configuration of this process from the environment and from the file at path. If
+// path is "", it uses .env in the working directory, if that exists. A variable in the environment, even a
+// blank one, overrides the file. An unreadable or malformed file is reported as a problem.
 func LoadEnvironment(path string) (Config, error) {
 	if path == "" {
 		path = envFile
 	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		cfg, _ := Load(os.LookupEnv) // for the format of the log; the file would have the missing keys
+		cfg, _ := Load(os.LookupEnv) // for the log format; the file might contain the missing keys
 		return cfg, &Problem{Key: path, Rule: "does not exist"}
 	}
 	cfg, err := loadWithFile(path, os.LookupEnv)
@@ -39,7 +38,7 @@ func LoadEnvironment(path string) (Config, error) {
 // ordinary variables resemble shorter ones.
 const shortestGuess = 6
 
-// misspelt warns of variables whose names differ from a key by one or two letters. The environment
+// misspelt returns warnings for variables whose names differ from a key by one or two letters. The environment
 // has the form name=value.
 func misspelt(environment []string) (warnings []string) {
 	for _, variable := range slices.Sorted(slices.Values(environment)) {
@@ -59,7 +58,7 @@ func misspelt(environment []string) (warnings []string) {
 
 // editDistance counts the letters to insert, delete or replace to turn a into b.
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of the prefixes of b from that of a
+	row := make([]int, len(b)+1) // distances of the prefixes of b from the current prefix of a
 	for j := range row {
 		row[j] = j
 	}
@@ -103,7 +102,7 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 // so warnings do not repeat it.
 var keyName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
 
-// names are all variables that are read: the keys, and <KEY>_FILE of every secret.
+// names lists all variables that are read: the keys, and <KEY>_FILE of every secret.
 var names = func() (names []string) {
 	for _, k := range Keys {
 		names = append(names, k.Name)
@@ -121,7 +120,7 @@ func isKey(name string) bool {
 // isTracingKey reports whether the OpenTelemetry SDK may read a key.
 func isTracingKey(name string) bool { return strings.HasPrefix(name, "OTEL_") }
 
-// unknownKeys warns of keys in the file that are not read, because most are misspelt.
+// unknownKeys returns warnings for keys in the file that are not read, because most of them are misspelt.
 func unknownKeys(path string, values map[string]string) (warnings []string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if isKey(key) || isTracingKey(key) {
@@ -149,10 +148,10 @@ func readEnvFile(path string) (map[string]string, error) {
 	if len(text) > maxEnvFileBytes {
 		return nil, &Problem{Key: path, Rule: "must not be larger than 1 MiB"}
 	}
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows leave this mark
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows write a byte order mark
 	values, err := godotenv.Unmarshal(strings.ReplaceAll(string(text), "\r\n", "\n"))
 	if _, nameless := values[""]; err != nil || nameless {
-		// The library's message quotes the file, including secrets.
+		// The library's error quotes the file, including secrets.
 		return nil, &Problem{Key: path, Rule: "must contain only KEY=value lines, with every quote closed"}
 	}
 	return values, nil

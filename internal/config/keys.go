@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Requirement says when a key must be set.
+// Requirement is the condition under which a key must be set.
 type Requirement string
 
-// The requirements. A blank key is a problem by itself only under Always. The bucket's keys become
-// problems with a bucket; a store or push service that lacks a key is not configured.
+// The requirements. Only under Always is a blank key a problem of its own. A blank key of the bucket is a
+// problem if a bucket is named; a store or push service with a blank key is not configured.
 const (
 	Optional     Requirement = "no"
 	Always       Requirement = "yes"
@@ -28,9 +28,9 @@ const (
 type Key struct {
 	Name     string
 	Group    string
-	Required Requirement // Optional where a declaration says nothing
-	// Default replaces a blank value. If Computed is set, it only describes a default that depends
-	// on the machine or on another key.
+	Required Requirement // default: Optional
+	// Default replaces a blank value. If Computed is set, Default only describes a value that depends on the
+	// machine or on another key.
 	Default  string
 	Computed bool
 	// Min and Max bound a whole number, inclusive. Max 0 means that there is no range.
@@ -58,7 +58,7 @@ func (k Key) Range() string {
 // It must not be changed.
 var Keys = new(settings).keys()
 
-// settings is a Config being read, with the values that only rules across keys need.
+// settings is a Config under construction, with values that only the rules need.
 type settings struct {
 	Config
 	accountID  string // of the object store
@@ -93,8 +93,8 @@ func (s *settings) keys() (keys []Key) {
 	return keys
 }
 
-// Upper bounds shared by many keys. They catch typing errors and prevent overflow; all are far
-// beyond sensible use.
+// Upper bounds shared by many keys. They catch typing errors and prevent overflow; all are far beyond sensible
+// use.
 const (
 	maxMegabytes = 1 << 30       // 1 PiB
 	maxHours     = 10 * 365 * 24 // ten years
@@ -102,10 +102,10 @@ const (
 	maxDayMs     = 24 * 3600 * 1000
 )
 
-// MaxTokenLife is the longest life that an access token can be given.
+// MaxTokenLife is the longest lifetime that an access token can be configured to have.
 const MaxTokenLife = 90 * day
 
-// Units that have no name in the library.
+// Units that the standard library does not name.
 const (
 	mebibyte = 1 << 20
 	day      = 24 * time.Hour

@@ -13,12 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// The functions of this file parse the text of a key, or return the rule that the
-// text breaks.
+// The functions in this file parse the text of a key, or return the rule that the text breaks.
 
 func secret(text string) (Secret, string) { return NewSecret(text), "" }
 
-// minSecretLength is the fewest characters of a key that signs something.
+// minSecretLength is the minimum length of a signing key, in characters.
 const minSecretLength = 32
 
 func signingSecret(text string) (Secret, string) {
@@ -35,12 +34,12 @@ func apiKey(text string) (Secret, string) {
 	return NewSecret(text), ""
 }
 
-// pemText is a PEM block whose line breaks may be written as \n.
+// pemText restores a PEM block whose line breaks may be written as \n.
 func pemText(text string) (Secret, string) {
 	return NewSecret(strings.ReplaceAll(text, `\n`, "\n")), ""
 }
 
-// dsn checks the shape https://<public key>@<host>/<project>.
+// dsn checks the form https://<public key>@<host>/<project>.
 func dsn(text string) (Secret, string) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
@@ -99,7 +98,7 @@ func httpURL(text string) (string, string) {
 	return strings.TrimRight(text, "/"), ""
 }
 
-// webhookURL is an address of the operator's: a query may belong to it.
+// webhookURL checks the operator's address, which may have a query.
 func webhookURL(text string) (string, string) {
 	u, err := url.Parse(text)
 	if err != nil || u.User != nil || u.Fragment != "" || !isHTTPURL(u.Scheme+"://"+u.Host) ||
@@ -109,7 +108,7 @@ func webhookURL(text string) (string, string) {
 	return text, ""
 }
 
-// The bytes of a web hook's secret.
+// The length of a web hook's secret, in bytes.
 const minWebhookSecret, maxWebhookSecret = 24, 64
 
 func webhookSecret(text string) (Secret, string) {
@@ -151,7 +150,7 @@ func origins(text string) ([]string, string) {
 		if entry == "*" {
 			return nil, ""
 		}
-		// A browser never sends the slash; with it the entry would match nothing.
+		// A browser never sends the slash, so the entry would never match.
 		entries[i] = strings.TrimSuffix(entry, "/")
 		if !origin.MatchString(entries[i]) {
 			return nil, "must list origins such as https://app.example.com"
@@ -200,7 +199,7 @@ func hosts(text string) ([]string, string) {
 	return entries, ""
 }
 
-// splitHost takes "host", "host:port", "::1", "[::1]" or "[::1]:port" apart.
+// splitHost splits "host", "host:port", "::1", "[::1]" or "[::1]:port".
 func splitHost(entry string) (host, port string, ok bool) {
 	host = entry
 	if inside, found := strings.CutPrefix(entry, "["); found && strings.HasSuffix(inside, "]") {
@@ -224,7 +223,7 @@ func pausedKinds(text string) ([]string, string) {
 	return kinds, ""
 }
 
-// named is the roles by their names.
+// named returns the roles with their names.
 func (r *Roles) named() []namedRole {
 	return []namedRole{{"api", &r.API}, {"render", &r.Render}, {"separation", &r.Separation}, {"sweep", &r.Sweep}}
 }
@@ -234,7 +233,7 @@ type namedRole struct {
 	on   *bool
 }
 
-// String lists the roles as ROLES does.
+// String lists the roles in the format of ROLES.
 func (r Roles) String() string {
 	var names []string
 	for _, role := range r.named() {
@@ -269,7 +268,7 @@ func ipAddress(text string) (netip.Addr, string) {
 	return a, ""
 }
 
-// listenAddress is host:port. Port 0 lets the system choose.
+// listenAddress checks host:port. Port 0 lets the system choose.
 func listenAddress(text string) (string, string) {
 	if _, port, err := net.SplitHostPort(text); err != nil || !isPort(port, 0) {
 		return "", "must be host:port or :port"

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Problem is one broken rule of the configuration. It never holds a value, because any key may
-// have been given a secret by mistake.
+// Problem is one broken rule of the configuration. It never contains a value, because any key may hold a secret
+// by mistake.
 type Problem struct {
 	Key  string // the variable, or the file that could not be read
 	Rule string // what the value must be, such as "must not be empty"
@@ -22,8 +22,8 @@ func (p *Problem) Error() string { return p.Key + ": " + p.Rule }
 type reader struct {
 	lookup func(string) (string, bool)
 	broken map[string]bool // secrets whose file is a problem
-	// incomplete says that the .env file could not be read. A missing key is then no problem, because
-	// the file may have it.
+	// incomplete is set if the .env file could not be read. Missing keys are then no problem, because the file
+	// may contain them.
 	incomplete bool
 	problems   []error
 	warnings   []string
@@ -84,8 +84,8 @@ func (r *reader) missing(of Requirement) (blank []string, all int) {
 // or if it cannot be parsed, which is a problem.
 type setter func(*reader, Key)
 
-// into sets the value that parse returns. A rule other than "" is the problem of a wrong text; it
-// never quotes the text.
+// into sets the value that parse returns. A rule other than "" becomes the problem of an invalid text; it never
+// quotes the text.
 func into[T any](to *T, parse func(text string) (value T, rule string)) setter {
 	return func(r *reader, k Key) {
 		text := r.text(k)
@@ -129,7 +129,7 @@ func toggle(to *bool) setter {
 	}
 }
 
-// password sets the value exactly as given, because white space around it may be part of it.
+// password sets the value exactly as given, because surrounding white space may be part of it.
 func password(to *Secret) setter {
 	return func(r *reader, k Key) {
 		if r.text(k) != "" {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// check computes the defaults that depend on the machine or on other keys, and checks the rules
-// that join keys. A field whose key has a problem is blank here, and breaks no further rule.
+// check computes the defaults that depend on the machine or on other keys, and checks the rules that involve
+// several keys. A field whose key has a problem is blank here, and breaks no further rule.
 func (s *settings) check(r *reader) {
 	s.checkServer(r)
 	s.checkObjectStore(r)
@@ -36,7 +36,7 @@ func (s *settings) checkServer(r *reader) {
 	if s.HTTP.PublicBaseURL == "" {
 		s.HTTP.PublicBaseURL = "http://localhost:" + strconv.Itoa(s.HTTP.Port)
 	}
-	// The public listener binds its port on every interface.
+	// The public listener uses its port on every interface.
 	if _, port, err := net.SplitHostPort(s.Ops.Addr); err == nil && s.HTTP.Port != 0 {
 		if n, err := strconv.Atoi(port); err == nil && n == s.HTTP.Port {
 			r.problem("OPS_ADDR", "must use another port than PORT")
@@ -95,7 +95,7 @@ func (s *settings) checkSeparation(r *reader) {
 	}
 }
 
-// checkRoles refuses to split the service where the processes could not share database and files.
+// checkRoles refuses to split the roles if the processes could not share database and files.
 func (s *settings) checkRoles(r *reader) {
 	if s.Roles == AllRoles || s.Roles == (Roles{}) {
 		return
@@ -196,7 +196,7 @@ func (s *settings) checkPush(r *reader) {
 	b.RootCAs = r.certificates("PUSH_PLATFORM_B_ROOT_CA_FILE", s.pushCAFile)
 }
 
-// warnPartial warns of a feature if some, but not all, of its keys are set.
+// warnPartial warns about a feature if some, but not all, of its keys are set.
 func (r *reader) warnPartial(feature string, needs Requirement) {
 	if blank, all := r.missing(needs); len(blank) > 0 && len(blank) < all {
 		r.warn("%s is not configured: it lacks %s", feature, strings.Join(blank, ", "))

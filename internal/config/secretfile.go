@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// fileSuffix turns the name of a secret key into that of the key for a file with its value.
+// fileSuffix turns the name of a secret key into the key for a file with its value.
 const fileSuffix = "_FILE"
 
 // maxSecretBytes is far more than a secret needs: a key file has a few KiB.
 const maxSecretBytes = 64 << 10
 
-// secretFile reads the file that <KEY>_FILE names. If <KEY>_FILE is blank, there is no value. The
-// line break at the end of the file is not part of the value.
+// secretFile reads the file that <KEY>_FILE names. If <KEY>_FILE is blank, there is no value. A line break at
+// the end of the file is not part of the value.
 func (r *reader) secretFile(k Key) (value string, found bool) {
 	path := r.given(k.Name + fileSuffix)
 	switch {
@@ -45,7 +45,7 @@ func readSecret(path string) (value, rule string) {
 	return value, ""
 }
 
-// unreadable is the rule that the name of a missing file breaks.
+// unreadable is the rule for a file name that cannot be read.
 const unreadable = "must name a file that can be read"
 
 // readFile reads a file, but at most one byte more than limit.
@@ -58,8 +58,8 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// readSecretFiles makes lookup return the content of secret files under the names of their keys. A
-// key whose file is a problem counts as given, and is not set.
+// readSecretFiles makes lookup return the content of secret files under the names of their keys. If a file has
+// a problem, its key counts as given but stays unset.
 func (r *reader) readSecretFiles() {
 	fromFile := map[string]string{}
 	for _, k := range Keys {

@@ -1,5 +1,4 @@
-// Package disk has small file helpers that several packages need: digest, link or copy, sync,
-// remove, and free space.
+// Package disk has small file helpers for several packages: digest, link or copy, sync, remove, and free space.
 package disk
 
 import (
@@ -18,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsFull reports whether err says that a disk, or the share of it that a quota allows,
-// is full.
+// IsFull reports whether err means that a disk or a quota on it is full.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // step is how many bytes are read or copied between two checks of the context.
@@ -39,9 +37,8 @@ func Digest(ctx context.Context, path string) (sum string, sizeBytes int64, err 
 	return hex.EncodeToString(h.Sum(nil)), sizeBytes, nil
 }
 
-// Link makes dst, which must not exist, hold the bytes of src: by a hard link if the file system
-// allows it, otherwise by a copy. Neither file may be written to afterwards. A failure leaves no
-// dst behind.
+// Link creates dst, which must not exist, with the bytes of src: by a hard link if the file system allows it,
+// otherwise by a copy. Neither file may be written to afterwards. A failure leaves no dst behind.
 func Link(ctx context.Context, src, dst string) error {
 	st, err := os.Lstat(src)
 	if err != nil {
@@ -78,7 +75,7 @@ func copyFile(ctx context.Context, src, dst string) (err error) {
 	return err
 }
 
-// copySteps copies until from ends or ctx is done. Between files, io.CopyN stays inside the kernel.
+// copySteps copies until from ends or ctx is done. io.CopyN lets the kernel copy between files.
 func copySteps(ctx context.Context, to io.Writer, from io.Reader) (n int64, err error) {
 	for {
 		if ctx.Err() != nil {
@@ -113,8 +110,8 @@ func Remove(path string) error {
 	return nil
 }
 
-// RemoveOld removes the files and folders in dir whose names begin with prefix and that were not
-// modified for as long as age.
+// RemoveOld removes the files and folders in dir whose names begin with prefix and that have not been modified
+// for longer than age.
 func RemoveOld(dir, prefix string, age time.Duration) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -123,7 +120,7 @@ func RemoveOld(dir, prefix string, age time.Duration) error {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !strings.HasPrefix(e.Name(), prefix) || time.Since(info.ModTime()) < age {
-			continue // also one that was removed in the meantime
+			continue // or one that was removed in the meantime
 		}
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err

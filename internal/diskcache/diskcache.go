@@ -1,8 +1,8 @@
 // Package diskcache keeps files that can be fetched or made again on the local disk, up to a size.
 //
-// A key always stands for the same content. Files go in and out by hard links if the file system
-// allows it, so a job keeps its files whatever this process, or another one that shares the folder,
-// evicts. A file's modification time is its last use, and a file under its final name is complete.
+// A key always stands for the same content. Get and Put use hard links if the file system allows it, so a job
+// keeps its files even if this or another process that shares the folder evicts them. A file's modification
+// time is its last use, and a file under its final name is complete.
 package diskcache
 
 import (
@@ -29,24 +29,24 @@ import (
 type Config struct {
 	Dir      string // created when missing
 	MaxBytes int64  // 0 = no limit; evicts the least recently used files first
-	// Volatile skips flushing files to the disk and drops files written before the machine last
-	// started, because a power failure may have torn them. The death of a process tears none.
+	// Volatile skips flushing files to the disk and drops files written before the machine last started,
+	// because a power failure may have truncated them. A killed process leaves no such file.
 	Volatile bool
-	// EvictLinked evicts files that have another link too, such as a running job's, although that
-	// frees space only when the job ends.
+	// EvictLinked also evicts files with another link, such as a running job's. That frees space only when the
+	// job ends.
 	EvictLinked bool
-	// Owns reports whether the cache may remove the file of this name; nil means every file.
+	// Owns reports whether the cache may remove the file with this name; nil means every file.
 	Owns func(name string) bool
 }
 
-// Cache is a folder of files. It is safe for concurrent use. Processes that share a folder each
-// apply the limit to the files they know of.
+// Cache is a folder of files. It is safe for concurrent use. Processes that share a folder each apply the limit
+// to the files that they have listed.
 type Cache struct {
 	cfg   Config
 	alive sync.RWMutex // held for writing while folders of scopes are removed
 
 	mu   sync.Mutex // serializes removals
-	size int64      // as far as we know; guarded by mu
+	size int64      // as of the last listing and our own changes; guarded by mu
 
 	flightsMu sync.Mutex
 	flights   map[string]*flight
@@ -68,8 +68,8 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Get makes the file appear at dst, which must not exist yet, and reports whether the cache had it.
-// The cache may share the file at dst, so callers may read or remove it but never write to it.
+// Get links or copies the file to dst, which must not exist, and reports whether the cache had it. The cache
+// may share the file at dst, so callers may read or remove it but never write to it.
 func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
@@ -94,7 +94,7 @@ func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	return true, nil
 }
 
-// Put keeps the finished file src, by a link or a copy. The caller must not modify src afterwards.
+// Put stores the finished file src, by a link or a copy. The caller must not modify src afterwards.
 func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
@@ -125,8 +125,8 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	return nil
 }
 
-// keep lets fill make the file under a temporary name, publishes it at path, and returns by how
-// many bytes the cache has grown.
+// keep calls fill to create the file under a temporary name, publishes it at path, and returns by how many
+// bytes the cache has grown.
 func (c *Cache) keep(path string, fill func(temp string) error) (grown int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return 0, err
@@ -154,8 +154,8 @@ func (c *Cache) keep(path string, fill func(temp string) error) (grown int64, er
 	return grown, os.Rename(temp, path)
 }
 
-// Sweep removes files unused for ttl, then the least recently used files beyond the limit, and what
-// dead processes left behind.
+// Sweep removes files unused for ttl, then the least recently used files beyond the limit, and temporary files
+// of dead processes.
 func (c *Cache) Sweep(ctx context.Context, ttl time.Duration) error {
 	files, err := c.files()
 	errs := []error{err}
@@ -174,7 +174,7 @@ func (c *Cache) Sweep(ctx context.Context, ttl time.Duration) error {
 }
 
 func (c *Cache) removeEmptyScopes() error {
-	c.alive.Lock() // a Put must not lose its folder
+	c.alive.Lock() // the folder of a concurrent Put must not disappear
 	defer c.alive.Unlock()
 	entries, err := os.ReadDir(c.cfg.Dir)
 	for _, e := range entries {
@@ -185,8 +185,7 @@ func (c *Cache) removeEmptyScopes() error {
 	return err
 }
 
-// EraseScope removes every file of scope. A job that still runs may put new ones: end the scope's
-// jobs first.
+// EraseScope removes every file of scope. A running job may add new ones, so end the scope's jobs first.
 func (c *Cache) EraseScope(_ context.Context, scope string) error {
 	if scope == "" {
 		return errors.New("file cache: erase: no scope") // "" would erase the shared files
@@ -203,8 +202,8 @@ func (c *Cache) EraseScope(_ context.Context, scope string) error {
 	return nil
 }
 
-// folder is the folder of a scope's files; "" is the cache's own folder. Hashing allows any scope
-// and keeps user ids off the disk.
+// folder returns the folder of a scope's files; "" is the cache's own folder. Hashing allows any scope and
+// keeps user ids off the disk.
 func (c *Cache) folder(scope string) string {
 	if scope == "" {
 		return c.cfg.Dir
@@ -228,10 +227,10 @@ func plainKey(key string) bool {
 	return strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
 }
 
-// deadTemp is how long a temporary file may stay unmodified before Sweep treats its writer as dead.
+// deadTemp is how long a temporary file may stay unmodified before Sweep assumes that its writer is dead.
 const deadTemp = time.Hour
 
-// isTemp recognizes a file that is still being written.
+// isTemp reports whether a file is still being written.
 func isTemp(name string) bool {
 	return strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, ".part")
 }
@@ -275,8 +274,8 @@ func (c *Cache) files() ([]file, error) {
 	return all, err
 }
 
-// trim adds up the sizes and removes the least recently used files beyond the limit, except keep,
-// which the caller is about to use.
+// trim adds up the sizes and removes the least recently used files beyond the limit, except keep, which the
+// caller is about to use.
 func (c *Cache) trim(keep string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

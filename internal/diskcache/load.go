@@ -11,16 +11,16 @@ import (
 	"cutroom/internal/rescue"
 )
 
-// Loader makes the file of a key at a path that does not exist yet.
+// Loader creates the file of a key at a path that does not exist yet.
 type Loader func(ctx context.Context, path string) error
 
-// Load is Get, read-only and without a scope, that first loads a missing file. Callers of the same
-// key share one load, which is cancelled only when all of them have gone.
+// Load is Get without a scope, but loads a missing file first. The file at dst is read-only. Callers for the
+// same key share one load, which is cancelled only when all of them have gone.
 func (c *Cache) Load(ctx context.Context, key, dst string, load Loader) error {
 	return c.have(ctx, key, load, func(string) (bool, error) { return c.Get(ctx, "", key, dst) })
 }
 
-// Size returns the size of the key's file without a scope, and loads it if missing.
+// Size returns the size of the file of a key without a scope, and loads a missing file first.
 func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes int64, err error) {
 	err = c.have(ctx, key, load, func(path string) (bool, error) {
 		st, err := os.Stat(path)
@@ -35,7 +35,7 @@ func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes in
 	return sizeBytes, err
 }
 
-// Has reports whether the key's file without a scope is there.
+// Has reports whether the cache has the file of a key without a scope.
 func (c *Cache) Has(key string) bool {
 	path, err := c.path("", key)
 	if err == nil {
@@ -44,7 +44,7 @@ func (c *Cache) Has(key string) bool {
 	return err == nil
 }
 
-// Drop removes the key's file without a scope. Callers that already have it keep it.
+// Drop removes the file of a key without a scope. Callers that already have it keep it.
 func (c *Cache) Drop(key string) error {
 	path, err := c.path("", key)
 	if err != nil {
@@ -62,8 +62,7 @@ func (c *Cache) have(ctx context.Context, key string, load Loader, take func(pat
 	if err != nil {
 		return err
 	}
-	// Another process may remove the file between its arrival and take, but hardly five times in a
-	// row.
+	// Another process may remove the file before take finds it, but hardly five times in a row.
 	for range 5 {
 		found, err := take(path)
 		if found || err != nil {
@@ -84,7 +83,7 @@ type flight struct {
 	cancel  context.CancelFunc
 }
 
-// await joins the load of the path, or starts it, and waits for its end.
+// await joins the load of the path, or starts it, and waits until it ends.
 func (c *Cache) await(ctx context.Context, path string, load Loader) error {
 	c.flightsMu.Lock()
 	f := c.flights[path]
@@ -115,8 +114,8 @@ func (c *Cache) await(ctx context.Context, path string, load Loader) error {
 	return context.Cause(ctx)
 }
 
-// leave takes n waiters off a flight and returns how many are left. A flight that has ended or has
-// no waiters left is removed from the map: the next caller starts a new one.
+// leave removes n waiters from a flight and returns how many remain. It removes a flight that has ended or has
+// no waiters from the map, so that the next caller starts a new one.
 func (c *Cache) leave(path string, f *flight, n int) (waiters int) {
 	c.flightsMu.Lock()
 	defer c.flightsMu.Unlock()
@@ -137,7 +136,7 @@ func (c *Cache) load(ctx context.Context, path string, load Loader) error {
 	if err != nil {
 		return fmt.Errorf("file cache: load: %w", err)
 	}
-	// The caller has its file. If trim fails, the next Sweep fails too and returns the error.
+	// The caller has its file. If trim fails, the next Sweep fails too and reports the error.
 	_ = c.trim(path)
 	return nil
 }

@@ -7,10 +7,9 @@ import (
 	"slices"
 )
 
-// Handler returns a log handler that passes every record on to next and reports
-// those at level Error. Of a record's attributes it sends only the error, under
-// "err", scrubbed, the id of the request, under "request", and its route, under
-// "route". Next alone decides what is logged.
+// Handler returns a log handler that passes every record to next and reports records at level Error. A report
+// contains the scrubbed error ("err"), the id of the request ("request") and its route ("route"), and no other
+// attribute. Only next decides what is logged.
 func (m *Monitor) Handler(next slog.Handler) slog.Handler {
 	if m.hub == nil {
 		return next
@@ -21,7 +20,7 @@ func (m *Monitor) Handler(next slog.Handler) slog.Handler {
 type handler struct {
 	next    slog.Handler
 	monitor *Monitor
-	attrs   []slog.Attr // of With, outside of groups
+	attrs   []slog.Attr // from With, outside of groups
 	grouped bool
 }
 

@@ -1,10 +1,9 @@
-// Package monitor reports unexpected failures to an error monitoring service
-// that speaks the Sentry protocol, and samples traces of requests.
+// Package monitor reports unexpected failures to an error monitoring service that uses the Sentry protocol, and
+// samples traces of requests.
 //
-// Whatever the service logs at level Error is a failure of ours and is
-// reported, so no package has to think of it: see [Monitor.Handler]. A client's
-// mistakes are logged below that level. Reports hold no personal data: no user,
-// address, header, query or body, and the text of errors is scrubbed.
+// Whatever the service logs at level Error is a failure of ours and is reported, so other packages only need to
+// log: see [Monitor.Handler]. A client's mistakes are logged below that level. Reports contain no personal
+// data: no user, address, header, query or body, and the text of errors is scrubbed.
 package monitor
 
 import (
@@ -24,16 +23,15 @@ type Options struct {
 	TraceRate   float64 // 0..1, the share of requests that is traced
 }
 
-// At most maxSame reports of the same failure are sent within quietFor, because a
-// database that is down fails every request. At most maxKnown failures are distinguished.
+// At most maxSame reports of the same failure are sent within quietFor, because a database that is down makes
+// every request fail. At most maxKnown failures are distinguished.
 const (
 	quietFor = time.Minute
 	maxSame  = 10
 	maxKnown = 500
 )
 
-// Monitor sends reports in the background. A Monitor that is off does nothing.
-// It is safe for concurrent use.
+// Monitor sends reports in the background. A Monitor that is off does nothing. It is safe for concurrent use.
 type Monitor struct {
 	hub *sentry.Hub // nil = off
 
@@ -67,8 +65,7 @@ func New(o Options) (*Monitor, error) {
 	return &Monitor{hub: sentry.NewHub(client, sentry.NewScope()), seen: map[string]*repeats{}}, nil
 }
 
-// withoutPerson takes request and user out of every event before it is sent,
-// whatever a library has put in.
+// withoutPerson removes request and user from every event before it is sent, in case a library added them.
 func withoutPerson(e *sentry.Event, _ *sentry.EventHint) *sentry.Event {
 	e.Request, e.User, e.Breadcrumbs, e.Attachments = nil, sentry.User{}, nil, nil
 	return e
@@ -82,7 +79,7 @@ type failure struct {
 	route   string // pattern, or ""
 }
 
-// report sends a failure. It does not block: when too many wait, it is dropped.
+// report sends a failure. It does not block: if the queue is full, the report is dropped.
 func (m *Monitor) report(f failure) {
 	if m.hub == nil {
 		return
@@ -106,14 +103,13 @@ func (m *Monitor) report(f failure) {
 	if text != "" {
 		e.Exception = []sentry.Exception{{Type: f.what, Value: text, Stacktrace: stackOf(f.err)}}
 	}
-	// A scope of its own: unrelated failures must not look like one trace.
+	// Use a separate scope: unrelated failures must not look like one trace.
 	hub := m.hub.Clone()
 	hub.Scope().SetPropagationContext(sentry.NewPropagationContext())
 	hub.CaptureEvent(e)
 }
 
-// stackOf is the stack in an error, for example of a caught panic, or else the caller's
-// stack.
+// stackOf returns the stack in an error, for example of a caught panic, or else the caller's stack.
 func stackOf(err error) *sentry.Stacktrace {
 	var carrier interface{ StackTrace() []uintptr }
 	if errors.As(err, &carrier) {
@@ -124,8 +120,8 @@ func stackOf(err error) *sentry.Stacktrace {
 	return sentry.NewStacktrace()
 }
 
-// quiet reports whether a failure was reported often enough lately, and if not, how many
-// repeats were skipped.
+// quiet reports whether a failure was reported often enough recently. If not, it returns how many repeats were
+// skipped.
 func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 	now := time.Now()
 	m.mu.Lock()
@@ -150,8 +146,8 @@ func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 	return skipped, false
 }
 
-// Trace begins the trace of a request. The returned function ends it and names
-// it by its route, a pattern without ids. It costs nothing if traces are off.
+// Trace begins the trace of a request. The returned function ends it and names it by its route, a pattern
+// without ids. It does nothing if traces are off.
 func (m *Monitor) Trace(ctx context.Context, method, requestID string) (context.Context, func(route string, status int)) {
 	if m.hub == nil || !m.hub.Client().Options().EnableTracing {
 		return ctx, func(string, int) {}
@@ -169,7 +165,7 @@ func (m *Monitor) Trace(ctx context.Context, method, requestID string) (context.
 	}
 }
 
-// Flush waits for reports to leave, at most for the given time.
+// Flush waits until all reports are sent, but not longer than limit.
 func (m *Monitor) Flush(limit time.Duration) {
 	if m.hub != nil {
 		m.hub.Flush(limit)

@@ -19,9 +19,9 @@ type sqlState interface {
 	SQLState() string
 }
 
-// scrub returns the text of an error without personal data, secrets and values of rows.
-// It drops the quoting part of known errors, and then everything that looks like an
-// address, a token, an id, a path or a quotation.
+// scrub returns the text of an error without personal data, secrets and values of rows. It drops the part of
+// known errors that quotes data, and then everything that looks like an address, a token, an id, a path or a
+// quotation.
 func scrub(err error) string {
 	text := err.Error()
 	forEach(err, func(e error) {
@@ -57,7 +57,7 @@ func scrub(err error) string {
 	return text
 }
 
-// scrubbing is applied in order: the wider patterns first.
+// scrubbing is applied in order, the widest patterns first.
 var scrubbing = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -73,10 +73,10 @@ var scrubbing = []struct {
 	{regexp.MustCompile(`\d{6,}`), "<number>"},
 }
 
-// longWord is what a token looks like, if it has a digit.
+// longWord matches what may be a token, if it also has a digit.
 var longWord = regexp.MustCompile(`[A-Za-z0-9_+/=.-]{20,}`)
 
-// forEach visits an error and everything it wraps.
+// forEach calls visit with an error and everything it wraps.
 func forEach(err error, visit func(error)) {
 	if err == nil {
 		return

@@ -14,9 +14,9 @@ import (
 	"cutroom/internal/httpcall"
 )
 
-// Dependencies counts requests to other services that failed: no answer, a 5xx, or a refusal of
-// the service itself. It also records when their certificates expire, and which of them this
-// process refuses. A nil Dependencies counts nothing.
+// Dependencies counts failed requests to other services: no answer, a 5xx, or a refusal of the service itself.
+// It also records when their certificates expire, and which certificates this process refuses. A nil
+// Dependencies counts nothing.
 type Dependencies struct {
 	errors  *prometheus.CounterVec
 	expiry  *prometheus.GaugeVec
@@ -56,7 +56,7 @@ func (d *Dependencies) Transport(name string, next http.RoundTripper) http.Round
 	if d == nil {
 		return next
 	}
-	d.errors.WithLabelValues(name) // shows its zero from the start
+	d.errors.WithLabelValues(name) // exports 0 from the start
 	return &countingTransport{next: next, name: name, dependencies: d}
 }
 
@@ -107,7 +107,7 @@ func isServiceFailure(status int) bool {
 	}
 }
 
-// canceled reports that the caller no longer waits, which is not the dependency's failure.
+// canceled reports that the caller stopped waiting, which is not the dependency's failure.
 func canceled(ctx context.Context) bool {
 	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), httpcall.ErrIdle)
 }

@@ -17,8 +17,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// Metrics are what /metrics shows: what this process did, and the state of the shared database at
-// the time of the scrape.
+// Metrics are the metrics at /metrics: what this process did, and the state of the shared database at the time
+// of the scrape.
 type Metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
@@ -45,7 +45,7 @@ func NewMetrics(version string, d *db.DB, sweeps *Sweeps) *Metrics {
 	}
 	for _, channel := range events.Channels {
 		for _, outcome := range events.Outcomes {
-			m.events.WithLabelValues(channel, outcome) // shows its zero from the start
+			m.events.WithLabelValues(channel, outcome) // exports 0 from the start
 		}
 	}
 	m.registry.MustRegister(m.requests, m.stages, m.ended, m.calls, m.events,
@@ -87,7 +87,7 @@ func newGaugeFunc(name, help string, value func() float64) prometheus.GaugeFunc 
 // Register adds collectors.
 func (m *Metrics) Register(all ...prometheus.Collector) { m.registry.MustRegister(all...) }
 
-// RegisterSlots adds the slots of a process that renders.
+// RegisterSlots adds the metrics of the slots of a process that renders.
 func (m *Metrics) RegisterSlots(slots *media.Slots) {
 	m.Register(
 		newGaugeFunc("cutroom_media_slots", "Media-processing slots of this process.",

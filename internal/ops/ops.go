@@ -1,6 +1,6 @@
-// Package ops is what operators and their machines see of a running replica: metrics, readiness,
-// the health of the services that it depends on, and the listener that serves all of it. It
-// measures and reports, and decides only whether this replica may claim jobs.
+// Package ops serves the operators of a running replica, and their machines: metrics, readiness, the health of
+// the services that it depends on, and the listener for all of these. It measures and reports. Its only
+// decision is whether this replica may claim jobs.
 package ops
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Listen opens the operators' listener. An empty address gives nil. The listener has no
+// Listen opens the operators' listener. For an empty address it returns nil. The listener has no
 // authentication, so bind it to an address that only operators can reach.
 func Listen(address string) (net.Listener, error) {
 	if address == "" {

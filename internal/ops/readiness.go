@@ -20,14 +20,13 @@ import (
 	"cutroom/internal/staging"
 )
 
-// A probe of the storage is reused, because a write to a bucket costs money.
+// Storage probes are cached, because a write to a bucket costs money.
 const (
 	probeAge      = 20 * time.Second // for load balancers and metrics, which ask every few seconds
 	claimProbeAge = 2 * time.Second  // for a replica that is about to claim a job
 )
 
-// The reasons why a replica cannot work, each with the sentence for operators. The log has the
-// cause.
+// The reasons why a replica cannot work, each with a sentence for operators. The log has the cause.
 const (
 	reasonDatabase = "database"
 	reasonWrites   = "database_writes"
@@ -46,21 +45,21 @@ var reasons = []struct{ name, sentence string }{
 	{reasonFFmpeg, "ffmpeg does not start"},
 }
 
-// ReadinessOptions is what Readiness checks.
+// ReadinessOptions configures what Readiness checks.
 type ReadinessOptions struct {
 	DB          *db.DB
 	Store       objectstore.Store
 	Uploads     *staging.Area
 	StartFFmpeg func(ctx context.Context) error // nil in a process that runs no ffmpeg
-	MinFree     int64                           // bytes of disk below which uploads will fail
-	NodeID      string                          // names the object that a probe writes and deletes
-	Replica     string                          // whose row a check of the database writes
+	MinFree     int64                           // bytes of free disk below which uploads fail
+	NodeID      string                          // part of the name of the object that a probe writes and deletes
+	Replica     string                          // the row that a check of the database writes
 	Log         *slog.Logger
 }
 
-// Readiness decides whether this replica can work: the disk has space, the local folder and the
-// object store accept a file, and ffmpeg starts in its jail. Workers ask before they claim a job.
-// Load balancers and metrics get the same answer, which for them includes the database.
+// Readiness decides whether this replica can work: the disk has space, the local folder and the object store
+// accept a file, and ffmpeg starts in its jail. Workers ask it before they claim a job. Load balancers and
+// metrics get the same result, plus a check of the database.
 type Readiness struct {
 	ReadinessOptions
 
@@ -71,11 +70,11 @@ type Readiness struct {
 	outage fault.Outage // by reason
 }
 
-// NewReadiness returns an http.Handler for /readyz, and a collector to register.
+// NewReadiness returns a handler for /readyz, which is also a Prometheus collector.
 func NewReadiness(o ReadinessOptions) *Readiness { return &Readiness{ReadinessOptions: o} }
 
-// CanWork returns how many bytes this replica's jobs may still write, or why it must not claim
-// any.
+// CanWork returns how many bytes this replica's jobs may still write, or an error that says why it must not
+// claim any.
 func (r *Readiness) CanWork(ctx context.Context) (freeBytes int64, err error) {
 	free, failures := r.check(ctx, claimProbeAge)
 	for reason, cause := range failures {
@@ -84,8 +83,8 @@ func (r *Readiness) CanWork(ctx context.Context) (freeBytes int64, err error) {
 	return free, err
 }
 
-// Offers returns the function that tells other replicas how many jobs this one may run, and how
-// many bytes these may write.
+// Offers returns the function that reports to other replicas how many jobs this one may run, and how many bytes
+// they may write.
 func (r *Readiness) Offers(slots int) func(ctx context.Context) (int, int64) {
 	return func(ctx context.Context) (int, int64) {
 		free, failures := r.check(ctx, probeAge)
@@ -96,8 +95,8 @@ func (r *Readiness) Offers(slots int) func(ctx context.Context) (int, int64) {
 	}
 }
 
-// check returns the free bytes and the failures by reason. It reads the free space each time; the
-// probe may be as old as maxAge.
+// check returns the free bytes and the failures by reason. It always reads the free space; the probe may be as
+// old as maxAge.
 func (r *Readiness) check(ctx context.Context, maxAge time.Duration) (free int64, failures map[string]error) {
 	failures = map[string]error{}
 	for reason, err := range r.probe(ctx, maxAge) {
@@ -122,7 +121,7 @@ func (r *Readiness) probe(ctx context.Context, maxAge time.Duration) map[string]
 	if !r.probedAt.IsZero() && time.Since(r.probedAt) < maxAge {
 		return r.probed
 	}
-	// Callers share the result, so it must not depend on one caller's context.
+	// Callers share the result, so one caller's context must not cancel it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	started := make(chan error, 1)
@@ -165,8 +164,8 @@ func (r *Readiness) writeFile(ctx context.Context) (reason string, err error) {
 	return reasonStore, r.Store.Delete(ctx, key)
 }
 
-// logChanges logs each of the reasons when its failure begins, once a minute while it lasts, and
-// when it is over.
+// logChanges logs a failure of one of the reasons when it begins, once a minute while it lasts, and when it
+// ends.
 func (r *Readiness) logChanges(failures map[string]error, reasons ...string) {
 	for _, reason := range reasons {
 		if err := failures[reason]; err != nil {
@@ -177,7 +176,7 @@ func (r *Readiness) logChanges(failures map[string]error, reasons ...string) {
 	}
 }
 
-// checkAll returns all failures, those of the database included.
+// checkAll returns all failures, including those of the database.
 func (r *Readiness) checkAll(ctx context.Context) map[string]error {
 	reason, err := r.checkDatabase(ctx)
 	_, failures := r.check(ctx, probeAge)
@@ -219,7 +218,7 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	serveHealthy(w, req)
 }
 
-// certificateCause says why a certificate was refused, if that caused the failure.
+// certificateCause returns why a certificate was refused, if that caused the failure.
 func certificateCause(err error) string {
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return ", because its certificate is refused: " + refused.Err.Error()

@@ -2,7 +2,7 @@ package ops
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Sweeps are the metrics of the sweeps. They are zero on a replica that does not sweep for all.
+// Sweeps are the metrics of the sweeps. They are zero on a replica that does not hold the sweep's lease.
 type Sweeps struct {
 	leader, held, foreign         prometheus.Gauge
 	removed                       *prometheus.CounterVec
@@ -55,7 +55,7 @@ func (s *Sweeps) AddRemoved(kind string, objects int) {
 	s.removed.WithLabelValues(kind).Add(float64(objects))
 }
 
-// SetHeld reports how many objects the last sweep kept out of caution.
+// SetHeld reports how many objects the brake kept in the last sweep.
 func (s *Sweeps) SetHeld(objects int) { s.held.Set(float64(objects)) }
 
 // SetForeign reports whether the bucket belongs to another installation.
@@ -67,7 +67,7 @@ func (s *Sweeps) SetForeign(foreign bool) {
 	s.foreign.Set(value)
 }
 
-// SetLargest reports the most that any one account stores and has waiting.
+// SetLargest reports the largest stored size and the largest number of waiting jobs of any account.
 func (s *Sweeps) SetLargest(storedBytes, waitingJobs int64) {
 	s.largestStored.Set(float64(storedBytes))
 	s.largestWaiting.Set(float64(waitingJobs))

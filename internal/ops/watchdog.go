@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Supervise tells systemd that the service is ready and, as often as the unit demands
-// (WatchdogSec), that it still answers. Each time it requests /healthz from every listener over
-// TCP, as a load balancer does. If handlers hang, systemd hears nothing and restarts the service.
-// Without systemd Supervise does nothing.
+// Supervise reports to systemd that the service is ready and, as often as the unit requires (WatchdogSec), that
+// it still answers. Each time it requests /healthz from every listener over TCP, as a load balancer does. If
+// handlers hang, the reports stop and systemd restarts the service. Without systemd Supervise does nothing.
 func Supervise(ctx context.Context, log *slog.Logger, listeners ...net.Listener) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)
@@ -74,8 +73,8 @@ func requestHealth(ctx context.Context, client *http.Client, listeners []net.Lis
 	return all.Wait()
 }
 
-// reachable returns the address at which this machine reaches a listener, which may listen on
-// every address.
+// reachable returns the address through which this machine reaches a listener, which may be bound to every
+// address.
 func reachable(address net.Addr) string {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {

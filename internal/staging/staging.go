@@ -1,6 +1,6 @@
-// Package staging owns the uploads directory. Request bodies stream into it, are hashed on the way,
-// and are then moved to the object store or removed. No file outlives its request, unless the
-// process is killed: [Area.Sweep] removes those.
+// Package staging owns the uploads directory. Request bodies stream into it, are hashed on the way, and are
+// then moved to the object store or removed. Files remain only if the process is killed; [Area.Sweep] removes
+// those.
 package staging
 
 import (
@@ -32,11 +32,10 @@ var (
 	errClosed = errors.New("batch is closed")
 )
 
-// batchPrefix begins the folder name of every request.
+// batchPrefix is the prefix of every request's folder.
 const batchPrefix = "batch-"
 
-// Area is the uploads directory. Safe for concurrent use; several processes
-// may share it.
+// Area is the uploads directory. It is safe for concurrent use; several processes may share it.
 type Area struct {
 	dir string
 }
@@ -74,8 +73,8 @@ func (a *Area) Batch() (*Batch, error) {
 	}
 }
 
-// lockName is a file in each batch. Its lock shows that the owning process is alive: the kernel
-// releases it however the process ends.
+// lockName is a file in each batch. A lock on it shows that the owning process is alive: the kernel releases
+// the lock however the process ends.
 const lockName = "lock"
 
 var errSwept = errors.New("batch was swept")
@@ -140,8 +139,8 @@ func sweepEntry(path string, olderThan time.Duration) error {
 // File is a received body on disk, complete and closed. It belongs to its batch until it is moved
 // or linked elsewhere.
 type File struct {
-	Name      string // of the part, as given to Receive
-	FileName  string // as the client called it; never part of Path
+	Name      string // name of the part, as given to Receive
+	FileName  string // the client's name for it; never part of Path
 	Path      string // absolute
 	SizeBytes int64
 	SHA256    string // 64 lower-case hex characters
@@ -158,14 +157,14 @@ type Batch struct {
 // buffers bounds the memory per upload.
 var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
-// Receive writes what r delivers to a file of the batch. It returns ErrTooLarge after more than
-// limit bytes, a *DiskError if writing fails (matching ErrNoSpace if the disk is full), and r's own
-// error, wrapped, if reading fails. No file is left after an error.
+// Receive copies r to a file of the batch. It returns ErrTooLarge after more than limit bytes, a *DiskError if
+// writing fails (matching ErrNoSpace if the disk is full), and r's own error, wrapped, if reading fails. No
+// file is left after an error.
 func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, error) {
 	if b.closed {
 		return File{}, fmt.Errorf("receive: %w", errClosed)
 	}
-	// File names are serial numbers: the client's names are not trusted.
+	// File names are serial numbers, because the client's names are not trusted.
 	b.serial++
 	path := filepath.Join(b.dir, strconv.Itoa(b.serial))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
@@ -210,7 +209,7 @@ func receive(f io.Writer, r io.Reader, limit int64) (int64, string, error) {
 	}
 }
 
-// Close removes every file of the batch that was not moved away. Further calls do nothing.
+// Close removes every file of the batch that was not moved away. Calling it again does nothing.
 func (b *Batch) Close() error {
 	if b.closed {
 		return nil
@@ -231,7 +230,7 @@ func (e *DiskError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *DiskError) Unwrap() error { return e.Err }
 
-// Is makes a full disk or quota match ErrNoSpace.
+// Is reports that a full disk or quota matches ErrNoSpace.
 func (e *DiskError) Is(target error) bool {
 	return target == ErrNoSpace && disk.IsFull(e.Err)
 }

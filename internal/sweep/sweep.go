@@ -1,6 +1,5 @@
-// Package sweep removes from the object store what the database no longer needs. The packages that
-// own the objects supply rules about what is needed; this package alone decides how carefully the
-// rest is removed.
+// Package sweep removes from the object store what the database no longer needs. The packages that own the
+// objects supply rules about what is needed; this package decides how cautiously to remove the rest.
 package sweep
 
 import (
@@ -16,16 +15,16 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// The brake: if the database does not know more than this share of the listed objects, and more
-// than this many, the sweep removes nothing. The service is then more likely connected to the wrong
+// The brake: if more than this share of the listed objects, and more than this many, are unknown to the
+// database, the sweep removes nothing. It is then more likely that the service is connected to the wrong
 // database.
 const (
-	brakeShare   = 10 // a tenth
+	brakeShare   = 10 // one tenth
 	brakeObjects = 100
 )
 
-// Rule says which objects under a prefix are needed. Its queries return 1 for a needed object, 0
-// for one that is no longer needed, and no row if the database does not know it.
+// Rule defines which objects under a prefix are needed. Its queries return 1 for a needed object, 0 for one
+// that is no longer needed, and no row if the database does not know it.
 type Rule struct {
 	Kind string // for people, such as "render outputs"
 	// Prefix is the start of the keys. The owner is the name after the prefix's last slash, up to
@@ -33,16 +32,16 @@ type Rule struct {
 	Prefix string
 	// Owner is a query: does the owner $1 need its objects?
 	Owner string
-	// Object is a query, run if the owner does not settle it: does the owner $1 need the object
-	// with key $2? It may be blank.
+	// Object is a query that runs if the owner's answer is not enough: does the owner $1 need the object with
+	// key $2? It may be blank.
 	Object string
-	// Grace is how old an unknown object must be to be removed: its row may not be written yet.
+	// Grace is how old an unknown object must be before it is removed: its row may not be written yet.
 	Grace time.Duration
 	// Lifetime is the age at which an object is removed even if its owner exists; 0 means never.
 	Lifetime time.Duration
 }
 
-// owner is the owner's name in a key.
+// owner returns the owner's name in a key.
 func (r Rule) owner(key string) string {
 	folder := strings.LastIndexByte(r.Prefix, '/') + 1
 	name, _, _ := strings.Cut(key[folder:], "/")
@@ -54,13 +53,13 @@ type Options struct {
 	DB    *db.DB
 	Store objectstore.Store
 	Rules []Rule
-	// Check returns an error unless the store belongs to the database. It runs before any removal.
-	// Nil is for a store that no other installation can reach.
+	// Check returns an error unless the store belongs to the database. It runs before any removal. It may be
+	// nil if no other installation can reach the store.
 	Check func(context.Context) error
-	// Listed is called with the size of what a rule found. It may be nil.
+	// Listed is called with the total size of the objects that a rule covers. It may be nil.
 	Listed func(kind string, sizeBytes int64)
-	// Removed is called after every removal, and Held after every sweep, with the number of objects
-	// that the brake kept. Both may be nil.
+	// Removed is called after every removal. Held is called after every sweep, with the number of objects that
+	// the brake kept. Both may be nil.
 	Removed func(kind string, objects int)
 	Held    func(objects int)
 	Log     *slog.Logger
@@ -86,7 +85,7 @@ func New(o Options) *Sweeper {
 	return &Sweeper{o}
 }
 
-// HeldError says that the brake stopped a sweep from removing anything.
+// HeldError means that the brake stopped a sweep from removing anything.
 type HeldError struct{ Unknown, Listed int }
 
 func (e *HeldError) Error() string {
@@ -102,13 +101,13 @@ type Finding struct {
 	Unknown  []objectstore.Info // not known to the database
 }
 
-// suspicious reports whether the brake must hold.
+// suspicious reports whether the brake must stop the sweep.
 func suspicious(unknown, listed int) bool {
 	return unknown > brakeObjects && unknown*brakeShare > listed
 }
 
-// Plan lists what a sweep would remove and removes nothing. It returns a HeldError, with complete
-// findings, if the brake would hold.
+// Plan lists what a sweep would remove, and removes nothing. If the brake would stop the sweep, it returns a
+// HeldError with complete findings.
 func (s *Sweeper) Plan(ctx context.Context) ([]Finding, error) {
 	var all []Finding
 	var held *HeldError
@@ -134,8 +133,8 @@ func (s *Sweeper) Plan(ctx context.Context) ([]Finding, error) {
 	return all, nil
 }
 
-// Sweep removes what no rule needs. It removes nothing if the store belongs to another
-// installation, or if the brake holds and confirmed is false.
+// Sweep removes what no rule needs. It removes nothing if the store belongs to another installation, or if the
+// brake stops it and confirmed is false.
 func (s *Sweeper) Sweep(ctx context.Context, confirmed bool) error {
 	if err := s.Check(ctx); err != nil {
 		return err
@@ -173,8 +172,8 @@ func (s *Sweeper) Remove(ctx context.Context, kind string, keys ...string) error
 	return s.clean(ctx, kind, "their time was over", objects)
 }
 
-// Clean removes unneeded objects at once under a prefix within a rule's, such as the folder of one
-// job.
+// Clean removes unneeded objects under a prefix within a rule's, such as the folder of one job, without waiting
+// for Grace.
 func (s *Sweeper) Clean(ctx context.Context, kind, prefix string) error {
 	var objects []objectstore.Info
 	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
@@ -206,8 +205,7 @@ func (s *Sweeper) clean(ctx context.Context, kind, why string, objects []objects
 // batch is how many objects are deleted between two checks of the database.
 const batch = 50
 
-// removeAll deletes objects that are still not needed: a job may have stored one again since the
-// listing.
+// removeAll deletes the objects that are still not needed: a job may have stored one again since the listing.
 func (s *Sweeper) removeAll(ctx context.Context, rule Rule, why string, objects []objectstore.Info) error {
 	var removed int
 	var oldest, newest time.Time // zero if unknown
@@ -270,7 +268,7 @@ func (s *Sweeper) find(ctx context.Context, rule Rule) (Finding, error) {
 	return f, err
 }
 
-// verdict is what the database says about an object.
+// verdict is the database's answer about an object.
 type verdict int
 
 const (

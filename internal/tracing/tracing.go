@@ -1,15 +1,12 @@
-// Package tracing sends spans to an OpenTelemetry collector, so that one trace
-// shows a film from the request that ordered it to the ffmpeg pass on another
-// replica.
+// Package tracing sends spans to an OpenTelemetry collector, so that one trace shows a film from the request
+// that ordered it to the ffmpeg pass on another replica.
 //
-// A trace begins with a request. Its identity is stored in the row of the job
-// that the request submits ([Parent]), and every attempt at that job, wherever
-// it runs, continues the trace ([Tracer.Attempt]). Everything else is a child
-// of the span in its context ([Start]); a context without a sampled span costs
-// a lookup and records nothing.
+// A trace begins with a request. The row of the job that the request submits stores its identity ([Parent]),
+// and every attempt at that job, wherever it runs, continues the trace ([Tracer.Attempt]). Everything else is a
+// child of the span in its context ([Start]). In a context without a sampled span, Start costs a lookup and
+// records nothing.
 //
-// Spans hold no personal data: no user, address, query, object key or error
-// text.
+// Spans contain no personal data: no user, address, query, object key or error text.
 package tracing
 
 import (
@@ -37,11 +34,9 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// New returns a Tracer that exports by OTLP over HTTP. The SDK reads the
-// collector's address, the sampler, headers and everything else from the
-// standard OTEL_* variables of the environment. Spans wait in a bounded queue
-// in memory; if the collector is away, the oldest trace data is dropped and
-// onError is told.
+// New returns a Tracer that exports by OTLP over HTTP. The SDK reads the collector's address, the sampler,
+// headers and everything else from the standard OTEL_* variables of the environment. Spans wait in a bounded
+// queue in memory. If the collector is away, the oldest spans are dropped and onError is called.
 func New(ctx context.Context, version string, onError func(error)) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -63,7 +58,7 @@ func newTracer(options ...sdktrace.TracerProviderOption) *Tracer {
 	return &Tracer{provider: provider, tracer: provider.Tracer(scope)}
 }
 
-// Shutdown sends what waits, until ctx ends.
+// Shutdown sends the queued spans, until ctx ends.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -82,7 +77,7 @@ func (t *Tracer) Request(ctx context.Context, method string, header http.Header)
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
 	}
 	ctx, span := t.tracer.Start(ctx, method, trace.WithSpanKind(trace.SpanKindServer))
-	if !span.IsRecording() { // nearly every request: it pays for no attribute
+	if !span.IsRecording() { // most requests: skip computing the attributes
 		return ctx, func(string, int) {}
 	}
 	return ctx, func(route string, status int) {
@@ -96,9 +91,8 @@ func (t *Tracer) Request(ctx context.Context, method string, header http.Header)
 	}
 }
 
-// Attempt begins the span of one attempt at a job. parent is what [Parent]
-// returned when the job was submitted; a job whose request was not sampled has
-// none, and its attempts are not recorded either.
+// Attempt begins the span of one attempt at a job. parent is the result of [Parent] when the job was submitted.
+// If that request was not sampled, parent is "" and the attempts are not recorded either.
 func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID, replica string) (context.Context, func(error)) {
 	if t == nil || parent == "" {
 		return ctx, func(error) {}
@@ -110,8 +104,8 @@ func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID, replica strin
 	return ctx, ender(span)
 }
 
-// Start begins a span under the one in ctx. The returned function ends it. The
-// error only marks it as failed: its text may name a person's file.
+// Start begins a child span of the one in ctx. The returned function ends it. An error only marks it as failed,
+// because its text may name a person's file.
 func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
 	if !Recording(ctx) {
 		return ctx, func(error) {}
@@ -119,7 +113,7 @@ func Start(ctx context.Context, name string, attributes ...attribute.KeyValue) (
 	return start(ctx, name, time.Now(), attributes)
 }
 
-// Past records a span under the one in ctx that began earlier and ends now.
+// Past records a child span of the one in ctx that began earlier and ends now.
 func Past(ctx context.Context, name string, began time.Time, err error, attributes ...attribute.KeyValue) {
 	if Recording(ctx) {
 		_, end := start(ctx, name, began, attributes)
@@ -133,8 +127,7 @@ func start(ctx context.Context, name string, at time.Time, attributes []attribut
 	return ctx, ender(span)
 }
 
-// Recording reports whether the span in ctx is recorded, and so whether children
-// of it are.
+// Recording reports whether the span in ctx, and so any child of it, is recorded.
 func Recording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
 func ender(span trace.Span) func(error) {
@@ -149,8 +142,8 @@ func ender(span trace.Span) func(error) {
 
 const traceparent = "traceparent"
 
-// Parent is the identity of the span in ctx as a traceparent header carries it
-// (W3C Trace Context), "" if the span is not sampled.
+// Parent returns the identity of the span in ctx in the format of a traceparent header (W3C Trace Context), or
+// "" if the span is not sampled.
 func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -160,8 +153,8 @@ func Parent(ctx context.Context) string {
 	return header[traceparent]
 }
 
-// LogHandler returns a log handler that adds the id of the trace in the context,
-// under "trace", and passes every record on to next.
+// LogHandler returns a log handler that adds the id of the trace in the context, under "trace", and passes
+// every record to next.
 func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }
