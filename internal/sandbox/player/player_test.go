@@ -331,6 +331,8 @@ func makeFilm(t *testing.T, address string) {
 	p.See("The service does not answer. The page keeps trying")
 	p.See("The stems are not ready yet.")
 	p.Click(`[aria-label="Remove the speech"]`)
+	p.Click(".earlier summary")
+	p.See("Recording of ") // no asset key
 	refusals(t, p)
 }
 

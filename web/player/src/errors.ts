@@ -25,6 +25,7 @@ const answers: Record<string, Sentence> = {
   insufficient_credits: ['There are not enough credits. Buy some at the top of the page, then try again.', 'again'],
   unsupported_audio_format: ['This recording is not m4a, mp3 or wav.'],
   'sourceAssetKey names a file without readable sound': ['This recording has no sound that can be read. Choose another file.'],
+  'assetKey names a file without readable pictures or sound': ['This file has no pictures or sound that can be read. Choose another file.'],
   invalid_stem_url: ['These stems are gone. Separate the recording again.'],
   invalid_asset_key: ['One of the clips is gone. Remove it and add it again.'],
   rate_limited: ['That was a lot at once. Wait a minute, then try again.', 'again'],

@@ -148,7 +148,7 @@ export function Speech(props: {
           )}
         </div>
       )}
-      <Earlier current={speech?.jobId} use={(job) => use({ name: job.fileName ?? 'Recording', jobId: job.jobId, volumes: {}, alone: true })} />
+      <Earlier draft={draft} use={(job, name) => use({ name, jobId: job.jobId, volumes: {}, alone: true })} />
     </>
   );
 }
@@ -181,37 +181,48 @@ async function reference(body: Schemas['SeparationByReference'], header: { 'Idem
   return (await answer(api.POST('/api/v2/separate/v3', { body, params: { header } }))).jobId;
 }
 
+/** What a separation is called: the service knows only the key of an upload by reference. */
+function titleOf(job: Old, clips: Draft['clips']): string {
+  if (job.fileName && !job.fileName.startsWith('assets/')) return job.fileName;
+  const clip = clips.find((c) => c.assetKey === job.fileName);
+  return clip?.name ?? `Recording of ${new Date(job.createdAt).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short', hourCycle: 'h23' })}`;
+}
+
 /** Separations that were paid for and can still be used. */
-function Earlier(props: { current: string | undefined; use: (job: Old) => void }) {
+function Earlier(props: { draft: Draft; use: (job: Old, name: string) => void }) {
+  const { clips, speech } = props.draft;
   const [jobs, setJobs] = useState<Old[]>([]);
   const [trouble, setTrouble] = useState<Trouble>();
   const [busy, run] = useTask(setTrouble);
   const list = () => answer(api.GET('/api/v2/separate', { params: { query: { limit: 20 } } })).then((page) => setJobs(page.jobs), () => {});
-  useEffect(() => void list(), [props.current]);
+  useEffect(() => void list(), [speech?.jobId]);
   const remove = (jobId: string) =>
     run(async () => {
       await answer(api.DELETE('/api/v2/separate/{jobId}', { params: { path: { jobId } } }));
       await list();
     });
-  const usable = jobs.filter((j) => j.status !== 'FAILED' && j.status !== 'DISPOSED' && j.jobId !== props.current && (j.expiresAt ?? Infinity) > Date.now());
+  const usable = jobs.filter((j) => j.status !== 'FAILED' && j.status !== 'DISPOSED' && j.jobId !== speech?.jobId && (j.expiresAt ?? Infinity) > Date.now());
   if (!usable.length) return null;
   return (
     <details class="earlier">
       <summary>Separated before ({usable.length})</summary>
       <ul>
-        {usable.map((job) => (
-          <li key={job.jobId} class="row">
-            <span>
-              {job.fileName ?? 'Recording'} <small>{seconds(job.sourceDurationMs)}</small>
-            </span>
-            <button type="button" aria-label={`Use ${job.fileName ?? 'the recording'} again`} onClick={() => props.use(job)}>
-              Use
-            </button>
-            <Confirm off={busy} label={`Delete the stems of ${job.fileName ?? 'the recording'}`} act={() => void remove(job.jobId)}>
-              Delete
-            </Confirm>
-          </li>
-        ))}
+        {usable.map((job) => {
+          const name = titleOf(job, clips);
+          return (
+            <li key={job.jobId} class="row">
+              <span>
+                {name} <small>{seconds(job.sourceDurationMs)}</small>
+              </span>
+              <button type="button" aria-label={`Use ${name} again`} onClick={() => props.use(job, name)}>
+                Use
+              </button>
+              <Confirm off={busy} label={`Delete the stems of ${name}`} act={() => void remove(job.jobId)}>
+                Delete
+              </Confirm>
+            </li>
+          );
+        })}
       </ul>
       <Wrong trouble={trouble} />
     </details>

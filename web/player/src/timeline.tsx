@@ -87,6 +87,7 @@ export function Timeline(props: {
             choose={() => choose(s.id)}
             set={(part) => set(s, part.toMs === undefined ? part : { ...part, toMs: snapped(s, i, part.toMs) })}
             move={(by) => {
+              choose(s.id);
               edit((old) => {
                 const rest = old.filter((o) => o.id !== s.id);
                 return [...rest.slice(0, i + by), s, ...rest.slice(i + by)];
