@@ -1,6 +1,6 @@
-// Package audio works on sound as samples: it stretches, mixes and limits files
-// of interleaved little-endian float32, stereo at 48 kHz. It knows nothing of
-// containers, codecs, timelines and failures for clients.
+// Package audio processes sound as samples: it stretches, mixes and limits files of interleaved little-endian
+// float32, stereo at 48 kHz. It does not handle containers, codecs or timelines, and its errors are not meant
+// for clients.
 package audio
 
 import (
@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// SampleRate is the rate of all sound, Hz.
+	// SampleRate is the rate of all sound, in Hz.
 	SampleRate = 48000
-	// FrameBytes is the size of a stereo float32 frame in a file.
+	// FrameBytes is the size of a stereo float32 frame in a file, in bytes.
 	FrameBytes = 8
 )
 
-// frame is one sample of each side, 1 being full scale.
+// frame is one sample of each side. 1 is full scale.
 type frame [2]float64
 
-// pcmFile is a file of samples. Reading outside of what it holds yields silence,
-// so callers need not know where a source ends.
+// pcmFile is a file of samples. Reads outside the file return silence, so callers need not know where a source
+// ends.
 type pcmFile struct {
 	file   *os.File
 	first  int64 // number of the first sample in the file
@@ -43,7 +43,7 @@ func openPCM(path string, first int64) (*pcmFile, error) {
 	return &pcmFile{file: f, first: first, length: st.Size() / FrameBytes}, nil
 }
 
-// read fills dst with the samples from position at on.
+// read fills dst with the samples from position at.
 func (p *pcmFile) read(dst []frame, at int64) error {
 	at -= p.first
 	skip := max(0, -at)
@@ -68,8 +68,8 @@ func (p *pcmFile) read(dst []frame, at int64) error {
 	return nil
 }
 
-// sample returns the value of float32 bits. NaN and infinity, which a broken file may
-// hold, become 0: one NaN would silence the whole mix.
+// sample converts float32 bits. NaN and infinity, which a broken file may contain, become 0: one NaN would
+// silence the whole mix.
 func sample(bits uint32) float64 {
 	const exponent = 0xff << 23
 	if bits&exponent == exponent {
@@ -80,7 +80,7 @@ func sample(bits uint32) float64 {
 
 func (p *pcmFile) close() { p.file.Close() }
 
-// putFrame writes a frame as the file holds it.
+// putFrame writes a frame in the format of the file.
 func putFrame(b []byte, f frame) {
 	binary.LittleEndian.PutUint32(b, math.Float32bits(float32(f[0])))
 	binary.LittleEndian.PutUint32(b[4:], math.Float32bits(float32(f[1])))

@@ -5,55 +5,50 @@ import (
 	"sort"
 )
 
-// Envelope is the gain of a region, sample by sample: the product of its volume,
-// the fades at its ends, its mutes and its curves. Every change of level in a mix,
-// whatever its reason, is one of these four.
+// Envelope is the gain of a region, sample by sample: the product of its volume, its fades, its mutes and its
+// curves. Every change of level in a mix is one of these four.
 type Envelope struct {
 	Volume float64
 	// FadeIn and FadeOut lie inside the region, at its ends.
 	FadeIn, FadeOut Fade
-	// Mutes are the spans of the output in which the region is silent, ordered,
-	// not overlapping.
+	// Mutes are the spans of the output in which the region is silent, in order and without overlaps.
 	Mutes  []Mute
 	Curves []Curve
 }
 
-// Fade is a rise from silence, or a fall to it, over Length samples.
+// Fade is a rise from silence, or a fall to silence, over Length samples.
 type Fade struct {
 	Length int64
 	Shape  Shape // Linear or Power
 }
 
-// Shape is how a gain moves from one value to the next.
+// Shape is the interpolation between two gains.
 type Shape int
 
 // The shapes.
 const (
 	Linear   Shape = iota // in amplitude
-	Power                 // a quarter of a sine: two sounds that cross-fade keep their power
-	Decibels              // linear in dB, between gains above zero
+	Power                 // a quarter of a sine: a cross-fade of two sounds keeps their power
+	Decibels              // linear in dB; both gains must be above zero
 )
 
-// Mute is a half-open range of output samples with ramps inside it: the muted
-// region falls from full to silent over FadeIn samples from Start on, and rises
-// again over the FadeOut samples before End. It complements a region of the same
-// span and fades: both together add up to one.
+// Mute is a half-open range of output samples with ramps inside it: the muted region falls from full to silent
+// over FadeIn samples after Start, and rises again over the FadeOut samples before End. It complements a region
+// with the same span and fades: the two gains add up to one.
 type Mute struct{ Start, End, FadeIn, FadeOut int64 }
 
-// Curve is a gain drawn through knots in ascending order. It stays level before
-// the first knot and after the last one.
+// Curve is a gain interpolated between knots in ascending order. It is constant before the first knot and after
+// the last one.
 type Curve []Knot
 
-// Knot is a point of a curve. At is an instant of the output in samples; sample n
-// is heard from n to n+1 and has the gain of its middle. Two knots at the same
-// instant are a step.
+// Knot is a point of a curve. At is an instant of the output in samples. Sample n lasts from n to n+1 and has
+// the gain at its middle. Two knots at the same instant are a step.
 type Knot struct {
 	At, Gain float64
-	Shape    Shape // of the way to the next knot: Linear or Decibels
+	Shape    Shape // Linear or Decibels, up to the next knot
 }
 
-// steady returns the gain in [from, to), if it is the same throughout. The region
-// plays [start, end).
+// steady returns the gain in [from, to) if it is constant there. The region plays [start, end).
 func (e *Envelope) steady(from, to, start, end int64) (gain float64, steady bool) {
 	if from < start+e.FadeIn.Length || to > end-e.FadeOut.Length {
 		return 0, false
@@ -74,8 +69,7 @@ func (e *Envelope) steady(from, to, start, end int64) (gain float64, steady bool
 	return gain, true
 }
 
-// gains fills dst with the gains of the output samples from position from on. The
-// region plays [start, end).
+// gains fills dst with the gains of the output samples from position from. The region plays [start, end).
 func (e *Envelope) gains(dst []float64, from, start, end int64) {
 	to := from + int64(len(dst))
 	for i := range dst {
@@ -100,7 +94,7 @@ func (e *Envelope) gains(dst []float64, from, start, end int64) {
 	}
 }
 
-// at is the gain of the n-th sample, counted from the silent end.
+// at returns the gain of the n-th sample, counted from the silent end.
 func (f Fade) at(n int64) float64 {
 	if n >= f.Length {
 		return 1
@@ -119,12 +113,12 @@ func ramp(n, length int64) float64 {
 	return (float64(n) + 0.5) / float64(length)
 }
 
-// behind returns the index of the first knot behind instant x.
+// behind returns the index of the first knot after instant x.
 func (c Curve) behind(x float64) int {
 	return sort.Search(len(c), func(i int) bool { return c[i].At > x })
 }
 
-// steady returns the curve's gain in [from, to), if it is the same throughout.
+// steady returns the curve's gain in [from, to) if it is constant there.
 func (c Curve) steady(from, to int64) (gain float64, steady bool) {
 	k := c.behind(float64(from))
 	switch {
@@ -140,7 +134,7 @@ func (c Curve) steady(from, to int64) (gain float64, steady bool) {
 	return c[k].Gain, c[k].Gain == c[k-1].Gain
 }
 
-// multiply multiplies dst by the gains of the samples from position from on.
+// multiply multiplies dst by the gains of the samples from position from.
 func (c Curve) multiply(dst []float64, from int64) {
 	if len(c) == 0 {
 		return
@@ -156,8 +150,8 @@ func (c Curve) multiply(dst []float64, from int64) {
 	}
 }
 
-// between multiplies dst, whose first sample is heard around instant first, by the
-// gains between knots k-1 and k.
+// between multiplies dst by the gains between knots k-1 and k. first is the instant of the middle of dst's
+// first sample.
 func (c Curve) between(k int, dst []float64, first float64) {
 	a, b := c[max(0, k-1)], c[min(k, len(c)-1)]
 	if a.Gain == b.Gain || k == 0 || k == len(c) {

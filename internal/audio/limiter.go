@@ -2,26 +2,26 @@ package audio
 
 import "math"
 
-// limiter keeps a mix within full scale. It looks ahead, so that it is already
-// quieter when a peak arrives, and it is bit-transparent as long as no sample
-// exceeds the threshold: quiet mixes are never raised and loud ones never touched.
+// limiter keeps a mix within full scale. It looks ahead, so the gain has already fallen when a peak arrives. It
+// returns frames unchanged, bit by bit, as long as no sample exceeds the threshold, and never raises a quiet
+// mix.
 type limiter struct {
-	threshold, ceiling float64 // what exceeds the one ends up at the other
+	threshold, ceiling float64 // peaks above the threshold are lowered to the ceiling
 
 	delay []frame // ring of the frames not yet returned
 	at    int
 
-	// need is a ring of the gains the delayed frames ask for; low keeps the
-	// positions of a rising run of minima in it (a monotonic queue).
+	// need is a ring of the gains that the delayed frames require. low is a monotonic queue over it: the
+	// positions of its rising minima.
 	low    []lowPoint
-	count  int64 // frames taken
+	count  int64 // frames pushed
 	held   float64
-	smooth []float64 // ring of the last held values, averaged into the gain
+	smooth []float64 // ring of the latest held gains, whose average is the gain
 	sum    float64
-	below  int // how many of smooth are less than 1
+	below  int // how many entries of smooth are below 1
 
-	acted bool    // some peak was lowered
-	peak  float64 // highest sample taken
+	acted bool    // a peak was lowered
+	peak  float64 // highest sample pushed
 }
 
 type lowPoint struct {
@@ -30,12 +30,11 @@ type lowPoint struct {
 }
 
 const (
-	// lookAhead is how long before a peak the gain starts to fall: 5 ms.
+	// lookAhead is how long before a peak the gain starts to fall, in samples: 5 ms.
 	lookAhead = SampleRate / 200
 )
 
-// release is the share of the way back to 1 that the gain takes per sample: a
-// time constant of 80 ms.
+// release is the fraction of the distance to 1 that the gain recovers per sample: a time constant of 80 ms.
 var release = 1 - math.Exp(-1/(0.080*SampleRate))
 
 func newLimiter(threshold, ceiling float64) *limiter {
@@ -47,9 +46,8 @@ func newLimiter(threshold, ceiling float64) *limiter {
 	return l
 }
 
-// process replaces each frame by the one taken lookAhead frames earlier, limited. The
-// first lookAhead results are the silence before the start and must be dropped; as many
-// frames of silence flush the end.
+// process replaces each frame by the frame pushed lookAhead frames earlier, limited. The first lookAhead
+// results are silence and must be dropped; push as many frames of silence to flush the end.
 func (l *limiter) process(frames []frame) {
 	peak := peakOf(frames)
 	l.peak = max(l.peak, peak)
@@ -59,7 +57,7 @@ func (l *limiter) process(frames []frame) {
 		}
 		return
 	}
-	// Nothing above full scale anywhere near: the common case.
+	// The common case: no recent frame exceeds full scale.
 	var last [lookAhead]frame
 	copy(last[:], frames[len(frames)-lookAhead:])
 	copy(frames[lookAhead:], frames)
@@ -84,8 +82,7 @@ func peakOf(frames []frame) float64 {
 	return peak
 }
 
-// push takes a frame and returns the one taken lookAhead frames earlier, with
-// its gain applied.
+// push pushes a frame and returns the one pushed lookAhead frames earlier, with its gain applied.
 func (l *limiter) push(in frame) frame {
 	want := 1.0
 	if peak := max(math.Abs(in[0]), math.Abs(in[1])); peak > l.threshold {
@@ -98,7 +95,7 @@ func (l *limiter) push(in frame) frame {
 	return l.limit(in, want)
 }
 
-// delayed takes a frame and returns the one taken lookAhead frames earlier.
+// delayed pushes a frame and returns the one pushed lookAhead frames earlier.
 func (l *limiter) delayed(in frame) frame {
 	out := l.delay[l.at]
 	l.delay[l.at] = in

@@ -3,25 +3,25 @@ package audio
 import "math"
 
 const (
-	// loopCross is how long the end of a loop cross-fades into its beginning: 5 ms.
+	// loopCross is the length, in samples, of the cross-fade at the end of each repetition: 5 ms.
 	loopCross = 5 * SampleRate / 1000
-	// loopHead is how much of a loop's beginning tells what could precede it.
+	// loopHead is how many samples of a loop's beginning are used to predict what could precede it.
 	loopHead = 2048
-	// loopOrder is the order of that prediction.
+	// loopOrder is the order of the linear prediction.
 	loopOrder = 48
-	// loopEdge is how many samples at both ends tell how rough the sound is there.
+	// loopEdge is how many samples at each end are used to measure how rough the sound is there.
 	loopEdge = 32
-	// loopFloor is a bend of the waveform that nobody hears: -80 dBFS.
+	// loopFloor is an inaudible bend of the waveform: -80 dBFS.
 	loopFloor = 1e-4
 )
 
 // loop repeats the samples [first, first+period) of a file without a gap.
 type loop struct {
 	first, period int64
-	// joint plays in place of the last samples of a repetition that another one
-	// follows. It is empty if the ends meet by themselves.
+	// joint replaces the last samples of a repetition that is followed by another one. It is empty if the ends
+	// meet without a click.
 	joint []frame
-	whole []frame // the samples, if they are few: a block may hold many repetitions
+	whole []frame // all samples of the period if it is short: a block may hold many repetitions
 }
 
 func newLoop(in *pcmFile, first, period int64) (*loop, error) {
@@ -45,8 +45,8 @@ func newLoop(in *pcmFile, first, period int64) (*loop, error) {
 	return l, nil
 }
 
-// read fills dst with what plays n samples behind the begin of the first
-// repetition, in a region of length samples.
+// read fills dst with what plays n samples after the start of the first repetition, in a region of length
+// samples.
 func (l *loop) read(in *pcmFile, dst []frame, n, length int64) error {
 	for len(dst) > 0 {
 		at := n % l.period
@@ -65,8 +65,8 @@ func (l *loop) read(in *pcmFile, dst []frame, n, length int64) error {
 	return nil
 }
 
-// putJoint replaces those of the samples, the first of which is number at of its
-// repetition, that belong to the joint.
+// putJoint overwrites the samples of dst that belong to the joint. The first sample of dst is number at of its
+// repetition.
 func (l *loop) putJoint(dst []frame, at int64) {
 	begin := l.period - int64(len(l.joint))
 	if skip := begin - at; skip < int64(len(dst)) {
@@ -74,8 +74,7 @@ func (l *loop) putJoint(dst []frame, at int64) {
 	}
 }
 
-// endsMeet reports whether head continues tail without a bend that is sharper than
-// those beside it.
+// endsMeet reports whether head continues tail without a bend that is sharper than the sound nearby.
 func endsMeet(tail, head []frame) bool {
 	tail = tail[len(tail)-loopEdge:]
 	for side := range 2 {
@@ -102,8 +101,8 @@ func endsMeet(tail, head []frame) bool {
 	return true
 }
 
-// joinEnds cross-fades tail into what would naturally precede head, so that the
-// beginning of the loop, which may be a beat, stays as it is.
+// joinEnds cross-fades tail into a prediction of what would precede head, so that the beginning of the loop,
+// which may be a beat, stays unchanged.
 func joinEnds(tail, head []frame) []frame {
 	joint := make([]frame, len(tail))
 	for side := range 2 {
@@ -120,8 +119,8 @@ func joinEnds(tail, head []frame) []frame {
 	return joint
 }
 
-// extrapolate returns the next n samples of a signal by linear prediction, with
-// coefficients found by Burg's method: they never make the signal grow.
+// extrapolate returns the next n samples of a signal by linear prediction. Its coefficients come from Burg's
+// method, so the prediction never grows.
 func extrapolate(signal []float64, order, n int) []float64 {
 	coefficients := burg(signal, order)
 	all := append(make([]float64, 0, len(signal)+n), signal...)
@@ -135,8 +134,8 @@ func extrapolate(signal []float64, order, n int) []float64 {
 	return all[len(signal):]
 }
 
-// burg returns the coefficients a of the prediction x[i] = -(a[0]x[i-1] + a[1]x[i-2] + ...)
-// with the least error both forwards and backwards.
+// burg returns the coefficients a of the prediction x[i] = -(a[0]x[i-1] + a[1]x[i-2] + ...) that minimise the
+// error forwards and backwards.
 func burg(signal []float64, order int) []float64 {
 	forward, backward := append([]float64(nil), signal...), append([]float64(nil), signal...)
 	a := make([]float64, 0, order)
@@ -147,7 +146,7 @@ func burg(signal []float64, order int) []float64 {
 			energy += forward[i]*forward[i] + backward[i-1]*backward[i-1]
 		}
 		if energy < 1e-12 {
-			break // predicted already, or silence
+			break // perfectly predicted, or silence
 		}
 		k := -2 * both / energy
 		for i := len(signal) - 1; i > m; i-- {

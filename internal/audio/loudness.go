@@ -2,24 +2,24 @@ package audio
 
 import "math"
 
-// LoudnessMeter is an io.Writer of interleaved float32 samples at SampleRate that
-// measures them by ITU-R BS.1770-4, in memory that does not grow with the sound.
+// LoudnessMeter is an io.Writer of interleaved float32 samples at SampleRate that measures loudness by ITU-R
+// BS.1770-4. Its memory is constant.
 type LoudnessMeter struct {
 	portions portions
 	channels []loudnessChannel
-	hop      int // samples of the channels' hops that are there
+	hop      int // samples of the current hop so far
 	hops     [gatingHops]float64
-	begun    int // hops so far
+	begun    int // completed hops
 	blocks   [gatingBins]gatingBin
 }
 
 const (
-	// loudnessHop is by how much one gating block begins after another.
+	// loudnessHop is the distance between the starts of two gating blocks, in samples.
 	loudnessHop = SampleRate / 10
-	// gatingHops is how many hops a gating block of 400 ms lasts.
+	// gatingHops is the length of a gating block in hops: 400 ms.
 	gatingHops = 4
-	// silentLUFS is the absolute gate, and relativeGate the gate below the mean of
-	// what passes the absolute one, in LU.
+	// silentLUFS is the absolute gate. relativeGate is the second gate, in LU below the mean of the blocks that
+	// pass the first.
 	silentLUFS   = -70
 	relativeGate = -10
 	// Gating blocks are counted in bins of a hundredth of a LU.
@@ -27,7 +27,7 @@ const (
 	gatingBins = 100 * binsPerLU
 )
 
-// gatingBin is the gating blocks of about the same loudness.
+// gatingBin counts the gating blocks of about the same loudness.
 type gatingBin struct {
 	blocks int64
 	power  float64 // sum over the blocks
@@ -36,14 +36,14 @@ type gatingBin struct {
 // loudnessChannel is the state of one channel.
 type loudnessChannel struct {
 	weight float64
-	// samples are a hop, after the last peakTaps samples of the hop before.
+	// samples is a hop, preceded by the last peakTaps samples of the previous hop.
 	samples [peakTaps + loudnessHop]float64
 	filter  kWeighting
-	peak    float64 // the true peak of the hops before
+	peak    float64 // true peak of the previous hops
 }
 
-// ChannelWeights returns the weights of mono, stereo, 5.1 or 7.1: surround channels count
-// more, and the LFE does not count.
+// ChannelWeights returns the weights of mono, stereo, 5.1 or 7.1: surround channels count more, and the LFE
+// does not count.
 func ChannelWeights(channels int) []float64 {
 	return []float64{1, 1, 1, 0, surroundWeight, surroundWeight, surroundWeight, surroundWeight}[:channels]
 }
@@ -51,7 +51,7 @@ func ChannelWeights(channels int) []float64 {
 // surroundWeight is +1.5 dB.
 const surroundWeight = 1.41
 
-// NewLoudnessMeter returns a meter of as many channels as there are weights.
+// NewLoudnessMeter returns a meter with one channel for each weight.
 func NewLoudnessMeter(weights ...float64) *LoudnessMeter {
 	m := &LoudnessMeter{portions: portions{size: 4 * len(weights)}, channels: make([]loudnessChannel, len(weights))}
 	for i, w := range weights {
@@ -60,7 +60,7 @@ func NewLoudnessMeter(weights ...float64) *LoudnessMeter {
 	return m
 }
 
-// Write takes samples in portions of any length.
+// Write accepts samples in portions of any length.
 func (m *LoudnessMeter) Write(p []byte) (int, error) { return m.portions.each(p, m.frames) }
 
 func (m *LoudnessMeter) frames(p []byte) {
@@ -80,7 +80,7 @@ func (m *LoudnessMeter) frames(p []byte) {
 	}
 }
 
-// endHop measures the samples of a hop, and the gating block that they end.
+// endHop measures the samples of a hop, and the gating block that ends with it.
 func (m *LoudnessMeter) endHop() {
 	var power float64
 	for i := range m.channels {
@@ -105,22 +105,21 @@ func (m *LoudnessMeter) endHop() {
 	}
 }
 
-// lufs is the loudness of a mean power.
+// lufs converts a mean power to LUFS.
 func lufs(power float64) float64 { return -0.691 + 10*math.Log10(power) }
 
-// Integrated is the integrated loudness in LUFS. Silence and what is shorter than
-// 400 ms have none.
+// Integrated returns the integrated loudness in LUFS. Silence and sound shorter than 400 ms have none.
 func (m *LoudnessMeter) Integrated() (value float64, ok bool) {
 	mean, ok := m.mean(0)
 	if !ok {
 		return 0, false
 	}
 	gate := int(math.Ceil((lufs(mean) + relativeGate - silentLUFS) * binsPerLU))
-	mean, _ = m.mean(min(max(0, gate), gatingBins-1)) // the last bin has all that is louder, too
+	mean, _ = m.mean(min(max(0, gate), gatingBins-1)) // the last bin also counts everything louder
 	return lufs(mean), true
 }
 
-// mean is the mean power of the gating blocks from a bin on.
+// mean returns the mean power of the gating blocks in bin from and above.
 func (m *LoudnessMeter) mean(from int) (power float64, ok bool) {
 	var sum gatingBin
 	for _, b := range m.blocks[from:] {
@@ -130,7 +129,7 @@ func (m *LoudnessMeter) mean(from int) (power float64, ok bool) {
 	return sum.power / float64(max(1, sum.blocks)), sum.blocks > 0
 }
 
-// TruePeak is the highest true peak of all channels so far, 1 being full scale.
+// TruePeak returns the highest true peak of all channels so far. 1 is full scale.
 func (m *LoudnessMeter) TruePeak() float64 {
 	var highest float64
 	for i := range m.channels {
@@ -139,8 +138,8 @@ func (m *LoudnessMeter) TruePeak() float64 {
 	return highest
 }
 
-// peak is the true peak of a channel so far. The sound is taken for its mirror image
-// before it begins, because a sound cut out of another one has no peak at the cut.
+// peak returns the true peak of a channel so far. Before its start, the sound is extended by its mirror image,
+// because a sound that begins with a cut has no peak at the cut.
 func (m *LoudnessMeter) peak(c *loudnessChannel) float64 {
 	if m.begun == 0 {
 		for n := 1; n <= peakTaps; n++ {
@@ -153,8 +152,8 @@ func (m *LoudnessMeter) peak(c *loudnessChannel) float64 {
 	return truePeak(c.samples[:peakTaps+m.hop], c.peak)
 }
 
-// kWeighting is the two filters that BS.1770 puts before the power, at SampleRate:
-// a shelf for the head, and a high pass.
+// kWeighting contains the two filters that BS.1770 applies before measuring power, at SampleRate: a shelf for
+// the head, and a high pass.
 type kWeighting struct{ shelf, high [2]float64 }
 
 // power filters samples and returns the sum of their squares.
@@ -172,7 +171,7 @@ func (k *kWeighting) power(samples []float64) (sum float64) {
 	return sum
 }
 
-// settled ends the tail of a filter before it needs slow denormal numbers.
+// settled flushes tiny filter states to zero before they become slow denormal numbers.
 func settled(x float64) float64 {
 	if math.Abs(x) < 1e-30 {
 		return 0
@@ -181,15 +180,15 @@ func settled(x float64) float64 {
 }
 
 const (
-	// A true peak is found at peakPhases times the rate of the samples. Each value is
-	// made of peakTaps samples.
+	// The true peak is searched at peakPhases times the sample rate. Each interpolated value uses peakTaps
+	// samples.
 	peakPhases = 4
 	peakTaps   = 32
-	peakStep   = peakTaps / 2 // samples that are judged at once
+	peakStep   = peakTaps / 2 // samples checked together
 )
 
-// peakFilter is a low-pass filter of the oversampled signal, by tap and phase. peakGain
-// is the most by which a value can exceed the samples that it is made of.
+// peakFilter is the low-pass filter for oversampling, by tap and phase. peakGain bounds how far an interpolated
+// value can exceed its samples.
 var peakFilter, peakGain = newPeakFilter()
 
 func newPeakFilter() (filter [peakTaps][peakPhases]float64, gain float64) {
@@ -228,9 +227,8 @@ func bessel(x float64) float64 {
 	return sum
 }
 
-// truePeak returns the highest value between and at the samples after the first
-// peakTaps ones, or highest if that is higher. Samples that cannot reach it, which are
-// nearly all, are not filtered.
+// truePeak returns the highest value between and at the samples after the first peakTaps ones, or highest if
+// that is higher. It does not filter samples that cannot exceed highest, which are nearly all.
 func truePeak(samples []float64, highest float64) float64 {
 	older, old := level(samples[:peakStep]), level(samples[peakStep:peakTaps])
 	for at := peakTaps; at < len(samples); at += peakStep {
@@ -244,7 +242,7 @@ func truePeak(samples []float64, highest float64) float64 {
 	return highest
 }
 
-// level is the highest of the samples.
+// level returns the highest absolute sample.
 func level(samples []float64) (highest float64) {
 	for _, x := range samples {
 		if x = math.Abs(x); x > highest {
@@ -254,10 +252,10 @@ func level(samples []float64) (highest float64) {
 	return highest
 }
 
-// between is the highest value between samples.
+// between returns the highest value between samples.
 func between(samples []float64) (highest float64) {
 	for ; len(samples) >= peakTaps; samples = samples[1:] {
-		var a, b, c, d float64 // summed at the same time, because a sum of its own waits for each addition
+		var a, b, c, d float64 // four sums in parallel: a single one would wait for each addition
 		for i, x := range (*[peakTaps]float64)(samples) {
 			h := &peakFilter[i]
 			a, b, c, d = a+h[0]*x, b+h[1]*x, c+h[2]*x, d+h[3]*x

@@ -10,11 +10,10 @@ import (
 	"slices"
 )
 
-// mixBlock is how many frames are mixed at a time. Memory does not grow with
-// the number of regions or their length.
+// mixBlock is the number of frames mixed at a time. Memory does not grow with the number or length of regions.
 const mixBlock = 4096
 
-// openFiles is how many files a mix holds open at most. Further ones take turns.
+// openFiles is how many files a mix may hold open. If it needs more, it closes the least recently used one.
 const openFiles = 64
 
 // Region is a stretch of a file on the output's time line. All positions and
@@ -22,33 +21,33 @@ const openFiles = 64
 type Region struct {
 	Name string // for messages
 	File string // in the mixer's folder
-	// Offset is the sample of the file that plays at Start. Before the file's
-	// first sample and behind its last one there is silence.
+	// Offset is the sample of the file that plays at Start. The region is silent before the file's first sample
+	// and after its last one.
 	Offset int64
-	// Period, unless 0, repeats the file's samples [Offset, Offset+Period).
+	// Period, unless 0, makes the region repeat the file's samples [Offset, Offset+Period).
 	Period int64
 
 	Start, End int64 // in the output, half-open
 	Envelope
 }
 
-// openFile is an open file and the block that last read it.
+// openFile is an open file and the last block that read it.
 type openFile struct {
 	*pcmFile
 	used int64
 }
 
-// Mixer is the sum of all regions, limited, as a stream of float32 frames: an
-// io.Reader. Not safe for concurrent use.
+// Mixer is an io.Reader of the sum of all regions, limited, as float32 frames. It is not safe for concurrent
+// use.
 type Mixer struct {
-	// OnProgress is told how many frames have been mixed. It may be nil.
+	// OnProgress is called with the number of frames mixed so far. It may be nil.
 	OnProgress func(frames int64)
 
 	dir     string
 	files   map[string]*openFile
-	waiting map[string]int // regions of each file that have not ended
+	waiting map[string]int // number of unfinished regions of each file
 	loops   map[*Region]*loop
-	regions []*Region // by Start; those before next have begun
+	regions []*Region // by Start; those before index next have begun
 	next    int
 	playing []*Region
 	total   int64
@@ -65,16 +64,16 @@ type Mixer struct {
 	err     error
 }
 
-// Level is how loud a finished mix comes out. Full scale is 1.
+// Level is the gain and the limits of a finished mix. Full scale is 1.
 type Level struct {
 	Gain               float64 // of the whole mix, before the limiter
-	Threshold, Ceiling float64 // a peak above the one ends up at the other
+	Threshold, Ceiling float64 // see limiter
 }
 
-// Untouched leaves a mix as it is, beyond full scale too.
+// Untouched leaves a mix unchanged, even beyond full scale.
 var Untouched = Level{Gain: 1, Threshold: math.Inf(1), Ceiling: 1}
 
-// NewMixer mixes regions of files in dir into total samples.
+// NewMixer returns a mixer of regions of files in dir. Its output has total samples.
 func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
 	sorted := slices.Clone(regions)
 	slices.SortStableFunc(sorted, func(a, b *Region) int { return cmp.Compare(a.Start, b.Start) })
@@ -89,13 +88,13 @@ func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
 	}
 }
 
-// Peak is the highest sample of the mix so far, behind the gain and before the limiter.
+// Peak returns the highest sample of the mix so far, after the gain and before the limiter.
 func (m *Mixer) Peak() float64 { return m.limiter.peak }
 
 // Limited reports whether the limiter has acted.
 func (m *Mixer) Limited() bool { return m.limiter.acted }
 
-// Err is what ended reading early, nil at the regular end.
+// Err returns the error that stopped reading, nil at the regular end.
 func (m *Mixer) Err() error { return m.err }
 
 // Close closes the files.
@@ -126,8 +125,8 @@ func (m *Mixer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill mixes a block and passes it through the limiter. The limiter is a few
-// milliseconds behind: at the end it is fed silence until all has come out.
+// fill mixes a block and passes it through the limiter. The limiter delays its output by a few milliseconds: at
+// the end, fill feeds it silence until everything has come out.
 func (m *Mixer) fill() error {
 	if err := m.mix(m.sum); err != nil {
 		return err
@@ -149,7 +148,7 @@ func (m *Mixer) fill() error {
 	return nil
 }
 
-// mix adds up what plays in the block at m.at.
+// mix adds up all regions in the block at m.at.
 func (m *Mixer) mix(sum []frame) error {
 	clear(sum)
 	end := m.at + int64(len(sum))
@@ -198,7 +197,7 @@ func (m *Mixer) add(p *Region, sum []frame) error {
 	return nil
 }
 
-// read fills dst with what the region plays from output sample at on.
+// read fills dst with what the region plays from output sample at.
 func (m *Mixer) read(p *Region, dst []frame, at int64) error {
 	in, err := m.open(p.File)
 	if err != nil {
@@ -217,8 +216,7 @@ func (m *Mixer) read(p *Region, dst []frame, at int64) error {
 	return l.read(in, dst, at-p.Start, p.End-p.Start)
 }
 
-// open returns a file. It closes the one that was read longest ago where too many
-// are open.
+// open returns a file. If too many are open, it closes the least recently used one.
 func (m *Mixer) open(name string) (*pcmFile, error) {
 	if f := m.files[name]; f != nil {
 		f.used = m.at
@@ -244,7 +242,7 @@ func (m *Mixer) close(name string) {
 	}
 }
 
-// ended forgets a region, and closes its file behind the last one.
+// ended forgets a region, and closes its file if no other region needs it.
 func (m *Mixer) ended(p *Region) {
 	delete(m.loops, p)
 	if m.waiting[p.File]--; m.waiting[p.File] == 0 {

@@ -5,21 +5,20 @@ import (
 	"math"
 )
 
-// A sound that sets in all at once, such as a clap, a drum or a plosive, is what
-// the ear judges sync by. Onsets are found by energy in steps of a millisecond:
-// one is where the next steps hold onsetRise times what any of the steps before
-// held.
+// A sudden start of a sound, such as a clap, a drum or a plosive, is what listeners judge sync by. Onsets are
+// found by energy in steps of one millisecond: at an onset, the next steps have onsetRise times the energy of
+// each previous step.
 const (
 	onsetStep   = SampleRate / 1000 // samples
-	onsetBefore = 25                // steps; more than a period of the lowest tone
-	onsetAhead  = 5                 // steps in which the rise must be over
+	onsetBefore = 25                // steps; longer than a period of the lowest tone
+	onsetAhead  = 5                 // steps within which the rise must be complete
 	onsetRise   = 8                 // 9 dB
-	onsetFloor  = onsetStep * 1e-5  // energy of a step at -50 dBFS: what is softer is no onset
+	onsetFloor  = onsetStep * 1e-5  // energy of a step at -50 dBFS: softer sounds are no onsets
 )
 
-// onsets returns the samples of [from, to) at which a sound sets in, at least
-// apart from each other and from both ends. Whether a sample is one depends on
-// its neighbourhood alone and not on where the range begins.
+// onsets returns the samples in [from, to) at which a sound starts suddenly, at least apart samples from each
+// other and from both ends. Whether a sample is an onset depends only on its neighbourhood, not on where the
+// range begins.
 func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, error) {
 	first := floorDiv(from, onsetStep)
 	end := floorDiv(to, onsetStep) + 1
@@ -44,7 +43,7 @@ func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, e
 				energy += f[0]*f[0] + f[1]*f[1]
 			}
 			ring[((step%ringed)+ringed)%ringed] = energy
-			// The step judged lies onsetAhead before the one just read.
+			// The judged step is onsetAhead steps before the one just read.
 			judged := step - onsetAhead
 			step++
 			if judged < first || judged*onsetStep < last+apart || judged*onsetStep > to-apart {
@@ -58,7 +57,7 @@ func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, e
 				ahead = max(ahead, at(judged+k))
 			}
 			if ahead < onsetRise*before+onsetFloor || at(judged) < ahead/16 {
-				continue // too soft, or it has not begun yet: lossy codecs smear some of an onset before it
+				continue // too soft, or not begun yet: lossy codecs smear part of an onset to before it
 			}
 			last = judged * onsetStep
 			found = append(found, last)

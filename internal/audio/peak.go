@@ -2,17 +2,17 @@ package audio
 
 import "math"
 
-// PeakMeter is an io.Writer of float32 samples that remembers the highest one. The
-// zero value is ready.
+// PeakMeter is an io.Writer of float32 samples that remembers the highest absolute one. The zero value is ready
+// to use.
 type PeakMeter struct {
 	peak     float64
 	portions portions
 }
 
-// Peak is the highest sample so far, 1 being full scale.
+// Peak returns the highest sample so far. 1 is full scale.
 func (m *PeakMeter) Peak() float64 { return m.peak }
 
-// Write takes samples in portions of any length.
+// Write accepts samples in portions of any length.
 func (m *PeakMeter) Write(p []byte) (int, error) {
 	m.portions.size = 4
 	return m.portions.each(p, func(p []byte) {

@@ -5,21 +5,19 @@ import "math"
 // Span is a half-open range of samples.
 type Span struct{ Start, End int64 }
 
-// PresenceDetector is an io.Writer of stereo samples that finds where a voice is
-// present: where the RMS of the louder channel over presenceWindow is above
-// presenceLevel, pauses shorter than presencePause included. Its memory grows only
-// with the number of spans, of which there are at most two a second.
+// PresenceDetector is an io.Writer of stereo samples that finds where a voice is present: where the RMS of the
+// louder channel over presenceWindow exceeds presenceLevel, including pauses shorter than presencePause. Its
+// memory grows only with the number of spans, at most two a second.
 //
-// A window reaches beyond the voice in it, so the ends of a span are found by the RMS
-// over presenceEdge: the voice begins with the first of these that is above the level,
-// and ends with the last one.
+// A window extends beyond the voice in it, so the ends of a span are refined by the RMS over presenceEdge: the
+// voice begins with the first edge above the level, and ends with the last one.
 type PresenceDetector struct {
 	portions portions
 	at       int64 // samples so far
 	window   slidingPower
 	edge     slidingPower
-	loud     [presenceWindow]bool // ring: an edge that ends at this sample is above the level
-	lastLoud int64                // where the last such edge ends
+	loud     [presenceWindow]bool // ring by end sample: whether the edge that ends there is above the level
+	lastLoud int64                // end of the last such edge
 	above    bool                 // the window that ends here is above the level
 	spans    []Span
 }
@@ -33,13 +31,13 @@ const (
 // presenceLevel is -45 dBFS as a power.
 var presenceLevel = math.Pow(10, -4.5)
 
-// NewPresenceDetector returns a detector that has heard nothing.
+// NewPresenceDetector returns a detector without any samples.
 func NewPresenceDetector() *PresenceDetector {
 	return &PresenceDetector{portions: portions{size: FrameBytes},
 		window: slidingPower{ring: make([]frame, presenceWindow)}, edge: slidingPower{ring: make([]frame, presenceEdge)}}
 }
 
-// Write takes samples in portions of any length.
+// Write accepts samples in portions of any length.
 func (d *PresenceDetector) Write(p []byte) (int, error) {
 	return d.portions.each(p, func(p []byte) {
 		for ; len(p) > 0; p = p[FrameBytes:] {
@@ -48,7 +46,7 @@ func (d *PresenceDetector) Write(p []byte) (int, error) {
 	})
 }
 
-// Spans returns where the voice was present so far, in ascending order.
+// Spans returns where a voice was present so far, in ascending order.
 func (d *PresenceDetector) Spans() []Span { return d.spans }
 
 func (d *PresenceDetector) push(f frame) {
@@ -69,9 +67,8 @@ func (d *PresenceDetector) push(f frame) {
 	d.at++
 }
 
-// begin begins a span at the first loud edge within the window, or goes on with the
-// last span where the pause was short. A window above the level always holds an edge
-// above the level.
+// begin starts a span at the first loud edge within the window, or continues the last span if the pause was
+// short. A window above the level always contains an edge above the level.
 func (d *PresenceDetector) begin() {
 	first := max(0, d.at-presenceWindow+1)
 	for first < d.at && !d.loud[first%presenceWindow] {
@@ -82,15 +79,14 @@ func (d *PresenceDetector) begin() {
 	}
 }
 
-// slidingPower is the mean power of the last samples.
+// slidingPower is the mean power of the most recent samples.
 type slidingPower struct {
 	ring []frame
 	at   int
 	sum  frame
 }
 
-// push takes the powers of both channels of a sample, and returns the mean of the
-// louder one.
+// push adds the powers of both channels of a sample, and returns the mean of the louder channel.
 func (s *slidingPower) push(power frame) float64 {
 	old := s.ring[s.at]
 	s.ring[s.at] = power

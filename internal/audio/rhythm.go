@@ -7,21 +7,20 @@ import (
 	"slices"
 )
 
-// RhythmDetector is an io.Writer of interleaved float32 samples at SampleRate that
-// finds the onsets that a person would cut to: drums, notes and words. It finds them by
-// spectral flux, which is how much louder the bands of the spectrum have become since
-// two steps ago, against a threshold that follows the sound. Its memory does not grow
-// with the sound.
+// RhythmDetector is an io.Writer of interleaved float32 samples at SampleRate that finds the onsets that a
+// person would cut to: drums, notes and words. It compares the spectral flux, which is how much louder the
+// bands of the spectrum have become since two steps ago, with a threshold that follows the sound. Its memory is
+// constant.
 type RhythmDetector struct {
 	portions portions
 	channels int
 
-	samples []float64 // mono, from a step boundary on
+	samples []float64 // mono, starting at a step boundary
 	bands   [fluxLag + 1][]float64
 	flux    [fluxKept]float64 // ring, by step
 	power   [fluxKept]float64 // likewise
-	steps   int64             // in flux so far
-	level   float64           // of the recent flux: its highest value, decaying
+	steps   int64             // computed so far
+	level   float64           // decaying maximum of the recent flux
 	last    int64             // step of the last onset
 	found   []rhythmOnset
 }
@@ -32,7 +31,7 @@ type rhythmOnset struct {
 }
 
 const (
-	// MaxOnsets is how many onsets are kept: of more, the strongest.
+	// MaxOnsets is the maximum number of onsets; if there are more, the strongest are kept.
 	MaxOnsets = 2000
 
 	fluxStep   = SampleRate / 100 // samples
@@ -42,9 +41,8 @@ const (
 	bandsPerOctave        = 12
 	lowestBand, highBands = 40.0, 16000.0 // Hz
 
-	// A step is an onset where its flux is the highest of fluxAround steps on both
-	// sides, and above the mean of the steps nearby by fluxAbove, by fluxRise of that
-	// mean and by fluxShare of the recent level.
+	// A step is an onset if its flux is the highest within fluxAround steps on both sides, and exceeds the mean
+	// of the steps nearby by fluxAbove, by fluxRise of that mean and by fluxShare of the recent level.
 	fluxAround  = 4
 	meanBefore  = 10
 	meanAfter   = 6
@@ -52,26 +50,26 @@ const (
 	fluxAbove   = 1.2
 	fluxRise    = 0.9
 	fluxShare   = 0.12
-	levelDecay  = 0.999 // a step: to a half in 7 s
+	levelDecay  = 0.999 // per step: halves the level in 7 s
 	onsetsApart = 5     // steps
 
-	// A sound that is cut off clicks, which is no onset: fluxEnd steps after it the
-	// power is below cutOff of what it was as many steps before it.
+	// A sound that is cut off clicks, and a click is no onset. At a cut, the power fluxEnd steps later is below
+	// cutOff times the power fluxEnd steps earlier.
 	fluxEnd = 3
 	cutOff  = 1.0 / 32
 )
 
-// NewRhythmDetector returns a detector of a sound of that many channels.
+// NewRhythmDetector returns a detector for sound with this many channels.
 func NewRhythmDetector(channels int) *RhythmDetector {
 	d := &RhythmDetector{portions: portions{size: 4 * channels}, channels: channels, last: -onsetsApart}
-	d.samples = make([]float64, fluxWindow/2) // the first spectrum is centred at time 0
+	d.samples = make([]float64, fluxWindow/2) // so that the first spectrum is centred at time 0
 	for i := range d.bands {
 		d.bands[i] = make([]float64, len(fluxBands))
 	}
 	return d
 }
 
-// Write takes samples in portions of any length.
+// Write accepts samples in portions of any length.
 func (d *RhythmDetector) Write(p []byte) (int, error) { return d.portions.each(p, d.frames) }
 
 func (d *RhythmDetector) frames(p []byte) {
@@ -88,8 +86,8 @@ func (d *RhythmDetector) frames(p []byte) {
 	}
 }
 
-// Onsets ends the sound and returns its onsets in samples, ascending, at most
-// MaxOnsets of them. Nothing may be written after it.
+// Onsets ends the sound and returns its onsets in samples, ascending, at most MaxOnsets. Do not call Write
+// afterwards.
 func (d *RhythmDetector) Onsets() []int64 {
 	silence := make([]byte, d.portions.size*(fluxWindow+(fluxKept+2)*fluxStep))
 	end := d.steps*fluxStep + int64(len(d.samples)) - fluxWindow/2
@@ -105,7 +103,7 @@ func (d *RhythmDetector) Onsets() []int64 {
 	return at
 }
 
-// keepStrongest leaves MaxOnsets of the onsets.
+// keepStrongest reduces the onsets to the MaxOnsets strongest.
 func (d *RhythmDetector) keepStrongest() {
 	slices.SortFunc(d.found, func(a, b rhythmOnset) int {
 		return cmp.Or(cmp.Compare(b.strength, a.strength), cmp.Compare(a.step, b.step))
@@ -113,8 +111,8 @@ func (d *RhythmDetector) keepStrongest() {
 	d.found = d.found[:min(MaxOnsets, len(d.found))]
 }
 
-// twoSteps computes two spectra at the price of one: that of the first as the real
-// part, that of the second as the imaginary part of one transform.
+// twoSteps computes two spectra at the cost of one: one transform with the first step as its real part and the
+// second as its imaginary part.
 func (d *RhythmDetector) twoSteps() {
 	var x [fluxWindow]complex128
 	for i := range x {
@@ -133,8 +131,7 @@ func (d *RhythmDetector) twoSteps() {
 
 func squared(c complex128) float64 { return real(c)*real(c) + imag(c)*imag(c) }
 
-// step takes the next power spectrum, and judges the step that now has all its
-// neighbours.
+// step adds a power spectrum, and judges the step whose neighbours are now complete.
 func (d *RhythmDetector) step(spectrum *[fluxWindow/2 + 1]float64) {
 	now := d.bands[d.steps%(fluxLag+1)]
 	var power float64
@@ -149,7 +146,7 @@ func (d *RhythmDetector) step(spectrum *[fluxWindow/2 + 1]float64) {
 	before := d.bands[(d.steps+1)%(fluxLag+1)]
 	var flux float64
 	for i, x := range now {
-		// A tone that only moves to the next band has not become louder.
+		// A tone that merely moves to the next band has not become louder.
 		flux += max(0, x-max(before[i], before[max(0, i-1)], before[min(i+1, len(before)-1)]))
 	}
 	d.flux[d.steps%fluxKept], d.power[d.steps%fluxKept] = flux, power
@@ -189,7 +186,7 @@ func (d *RhythmDetector) judge(step int64) {
 	}
 }
 
-// cutsOff tells whether a sound ends at a step, and nothing of note begins.
+// cutsOff reports whether a sound ends at the step without a new one beginning.
 func (d *RhythmDetector) cutsOff(step int64) bool {
 	return step >= fluxEnd && d.power[(step+fluxEnd)%fluxKept] < cutOff*d.power[(step-fluxEnd)%fluxKept]
 }
@@ -197,7 +194,7 @@ func (d *RhythmDetector) cutsOff(step int64) bool {
 // band is a half-open range of a spectrum.
 type band struct{ from, to int }
 
-// fluxBands are as wide as the ear's, and at least one line of the spectrum.
+// fluxBands are as wide as the ear's critical bands, but at least one line of the spectrum.
 var fluxBands = func() (bands []band) {
 	from := 1
 	for hz := lowestBand; hz < highBands; hz *= math.Pow(2, 1.0/bandsPerOctave) {
@@ -223,7 +220,7 @@ var twiddles = func() (w [fluxWindow / 2]complex128) {
 	return w
 }()
 
-// fft is the fast Fourier transform, in place.
+// fft computes the fast Fourier transform in place.
 func fft(x *[fluxWindow]complex128) {
 	for i, j := 1, 0; i < fluxWindow; i++ {
 		bit := fluxWindow >> 1

@@ -2,13 +2,13 @@ package audio
 
 import "encoding/binary"
 
-// portions turns writes of any length into whole frames of size bytes.
+// portions splits writes of any length into whole frames of size bytes.
 type portions struct {
 	size int
-	rest []byte // begin of a frame whose end has not been written yet
+	rest []byte // start of a frame whose end has not been written yet
 }
 
-// each calls f with the whole frames of p, and of what earlier writes left over.
+// each calls f with the whole frames of p, preceded by what earlier writes left over.
 func (w *portions) each(p []byte, f func([]byte)) (int, error) {
 	n := len(p)
 	if len(w.rest) > 0 {

@@ -8,44 +8,39 @@ import (
 	"os"
 )
 
-// Changing the tempo without the pitch: WSOLA, waveform similarity overlap-add.
-// The output is built of windows
-// that overlap by half. The window whose middle lies at output sample o is
-// taken from around source sample From + o*Tempo, moved by up to searchRadius to
-// where it continues the window before it best.
+// Stretching changes the tempo and keeps the pitch, by WSOLA (waveform similarity overlap-add). The output
+// consists of windows that overlap by half. The window whose middle is output sample o comes from around source
+// sample From + o*Tempo, moved by up to searchRadius to where it best continues the previous window.
 //
-// ffmpeg's atempo works alike but drifts: measured against the exact map from
-// output to source time it leads by 42 ms at half speed, and chained filters for
-// tempos beyond 2 add up. Here every window is placed by the map itself, so the
-// sound stays within searchRadius of the picture at every tempo, and the length
-// is exact.
+// ffmpeg's atempo is similar but drifts: compared with the exact map from output to source time it leads by 42
+// ms at half speed, and for tempos beyond 2 it needs chained filters, whose drifts add up. Here the map places
+// every window, so the sound stays within searchRadius of the picture at every tempo, and the length is exact.
 //
-// Windows smear what sets in all at once: at half speed a clap would be heard
-// 20 ms early. So the source is divided at its onsets. No window before an
-// onset reaches into it, and one begins with it, at the very sample where the
-// map puts it.
+// Windows smear sudden starts: at half speed a clap would be heard 20 ms early. So the source is divided at its
+// onsets. No window before an onset reaches into it, and a new window begins at the onset, at exactly the
+// sample given by the map.
 const (
-	stretchWindow = 2048              // samples; 43 ms holds two periods of the lowest voice
+	stretchWindow = 2048              // samples; 43 ms contain two periods of the lowest voice
 	stretchHop    = stretchWindow / 2 // between windows in the output
-	searchRadius  = 600               // samples; 12.5 ms to either side: more than a period at 50 Hz
-	coarse        = 6                 // the search first runs on every sixth sample, averaged: 8 kHz
-	// stretchJoin is how long the sound before an onset fades into it, samples;
-	// the onset drowns what the fade leaves of a seam.
+	searchRadius  = 600               // samples; 12.5 ms to each side: together more than a period at 50 Hz
+	coarse        = 6                 // the search starts with averages of six samples: 8 kHz
+	// stretchJoin is the length in samples of the fade from the sound before an onset into the onset, which is
+	// loud enough to mask the seam.
 	stretchJoin = 2 * onsetStep
-	// stretchSection is how far onsets lie apart at least: a section between two of
-	// them holds a window at every place that the search may try.
+	// stretchSection is the minimum distance between two onsets: the section between them must have room for a
+	// window at every place that the search may try.
 	stretchSection = stretchWindow + 2*searchRadius + 2*stretchJoin
 )
 
-// Stretch is a stretch of a sound at another tempo and the same pitch.
+// Stretch is a range of a sound at another tempo and the same pitch.
 type Stretch struct {
 	From   float64 // sample of the source that plays first
 	Tempo  float64 // 2 is twice as fast
 	Length int64   // of the output in samples, exact
 }
 
-// Write makes the file dst, which must not exist, of the file src, whose first
-// sample has the number first. ctx ends it early, with its cause.
+// Write creates the file dst, which must not exist, from the file src, whose first sample has the number first.
+// If ctx ends, it returns ctx's cause.
 func (s Stretch) Write(ctx context.Context, src string, first int64, dst string) error {
 	in, err := openPCM(src, first)
 	if err != nil {
@@ -58,26 +53,25 @@ func (s Stretch) Write(ctx context.Context, src string, first int64, dst string)
 	return nil
 }
 
-// stretcher makes one stretched sound.
+// stretcher creates one stretched sound.
 type stretcher struct {
 	in     *pcmFile
 	window [stretchWindow]float64
 
-	// span holds the source around the window being placed, mono its sum of
-	// channels, low the same at a sixth of the rate.
+	// span is the source around the window being placed, mono the sum of its channels, and low the same at a
+	// sixth of the rate.
 	span []frame
 	mono []float64
 	low  []float64
 
-	// tail is what the last window would go on with: the source's samples behind
-	// its first half.
+	// tail is the source's own continuation of the last window: the samples after its first half.
 	tail    [stretchWindow]float64
 	tailLow [stretchWindow / coarse]float64
-	ahead   float64 // samples by which the windows so far lie beyond their best places
+	ahead   float64 // sum of the rounding errors of the windows' places, in samples
 
 	second [stretchHop]frame  // second half of the last window
-	ready  [stretchHop]frame  // finished output
-	join   [stretchJoin]frame // end of the last section
+	ready  [stretchHop]frame  // finished output samples
+	join   [stretchJoin]frame // end of the previous section
 
 	out *bufio.Writer
 }
@@ -93,17 +87,17 @@ func newStretcher(in *pcmFile) *stretcher {
 	return s
 }
 
-// section is a stretch of the output that begins with an onset, or with the whole.
+// section is a range of the output that begins at an onset or at the start.
 type section struct {
 	source float64 // sample of the source that plays first
 	begin  int64   // output sample
 	length int64   // output samples
-	// lowest and beyond bound the samples of the source that may be heard.
+	// lowest and beyond bound the source samples that the section may use.
 	lowest, beyond int64
 }
 
-// divide cuts the output at the source's onsets. Each section but the last reaches
-// stretchJoin into the next one.
+// divide splits the output at the source's onsets. Each section but the last extends stretchJoin into the next
+// one.
 func (s *stretcher) divide(ctx context.Context, want Stretch) ([]section, error) {
 	from, tempo := want.From, want.Tempo
 	apart := int64(math.Ceil(stretchSection * max(1, tempo)))
@@ -147,17 +141,16 @@ func (s *stretcher) run(ctx context.Context, want Stretch, path string) error {
 	return f.Close()
 }
 
-// section makes one section: joined says that its first samples fade in over those
-// that the section before it left in join, leaves that its last ones stay there.
+// section creates one section. If joined is set, its first samples fade in over the samples of the previous
+// section in join. If leaves is set, its own last samples are stored in join.
 func (s *stretcher) section(ctx context.Context, p section, tempo float64, joined, leaves bool) error {
-	// A sound that rises slowly is best continued by itself, so windows around its
-	// start are moved as far as allowed, all in one direction. Half of that is
-	// taken off everywhere: what starts then errs as far to one side as what lasts
-	// does to the other.
+	// A sound that rises slowly is best continued by itself, so the search moves windows around its start as
+	// far as allowed, always in the same direction. Subtracting half of that everywhere splits the error evenly
+	// between starting and lasting sounds.
 	bias := max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2
 	s.ahead = 0
-	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the section: with it the
-	// samples before k*hop are complete.
+	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the section. Once it is placed, the samples before
+	// k*hop are complete.
 	for k := int64(0); (k-1)*stretchHop < p.length; k++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -170,7 +163,7 @@ func (s *stretcher) section(ctx context.Context, p section, tempo float64, joine
 			return err
 		}
 		if k == 0 {
-			continue // all of its finished half lies before the start
+			continue // its finished half lies before the start
 		}
 		for i := range min(stretchHop, p.length-(k-1)*stretchHop) {
 			n, x := (k-1)*stretchHop+i, s.ready[i]
@@ -192,14 +185,12 @@ func (s *stretcher) section(ctx context.Context, p section, tempo float64, joine
 	return nil
 }
 
-// place adds the window that would begin at source sample begin, moved to where
-// it fits unless it is the first of its section, and leaves the samples it
-// completes in ready.
+// place adds a window whose nominal start is source sample begin. Unless it is the first of its section, place
+// moves it to where it fits best. The samples that it completes are in ready.
 func (s *stretcher) place(begin int64, first bool, p section) error {
 	at := begin
 	if !first {
-		// Within the section the window may lie anywhere around its place; near an
-		// end of the section, at that end or inwards from it.
+		// Inside the section the window may move in both directions; near an end of the section, only inwards.
 		from := max(begin-searchRadius, p.lowest)
 		to := max(begin+searchRadius, from+searchRadius)
 		if end := p.beyond - stretchWindow; to > end {
@@ -225,17 +216,16 @@ func (s *stretcher) place(begin int64, first bool, p section) error {
 	return s.remember(at + stretchHop)
 }
 
-// crossFade leaves in ready how the second half of the last window goes over into
-// the first half of the next one.
+// crossFade writes the cross-fade from the second half of the last window to the first half of the next one
+// into ready.
 //
-// The weights of the halves add up to 1, which keeps the level of halves that are
-// alike. Of halves that are not, as in wind or applause, only the powers add up:
-// half of it would be missing in the middle. So the sum is raised by what halves
-// of equal power lose at their correlation, which is between 0 and 3 dB.
+// The weights of the halves add up to 1, which keeps the level of similar halves. For dissimilar halves, as in
+// wind or applause, only the powers add up, and the middle would lose half the power. So the sum is amplified
+// by what halves of equal power lose at their correlation, between 0 and 3 dB.
 func (s *stretcher) crossFade(first []frame) {
 	var a, b, both float64
 	for i, x := range s.second {
-		// The loss is largest in the middle, so that is where likeness counts.
+		// The loss is largest in the middle, so weight the correlation towards it.
 		w, y := s.window[i]*s.window[stretchHop+i], first[i]
 		a += w * (x[0]*x[0] + x[1]*x[1])
 		b += w * (y[0]*y[0] + y[1]*y[1])
@@ -253,8 +243,8 @@ func (s *stretcher) crossFade(first []frame) {
 	}
 }
 
-// remember keeps the source's own continuation of the window just placed, which
-// the next one should resemble.
+// remember stores the source's own continuation of the window just placed, which the next window should
+// resemble.
 func (s *stretcher) remember(at int64) error {
 	var next [stretchWindow]frame
 	if err := s.in.read(next[:], at); err != nil {
@@ -267,7 +257,7 @@ func (s *stretcher) remember(at int64) error {
 	return nil
 }
 
-// downsample averages runs of coarse samples.
+// downsample averages groups of coarse samples.
 func downsample(dst, src []float64) {
 	for i := range dst {
 		var sum float64
@@ -278,32 +268,30 @@ func downsample(dst, src []float64) {
 	}
 }
 
-// search returns where in signal the window fits best: by correlation with tail,
-// first on the downsampled signal over the whole range, then sample by sample around
-// the best place. home is where the map puts it.
+// search returns where in signal the window fits best, by correlation with tail: first on the downsampled
+// signal over the whole range, then sample by sample around the best place. home is its place by the map.
 func (s *stretcher) search(signal []float64, home int) int {
 	most := len(signal) - stretchWindow
 	low := s.low[:len(signal)/coarse]
 	downsample(low, signal)
 	best, at := bestMatch(low, s.tailLow[:], 0, most/coarse, home/coarse, searchRadius/coarse)
 	if best <= 0 {
-		return home // silence, or nothing alike: stay on the map
+		return home // silence, or no similarity: follow the map
 	}
 	from, to := max(0, (at-1)*coarse), min(most, (at+1)*coarse)
 	if _, at = bestMatch(signal, s.tail[:], from, to, at*coarse, searchRadius); at < 0 {
 		return home
 	}
-	// The best place lies between two samples. What each window loses by taking one
-	// of them is made good by the next ones; it would add up, and detune a tone.
+	// The best place lies between two samples. Rounding it in every window would add up and detune a tone, so
+	// the next windows compensate the error.
 	exact := float64(at) + peakOffset(signal, s.tail[:], at)
 	taken := min(max(int(math.Round(exact-s.ahead)), 0), most)
 	s.ahead += float64(taken) - exact
 	return taken
 }
 
-// peakOffset returns how far from sample at, up to half a sample to either side, the
-// correlation of pattern and signal is highest, by the parabola through its
-// neighbours.
+// peakOffset returns the distance from sample at, at most half a sample, to the maximum of the correlation of
+// pattern and signal, by the parabola through its neighbours.
 func peakOffset(signal, pattern []float64, at int) float64 {
 	if at < 1 || at+1+len(pattern) > len(signal) {
 		return 0
@@ -321,9 +309,8 @@ func peakOffset(signal, pattern []float64, at int) float64 {
 	return max(-0.5, min(0.5, (before-after)/(2*bend)))
 }
 
-// bestMatch slides pattern over signal and returns the normalised correlation
-// and the place of the best match among [from, to]. Between equals the one
-// nearest to home wins, so that steady sound stays on the map.
+// bestMatch slides pattern over signal and returns the normalised correlation and the place of the best match
+// in [from, to]. Among equal matches it prefers the one nearest to home, so that steady sound follows the map.
 func bestMatch(signal, pattern []float64, from, to, home, radius int) (best float64, at int) {
 	n := len(pattern)
 	var energy float64
@@ -343,7 +330,7 @@ func bestMatch(signal, pattern []float64, from, to, home, radius int) (best floa
 		for j, x := range pattern {
 			dot += x * window[j]
 		}
-		// A hair of preference for home: a hundredth at the far end.
+		// A slight preference for home: one hundredth at the largest distance.
 		score := dot / math.Sqrt(energy) * (1 - 0.01*math.Abs(float64(i-home))/float64(radius))
 		if at < 0 || score > best {
 			best, at = score, i

@@ -8,15 +8,15 @@ import (
 	"math"
 )
 
-// Waveform is a sound as views draw it: its lowest and its highest sample in each
-// stretch of SamplesPerPair samples, the last one perhaps of fewer.
+// Waveform is a sound reduced for drawing: the lowest and the highest sample in each group of SamplesPerPair
+// samples. The last group may be shorter.
 type Waveform struct {
 	SampleRate     int // Hz
 	SamplesPerPair int
 	Pairs          []int8 // lowest, highest, lowest, ...; -128 and 127 are full scale
 }
 
-// The numbers of pairs in which clients may ask for a waveform.
+// Limits on the number of pairs that clients may request.
 const (
 	MinPoints     = 100
 	MaxPoints     = 4000
@@ -26,8 +26,8 @@ const (
 // Len is the number of pairs.
 func (w Waveform) Len() int { return len(w.Pairs) / 2 }
 
-// Coarser returns the waveform in at most so many pairs, each of which covers the
-// same number of whole pairs of w.
+// Coarser returns the waveform with at most that many pairs, each of which covers the same number of pairs of
+// w.
 func (w Waveform) Coarser(pairs int) Waveform {
 	group := (w.Len() + pairs - 1) / pairs
 	if group <= 1 {
@@ -44,13 +44,13 @@ func (w Waveform) Coarser(pairs int) Waveform {
 	return out
 }
 
-// The stored form is the binary one of the public audiowaveform format, version
-// 2: six 32-bit numbers, little-endian, and the pairs.
+// The stored form is the binary form of the public audiowaveform format, version 2: six 32-bit numbers,
+// little-endian, followed by the pairs.
 const (
 	waveformVersion = 2
 	waveformHeader  = 24  // bytes
-	eightBits       = 1   // the flag of pairs of 8 bits
-	maxSampleRate   = 1e7 // Hz, beyond what any sound has
+	eightBits       = 1   // the flag for pairs of 8 bits
+	maxSampleRate   = 1e7 // Hz, above any real rate
 )
 
 // MarshalBinary returns the stored form.
@@ -67,7 +67,7 @@ func (w Waveform) MarshalBinary() ([]byte, error) {
 
 var errNoWaveform = errors.New("not a stored waveform")
 
-// UnmarshalBinary reads the stored form.
+// UnmarshalBinary parses the stored form.
 func (w *Waveform) UnmarshalBinary(b []byte) error {
 	if len(b) < waveformHeader {
 		return errNoWaveform
@@ -89,13 +89,12 @@ func (w *Waveform) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// maxPairs is how fine a drawn waveform is at most: it has half as many pairs at
-// least, unless the sound has fewer samples.
+// maxPairs is the maximum number of pairs of a drawn waveform. A waveform has at least half as many, unless the
+// sound has fewer samples.
 const maxPairs = 1 << 16
 
-// WaveformDrawer is an io.Writer of interleaved little-endian 16-bit samples that
-// draws their waveform, in memory that does not grow with the sound. Of several
-// channels the mean is drawn, as audiowaveform does.
+// WaveformDrawer is an io.Writer of interleaved little-endian 16-bit samples that draws their waveform. Its
+// memory is constant. It draws the mean of all channels, as audiowaveform does.
 type WaveformDrawer struct {
 	wave     Waveform
 	channels int
@@ -105,16 +104,16 @@ type WaveformDrawer struct {
 	count     int // of these samples
 }
 
-// NewWaveformDrawer returns a drawer of a sound of the given rate, in Hz.
+// NewWaveformDrawer returns a drawer for sound at this rate, in Hz.
 func NewWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
 	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels,
 		portions: portions{size: 2 * channels}}
 }
 
-// Write takes samples in portions of any length.
+// Write accepts samples in portions of any length.
 func (d *WaveformDrawer) Write(p []byte) (int, error) { return d.portions.each(p, d.frames) }
 
-// Floats returns a writer of float32 samples to the drawer.
+// Floats returns a writer that converts float32 samples for the drawer.
 func (d *WaveformDrawer) Floats() io.Writer { return &floatDrawer{d: d, portions: portions{size: 4}} }
 
 type floatDrawer struct {
@@ -159,7 +158,7 @@ func (d *WaveformDrawer) frames(p []byte) {
 	}
 }
 
-// pair ends a pair. Where there are too many, each two become one.
+// pair completes a pair. If there are too many, it merges every two into one.
 func (d *WaveformDrawer) pair() {
 	d.wave.Pairs = append(d.wave.Pairs, int8(d.low/256), int8(d.high/256))
 	d.count = 0
@@ -168,7 +167,7 @@ func (d *WaveformDrawer) pair() {
 	}
 }
 
-// Waveform is what was drawn. Nothing may be written any more.
+// Waveform returns the waveform. Do not call Write afterwards.
 func (d *WaveformDrawer) Waveform() Waveform {
 	if d.count > 0 {
 		d.pair()

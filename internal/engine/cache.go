@@ -20,8 +20,8 @@ type PartCache interface {
 	Put(ctx context.Context, scope, key, src string) error
 }
 
-// The kinds of parts that machines share. A key begins with its kind. The thread plan
-// keeps the name of an earlier release, because cached plans have it.
+// The kinds of parts that machines share. A key begins with its kind. The thread plan keeps the name of an
+// earlier release, because existing cache entries have that name.
 const (
 	kindVideo   = "video"
 	kindInfo    = "info"

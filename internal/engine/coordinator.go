@@ -22,14 +22,14 @@ type PartCoordinator interface {
 	// Announce offers the parts to be made, in the order in which to claim them. The
 	// machine that renders the job calls it once, before anything else.
 	Announce(ctx context.Context, keys []string) error
-	// Next claims a part that nobody has claimed or whose maker was lost. In the same
-	// step it ends the caller's claim of the part made, which is now in the cache; ""
-	// ends none. It returns "" if there is no part to claim or if ctx has ended.
+	// Next claims a part that nobody has claimed or whose machine was lost. In the same step it ends the
+	// caller's claim of the part made, which is now in the cache; "" ends none. It returns "" if there is no
+	// part to claim or if ctx has ended.
 	Next(ctx context.Context, made string) (key string, err error)
-	// GiveUp ends a claim of a part that was not made.
+	// GiveUp ends the claim of a part that could not be made.
 	GiveUp(ctx context.Context, key string) error
-	// Await waits for parts that other machines claimed. It returns the parts that ended
-	// and whether they were made, or none if there is a part to claim.
+	// Await waits for parts that other machines claimed. It returns the parts whose claims have ended and
+	// whether they were made. It returns none if there is a part to claim.
 	Await(ctx context.Context, keys []string) (made map[string]bool, err error)
 }
 
@@ -117,7 +117,7 @@ func (r *run) claimParts(ctx context.Context, parts map[string]*videoPart, paral
 	return int(made.Load()), err
 }
 
-// claimOneByOne is one lane of claimParts.
+// claimOneByOne runs one lane of claimParts.
 func (r *run) claimOneByOne(ctx context.Context, parts map[string]*videoPart, key string) (made int64, err error) {
 	c := r.job.Coordinator
 	if key == "" {

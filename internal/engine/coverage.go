@@ -16,7 +16,7 @@ import (
 // with the muxer mkvtimestamp_v2: the start of each decoded frame, one line of
 // milliseconds each.
 
-// readTimes reads such a log. The times are in milliseconds, ascending.
+// readTimes parses such a log. The times are in milliseconds, ascending.
 func readTimes(path string) ([]int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -26,7 +26,7 @@ func readTimes(path string) ([]int64, error) {
 	var times []int64
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil { // the first line is a comment
+		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil { // skips the first line, a comment
 			times = append(times, n)
 		}
 	}
@@ -37,8 +37,8 @@ func readTimes(path string) ([]int64, error) {
 	return times, nil
 }
 
-// covered returns how much of [from, to) the frames starting at times fill, in
-// milliseconds. A frame lasts until the next one, but never longer than longest.
+// covered returns how many milliseconds of [from, to) the frames starting at times fill. A frame lasts until
+// the next one, but at most longest.
 func covered(times []int64, from, to, longest int64) int64 {
 	var sum int64
 	for i, t := range times {
@@ -85,8 +85,8 @@ func (s *shot) decoded(times []int64) coverage {
 	wanted := int64(float64(info.Starts[s.last]-info.Starts[s.first])*ms) + usual
 	var got int64
 	if len(times) > 0 {
-		// The muxer chooses the log's zero, so only distances count. A late first frame
-		// is a gap as well, and shows in the sum.
+		// The muxer chooses the log's zero, so only distances count. A late first frame is a gap as well, which
+		// the sum includes.
 		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
 	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}

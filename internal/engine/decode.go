@@ -16,37 +16,35 @@ import (
 // samples.
 const audioVersion = 5
 
-// decodedAudio is one source's sound, decoded once and without a break to 48 kHz
-// stereo float samples, so that cuts are reads at exact offsets.
+// decodedAudio is one source's sound, decoded once and without interruption to 48 kHz stereo float samples.
+// Cuts are reads at exact offsets.
 type decodedAudio struct {
 	Key  string
 	File string // in the job's folder: interleaved little-endian float32
 
-	// The file holds the source's samples [From, To) at 48 kHz; sample 0 plays at the
-	// source's time 0. It holds silence before the source's sound begins. At the end it
-	// may be shorter than To.
+	// The file contains the source's samples [From, To) at 48 kHz; sample 0 plays at the source's time 0. It
+	// contains silence before the source's sound begins. At the end it may be shorter than To.
 	From, To int64
 
 	source *Source
-	need   []span // what the timeline plays of it, source samples
+	need   []span // what the timeline plays, in source samples
 }
 
 const (
-	// wholeAudio is the length up to which a source's sound is decoded entirely. That is
-	// cheap, and every later edit finds it in the cache.
+	// wholeAudio is the maximum length of a sound that is always decoded entirely. That is cheap, and later
+	// edits find it in the cache.
 	wholeAudio = 3 * time.Minute
-	// mostAudio is the length up to which it is decoded entirely if a quarter of it is
-	// used.
+	// mostAudio is the maximum length of a sound that is decoded entirely if a quarter of it is used.
 	mostAudio = 15 * time.Minute
-	// windowGrid, in samples, rounds windows outwards, so that a slightly different trim
-	// still finds them in the cache.
+	// windowGrid is the grid, in samples, to which windows are rounded outwards, so that a slightly different
+	// trim still finds them in the cache.
 	windowGrid = 10 * sampleRate
-	// readMargin, in samples, is read before and after what plays, because a stretch
-	// searches around its ends for the best place to join.
+	// readMargin is how many samples are read before and after what plays, because a stretch searches around
+	// its ends for the best place to join.
 	readMargin = sampleRate / 4
 )
 
-// planDecodes decides what is decoded of each source, in the order of first use.
+// planDecodes decides what to decode of each source, in the order of first use.
 func planDecodes(uses []audioUse) []*decodedAudio {
 	needs := map[*Source][]span{}
 	for _, u := range uses {
@@ -79,7 +77,7 @@ func (u audioUse) window() span {
 	return span{from, from + int64(math.Ceil(float64(u.length)*u.tempo))}
 }
 
-// holding returns the decode that holds what the use reads.
+// holding returns the decode that contains what the use reads.
 func holding(all []*decodedAudio, u audioUse) *decodedAudio {
 	w := u.window()
 	var last *decodedAudio
@@ -92,7 +90,7 @@ func holding(all []*decodedAudio, u audioUse) *decodedAudio {
 		}
 		last = s
 	}
-	return last // the use lies outside the source's sound: any decode gives silence
+	return last // the use lies outside the source's sound: any decode returns silence
 }
 
 // windows decides what to decode of a source whose sound ends at length.
@@ -142,8 +140,8 @@ func audioKey(s *decodedAudio) string {
 		add("from", s.From).add("to", s.To).String() + ".f32"
 }
 
-// pass is the ffmpeg run that decodes the sound into out and writes the times of all
-// decoded packets to log (see coverage).
+// pass returns the ffmpeg run that decodes the sound into out and writes the times of all decoded packets to
+// log (see coverage).
 func (s *decodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
 	a := info.Audio
@@ -155,11 +153,10 @@ func (s *decodedAudio) pass(out, log string) media.Pass {
 	// ALAC at an edit list, and lose every second packet of the rest.
 	args = append(args, "-vn", "-sn", "-dn", "-threads", "1")
 	args = append(args, media.InputArgs(info.Kind, s.source.Path)...)
-	// The window begins at 0 in the graph, because first_pts counts samples at the
-	// source's rate, which the header may state wrong. first_pts fills with silence, or
-	// cuts, up to there. async fills gaps of more than 20 ms, such as a lost packet or
-	// the start of a fragmented file, and never stretches. min_comp makes the first
-	// sample exact too.
+	// The window begins at 0 in the graph, because first_pts counts samples at the source's rate, which the
+	// header may state wrongly. first_pts fills with silence up to that point, or cuts. async fills gaps of
+	// more than 20 ms, such as a lost packet or the start of a fragmented file, and never stretches. min_comp
+	// makes the first sample exact too.
 	filters := []string{
 		fmt.Sprintf("asetpts=PTS-(%s)/TB", decimal(float64(s.From)/sampleRate)),
 		stereo(a),

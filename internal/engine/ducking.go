@@ -49,8 +49,8 @@ func (r *run) duck(ctx context.Context) error {
 	return nil
 }
 
-// voicePresence returns where the film's voices are present. The result is cached for the
-// same voices, so changing the music does not analyse them again.
+// voicePresence returns where the film's voices are present. The cache key depends only on the voices, so
+// changing the music does not analyse them again.
 func (r *run) voicePresence(ctx context.Context) ([]audio.Span, error) {
 	voices := r.plan.voices()
 	key := newKey("presence").add("version", presenceVersion).add("samples", r.plan.Samples)
@@ -85,7 +85,7 @@ func (e ending) Read(p []byte) (int, error) {
 	return e.Reader.Read(p)
 }
 
-// voices are the regions that duck the music.
+// voices returns the regions that duck the music.
 func (p *Plan) voices() []*audio.Region {
 	var all []*audio.Region
 	for _, r := range p.Regions {
@@ -111,9 +111,8 @@ func (p *Plan) soundKey(file string) string {
 	return ""
 }
 
-// duckingCurve falls before each voice, so that it is down when the voice begins, and
-// rises after the voice ends. If a pause is too short for both, the rise ends where it
-// meets the next fall.
+// duckingCurve falls before each voice begins and rises after it ends. If a pause is too short for both, the
+// rise ends where it meets the next fall.
 func duckingCurve(voices []audio.Span, d timeline.Ducking) audio.Curve {
 	if d.AmountDB == 0 {
 		return nil
@@ -133,7 +132,7 @@ func duckingCurve(voices []audio.Span, d timeline.Ducking) audio.Curve {
 		}
 		next := float64(voices[i+1].Start)
 		if pause := next - end; pause < attack+release {
-			share := pause / (attack + release) // of the way back up, in decibels
+			share := pause / (attack + release) // fraction of the way up that the pause allows, in decibels
 			c = append(c, audio.Knot{At: end + share*release, Gain: math.Pow(low, 1-share), Shape: audio.Decibels})
 			continue
 		}

@@ -40,21 +40,20 @@ func (e *Engine) machine() Machine {
 	return Machine{Cores: e.cfg.Cores, MemoryBytes: int64(e.cfg.Cores) * memoryPerCore, ProcessBytes: e.cfg.Media.MaxMemory()}
 }
 
-// Source is the local file behind a key of the timeline. The engine makes one completed
-// copy for all keys with the same content.
+// Source is the local file behind a key of the timeline. The engine decodes all keys with the same content from
+// one completed Source.
 type Source struct {
 	Path   string // absolute; the engine only reads it
 	SHA256 string // hex of the content
 
 	info *Info
-	user string // the first field that uses it, for messages: "segments[0]"
+	user string // the first field that uses it, for error messages: "segments[0]"
 }
 
 // Job is one render.
 type Job struct {
-	// Dir is the absolute path of the job's private working folder. It must exist. The
-	// engine leaves the output there; the caller owns and removes the folder. Files of
-	// an earlier attempt are overwritten.
+	// Dir is the absolute path of the job's private working folder. It must exist. The engine writes the output
+	// there; the caller owns and removes the folder. The engine overwrites files of an earlier attempt.
 	Dir string
 
 	Timeline timeline.Timeline // must have passed Validate
@@ -83,14 +82,14 @@ type Output struct {
 	SizeBytes int64
 	Duration  time.Duration // of the timeline: Frames at FrameRate
 
-	Frames        int64          // video frames; in an audio-only render, those of its grid
+	Frames        int64          // video frames; in an audio-only render, lines of its grid
 	FrameRate     media.Rational // exact
 	Width, Height int            // 0 in an audio-only render
 	Samples       int64          // sound, per channel at 48 kHz
 	Stats         Stats
 }
 
-// Stats tells what a render cost and what the cache saved.
+// Stats contains what a render cost and what the cache saved.
 type Stats struct {
 	VideoParts, VideoPartsReused int
 	FramesEncoded                int64
@@ -100,5 +99,5 @@ type Stats struct {
 	Analyse  time.Duration // wall time of each stage
 	Parts    time.Duration // video parts and sounds together
 	Final    time.Duration
-	Limiting bool // the limiter acted somewhere
+	Limiting bool // the limiter acted at least once
 }

@@ -64,8 +64,8 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	return out, nil
 }
 
-// finalError separates time-outs and a full disk from internal errors. The final pass
-// reads nothing that a client sent.
+// finalError distinguishes time-outs and a full disk from internal errors. The final pass reads no client's
+// file.
 func (r *run) finalError(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, media.ErrTimeout) {
 		return fault.Failedf(fault.TimedOut, "the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
@@ -73,22 +73,21 @@ func (r *run) finalError(ctx context.Context, err error) error {
 	return r.blame(ctx, err, "", nil)
 }
 
-// mixInput opens the mix.
+// mixInput returns the arguments that open the mix.
 func mixInput() []string {
 	return []string{"-protocol_whitelist", "pipe", "-f", "f32le", "-ar", fmt.Sprint(sampleRate), "-ac", "2", "-i", "pipe:0"}
 }
 
-// audioEncoder was chosen by measurements on speech, music, street noise and mixes of
-// them. Noise substitution, noise shaping and intensity stereo save bits that these
-// bitrates do not need to save. Without them the encoder's worst errors fall from
-// 0.04-0.31 of full scale to a third, at about the same noise. -aac_coder fast would have
-// 6 to 19 dB less noise, but it cannot code a loud voice or tone: its numbers overflow,
-// and half of full scale is missing.
+// audioEncoder returns the settings chosen by measurements on speech, music, street noise and mixes of them.
+// Noise substitution, noise shaping and intensity stereo save bits that these bitrates do not need to save.
+// Without them the encoder's worst errors fall from 0.04-0.31 of full scale to a third, at about the same
+// noise. -aac_coder fast would have 6 to 19 dB less noise, but it cannot encode a loud voice or tone: its
+// numbers overflow, and half of full scale is missing.
 func audioEncoder(p *Plan) []string {
 	return []string{"-c:a", "aac", "-profile:a", "aac_low", "-aac_pns", "0", "-aac_tns", "0", "-aac_is", "0", "-b:a", p.Profile.AudioBitrate}
 }
 
-// audioPass makes the m4a of outputKind audio.
+// audioPass returns the arguments for the m4a of outputKind audio.
 func audioPass(p *Plan, out string) []string {
 	args := mixInput()
 	args = append(args, "-map", "0:a:0")
@@ -100,8 +99,8 @@ func audioPass(p *Plan, out string) []string {
 // pyramid needs.
 const reorderDelay = 2
 
-// videoPass concatenates the parts and adds the mix. same tells that all parts have one
-// decoder configuration; otherwise each part's configuration is repeated in the stream.
+// videoPass concatenates the parts and adds the mix. same means that all parts have one decoder configuration;
+// otherwise each part's configuration is repeated in the stream.
 func videoPass(p *Plan, same bool, out string) []string {
 	convert := "1"
 	if same {
@@ -112,8 +111,8 @@ func videoPass(p *Plan, same bool, out string) []string {
 	args = append(args, mixInput()...)
 	args = append(args, "-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy")
 	args = append(args, audioEncoder(p)...)
-	// The delay between decoding and display depends on how many frames a part has.
-	// Recounted over the whole film, every frame lasts equally long.
+	// The delay between decoding and display depends on how many frames a part has. Recounting over the whole
+	// film makes every frame equally long.
 	ticks := timescale(p.Canvas.Rate) / p.Canvas.Rate.Num * p.Canvas.Rate.Den
 	args = append(args, "-bsf:v", fmt.Sprintf("setts=pts=PTS:dts=(N-%d)*%d:duration=%d", reorderDelay, ticks, ticks))
 	return append(args, "-map_metadata", "-1", "-video_track_timescale", fmt.Sprint(timescale(p.Canvas.Rate)),
@@ -140,9 +139,9 @@ func (r *run) sameConfig() (bool, error) {
 	return true, nil
 }
 
-// concatList is the input of the concat demuxer. It states each part's duration, because
-// the container rounds it to a millisecond. Durations are rounded to microseconds from
-// the running total, so that rounding errors do not add up.
+// concatList returns the input of the concat demuxer. It states each part's duration, because the container
+// rounds it to a millisecond. Durations are rounded to microseconds from the running total, so that rounding
+// errors do not add up.
 func concatList(p *Plan) string {
 	var b strings.Builder
 	b.WriteString("ffconcat version 1.0\n")

@@ -9,9 +9,9 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// picture is the part of the chain that turns a decoded frame into one of the canvas:
-// size, colour, orientation, bars. It crops and scales first, because the cost of
-// everything after that depends on the pixels. n numbers the labels, see filters.
+// picture returns the filters that turn a decoded frame into one of the canvas: size, colour, orientation,
+// bars. It crops and scales first, because the cost of all later filters depends on the pixels. n numbers the
+// labels, see filters.
 func (s *shot) picture(n int) []string {
 	video := s.source.info.Video
 	if f := s.framing; f.window != (window{}) && !f.blur {
@@ -34,8 +34,8 @@ func (s *shot) picture(n int) []string {
 	return append(chain, "setsar=1")
 }
 
-// blurred puts bars of a blurred background around the picture. The background is blurred
-// at a small size, which costs a fraction and looks the same.
+// blurred puts bars of a blurred background around the picture. The background is blurred at a small size,
+// which costs a fraction and looks the same.
 func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
 	w, h := backdrop(s.canvas)
 	// Mirror the picture at its edges, so that the colours of the outermost pixels do not
@@ -50,8 +50,8 @@ func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
 		"[%[7]s][%[1]s][%[9]s]%[10]s=3", fit, fill, small, from1, from2, bar1, out1, bar2, out2, stack)
 }
 
-// bar is the part of the chain that scales one end of the small background up to a bar of
-// the canvas. It cuts that end a little too large, to whole lines.
+// bar returns the filters that scale one end of the small background up to a bar of the canvas. They cut that
+// end a little too large, to whole lines.
 func (s *shot) bar(thickness int, upright, last bool) string {
 	w, h := backdrop(s.canvas)
 	lines, length := h, s.canvas.Height
@@ -72,10 +72,10 @@ func (s *shot) bar(thickness int, upright, last bool) string {
 		w, cut, from, s.canvas.Width, grown, thickness, over)
 }
 
-// placedOn turns a window of the source's pictures into w x h pixels as displayed.
+// placedOn returns the filters that turn a window of the source's pictures into w x h pixels as displayed.
 func (s *shot) placedOn(from window, w, h int) []string {
 	video := s.source.info.Video
-	if video.Orientation.SwapsSides() { // sizes before turning
+	if video.Orientation.SwapsSides() { // sizes before rotation
 		w, h = h, w
 	}
 	chain := s.colour(from, w, h)
@@ -111,8 +111,7 @@ func refusedSize(err error) bool {
 	return ok && strings.Contains(exit.Stderr, guard)
 }
 
-// resize is the filter that brings pictures to w x h: nothing, a crop of an odd line, or
-// a scaler.
+// resize returns the filters that bring pictures to w x h: nothing, a crop of an odd line, or a scaler.
 func resize(from window, w, h int) string {
 	switch dw, dh := from.w-w, from.h-h; {
 	case dw == 0 && dh == 0:
@@ -123,8 +122,8 @@ func resize(from window, w, h int) string {
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic", w, h)
 }
 
-// colour scales pictures of the window's size to w x h and converts them to 8-bit
-// 4:2:0 in BT.709 and limited range.
+// colour returns the filters that scale pictures of the window's size to w x h and convert them to 8-bit 4:2:0
+// in BT.709 and limited range.
 func (s *shot) colour(from window, w, h int) []string {
 	video := s.source.info.Video
 	if video.HDR() {

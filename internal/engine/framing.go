@@ -11,8 +11,8 @@ import (
 // smallestSide is the shortest side that an output may have.
 const smallestSide = 16
 
-// canvasSize is the output's size for a first segment with video v: the displayed size of
-// v, or the aspect and size that the canvas asks for.
+// canvasSize returns the output's size for a first segment with video v: the displayed size of v, or the aspect
+// and size that the canvas requests.
 func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 	w, h := float64(v.DisplayWidth&^1), float64(v.DisplayHeight&^1)
 	if c == nil {
@@ -46,8 +46,8 @@ func contain(w, h int, canvas Canvas) (int, int) {
 	return side(w, canvas.Width), side(h, canvas.Height)
 }
 
-// framing tells how a picture with another aspect fills the canvas. The zero value pads.
-// Pictures with the canvas's aspect always have the zero value.
+// framing defines how a picture with another aspect fills the canvas. The zero value pads. Pictures with the
+// canvas's aspect always have the zero value.
 type framing struct {
 	window window // the crop that covers the canvas, in coded pixels; zero = the whole picture
 	blur   bool   // the window applies only to the background; the picture itself is placed by contain
@@ -55,7 +55,7 @@ type framing struct {
 
 type window struct{ w, h, x, y int }
 
-// newFraming is the framing of a source on a canvas.
+// newFraming returns the framing of a source on a canvas.
 func newFraming(v *videoInfo, canvas Canvas, fit timeline.Fit, focus timeline.Focus) framing {
 	w, h := contain(v.DisplayWidth, v.DisplayHeight, canvas)
 	if fit == timeline.Contain || w == canvas.Width && h == canvas.Height {
@@ -68,11 +68,11 @@ func newFraming(v *videoInfo, canvas Canvas, fit timeline.Fit, focus timeline.Fo
 	return framing{window: cover(v, canvas, focus)}
 }
 
-// cover is the largest window of the source's picture that has the canvas's aspect. Its
-// centre is as near to the focus as the edges allow.
+// cover returns the largest window of the source's picture that has the canvas's aspect. Its centre is as near
+// to the focus as the edges allow.
 func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
 	shape := float64(canvas.Width) / float64(canvas.Height) * float64(v.DisplayHeight) / float64(v.DisplayWidth)
-	wide, high := min(1, shape), min(1, 1/shape) // shares of the displayed picture
+	wide, high := min(1, shape), min(1, 1/shape) // fractions of the displayed picture
 	x, y := coded(v, focus)
 	if v.Orientation.SwapsSides() {
 		wide, high = high, wide
@@ -117,11 +117,11 @@ const (
 	backdropBlur = 4
 )
 
-// backdrop is the size at which the canvas's background is blurred.
+// backdrop returns the size at which the canvas's background is blurred.
 func backdrop(canvas Canvas) (width, height int) {
 	scale := min(1, backdropSide/float64(min(canvas.Width, canvas.Height)))
 	return max(2, nearestEven(float64(canvas.Width)*scale)), max(2, nearestEven(float64(canvas.Height)*scale))
 }
 
-// crop is the filter that cuts out the window.
+// crop returns the filter that cuts out the window.
 func (c window) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", c.w, c.h, c.x, c.y) }

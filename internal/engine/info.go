@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Info is what a render needs to know about a source. It depends only on the file's
-// content, so each content is analysed once.
+// Info contains everything that a render needs about a source. It depends only on the file's content, so each
+// content is analysed once.
 type Info struct {
 	Kind    container.Kind
 	Streams int
@@ -30,7 +30,7 @@ type Info struct {
 	Zero time.Duration
 }
 
-// videoInfo describes the video stream as its packets show it.
+// videoInfo describes the video stream by its packets.
 type videoInfo struct {
 	media.VideoStream
 	Packets int64
@@ -42,17 +42,16 @@ type videoInfo struct {
 	ClaimedEnd time.Duration
 }
 
-// audioInfo describes the audio stream as its packets show it.
+// audioInfo describes the audio stream by its packets.
 type audioInfo struct {
 	media.AudioStream
 	Packets    int64
 	First, End time.Duration // real
 	ClaimedEnd time.Duration // see videoInfo
-	Holes      []media.Gap   // times in which the recorder wrote nothing, see Info.holes
+	Holes      []media.Gap   // periods in which the recorder wrote nothing, see Info.holes
 }
 
-// longestPacket is the longest time that one packet covers. Packets further apart leave a
-// gap.
+// longestPacket returns the longest time that one packet covers. Packets further apart leave a gap.
 func (a *audioInfo) longestPacket() time.Duration {
 	return 2*(a.End-a.First)/time.Duration(max(1, a.Packets)) + 150*time.Millisecond
 }
@@ -72,7 +71,7 @@ func (i *Info) holes(gaps []media.Gap) []media.Gap {
 	return holes
 }
 
-// Duration is the source's real length: the later end of its streams.
+// Duration returns the source's real length: the later end of its streams.
 func (i *Info) Duration() time.Duration {
 	end, _ := i.ends()
 	return end
@@ -97,14 +96,14 @@ func (v *videoInfo) start(n int, zero time.Duration) float64 {
 	return float64(v.Starts[n])*v.TimeBase.Float() - zero.Seconds()
 }
 
-// microsAt is the file time of the n-th frame in microseconds, rounded as ffmpeg
-// rounds from one time base to another: to the nearest, halves away from zero.
+// microsAt returns the file time of the n-th frame in microseconds, rounded as ffmpeg rounds from one time base
+// to another: to the nearest, halves away from zero.
 func (v *videoInfo) microsAt(n int) int64 {
 	return media.MulDiv(v.Starts[n], v.TimeBase.Num*1_000_000, v.TimeBase.Den)
 }
 
-// visibleAt is the index of the frame shown at t seconds: the last one that starts at or
-// before t, or the first one if none does.
+// visibleAt returns the index of the frame shown at t seconds: the last one that starts at or before t, or the
+// first one if none does.
 func (v *videoInfo) visibleAt(t float64, zero time.Duration) int {
 	tick := v.TimeBase.Float()
 	n := sort.Search(len(v.Starts), func(i int) bool {
@@ -113,8 +112,7 @@ func (v *videoInfo) visibleAt(t float64, zero time.Duration) int {
 	return max(0, n-1)
 }
 
-// steps are the distances between neighbouring frames in ticks, ascending; none for a
-// single frame.
+// steps returns the distances between neighbouring frames in ticks, ascending. A single frame has none.
 func (v *videoInfo) steps() []int64 {
 	steps := make([]int64, 0, len(v.Starts))
 	for i := 1; i < len(v.Starts); i++ {
@@ -129,8 +127,8 @@ func (v *videoInfo) steps() []int64 {
 // singleStep is how long a single frame is shown.
 const singleStep = time.Second / 30
 
-// usualStep is the usual distance between neighbouring frames: the mean of those within a
-// quarter of the median. Neither pauses nor a coarse clock affect it.
+// usualStep returns the usual distance between neighbouring frames: the mean of those within a quarter of the
+// median. Neither pauses nor a coarse clock affect it.
 func (v *videoInfo) usualStep() time.Duration {
 	steps := v.steps()
 	if len(steps) == 0 {
@@ -147,7 +145,7 @@ func (v *videoInfo) usualStep() time.Duration {
 	return time.Duration(sum / n * v.TimeBase.Float() * float64(time.Second))
 }
 
-// shortStep is the first decile of the distances between neighbouring frames.
+// shortStep returns the first decile of the distances between neighbouring frames.
 func (v *videoInfo) shortStep() time.Duration {
 	steps := v.steps()
 	if len(steps) == 0 {
@@ -208,8 +206,8 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	return newInfo(probe, share), nil
 }
 
-// newInfo combines what the headers claim with what the packets show. share is the share
-// of the file's data that is present: 1 unless data is known to be missing.
+// newInfo combines what the headers claim with what the packets show. share is the fraction of the file's data
+// that is present: 1 unless data is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
 	zero := p.Zero()
@@ -241,10 +239,10 @@ func newInfo(p media.Probe, share float64) *Info {
 	return info
 }
 
-// claimedEnd is where a stream would end if its file were whole. Headers often state
-// wrong durations (a fragmented mp4 of one second may claim 40 hours). So a claim only
-// counts if there is evidence that data is missing: the container was cut off and, in an
-// mp4, packets of its index are not there. In a whole mp4 an edit list hides such packets.
+// claimedEnd returns where a stream would end if its file were whole. Headers often state wrong durations (a
+// fragmented mp4 of one second may claim 40 hours). So a claim counts only with evidence that data is missing:
+// the container was cut off and, in an mp4, packets of its index are not there. In a whole mp4 an edit list
+// hides such packets.
 func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case container.MP4:

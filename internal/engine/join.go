@@ -9,7 +9,7 @@ import (
 
 // fade is a range of a part's frames that fades to a colour or from it.
 type fade struct {
-	colour string // as ffmpeg spells it
+	colour string // in ffmpeg's syntax
 	from   int64  // the part's frame at which the fade begins; < 0 if it begins in an earlier part
 	frames int64
 	in     bool // fade from the colour
@@ -30,7 +30,7 @@ func fadesOf(s *placed, c span) []fade {
 	return fades
 }
 
-// weight is an expression for the colour's weight in the part's frame N.
+// weight returns an expression for the colour's weight in the part's frame N.
 func (f fade) weight() string {
 	if f.in {
 		return fmt.Sprintf("(%d-N)/%d", f.from+f.frames, f.frames+1)
@@ -86,8 +86,8 @@ func (v *videoPart) flat(colour string) string {
 		colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, v.Frames)
 }
 
-// mask generates pictures with the weight of maskedmerge's second input, in 256ths.
-// Expressions are expensive per pixel, so it computes a few pixels and scales them up.
+// mask generates pictures with the weight of maskedmerge's second input, in 256ths. Expressions are expensive
+// per pixel, so mask computes a few pixels and scales them up.
 func (v *videoPart) mask(weight, out string) string {
 	value := fmt.Sprintf("'round(256*%s)'", weight)
 	return fmt.Sprintf("color=black:size=16x16:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,scale=%d:%d:flags=neighbor[%s]",

@@ -30,8 +30,8 @@ func (k key) String() string {
 // everywhere.
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 9, 64) }
 
-// printed is the number that a reader of decimal(f) gets.
+// printed returns the number that a reader of decimal(f) gets.
 func printed(f float64) float64 {
-	f, _ = strconv.ParseFloat(decimal(f), 64) // what decimal prints is a number
+	f, _ = strconv.ParseFloat(decimal(f), 64) // decimal always prints a number
 	return f
 }

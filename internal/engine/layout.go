@@ -34,7 +34,7 @@ type placed struct {
 	tolerance float64 // see tolerance; not set in an audio-only render
 	framing   framing // not set in an audio-only render
 
-	// begin and end are the client's times of the segment in the output, seconds.
+	// begin and end are the segment's times on the client's timeline, in seconds.
 	begin, end float64
 
 	join, next timeline.Join // the transitions at the segment's two ends
@@ -43,7 +43,7 @@ type placed struct {
 	// sample is the source's sample at 48 kHz that plays at the segment's first
 	// output sample. Only for speed 1.
 	sample int64
-	// shift, in samples: what the client places at t plays at t*48000 + shift.
+	// shift in samples: an item that the client places at t plays at t*48000 + shift.
 	shift int64
 }
 
@@ -60,17 +60,15 @@ type layout struct {
 func (l *layout) samples() int64 { return samplesAt(l.frames, l.rate) }
 
 const (
-	// cutSlack is how far before a frame a trim may lie and still mean that frame: trims
-	// are whole milliseconds, frames are not. It is not a multiple of a millisecond, so
-	// no trim lies exactly on the edge.
+	// cutSlack is how many seconds before a frame a trim may be and still mean that frame: trims are whole
+	// milliseconds, frames are not. It is not a multiple of a millisecond, so no trim lies exactly on the edge.
 	cutSlack = 0.00137
 	// coarseRate is the rate below which cuts do not snap to the source's frames: the
 	// sound would start up to one long frame too early.
 	coarseRate = 20
-	// maxDrift is how many frames the film may be ahead of or behind the client's
-	// timeline before a segment's length is corrected. At the end the film may be half a
-	// frame short. Whole milliseconds never lie exactly on the edge of these limits or of
-	// roundingUp.
+	// maxDrift is how many frames the film may be ahead of or behind the client's timeline before a segment's
+	// length is corrected. At the end the film may be half a frame short. Whole milliseconds never lie exactly
+	// on the edge of these limits or of roundingUp.
 	maxDrift    = 0.7501
 	maxEndDrift = 0.5001
 	// roundingUp is added before a segment's length is cut to whole frames. It is less
@@ -104,7 +102,7 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	return l, nil
 }
 
-// trim resolves the segment's ends against the real length of its source.
+// trim clips the segment's ends to the real length of its source.
 func (p *placed) trim(kind timeline.OutputKind) error {
 	info, s := p.source.info, p.segment
 	length, claim := info.ends()
@@ -142,12 +140,11 @@ func damaged(user string, in, promised, end time.Duration) error {
 	return damageFault(user, got, wanted)
 }
 
-// edgeTolerance is how much any file may lack at its ends.
+// edgeTolerance is how much of any stream may be missing at the ends of its file.
 const edgeTolerance = 250 * time.Millisecond
 
-// clearlyLess reports damage, rather than a few frames that decoders drop legitimately:
-// more than a tenth is missing. If the file's index lists the missing frames, damaged
-// applies a stricter limit.
+// clearlyLess reports damage: more than a tenth is missing, rather than a few frames that decoders drop
+// legitimately. If the file's index lists the missing frames, damaged applies a stricter limit.
 func clearlyLess(got, wanted time.Duration) bool {
 	missing := wanted - got
 	return missing > edgeTolerance && missing > wanted/10
@@ -173,7 +170,7 @@ func (l *layout) countFrames() {
 	var runStart int   // first segment of the run
 	var grid int64     // grid line at which the segment begins
 	var run float64    // what the client's timeline has played of the run, in frames
-	var ideal float64  // where the client's timeline stands, in frames
+	var ideal float64  // position on the client's timeline, in frames
 	for k := range l.segments {
 		p := &l.segments[k]
 		speed := p.segment.Speed
@@ -259,9 +256,9 @@ func (l *layout) placeAudio(p, run *placed) {
 	p.shift = run.shift
 }
 
-// anchor is a grid line of the source. At speed 1 it is the source's first frame. At
-// other speeds the grid skips frames, so it begins at the frame in which the trim starts.
-// If cuts do not snap, it is the trim start itself.
+// anchor returns a grid line of the source. At speed 1 it is the source's first frame. At other speeds the grid
+// skips frames, so it begins at the frame in which the trim starts. If cuts do not snap, it is the trim start
+// itself.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
 	if info.Video == nil || rate < coarseRate || rate == audioGridRate {
@@ -274,7 +271,7 @@ func (p *placed) anchor(rate float64) float64 {
 	return info.Video.start(first, info.Zero)
 }
 
-// gridLine is the last grid line at or before t that lies in the source.
+// gridLine returns the last grid line at or before t that lies in the source.
 func gridLine(t, anchor, step float64) int64 {
 	slack := min(cutSlack, step/4)
 	line := math.Floor((t - anchor + slack) / step)

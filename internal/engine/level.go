@@ -74,9 +74,9 @@ func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level,
 	return mix.Peak(), cmp.Or(mix.Err(), err)
 }
 
-// withinFullScale returns the level at which the output decodes within full scale. A
-// sound that just fits may decode beyond it, and players would clip it. peak is the mix's
-// peak; last tells that no further level will be tried.
+// withinFullScale returns the level at which the output decodes within full scale. A sound that just fits may
+// decode beyond it, and players would clip it. peak is the mix's peak; last means that no further level will be
+// tried.
 func (r *run) withinFullScale(ctx context.Context, name string, level audio.Level, peak float64, last bool) (audio.Level, error) {
 	if peak <= quietPeak {
 		return level, nil
@@ -132,8 +132,8 @@ func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level)
 	return level, nil
 }
 
-// headroom is the change, in dB, that brings the measured sound to the requested
-// loudness, or to the true-peak limit if it reaches that first.
+// headroom returns the gain change, in dB, that brings the measured sound to the requested loudness, or to the
+// true-peak limit if it reaches that first.
 func (r *run) headroom(meter *audio.LoudnessMeter) float64 {
 	want := r.job.Timeline.Loudness
 	loudness, _ := meter.Integrated()

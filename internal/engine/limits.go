@@ -40,8 +40,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// check applies the limits to an analysed source. user is the first field that uses it
-// and begins the error message.
+// check applies the limits to an analysed source. user is the first field that uses it; the error message
+// begins with it.
 func (l Limits) check(info *Info, user string) error {
 	switch v := info.Video; {
 	case info.Streams > l.MaxStreams:

@@ -7,7 +7,7 @@ import (
 	"cutroom/internal/fault"
 )
 
-// Machine tells what a render may use of the computer.
+// Machine describes the resources that a render may use.
 type Machine struct {
 	Cores       int
 	MemoryBytes int64 // for all encoders together; one always runs, however much it needs
@@ -43,9 +43,8 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))
 }
 
-// economy lowers an encoder's settings if its preset would need more memory than a
-// process may use. Most of that memory holds the lookahead's pictures, and every thread
-// works on pictures of its own.
+// economy lowers an encoder's settings if its preset would need more memory than a process may use. Most of
+// that memory holds the lookahead's pictures, and every thread works on its own pictures.
 type economy struct {
 	lookahead, references, threads int // 0 is the preset's, or the plan's
 }
@@ -78,7 +77,7 @@ func (v *videoPart) economize(machine Machine) error {
 	return v.tooLarge()
 }
 
-// tooLarge is the fault of a part that fits no encoder.
+// tooLarge returns the fault for a part that fits no encoder.
 func (v *videoPart) tooLarge() *fault.Error {
 	w, h, segment := v.canvas.Width, v.canvas.Height, v.shots[0].segment
 	for _, s := range v.shots {

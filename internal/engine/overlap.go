@@ -10,12 +10,10 @@ import (
 	"strings"
 )
 
-// The frames of a dissolve follow the part before it and precede the part after it in
-// their sources. To decode only these frames, a pass would have to begin at a key frame,
-// perhaps seconds earlier. So the passes of the two neighbours draw these frames as well
-// and store them as raw pictures, which the dissolve reads. If another machine or the
-// cache supplied a neighbour, the dissolve decodes its source itself and shows the same
-// frames.
+// The frames of a dissolve follow the previous part and precede the next part in their sources. To decode only
+// these frames, a pass would have to begin at a key frame, perhaps seconds earlier. So the passes of the two
+// neighbours also draw these frames and store them as raw pictures, which the dissolve reads. If another
+// machine or the cache supplied a neighbour, the dissolve decodes its source itself and shows the same frames.
 
 // overlap is one of the two shots of a dissolve.
 type overlap struct {
@@ -34,9 +32,8 @@ func (e ends) list() []*overlap {
 const (
 	// overlapSpace is how many bytes of raw pictures a render stores at once.
 	overlapSpace = 1 << 30
-	// longestHold is how many frames of the film may show the same source frame while two
-	// outputs read from one graph. ffmpeg buffers frames that one output has not read
-	// yet.
+	// longestHold is how many frames of the film may show the same source frame while two outputs read from one
+	// graph. ffmpeg buffers frames that one output has not read yet.
 	longestHold = 16
 )
 
@@ -79,8 +76,8 @@ func (v *videoPart) offer(e ends) {
 	}
 }
 
-// extended returns a shot with the frames of the overlap before the part, of the part and
-// of the overlap behind it, or nil if it would show other frames.
+// extended returns a shot with the frames of the previous overlap, of the part and of the next overlap, or nil
+// if it would show other frames.
 func (v *videoPart) extended(e ends) *shot {
 	own := v.shots[0]
 	shots := []*shot{own}
@@ -113,8 +110,7 @@ func (v *videoPart) extended(e ends) *shot {
 	return &all
 }
 
-// divide is the part of a graph that splits the drawn frames into the part's own frames
-// and those of its overlaps.
+// divide returns the filters that split the drawn frames into the part's own frames and those of its overlaps.
 func (v *videoPart) divide(from, out string) string {
 	frames := int64(0)
 	var labels, cuts []string
@@ -134,7 +130,7 @@ func (v *videoPart) divide(from, out string) string {
 	return fmt.Sprintf("[%s]split=%d%s;%s", from, len(cuts), strings.Join(labels, ""), strings.Join(cuts, ";"))
 }
 
-// overlapOutputs are the outputs of a pass that draws overlaps.
+// overlapOutputs returns the outputs of a pass that draws overlaps.
 func (v *videoPart) overlapOutputs() (args []string) {
 	output := func(label string, o *overlap) {
 		if o != nil {
@@ -147,7 +143,7 @@ func (v *videoPart) overlapOutputs() (args []string) {
 	return args
 }
 
-// storedInput is how ffmpeg opens the raw pictures of an overlap.
+// storedInput returns the arguments that open the raw pictures of an overlap.
 func (s *shot) storedInput() []string {
 	return []string{"-protocol_whitelist", "file", "-format_whitelist", "rawvideo", "-f", "rawvideo",
 		"-pixel_format", "yuv420p", "-video_size", fmt.Sprintf("%dx%d", s.canvas.Width, s.canvas.Height),
@@ -214,7 +210,7 @@ func (r *run) wanted(o *overlap) *overlap {
 	return o
 }
 
-// overlapBytes is the space that overlaps use. The caller holds mu.
+// overlapBytes returns the space that overlaps use. The caller holds mu.
 func (r *run) overlapBytes() (sum int64) {
 	for o := range r.overlaps {
 		sum += o.bytes()

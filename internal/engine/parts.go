@@ -24,10 +24,9 @@ func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
 	return cmp.Compare(b.cost(), a.cost())
 }
 
-// makeParts makes every video part and every sound that the cache lacks. Cores and memory
-// limit how many video parts are made at once. The most expensive parts go first, so that
-// small ones fill the gaps at the end. Sounds need little CPU and memory, so they run
-// beside the video parts and use what the encoders leave idle.
+// makeParts makes every video part and every sound that the cache lacks. Cores and memory limit how many video
+// parts are made at once. The most expensive parts go first, so that small ones fill the gaps at the end.
+// Sounds need little CPU and memory, so they run beside the video parts and use idle cores.
 func (r *run) makeParts(ctx context.Context) error {
 	missing, parallel, err := r.missingParts(ctx)
 	if err != nil {
@@ -246,7 +245,7 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 	return got, nil
 }
 
-// wholly is the coverage of a part whose sources were decoded without a fault.
+// wholly returns the coverage of a part whose sources were decoded without a fault.
 func (v *videoPart) wholly() []coverage {
 	length := framesDuration(v.Frames, v.canvas.Rate)
 	return slices.Repeat([]coverage{{got: length, wanted: length}}, len(v.shots))

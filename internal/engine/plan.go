@@ -50,9 +50,9 @@ var profiles = map[timeline.Quality]Profile{
 // audioOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
 const audioOnlyBitrate = "192k"
 
-// makePlan turns a validated timeline and the analysis of its sources into a Plan. It is
-// pure: it touches no file, and equal arguments give equal plans. A *fault.Error names
-// the segment, clip or directive that cannot be rendered.
+// makePlan turns a validated timeline and the analysis of its sources into a Plan. It is pure: it reads no
+// file, and equal arguments give equal plans. A *fault.Error names the segment, clip or directive that cannot
+// be rendered.
 func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, machine Machine) (*Plan, error) {
 	if err := checkSources(t, sources, limits); err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func (p *Plan) setParallelism(machine Machine) {
 
 // use is a field of a timeline that names a source.
 type use struct {
-	key, name    string // name is that of the field: "segments[0]"
-	noun         string // what the client calls the source there
-	video, audio bool   // what the source must have
+	key, name    string // name is the field: "segments[0]"
+	noun         string // the client's word for the source there
+	video, audio bool   // the streams that the source must have
 }
 
 // uses lists the fields that name sources, in the order in which they are checked.

@@ -38,8 +38,8 @@ func (e *Engine) Poster(ctx context.Context, film, jpeg string) error {
 	return nil
 }
 
-// posterTime is the time of the poster's frame. A seek may land up to reorderDelay
-// frames too late, still within the first third.
+// posterTime returns the time of the poster's frame. A seek may land up to reorderDelay frames too late, still
+// within the first third.
 func posterTime(video container.Track) time.Duration {
 	frame := (video.Samples+2)/3 - 1 - reorderDelay - 1
 	if frame <= 0 {

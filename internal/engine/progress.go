@@ -33,7 +33,7 @@ type task struct {
 	part   float64 // 0..1
 }
 
-// reached sets how much of the task is done, 0..1. Lower values than before are ignored.
+// reached sets the finished fraction of the task, 0..1. It ignores values lower than earlier ones.
 func (t *task) reached(part float64) {
 	if t == nil {
 		return

@@ -11,13 +11,13 @@ import (
 // sampleRate is the rate of all sound inside the engine and in the output, Hz.
 const sampleRate = audio.SampleRate
 
-// samplesAt is the number of the sample at the start of frame n:
-// n * 48000 / rate, rounded to the nearest. Exact for every n >= 0.
+// samplesAt returns the number of the sample at the start of frame n: n * 48000 / rate, rounded to the nearest.
+// It is exact for every n >= 0.
 func samplesAt(n int64, rate media.Rational) int64 {
 	return media.MulDiv(n, sampleRate*rate.Den, rate.Num)
 }
 
-// framesDuration is how long n frames last, rounded to a nanosecond.
+// framesDuration returns how long n frames last, rounded to a nanosecond.
 func framesDuration(n int64, rate media.Rational) time.Duration {
 	return time.Duration(media.MulDiv(n, int64(time.Second)*rate.Den, rate.Num))
 }
@@ -44,13 +44,11 @@ const maxRate = 60
 
 // canvasRate chooses the output's frame rate for a first segment with video v.
 //
-// A constant rate is kept exactly; 29.97 written as 2997/100 or 19001/634 becomes
-// 30000/1001. A variable rate becomes the standard rate nearest to the camera's target.
-// The usual distance between frames shows the target; the mean does not, because a phone
-// that drops frames in the dark still films at 30. In a screen recording that mostly
-// stands still the usual frame is long, so the short frames count and brief pictures are
-// shown. Rates above 60 are divided if that gives a standard rate, which keeps motion
-// even. Otherwise the rate is 60.
+// A constant rate is kept exactly; 29.97 written as 2997/100 or 19001/634 becomes 30000/1001. A variable rate
+// becomes the standard rate nearest to the camera's target. The usual distance between frames shows the target;
+// the mean does not, because a phone that drops frames in the dark still films at 30. In a screen recording
+// that is mostly still, the usual distance is long, so the short ones decide and brief pictures are shown.
+// Rates above 60 are divided if that gives a standard rate, which keeps motion even. Otherwise the rate is 60.
 func canvasRate(v *videoInfo) media.Rational {
 	rate := constantRate(v)
 	if !rate.Known() {
@@ -69,8 +67,7 @@ func canvasRate(v *videoInfo) media.Rational {
 	return rate
 }
 
-// constantRate is the exact rate of a video with evenly spaced frames, and unknown for
-// any other.
+// constantRate returns the exact rate of a video with evenly spaced frames, and unknown for any other.
 func constantRate(v *videoInfo) media.Rational {
 	claimed := v.AvgFrameRate
 	if !claimed.Known() {
@@ -126,9 +123,8 @@ func snap(f float64) media.Rational {
 	return media.Rational{}
 }
 
-// nearestStandard is the standard rate closest to f by ratio. Between 29.97 and 30 the
-// whole rate wins unless f is almost exactly the other one: the clock of a variable rate
-// aims at 30.
+// nearestStandard returns the standard rate closest to f by ratio. Between 29.97 and 30 the whole rate wins
+// unless f is almost exactly the other one: variable rates usually aim at 30.
 func nearestStandard(f float64) media.Rational {
 	if f < 4 {
 		return media.Rational{Num: max(1, int64(math.Round(f))), Den: 1}

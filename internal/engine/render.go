@@ -182,10 +182,9 @@ func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err err
 	return result.CorruptFrames, noSpace(err)
 }
 
-// blame turns the failure of a pass over a client's file into a sentence about the file.
-// what names the field and the stream: "segments[2]: the video". ended is the fault if
-// ffmpeg itself failed, or nil if that is an internal error. A full disk and a killed
-// process are not the file's fault.
+// blame turns the failure of a pass over a client's file into a sentence about the file. what names the field
+// and the stream: "segments[2]: the video". ended is the fault if ffmpeg itself failed, or nil if that is an
+// internal error. The file is not to blame for a full disk or a killed process.
 func (r *run) blame(ctx context.Context, err error, what string, ended *fault.Error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// fetch makes the part appear at path if the cache has it.
+// fetch places the part at path if the cache has it.
 func (r *run) fetch(ctx context.Context, key, path string) bool {
 	if r.cfg.Cache == nil {
 		return false
@@ -21,7 +21,7 @@ func (r *run) fetch(ctx context.Context, key, path string) bool {
 	return found
 }
 
-// keep puts a finished file into the cache. The render goes on if the cache fails.
+// keep puts a finished file into the cache. The render continues if the cache fails.
 func (r *run) keep(ctx context.Context, key, path string) {
 	if r.cfg.Cache == nil {
 		return
@@ -55,7 +55,7 @@ func (r *run) finish(ctx context.Context, key, file string, whole bool) error {
 	return nil
 }
 
-// unfinished is the name of a file that is being made.
+// unfinished returns the name of a file while it is being written.
 func unfinished(file string) string { return file + ".part" }
 
 // fetchJSON reads a value from the cache.

@@ -22,9 +22,9 @@ func newScratch(free func(dir string) (int64, error)) *scratch {
 	return &scratch{free: free, renders: map[string]int64{}}
 }
 
-// reserve checks that dir, the working folder of a render, can grow to bytes and leave
-// leaveFree bytes while other renders use their reservations. A render may reserve again;
-// bytes that it has already written are not counted twice.
+// reserve checks that dir, the working folder of a render, can grow to that many bytes and leave leaveFree
+// bytes while other renders use their reservations. A render may reserve again; bytes that it has already
+// written are not counted twice.
 func (s *scratch) reserve(dir string, bytes, leaveFree int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +52,8 @@ func (s *scratch) release(dir string) {
 	delete(s.renders, dir)
 }
 
-// written is the size of the files in a working folder. It skips files that cannot be
-// read, because they have just been removed.
+// written returns the size of the files in a working folder. It skips files that cannot be read, because they
+// have just been removed.
 func written(dir string) (bytes int64) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -75,7 +75,7 @@ func (r *run) diskFull() bool {
 	return err == nil && free < r.cfg.Limits.MinFreeBytes
 }
 
-// scratchBytes is what the render writes into its working folder.
+// scratchBytes returns how much the render writes into its working folder.
 func (p *Plan) scratchBytes() int64 {
 	var need int64
 	for _, s := range p.Audio {

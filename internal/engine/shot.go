@@ -34,7 +34,7 @@ type shot struct {
 	stored string // file with the shot's frames as raw pictures, see overlap; "" = decode the source
 }
 
-// newShot is the shot of frames c of a segment.
+// newShot returns the shot of frames c of a segment.
 func newShot(p *placed, c span, canvas Canvas) *shot {
 	step := p.segment.Speed / canvas.Rate.Float()
 	s := &shot{
@@ -44,7 +44,7 @@ func newShot(p *placed, c span, canvas Canvas) *shot {
 	s.origin = s.startMicros() + s.source.info.Zero.Microseconds() + micros(p.tolerance)
 	s.step = printed(step * 1e6)
 	s.first = max(0, s.framesUpTo(0)-1)
-	for starts := s.source.info.Video.Starts; s.first > 0 && starts[s.first-1] == starts[s.first]; { // bounds cannot separate them
+	for starts := s.source.info.Video.Starts; s.first > 0 && starts[s.first-1] == starts[s.first]; { // bounds cannot separate frames with equal times
 		s.first--
 	}
 	s.last = max(s.first, s.framesUpTo(s.frames-1)-1)
@@ -64,10 +64,9 @@ func (s *shot) addTo(k key) key {
 	return k
 }
 
-// tolerance is how much later than an output frame a source frame may begin and still be
-// shown in it. Like step, it is in source seconds. Two fifths of a frame keep the jitter
-// of a camera's clock from dropping or doubling frames. Simple fractions would fall
-// exactly on the edge between common rates.
+// tolerance is how much later than an output frame a source frame may begin and still be shown in it. Like
+// step, it is in source seconds. Two fifths of a frame keep the jitter of a camera's clock from dropping or
+// doubling frames. Simple fractions would fall exactly on the edge between common rates.
 func tolerance(step float64, video *videoInfo) float64 {
 	return 0.4142 * min(step, video.usualStep().Seconds())
 }
@@ -88,12 +87,12 @@ func (s *shot) framesUpTo(frame int64) int {
 	return sort.Search(len(s.source.info.Video.Starts), func(n int) bool { return s.line(n) > frame })
 }
 
-// shows is the source frame that an output frame shows.
+// shows returns the source frame that an output frame shows.
 func (s *shot) shows(frame int64) int { return max(0, s.framesUpTo(frame)-1) }
 
-// bounds is the half-open range of the source's ticks that contains exactly the frames
-// from first to last. It is as wide as possible, because some decoders move frames. At
-// the ends of the file, where an edit list may hide frames, it is as narrow as possible.
+// bounds returns the half-open range of the source's ticks that contains exactly the frames from first to last.
+// It is as wide as possible, because some decoders move frames. At the ends of the file, where an edit list may
+// hide frames, it is as narrow as possible.
 func (s *shot) bounds() (from, to int64) {
 	starts := s.source.info.Video.Starts
 	from, to = starts[s.first], starts[s.last]+1
@@ -106,10 +105,9 @@ func (s *shot) bounds() (from, to int64) {
 	return from, to
 }
 
-// keyframe is the file time in seconds of the last key frame at least lead seconds before
-// the shot's first frame, or 0 to decode from the start of the file. H.264 in 4:4:4
-// always starts there: ffmpeg works around a bug of old x264 versions only after reading
-// the first packet, which names the version.
+// keyframe returns the file time in seconds of the last key frame at least lead seconds before the shot's first
+// frame, or 0 to decode from the start of the file. H.264 in 4:4:4 always starts there: ffmpeg works around a
+// bug of old x264 versions only after reading the first packet, which contains the version.
 func (s *shot) keyframe(lead float64) float64 {
 	video := s.source.info.Video
 	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
@@ -134,8 +132,8 @@ func (s *shot) decodes() int64 {
 	return int64(s.last - from + 1)
 }
 
-// filters is the chain from the trimmed source to the canvas. n numbers its labels,
-// because a graph may hold two shots.
+// filters returns the chain from the trimmed source to the canvas. n numbers its labels, because a graph may
+// contain two shots.
 func (s *shot) filters(n int) []string {
 	var chain []string
 	video := s.source.info.Video
@@ -143,14 +141,12 @@ func (s *shot) filters(n int) []string {
 		parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
 		chain = append(chain, "bwdif=mode=send_frame:parity="+parity+":deint=all")
 	}
-	// setpts moves every source frame to the first output frame that shows it, see line.
-	// fps then repeats and drops frames: it keeps the last of several frames on one line,
-	// and start_time=0 shows the first frame from the start if the video begins late.
-	// tpad holds the last frame until the part ends. It stands before fps, because at the
-	// end of its input fps drops frames that lie past the end only because the last
-	// frame's length is imprecise. tpad guesses the times of the copies, so setpts counts
-	// them from the end of the part. ld(0), the previous line, keeps the order if frames
-	// are missing.
+	// setpts moves every source frame to the first output frame that shows it, see line. fps then repeats and
+	// drops frames: it keeps the last of several frames on one line, and start_time=0 shows the first frame
+	// from the start if the video begins late. tpad holds the last frame until the part ends. It precedes fps,
+	// because at the end of its input fps drops frames that lie past the end only because the last frame's
+	// length is imprecise. tpad guesses the times of the copies, so setpts counts them from the end of the
+	// part. ld(0), the previous line, keeps the order if frames are missing.
 	count := int64(s.last - s.first + 1)
 	timing := []string{
 		"settb=1/1000000",
@@ -160,8 +156,7 @@ func (s *shot) filters(n int) []string {
 		fmt.Sprintf("fps=%s:start_time=0", s.canvas.Rate),
 		fmt.Sprintf("trim=end_frame=%d", s.frames),
 	}
-	// Scale where there are fewer pictures: before frames are repeated, or after frames
-	// are dropped.
+	// Scale where there are fewer pictures: before repeating frames, or after dropping frames.
 	if picture := s.picture(n); count > s.frames {
 		chain = append(append(chain, timing...), picture...)
 	} else {
@@ -175,8 +170,8 @@ func (s *shot) filters(n int) []string {
 // neutral sets the colour metadata and pixel shape of all pictures of the film.
 const neutral = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog"
 
-// input is how ffmpeg opens the shot's source. Decoding begins at the key frame at file
-// time key, or at the start of the file if key is 0.
+// input returns the arguments that open the shot's source. Decoding begins at the key frame at file time key,
+// or at the start of the file if key is 0.
 func (s *shot) input(threads string, key float64) []string {
 	if s.stored != "" {
 		return s.storedInput()
@@ -195,8 +190,8 @@ func (s *shot) input(threads string, key float64) []string {
 	return append(args, media.InputArgs(s.source.info.Kind, s.source.Path)...)
 }
 
-// graph is the part of a filter graph that brings the n-th input onto the canvas.
-// It ends in [out], and in [log] for the times of all decoded frames.
+// graph returns the part of a filter graph that brings the n-th input onto the canvas. It ends in [out], and in
+// [log] for the times of all decoded frames.
 func (s *shot) graph(n int, out, film, log string) string {
 	if s.stored != "" {
 		return fmt.Sprintf("[%d:0]setsar=1,%s[%s]", n, neutral, out)

@@ -16,14 +16,12 @@ const (
 	// seamFade softens a cut between unrelated sounds. 2 ms are too short to hear and
 	// long enough to remove the click.
 	seamFade = 2 * sampleRate / 1000
-	// directiveFade is the crossfade at the ends of a directive's range: 5 ms.
-	// Both sides ramp linearly, so a stem that equals what it replaces passes
-	// unchanged.
+	// directiveFade is the length in samples of the cross-fade at the ends of a directive's range: 5 ms. Both
+	// sides ramp linearly, so a stem that equals what it replaces passes unchanged.
 	directiveFade = 5 * sampleRate / 1000
 )
 
-// region is a range of the mix. What it plays is set after the plan has decided what to
-// decode.
+// region is a range of the mix. What it plays is set after planDecodes.
 type region struct {
 	audio.Region
 	// keepsIn and keepsOut protect the fades that the client asked for: readOn does not
@@ -54,7 +52,7 @@ type audioUse struct {
 // line groups uses: a use can only continue a use of the same line.
 type line struct {
 	kind lineKind
-	run  int // segments: the first one of the run; loops: the clip, because nothing continues a loop
+	run  int // segments: the first one of the run; loops: the clip itself, because nothing continues a loop
 }
 
 type lineKind int
@@ -66,9 +64,8 @@ const (
 	stemLine
 )
 
-// readOn joins a region to the one that continues it; both have seam fades there. If the
-// gain changes, a cross-fade of seamFade softens the change. If the gains are equal, the
-// sound passes unchanged.
+// readOn joins a region to the one that continues it; both have seam fades there. If the gain changes, a
+// cross-fade of seamFade softens the change. If the gains are equal, the sound passes unchanged.
 func (u *audioUse) readOn(behind *region) {
 	before := u.regions[len(u.regions)-1]
 	switch {
@@ -84,7 +81,7 @@ func (u *audioUse) readOn(behind *region) {
 	u.regions = append(u.regions, behind)
 }
 
-// useEnd is the key under which a use finds the use that it continues.
+// useEnd is the lookup key for the use that another one continues.
 type useEnd struct {
 	line   line
 	source *Source
@@ -156,8 +153,7 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	return nil
 }
 
-// segmentAudio returns one use per segment. Those of a run follow each other without a
-// seam.
+// segmentAudio returns one use per segment. Within a run, uses follow each other without a seam.
 func segmentAudio(l *layout) []audioUse {
 	var uses []audioUse
 	total, run := l.samples(), 0
@@ -260,8 +256,8 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 	return uses, nil
 }
 
-// placeClip places a clip whose range plays for length samples. cutOff tells that the
-// music would continue after it. It returns nil if the clip is not audible.
+// placeClip places a clip whose range plays for length samples. cutOff means that the music would continue
+// after it. It returns nil if the clip is not audible.
 func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUse {
 	start, end := samplesOf(c.Start), total
 	ended := c.End > 0 && samplesOf(c.End) < total // it ends by endMs, unless its range ends earlier
@@ -297,8 +293,8 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 	return u
 }
 
-// fade gives the region the fades that the client asked for. If both together are
-// longer than the region, both shrink in proportion.
+// fade gives the region the fades that the client requested. If both together are longer than the region, both
+// shrink in proportion.
 func (r *region) fade(in, out int64) {
 	if length := r.End - r.Start; in+out > length {
 		in = media.MulDiv(in, length, in+out)
@@ -312,7 +308,7 @@ func (r *region) fade(in, out int64) {
 	}
 }
 
-// curves is the envelope of volume points that count from output sample from.
+// curves returns the envelope of volume points whose times count from output sample from.
 func curves(points []timeline.Point, from int64) []audio.Curve {
 	if len(points) == 0 {
 		return nil
@@ -324,8 +320,8 @@ func curves(points []timeline.Point, from int64) []audio.Curve {
 	return []audio.Curve{c}
 }
 
-// roundUp returns the next multiple of unit. A stretched clip is made a little longer
-// than the film, so that the cache still has it after the film grew.
+// roundUp returns n rounded up to a multiple of unit. A stretched clip is made a little longer than the film,
+// so that the cached one is still long enough after the film has grown.
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
 // shiftedRange is the part of a directive's range in segments with the same shift: within
@@ -335,9 +331,8 @@ type shiftedRange struct {
 	shift int64
 }
 
-// pieces cuts a directive's range at the segments' seams and moves each piece with its
-// segment. If two segments overlap, timeline.Arrange decides to which one a piece
-// belongs.
+// pieces cuts a directive's range where segments meet and moves each piece with its segment. If two segments
+// overlap, timeline.Arrange decides to which one a piece belongs.
 func (l *layout) pieces(r timeline.Range) []shiftedRange {
 	var out []shiftedRange
 	from, to := r.Start.Seconds(), r.End.Seconds()

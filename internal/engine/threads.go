@@ -8,18 +8,18 @@ import (
 // Raise threadPlanVersion when the same situation gives another plan.
 const threadPlanVersion = 2
 
-// threadPlan tells how many encoders run at once and how many threads each has.
+// threadPlan sets how many encoders run at once and how many threads each has.
 //
-// Single-threaded encoders waste nothing, and enough of them keep all cores busy, see
-// keepBusy. If there are only a few parts, each needs more threads. x264's output depends
-// on its threads, and a render that continues after a crash finds fewer parts missing but
-// must give the same frames. So the plan is made once and kept in the cache.
+// Single-threaded encoders waste nothing, and enough of them keep all cores busy, see keepBusy. If there are
+// only a few parts, each needs more threads. x264's output depends on its threads, and a render that continues
+// after a crash has fewer missing parts but must give the same frames. So the plan is made once and kept in the
+// cache.
 type threadPlan struct {
 	Parallel int            `json:"parallel"`
 	Threads  map[string]int `json:"threads"` // by part key; other parts have the plan's
 }
 
-// planThreads plans the threads for the missing parts of a plan. There is at least one.
+// planThreads plans the threads for the missing parts of a plan, of which there must be at least one.
 func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	s := threadPlan{Parallel: p.Parallel, Threads: map[string]int{}}
 	var largest int64
@@ -31,8 +31,7 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 		return s
 	}
 	s.Parallel = alone
-	// The last parts, which do not fill a round, keep several threads. Otherwise they
-	// would leave cores idle.
+	// The last parts, which do not fill a round, keep several threads. Otherwise they would leave cores idle.
 	ordered := slices.Clone(missing)
 	slices.SortStableFunc(ordered, mostExpensiveFirst)
 	for _, v := range ordered[:len(ordered)-len(ordered)%alone] {
@@ -41,10 +40,9 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	return s
 }
 
-// keepBusy reports whether n single-threaded encoders at once keep all cores busy with
-// the parts. Two rounds of parts do, and so does one round of parts of similar cost.
-// Films without dissolves, cropping and blur always need two rounds, so that their
-// threads, and therefore their bytes, stay those of earlier releases.
+// keepBusy reports whether n single-threaded encoders at once keep all cores busy with the parts. Two rounds of
+// parts do, and so does one round of parts with similar cost. Films without dissolves, cropping and blur always
+// need two rounds, so that their threads, and therefore their bytes, stay those of earlier releases.
 func keepBusy(parts []*videoPart, n int) bool {
 	var total, longest float64
 	plain := true

@@ -29,9 +29,9 @@ type videoPart struct {
 	shots []*shot // one, or the two that a dissolve blends
 	fades []fade
 
-	overlaps []*overlap // what a dissolve reads if its neighbours drew it
-	beside   ends       // what the part may draw for the dissolves beside it
-	draws    ends       // what its pass draws, see sharing
+	overlaps []*overlap // the overlaps that a dissolve reads if its neighbours drew them
+	beside   ends       // the overlaps that the part may draw for adjacent dissolves
+	draws    ends       // the overlaps that its pass draws, see sharing
 
 	canvas  Canvas
 	profile Profile
@@ -89,11 +89,10 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, machine Machine) error 
 // span is a half-open range, of frames or of samples.
 type span struct{ from, to int64 }
 
-// chunks splits a segment at the first key frame after each multiple of chunkSeconds on
-// the source's grid, if both sides are at least minChunkSeconds long. Frames that only
-// correct the drift are a separate chunk, so that they can be added and removed alone.
-// Frames that overlap a neighbour are left out. That shortens only the chunks at the
-// segment's ends, so changing a transition encodes no other chunk again.
+// chunks splits a segment at the first key frame after each multiple of chunkSeconds on the source's grid, if
+// both sides are at least minChunkSeconds long. Frames that only correct the drift are a separate chunk, so
+// that they can be added and removed alone. Frames that overlap a neighbour are excluded. That shortens only
+// the chunks at the segment's ends, so changing a transition encodes no other chunk again.
 func chunks(s *placed, rate media.Rational) []span {
 	all := baseChunks(s, rate)
 	if s.frames > s.base {
@@ -128,9 +127,8 @@ func baseChunks(s *placed, rate media.Rational) []span {
 	return append(out, span{from, s.base})
 }
 
-// keyLine is the first output frame in [frame, frame+within) that shows a key frame of
-// the source, or frame if there is none. A part that begins at a key frame repeats no
-// decoding.
+// keyLine returns the first output frame in [frame, frame+within) that shows a key frame of the source, or
+// frame if there is none. A part that begins at a key frame repeats no decoding.
 func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	keys := s.source.info.Video.Keys
 	zero := s.start + s.source.info.Zero.Seconds() + s.tolerance
@@ -141,7 +139,7 @@ func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	return frame
 }
 
-// newVideoPart is the part with frames c of a segment.
+// newVideoPart returns the part with frames c of a segment.
 func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart {
 	v := &videoPart{
 		Frames: c.to - c.from, canvas: canvas, profile: profile,
@@ -154,7 +152,7 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart 
 	return v
 }
 
-// newDissolve is the part in which two segments overlap.
+// newDissolve returns the part in which two segments overlap.
 func newDissolve(before, behind *placed, canvas Canvas, profile Profile) *videoPart {
 	n := behind.join.Overlap()
 	return &videoPart{
@@ -164,7 +162,7 @@ func newDissolve(before, behind *placed, canvas Canvas, profile Profile) *videoP
 	}
 }
 
-// key contains everything that shapes the part.
+// key includes everything that shapes the part.
 func (v *videoPart) key() string {
 	k := newKey(kindVideo).add("version", videoVersion)
 	for _, s := range v.shots {
@@ -181,7 +179,7 @@ func (v *videoPart) key() string {
 	return k.String() + ".mp4"
 }
 
-// keyframes are the file times at which decoding of each shot begins, see shot.keyframe.
+// keyframes returns the file times at which decoding of each shot begins, see shot.keyframe.
 func (v *videoPart) keyframes(lead float64) []float64 {
 	keys := make([]float64, len(v.shots))
 	for i, s := range v.shots {
@@ -190,7 +188,7 @@ func (v *videoPart) keyframes(lead float64) []float64 {
 	return keys
 }
 
-// log is the file with the times of all decoded frames of a shot, see coverage.
+// log returns the file with the times of all decoded frames of a shot, see coverage.
 func (v *videoPart) log(shot int) string {
 	if shot == 0 {
 		return v.File + ".log"
@@ -198,11 +196,11 @@ func (v *videoPart) log(shot int) string {
 	return fmt.Sprintf("%s.%d.log", v.File, shot)
 }
 
-// pass is the ffmpeg run that makes the part into out. It decodes each shot's source from
-// its entry of keys.
+// pass returns the ffmpeg run that encodes the part into out. It decodes each shot's source from its entry of
+// keys.
 func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	threads := fmt.Sprint(cmp.Or(v.economy.threads, v.threads))
-	// The coverage decides how much of a source must be decodable, not ffmpeg.
+	// Coverage decides how much of a source must be decodable, not ffmpeg.
 	args := []string{"-max_error_rate", "1", "-copyts"}
 	var inputs []string
 	for i, s := range v.shots {
@@ -233,8 +231,8 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	}
 }
 
-// timescale is the clock of a part's track: a multiple of the rate's numerator,
-// so that every frame starts on a tick.
+// timescale returns the ticks per second of a part's track: a multiple of the rate's numerator, so that every
+// frame starts on a tick.
 func timescale(rate media.Rational) int64 {
 	scale := rate.Num
 	for scale < 10000 {
@@ -243,8 +241,8 @@ func timescale(rate media.Rational) int64 {
 	return scale
 }
 
-// perPixel is the CPU seconds that preset fast takes to encode a pixel, decoding
-// included, measured on a slow core.
+// perPixel is the CPU seconds that preset fast needs to encode a pixel, including decoding, measured on a slow
+// core.
 const perPixel = 4.2e-8
 
 // cost estimates the CPU seconds the part takes; only proportions matter.
@@ -260,8 +258,8 @@ func (v *videoPart) cost() float64 {
 	return cost
 }
 
-// passTimeout is a limit that no normal pass reaches: twenty times its estimated CPU
-// time, and at least five minutes.
+// passTimeout returns a limit that no normal pass reaches: twenty times its estimated CPU time, and at least
+// five minutes.
 func passTimeout(length time.Duration, cpuPerSecond float64) time.Duration {
 	return max(5*time.Minute, time.Duration(20*cpuPerSecond*float64(length)))
 }
