@@ -91,7 +91,7 @@ func TestSignOutEndsEverySession(t *testing.T) {
 	u, other := s.SignIn(t), s.SignIn(t)
 	phone := u.SignInAgain(t).AccessToken
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/sign-out", Valid: true}).Expect(204)
-	for i := range s.Processes() { // each hears of it within a second
+	for i := range s.Processes() { // each replica reads sign-outs once a second
 		replica := s.Replica(i)
 		for _, token := range []string{u.Token, phone} {
 			ask := apitest.Request{Path: "/api/v2/credits", Token: token}
@@ -107,7 +107,7 @@ func TestSignOutEndsEverySession(t *testing.T) {
 func TestAnAccountHasLimits(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	// No replica has room for a job, so all of them wait.
+	// No replica has enough disk space for a job, so all jobs wait.
 	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("ACCOUNT_MAX_WAITING_JOBS", "3"), apitest.Env("ACCOUNT_MAX_STORED_MB", "1"),
 		apitest.Env("MIN_FREE_DISK_MB", "1000000000"))
 	u, other := s.SignIn(t, apitest.Credits(3)), s.SignIn(t)
@@ -139,7 +139,7 @@ func TestAnAccountHasLimits(t *testing.T) {
 	}
 	all.Wait()
 	if a := accountOf(t, u); len(accepted) != 3 || a.WaitingJobs != 3 || *a.MaxWaitingJobs != 3 {
-		t.Errorf("%d of 7 submits at once were accepted, %d wait, want 3", len(accepted), a.WaitingJobs)
+		t.Errorf("%d of 7 concurrent submits were accepted, %d wait, want 3", len(accepted), a.WaitingJobs)
 	}
 	balance := u.Balance(t)
 	u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}).Error(429, "too_many_jobs")
@@ -149,13 +149,13 @@ func TestAnAccountHasLimits(t *testing.T) {
 	}
 	for k, job := range accepted {
 		if again := submit(u, k).Job(200); again != job {
-			t.Errorf("a repeat answers %s, want %s", again, job)
+			t.Errorf("a repeat returned %s, want %s", again, job)
 		}
 		u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/render/" + job}).Expect(204)
 		break
 	}
 	submit(u, "after a deletion").Job(200)
-	submit(other, "of another account").Job(200) // and holds the asset from now on
+	submit(other, "of another account").Job(200) // the other account now also holds the asset
 
 	size := int64(len(readFile(t, clip)))
 	if a := accountOf(t, other); a.StoredBytes != size || *a.MaxStoredBytes != 1<<20 {
@@ -168,7 +168,7 @@ func TestAnAccountHasLimits(t *testing.T) {
 	announce(1<<20-size+1, "a").Error(403, "storage_full")
 	announce(1<<20-size, "b").Expect(200)
 	announce(1, "c").Error(403, "storage_full")
-	other.Post(t, uploadURLPath, assetRequest(t, clip, "mp4", "video/mp4")).Expect(200) // takes no more space
+	other.Post(t, uploadURLPath, assetRequest(t, clip, "mp4", "video/mp4")).Expect(200) // already counted
 	other.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: clip}}}).Error(403, "storage_full")
 	other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/assets/" + strings.Repeat("b", 64) + ".mp4"}).Expect(204)
 	announce(1, "c").Expect(200)

@@ -49,7 +49,7 @@ func TestAnalysis(t *testing.T) {
 		return a
 	}
 
-	// Ticks at 0.5, 1.0, ... of a film that is shown upright.
+	// A rotated film with ticks at 0.5 s, 1.0 s, ...
 	lying := generate(t, "lying.mp4", "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=3", "-f", "lavfi", "-i",
 		"aevalsrc='0.5*sin(2*PI*1000*t)*exp(-40*mod(t\\,0.5))*gt(t\\,0.4)':s=44100:d=3", "-pix_fmt", "yuv420p", "-c:a", "aac")
 	film := generate(t, "film.mp4", "-i", lying, "-c", "copy", "-metadata:s:v:0", "rotate=90")
@@ -66,7 +66,7 @@ func TestAnalysis(t *testing.T) {
 		t.Errorf("peaks %+v", a.Peaks)
 	}
 
-	// Music with a cover, known to another account too: nothing is decoded again.
+	// Music with a cover. For another account it is not decoded again.
 	cover := generate(t, "cover.png", "-f", "lavfi", "-i", "color=red:s=64x64", "-frames:v", "1")
 	music := generate(t, "music.m4a", "-f", "lavfi", "-i", "sine=f=997:d=2:r=48000", "-i", cover, "-map", "0", "-map", "1",
 		"-c:a", "aac", "-c:v", "png", "-disposition:v", "attached_pic")
@@ -74,7 +74,7 @@ func TestAnalysis(t *testing.T) {
 	if a.HasVideo || a.Width != nil || a.Height != nil || a.FrameRate != nil || len(a.Peaks.Data) > 400 {
 		t.Errorf("music with a cover: %+v", a)
 	}
-	// As ffmpeg's ebur128 says: the encoder overshoots where the sine begins.
+	// ffmpeg's ebur128 measures the same. The encoder overshoots at the start of the sine.
 	if math.Abs(*a.IntegratedLUFS+21.1) > 0.2 || math.Abs(*a.TruePeakDB+16.7) > 0.3 {
 		t.Errorf("%v LUFS, %v dBTP", *a.IntegratedLUFS, *a.TruePeakDB)
 	}
@@ -93,13 +93,13 @@ func TestAnalysis(t *testing.T) {
 	if !silent.HasAudio || silent.IntegratedLUFS != nil || silent.TruePeakDB != nil || len(silent.OnsetsMs) > 0 || silent.Peaks == nil {
 		t.Errorf("silence: %+v", silent)
 	}
-	// A second of sound that begins late is as loud as it is alone.
+	// A second of audio that starts late is as loud as without the delay.
 	late := analyse(u, generate(t, "late.mp4", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=10:d=4", "-itsoffset", "3", "-f", "lavfi", "-i",
 		"sine=f=997:d=1:r=48000", "-pix_fmt", "yuv420p", "-c:a", "aac"), "mp4", nil)
 	if l := late.IntegratedLUFS; l == nil || math.Abs(*l+21.1) > 0.2 {
 		t.Errorf("a late sound: %+v", late)
 	}
-	// A voice in the centre of three channels.
+	// Audio only in the centre channel.
 	centre := analyse(u, generate(t, "centre.wav", "-f", "lavfi", "-i", "aevalsrc=0|0|0.2*sin(2*PI*997*t):c=3.0:s=48000:d=1"), "wav", nil)
 	if l := centre.IntegratedLUFS; l == nil || math.Abs(*l+17) > 0.2 {
 		t.Errorf("the centre channel alone: %+v", centre)

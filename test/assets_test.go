@@ -46,8 +46,7 @@ func assetRequest(t testing.TB, path, ext, contentType string) M {
 	return M{"sha256Hex": sha256Of(t, path), "sizeBytes": info.Size(), "ext": ext, "contentType": contentType}
 }
 
-// uploadAsset puts a file into the object store as a client does and returns
-// its key.
+// uploadAsset uploads a file as a client does and returns its key.
 func uploadAsset(t testing.TB, u *apitest.User, path, ext, contentType string) string {
 	t.Helper()
 	var got uploadURL
@@ -58,11 +57,10 @@ func uploadAsset(t testing.TB, u *apitest.User, path, ext, contentType string) s
 	return got.AssetKey
 }
 
-// uniqueCopy returns the film at path as a file with other bytes, which no object store has
-// yet.
+// uniqueCopy copies a film and adds random bytes, so its asset key is new.
 func uniqueCopy(t testing.TB, path string) string { return largerCopy(t, path, 24) }
 
-// largerCopy is uniqueCopy with that many more bytes.
+// largerCopy is uniqueCopy with the given number of additional bytes.
 func largerCopy(t testing.TB, path string, by uint32) string {
 	t.Helper()
 	box := make([]byte, by)
@@ -115,7 +113,7 @@ func TestAssetUpload(t *testing.T) {
 	if !second.AlreadyExists || second.UploadURL != nil || second.ExpiresInSec != 0 || second.AssetKey != first.AssetKey {
 		t.Errorf("after the upload: %+v", second)
 	}
-	// Content decides: the same for everybody.
+	// The key depends only on the content, so all users share it.
 	s.SignIn(t).Post(t, uploadURLPath, request).Expect(200).JSON(&second)
 	if !second.AlreadyExists {
 		t.Error("another user is asked to upload the same bytes")
@@ -128,7 +126,7 @@ type heldAsset struct {
 	SizeBytes, CreatedAt, LastUsedAt int64
 }
 
-// assetsOf lists what a user holds, a page at a time.
+// assetsOf lists a user's assets page by page.
 func assetsOf(t testing.TB, u *apitest.User) (all []heldAsset) {
 	t.Helper()
 	for next := ""; ; {
@@ -151,7 +149,7 @@ func TestAssetsHaveOwners(t *testing.T) {
 	ann, ben := s.SignIn(t), s.SignIn(t)
 	annsClip, shared := uniqueCopy(t, redClip(t)), uniqueCopy(t, redClip(t))
 	own, both := uploadAsset(t, ann, annsClip, "mp4", "video/mp4"), uploadAsset(t, ann, shared, "mp4", "video/mp4")
-	// Whoever uses an asset holds it.
+	// A user who uses an asset in a job holds it.
 	renders(t, ben, both)
 	got := assetsOf(t, ann)
 	if len(got) != 2 || got[0].AssetKey != both || got[1].AssetKey != own {
@@ -172,7 +170,7 @@ func TestAssetsHaveOwners(t *testing.T) {
 	remove := func(u *apitest.User, key string) *apitest.Response {
 		return u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/" + key})
 	}
-	remove(ben, own).Expect(204) // was never his
+	remove(ben, own).Expect(204) // he never held it
 	remove(ann, both).Expect(204)
 	remove(ann, both).Expect(204)
 	remove(ann, "assets/nonsense.mp4").Error(400, "invalid_asset_key")
@@ -181,15 +179,15 @@ func TestAssetsHaveOwners(t *testing.T) {
 	}
 	deleteAccount(t, ann)
 	s.Stop(t)
-	s.Restart(t) // sweeps at its start
+	s.Restart(t) // the service sweeps when it starts
 	apitest.Eventually(t, maxWait, func() bool { return !slices.Contains(s.ObjectKeys(t), own) }, func() string { return own + " is left of a deleted account" })
 	if !slices.Contains(s.ObjectKeys(t), both) {
-		t.Error("an asset of another account went with ann's")
+		t.Error("the deletion of ann's account removed another account's asset")
 	}
 	var again uploadURL
 	ben.Post(t, uploadURLPath, assetRequest(t, annsClip, "mp4", "video/mp4")).Expect(200).JSON(&again)
 	if again.AlreadyExists {
-		t.Error("an erased asset is said to exist")
+		t.Error("an erased asset counts as existing")
 	}
 	renders(t, ben, both)
 }
@@ -238,7 +236,7 @@ func TestRenderV3(t *testing.T) {
 		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", JSON: body})
 	}
 	submitter := newSubmitter(t, s)
-	// The table of all keys is a test of the asset package.
+	// The asset package tests all forms of keys.
 	post(submitter(), segment("assets/../render/x/x.mp4")).Error(400, "invalid_asset_key")
 	missing := "assets/" + strings.Repeat("f", 64) + ".mp4"
 	post(submitter(), segment(missing)).Sentence(404)
@@ -253,8 +251,8 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
-	// The client may upload anything of the announced length under the key, here
-	// a good film, but another one.
+	// The client may upload any bytes of the announced length under the key. Here it uploads another
+	// valid film.
 	request := assetRequest(t, uniqueCopy(t, redClip(t)), "mp4", "video/mp4")
 	content := readFile(t, uniqueCopy(t, redClip(t)))
 	var got uploadURL
@@ -266,7 +264,7 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	}
 	u.Post(t, uploadURLPath, request).Expect(200).JSON(&got)
 	if got.AlreadyExists {
-		t.Error("the owner of the right bytes is told to skip the upload")
+		t.Error("a client with the right bytes is asked to skip the upload")
 	}
 }
 
@@ -282,7 +280,7 @@ func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {
 	var let atomic.Int32
 	var all sync.WaitGroup
 	began := time.Now()
-	for range 5 { // at once, because a slow machine takes long for one after the other
+	for range 5 { // concurrently, because in sequence they would take too long on a slow machine
 		all.Go(func() {
 			for range 25 {
 				if res := u.Post(t, uploadURLPath, request); res.Status == 200 {
@@ -296,7 +294,7 @@ func TestAssetUploadsAreLimitedAndNeedAnAccount(t *testing.T) {
 	all.Wait()
 	other := u.Post(t, completePath, M{"uploadId": "x"})
 	if took := time.Since(began); took > time.Minute {
-		t.Skipf("125 requests took %v: the first ones do not count any more", took)
+		t.Skipf("125 requests took %v, so the first ones no longer count", took)
 	}
 	if let.Load() != 120 {
 		t.Errorf("%d of 125 requests within a minute were let through, want 120", let.Load())

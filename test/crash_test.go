@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// noisyClip is five seconds that are expensive to encode.
+// noisyClip makes five seconds that are expensive to encode.
 func noisyClip(t testing.TB) string {
 	return fixture(t, "noisy", func(t testing.TB) string {
 		path := filepath.Join(t.TempDir(), "noisy.mp4")
@@ -25,8 +25,7 @@ func noisyClip(t testing.TB) string {
 
 const noisyLength = 5 * time.Second
 
-// longRender is a configuration over noisyClip that keeps the encoder busy for
-// some seconds.
+// longRender returns a render of noisyClip that takes several seconds.
 func longRender() M {
 	return M{"segments": []M{apitest.Segment("video_0", 0, noisyLength)}}
 }
@@ -71,9 +70,9 @@ func TestKillInTheMiddleOfASeparation(t *testing.T) {
 			u := s.SignIn(t)
 			want := 2
 			switch state {
-			case "QUEUED": // behind a first job
+			case "QUEUED": // behind another job
 				s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
-				// Killed while it asks for its project, it would fail and be refunded.
+				// A job that is killed while it creates its project would fail and be refunded.
 				u.WaitSeparation(t, u.Separate(t, mixture(t)), "PROCESSING")
 				want = 1
 			case "SUBMITTING":

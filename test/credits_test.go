@@ -21,7 +21,7 @@ func TestCostTable(t *testing.T) {
 	}{
 		{0, 1}, {1, 1}, {299999, 1}, {300000, 1}, {301000, 1}, {301001, 2},
 		{600000, 2}, {601000, 2}, {601001, 3}, {901000, 3}, {901001, 4}, {3600000, 12},
-		// The grace does not add up over the blocks.
+		// The grace applies once, not to each block.
 		{3601000, 12}, {3601001, 13}, {9223372036854775807, 30744573456183},
 	} {
 		var got struct {
@@ -50,7 +50,7 @@ func TestProductsFewestCreditsFirst(t *testing.T) {
 	apitest.Shared(t).Do(t, apitest.Request{Path: "/api/v2/credits/products"}).Error(401, "missing_token")
 }
 
-// creditPage is an answer of /credits/history.
+// creditPage is the body of GET /credits/history.
 type creditPage struct {
 	Entries []struct {
 		Kind      string
@@ -80,7 +80,7 @@ func TestCreditHistoryIsTheLedger(t *testing.T) {
 			break
 		}
 		if pages == 0 {
-			// What is new comes before the first page and moves none of the others.
+			// A new entry precedes the first page, and does not change later pages.
 			u.Buy(t, "credits.50")
 		}
 		if len(page.Entries) != 2 || pages > 3 {
@@ -122,7 +122,7 @@ func TestHistoryPagesAreChecked(t *testing.T) {
 	}
 }
 
-// spend takes credits from a user without a job.
+// spend revokes credits on the command line.
 func spend(t testing.TB, u *apitest.User, credits int) {
 	t.Helper()
 	if status, out := u.Command(t, "credits", "revoke", u.Email, strconv.Itoa(credits), "--reason", "test"); status != 0 {

@@ -21,8 +21,8 @@ func deleteAccount(t testing.TB, u *apitest.User) {
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
 }
 
-// filesOf lists the service's files, on disk and in the bucket, whose names contain one of
-// the ids. Without ids it lists all files.
+// filesOf lists the service's files, on disk and in the bucket, whose names contain one of the ids,
+// or all files if there are no ids.
 func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 	t.Helper()
 	named := func(name string) bool {
@@ -33,7 +33,7 @@ func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 		if err == nil && d.Type().IsRegular() && named(path) {
 			found = append(found, strings.TrimPrefix(path, s.Storage))
 		}
-		return nil // a folder may vanish while it is read
+		return nil // the service may delete the folder meanwhile
 	})
 	for _, key := range s.ObjectKeys(t) {
 		if named(key) {
@@ -43,7 +43,7 @@ func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 	return found
 }
 
-// rich is a user with one of everything.
+// fullAccount is a user with data of every kind.
 type rich struct {
 	*apitest.User
 	separation, render, input string
@@ -72,11 +72,11 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 	own := []string{r.Sub, r.separation, r.render}
 	for _, id := range own {
 		if len(filesOf(t, s, id)) == 0 {
-			t.Errorf("no file names %s; this test looks in the wrong place", id)
+			t.Errorf("no file name contains %s, so this test would find nothing left", id)
 		}
 	}
 	deleteAccount(t, r.User)
-	deleteAccount(t, r.User) // safe to repeat
+	deleteAccount(t, r.User) // a repeat succeeds
 
 	r.Send(t, apitest.Request{Path: "/api/v2/separate/" + r.separation}).Expect(404)
 	r.Send(t, apitest.Request{Path: "/api/v2/render/" + r.render + "/status"}).Expect(404)
@@ -97,15 +97,15 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 	}
 	var left []string
 	apitest.Eventually(t, maxWait, func() bool {
-		left = filesOf(t, s) // whatever their names
+		left = filesOf(t, s)
 		return len(left) <= len(before)
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
 
-	// The same identity may sign in again, as a new account.
+	// The same identity may sign in again and gets a new account.
 	old := r.Sub
 	r.SignInAgain(t)
 	if r.Sub == old {
-		t.Error("the deleted user's id came back")
+		t.Error("the new account has the deleted user's id")
 	}
 	if b := r.Balance(t); b != 3 {
 		t.Errorf("balance of the new account %d, want 3", b)
@@ -148,7 +148,7 @@ func TestAccountDeletedDuringAnUpload(t *testing.T) {
 	}()
 	part, err := form.CreateFormFile("file", "a.wav")
 	if err == nil {
-		_, err = part.Write(audio[:len(audio)/2]) // returns when it is on its way
+		_, err = part.Write(audio[:len(audio)/2]) // returns when the client has begun to send it
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 		u.Send(t, apitest.Request{Path: "/api/v2/separate/" + id}).Expect(404)
 	}
 	u.Send(t, apitest.Request{Path: "/api/v2/render/" + film + "/status"}).Expect(404)
-	// The slot is free for the next one, and the provider's job is not followed.
+	// The provider slot is free for the next job, and nobody polls the old project.
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
 	other.WaitReady(t, waiting)
 	for _, title := range s.World.Separator.Titles() {
@@ -193,7 +193,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
 }
 
-// Another user's jobs and files answer exactly like unknown ones.
+// Requests for another user's jobs and files get the same responses as for unknown ones.
 func TestTenancy(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -213,18 +213,18 @@ func TestTenancy(t *testing.T) {
 			a := strings.NewReplacer(r.separation, "ID", r.render, "ID").Replace(string(theirs.Body))
 			b := strings.NewReplacer(otherID(r.separation), "ID", otherID(r.render), "ID").Replace(string(none.Body))
 			if a != b {
-				t.Errorf("%s %s: %s, but an unknown one: %s", method, path, a, b)
+				t.Errorf("%s %s: %s, but for an unknown job: %s", method, path, a, b)
 			}
 			for _, h := range []string{"Content-Type", "Cache-Control", "ETag", "Accept-Ranges", "Last-Modified"} {
 				if theirs.Header.Get(h) != none.Header.Get(h) {
-					t.Errorf("%s %s: %s is %q, but of an unknown one %q", method, path, h, theirs.Header.Get(h), none.Header.Get(h))
+					t.Errorf("%s %s: %s is %q, but for an unknown job %q", method, path, h, theirs.Header.Get(h), none.Header.Get(h))
 				}
 			}
 		}
 	}
 }
 
-// otherID is an unused job id of the same form.
+// otherID returns an unused job id of the same form.
 func otherID(id string) string {
 	b := []byte(id)
 	for i := 4; i < len(b); i++ {

@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// A vertical film with a dissolve and a fade to white has the length that the API reports
-// before and after it is made.
+// The API reports the length of a vertical film with a dissolve and a fade to white. The film has
+// that length.
 func TestRenderJoinsAndCanvas(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

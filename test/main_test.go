@@ -1,7 +1,6 @@
-// Package test holds the black-box suites of the service: one file for each
-// area of the API. They are written from the specification, speak HTTP to the
-// real binary, and run on either database, with or without an object store
-// (see package apitest for the switches).
+// Package test has the black-box tests of the service, one file for each area of the API. They follow
+// the specification, send HTTP requests to the real binary, and run on either database, with or
+// without an object store (see package apitest).
 package test
 
 import (
@@ -22,16 +21,16 @@ func TestMain(m *testing.M) {
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
-		// Tests mostly wait for the service, so more of them than cores may run.
-		_ = flag.Set("test.parallel", "8") // a known flag takes a number
+		// Tests mostly wait for the service, so run more of them than there are cores.
+		_ = flag.Set("test.parallel", "8") // cannot fail: the flag exists
 	}
 	os.Exit(apitest.Main(m))
 }
 
-// sameInEveryShape marks a test whose result depends neither on the database nor on the
-// location of files nor on the number of replicas. scripts/test.sh runs it once, on SQLite
-// with a folder and one process. A test of money, jobs, erasure or crashes is marked only
-// if tests beside the code show the same on both databases.
+// sameInEveryShape marks a test whose result does not depend on the database, the file storage or the
+// number of replicas. scripts/test.sh runs it once, on SQLite with a folder and one process. Do not
+// mark a test of credits, jobs, erasure or crashes unless a package's own tests cover it on both
+// databases.
 func sameInEveryShape(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CUTROOM_TEST_SHAPE_ONLY") != "" {
@@ -42,23 +41,22 @@ func sameInEveryShape(t *testing.T) {
 // M is a JSON object.
 type M = apitest.M
 
-// maxWait is the time-out for things that a healthy service does within seconds, on a slow
-// and busy machine. A test of a promised time has its own limit.
+// maxWait is the time-out, on a slow and busy machine, for what a healthy service does within seconds.
+// A test of a promised time has its own limit.
 const maxWait = 4 * time.Minute
 
-// fixtures are the clips that tests share, made at most once per process.
+// fixtures are the clips that tests share. A process makes each at most once.
 var fixtures sync.Map // name -> func() string
 
-// fixture returns the path of a shared clip, made by the first test that
-// needs it. Tests must not write to it.
+// fixture returns the path of a shared clip. The first test that needs it makes it. Tests must not
+// write to it.
 func fixture(t testing.TB, name string, make func(t testing.TB) string) string {
 	t.Helper()
 	f, _ := fixtures.LoadOrStore(name, sync.OnceValue(func() string { return make(apitest.Forever(t)) }))
 	return f.(func() string)()
 }
 
-// The shared clips. Each video has its own colour and tone, so that a test can find it in a
-// film.
+// The shared clips. Each has its own colour and tone, so a test can recognise it in a film.
 const clipLength = 2 * time.Second
 
 func redClip(t testing.TB) string {
@@ -93,7 +91,7 @@ func mixture(t testing.TB) string {
 // mixtureLength is the length of mixture.
 const mixtureLength = 3 * time.Second
 
-// sha256Of is the hash of a file in hex.
+// sha256Of returns a file's SHA-256 in hex.
 func sha256Of(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)

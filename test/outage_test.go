@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// unavailable sends requests at once, and fails the test unless each gets 503 unavailable in
+// unavailable sends the requests concurrently, and fails the test unless each gets 503 unavailable in
 // time.
 func unavailable(t *testing.T, s *apitest.Server, within time.Duration, requests ...apitest.Request) {
 	t.Helper()
@@ -37,8 +37,8 @@ func unavailable(t *testing.T, s *apitest.Server, within time.Duration, requests
 	wg.Wait()
 }
 
-// loggedOnceAMinute fails the test unless each process logs lines with these words at most once a
-// minute, and one does.
+// loggedOnceAMinute fails the test unless at least one process logs a line with these words, and no
+// process logs it more than once a minute.
 func loggedOnceAMinute(t *testing.T, s *apitest.Server, began time.Time, words ...string) {
 	t.Helper()
 	n := 0
@@ -48,13 +48,13 @@ func loggedOnceAMinute(t *testing.T, s *apitest.Server, began time.Time, words .
 		}
 	}
 	if most := s.Processes() * (1 + int(time.Since(began)/time.Minute)); n < 1 || n > most {
-		t.Errorf("%d lines of the log say %q, want 1 to %d", n, words, most)
+		t.Errorf("%d log lines contain %q, want 1 to %d", n, words, most)
 	}
 }
 
 func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	if !apitest.Postgres() {
-		t.Skip("the embedded database has no line that could fail")
+		t.Skip("the embedded database has no network")
 	}
 	t.Parallel()
 	address, user, password := dbtest.URL(t)
@@ -72,10 +72,10 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	}
 	requests := []apitest.Request{get("/api/v2/credits"), get("/api/v2/render/rnd-x/status"), get("/api/v2/separate/sep-x"),
 		post("/api/v2/auth/provider_a", `{"idToken":"x"}`), post("/api/v2/render", `{}`), post("/api/v2/separate", `{}`)}
-	for range 8 { // more than the pool has connections
+	for range 8 { // more than the connections in the pool
 		requests = append(requests, get("/api/v2/credits/cost?durationMs=1"))
 	}
-	time.Sleep(time.Second) // sign-outs are read again after a second
+	time.Sleep(time.Second) // until the service reads sign-outs again
 	began := time.Now()
 	l.Poison(apitest.HalfOpen...)
 	unavailable(t, s, 30*time.Second, requests...)
@@ -125,11 +125,11 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	unavailable(t, s, 30*time.Second, requests...)
 }
 
-// Work that a database outage ended starts again after the outage, and the attempt does not
+// Work that a database outage interrupted restarts after the outage. The interrupted attempt does not
 // count.
 func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	if !apitest.Postgres() {
-		t.Skip("the embedded database has no line that could fail")
+		t.Skip("the embedded database has no network")
 	}
 	t.Parallel()
 	sameInEveryShape(t)

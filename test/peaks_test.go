@@ -21,15 +21,15 @@ type waveform struct {
 	Data                            []int
 }
 
-// peaksPath is the address of a stem's peaks with more query parameters.
+// peaksPath returns the path of a stem's peaks with additional query parameters.
 func peaksPath(t testing.TB, stem apitest.Stem, more string) string {
 	t.Helper()
 	path, query, _ := strings.Cut(stemPath(t, stem), "?")
 	return path + "/peaks?" + query + more
 }
 
-// burst is a voice with one loud and one soft second, surrounded by silence, at 44.1 kHz in
-// two channels, one at half the level of the other.
+// burst makes a clip in the voice band: a loud and a soft second, surrounded by silence, at 44.1 kHz.
+// One channel has half the level of the other.
 func burst(t testing.TB) string {
 	return fixture(t, "burst", func(t testing.TB) string {
 		path := t.TempDir() + "/burst.wav"
@@ -39,12 +39,12 @@ func burst(t testing.TB) string {
 	})
 }
 
-// checkPeaks fails the test unless the peaks are those of a 16-bit file.
+// checkPeaks fails the test unless the peaks match the 16-bit file at path.
 func checkPeaks(t testing.TB, w waveform, path string, points int) {
 	t.Helper()
 	stream, per := mediatest.Inspect(t, path).Audio(t), w.SamplesPerPixel
 	if w.Version != 2 || w.Channels != 1 || w.Bits != 8 || w.SampleRate != stream.SampleRate || len(w.Data) != 2*w.Length {
-		t.Fatalf("not of the format: version %d, %d channels, %d bits, %d Hz, length %d with %d numbers", w.Version, w.Channels, w.Bits, w.SampleRate, w.Length, len(w.Data))
+		t.Fatalf("wrong format: version %d, %d channels, %d bits, %d Hz, length %d with %d numbers", w.Version, w.Channels, w.Bits, w.SampleRate, w.Length, len(w.Data))
 	}
 	var samples []int // the means of the channels
 	raw := mediatest.FFmpeg(t, "-i", "file:"+path, "-map", "0:a:0", "-c:a", "pcm_s16le", "-f", "s16le", "-")
@@ -83,7 +83,7 @@ func TestPeaks(t *testing.T) {
 	if now := u.Separation(t, job.JobID); now.ExpiresAt != job.ExpiresAt {
 		t.Errorf("expires at %d after its peaks were drawn, %d before: nothing was collected", now.ExpiresAt, job.ExpiresAt)
 	}
-	// Silence, loud, silence, soft, silence; the mean of a whole and a half is 3/4.
+	// Silence, loud, silence, soft, silence. The mean of the two channels is 3/4 of the louder one.
 	at := func(sec float64) int { return int(sec * float64(w.SampleRate) / float64(w.SamplesPerPixel)) }
 	for _, part := range []struct{ from, to, level float64 }{{0, 0.9, 0}, {1.1, 1.9, 0.6}, {2.1, 2.9, 0}, {3.1, 3.9, 0.075}, {4.1, 4.9, 0}} {
 		pairs := w.Data[2*at(part.from) : 2*at(part.to)]
@@ -107,7 +107,7 @@ func TestPeaks(t *testing.T) {
 		t.Errorf("ETag %q, Cache-Control %q", tag, first.Header.Get("Cache-Control"))
 	}
 	if other := s.Do(t, apitest.Request{Path: path + "&points=500", Valid: true}).Expect(200).Header.Get("ETag"); other == tag {
-		t.Error("one ETag for other points")
+		t.Error("different points have the same ETag")
 	}
 	again := s.Do(t, apitest.Request{Path: path, Header: http.Header{"If-None-Match": {tag}}, Valid: true}).Expect(304)
 	if len(again.Body) > 0 || again.Header.Get("ETag") != tag {
@@ -116,18 +116,18 @@ func TestPeaks(t *testing.T) {
 	peaksAreRefusedAsTheStemIs(t, s, u, job)
 }
 
-// peaksAreRefusedAsTheStemIs deletes the user in the end.
+// peaksAreRefusedAsTheStemIs deletes the user at the end.
 func peaksAreRefusedAsTheStemIs(t *testing.T, s *apitest.Server, u *apitest.User, job apitest.SeparationStatus) {
 	voice := job.Stem(t, "voice_all")
 	path, _, _ := strings.Cut(peaksPath(t, voice, ""), "?")
 	_, token, _ := strings.Cut(peaksPath(t, voice, ""), "?token=")
 	get := func(path string) *apitest.Response { t.Helper(); return s.Do(t, apitest.Request{Path: path}) }
 	get(path).Error(401, "missing_token")
-	u.Send(t, apitest.Request{Path: path}).Error(401, "missing_token") // a bearer is no stem token
+	u.Send(t, apitest.Request{Path: path}).Error(401, "missing_token") // a bearer token is not a stem token
 	get(path+"?token="+token+"0").Error(403, "invalid_stem_token")
 	get(path+"?token=1."+strings.Repeat("A", 43)).Error(403, "invalid_stem_token")
 	get(strings.Replace(path, "voice_all", "background", 1)+"?token="+token).Error(403, "invalid_stem_token")
-	get(path+"?token=&points=5").Error(401, "missing_token") // before anything else is looked at
+	get(path+"?token=&points=5").Error(401, "missing_token") // the token is checked first
 	for _, points := range []string{"99", "4001", "0", "-1000", "1e3", "1000.0", "many", "", "9999999999999999999999"} {
 		get(path+"?token="+token+"&points="+points).Error(400, "invalid_points")
 	}

@@ -16,7 +16,7 @@ const (
 	notifyB = "/api/v2/stores/platform_b/notifications"
 )
 
-// push sends a notification like a store.
+// push sends a store's notification.
 func push(t testing.TB, s *apitest.Server, path string, p store.Push) *apitest.Response {
 	t.Helper()
 	header := http.Header{}
@@ -64,12 +64,12 @@ func TestStoreRefundsTakeCreditsBack(t *testing.T) {
 	pushA := s.World.PlatformA.Push(a)
 	pushB := mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))
 
-	// A claim that the store does not confirm moves nothing.
+	// A refund that the store does not confirm changes no balance.
 	push(t, s, notifyA, pushA).Expect(200)
 	push(t, s, notifyB, pushB).Expect(200)
 	expect("claimed", 63, 2, 60)
 
-	for range 3 { // the other purchases are not of ours
+	for range 3 { // the other purchases are unknown to the service
 		other := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 		if _, err := s.World.PlatformA.Refund(other.Token); err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func TestStoreRefundsTakeCreditsBack(t *testing.T) {
 	}
 	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND_REVERSED"))).Expect(200)
 	expect("the refund reversed", 53, 1, 50)
-	// A receipt that was refunded stays spent.
+	// A refunded receipt stays spent.
 	var again apitest.Purchased
 	purchase(t, u, "platform_a", a.OrderID, a.Token, a.ProductID).Expect(200).JSON(&again)
 	if again.Granted != 0 {
@@ -138,7 +138,8 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	if have := u.Balance(t); have != 23 {
 		t.Errorf("balance %d after forged notifications, want 23", have)
 	}
-	// Signed, and about nothing that could be read or is known: heard, once and for all.
+	// A signed notification that is unreadable or concerns nothing known gets 200, so the store does
+	// not send it again.
 	for _, body := range []string{``, `{`, `{"message":{"data":"!"}}`, `{"message":{"data":"e30="}}`} {
 		push(t, s, notifyA, store.Push{Bearer: good.Bearer, Body: []byte(body)}).Expect(200)
 	}
@@ -151,8 +152,8 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	if have := u.Balance(t); have != 23 {
 		t.Errorf("balance %d, want 23", have)
 	}
-	// A store that is away now is asked again within a minute or so; the
-	// notification is heard all the same.
+	// If the store is down when it should confirm, the notification still gets 200, and the service
+	// asks the store again later.
 	s.World.FailStores(t, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 503})
 	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))).Expect(200)
 	s.World.Heal()
@@ -170,7 +171,7 @@ func TestNotificationsAreOffWhileNotConfigured(t *testing.T) {
 	for _, path := range []string{notifyA, notifyB} {
 		push(t, s, path, store.Push{Bearer: "x", Body: json.RawMessage(`{}`)}).Expect(404)
 	}
-	// The bonus is one per person here, whatever becomes of the account.
+	// Here a person gets the bonus once, even after deleting the account.
 	u := s.SignIn(t)
 	first := u.Sub
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
@@ -179,7 +180,7 @@ func TestNotificationsAreOffWhileNotConfigured(t *testing.T) {
 		t.Errorf("balance %d after deleting the account and signing in again, want 0", have)
 	}
 	if have := s.SignIn(t).Balance(t); have != 3 {
-		t.Errorf("somebody else has %d, want 3", have)
+		t.Errorf("another user has %d, want 3", have)
 	}
 	if strings.Contains(s.Logs(), "not granted") {
 		t.Error("the bonus failed")

@@ -22,8 +22,8 @@ var sharedKeys = []string{"DATABASE_URL", "DB_USER", "DB_PASSWORD", "AUTH_JWT_SE
 	"AUTH_PROVIDER_A_CLIENT_IDS", "AUTH_PROVIDER_A_TOKENINFO_URL", "SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_SPACE_ID",
 	"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL", "PUBLIC_BASE_URL"}
 
-// startPeer starts a second replica of a's service with its own disk, as on another machine:
-// the two share only database and bucket. It ends before a does.
+// startPeer starts a second replica of a's service with its own disk, as on another machine. They
+// share only the database and the bucket. The second replica stops before a does.
 func startPeer(t *testing.T, a *apitest.Server, f *flakyStore) *apitest.Server {
 	t.Helper()
 	var same []apitest.Option
@@ -68,14 +68,14 @@ func TestEitherReplicaServesEverything(t *testing.T) {
 			t.Errorf("%s: the replicas serve different stems", id)
 		}
 	}
-	// An asset uploaded by way of one is there for the other.
+	// Both replicas find an asset that one of them announced.
 	key := uploadAsset(t, u, blueClip(t), "mp4", "video/mp4")
 	var again uploadURL
 	both[1].Post(t, uploadURLPath, assetRequest(t, blueClip(t), "mp4", "video/mp4")).Expect(200).JSON(&again)
 	if !again.AlreadyExists || again.AssetKey != key {
-		t.Errorf("the other replica says %+v", again)
+		t.Errorf("the other replica returned %+v", again)
 	}
-	// So is a cached video.
+	// Both find a cached video.
 	var input struct{ InputID string }
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: redClip(t)}}}).
 		Expect(200).JSON(&input)
@@ -120,18 +120,18 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 	}
 }
 
-// front passes requests to its replicas in turn, like the reverse proxy of a deployment.
+// front is a round-robin reverse proxy, as in a deployment.
 type front struct {
 	*httptest.Server
 	mu      sync.Mutex
 	targets []*target
 	turn    int
-	broken  []string // requests that no replica answered
+	broken  []string // requests without a response
 }
 
 type target struct {
 	url *url.URL
-	has sync.WaitGroup // requests under way
+	has sync.WaitGroup // its current requests
 }
 
 func newFront(t *testing.T, replicas ...*apitest.Server) *front {
@@ -140,8 +140,8 @@ func newFront(t *testing.T, replicas ...*apitest.Server) *front {
 	for _, r := range replicas {
 		f.add(t, r.URL)
 	}
-	// One connection a request, as deploy/nginx has it: a replica that stops
-	// never closes one on which a request is just being sent.
+	// Each request has its own connection, as in deploy/nginx. Otherwise a stopping replica might
+	// close a connection on which a request is being sent.
 	proxy := &httputil.ReverseProxy{
 		Transport: &http.Transport{DisableKeepAlives: true},
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(p.In.Context().Value(f).(*url.URL)); p.Out.Host = p.In.Host },
@@ -181,8 +181,7 @@ func (f *front) add(t *testing.T, address string) {
 	f.targets = append(f.targets, &target{url: u})
 }
 
-// remove takes a replica out and waits until it has answered its requests. The script gives it
-// a second for that.
+// remove removes a replica and waits for its requests. The script gives them a second.
 func (f *front) remove(address string) {
 	f.mu.Lock()
 	i := slices.IndexFunc(f.targets, func(to *target) bool { return to.url.String() == address })
@@ -192,8 +191,8 @@ func (f *front) remove(address string) {
 	gone.has.Wait()
 }
 
-// Replicas are replaced one after the other under load, as
-// deploy/rolling-restart.sh does it: no request fails and no job is lost.
+// If replicas are replaced one after another under load, as deploy/rolling-restart.sh does it, no
+// request fails and no job is lost.
 func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)
@@ -204,7 +203,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 		replicas = append(replicas, startPeer(t, a, f))
 	}
 	entry := newFront(t, replicas...)
-	most := min(6, len(replicas)) // jobs of a user
+	most := min(6, len(replicas)) // jobs for each user
 
 	var users []*apitest.User
 	for range 3 {
@@ -220,7 +219,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 			for n := 0; ; n++ {
 				select {
 				case <-stop:
-					if len(jobs[i]) >= 2 { // on a busy machine the load comes late
+					if len(jobs[i]) >= 2 { // on a busy machine the load starts late
 						return
 					}
 				default:
@@ -232,7 +231,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 				if n%5 == 0 && len(jobs[i]) < most {
 					jobs[i] = append(jobs[i], u.Separate(t, mixture(t)))
 				}
-				time.Sleep(20 * time.Millisecond) // the pace of a client
+				time.Sleep(20 * time.Millisecond) // a client's polling interval
 			}
 		})
 	}

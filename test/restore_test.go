@@ -11,12 +11,12 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// The commands of the operations page restore the backup, even if the previous database
-// crashed and left its log behind. Commands that need systemd are left out.
+// The commands in docs/operations.md restore the backup, even if the previous database crashed and
+// left its write-ahead log. The test skips commands that need systemd.
 func TestSQLiteIsRestoredAsTheDocumentsSay(t *testing.T) {
 	t.Parallel()
 	if apitest.Postgres() {
-		t.Skip("the commands are those of SQLite")
+		t.Skip("the commands are for SQLite")
 	}
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestSQLiteIsRestoredAsTheDocumentsSay(t *testing.T) {
 	run(blocks[1][1])
 	s.Restart(t)
 	if n := before.Balance(t); n != want {
-		t.Errorf("balance %d of a user of the backup, want %d", n, want)
+		t.Errorf("balance %d of a user in the backup, want %d", n, want)
 	}
 	refusedCommand(t, s, []string{"user", "show", after.Sub}, after.Sub)
 }

@@ -48,20 +48,19 @@ func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
 	s, u, id := sharedRender(t)
 	u.WaitRendered(t, id)
 	isFilm(t, u.Download(t, id), 320, 180, "30/1", 8*time.Second)
-	// An assistant may log its end after the film has ended.
+	// An assistant may write its log line after the film is complete.
 	apitest.Eventually(t, maxWait, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
 		func() string { return "no replica assisted the other" })
 }
 
-// A replica that is stopped, as when scaling down, hands its parts back and exits cleanly.
-// The other replica finishes the film.
-func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
+// A stopping replica hands its parts back and exits cleanly. The other replica finishes the film.
+func TestAStoppedReplicaHandsItsWorkBack(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)
 	renders := claimer(t, s)
 	apitest.Eventually(t, maxWait, func() bool { return encoders(s, renders) > 0 },
-		func() string { return "the render does not get going" })
-	s.Replica(renders).Stop(t) // with status 0
+		func() string { return "the render does not start" })
+	s.Replica(renders).Stop(t) // fails unless the exit status is 0
 	if log := s.Replica(renders).Logs(); !strings.Contains(log, "render handed back") {
 		t.Errorf("the render was not handed back:\n%s", log)
 	}
@@ -69,7 +68,7 @@ func TestAReplicaThatLeavesHandsItsWorkBack(t *testing.T) {
 	left.WaitRendered(t, id)
 	isFilm(t, left.Download(t, id), 320, 180, "30/1", 8*time.Second)
 	if log := s.Logs(); strings.Contains(log, "not handed back") || strings.Contains(log, "taken over") {
-		t.Error("what the replica had was waited for")
+		t.Error("the other replica waited until the lease of a part expired")
 	}
 }
 
@@ -77,7 +76,7 @@ func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	t.Parallel()
 	s, u, id := sharedRender(t)
 	apitest.Eventually(t, maxWait, func() bool { return u.Status(t, id).Progress >= 20 },
-		func() string { return "the render does not get going" })
+		func() string { return "the render does not start" })
 	lost := claimer(t, s)
 	s.KillReplica(t, lost)
 	left := at(u, s.Replica(1-lost))

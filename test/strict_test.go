@@ -9,7 +9,7 @@ import (
 
 var strict = http.Header{"Prefer": {"handling=strict"}}
 
-// With Prefer: handling=strict a misspelt field is an error instead of being ignored.
+// With Prefer: handling=strict, a misspelt field is an error. Otherwise it is ignored.
 func TestStrictRequests(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -43,7 +43,7 @@ func TestStrictRequests(t *testing.T) {
 			t.Errorf("%s: Preference-Applied %q", name, got)
 		}
 	}
-	// Reserved names stay ignored, and without the preference everything unknown is.
+	// Reserved names are ignored in both cases.
 	job := send(apitest.Request{Path: "/api/v2/render", Form: config(M{"type": "image", "width": 5}), Header: strict}).Job(200)
 	loose := send(apitest.Request{Path: "/api/v2/render", Form: config(M{"volumScale": 2})})
 	loose.Job(200)
@@ -53,6 +53,6 @@ func TestStrictRequests(t *testing.T) {
 	u.WaitRendered(t, job)
 	res := u.Send(t, apitest.Request{Path: "/api/v2/render/" + job + "/status", Header: http.Header{"Prefer": {"wait=5, handling=strict"}}})
 	if got := res.Expect(200).Header.Get("Preference-Applied"); got != "handling=strict, wait=5" {
-		t.Errorf("together with wait: %q", got)
+		t.Errorf("Preference-Applied with handling and wait: %q", got)
 	}
 }

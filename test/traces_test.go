@@ -19,8 +19,8 @@ import (
 // span is a span as the test's collector received it.
 type span struct{ name, id, parent, trace, text string }
 
-// startTraces runs a collector that speaks OTLP over HTTP, and returns its
-// address and a function that waits for a span with the prefix in a trace.
+// startTraces runs an OTLP/HTTP collector. It returns its address, and a function that waits for a
+// span of a trace whose name has the prefix.
 func startTraces(t *testing.T) (address string, wait func(trace, prefix string) span) {
 	t.Helper()
 	var mu sync.Mutex
@@ -31,7 +31,7 @@ func startTraces(t *testing.T) (address string, wait func(trace, prefix string) 
 		body, err := io.ReadAll(r.Body)
 		var batch collector.ExportTraceServiceRequest
 		if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &batch) != nil {
-			t.Errorf("%s %s: %d bytes that are no spans", r.Method, r.URL.Path, len(body))
+			t.Errorf("%s %s: %d bytes that are not spans", r.Method, r.URL.Path, len(body))
 			return
 		}
 		mu.Lock()
@@ -80,7 +80,7 @@ func TestTraces(t *testing.T) {
 	childOf := func(child, parent span) {
 		t.Helper()
 		if child.parent != parent.id {
-			t.Errorf("%s is no child of %s", child.name, parent.name)
+			t.Errorf("%s is not a child of %s", child.name, parent.name)
 		}
 	}
 	checkText := func(spans ...span) {
@@ -103,7 +103,7 @@ func TestTraces(t *testing.T) {
 	checkText(request, attempt, pass)
 	childOf(wait(film, "bucket fetch"), attempt)
 	if !strings.Contains(s.Logs(), `"trace":"`+film+`"`) {
-		t.Error("no line of the log carries the trace")
+		t.Error("no log line has the trace id")
 	}
 
 	const separation = "4bf92f3577b34da6a3ce929d0e0e4737"
@@ -127,6 +127,6 @@ func TestPurchasesAreTraced(t *testing.T) {
 		Header: http.Header{"Traceparent": {"00-" + bought + "-00f067aa0ba902b7-01"}},
 		JSON:   M{"platform": "platform_a", "transactionId": "GPA.unknown", "receipt": "unknown", "productId": "credits.10"}}).Expect(400)
 	if store, request := wait(bought, "store platform_a"), wait(bought, "POST /api/v2/credits/purchase"); store.parent != request.id {
-		t.Error("the call of the store is no child of the purchase")
+		t.Error("the call of the store is not a child of the purchase")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// status requests a job's status with these headers, leaving out empty ones.
+// status requests a job's status with the headers that are not empty.
 func status(t testing.TB, u *apitest.User, path, prefer, tag string) *apitest.Response {
 	t.Helper()
 	h := http.Header{}
@@ -60,7 +60,7 @@ func TestWaitingForARender(t *testing.T) {
 	if distinct := slices.Compact(slices.Clone(seen)); len(distinct) != len(seen) {
 		t.Errorf("an answer came without a change: %v", seen)
 	}
-	// The end of a job is answered at once to a client that does not know it.
+	// A client without the current ETag gets a final status at once.
 	tag := applied(t, status(t, u, path, "wait=30", "").Expect(200), "wait=30").Header.Get("ETag")
 	applied(t, status(t, u, path, "wait=30", `"another", W/"one"`).Expect(200), "wait=30")
 	if again := applied(t, status(t, u, path, "", tag).Expect(304), ""); again.Header.Get("ETag") != tag || len(again.Body) > 0 {
@@ -75,27 +75,27 @@ func TestWaitingForARender(t *testing.T) {
 		applied(t, status(t, u, path, prefer, tag).Expect(304), "")
 	}
 	status(t, apitest.Shared(t).SignIn(t), path, "wait=30", "").Expect(404)
-	// Waiting requests learn of the account's deletion.
+	// The deletion of the account ends waiting requests.
 	answered := make(chan *apitest.Response)
 	go func() { answered <- status(t, u, path, `x="a, wait=5", wait=30`, tag) }()
-	time.Sleep(200 * time.Millisecond) // so that it waits; one that does not fails nothing
+	time.Sleep(200 * time.Millisecond) // usually the request waits by then; if not, the test still passes
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
 	began = time.Now()
 	(<-answered).Expect(404)
 	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("heard of the account's end after %v", took)
+		t.Errorf("the request ended %v after the account's deletion", took)
 	}
 }
 
-// fourWait makes four requests of a user wait on one replica, and returns when they do. A
-// fifth request would be answered at once.
+// fourWait starts four waiting requests of a user, and returns when they wait. A fifth request on the
+// same replica would not wait.
 func fourWait(t testing.TB, u *apitest.User, path, tag string) <-chan *apitest.Response {
 	t.Helper()
 	answers := make(chan *apitest.Response, 4)
 	for range cap(answers) {
 		go func() {
 			res := status(t, u, path, "wait=30", tag)
-			for res.Header.Get("Preference-Applied") == "" { // the fifth was faster
+			for res.Header.Get("Preference-Applied") == "" { // the request below took its place
 				res = status(t, u, path, "wait=30", tag)
 			}
 			answers <- res
@@ -110,7 +110,7 @@ func fourWait(t testing.TB, u *apitest.User, path, tag string) <-chan *apitest.R
 func TestWaitingForASeparation(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	u := s.Replica(0).SignIn(t) // each replica counts its own
+	u := s.Replica(0).SignIn(t) // each replica counts its waiting requests
 	s.World.FailSeparator(t, fake.Rule{Step: separator.StepProgress, Kind: fake.KindStall})
 	path := "/api/v2/separate/" + u.Separate(t, mixture(t))
 	res := status(t, u, path, "", "").Expect(200)
@@ -120,7 +120,7 @@ func TestWaitingForASeparation(t *testing.T) {
 		}
 	}
 	tag := res.Header.Get("ETag")
-	// Nothing changes now.
+	// The status does not change while the step stalls.
 	answers := fourWait(t, u, path, tag)
 	s.World.Heal()
 	for status(t, u, path, "", tag).Status == 304 {
@@ -129,18 +129,18 @@ func TestWaitingForASeparation(t *testing.T) {
 	changed := time.Now()
 	for range cap(answers) {
 		res := <-answers
-		for res.Status == 304 { // nothing had changed when its time was over
+		for res.Status == 304 { // its wait ended without a change
 			res = status(t, u, path, "wait=30", tag)
 		}
 		applied(t, res.Expect(200), "wait=30")
 	}
 	if took := time.Since(changed); took > 20*time.Second {
-		t.Errorf("the change took %v to be heard of", took)
+		t.Errorf("the responses arrived %v after the change", took)
 	}
 	u.WaitReady(t, strings.TrimPrefix(path, "/api/v2/separate/"))
-	// Links are fresh in every answer, and no change.
+	// Every response has new links, but the ETag does not change.
 	one := u.Get(t, path).Expect(200)
-	time.Sleep(time.Second) // a token tells seconds
+	time.Sleep(time.Second) // the expiry in a token has a resolution of one second
 	two := u.Get(t, path).Expect(200)
 	if string(one.Body) == string(two.Body) || one.Header.Get("ETag") != two.Header.Get("ETag") {
 		t.Errorf("two answers with ETags %s and %s", one.Header.Get("ETag"), two.Header.Get("ETag"))
@@ -150,7 +150,7 @@ func TestWaitingForASeparation(t *testing.T) {
 func TestAStoppingServiceAnswersWaitingRequests(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
-	u := s.Replica(0).SignIn(t) // each replica counts its own
+	u := s.Replica(0).SignIn(t) // each replica counts its waiting requests
 	path := "/api/v2/render/" + u.Render(t, M{"videoDurationMs": 1000}, apitest.File("video", redClip(t)))
 	u.WaitRendered(t, strings.TrimPrefix(path, "/api/v2/render/"))
 	tag := status(t, u, path+"/status", "", "").Expect(200).Header.Get("ETag")
@@ -161,6 +161,6 @@ func TestAStoppingServiceAnswersWaitingRequests(t *testing.T) {
 		(<-answers).Expect(304)
 	}
 	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("stopping took %v with somebody waiting", took)
+		t.Errorf("stopping took %v with waiting requests", took)
 	}
 }

@@ -10,27 +10,27 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// event is something that may happen, and how often in proportion.
+// event is something that the test does. Its probability is in proportion to weight.
 type event struct {
 	name   string
 	weight int
 	do     func()
 }
 
-// step makes one event happen.
+// step does one random event.
 func (k *soak) step() {
 	if !k.restart.IsZero() && time.Now().After(k.restart) {
-		k.bringUp()
+		k.restartAll()
 	}
 	events := []event{
 		{"fault", 24, k.fault},
 		{"heal", 8, func() { k.s.World.Heal() }},
-		{"behaviour", 10, k.behave},
+		{"behaviour", 10, k.changeBehaviour},
 		{"kill", 16, k.kill},
 		{"stop", 3, k.stop},
 		{"jump", 3, k.jump},
-		{"look", 10, k.look},
-		{"lull", 3, k.lull},
+		{"read job", 10, k.readJob},
+		{"quiet", 3, k.quiet},
 		{"delete account", 1, k.deleteAccount},
 	}
 	total := 0
@@ -48,8 +48,8 @@ func (k *soak) step() {
 	time.Sleep(time.Duration(k.rng.IntN(700)) * time.Millisecond)
 }
 
-// lull leaves the service alone for a while, so that some jobs end between crashes.
-func (k *soak) lull() {
+// quiet causes no faults for a while, so some jobs end between crashes.
+func (k *soak) quiet() {
 	if !k.restart.IsZero() {
 		return
 	}
@@ -61,8 +61,8 @@ func (k *soak) lull() {
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
 	separator.StepProgress, separator.StepProject, separator.StepDownload}
 
-// fault spoils one or two of the next calls of a step. Delays are the most frequent: they
-// keep a job in one place long enough to kill its replica there.
+// fault adds a fault to one or two of the next calls of a step. Delays are the most frequent, because
+// they keep a job in a state long enough to kill its replica there.
 func (k *soak) fault() {
 	rule := fake.Rule{Step: steps[k.rng.IntN(len(steps))], Times: 1 + k.rng.IntN(2), Nth: 1 + k.rng.IntN(2)}
 	switch n := k.rng.IntN(20); {
@@ -87,7 +87,7 @@ func (k *soak) fault() {
 	k.s.World.FailSeparator(k.t, rule)
 }
 
-func (k *soak) behave() {
+func (k *soak) changeBehaviour() {
 	k.s.World.Separator.Configure(func(b *separator.Behaviour) {
 		b.ProcessingMs = 50 + k.rng.IntN(1500)
 		b.FailAtPercent, b.HoldAtPercent = 0, 0
@@ -101,8 +101,8 @@ func (k *soak) behave() {
 	})
 }
 
-// kill crashes one replica or all of them. They restart after a while. If another replica
-// is up, the restart sometimes waits until that one has taken over the jobs.
+// kill crashes one replica or all of them. They restart after a while. If another replica is up, the
+// restart is sometimes so late that the other replica takes over the jobs.
 func (k *soak) kill() {
 	victims := k.running()
 	if len(victims) == 0 {
@@ -112,7 +112,7 @@ func (k *soak) kill() {
 		victims = victims[k.rng.IntN(len(victims)):][:1]
 	}
 	if k.rng.IntN(3) > 0 {
-		k.lieInWait()
+		k.waitForState()
 	}
 	down := time.Duration(100+k.rng.IntN(1500)) * time.Millisecond
 	if len(victims) < len(k.up) && k.rng.IntN(6) == 0 {
@@ -121,7 +121,7 @@ func (k *soak) kill() {
 	for state, n := range k.states() {
 		k.hit[state] += n
 	}
-	k.setUp(false, victims...)
+	k.markUp(false, victims...)
 	for _, i := range victims {
 		k.s.KillReplica(k.t, i)
 		k.kills++
@@ -130,14 +130,14 @@ func (k *soak) kill() {
 	k.restart = time.Now().Add(down)
 }
 
-// lieInWait waits briefly for a job to reach a short-lived state, and then for a part of
+// waitForState waits up to two seconds for a job in a short-lived state, and then a random part of
 // that state's duration.
-func (k *soak) lieInWait() {
-	for _, prey := range []string{"SUBMITTING", asking} {
+func (k *soak) waitForState() {
+	for _, state := range []string{"SUBMITTING", asking} {
 		if k.rng.IntN(2) == 0 {
 			continue
 		}
-		for deadline := time.Now().Add(2 * time.Second); k.states()[prey] == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(2 * time.Second); k.states()[state] == 0 && time.Now().Before(deadline); {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(time.Duration(k.rng.IntN(60)) * time.Millisecond)
@@ -146,14 +146,14 @@ func (k *soak) lieInWait() {
 	time.Sleep(time.Duration(k.rng.IntN(300)) * time.Millisecond)
 }
 
-// stop ends a replica with SIGTERM and waits until it has handed back its jobs.
+// stop stops a replica with SIGTERM and waits until it has handed back its jobs.
 func (k *soak) stop() {
 	victims := k.running()
 	if len(victims) == 0 {
 		return
 	}
 	i := victims[k.rng.IntN(len(victims))]
-	k.setUp(false, i)
+	k.markUp(false, i)
 	pid := k.s.PID(i)
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		k.t.Errorf("SIGTERM: %v", err)
@@ -163,18 +163,18 @@ func (k *soak) stop() {
 	k.restart = time.Now().Add(time.Duration(k.rng.IntN(1000)) * time.Millisecond)
 }
 
-func (k *soak) bringUp() {
+func (k *soak) restartAll() {
 	k.s.Restart(k.t)
 	k.restart = time.Time{}
 	all := make([]int, len(k.up))
 	for i := range all {
 		all[i] = i
 	}
-	k.setUp(true, all...)
+	k.markUp(true, all...)
 	k.trace.add("all up")
 }
 
-func (k *soak) setUp(up bool, replicas ...int) {
+func (k *soak) markUp(up bool, replicas ...int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, i := range replicas {
@@ -194,9 +194,8 @@ func (k *soak) running() []int {
 	return out
 }
 
-// jump moves every time in the database into the past, as if all clocks had jumped ahead:
-// by a bit less than a lease, or past a lease, the SUBMITTING threshold, the polling
-// threshold, or all of them.
+// jump moves all times in the database into the past, as if all clocks had jumped ahead: by less than
+// a lease, or by more than a lease, the SUBMITTING threshold, the polling threshold, or all of them.
 func (k *soak) jump() {
 	by := []time.Duration{5 * time.Second, 12 * time.Second, 12 * time.Second, 70 * time.Second, 130 * time.Second}[k.rng.IntN(5)]
 	if k.rng.IntN(12) == 0 {
@@ -227,8 +226,8 @@ func (k *soak) jump() {
 	}
 }
 
-// look reads a job as its owner does, and downloads a stem if there is one.
-func (k *soak) look() {
+// readJob reads a job as its owner, and downloads a stem if there is one.
+func (k *soak) readJob() {
 	k.mu.Lock()
 	var id, owner string
 	for id, owner = range k.accepted {
@@ -243,7 +242,7 @@ func (k *soak) look() {
 		at := *u
 		at.Server = k.direct[i]
 		for _, stem := range at.Separation(k.t, id).Stems {
-			// 404: deleted in the meantime.
+			// 404 means that the stem was deleted meanwhile.
 			res := at.Do(k.t, apitest.Request{Path: stem.URL[len(k.s.Config("PUBLIC_BASE_URL")):]})
 			if res.Status != 200 && res.Status != 404 {
 				k.t.Errorf("stem: %d", res.Status)

@@ -10,16 +10,15 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// recovery is how soon after the promotion the service must accept requests.
+// recovery is the time after the promotion within which the service must accept requests.
 const recovery = time.Minute
 
-// The primary dies during separations and renders. Its standby, which has every
-// acknowledged commit, is promoted.
+// The primary crashes during separations and renders. Its synchronous standby is promoted.
 func TestNothingIsLostWhenAStandbyTakesOver(t *testing.T) {
 	if !apitest.Postgres() {
 		t.Skip("the embedded database has no standby")
 	}
-	t.Setenv("CUTROOM_TEST_S3", "") // the stand-in's objects can be listed
+	t.Setenv("CUTROOM_TEST_S3", "") // the test lists the stand-in's objects
 	pair := dbtest.StartPair(t)
 	address, user, password := pair.Address()
 	const seed = 1
@@ -37,9 +36,9 @@ func TestNothingIsLostWhenAStandbyTakesOver(t *testing.T) {
 
 	k.away.Store(true)
 	if err := pair.Fail(); err != nil {
-		t.Logf("the primary ended: %v", err)
+		t.Logf("the primary stopped: %v", err)
 	}
-	time.Sleep(2 * time.Second) // until an operator or a program has noticed
+	time.Sleep(2 * time.Second) // the time that failure detection takes
 	if err := pair.Promote(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +52,7 @@ func TestNothingIsLostWhenAStandbyTakesOver(t *testing.T) {
 	apitest.Eventually(t, recovery, func() bool { _, err := k.active(); return err == nil }, func() string { return "the test does not find it" })
 	k.away.Store(false)
 
-	time.Sleep(5 * time.Second) // work goes on
+	time.Sleep(5 * time.Second) // more jobs run
 	stop()
 	for i, id := range renders {
 		k.users[i].WaitRendered(t, id)

@@ -15,12 +15,12 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// The history of a run lists the clients' requests and answers with their times. It is
-// linearizable if every request can have taken effect at one moment between its two times,
-// such that a plain account in memory would have given the same answers.
+// The history of a run lists the clients' requests and responses with their times. It is linearizable
+// if a sequential model gives the same responses when each request takes effect at some moment
+// between its start and its end.
 
-// request is a client's request about an account: read the balance, submit a job, or
-// present a purchase under a key that counts once. The service itself makes refunds.
+// request is a request about an account: read the balance, submit a job, or present a purchase. A key
+// takes effect once. The service itself makes refunds.
 type request struct {
 	user   string
 	kind   string // balance, submit, purchase or refund
@@ -28,8 +28,8 @@ type request struct {
 	amount int // of a refund
 }
 
-// answer is the answer that the client got. A request with an unknown outcome may have
-// taken effect, may do so later, or never.
+// answer is the response that the client received. A request with an unknown outcome may take effect
+// at any time or never.
 type answer struct {
 	known   bool
 	refused bool // not enough credits
@@ -37,7 +37,7 @@ type answer struct {
 	result  string
 }
 
-// account is the state of the model: the results of the keys that took effect.
+// account is the state of the model. It holds the results of the keys that have taken effect.
 type account struct {
 	balance int
 	keys    map[string]string
@@ -49,11 +49,10 @@ func (a account) with(amount int, key, result string) account {
 	return account{balance: a.balance + amount, keys: keys}
 }
 
-// price is the cost of every submission, and product what every purchase grants.
+// price is the cost of each submission; product is the number of credits that each purchase grants.
 const price, product = 1, 10
 
-// step returns whether an account may answer a request in this way, and the account's
-// next state.
+// step reports whether the response is valid in this state, and returns the next state.
 func (a account) step(in request, out answer) (bool, account) {
 	result, done := a.keys[in.key]
 	switch in.kind {
@@ -74,7 +73,7 @@ func (a account) step(in request, out answer) (bool, account) {
 		return !out.known, a
 	case !done:
 		return true, a.with(-price, in.key, out.result)
-	case result == "" && out.known: // its first answer was lost
+	case result == "" && out.known: // an earlier response was lost
 		return true, a.with(0, in.key, out.result)
 	}
 	return !out.known || result == out.result, a
@@ -110,7 +109,7 @@ func partition(history []porcupine.Operation, by func(porcupine.Operation) strin
 	return out
 }
 
-// recorder collects the requests and answers of many clients.
+// recorder collects the requests and responses of many clients.
 type recorder struct {
 	mu    sync.Mutex
 	began time.Time
@@ -120,14 +119,14 @@ type recorder struct {
 // forever is the latest time at which a request with an unknown outcome takes effect.
 const forever = 1 << 62
 
-// ask makes a request and records it with the answer.
+// ask sends a request and records it with the response.
 func (r *recorder) ask(in request, call func() answer) {
 	from := time.Since(r.began)
 	out := call()
 	to := time.Since(r.began)
 	if !out.known {
 		if in.kind == "balance" {
-			return // it cannot have had an effect
+			return // the request had no effect
 		}
 		to = forever
 	}
@@ -140,7 +139,7 @@ func (r *recorder) add(in request, out answer, from, to time.Duration) {
 	r.ops = append(r.ops, porcupine.Operation{Input: in, Output: out, Call: int64(from), Return: int64(to)})
 }
 
-// client reads balances and presents each purchase at two replicas at once, until quit.
+// client reads balances, and presents each purchase to two replicas at once, until quit closes.
 func (k *soak) client(rng *rand.Rand, quit <-chan struct{}) {
 	for {
 		select {
@@ -169,7 +168,7 @@ func (k *soak) client(rng *rand.Rand, quit <-chan struct{}) {
 	}
 }
 
-// read sends a request whose answer contains a balance to any replica.
+// read sends a request to any replica. The response contains a balance.
 func (k *soak) read(rng *rand.Rand, u apitest.User, in request, r apitest.Request) {
 	i, ok := k.anyUp(rng)
 	if !ok {
@@ -187,8 +186,8 @@ func (k *soak) read(rng *rand.Rand, u apitest.User, in request, r apitest.Reques
 	})
 }
 
-// judgeHistory adds the refunds to the history and fails the test unless it is
-// linearizable. The ledger records the time of the statement; its commit follows.
+// judgeHistory adds the refunds to the history and fails the test unless it is linearizable. The time
+// in the ledger is that of the statement, which precedes the commit.
 func (k *soak) judgeHistory() {
 	rows, err := k.query(k.t.Context(), `SELECT user_id, CAST(amount AS TEXT), CAST(created_at AS TEXT) FROM credit_ledger WHERE kind = 'refund'`)
 	if err != nil {
@@ -213,7 +212,7 @@ func (k *soak) linearizable(what string, model porcupine.Model, history []porcup
 	case porcupine.Ok:
 		k.t.Logf("%d requests of the history of %s are linearizable", len(history), what)
 	case porcupine.Unknown:
-		k.t.Logf("the history of %s, %d requests, was too long to judge within a minute", what, len(history))
+		k.t.Logf("the check of the history of %s, %d requests, did not finish within a minute", what, len(history))
 	default:
 		k.t.Errorf("the history of %s is not linearizable:\n%v", what, history)
 	}
@@ -225,8 +224,8 @@ type change struct {
 	fence, until, now int64
 }
 
-// watchClaims makes PostgreSQL record every change of a lease in commit order: a row is
-// locked from the trigger to the commit.
+// watchClaims makes PostgreSQL record all changes of leases. They are in commit order, because a row
+// is locked from the trigger to the commit.
 func (k *soak) watchClaims() {
 	if !apitest.Postgres() {
 		return
@@ -264,8 +263,8 @@ func (k *soak) judgeClaims() {
 	k.linearizable("claims", leases(), history)
 }
 
-// leases is the model of a job's lease. It has one holder at a time. The holder changes
-// only when the lease is free or expired, and never after the job has ended.
+// leases is the model of a job's lease. A lease has one holder. The holder changes only if the lease
+// is free or expired, and never after the job has ended.
 func leases() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -286,7 +285,7 @@ func leases() porcupine.Model {
 	}
 }
 
-// A checker that accepts everything would find no fault.
+// Without this test, a checker that accepts everything would go unnoticed.
 func TestHistoriesThatAreNotLinearizableAreRefused(t *testing.T) {
 	op := func(from, to int64, in request, out answer) porcupine.Operation {
 		return porcupine.Operation{Input: in, Output: out, Call: from, Return: to}

@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// trace records what happened, for the report of a failure.
+// trace records the events, for the report of a failure.
 type trace struct {
 	mu    sync.Mutex
 	lines []string
@@ -32,7 +32,7 @@ func (t *trace) String() string {
 	return strings.Join(t.lines[max(0, len(t.lines)-400):], "\n")
 }
 
-// watch measures how long jobs stay idle after their lease expired.
+// watch measures how long jobs stay idle after their lease has expired.
 type watch struct {
 	mu      sync.Mutex
 	since   map[string]time.Time // job and fence -> first seen expired
@@ -42,15 +42,15 @@ type watch struct {
 	most    int // jobs in flight
 }
 
-// pause forgets the waiting jobs, because the clocks have jumped or no replica is up.
+// pause restarts the measurement, because the clocks have jumped or no replica is up.
 func (w *watch) pause() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.since = map[string]time.Time{}
 }
 
-// note compares the jobs whose lease is expired now with those before, and returns the
-// longest time for which any job has been idle.
+// note records the jobs whose leases have expired, and returns the longest time that a job has been
+// idle.
 func (w *watch) note(expired []string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,10 +107,10 @@ func (k *soak) active() (int, error) {
 	return n, err
 }
 
-// asking is the state in which the provider may or may not have received the request.
+// asking is the part of SUBMITTING in which the provider may have received the request.
 const asking = "SUBMITTING, asking"
 
-// states counts, by state, the jobs that a crash may hit.
+// states counts the running jobs by state.
 func (k *soak) states() map[string]int {
 	rows, err := k.query(k.t.Context(), `SELECT CASE WHEN state = 'SUBMITTING' AND submit_intent_at IS NOT NULL THEN $1 ELSE state END
 		FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, asking)
@@ -124,8 +124,8 @@ func (k *soak) states() map[string]int {
 	return out
 }
 
-// sample checks the running service many times a second: the limit, the order of the
-// queue, and how long a dead worker's jobs stay idle.
+// sample checks the running service many times a second: the provider's limit, the order of the
+// queue, and how long the jobs of dead workers stay idle.
 func (k *soak) sample(quit <-chan struct{}) {
 	ctx := context.WithoutCancel(k.t.Context())
 	ask := func(query string, args ...any) [][]string {
@@ -145,8 +145,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 			k.watch.pause()
 			continue
 		}
-		// Read the provider first: a project that exists belongs to a job that has left
-		// the queue for good.
+		// Read the provider's projects first. The job of a project never returns to the queue.
 		titles := map[string]bool{}
 		for _, title := range k.s.World.Separator.Titles() {
 			titles[title] = true
@@ -155,7 +154,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 		for _, r := range ask(`SELECT id, state FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`) {
 			if r[1] == "QUEUED" {
 				if titles[r[0]] {
-					k.t.Errorf("%s is queued, and would be paid for a second time", r[0])
+					k.t.Errorf("%s is queued although the provider has its project: duplicate charge", r[0])
 				}
 				continue
 			}
@@ -168,7 +167,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 		if running > limit {
 			k.t.Errorf("%d jobs in flight, want at most %d", running, limit)
 		}
-		// fence = 0: never claimed. No younger job may have been claimed.
+		// Jobs with fence 0 were never claimed. No younger job may have been claimed.
 		for _, r := range ask(`SELECT y.id, x.id FROM separation_jobs y JOIN users u ON u.id = y.user_id
 			JOIN separation_jobs x ON x.attempts > 0 AND x.created_at > y.created_at
 			WHERE y.state = 'QUEUED' AND y.fence = 0 AND u.erasing_at IS NULL LIMIT 1`) {
@@ -184,12 +183,12 @@ func (k *soak) sample(quit <-chan struct{}) {
 			expired = append(expired, r[0]+"/"+r[1])
 		}
 		if still := k.watch.note(expired); still > noticed {
-			k.t.Errorf("a dead worker's job lay still for %v after its lease ran out", still)
+			k.t.Errorf("a dead worker's job stayed idle for %v after its lease expired", still)
 		}
 	}
 }
 
-// judge checks what must hold after everything has ended.
+// judge checks the invariants after all jobs have ended.
 func (k *soak) judge() {
 	if k.t.Failed() {
 		return
@@ -251,12 +250,12 @@ func (k *soak) judgeProvider(ctx context.Context) {
 	}
 	for id, owner := range k.accepted {
 		if here[owner] && !known[id] {
-			k.t.Errorf("%s was accepted and is lost", id)
+			k.t.Errorf("%s was accepted but does not exist", id)
 		}
 	}
 }
 
-// judgeFiles compares the store with the rows.
+// judgeFiles compares the store with the database.
 func (k *soak) judgeFiles(ctx context.Context) {
 	var stray []string
 	apitest.Eventually(k.t, 30*time.Second, func() bool {
@@ -296,9 +295,9 @@ func (k *soak) judgeFiles(ctx context.Context) {
 	if !k.s.HasBucket() {
 		return
 	}
-	// The bucket's clock cannot be moved, so uploads orphaned by a crash are not old
-	// enough to be swept. There is at most one for each submission that was cut off, or
-	// that got a 503 because it was unknown whether its transaction had committed.
+	// The test cannot change the bucket's clock, so uploads orphaned by a crash are too young for the
+	// sweep. There is at most one for each submission without a response, or with a 503 because it was
+	// unknown whether its transaction had committed.
 	orphans := 0
 	for _, key := range k.objects() {
 		if strings.HasPrefix(key, "uploads/") {
@@ -323,7 +322,7 @@ func (k *soak) objects() []string {
 	err := filepath.WalkDir(root, func(path string, e os.DirEntry, err error) error {
 		if err != nil {
 			if os.IsNotExist(err) {
-				return nil // swept during the walk
+				return nil // deleted during the walk
 			}
 			return err
 		}
@@ -350,10 +349,10 @@ func (k *soak) report() {
 		k.t.Error(err)
 	}
 	k.t.Logf("%d replicas, %v: %d kills, events %v", len(k.up), time.Since(k.began).Round(time.Second), k.kills, k.events)
-	k.t.Logf("jobs at the moment of a kill: %v", k.hit)
-	k.t.Logf("answers to submissions by status: %v, and %d lost; %d jobs accepted, %d projects at the provider",
+	k.t.Logf("states of jobs at kills: %v", k.hit)
+	k.t.Logf("responses to submissions by status: %v, and %d lost; %d jobs accepted, %d projects at the provider",
 		k.answers, k.cutOff, len(k.accepted), len(k.s.World.Separator.Titles()))
-	k.t.Logf("jobs of the accounts that are left: %q", rows)
-	k.t.Logf("%d samples, at most %d in flight; %d leases ran out, the longest lay still %v after that",
+	k.t.Logf("jobs of the remaining accounts: %q", rows)
+	k.t.Logf("%d samples, at most %d in flight; %d leases expired, after which jobs stayed idle for at most %v",
 		k.watch.samples, k.watch.most, k.watch.moved, k.watch.longest.Round(10*time.Millisecond))
 }

@@ -1,14 +1,13 @@
-// Package soak runs separations against random sequences of submissions, provider faults,
-// crashes, stops, clock jumps and deletions, with real processes. Then it checks the
-// invariants behind money and the provider's limit.
+// Package soak runs separations in real processes under random sequences of submissions, provider
+// faults, crashes, stops, clock jumps and deletions. Then it checks the invariants of credits,
+// provider charges and the provider's limit.
 //
 //	CUTROOM_SOAK_SECONDS=n   how long (default 40)
-//	CUTROOM_SOAK_KILLS=n     until that many crashes instead
+//	CUTROOM_SOAK_KILLS=n     stop after n crashes instead
 //	CUTROOM_SOAK_SEED=n      repeats the sequence of an earlier run
 //
-// The seed fixes the order of events. How they interleave with the service's own work
-// depends on the machine. Package apitest decides which database is used and whether
-// there is a bucket.
+// The seed fixes the order of events, but not how they interleave with the service's work. See
+// package apitest for the choice of the database and the bucket.
 package soak
 
 import (
@@ -33,9 +32,8 @@ func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 
 const (
 	limit = 2 // jobs at the provider
-	// noticed is how long after its worker's lease a job may stay idle: 6 s, plus delays
-	// of a busy machine. If no replica notices it, the job stays idle for a minute, until
-	// it is stuck.
+	// noticed is how long a job may stay idle after its lease has expired: 6 s, plus delays on a
+	// busy machine. If no replica notices, the job stays idle for a minute, until it counts as stuck.
 	noticed = 30 * time.Second
 )
 
@@ -43,18 +41,18 @@ const (
 type soak struct {
 	t      *testing.T
 	s      *apitest.Server
-	direct []*apitest.Server // the replicas, bypassing the front
+	direct []*apitest.Server // the replicas without the front
 	db     *db.DB
-	rng    *rand.Rand // of the main sequence
+	rng    *rand.Rand // for the main sequence of events
 	source string
 	began  time.Time
 
 	mu       sync.Mutex
 	up       []bool
 	users    []*apitest.User
-	accepted map[string]string // job -> user, from answers that arrived
-	cutOff   int               // submissions without an answer
-	answers  map[int]int       // to submissions, by status
+	accepted map[string]string // job -> user, from responses that arrived
+	cutOff   int               // submissions without a response
+	answers  map[int]int       // number of responses to submissions, by status
 
 	credits int // of each user at the start
 	history recorder
@@ -78,7 +76,7 @@ func TestSeparationsSurviveEverything(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes most of a minute")
 	}
-	t.Setenv("CUTROOM_TEST_S3", "") // the stand-in's objects can be listed
+	t.Setenv("CUTROOM_TEST_S3", "") // the test lists the stand-in's objects
 	seed := number("CUTROOM_SOAK_SEED", time.Now().UnixNano()%1_000_000)
 	t.Logf("CUTROOM_SOAK_SEED=%d", seed)
 	k := start(t, uint64(seed))
@@ -129,13 +127,13 @@ func start(t *testing.T, seed uint64, more ...apitest.Option) *soak {
 	k.watchClaims()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("what happened:\n%s", k.trace.String())
+			t.Logf("events:\n%s", k.trace.String())
 		}
 	})
 	return k
 }
 
-// work starts the submitters, the readers and the sampler. stop ends them.
+// work starts the submitters, the readers and the sampler. stop stops them.
 func (k *soak) work(seed uint64) (stop func()) {
 	quit := make(chan struct{})
 	var all sync.WaitGroup
@@ -162,11 +160,11 @@ func (k *soak) work(seed uint64) (stop func()) {
 	return stop
 }
 
-// submit posts a job with an idempotency key to a replica that is up. If the answer is
-// lost, it repeats the request at another replica, as a client would.
+// submit posts a job with an idempotency key to a running replica. If the response is lost, it
+// repeats the request at another replica, as a client would.
 func (k *soak) submit(rng *rand.Rand) {
 	if active, err := k.active(); err != nil || active > 8 {
-		return // enough for now
+		return // enough jobs are open
 	}
 	k.mu.Lock()
 	u := *k.users[rng.IntN(len(k.users))]
@@ -205,7 +203,7 @@ func (k *soak) submit(rng *rand.Rand) {
 			continue
 		}
 		if res.Status != 202 {
-			return // no credits left, too many requests, or the account is gone
+			return // no credits, too many requests, or a deleted account
 		}
 		if first != "" && first != body.JobID {
 			k.t.Errorf("one idempotency key made %s and %s", first, body.JobID)
@@ -217,7 +215,7 @@ func (k *soak) submit(rng *rand.Rand) {
 		if try > 0 || rng.IntN(10) > 0 {
 			return
 		}
-		// Sometimes repeat the request although the answer arrived.
+		// Sometimes repeat the request although the response arrived.
 	}
 }
 
@@ -233,29 +231,28 @@ func (k *soak) anyUp(rng *rand.Rand) (int, bool) {
 	return 0, false
 }
 
-// settle ends all faults and waits until every job has ended and the sweeps have
-// processed the files.
+// settle removes all faults, and waits until every job has ended and the file sweeps have run.
 func (k *soak) settle() {
 	if k.t.Failed() {
 		return
 	}
 	k.s.World.Heal()
 	k.s.World.Separator.Configure(func(b *separator.Behaviour) { b.ProcessingMs, b.HoldAtPercent, b.FailAtPercent = 100, 0, 0 })
-	k.bringUp()
+	k.restartAll()
 	left := 0
 	apitest.Eventually(k.t, 3*time.Minute, func() bool {
 		var err error
 		left, err = k.active()
 		return err == nil && left == 0
 	}, func() string { return fmt.Sprintf("%d jobs have not ended", left) })
-	// The file sweeps run when a process starts. Uploads without a job are kept for
-	// hours, so make them older.
+	// The file sweeps run when a process starts. They keep uploads without a job for hours, so
+	// make these older.
 	k.s.Stop(k.t)
 	old := time.Now().Add(-7 * time.Hour)
 	dir := filepath.Join(k.s.Storage, "objects", "uploads")
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err != nil || path == dir {
-			return nil // with a bucket, the folder is missing
+			return nil // the folder does not exist if there is a bucket
 		}
 		return os.Chtimes(path, old, old)
 	})
