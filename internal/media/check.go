@@ -13,11 +13,11 @@ import (
 // Report is the result of Check.
 type Report struct {
 	FFmpeg, FFprobe string          // first lines of -version
-	Missing         []string        // "encoder libx264", "filter zscale", ...; empty when all is there
+	Missing         []string        // "encoder libx264", "filter zscale", ...; empty when nothing is missing
 	Confinement     []confine.Layer // every layer and whether it is in force
 }
 
-// needs lists what renders and separations use, by the word ffmpeg lists it under.
+// needs lists what renders and separations use, under the words of ffmpeg's lists.
 var needs = []struct {
 	kind, flag string
 	names      []string
@@ -37,9 +37,8 @@ var needs = []struct {
 	}},
 }
 
-// Check returns whether both binaries start when confined, which codecs, containers and
-// filters they lack, and which layers of confinement this kernel grants. An error means
-// that a binary does not run at all.
+// Check reports whether both binaries start when confined, which codecs, containers and filters they lack, and
+// which layers of confinement this kernel grants. An error means that a binary does not run at all.
 func (r *Runner) Check(ctx context.Context) (Report, error) {
 	var rep Report
 	var errs []error
@@ -69,7 +68,7 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	return rep, nil
 }
 
-// worksFor is how long a successful run proves that ffmpeg starts.
+// worksFor is how long a successful run counts as proof that ffmpeg starts.
 const worksFor = 5 * time.Second
 
 // Works returns nil if ffmpeg starts in its confinement, else the reason. It starts ffmpeg
@@ -82,7 +81,7 @@ func (r *Runner) Works(ctx context.Context) error {
 	return err
 }
 
-// Confinement tells which layers around ffmpeg are in force.
+// Confinement returns which layers around ffmpeg are in force.
 func (r *Runner) Confinement(ctx context.Context) ([]confine.Layer, error) {
 	_, report, err := r.confinement(ctx)
 	return report, err

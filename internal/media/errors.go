@@ -12,17 +12,16 @@ import (
 // ErrTimeout means that a pass ran longer than its Timeout and was stopped.
 var ErrTimeout = errors.New("ffmpeg timed out")
 
-// ErrNotMedia means that a file is not media of a kind the service opens:
-// text, a playlist, an image, an empty or truncated file, an unknown container.
-// It is the sender's fault, never the server's.
+// ErrNotMedia means that the service cannot open the file: it is text, a playlist, an image, an empty or
+// truncated file, or an unknown container. The sender is to blame, never the server.
 var ErrNotMedia = errors.New("not a media file")
 
 // ErrEncrypted means that the media in a file is encrypted: ffmpeg would decode it to
 // noise. It is a kind of ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
 
-// PictureError is the error of a file whose pictures exceed [Config.MaxPixels] by so much
-// that ffprobe refuses to open it. It is a kind of ErrNotMedia.
+// PictureError is the error for a file whose pictures exceed [Config.MaxPixels] by so much that ffprobe refuses
+// to open it. It is a kind of ErrNotMedia.
 type PictureError struct{ Width, Height int }
 
 // Error names the size.
@@ -36,7 +35,7 @@ func (e *PictureError) Unwrap() error { return ErrNotMedia }
 // tooLarge matches ffmpeg's message about a picture beyond -max_pixels.
 var tooLarge = regexp.MustCompile(`Picture size (\d+)x(\d+) exceeds specified max pixel count`)
 
-// tooLargePicture returns a PictureError if a process wrote about such a picture, else nil.
+// tooLargePicture returns a PictureError if a process reported such a picture, else nil.
 func tooLargePicture(stderr string) error {
 	m := tooLarge.FindStringSubmatch(stderr)
 	if m == nil {
@@ -47,28 +46,27 @@ func tooLargePicture(stderr string) error {
 	return &PictureError{w, h}
 }
 
-// ExitError is the error of an ffmpeg or ffprobe process that failed by itself.
+// ExitError is the error of an ffmpeg or ffprobe process that failed or was killed.
 type ExitError struct {
 	Name   string         // the pass
 	Code   int            // exit status, or -1 when a signal ended it
 	Signal syscall.Signal // 0 unless a signal ended it
-	Stderr string         // last 8 KiB; only for the log, because it may contain paths of the server
+	Stderr string         // last 8 KiB; for the log only, because it may contain paths of the server
 }
 
-// exhausted reports whether the process reached a limit of memory or time or crashed,
-// rather than failed because of what it read.
+// exhausted reports whether the process crashed or reached a limit of memory or time, rather than failed
+// because of its input.
 func (e *ExitError) exhausted() bool {
 	// ffmpeg has no exit status for ENOMEM.
 	return e.Signal != 0 || strings.Contains(e.Stderr, "Cannot allocate memory")
 }
 
-// stoppedFromOutside reports whether an operator, or the kernel because it ran out of
-// memory, ended the process.
+// stoppedFromOutside reports whether an operator ended the process, or the kernel because memory ran out.
 func (e *ExitError) stoppedFromOutside() bool {
 	return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM
 }
 
-// Blame is why a file was not read to its end.
+// Blame is the cause of an incomplete read of a file.
 type Blame int
 
 // The causes that BlameFor distinguishes.
@@ -79,7 +77,7 @@ const (
 	BlameFile          // the file is not readable media
 )
 
-// BlameFor returns what the error of a probe or a pass is to be blamed on.
+// BlameFor returns the cause of a failed probe or pass.
 func BlameFor(err error) Blame {
 	exit, exited := errors.AsType[*ExitError](err)
 	switch {

@@ -15,9 +15,9 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Measured describes a stream by its packets instead of by its header. Nothing is
-// decoded. Packets that the container marks for discarding (before the start of an edit
-// list, codec priming) count in Discarded and in Extent.
+// Measured describes a stream by its packets instead of its header. Nothing is decoded. Packets that the
+// container marks for discarding (before the start of an edit list, codec priming) count in Discarded and in
+// Extent.
 type Measured struct {
 	Index    int
 	Type     string // "video" or "audio"
@@ -25,26 +25,24 @@ type Measured struct {
 	Cover    bool   // cover art, not video to play
 	TimeBase Rational
 
-	// First and End are the presentation times between which a decoder yields frames or
-	// samples: from the start of the first packet to the end of the last, without the
-	// samples that audio decoders drop (encoder delay and padding of MP3 and Opus). Opus
-	// in webm hides its delay from the packets, so First may be 7 ms early.
+	// First and End are the presentation times between which a decoder yields frames or samples: from the start
+	// of the first packet to the end of the last, without the samples that audio decoders drop (encoder delay
+	// and padding of MP3 and Opus). Packets of Opus in webm do not show its delay, so First may be 7 ms early.
 	First, End         time.Duration
 	Packets, Discarded int64
 	Bytes              int64 // of all packets, discarded ones included
 
-	// Extent is how long the packets last if nothing is dropped: the span of their times,
-	// or the duration of their samples if that is longer. No clock or edit list of a
-	// container shortens it.
+	// Extent is how long the packets last if nothing is dropped: the span of their times, or the duration of
+	// their samples if that is longer. A container's clock or edit list cannot shorten it.
 	Extent     time.Duration
-	SampleRate int64 // 0 for video, as Channels is
+	SampleRate int64 // 0 for video, like Channels
 	Channels   int64
-	// Counted tells that the packets state how many samples they hold. Otherwise Extent
-	// is what the container's clock claims.
+	// Counted is set if the packets state how many samples they contain. Otherwise Extent is what the
+	// container's clock claims.
 	Counted bool
 
-	// Gaps are places where two neighbouring packets begin much further apart than the
-	// packets before them. Only the first few thousand are kept.
+	// Gaps are places where two neighbouring packets begin much further apart than earlier packets. Only the
+	// first few thousand are kept.
 	Gaps []Gap
 
 	// Starts are the starts of all packets in TimeBase, in presentation order, and
@@ -53,34 +51,33 @@ type Measured struct {
 	Starts    []int64
 	Keyframes []time.Duration
 
-	// Runs are the places of all audio packets in the file, in decoding order, if
-	// MeasureOptions asked for them. They are nil if there are too many, or if the
-	// demuxer does not report them.
+	// Runs are the places of all audio packets in the file, in decoding order, if MeasureOptions requested
+	// them. They are nil if there are too many, or if the demuxer does not report them.
 	Runs []Run
 }
 
-// Run is a stretch of packets that lie close together in the file, with the
-// presentation times of the first and the last.
+// Run is a group of packets that lie close together in the file, with the presentation times of the first and
+// the last.
 type Run struct {
 	First, Last time.Duration
 	Bytes       container.Span
 }
 
-// Gap is a stretch of time, from the start of a packet to the start of the next.
+// Gap is the time from the start of a packet to the start of the next.
 type Gap struct{ From, To time.Duration }
 
 // Duration is End - First.
 func (m Measured) Duration() time.Duration { return m.End - m.First }
 
-// MeasureOptions says how to read a file and how much that may cost.
+// MeasureOptions configures how to read a file and how much that may cost.
 type MeasureOptions struct {
 	IgnoreEdits bool // read every packet of an mp4, as if it had no edit list
-	Runs        bool // record where audio packets lie, without reading them: they may not be downloaded yet
+	Runs        bool // record the places of audio packets, without reading them: they may not be downloaded yet
 
-	MaxPackets     int64         // above it the scan ends with ErrTooManyPackets; 0 is no limit
-	MaxStreams     int           // not counting covers; above it the error is ErrTooManyStreams; 0 is no limit
-	MaxMemoryBytes int64         // of ffprobe; 0 is the limit of any other process
-	Timeout        time.Duration // 0 is five minutes
+	MaxPackets     int64         // a scan with more ends with ErrTooManyPackets; 0 means no limit
+	MaxStreams     int           // without covers; a file with more is ErrTooManyStreams; 0 means no limit
+	MaxMemoryBytes int64         // of ffprobe; 0 means the limit of any other process
+	Timeout        time.Duration // 0 means five minutes
 }
 
 // ErrTooManyPackets means that a file exceeds the limit on packets.
@@ -89,7 +86,7 @@ var ErrTooManyPackets = fmt.Errorf("%w: too many packets", ErrNotMedia)
 // ErrTooManyStreams means that a file exceeds the limit on streams.
 var ErrTooManyStreams = fmt.Errorf("%w: too many streams", ErrNotMedia)
 
-// The most that the scan of a hostile file keeps in memory.
+// Limits on what the scan of a hostile file keeps in memory.
 const (
 	maxFrames    = 1_000_000     // of a stream: 4.6 hours of intra-only video at 60 frames a second
 	maxAllFrames = 2 * maxFrames // of a file: many tracks may refer to the same few bytes
@@ -113,8 +110,8 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 	return scan.finish(), nil
 }
 
-// scanned lists the fields that ffprobe prints. It includes only one tag, because other
-// tags may be larger than everything else.
+// scanned lists the fields that ffprobe prints. It includes only one tag, because other tags may be larger than
+// everything else.
 const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:" +
 	"stream=index,codec_name,codec_type,profile,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
@@ -181,8 +178,8 @@ func newPacketScan(opts MeasureOptions) *packetScan {
 // maxScanLine is far above any line that ffprobe prints for these fields.
 const maxScanLine = 64 << 10
 
-// Write parses the next piece of output. It fails, which ends ffprobe, if a line is too
-// long or if there are too many packets.
+// Write parses the next piece of output. It fails if a line is too long or if there are too many packets, which
+// ends ffprobe.
 func (s *packetScan) Write(p []byte) (int, error) {
 	if !s.lines.split(p, maxScanLine, s.take) {
 		return 0, fmt.Errorf("%w: a line of more than %d bytes", ErrNotMedia, maxScanLine)
@@ -226,7 +223,7 @@ func fields(line string) iter.Seq2[string, string] {
 	}
 }
 
-// noTicks stands for an unknown timestamp.
+// noTicks represents an unknown timestamp.
 const noTicks = -1 << 63
 
 func (s *packetScan) packet(text string) {
@@ -304,8 +301,7 @@ func (s *packetScan) finish() []Measured {
 	return all
 }
 
-// header holds the fields that ffprobe prints for a stream or for the file, under
-// ffprobe's own names.
+// header contains the fields that ffprobe prints for a stream or for the file, under ffprobe's own names.
 type header map[string]string
 
 // text returns "" for a value that ffprobe does not know.
@@ -324,8 +320,8 @@ func (h header) number(name string) int64 {
 	return n
 }
 
-// samples returns how many samples each audio channel has in the given packets and bytes,
-// or 0 if the codec does not tell.
+// samples returns how many samples each audio channel has in the given packets and bytes, or 0 if the codec
+// does not determine it.
 func (h header) samples(packets, bytes int64) int64 {
 	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 { // uncompressed
 		return bytes * 8 / frame
@@ -353,9 +349,8 @@ func (h header) samples(packets, bytes int64) int64 {
 	return 0
 }
 
-// counted reports whether samples is exact or an upper bound. Packets of FLAC, Opus and
-// Vorbis hold as many samples as their encoder chose, and an mp4 may have several AMR
-// frames in one packet.
+// counted reports whether samples is exact or an upper bound. Encoders of FLAC, Opus and Vorbis choose the
+// number of samples in a packet, and an mp4 may have several AMR frames in one packet.
 func (h header) counted() bool {
 	if h.number("bits_per_sample")*h.number("channels") > 0 {
 		return true

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Orientation says how a coded frame becomes the displayed one: mirrored
-// left-right first if Mirrored, then turned clockwise by Degrees.
+// Orientation defines how to turn a coded frame into the displayed one: mirror it left-right first if Mirrored,
+// then turn it clockwise by Degrees.
 type Orientation struct {
 	Degrees  int // 0, 90, 180 or 270, clockwise
 	Mirrored bool
@@ -16,22 +16,20 @@ type Orientation struct {
 // SwapsSides reports whether width and height change places.
 func (o Orientation) SwapsSides() bool { return o.Degrees == 90 || o.Degrees == 270 }
 
-// filters are ffmpeg's filters for each orientation.
+// filters maps each orientation to ffmpeg's filters.
 var filters = map[Orientation]string{
 	{90, false}: "transpose=clock", {180, false}: "hflip,vflip", {270, false}: "transpose=cclock",
 	{0, true}: "hflip", {90, true}: "transpose=clock_flip", {180, true}: "vflip", {270, true}: "transpose=cclock_flip",
 }
 
-// Filter is the ffmpeg filter (or chain) that applies the orientation to a stream decoded
-// with -noautorotate, or "" if there is nothing to do. It does not depend on how a
-// version of ffmpeg handles mirrored frames.
+// Filter returns the ffmpeg filter (or chain) that applies the orientation to a stream decoded with
+// -noautorotate, or "" if nothing is to be done. It does not depend on how a version of ffmpeg handles mirrored
+// frames.
 func (o Orientation) Filter() string { return filters[o] }
 
-// parseDisplayMatrix reads the 3x3 matrix as ffprobe prints it, in lines such as
-// "00000000:   0   65536   0". It maps a coded point (x, y), y downwards, to
-// (a*x + c*y, b*x + d*y), with a, b in the first line and c, d in the second. Other
-// angles are rounded to the nearest right angle. A matrix that is not a rotation is
-// ignored.
+// parseDisplayMatrix parses the 3x3 matrix as ffprobe prints it, in lines such as "00000000: 0 65536 0". It
+// maps a coded point (x, y), y downwards, to (a*x + c*y, b*x + d*y), with a, b in the first line and c, d in
+// the second. Other angles are rounded to the nearest right angle. A matrix that is not a rotation is ignored.
 func parseDisplayMatrix(text string) Orientation {
 	var m []float64
 	for line := range strings.Lines(text) {

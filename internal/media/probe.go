@@ -35,9 +35,9 @@ type VideoStream struct {
 
 	// Orientation turns the coded frame into the displayed one.
 	Orientation Orientation
-	SAR         Rational // pixel width/height; 1/1 when the file says nothing
-	// DisplayWidth and DisplayHeight are what a player shows: pixel shape and
-	// rotation applied. They may be odd.
+	SAR         Rational // pixel width/height; 1/1 if the file does not say
+	// DisplayWidth and DisplayHeight are the size that a player shows, after pixel shape and rotation. They may
+	// be odd.
 	DisplayWidth, DisplayHeight int
 
 	AvgFrameRate Rational // frames divided by duration
@@ -63,7 +63,7 @@ func (v *VideoStream) HDR() bool {
 	return v.ColorTransfer == "smpte2084" || v.ColorTransfer == "arib-std-b67"
 }
 
-// Interlaced reports whether the header says that each frame holds two fields.
+// Interlaced reports whether the header says that each frame contains two fields.
 func (v *VideoStream) Interlaced() bool {
 	switch v.FieldOrder {
 	case "tt", "bb", "tb", "bt":
@@ -84,17 +84,16 @@ type AudioStream struct {
 	Default         bool
 }
 
-// Limits on reading one file. A small file can hold an index of a billion packets. Twelve
-// hours with several tracks of sound have fewer packets than this.
+// Limits on reading one file. A small file can contain an index of a billion packets. Twelve hours with several
+// audio tracks have fewer packets than this.
 const (
 	maxProbePackets = 6_000_000
 	maxProbeMemory  = 1 << 30
 )
 
-// Probe reads a file's headers and packets with ffprobe, confined, with the demuxer for
-// its magic bytes. The error wraps ErrNotMedia if the file is not media that the service
-// opens, and ErrEncrypted if the media is encrypted. Any other error means that the file
-// cannot be read or that ffprobe could not work.
+// Probe reads a file's headers and packets with ffprobe, confined, with the demuxer for its magic bytes. The
+// error wraps ErrNotMedia if the service cannot open the file, and ErrEncrypted if the media is encrypted. Any
+// other error means that the file could not be read or that ffprobe did not work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	return r.ProbeWithin(ctx, path, MeasureOptions{MaxPackets: maxProbePackets, MaxMemoryBytes: min(maxProbeMemory, r.cfg.MaxMemoryBytes)})
 }
@@ -127,8 +126,8 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	return p, nil
 }
 
-// encrypted reports whether a track of the file is encrypted. ffprobe tells for matroska.
-// For mp4 it only names the codec underneath the encryption.
+// encrypted reports whether a track of the file is encrypted. ffprobe reports that for matroska. For mp4 it
+// only names the codec underneath the encryption.
 func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
 	for _, st := range s.streams {
 		if st.header["enc_key_id"] != "" {
@@ -142,9 +141,9 @@ func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
 	return index.Encrypted, err
 }
 
-// notMediaIfExit blames the file if ffprobe failed on it, crashed or reached a limit of
-// its confinement. The file is not to blame if ffprobe was cancelled or killed from
-// outside, for example by the kernel because memory ran out.
+// notMediaIfExit blames the file if ffprobe failed on it, crashed or reached a limit of its confinement. The
+// file is not to blame if ffprobe was cancelled or killed from outside, for example by the kernel because
+// memory ran out.
 func notMediaIfExit(err error) error {
 	if exit, ok := errors.AsType[*ExitError](err); ok && !exit.stoppedFromOutside() {
 		if large := tooLargePicture(exit.Stderr); large != nil {
@@ -225,8 +224,8 @@ func readAudio(index int, h header) *AudioStream {
 	}
 }
 
-// displaySize makes pixels square by stretching their shorter side, so that no detail is
-// lost. It treats a pixel shape beyond 1:16 as damage.
+// displaySize makes pixels square by stretching their shorter side, so that no detail is lost. It treats a
+// pixel shape beyond 1:16 as damage.
 func displaySize(w, h int, sar Rational) (int, int) {
 	ratio := sar.Float()
 	switch {
@@ -239,7 +238,7 @@ func displaySize(w, h int, sar Rational) (int, int) {
 	}
 }
 
-// bitDepth trusts the codec, then the name of the pixel format (yuv420p10le).
+// bitDepth uses the codec's value, or else the name of the pixel format (yuv420p10le).
 func bitDepth(h header) int {
 	if n := h.number("bits_per_raw_sample"); n >= 8 && n <= 16 {
 		return int(n)

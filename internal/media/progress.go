@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// progressMeter is the writer behind ffmpeg's -progress: key=value lines, one
-// block per half second, each closed by a `progress=` line.
+// progressMeter parses ffmpeg's -progress output: key=value lines, one block per half second, each closed by a
+// `progress=` line.
 type progressMeter struct {
 	notify func(Progress) // may be nil
 	lines  lineSplitter
 	now    Progress
 }
 
-// Write never fails, because a pass must not end for want of a progress report.
+// Write never fails, because a bad progress report must not end a pass.
 func (m *progressMeter) Write(p []byte) (int, error) {
 	m.lines.split(p, 4096, m.take)
 	return len(p), nil
@@ -28,16 +28,15 @@ func (m *progressMeter) take(line []byte) {
 	case key == "frame" && err == nil:
 		m.now.Frames = n
 	case key == "out_time_us" && err == nil && n >= 0:
-		// "N/A" until the first packet. A stream that starts late counts up from below
-		// zero.
+		// "N/A" until the first packet. A stream that starts late counts up from a negative time.
 		m.now.OutTime = time.Duration(n) * time.Microsecond
 	case key == "progress" && m.notify != nil:
 		m.notify(m.now)
 	}
 }
 
-// tail keeps the last bytes written to it. It also counts the frames decoded with errors:
-// ffmpeg reports each of them only by a line in the log.
+// tail keeps the last bytes written to it. It also counts the frames decoded with errors: ffmpeg reports each
+// of them only by a line in the log.
 type tail struct {
 	corrupt int
 	lines   lineSplitter

@@ -27,8 +27,8 @@ func (r Rational) Float() float64 {
 // String is "num/den", as ffmpeg reads it.
 func (r Rational) String() string { return fmt.Sprintf("%d/%d", r.Num, r.Den) }
 
-// parseRational reads "30000/1001" or "4:3" as ffmpeg's 32-bit numbers. Anything else,
-// and a ratio with a zero, is unknown.
+// parseRational parses "30000/1001" or "4:3" as ffmpeg's 32-bit numbers. Anything else, and a ratio with a
+// zero, is unknown.
 func parseRational(s string) Rational {
 	a, b, ok := strings.Cut(strings.Replace(s, ":", "/", 1), "/")
 	if !ok {
@@ -43,8 +43,8 @@ func parseRational(s string) Rational {
 	return r
 }
 
-// MulDiv is a*b/c rounded to the nearest, halves away from zero as ffmpeg rounds,
-// computed with 128 bits. b >= 0 and c > 0. A result beyond int64 saturates.
+// MulDiv returns a*b/c rounded to the nearest, halves away from zero as ffmpeg rounds, computed with 128 bits.
+// b >= 0 and c > 0. A result beyond int64 saturates.
 func MulDiv(a, b, c int64) int64 {
 	abs := uint64(a)
 	if a < 0 {
@@ -73,8 +73,8 @@ func ticksToDuration(ticks int64, base Rational) time.Duration {
 	return time.Duration(MulDiv(ticks, base.Num*int64(time.Second), base.Den))
 }
 
-// parseSeconds reads ffmpeg's decimal seconds ("1.023021"); "N/A" and nonsense
-// are 0. Values beyond a Duration saturate.
+// parseSeconds parses ffmpeg's decimal seconds ("1.023021"). "N/A" and malformed text are 0. Values beyond a
+// Duration saturate.
 func parseSeconds(s string) time.Duration {
 	f, err := strconv.ParseFloat(s, 64)
 	const limit = float64(math.MaxInt64) / float64(time.Second)

@@ -23,12 +23,12 @@ type command struct {
 	name    string
 	binary  string
 	args    []string
-	dir     string   // may be written; "" is nowhere
-	reads   []string // may be read
+	dir     string   // writable; "" means none
+	reads   []string // readable
 	stdin   io.Reader
 	stdout  io.Writer
 	timeout time.Duration
-	memory  int64 // bytes of private memory; 0 is the configured limit
+	memory  int64 // bytes of private memory; 0 means the configured limit
 }
 
 // outcome is the result of an ended process.
@@ -56,7 +56,7 @@ func (r *Runner) run(ctx context.Context, c command) (_ outcome, err error) {
 	return out, err
 }
 
-// recordRun keeps the time of a successful run of ffmpeg until a run fails.
+// recordRun stores the time of a successful run of ffmpeg; a failed run clears it.
 func (r *Runner) recordRun(err error) {
 	if err != nil {
 		r.succeeded.Store(nil)
@@ -66,10 +66,10 @@ func (r *Runner) recordRun(err error) {
 	r.succeeded.Store(&now)
 }
 
-// confinement detects once which layers this kernel grants.
+// confinement determines once which layers this kernel grants.
 func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Layer, error) {
 	r.detect.Do(func() {
-		// If the first caller is cancelled, the result must still serve later callers.
+		// If the first caller is cancelled, later callers must still get the result.
 		ctx := context.WithoutCancel(ctx)
 		r.layers, r.report, r.detectErr = confine.Detect(func(l confine.Layers) error {
 			_, err := r.runWith(ctx, command{
@@ -88,11 +88,10 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 	return r.layers, r.report, r.detectErr
 }
 
-// runWith starts one process, waits for it and turns its end into an error.
+// runWith starts one process, waits for it and turns its failure into an error.
 //
-// The goroutine stays on its thread until the process has ended, because the kernel sends
-// the parent-death signal when the *thread* that forked ends. That signal kills ffmpeg
-// when the server is killed.
+// The goroutine stays on its thread until the process has ended, because the kernel sends the parent-death
+// signal when the *thread* that forked ends. That signal kills ffmpeg when the server is killed.
 func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
@@ -109,7 +108,7 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 
 	cmd, err := confine.Command(ctx, confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
 		MemoryBytes: uint64(cmp.Or(c.memory, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
-		// No normal process uses more than every core until its time-out.
+		// Even a normal process that uses every core until its time-out stays within this.
 		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}, layers)
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
@@ -132,14 +131,14 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	err = cmd.Wait() // also waits until stdin and the outputs are copied
 	out := outcome{stderr: stderr.String(), corrupt: stderr.corrupt}
 	if output.err != nil {
-		// The writer refused output, and the process failed for it or did not notice.
+		// The writer refused output. The process may have failed because of that, or not noticed.
 		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
 	}
 	return out, exitError(ctx, c.name, cmd.ProcessState, err, out.stderr)
 }
 
-// exitError turns the end of a process into an error. A process that finished its work
-// counts as finished even if ctx ended at the same moment.
+// exitError turns a process's exit into an error. A process that finished its work counts as finished even if
+// ctx ended at the same moment.
 func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr error, stderr string) error {
 	success := state != nil && state.Success()
 	switch {
@@ -161,8 +160,8 @@ func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr
 	return exit
 }
 
-// rescuedReader fails where its reader panics. os/exec reads and writes in goroutines of its own,
-// where nobody else catches a panic.
+// rescuedReader turns a panic of its reader into an error. os/exec reads and writes in its own goroutines,
+// where nothing else recovers a panic.
 type rescuedReader struct{ from io.Reader }
 
 func (r rescuedReader) Read(p []byte) (n int, err error) {
@@ -170,8 +169,8 @@ func (r rescuedReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// outputKeeper keeps the error of a writer that refused output or panicked, and ends the process:
-// the first process of a PID namespace does not die of a broken pipe.
+// outputKeeper stores the error of a writer that refused output or panicked, and ends the process: the first
+// process of a PID namespace does not die of a broken pipe.
 type outputKeeper struct {
 	to      io.Writer
 	refused func(error)

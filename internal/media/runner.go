@@ -31,13 +31,13 @@ const (
 	pipeGrace = 5 * time.Second
 )
 
-// Config says where the binaries are and how much a pass may consume.
+// Config names the binaries and limits how much a pass may consume.
 type Config struct {
 	FFmpeg, FFprobe string // paths or names looked up in PATH; default "ffmpeg" and "ffprobe"
 
 	MaxMemoryBytes int64 // private memory of one process; default defaultMaxMemory()
 	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
-	MaxPixels      int64 // width x height of any decoded frame, whatever the header said; default 8192x4320
+	MaxPixels      int64 // width x height of any decoded frame, whatever the header states; default 8192x4320
 }
 
 // defaultMaxMemory is three quarters of the machine's memory, between 1 and 8 GiB.
@@ -51,7 +51,7 @@ func defaultMaxMemory() int64 {
 	return min(max(int64(info.Totalram)*int64(info.Unit)/4*3, least), most)
 }
 
-// Runner runs ffmpeg and ffprobe, confined. Safe for concurrent use.
+// Runner runs ffmpeg and ffprobe, confined. It is safe for concurrent use.
 type Runner struct {
 	cfg             Config
 	ffmpeg, ffprobe string // absolute, links resolved
@@ -61,11 +61,11 @@ type Runner struct {
 	report    []confine.Layer
 	detectErr error
 
-	succeeded atomic.Pointer[time.Time] // end of ffmpeg's last run; nil if that failed
+	succeeded atomic.Pointer[time.Time] // end of ffmpeg's last run; nil if that run failed
 }
 
-// New finds the binaries. It fails if one is missing, or if the program did not call
-// confine.Main first, because every pass would then start the whole program again.
+// New finds the binaries. It fails if one is missing, or if the program did not call confine.Main first: every
+// pass would then start the whole program again.
 func New(cfg Config) (*Runner, error) {
 	if !confine.Armed() {
 		return nil, errors.New("media: confine.Main must be the first statement of main")
@@ -86,10 +86,10 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// MaxMemory is how much private memory one process may use, in bytes.
+// MaxMemory returns the private memory that one process may use, in bytes.
 func (r *Runner) MaxMemory() int64 { return r.cfg.MaxMemoryBytes }
 
-// findBinary resolves links, because Landlock permits files, not names.
+// findBinary resolves links, because Landlock rules apply to files, not names.
 func findBinary(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -104,7 +104,7 @@ func findBinary(name string) (string, error) {
 	return path, nil
 }
 
-// Pass is one ffmpeg run, built by a pure planner.
+// Pass is one ffmpeg run.
 type Pass struct {
 	Name string // for logs and errors: "normalize segment 0"
 
@@ -116,17 +116,15 @@ type Pass struct {
 	Dir    string   // working directory, absolute: the only place the pass may write
 	Inputs []string // further files (or folders) the pass may read, absolute
 
-	Timeout        time.Duration  // 0 is none
-	MaxMemoryBytes int64          // 0 is the configured limit
-	OnProgress     func(Progress) // may be nil; called from one goroutine, never after Encode returned
+	Timeout        time.Duration  // 0 means none
+	MaxMemoryBytes int64          // 0 means the configured limit
+	OnProgress     func(Progress) // may be nil; called from one goroutine, never after Encode has returned
 
-	// Stdin is what the pass reads from pipe:0. May be nil. Encode waits for a Read in
-	// progress and makes none after it has returned. If Stdin fails with an error other
-	// than io.EOF, so does the pass.
+	// Stdin is the input on pipe:0. It may be nil. Encode waits for a Read in progress and makes none after it
+	// has returned. If Stdin fails with an error other than io.EOF, the pass fails too.
 	Stdin io.Reader
-	// Stdout receives what the pass writes to pipe:1; progress is not reported then. If
-	// it is nil, pipe:1 carries the progress and the pass must not write to it. A failing
-	// writer ends the pass.
+	// Stdout receives the output on pipe:1; progress is not reported then. If it is nil, pipe:1 carries the
+	// progress and the pass must not write to it. A failing writer ends the pass.
 	Stdout io.Writer
 }
 
@@ -142,13 +140,13 @@ type Result struct {
 	CorruptFrames int // decoded with errors, and shown anyway
 }
 
-// Encode runs one pass to its end. The error is an *ExitError if ffmpeg failed, wraps
-// ErrTimeout if the pass took longer than its Timeout, and wraps the context's cause if
-// ctx ended first. In each case Result is filled as far as it is known.
+// Encode runs one pass to its end. The error is an *ExitError if ffmpeg failed. It wraps ErrTimeout if the pass
+// took longer than its Timeout, and the context's cause if ctx ended first. In each case Result is filled as
+// far as it is known.
 //
-// A nil error does not prove that the output is complete. If memory runs out or the input
-// is damaged, ffmpeg treats that as the end of the video and exits with 0. The caller
-// should compare Result.Frames with the expected number, or measure the output.
+// A nil error does not prove that the output is complete. If memory runs out or the input is damaged, ffmpeg
+// treats that as the end of the video and exits with 0. The caller should compare Result.Frames with the
+// expected number, or measure the output.
 //
 // When Encode returns, the process has ended and nothing writes to Dir any more.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
@@ -173,8 +171,8 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 // pixelSlack allows for decoders that round up the sides of a frame.
 const pixelSlack = 1 << 20
 
-// maxPixels makes the decoders of the next input refuse frames beyond the limit. The
-// header only states the size of the first frames, and later ones may be larger.
+// maxPixels makes the decoders of the next input refuse frames beyond the limit. The header states only the
+// size of the first frames; later ones may be larger.
 func (r *Runner) maxPixels() []string {
 	return []string{"-max_pixels", strconv.FormatInt(r.cfg.MaxPixels+pixelSlack, 10)}
 }

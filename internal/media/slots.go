@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Slots limits how many pieces of media work run at once in the process, first come,
-// first served. Safe for concurrent use.
+// Slots limits how many media operations run at once in the process, first come, first served. It is safe for
+// concurrent use.
 type Slots struct{ taken chan struct{} }
 
 // NewSlots returns a pool of n slots; n below 1 counts as 1.
@@ -39,20 +39,20 @@ func (s *Slots) TryAcquire() (release func(), ok bool) {
 
 func (s *Slots) release() { <-s.taken }
 
-// Size is the number of slots.
+// Size returns the number of slots.
 func (s *Slots) Size() int { return cap(s.taken) }
 
-// InUse is the number of slots in use.
+// InUse returns the number of slots in use.
 func (s *Slots) InUse() int { return len(s.taken) }
 
-// FairSlots limits how many pieces of media work run at once in the process and shares
-// the slots among holders. Each holder has at most one slot. Waiting holders take turns,
-// however much work each of them has waiting. Safe for concurrent use.
+// FairSlots limits how many media operations run at once in the process and shares the slots among holders.
+// Each holder has at most one slot. Waiting holders take turns, regardless of how much work each of them has
+// waiting. It is safe for concurrent use.
 type FairSlots struct {
 	mu      sync.Mutex
 	free    int
-	holders map[string]*holder // those that hold a slot or wait for one
-	turn    []*holder          // those that wait and hold no slot, next first
+	holders map[string]*holder // all that hold a slot or wait for one
+	turn    []*holder          // holders that wait without a slot, next first
 }
 
 // holder is one party that shares FairSlots. Its waiting work is in order of arrival.
@@ -106,7 +106,7 @@ func (s *FairSlots) grant() {
 	}
 }
 
-// release takes a slot back and puts its holder at the end of the line.
+// release takes a slot back and puts its holder at the end of the queue.
 func (s *FairSlots) release(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *FairSlots) release(name string) {
 	s.grant()
 }
 
-// leave removes a piece of work from the queue, unless it already has its slot.
+// leave removes a waiting operation from the queue. It reports false if the operation already has its slot.
 func (s *FairSlots) leave(name string, granted chan struct{}) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// Zero is the timestamp that counts as time 0 of the file: the start of the earlier of
-// the streams to use.
+// Zero returns the timestamp that counts as time 0 of the file: the start of the earlier of the used streams.
 func (p Probe) Zero() time.Duration {
 	zero := time.Duration(math.MaxInt64)
 	for _, m := range []Measured{p.VideoPackets, p.AudioPackets} {
@@ -19,7 +18,7 @@ func (p Probe) Zero() time.Duration {
 			zero = min(zero, m.First)
 		}
 	}
-	// Encoder delay may reach below zero. The film, or the music, then begins at zero.
+	// Encoder delay may have negative times. The film, or the music, then begins at zero.
 	if zero < 0 && zero > -200*time.Millisecond && (p.VideoPackets.Packets == 0 || p.VideoPackets.First >= 0) {
 		zero = 0
 	}
@@ -31,17 +30,16 @@ func (p Probe) Zero() time.Duration {
 	return zero
 }
 
-// End is when the later of the streams to use ends, counted from Zero.
+// End returns when the later of the used streams ends, counted from Zero.
 func (p Probe) End() time.Duration {
 	return max(0, max(p.VideoPackets.End, p.AudioPackets.End)-p.Zero())
 }
 
-// SeekLead is how far before a window decoding starts: lossy audio decoders need the
-// packets before it.
+// SeekLead is how long before a window decoding starts: lossy audio decoders need the packets before it.
 const SeekLead = 2 * time.Second
 
-// SeeksExactly reports whether a container tells where a seek landed. Bare frames of MP3
-// and AAC do not, so they are decoded from the start, which is fast.
+// SeeksExactly reports whether the demuxer of a container knows where a seek landed. Bare frames of MP3 and AAC
+// have no timestamps, so they are decoded from the start, which is fast.
 func SeeksExactly(kind container.Kind) bool {
 	switch kind {
 	case container.MP4, container.Matroska, container.WAV, container.FLAC:
@@ -50,15 +48,14 @@ func SeeksExactly(kind container.Kind) bool {
 	return false
 }
 
-// SoundSpans returns the bytes that SoundArgs needs to decode the window. They begin
-// where the demuxer lands when it seeks, which is at a key frame of the video, and end
-// after the window. The window must have an end, and the Probe must have found runs.
+// SoundSpans returns the bytes that SoundArgs needs to decode the window. They begin where the demuxer lands
+// when it seeks, which is at a key frame of the video, and end after the window. The window must have an end,
+// and the Probe must have found runs.
 func (p Probe) SoundSpans(w SoundWindow) []container.Span {
 	from := time.Duration(math.MinInt64)
 	if w.From > SeekLead {
 		from = w.From - SeekLead + p.Zero()
-		// Demuxers search by decoding time, so they may find a later one, but never an
-		// earlier one.
+		// Demuxers search by decoding time, so they may find a later key frame, but never an earlier one.
 		if i, _ := slices.BinarySearch(p.VideoPackets.Keyframes, from); i > 0 {
 			from = p.VideoPackets.Keyframes[i-1]
 		} else if p.Video != nil {
@@ -82,8 +79,8 @@ const runMargin = time.Second
 // SoundWindow is a range of the sound of a probed file.
 type SoundWindow struct {
 	From, To   time.Duration // counted from Zero; To 0 is the end
-	SampleRate int           // of what comes out, Hz
-	Layout     string        // ffmpeg's name of the output channels, "" for those of the file
+	SampleRate int           // of the output, Hz
+	Layout     string        // ffmpeg's name for the output channels; "" keeps the file's
 }
 
 // SoundArgs returns the arguments that decode a window of the file's sound, exact to the

@@ -13,8 +13,8 @@ type packet struct {
 	key, discard, remember, locate            bool
 }
 
-// streamScan sums up one stream. Packets come in decoding order. The scan holds back a
-// few starts to sort them into presentation order, and needs no other memory.
+// streamScan summarises one stream. Packets arrive in decoding order. The scan holds back a few starts to sort
+// them into presentation order, and needs no other memory.
 type streamScan struct {
 	header header
 
@@ -40,15 +40,15 @@ type streamScan struct {
 // run is a Run in ticks.
 type run struct{ first, last, from, to int64 }
 
-// A run continues with the next packet if that lies at most maxRunGap behind it, until
-// the run is maxRunBytes long.
+// A run continues with the next packet if that is at most maxRunGap after it, until the run is maxRunBytes
+// long.
 const (
 	maxRunGap   = 256 << 10
 	maxRunBytes = 1 << 20
-	maxPosition = 1 << 48 // in a file; hostile tables name any
+	maxPosition = 1 << 48 // largest plausible file position; hostile tables contain any number
 )
 
-// locate records where a packet lies and returns how many runs it began.
+// locate records the place of a packet and returns how many runs it began.
 func (s *streamScan) locate(p packet) int {
 	if p.pts == noTicks {
 		p.pts = p.dts
@@ -77,7 +77,7 @@ func (s *streamScan) add(p packet) {
 	if p.pts == noTicks {
 		p.pts = p.dts
 	}
-	if p.pts == noTicks { // no timestamps at all: packets follow one another
+	if p.pts == noTicks { // no timestamps at all: assume that packets follow one another
 		p.pts = s.end
 	}
 	if s.packets+s.discarded == 0 {
@@ -112,7 +112,7 @@ func (s *streamScan) add(p packet) {
 	}
 }
 
-// step takes the next start in presentation order.
+// step processes the next start in presentation order.
 func (s *streamScan) step() {
 	next := s.order[0]
 	s.order = slices.Delete(s.order, 0, 1)
@@ -133,7 +133,7 @@ func (s *streamScan) finish() Measured {
 		s.step()
 	}
 	if s.packets > 0 && !s.endsWithDuration {
-		s.end += s.shortest // the last packet lasts as long as its neighbours
+		s.end += s.shortest // assume that the last packet lasts as long as its neighbours
 	}
 	slices.Sort(s.starts)
 	slices.Sort(s.keyframes)
@@ -148,8 +148,8 @@ func (s *streamScan) finish() Measured {
 	if sample := (Rational{1, m.SampleRate}); sample.Known() && s.packets+s.discarded > 0 {
 		m.Extent = max(m.Extent, ticksToDuration(s.header.samples(s.packets+s.discarded, s.size), sample))
 		m.First += ticksToDuration(s.skip, sample)
-		// The packets of Ogg, and since ffmpeg 8 of mp4 and webm, are already shortened
-		// by the dropped samples; those of MP3 never are.
+		// The packets of Ogg, and since ffmpeg 8 of mp4 and webm, are already shortened by the dropped samples;
+		// packets of MP3 never are.
 		shortened := ticksToDuration(s.longest-s.last, base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
@@ -167,8 +167,7 @@ func (s *streamScan) finish() Measured {
 	return m
 }
 
-// between returns the time between two moments, or the longest Duration if it does not
-// fit.
+// between returns the time between two moments, or the longest Duration if it does not fit.
 func between(from, to time.Duration) time.Duration {
 	if d := to - from; d >= 0 {
 		return d

@@ -1,12 +1,12 @@
 package timeline
 
-// Fit says how a picture comes onto a canvas of another shape.
+// Fit is how a picture fills a canvas of another shape.
 type Fit string
 
 // The fits, spelled as on the wire.
 const (
 	Contain Fit = "contain" // whole, between black bars
-	Cover   Fit = "cover"   // filling the canvas, what is over cut off
+	Cover   Fit = "cover"   // fills the canvas; the overhang is cut off
 	Blur    Fit = "blur"    // whole, on a blurred cover of the same picture
 )
 
@@ -21,7 +21,7 @@ var aspects = map[Aspect][2]int{
 	"16:9": {16, 9}, "9:16": {9, 16}, "1:1": {1, 1}, "4:5": {4, 5}, "4:3": {4, 3}, "3:4": {3, 4},
 }
 
-// Ratio is the shape as width to height; 0, 0 for SourceAspect.
+// Ratio returns the shape as width to height, or 0, 0 for SourceAspect.
 func (a Aspect) Ratio() (width, height int) { return aspects[a][0], aspects[a][1] }
 
 // Limits of a canvas's longer side, in pixels.
@@ -30,22 +30,21 @@ const (
 	maxSide = 3840
 )
 
-// Canvas is the picture that all segments are brought to.
+// Canvas is the picture format of all segments.
 type Canvas struct {
 	Aspect  Aspect `json:"aspect"`
 	MaxSide *int64 `json:"maxSide,omitempty"` // of the longer side; nil = as large as the first segment
-	Fit     Fit    `json:"fit"`               // of segments that name none
+	Fit     Fit    `json:"fit"`               // for segments without their own
 }
 
-// Focus is the point of a picture, as displayed, that a crop keeps as near to
-// its middle as the picture's edges allow: 0..1 from left to right and from top
-// to bottom.
+// Focus is the point of a picture, as displayed, that a crop keeps as near to its middle as the picture's edges
+// allow: 0..1 from left to right and from top to bottom.
 type Focus struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
 }
 
-// FitOf is how the segment is fitted.
+// FitOf returns how the segment is fitted.
 func (t Timeline) FitOf(s Segment) Fit {
 	switch {
 	case s.Fit != "":
@@ -56,7 +55,7 @@ func (t Timeline) FitOf(s Segment) Fit {
 	return Contain
 }
 
-// FocusOf is the segment's focus: the middle unless it names another.
+// FocusOf returns the segment's focus, by default the middle.
 func (s Segment) FocusOf() Focus {
 	if s.Focus == nil {
 		return Focus{0.5, 0.5}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// storedVersion is raised when the stored form changes in a way that an older
-// reader would misread. Decode refuses versions it does not know.
+// storedVersion must be raised when the stored form changes in a way that an older reader would misread. Decode
+// refuses unknown versions.
 const storedVersion = 1
 
 type stored struct {
@@ -14,9 +14,8 @@ type stored struct {
 	Timeline
 }
 
-// Encode returns the stored form of t, which Decode of this and every later
-// version reads. It fails only for numbers that are not finite, which Validate
-// refuses.
+// Encode returns the stored form of t. Decode of this and every later version can read it. Encode fails only
+// for numbers that are not finite, which Validate refuses.
 func (t Timeline) Encode() ([]byte, error) {
 	data, err := json.Marshal(stored{storedVersion, t})
 	if err != nil {
@@ -25,7 +24,7 @@ func (t Timeline) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. The result is not validated again.
+// Decode parses the stored form. It does not validate the result again.
 func Decode(data []byte) (Timeline, error) {
 	var s stored
 	if err := json.Unmarshal(data, &s); err != nil {

@@ -2,7 +2,7 @@ package timeline
 
 import "time"
 
-// TransitionKind says how a film goes from one segment to the next.
+// TransitionKind is how a film moves from one segment to the next.
 type TransitionKind string
 
 // The transitions, spelled as on the wire. A cut is the absence of a transition.
@@ -19,8 +19,8 @@ const (
 	DefaultTransition = 500 * time.Millisecond
 )
 
-// Transition leads from the segment before, in play order, to the segment that
-// carries it. On the first segment it is checked and ignored.
+// Transition leads from the previous segment, in play order, to the segment that has the transition. On the
+// first segment it is checked and ignored.
 type Transition struct {
 	Kind     TransitionKind `json:"type"`
 	Duration time.Duration  `json:"durationNs"` // minTransition..maxTransition
@@ -32,7 +32,7 @@ type Join struct {
 	Frames int64 // 0 is a cut
 }
 
-// Overlap is how many frames the two segments share.
+// Overlap returns how many frames the two segments share.
 func (j Join) Overlap() int64 {
 	if j.Kind == Dissolve {
 		return j.Frames
@@ -40,14 +40,13 @@ func (j Join) Overlap() int64 {
 	return 0
 }
 
-// FadeOut is how many frames of the segment before fade to the colour.
+// FadeOut returns how many frames of the previous segment fade to the colour.
 func (j Join) FadeOut() int64 { return (j.Frames - j.Overlap()) / 2 }
 
-// FadeIn is how many frames of the segment itself come from the colour.
+// FadeIn returns how many frames of the segment itself fade from the colour.
 func (j Join) FadeIn() int64 { return j.Frames - j.Overlap() - j.FadeOut() }
 
-// Place is where a segment lies on the film, in frames, half-open, with the
-// transitions at its two ends.
+// Place is the position of a segment on the film, in frames, half-open, with the transitions at its two ends.
 type Place struct {
 	Begin, End int64
 	In, Out    Join
@@ -94,13 +93,13 @@ func Arrange(segments []Segment, frames []int64, rateNum, rateDen int64) (places
 	return places, length
 }
 
-// wholeFrames is d in frames, rounded to the nearest, halves up.
+// wholeFrames converts d to frames, rounded to the nearest, halves up.
 func wholeFrames(d time.Duration, rateNum, rateDen int64) int64 {
 	second := int64(time.Second) * rateDen
 	return (2*int64(d)*rateNum + second) / (2 * second)
 }
 
-// HasTransitions reports whether a segment follows another by more than a cut.
+// HasTransitions reports whether any two segments are joined by more than a cut.
 func (t Timeline) HasTransitions() bool {
 	segments, _ := t.InOrder()
 	for _, s := range segments[min(1, len(segments)):] {

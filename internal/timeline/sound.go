@@ -19,35 +19,35 @@ const (
 	minTruePeakDB, maxTruePeakDB = -9.0, 0.0
 )
 
-// Point is a volume at an instant of the output, counted from where the segment, clip
-// or range begins. Between two points the volume is linear in amplitude; before the
-// first and after the last it is level. It multiplies with the volume of what it is on.
+// Point is a volume at an instant of the output, counted from the start of the segment, clip or range. Between
+// two points the volume is linear in amplitude; before the first and after the last it is constant. It
+// multiplies the volume of its segment, clip or selection.
 type Point struct {
 	At     time.Duration `json:"atNs"`   // >= 0, strictly ascending
 	Volume float64       `json:"volume"` // 0..10
 }
 
-// Ducking turns music down while somebody speaks. The gain falls before the voice
-// begins, linearly in dB, and rises after it ends.
+// Ducking lowers music while somebody speaks. The gain falls before the voice begins, linearly in dB, and rises
+// after it ends.
 type Ducking struct {
 	AmountDB float64       `json:"amountDb"`  // 0..24
 	Attack   time.Duration `json:"attackNs"`  // 0..2 s
 	Release  time.Duration `json:"releaseNs"` // 0..5 s
 }
 
-// DefaultDucking is what a ducking without fields means.
+// DefaultDucking is the meaning of a ducking without fields.
 var DefaultDucking = Ducking{AmountDB: 9, Attack: 150 * time.Millisecond, Release: 600 * time.Millisecond}
 
-// Loudness is what the whole mix is brought to by one gain.
+// Loudness is the target for the whole mix, reached by one gain.
 type Loudness struct {
 	TargetLUFS    float64 `json:"targetLufs"`    // -31..-9, integrated, BS.1770-4
 	MaxTruePeakDB float64 `json:"maxTruePeakDb"` // -9..0, takes precedence
 }
 
-// DefaultLoudness is what a loudness without fields means.
+// DefaultLoudness is the meaning of a loudness without fields.
 var DefaultLoudness = Loudness{TargetLUFS: -14, MaxTruePeakDB: -1}
 
-// fieldName tells the path of a field of the object that is checked.
+// fieldName returns the path of a field of the object being checked.
 type fieldName func(field string) string
 
 func (c *Clip) validateSound(at fieldName) error {
@@ -108,5 +108,5 @@ func validatePoints(at fieldName, points []Point) error {
 	return nil
 }
 
-// within reports whether v is a number of least..most; NaN is not.
+// within reports whether v is a number in least..most; NaN is not.
 func within(v, least, most float64) bool { return v >= least && v <= most }

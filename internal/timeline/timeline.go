@@ -1,11 +1,9 @@
-// Package timeline holds the edit a client asked for: which stretches of which
-// sources play after one another, what music lies under them, and which
-// separated stems replace or join the original sound.
+// Package timeline represents the edit that a client requested: which ranges of which sources play after one
+// another, which music plays under them, and which separated stems replace or join the original sound.
 //
-// The types are pure values. The package checks everything that can be checked
-// without opening a file; the engine checks the media (how long a source really is,
-// whether it decodes). The package knows neither HTTP nor ffmpeg: the package that
-// owns the two wire formats turns them into a Timeline.
+// The types are pure values. The package checks everything that can be checked without opening a file; the
+// engine checks the media (how long a source really is, whether it decodes). It uses neither HTTP nor ffmpeg:
+// the package that owns the two wire formats turns them into a Timeline.
 package timeline
 
 import (
@@ -15,7 +13,7 @@ import (
 	"time"
 )
 
-// OutputKind says what a render produces.
+// OutputKind is what a render produces.
 type OutputKind string
 
 // The output kinds, spelled as on the wire.
@@ -40,8 +38,7 @@ const (
 	MaxClips      = 64
 	MaxDirectives = 64
 	maxSelections = 16 // of one directive
-	// maxName bounds the ids and names that a client chooses, in bytes, because the
-	// job's row keeps them.
+	// maxName bounds the ids and names that a client chooses, in bytes, because the job's row stores them.
 	maxName   = 128
 	maxVolume = 10.0
 	minSpeed  = 0.1
@@ -61,11 +58,11 @@ type Timeline struct {
 	Segments   []Segment   `json:"segments"`
 	Clips      []Clip      `json:"clips,omitempty"`
 	Directives []Directive `json:"directives,omitempty"`
-	Loudness   *Loudness   `json:"loudness,omitempty"` // nil leaves the mix as loud as it is
+	Loudness   *Loudness   `json:"loudness,omitempty"` // nil leaves the loudness of the mix unchanged
 	Canvas     *Canvas     `json:"canvas,omitempty"`   // nil = the first segment's picture
 }
 
-// Segment is one stretch of a source with its own sound.
+// Segment is one range of a source with its own sound.
 type Segment struct {
 	SourceKey string        `json:"source"`      // names the source; the job maps it to a file
 	Order     int64         `json:"order"`       // position among the segments
@@ -76,13 +73,13 @@ type Segment struct {
 	Speed     float64       `json:"speed"`       // 0.1..10; pitch is kept
 	Points    []Point       `json:"points,omitempty"`
 
-	Transition *Transition `json:"transition,omitempty"` // from the segment before; nil = a cut
+	Transition *Transition `json:"transition,omitempty"` // from the previous segment; nil = a cut
 	Fit        Fit         `json:"fit,omitempty"`        // "" = the canvas's, see FitOf
 	Focus      *Focus      `json:"focus,omitempty"`      // nil = the middle, see FocusOf
 }
 
-// Clip is background music: a stretch of a source laid under the segments. It plays
-// once, or over and over, until End or the end of the output.
+// Clip is background music: a range of a source that plays under the segments, once or in a loop, until End or
+// the end of the output.
 type Clip struct {
 	SourceKey       string        `json:"source"`
 	Start           time.Duration `json:"startNs"`     // >= 0, on the output timeline
@@ -91,8 +88,8 @@ type Clip struct {
 	Volume          float64       `json:"volume"`      // 0..10
 	Speed           float64       `json:"speed"`       // 0.1..10, tempo without pitch
 
-	// FadeIn and FadeOut lie inside of what is heard; if both together are longer,
-	// both shrink in proportion.
+	// FadeIn and FadeOut lie inside the audible range; if both together are longer than it, both shrink in
+	// proportion.
 	FadeIn  time.Duration `json:"fadeInNs,omitempty"`  // 0..30 s
 	FadeOut time.Duration `json:"fadeOutNs,omitempty"` // 0..30 s
 	Loop    bool          `json:"loop,omitempty"`      // repeats the trimmed range
@@ -101,8 +98,8 @@ type Clip struct {
 	Points  []Point       `json:"points,omitempty"`
 }
 
-// Range is a half-open span [Start, End) on the output timeline. Start >= 0 and
-// End > Start hold for every Range that passed Validate.
+// Range is a half-open span [Start, End) on the output timeline. Every Range that passed Validate has Start >=
+// 0 and End > Start.
 type Range struct {
 	Start time.Duration `json:"startNs"`
 	End   time.Duration `json:"endNs"`
@@ -111,26 +108,26 @@ type Range struct {
 // Directive mixes separated stems into a range of the output.
 type Directive struct {
 	ID           string        `json:"id"`
-	Range                      // embedded for the stored form, which has its fields beside the others
+	Range                      // embedded, because the stored form has its fields beside the others
 	MuteOriginal bool          `json:"muteOriginal"`   // silence the segments' own sound in the range, not the music
-	SourceOffset time.Duration `json:"sourceOffsetNs"` // >= 0: where in the stems the range begins
-	AppliedSpeed float64       `json:"appliedSpeed"`   // 0.1..10: (range x speed) of the stem is played in the range
+	SourceOffset time.Duration `json:"sourceOffsetNs"` // >= 0: position in the stems at which the range begins
+	AppliedSpeed float64       `json:"appliedSpeed"`   // 0.1..10: the range plays (range x speed) of the stem
 	Selections   []Selection   `json:"selections,omitempty"`
 }
 
 // Selection is one stem of a directive.
 type Selection struct {
 	StemID string `json:"stemId"`
-	// SeparationID names the separation of which StemID is a stem, where a client
-	// named it so and SourceKey is not known yet. It is not stored.
+	// SeparationID names the separation that produced StemID, if the client named the stem that way and
+	// SourceKey is not known yet. It is not stored.
 	SeparationID string  `json:"-"`
-	SourceKey    string  `json:"source"` // names the stem's file, as a segment's SourceKey does
+	SourceKey    string  `json:"source"` // names the stem's file, like a segment's SourceKey
 	Volume       float64 `json:"volume"` // 0..10
 	Points       []Point `json:"points,omitempty"`
 }
 
-// InOrder returns the segments in the order in which they play, with the index
-// each has in t.Segments, so that a message can name the one the client sent.
+// InOrder returns the segments in play order, with the index of each in t.Segments, so that a message can name
+// the segment as the client sent it.
 func (t Timeline) InOrder() (segments []Segment, indexes []int) {
 	indexes = make([]int, len(t.Segments))
 	for i := range indexes {
@@ -146,8 +143,7 @@ func (t Timeline) InOrder() (segments []Segment, indexes []int) {
 	return segments, indexes
 }
 
-// SourceKeys returns every key the timeline needs a file for, each once, in the
-// order of first use.
+// SourceKeys returns every key for which the timeline needs a file, each once, in the order of first use.
 func (t Timeline) SourceKeys() []string {
 	var keys []string
 	seen := map[string]bool{}
@@ -171,8 +167,8 @@ func (t Timeline) SourceKeys() []string {
 	return keys
 }
 
-// SourceDuration adds up the lengths that the client claims for its segments' sources.
-// The statistics report it; nothing is sized by it. It saturates instead of overflowing.
+// SourceDuration adds up the lengths that the client claims for its segments' sources. Only statistics use it.
+// It saturates instead of overflowing.
 func (t Timeline) SourceDuration() time.Duration {
 	var sum time.Duration
 	for _, s := range t.Segments {
@@ -184,8 +180,8 @@ func (t Timeline) SourceDuration() time.Duration {
 	return sum
 }
 
-// Legacy returns the timeline of the single-video form: the whole of one
-// source, cut to duration where that is shorter.
+// Legacy returns the timeline of the single-video form: the whole of one source, cut to duration if that is
+// shorter.
 func Legacy(sourceKey string, duration time.Duration) Timeline {
 	return Timeline{
 		Segments: []Segment{{
@@ -195,9 +191,8 @@ func Legacy(sourceKey string, duration time.Duration) Timeline {
 	}
 }
 
-// Milliseconds turns a wire field into a duration. Any int64 is accepted:
-// beyond the range of a Duration (292 years) it saturates, which for a position
-// or an end means "beyond every source", as it should.
+// Milliseconds converts a wire field to a duration. It accepts any int64: beyond the range of a Duration (292
+// years) it saturates, which for a position or an end correctly means "beyond every source".
 func Milliseconds(ms int64) time.Duration {
 	const limit = math.MaxInt64 / int64(time.Millisecond)
 	switch {

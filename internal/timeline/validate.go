@@ -9,13 +9,13 @@ import (
 	"cutroom/internal/fault"
 )
 
-// Names are the wire names that differ between the two render paths, so that
-// one set of rules can name the field the client really sent.
+// Names are the wire names that differ between the two render paths, so that one set of rules can name the
+// field that the client really sent.
 type Names struct {
 	SegmentSource string // the segment's source field
 	ClipSource    string // the clip's source field
-	// Legacy marks the single-video form, whose only length field is
-	// videoDurationMs: its one segment was made by [Legacy], not sent.
+	// Legacy marks the single-video form, whose only length field is videoDurationMs. [Legacy] made its one
+	// segment; the client did not send it.
 	Legacy bool
 }
 
@@ -26,10 +26,8 @@ var (
 	LegacyNames    = Names{SegmentSource: "video", ClipSource: "audioFileKey", Legacy: true}
 )
 
-// Validate checks every rule that needs no file. The error is nil or a
-// *fault.Error of kind Invalid whose sentence names the first offending wire
-// field, such as "segments[1].speedScale must be > 0". It opens nothing and
-// allocates only for the message.
+// Validate checks every rule that needs no file. The error is nil or a *fault.Error of kind Invalid whose
+// sentence names the first invalid wire field, such as "segments[1].speedScale must be > 0".
 func (t Timeline) Validate(names Names) error {
 	if err := t.validateConfig(); err != nil {
 		return err
@@ -109,7 +107,7 @@ func (t *Transition) validate(field string) error {
 	return nil
 }
 
-// validatePicture checks how the segment joins the one before and fits the canvas.
+// validatePicture checks how the segment joins the previous one and fits the canvas.
 func (s *Segment) validatePicture(at func(field string) string) error {
 	if err := s.Transition.validate(at("transition")); err != nil {
 		return err
@@ -123,7 +121,7 @@ func (s *Segment) validatePicture(at func(field string) string) error {
 	return cmp.Or(outside(at("focusX"), focus.X, 0, 1), outside(at("focusY"), focus.Y, 0, 1))
 }
 
-// outside is nil for a number of least..most.
+// outside returns nil for a number in least..most.
 func outside(field string, v, least, most float64) error {
 	if v >= least && v <= most {
 		return nil
@@ -218,22 +216,21 @@ func (d *Directive) validate(i int) error {
 	return nil
 }
 
-// indexed is the path of an entry of a list.
+// indexed returns the path of an entry of a list.
 func indexed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 func tooLong(field string) error {
 	return fault.Invalidf("%s must have at most %d bytes", field, maxName)
 }
 
-// endsTooEarly reports an end that lies at or before its start. Two ends that
-// both saturated (see Milliseconds) count as in order: their true distance is
-// unknown and both lie beyond every source.
+// endsTooEarly reports an end at or before its start. Two ends that both saturated (see Milliseconds) count as
+// in order: their true distance is unknown and both lie beyond every source.
 func endsTooEarly(start, end time.Duration) bool {
 	return end != 0 && end != math.MaxInt64 && end <= start
 }
 
-// outOfRange is nil for a finite number of least..most. Otherwise it says which of the
-// two is broken; if 0 is too little, it says so first.
+// outOfRange returns nil for a finite number in least..most, else an error with the broken limit. If least is
+// positive and v is not, the error says "> 0".
 func outOfRange(at fieldName, field string, v, least, most float64) error {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):

@@ -11,17 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter applies the order to this process and executes the program. It returns only if
-// that fails.
+// enter applies the order to this process and executes the program. It returns only on failure.
 func enter(orderText string, args []string) error {
 	var o order
 	if err := json.Unmarshal([]byte(orderText), &o); err != nil {
 		return fmt.Errorf("order: %w", err)
 	}
-	// If memory runs out, the kernel should kill the program rather than the server. Some
-	// containers forbid this setting.
+	// If memory runs out, the kernel should kill the program, not the server. Some containers forbid this
+	// setting.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
-	// Files that the server itself inherited without close-on-exec.
+	// Close files that the server itself inherited without close-on-exec.
 	_ = unix.CloseRange(aliveFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -60,8 +59,7 @@ func enter(orderText string, args []string) error {
 // because there it would count all threads of the server's user.
 const maxThreads = 2048
 
-// applyLimits lowers what the process may consume. It keeps hard limits that are
-// already lower.
+// applyLimits lowers the resource limits of the process. It keeps hard limits that are already lower.
 func applyLimits(o order) error {
 	limits := []struct {
 		name     string

@@ -1,22 +1,20 @@
-// Package confine runs one program on untrusted files so that an attacker who takes over
-// the program gains nothing. From outside in:
+// Package confine runs one program on untrusted files so that an attacker who takes over the program gains
+// nothing. From the outside in:
 //
 //	server ── clone(new user, network, IPC and PID namespaces; parent-death signal) ──▶ the same binary
 //	the same binary, in Main: Landlock → resource limits → seccomp → exec the program
 //
-// The user namespace maps the server's user to nobody, so even a server that runs as root
-// starts a program without any capability. The program's files must be accessible to the
-// server's user by ownership or mode, even if that is root. The network namespace is
-// empty. The program is the first process of its PID namespace: it cannot name processes
-// outside, and the processes that it starts end with it. Landlock lets it write one
-// folder, read its inputs and the shared libraries, and execute no other program. The
-// seccomp filter allows only the system calls that a decoder needs: no sockets, no
-// processes, no shared memory without a file, no limits or priorities of other processes,
-// no metadata of files, for which Landlock has no rules. If namespaces are refused, as in
-// most container engines, the filter protects alone. It also covers what an old Landlock
-// cannot restrict.
+// The user namespace maps the server's user to nobody, so even a server that runs as root starts a program
+// without any capability. The program's files must be accessible to the server's user by ownership or mode,
+// even if that is root. The network namespace is empty. The program is the first process of its PID namespace:
+// it cannot name processes outside, and the processes that it starts end with it. Landlock lets it write to one
+// folder, read its inputs and the shared libraries, and execute no other program. The seccomp filter allows
+// only the system calls that a decoder needs: no sockets, no processes, no shared memory without a file, no
+// limits or priorities of other processes, no metadata of files, for which Landlock has no rules. If namespaces
+// are refused, as in most container engines, the filter alone provides their protection. It also covers what an
+// old Landlock cannot restrict.
 //
-// It knows nothing of media.
+// The package is independent of media.
 package confine
 
 import (
@@ -38,13 +36,13 @@ import (
 
 const (
 	arg0 = "cutroom-confined"
-	// ExitStatus is the exit status of a process that could not confine itself; its
-	// standard error says why. ffmpeg never ends with it.
+	// ExitStatus is the exit status of a process that could not confine itself; its standard error contains the
+	// reason. ffmpeg never exits with it.
 	ExitStatus = 121
 	nobody     = 65534
 )
 
-// armed is set if this program calls Main, so that Command may start it again.
+// armed is set once this program has called Main, so that Command may start it again.
 var armed atomic.Bool
 
 // Armed reports whether Main was called. If it was not, Command would start the
@@ -56,36 +54,35 @@ type Layers struct {
 	Namespaces bool
 	Landlock   bool
 	Seccomp    bool
-	// LandlockABI makes Landlock behave as this older version of it; 0 is the
-	// kernel's own.
+	// LandlockABI makes Landlock behave like this older version; 0 means the kernel's own.
 	LandlockABI int `json:",omitempty"`
 }
 
-// Program says what to run and what it may use.
+// Program defines what to run and what it may use.
 type Program struct {
 	Binary string   // absolute, links resolved
 	Args   []string `json:"-"` // without the name of the program
-	Dir    string   // working directory, and the only place it may write; "" is nowhere
+	Dir    string   // working directory, and the only writable place; "" means none
 	Reads  []string // files and folders it may read
 
 	MemoryBytes uint64        // private memory
-	FileBytes   uint64        // largest file it may write
-	CPU         time.Duration // processor time, rounded up to seconds; 0 is no limit
+	FileBytes   uint64        // size of the largest file it may write
+	CPU         time.Duration // processor time, rounded up to seconds; 0 means no limit
 }
 
-// order tells the new process what to do. It travels as JSON in the argument list, before
-// the program's own arguments. It holds file names and numbers, but no secret.
+// order is the configuration of the new process, passed as JSON in the argument list before the program's own
+// arguments. It contains file names and numbers, but no secret.
 type order struct {
 	Program
 	Layers Layers
 }
 
-// aliveFD is the descriptor of the pipe that aliveness returns. The new process has it in
-// addition to the three standard ones, and the program does not inherit it.
+// aliveFD is the descriptor of the pipe that aliveness returns. The new process has it in addition to the three
+// standard ones; the program does not inherit it.
 const aliveFD = 3
 
-// Command builds the process that confines itself and becomes p. The caller starts it
-// with Start. When it is killed, by ending ctx or otherwise, all its processes end.
+// Command returns the process that confines itself and becomes p. The caller starts it with Start. When it is
+// killed, by ending ctx or otherwise, all its processes end.
 func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	alive, err := aliveness()
 	if err != nil {
@@ -104,11 +101,10 @@ func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	cmd.Env = append(environment(), "GOMAXPROCS=1", "GOGC=off")
 	cmd.ExtraFiles = []*os.File{alive}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	// Kill the group for kernels without namespaces; a namespace ends with its first
-	// process.
+	// Kill the group, for kernels without namespaces; a namespace ends with its first process.
 	cmd.Cancel = func() error {
 		err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		if errors.Is(err, syscall.ESRCH) { // it ended by itself, which must not look like a failure
+		if errors.Is(err, syscall.ESRCH) { // it had already ended, which must not look like a failure
 			return os.ErrProcessDone
 		}
 		return err
@@ -121,34 +117,31 @@ func Command(ctx context.Context, p Program, layers Layers) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// environment is the whole environment of the program. The server's own contains secrets.
+// environment returns the program's complete environment. The server's own contains secrets.
 func environment() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent"}
 }
 
-// aliveness is the reading end of a pipe whose writing end this process holds until it
-// dies. A new process that finds the pipe closed has lost its server. The parent's
-// process id cannot tell, because it is always 0 in a PID namespace.
+// aliveness returns the read end of a pipe whose write end this process holds until it dies. If a new process
+// finds the pipe closed, its server has died. It cannot check the parent's process id, which is always 0 in a
+// PID namespace.
 var aliveness = sync.OnceValues(func() (*os.File, error) {
 	r, w, err := os.Pipe()
 	writingEnds <- w
 	return r, err
 })
 
-// writingEnds keeps the writing end reachable, because the garbage collector closes
-// files that it collects.
+// writingEnds keeps the write end reachable, because the garbage collector closes unreachable files.
 var writingEnds = make(chan *os.File, 1)
 
-// hidden tells that Hide was called. Its lock is held while Start shows the server for a
-// moment.
+// hidden records whether Hide was called. Its lock is held while Start makes the server visible for a moment.
 var hidden struct {
 	sync.Mutex
 	on bool
 }
 
-// Hide keeps the memory and the environment of this process from every other process of
-// its user. It can be neither traced nor dumped, and its files under /proc belong to
-// root.
+// Hide protects the memory and the environment of this process from every other process of its user. It can be
+// neither traced nor dumped, and its files under /proc belong to root.
 func Hide() error {
 	hidden.Lock()
 	defer hidden.Unlock()
@@ -156,13 +149,12 @@ func Hide() error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// Start starts a Command. The calling goroutine must stay on its thread until the process
-// has ended, because the kernel sends the parent-death signal when the thread that forked
-// ends.
+// Start starts a Command. The calling goroutine must stay on its thread until the process has ended, because
+// the kernel sends the parent-death signal when the thread that forked ends.
 //
-// An ordinary user may write the id maps of a new user namespace only while its creator
-// is not hidden, so Start shows the server for that moment. Programs in namespaces of
-// their own cannot use it. Without namespaces Start does not show the server.
+// An ordinary user may write the id maps of a new user namespace only while its creator is not hidden, so Start
+// makes the server visible for that moment. Programs in other namespaces cannot exploit it. Without namespaces
+// Start keeps the server hidden.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr.Cloneflags&syscall.CLONE_NEWUSER == 0 || os.Geteuid() == 0 {
 		return cmd.Start()

@@ -6,12 +6,12 @@ import "fmt"
 type Layer struct {
 	Name    string // "namespaces", "landlock" or "seccomp"
 	InForce bool
-	Detail  string   // how far it reaches, or why it is missing
-	Gaps    []string // what no other layer stops while it is missing
+	Detail  string   // what it restricts, or why it is missing
+	Gaps    []string // what no other layer prevents while it is missing
 }
 
-// gaps lists, for each missing layer, what an attacker who has taken over the program can
-// still do. abi is the version of Landlock.
+// gaps returns, for each missing layer, what an attacker who has taken over the program can still do. abi is
+// the version of Landlock.
 func (l Layers) gaps(abi int) map[string][]string {
 	if !l.Landlock {
 		abi = 0
@@ -32,10 +32,9 @@ func (l Layers) gaps(abi int) map[string][]string {
 	return gaps
 }
 
-// Detect finds out which layers this kernel grants. try starts a program that does
-// nothing within the given layers. Detect tries all layers first. If that fails, it tries
-// each alone, to name the refused one and keep the others. An error means that the
-// program does not start at all.
+// Detect determines which layers this kernel grants. try must start a program that does nothing within the
+// given layers. Detect tries all layers first. If that fails, it tries each alone, to name the refused one and
+// keep the others. An error means that the program does not start at all.
 func Detect(try func(Layers) error) (Layers, []Layer, error) {
 	abi := landlockABI()
 	got := Layers{Namespaces: true, Landlock: abi > 0, Seccomp: seccompSupported}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// libraryPaths are where the dynamic loader finds libraries.
+// libraryPaths are the places where the dynamic loader looks for libraries.
 var libraryPaths = []string{
 	"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64",
 	"/usr/local/lib", "/usr/local/lib64",
@@ -37,7 +37,7 @@ func landlockABI() int {
 	return int(abi)
 }
 
-// handled is everything that a Landlock of this version can refuse.
+// handled returns everything that a Landlock of this version can refuse.
 func handled(abi int) unix.LandlockRulesetAttr {
 	var a unix.LandlockRulesetAttr
 	a.Handled_access_fs = unix.LANDLOCK_ACCESS_FS_REFER - 1
@@ -59,7 +59,7 @@ func handled(abi int) unix.LandlockRulesetAttr {
 	return a
 }
 
-// reach names what a Landlock of this version restricts besides files.
+// reach describes what a Landlock of this version restricts besides files.
 func reach(abi int) string {
 	s := ""
 	if abi >= 4 {
@@ -71,10 +71,9 @@ func reach(abi int) string {
 	return s
 }
 
-// applyLandlock gives the calling thread one folder to write, read access to its inputs,
-// its own binary and the libraries, and the null device. Restricting this thread is
-// enough, because it becomes the program. A library that restricts all threads would look
-// for them in /proc under a process id of another namespace.
+// applyLandlock gives the calling thread one writable folder, read access to its inputs, its own binary and the
+// libraries, and the null device. Restricting this thread is enough, because it becomes the program. A library
+// that restricts all threads would look for them in /proc under a process id of another namespace.
 func applyLandlock(o order) error {
 	abi := landlockABI()
 	if older := o.Layers.LandlockABI; older > 0 {
@@ -99,7 +98,7 @@ func applyLandlock(o order) error {
 	for _, path := range libraryPaths {
 		rules = append(rules, rule{path, readAll, false})
 	}
-	// The kernel executes the loader along with the program.
+	// The kernel executes the loader together with the program.
 	loaders, err := filepath.Glob("/lib*/ld-*.so*")
 	if err != nil {
 		return err
@@ -111,7 +110,7 @@ func applyLandlock(o order) error {
 		rules = append(rules, rule{o.Dir, writeAll, true})
 	}
 	for _, path := range o.Reads {
-		rules = append(rules, rule{path, readAll, false}) // the program itself reports a missing one
+		rules = append(rules, rule{path, readAll, false}) // the program itself reports a missing file
 	}
 	for _, r := range rules {
 		err := permit(int(fd), r.path, r.access&attr.Handled_access_fs)

@@ -12,17 +12,16 @@ import (
 
 const seccompSupported = true
 
-// allowedCalls are the calls that ffmpeg needs: those it was seen to make on Debian 12
-// and 13 (about 45 of these), and those that the C library and codec libraries may also
-// make. Rules on arguments, Landlock and limits restrict what an allowed call may do.
-// Other calls return EPERM, so that a library that tries one continues without it:
-// sockets, other processes, shared memory, file metadata, watches, truncation by path,
+// allowedCalls are the calls that ffmpeg needs: the calls it made in traces on Debian 12 and 13 (about 45 of
+// these), and calls that the C library and codec libraries may also make. Rules on arguments, Landlock and
+// limits restrict what an allowed call may do. Other calls return EPERM, so that a library that tries one
+// continues without it: sockets, other processes, shared memory, file metadata, watches, truncation by path,
 // io_uring and so on.
 var allowedCalls = []uint32{
 	// Memory.
 	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MSYNC, unix.SYS_MINCORE,
 	unix.SYS_MLOCK, unix.SYS_MLOCK2, unix.SYS_MUNLOCK, unix.SYS_MBIND, unix.SYS_GET_MEMPOLICY, unix.SYS_SET_MEMPOLICY,
-	// Files and folders, within what Landlock leaves.
+	// Files and folders, as far as Landlock permits.
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREAD64, unix.SYS_PWRITE64,
 	unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_CLOSE, unix.SYS_LSEEK,
 	unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_STATFS, unix.SYS_FSTATFS, unix.SYS_FACCESSAT, unix.SYS_READLINKAT,
@@ -86,8 +85,8 @@ func applySeccomp() error {
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 }
 
-// filterProgram is the filter of this process. It refuses calls through any call table
-// but the native one.
+// filterProgram returns the filter for this process. It refuses calls through any call table but the native
+// one.
 func filterProgram() []unix.SockFilter {
 	program := []unix.SockFilter{
 		{Code: load, K: dataArch},
@@ -114,7 +113,7 @@ type argumentRule struct {
 	argument uint32 // 0 is the first
 	bits     uint32
 	values   []uint32
-	allowed  bool // the values are allowed and all others refused, or the other way round
+	allowed  bool // true: allow only the values; false: refuse only the values
 }
 
 // Rules for calls that depend on an argument.
@@ -147,7 +146,7 @@ func argumentRules() []argumentRule {
 	}
 }
 
-// compile writes the rule for a filter that has loaded the number of the call.
+// compile returns the rule as instructions of a filter that has loaded the number of the call.
 func (r argumentRule) compile() []unix.SockFilter {
 	listed, other := uint32(allow), refuse
 	if !r.allowed {

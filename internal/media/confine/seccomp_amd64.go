@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 const auditArch = 0xc000003e // AUDIT_ARCH_X86_64
 
-// openCall is the call that openat replaces.
+// openCall is the system call that openat replaces.
 const openCall = unix.SYS_OPEN
 
 // oldCalls are allowed calls that only this processor has.

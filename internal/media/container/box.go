@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// ErrDamaged means that an mp4 is not whole.
+// ErrDamaged means that an mp4 is incomplete.
 var ErrDamaged = errors.New("not a whole mp4")
 
 // open opens a file and returns its size.

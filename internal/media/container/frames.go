@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Formats of bare frames have no magic bytes. The first frame follows tags and padding,
-// or the rest of a frame that was cut in two.
+// Formats of bare frames have no magic bytes. The first frame follows tags and padding, or the remainder of a
+// truncated frame.
 const (
 	frameWindow   = 64 << 10 // the first frame begins within it, not counting tags
 	maxFrameBytes = 8191     // of MPEG audio and ADTS
@@ -20,9 +20,9 @@ const (
 	adtsHeader    = 7        // bytes, the longer of the two headers
 )
 
-// firstFrame finds where the frames of MPEG audio layer III or ADTS begin. A lone sync
-// word occurs in any data, so consecutive frames must agree: two if only zeros precede
-// them, otherwise four, or fewer if the file ends.
+// firstFrame finds where the frames of MPEG audio layer III or ADTS begin. A single sync word occurs in any
+// data, so consecutive frames must agree: two if only zeros precede them, otherwise four, or fewer if the file
+// ends.
 func firstFrame(window []byte) (at int, kind Kind) {
 	padding := len(window) - len(bytes.TrimLeft(window, "\x00"))
 	for at < min(len(window), frameWindow) {
@@ -41,11 +41,11 @@ func firstFrame(window []byte) (at int, kind Kind) {
 	return 0, Unknown
 }
 
-// frameLengths return the length of a frame from its header, 0 if it is not a frame.
+// frameLengths maps each kind to the function that returns a frame's length from its header, 0 if it is not a
+// frame.
 var frameLengths = map[Kind]func([]byte) int{MP3: mp3Frame, AAC: adtsFrame}
 
-// chained reports whether b begins with a stream of frames. first tells that only padding
-// precedes them.
+// chained reports whether b begins with a stream of frames. first means that only padding precedes them.
 func chained(b []byte, length func([]byte) int, first bool) bool {
 	for n := 1; ; n++ {
 		size := length(b)
@@ -56,7 +56,7 @@ func chained(b []byte, length func([]byte) int, first bool) bool {
 			return true
 		case size > len(b):
 			return n > 1
-		case size+adtsHeader > len(b): // the file ends here, so it may hold a single frame
+		case size+adtsHeader > len(b): // the file ends here and may contain a single frame
 			return n > 1 || first
 		case isTrailer(b[size:]):
 			return n > 1
@@ -99,7 +99,7 @@ func tagBytes(b []byte) int64 {
 	return 0
 }
 
-// skipTags returns where the content after the leading tags begins.
+// skipTags returns the offset of the content after the leading tags.
 func skipTags(r io.ReaderAt) (at int64, err error) {
 	for range 8 {
 		head, err := readAt(r, at, 32)
@@ -120,9 +120,8 @@ func isSync(b []byte) bool {
 	return len(b) >= 4 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]>>3&3 != 1 && b[1]>>1&3 == 1
 }
 
-// FramesDuration adds up the durations of a file's bare frames and skips anything between
-// them. It is for files that ffprobe cannot read. For a kind without bare frames it
-// returns 0.
+// FramesDuration adds up the durations of a file's bare frames and skips anything between them. Use it for
+// files that ffprobe cannot read. For a kind without bare frames it returns 0.
 func FramesDuration(path string, kind Kind) (time.Duration, error) {
 	length := frameLengths[kind]
 	if length == nil {
@@ -156,7 +155,7 @@ func FramesDuration(path string, kind Kind) (time.Duration, error) {
 	}
 }
 
-// frameDuration returns the duration of one frame by its header.
+// frameDuration returns the duration of one frame from its header.
 func frameDuration(b []byte, kind Kind) time.Duration {
 	if kind == AAC {
 		rates := [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350}

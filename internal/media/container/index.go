@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// Index is what the index of a mov-family file declares, as far as it is present. It is
-// for facts that ffprobe does not report and for files that ffprobe cannot open. Nothing
-// in it is checked against the media.
+// Index is what the index of a mov-family file declares, as far as the index is present. It provides facts that
+// ffprobe does not report, and describes files that ffprobe cannot open. Nothing in it is checked against the
+// media.
 type Index struct {
 	Encrypted bool // a protection scheme is declared
 
@@ -18,8 +18,8 @@ type Index struct {
 }
 
 const (
-	// maxIndexBytes is how much of an index is read. Videos of several hours have smaller
-	// indexes. A larger index counts as one with video, because it may declare anything.
+	// maxIndexBytes is how much of an index is read. Videos of several hours have smaller indexes. A larger
+	// index counts as one with video, because the unread part may declare anything.
 	maxIndexBytes = 16 << 20
 	maxTopBoxes   = 64
 )
@@ -55,11 +55,10 @@ func ReadIndex(path string) (Index, error) {
 	return x, nil
 }
 
-// read searches for the names of boxes, because a damaged index may state wrong sizes for
-// the boxes around them. A handler box holds its name, version and flags, four reserved
-// bytes and the type. A sample table holds its name, version and flags, the size of all
-// samples and their number. A protection scheme holds its name, version and flags and the
-// scheme.
+// read searches for the names of boxes, because a damaged index may state wrong sizes for the enclosing boxes.
+// A handler box contains its name, version and flags, four reserved bytes and the type. A sample table contains
+// its name, version and flags, the size of all samples and their number. A protection scheme contains its name,
+// version and flags and the scheme.
 func (x *Index) read(index []byte) {
 	x.Video = x.Video || len(index) > maxIndexBytes
 	eachNamed(index, "hdlr", func(b []byte) { x.Video = x.Video || string(b[8:12]) == "vide" })
@@ -72,8 +71,7 @@ func (x *Index) read(index []byte) {
 	eachNamed(index, "stsz", func(b []byte) { x.Samples = max(x.Samples, int64(binary.BigEndian.Uint32(b[8:]))) })
 }
 
-// eachNamed calls visit with the twelve bytes or more that follow each
-// occurrence of a box's name.
+// eachNamed calls visit with the twelve or more bytes that follow each occurrence of a box's name.
 func eachNamed(index []byte, name string, visit func(content []byte)) {
 	for {
 		i := bytes.Index(index, []byte(name))

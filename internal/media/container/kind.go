@@ -1,10 +1,10 @@
-// Package container reads media files without decoding anything. It tells what kind of
-// file it is from the content, what the boxes of an mp4 declare, how long bare frames
-// last, and how much of a truncated file is present. Every file may be hostile: the
-// package trusts no size in it and keeps only a bounded part in memory.
+// Package container inspects media files without decoding anything. It detects the kind of a file by its
+// content, and reads what the boxes of an mp4 declare, how long bare frames last, and how much of a truncated
+// file is present. Every file may be hostile: the package trusts no size in it and keeps only a bounded part in
+// memory.
 package container
 
-// Kind is the container family of a file, as told by its content.
+// Kind is the container family of a file, detected by its content.
 type Kind int
 
 // The kinds that the service opens. Anything else is Unknown and is never passed to

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// Movie describes an mp4 that this program wrote: enough to check that it is complete
-// without starting another process.
+// Movie describes an mp4 that this program wrote, in enough detail to check that it is complete without
+// starting another process.
 type Movie struct {
 	IndexFirst   bool  // before the media, so that playback starts before the download ends
 	Video, Audio Track // the only one of its kind; zero if there is none
@@ -203,13 +203,11 @@ func (t *Track) readDurations(r io.ReaderAt, stts box) error {
 	return nil
 }
 
-// Neutral reports whether a player shows the frames as they are, neither rotated nor as
-// HDR.
+// Neutral reports whether a player shows the frames unchanged, neither rotated nor as HDR.
 func (t Track) Neutral() bool { return t.upright && len(t.lightAt) == 0 }
 
-// Neutralize removes metadata of the source from an mp4. ffmpeg copies the display matrix
-// and the light levels of an HDR master to the output although filters have already
-// rotated and tone-mapped the frames.
+// Neutralize removes metadata of the source from an mp4. ffmpeg copies the display matrix and the light levels
+// of an HDR master to the output although filters have already rotated and tone-mapped the frames.
 func Neutralize(path string) error {
 	m, err := ReadMovie(path)
 	if err != nil {

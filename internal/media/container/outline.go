@@ -8,7 +8,7 @@ import (
 // Span is the bytes [From, To) of a file.
 type Span struct{ From, To int64 }
 
-// The most that Outline reads, and the most that it asks its caller to read.
+// Limits on what Outline reads, and on what it tells its caller to read.
 const (
 	maxOutlineBytes = 32 << 20
 	maxOutlineBoxes = 64

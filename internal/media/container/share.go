@@ -71,8 +71,8 @@ func matroskaShare(r io.ReaderAt, size int64) float64 {
 	return 1
 }
 
-// ebmlNumber reads a number of 1 to 8 bytes, whose leading zero bits tell its length.
-// mask removes the length marker. A length of 0 means that b holds no number.
+// ebmlNumber parses a number of 1 to 8 bytes; the zero bits at its start give its length. mask removes the
+// length marker. A length of 0 means that b contains no number.
 func ebmlNumber(b []byte, mask bool) (value uint64, length int) {
 	if len(b) == 0 || b[0] == 0 {
 		return 0, 0

@@ -8,12 +8,12 @@ import (
 	"os"
 )
 
-// Class tells what a file is, by its content.
+// Class is what a file is, by its content.
 type Class struct {
 	Kind Kind
 
-	// What the file claims to be, although the rest may be damaged. Far weaker than Kind:
-	// any data may begin like this by coincidence.
+	// What the file claims to be, although the rest may be damaged. Much weaker evidence than Kind: any data
+	// may begin like this by coincidence.
 	Brand  string // major brand of a mov-family file that has one: "isom", "M4A ", ...
 	Tagged bool   // begins with an ID3 tag
 	Synced bool   // begins with a sync word of MPEG audio layer III, and no stream follows
@@ -33,9 +33,8 @@ func SniffFile(path string) (Class, error) {
 	return c, nil
 }
 
-// Sniff alone decides what kind of file it is; callers pass the Kind on. Text, scripts,
-// playlists, images and empty files are Unknown without an error. An error means that
-// reading failed.
+// Sniff detects the kind of a file. No other code does; callers pass the Kind on. Text, scripts, playlists,
+// images and empty files are Unknown without an error. An error means that reading failed.
 func Sniff(r io.ReaderAt) (Class, error) {
 	head, err := readAt(r, 0, magicBytes)
 	if err != nil {
@@ -94,7 +93,7 @@ func magicKind(head []byte) Kind {
 	return Unknown
 }
 
-// topBoxes are the boxes a mov-family file consists of.
+// topBoxes are the top-level boxes of mov-family files.
 var topBoxes = map[string]bool{
 	"ftyp": true, "styp": true, "moov": true, "mdat": true, "moof": true, "sidx": true, "uuid": true,
 	"free": true, "skip": true, "wide": true, "pnot": true, "PICT": true, "udta": true, "meta": true,
@@ -106,10 +105,9 @@ var imageBrands = map[string]bool{
 	"heis": true, "hevc": true, "hevx": true, "hevm": true, "hevs": true,
 }
 
-// isMov detects the mov family by `ftyp` (or `styp` of a fragment) of any other brand. Files
-// older than brands begin with other boxes that cameras and QuickTime write first. Their
-// names are also words ("All free music"), so such a box must contain, or precede,
-// another box.
+// isMov detects the mov family by `ftyp` (or `styp` of a fragment) with a brand that is no image's. Files older
+// than brands begin with other boxes that cameras and QuickTime write first. Their names are also words ("All
+// free music"), so such a box must contain, or precede, another box.
 func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	if len(head) < 16 {
 		return false, nil
@@ -119,7 +117,7 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	case "ftyp", "styp":
 		size := binary.BigEndian.Uint32(head)
 		return size >= 12 && size <= 4096 && !imageBrands[string(head[8:12])], nil
-	case "moov": // may be cut off after it, but is still worth trying
+	case "moov": // may be truncated after it, but is still worth trying
 		switch string(head[12:16]) {
 		case "mvhd", "cmov", "iods", "trak", "udta", "meta", "free", "prfl", "clip":
 			return true, nil

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// Tables is what the sample tables of an mp4 declare: how much a demuxer has to read,
-// known without reading it. Nothing in it is checked against the media.
+// Tables is what the sample tables of an mp4 declare: how much a demuxer would read, determined without reading
+// it. Nothing in it is checked against the media.
 type Tables struct {
 	Tracks     []SampleTable
 	Compressed bool // the index is compressed, so what it declares is unknown
@@ -33,14 +33,13 @@ var pcm = map[string]bool{
 	"lpcm": true, "ipcm": true, "fpcm": true, "ulaw": true, "alaw": true,
 }
 
-// packetSamples is how many audio samples a packet holds, by sample entry: MPEG audio and
-// AAC without ADTS, ALAC as every encoder writes it, AC-3.
+// packetSamples is the number of audio samples in a packet, by sample entry: MPEG audio and AAC without ADTS,
+// ALAC as every encoder writes it, AC-3.
 var packetSamples = map[string]int64{
 	"mp4a": 1024, ".mp3": 1152, "ms\x00U": 1152, "alac": 4096, "ac-3": 1536, "ec-3": 1536,
 }
 
-// Seconds is how long the track lasts by its packets. counted is false if they do not
-// tell.
+// Seconds returns how long the track lasts by its packets. counted is false if the packets do not say.
 func (t SampleTable) Seconds() (seconds int64, counted bool) {
 	each := packetSamples[t.Codec]
 	if pcm[t.Codec] {
@@ -52,12 +51,11 @@ func (t SampleTable) Seconds() (seconds int64, counted bool) {
 	return t.Samples * each / max(t.Rate, 8000), each > 0
 }
 
-// Chunked reports whether ffmpeg takes each chunk of the track for one packet, as if the
-// sound were uncompressed. It then finds fewer packets than other demuxers.
+// Chunked reports whether ffmpeg treats each chunk of the track as one packet, as if the sound were
+// uncompressed. It then finds fewer packets than other demuxers.
 func (t SampleTable) Chunked() bool { return t.Sound && t.ticks && !pcm[t.Codec] }
 
-// Packets is how many packets a demuxer makes of the track. It reads up to 1024 frames of
-// PCM at once.
+// Packets returns how many packets a demuxer makes from the track. It reads up to 1024 frames of PCM at once.
 func (t SampleTable) Packets() int64 {
 	if pcm[t.Codec] {
 		return t.Samples / 1024
@@ -97,7 +95,7 @@ type tableScan struct {
 	fragment uint32 // id of the track that the current fragment belongs to
 }
 
-// walk reads the boxes within another.
+// walk reads the boxes inside another box.
 func (s *tableScan) walk(within box, depth int) error {
 	for b, err := range boxes(s.r, within.body, within.end) {
 		if err != nil && !errors.Is(err, ErrDamaged) {
@@ -131,8 +129,7 @@ func (s *tableScan) walk(within box, depth int) error {
 	return nil
 }
 
-// field records a box of the last track that began, or of the track that a fragment
-// names.
+// field records a box of the most recent track, or of the track that a fragment names.
 func (s *tableScan) field(kind string, b []byte) {
 	if kind == "tfhd" {
 		s.fragment = number(b, 4)
@@ -171,7 +168,7 @@ func (s *tableScan) field(kind string, b []byte) {
 	}
 }
 
-// entry reads the first sample entry of a track as one of sound.
+// entry parses the first sample entry of an audio track.
 func (t *SampleTable) entry(stsd []byte) {
 	if len(stsd) < 16 {
 		return
@@ -186,7 +183,7 @@ func (t *SampleTable) entry(stsd []byte) {
 	}
 }
 
-// number reads 32 bits, or returns 0 if there are none.
+// number returns the 32-bit number at an offset, or 0 if b is too short.
 func number(b []byte, at int) uint32 {
 	if len(b) < at+4 {
 		return 0

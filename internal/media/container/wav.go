@@ -8,9 +8,9 @@ import (
 // maxChunks is more than any real WAV file has.
 const maxChunks = 1024
 
-// UnclaimedWAV returns how many bytes at the end of a WAV file belong to no chunk. If the
-// data chunk declares too few bytes, they are the rest of its sound, which players that
-// ignore the declared size play. It is 0 for a streamed file, whose sound reaches to its end.
+// UnclaimedWAV returns how many bytes at the end of a WAV file belong to no chunk. If the data chunk declares
+// too few bytes, they are the rest of its sound: players that ignore the declared size play them. It returns 0
+// for a streamed file, whose sound extends to its end.
 func UnclaimedWAV(path string) (int64, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -44,10 +44,10 @@ func UnclaimedWAV(path string) (int64, error) {
 	return max(0, size-off), nil
 }
 
-// streamedLength is the length of a data chunk whose writer did not know it.
+// streamedLength is the length of a data chunk whose writer did not know the real length.
 const streamedLength = 1<<32 - 1
 
-// isChunkID reports whether b, like every id of a chunk, is printable ASCII.
+// isChunkID reports whether b is printable ASCII, like every chunk id.
 func isChunkID(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' || c > '~' {
