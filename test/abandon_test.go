@@ -8,9 +8,8 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// The tests in this file mostly wait, often for more than a minute, because the service
-// accepts no shorter time-outs. The name of the file makes them start first, so that other
-// tests run in the meantime.
+// The tests in this file mostly wait, often for more than a minute, because the service accepts no
+// shorter time-outs. The file's name makes them start first, so other tests run meanwhile.
 
 func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	t.Parallel()
@@ -21,7 +20,7 @@ func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	job := u.WaitReady(t, id)
 	ready := time.Now()
 	first := stemPath(t, job.Stem(t, "voice_all"))
-	s.Do(t, apitest.Request{Path: first, Valid: true}).Expect(200) // counts as collected: the time begins anew
+	s.Do(t, apitest.Request{Path: first, Valid: true}).Expect(200) // a download restarts the time
 	latest := first
 	apitest.Eventually(t, 4*time.Minute, func() bool {
 		now := u.Separation(t, id)
@@ -33,16 +32,16 @@ func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	if age := time.Since(ready); age < 60*time.Second {
 		t.Errorf("disposed of after %v, want at least a minute after the last download", age)
 	}
-	// A token that is still good finds nothing; one that is over says so.
+	// With a valid token, the stem is not found. An expired token gets its own error.
 	s.Do(t, apitest.Request{Path: latest, Valid: true}).Expect(404)
 	s.Do(t, apitest.Request{Path: first, Valid: true}).Error(403, "expired_stem_token")
 	if now := u.Separation(t, id); len(now.Stems) != 0 {
 		t.Errorf("%d stems after disposal", len(now.Stems))
 	}
 	if b := u.Balance(t); b != 2 {
-		t.Errorf("balance %d: disposal is not a failure, want 2", b)
+		t.Errorf("balance %d, want 2: disposal is not refunded", b)
 	}
-	// Nor can they be rendered any more.
+	// The stems cannot be rendered either.
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{
 		"segments": []M{apitest.Segment("video_0", 0, clipLength)},
 		"separationDirectives": []M{{"id": "d", "rangeStartMs": 0, "rangeEndMs": 1000,

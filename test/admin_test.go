@@ -44,7 +44,7 @@ func TestAdminReports(t *testing.T) {
 		t.Helper()
 		admin.Get(t, adminPath+path).Expect(200).JSON(into)
 	}
-	// The tests beside the queries check the other reports.
+	// The tests of the queries check the other reports.
 	var users adminUsers
 	get("users", &users)
 	for _, u := range users.Users {
@@ -68,6 +68,6 @@ func TestAdminReports(t *testing.T) {
 		}
 	}
 	if calls["audio-separation"] != 2 {
-		t.Errorf("%d submits, want one a job", calls["audio-separation"])
+		t.Errorf("%d submits, want one for each job", calls["audio-separation"])
 	}
 }

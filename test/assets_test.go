@@ -150,7 +150,7 @@ func TestAssetsHaveOwners(t *testing.T) {
 	annsClip, shared := uniqueCopy(t, redClip(t)), uniqueCopy(t, redClip(t))
 	own, both := uploadAsset(t, ann, annsClip, "mp4", "video/mp4"), uploadAsset(t, ann, shared, "mp4", "video/mp4")
 	// A user who uses an asset in a job holds it.
-	renders(t, ben, both)
+	renderAsset(t, ben, both)
 	got := assetsOf(t, ann)
 	if len(got) != 2 || got[0].AssetKey != both || got[1].AssetKey != own {
 		t.Fatalf("ann holds %+v", got)
@@ -189,7 +189,7 @@ func TestAssetsHaveOwners(t *testing.T) {
 	if again.AlreadyExists {
 		t.Error("an erased asset counts as existing")
 	}
-	renders(t, ben, both)
+	renderAsset(t, ben, both)
 }
 
 // Without a bucket there are no assets.

@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// startOn starts one replica on a store of its own.
+// startOn starts one replica on a flaky store.
 func startOn(t *testing.T, f *flakyStore, extra ...apitest.Option) *apitest.Server {
 	t.Helper()
 	return apitest.Start(t, append(append(f.env(), apitest.Replicas(1)), extra...)...)
@@ -45,24 +45,24 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 		"analysis":              {Method: "POST", Path: analysisPath, JSON: M{"assetKey": asset}},
 		"separate by reference": {Method: "POST", Path: separateV3Path, JSON: M{"sourceAssetKey": asset}},
 	}
-	outage := f.spoil("", "", 0, down)
+	outage := f.addFault("", "", 0, down)
 	t.Run("down", func(t *testing.T) {
 		for name, call := range calls {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				res := u.Send(t, call).Error(503, "unavailable")
 				if strings.Contains(string(res.Body), storeSecretText) {
-					t.Errorf("the store's words reach the client: %s", res.Body)
+					t.Errorf("the store's error text reaches the client: %s", res.Body)
 				}
 			})
 		}
-		// What needs no bytes goes on.
+		// Requests that need no bytes succeed.
 		if u.Separation(t, job.JobID).Status != "READY" {
 			t.Error("the status of a job needs the store")
 		}
 	})
-	if f.spoiledBy(outage) == 0 {
-		t.Fatal("nothing asked the store")
+	if f.hits(outage) == 0 {
+		t.Fatal("the store got no request")
 	}
 	if now := u.Balance(t); now != before {
 		t.Errorf("balance %d after refused submissions, want %d", now, before)
@@ -73,8 +73,8 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 	noFilesLeft(t, s)
 }
 
-// Each step of a separation that transfers bytes survives a broken connection, and a short
-// outage of the store.
+// All steps of a separation that transfer bytes survive a broken connection and a short outage of the
+// store.
 func TestSeparationOnABadLine(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -83,13 +83,13 @@ func TestSeparationOnABadLine(t *testing.T) {
 	u := s.SignIn(t, apitest.Credits(10))
 	for name, spoil := range map[string]func() []*storeFault{
 		"broken connections": func() []*storeFault {
-			return []*storeFault{f.spoil("PUT", "/uploads/sep-", 2, cutUpload), f.spoil("GET", "/uploads/sep-", 3, cutDownload(10_000)),
-				f.spoil("PUT", "/separation/", 3, cutUpload)}
+			return []*storeFault{f.addFault("PUT", "/uploads/sep-", 2, cutUpload), f.addFault("GET", "/uploads/sep-", 3, cutDownload(10_000)),
+				f.addFault("PUT", "/separation/", 3, cutUpload)}
 		},
 		"store gone twice": func() []*storeFault {
-			return []*storeFault{f.spoil("GET", "/uploads/sep-", 6, down), f.spoil("PUT", "/separation/", 6, down)}
+			return []*storeFault{f.addFault("GET", "/uploads/sep-", 6, down), f.addFault("PUT", "/separation/", 6, down)}
 		},
-		"everything slowly": func() []*storeFault { return []*storeFault{f.spoil("", "/sep", 0, slow(400_000))} },
+		"everything slowly": func() []*storeFault { return []*storeFault{f.addFault("", "/sep", 0, slow(400_000))} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer f.heal()
@@ -97,8 +97,8 @@ func TestSeparationOnABadLine(t *testing.T) {
 			before := u.Balance(t)
 			job := u.WaitReady(t, u.Separate(t, mixture(t)))
 			for i, fault := range faults {
-				if f.spoiledBy(fault) == 0 {
-					t.Errorf("fault %d spoiled nothing", i)
+				if f.hits(fault) == 0 {
+					t.Errorf("fault %d affected no request", i)
 				}
 			}
 			f.heal()
@@ -111,12 +111,12 @@ func TestSeparationOnABadLine(t *testing.T) {
 		})
 	}
 	if n := len(s.World.Separator.Titles()); n != 3 {
-		t.Errorf("the provider was asked for %d projects, want 3", n)
+		t.Errorf("%d projects at the provider, want 3", n)
 	}
 }
 
-// Until all stems are stored none can be downloaded. A job whose stems cannot be stored
-// fails and is refunded.
+// No stem can be downloaded before all are stored. A job whose stems cannot be stored fails and is
+// refunded.
 func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -124,7 +124,7 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	s := startOn(t, f)
 	u := s.SignIn(t)
 	before := u.Balance(t)
-	fault := f.spoil("PUT", "/background.", 0, cutUpload) // the last of them
+	fault := f.addFault("PUT", "/background.", 0, cutUpload) // the last stem
 	id := u.Separate(t, mixture(t))
 	var job apitest.SeparationStatus
 	apitest.Eventually(t, maxWait, func() bool {
@@ -132,7 +132,7 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 		if job.Status == "READY" || len(job.Stems) > 0 && job.Status != "READY" {
 			t.Fatalf("%s with %d stems while one cannot be stored", job.Status, len(job.Stems))
 		}
-		return f.spoiledBy(fault) > 0
+		return f.hits(fault) > 0
 	}, func() string { return "the last stem is never stored" })
 	f.heal()
 	job = u.WaitReady(t, id)
@@ -156,35 +156,36 @@ func TestStemsFromTheBucket(t *testing.T) {
 	t.Run("broken connections", func(t *testing.T) { stemsOnABadLine(t, s, f, path) })
 }
 
-// stemsOnABadLine checks that a download is complete or visibly broken off, never silently short.
+// stemsOnABadLine checks that a download is complete or ends with an error. It never ends early with
+// success.
 func stemsOnABadLine(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
 	t.Helper()
 	whole := s.Do(t, apitest.Request{Path: path}).Expect(200).Body
-	f.spoil("GET", "/separation/", 2, cutDownload(5000))
+	f.addFault("GET", "/separation/", 2, cutDownload(5000))
 	if got := s.Do(t, apitest.Request{Path: path}).Expect(200).Body; !bytes.Equal(got, whole) {
-		t.Errorf("%d other bytes after a broken connection", len(got))
+		t.Errorf("%d wrong bytes after a broken connection", len(got))
 	}
 	f.heal()
-	f.spoil("GET", "/separation/", 1, cutDownload(100))
+	f.addFault("GET", "/separation/", 1, cutDownload(100))
 	part := s.Do(t, apitest.Request{Path: path, Header: http.Header{"Range": {"bytes=1000-4999"}}}).Expect(206)
 	if !bytes.Equal(part.Body, whole[1000:5000]) {
-		t.Error("another range after a broken connection")
+		t.Error("wrong bytes of a range after a broken connection")
 	}
 	f.heal()
-	f.spoil("GET", "/separation/", 0, cutDownload(10_000)) // always breaks off at the same place
-	if res, err := http.Get(s.URL + path); err == nil {    // else broken off before the status: nobody takes it for a stem
+	f.addFault("GET", "/separation/", 0, cutDownload(10_000)) // always breaks at the same byte
+	if res, err := http.Get(s.URL + path); err == nil {       // an error means that no status arrived
 		defer res.Body.Close()
 		got, err := io.ReadAll(res.Body)
 		if res.StatusCode == 200 && err == nil && !bytes.Equal(got, whole) {
-			t.Errorf("a download that could not be finished ends well after %d of %d bytes", len(got), len(whole))
+			t.Errorf("an incomplete download ended without an error after %d of %d bytes", len(got), len(whole))
 		}
 	}
 	f.heal()
-	f.spoil("GET", "/separation/", 0, down) // the bytes cannot be had at all
+	f.addFault("GET", "/separation/", 0, down)
 	failed := s.Do(t, apitest.Request{Path: path}).Expect(503)
 	for _, name := range []string{"Content-Disposition", "Content-Range", "ETag"} {
 		if v := failed.Header.Get(name); v != "" {
-			t.Errorf("the failure has the stem's %s: %s", name, v)
+			t.Errorf("the error response has the stem's %s: %s", name, v)
 		}
 	}
 }
@@ -193,7 +194,7 @@ func stemsOnABadLine(t *testing.T, s *apitest.Server, f *flakyStore, path string
 func stemRanges(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
 	t.Helper()
 	asked := make(chan string, 100)
-	f.spoil("", "/separation/", 0, func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
+	f.addFault("", "/separation/", 0, func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
 		asked <- r.Method + " " + r.Header.Get("Range")
 		f.handler.ServeHTTP(w, r)
 	})
@@ -226,7 +227,7 @@ func stemRanges(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
 			got = append(got, <-asked)
 		}
 		if !slices.Equal(got, c.asked) {
-			t.Errorf("%s %s: the bucket was asked for %q, want %q", c.method, c.ranges, got, c.asked)
+			t.Errorf("%s %s: the bucket got requests for %q, want %q", c.method, c.ranges, got, c.asked)
 		}
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// deleted deletes a job and checks that it is then unknown.
-func deleted(t testing.TB, u *apitest.User, path string) {
+// deleteJob deletes a job and checks that it is then unknown.
+func deleteJob(t testing.TB, u *apitest.User, path string) {
 	t.Helper()
 	u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(204)
-	unknown(t, u, path)
+	checkUnknown(t, u, path)
 }
 
-// unknown checks that every endpoint answers as for an unknown job.
-func unknown(t testing.TB, u *apitest.User, path string) {
+// checkUnknown checks that every endpoint responds as for an unknown job.
+func checkUnknown(t testing.TB, u *apitest.User, path string) {
 	t.Helper()
 	again := u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(404)
 	list, id := path[:strings.LastIndexByte(path, '/')], path[strings.LastIndexByte(path, '/')+1:]
@@ -32,7 +32,7 @@ func unknown(t testing.TB, u *apitest.User, path string) {
 	}
 	for _, read := range reads {
 		if res := u.Get(t, read).Expect(404); string(res.Body) != string(again.Body) {
-			t.Errorf("%s: %s, but the second deletion: %s", read, res.Body, again.Body)
+			t.Errorf("%s: %s, but a second DELETE: %s", read, res.Body, again.Body)
 		}
 	}
 	if slices.Contains(ids(history(t, u, list, "100")), id) {
@@ -43,8 +43,8 @@ func unknown(t testing.TB, u *apitest.User, path string) {
 // encoders counts the ffmpeg processes that descend from a replica.
 func encoders(s *apitest.Server, replica int) int { return benchtest.Running(s.PID(replica), "ffmpeg") }
 
-// demanding is a film of many parts, each of which takes a second or more to encode.
-func demanding() M {
+// longFilm is a film of many parts, each of which takes at least a second to encode.
+func longFilm() M {
 	var segments []M
 	for i := range 40 {
 		segments = append(segments, apitest.With(apitest.Segment("video_0", i, noisyLength), M{"trimStartMs": 40 * i}))
@@ -59,7 +59,7 @@ func TestDeleteARunningRender(t *testing.T) {
 	}
 	s := apitest.Start(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"), apitest.Replicas(2), apitest.Bucket(true))
 	u := s.SignIn(t)
-	id := u.Render(t, demanding(), apitest.File("video_0", noisyClip(t)))
+	id := u.Render(t, longFilm(), apitest.File("video_0", noisyClip(t)))
 	path := "/api/v2/render/" + id
 	busy := func() (n int) {
 		for i := range s.Processes() {
@@ -70,10 +70,10 @@ func TestDeleteARunningRender(t *testing.T) {
 	apitest.Eventually(t, maxWait, func() bool { return busy() == s.Processes() },
 		func() string { return fmt.Sprintf("%d of %d replicas encode", busy(), s.Processes()) })
 	if len(filesOf(t, s, id)) == 0 {
-		t.Error("no file names the render; this test looks in the wrong place")
+		t.Error("no file name contains the render's id, so this test would find nothing left")
 	}
 	heard := make(chan *apitest.Response)
-	go func() { // until it hears of the end
+	go func() { // waits until the job is gone
 		tag := ""
 		for {
 			res := status(t, u, path+"/status", "wait=30", tag)
@@ -87,20 +87,20 @@ func TestDeleteARunningRender(t *testing.T) {
 	began := time.Now()
 	u.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(204)
 	for busy() > 0 {
-		if took := time.Since(began); took > 15*time.Second { // the film takes longer
+		if took := time.Since(began); took > 15*time.Second { // encoding the film takes longer
 			t.Fatalf("%v after the deletion %d replicas still encode", took, busy())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Logf("the encoders of %d replicas were gone after %v", s.Processes(), time.Since(began))
+	t.Logf("the encoders of %d replicas stopped after %v", s.Processes(), time.Since(began))
 	<-heard
-	unknown(t, u, path)
-	gone(t, s, id)
+	checkUnknown(t, u, path)
+	waitFilesGone(t, s, id)
 
-	// Its slot is free; what still waits for one goes without having run.
+	// The slot is free for other jobs. A deleted job that still waits for a slot never runs.
 	var open []string
 	for range s.Processes() + 1 {
-		open = append(open, "/api/v2/render/"+u.Render(t, demanding(), apitest.File("video_0", noisyClip(t))))
+		open = append(open, "/api/v2/render/"+u.Render(t, longFilm(), apitest.File("video_0", noisyClip(t))))
 	}
 	apitest.Eventually(t, maxWait, func() bool { return busy() == s.Processes() },
 		func() string { return "the slots are not free" })
@@ -109,19 +109,19 @@ func TestDeleteARunningRender(t *testing.T) {
 	apitest.Eventually(t, maxWait, func() bool {
 		st = u.Status(t, waiting[len("/api/v2/render/"):])
 		return st.Status != "PENDING" || st.ProgressReason == "queued"
-	}, func() string { return fmt.Sprintf("%+v, want one that is queued", st) })
+	}, func() string { return fmt.Sprintf("%+v, want PENDING and queued", st) })
 	if st.Status != "PENDING" {
-		t.Errorf("%+v, want one that waits", st)
+		t.Errorf("%+v, want PENDING", st)
 	}
 	for _, path := range slices.Backward(open) {
-		deleted(t, u, path)
+		deleteJob(t, u, path)
 	}
 	film := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 	u.WaitRendered(t, film)
 	if status, out := s.Command(t, "job", "show", id); status != 0 || !strings.Contains(out, "deleted by its owner") {
-		t.Errorf("support sees, with status %d: %s", status, out)
+		t.Errorf("job show: status %d: %s", status, out)
 	}
-	gone(t, s, open[0][len("/api/v2/render/"):], waiting[len("/api/v2/render/"):])
+	waitFilesGone(t, s, open[0][len("/api/v2/render/"):], waiting[len("/api/v2/render/"):])
 	var totals struct{ TotalRenders int }
 	s.Admin(t).Get(t, adminPath+"overview").Expect(200).JSON(&totals)
 	if want := len(open) + 2; totals.TotalRenders != want {
@@ -129,8 +129,8 @@ func TestDeleteARunningRender(t *testing.T) {
 	}
 }
 
-// gone waits until no file of the jobs is left.
-func gone(t testing.TB, s *apitest.Server, jobs ...string) {
+// waitFilesGone waits until no files of the jobs are left.
+func waitFilesGone(t testing.TB, s *apitest.Server, jobs ...string) {
 	t.Helper()
 	var left []string
 	apitest.Eventually(t, maxWait, func() bool { left = filesOf(t, s, jobs...); return len(left) == 0 },
@@ -151,10 +151,10 @@ func TestDeleteAFinishedRender(t *testing.T) {
 	s.Do(t, apitest.Request{Method: "DELETE", Path: path}).Error(401, "missing_token")
 	none := other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/render/" + otherID(id), Valid: true}).Expect(404)
 	if res := other.Send(t, apitest.Request{Method: "DELETE", Path: path, Valid: true}).Expect(404); string(res.Body) != string(none.Body) {
-		t.Errorf("another's: %s, unknown: %s", res.Body, none.Body)
+		t.Errorf("another user's job: %s, an unknown job: %s", res.Body, none.Body)
 	}
 	u.Get(t, path+"/status").Expect(200)
-	// Of several at once one succeeds.
+	// Exactly one of several concurrent deletions succeeds.
 	var at sync.WaitGroup
 	answers := make([]int, 4)
 	for i := range answers {
@@ -162,10 +162,10 @@ func TestDeleteAFinishedRender(t *testing.T) {
 	}
 	at.Wait()
 	if slices.Sort(answers); !slices.Equal(answers, []int{204, 404, 404, 404}) {
-		t.Errorf("deletions at once: %v", answers)
+		t.Errorf("concurrent deletions: %v", answers)
 	}
-	unknown(t, u, path)
-	gone(t, s, id)
+	checkUnknown(t, u, path)
+	waitFilesGone(t, s, id)
 	if link := film.Header.Get("Location"); link != "" {
 		if res := u.Outside(t, "GET", link, nil, nil); res.Status != 404 {
 			t.Errorf("the film's link in the bucket: %d", res.Status)
@@ -188,11 +188,11 @@ func TestDeleteSeparations(t *testing.T) {
 		jobs = append(jobs, u.Separate(t, mixture(t)))
 		return jobs[len(jobs)-1]
 	}
-	// remove deletes a job and checks what it costs its owner in the end.
+	// remove deletes a job and checks whether it is refunded.
 	remove := func(id string, refunded bool) {
 		t.Helper()
 		before := u.Balance(t)
-		deleted(t, u, prefix+id)
+		deleteJob(t, u, prefix+id)
 		want := before
 		if refunded {
 			want++
@@ -200,9 +200,9 @@ func TestDeleteSeparations(t *testing.T) {
 		if have := u.Balance(t); have != want {
 			t.Errorf("balance %d after the deletion, was %d, want %d", have, before, want)
 		}
-		gone(t, s, id)
+		waitFilesGone(t, s, id)
 	}
-	// stuck submits a job that gets as far as a step of the provider's.
+	// stuck submits a job and waits until it stalls at a step of the provider.
 	stuck := func(step string) string {
 		t.Helper()
 		s.World.FailSeparator(t, fake.Rule{Step: step, Kind: fake.KindStall, Effect: true})
@@ -219,7 +219,7 @@ func TestDeleteSeparations(t *testing.T) {
 	s.SignIn(t).Send(t, apitest.Request{Method: "DELETE", Path: prefix + first, Valid: true}).Expect(404)
 	remove(second, true)
 	remove(first, false)
-	// The provider takes one at a time, and is not done with the deleted one.
+	// The provider takes one job at a time, and still works on the deleted one.
 	third := submit()
 	u.WaitSeparation(t, third, "QUEUED")
 	provider.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
@@ -232,7 +232,7 @@ func TestDeleteSeparations(t *testing.T) {
 	remove(fifth, false)
 	s.World.Heal()
 
-	sixth := submit() // a place at the provider is free again
+	sixth := submit() // the provider has a free slot again
 	stem := u.WaitReady(t, sixth).Stem(t, "voice_all")
 	remove(sixth, false)
 	s.Do(t, apitest.Request{Path: stemPath(t, stem), Valid: true}).Expect(404)
@@ -242,9 +242,9 @@ func TestDeleteSeparations(t *testing.T) {
 		u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, config, apitest.File("video", redClip(t)))}).
 			Error(400, "invalid_stem_url")
 	}
-	u.WaitReady(t, third) // still there
+	u.WaitReady(t, third) // the other deletions have not affected it
 	if titles := provider.Titles(); slices.ContainsFunc(titles, func(title string) bool { return strings.Contains(title, second) || strings.Contains(title, fourth) }) {
-		t.Errorf("the provider was paid for what was refunded: %v", titles)
+		t.Errorf("the provider was paid for a refunded job: %v", titles)
 	}
 	var refunds []string
 	var page creditPage
@@ -255,9 +255,9 @@ func TestDeleteSeparations(t *testing.T) {
 		}
 	}
 	if slices.Sort(refunds); !slices.Equal(refunds, []string{second, fourth}) {
-		t.Errorf("refunds %v, want of %s and %s", refunds, second, fourth)
+		t.Errorf("refunds of %v, want %s and %s", refunds, second, fourth)
 	}
-	gone(t, s, slices.DeleteFunc(jobs, func(id string) bool { return id == third })...)
+	waitFilesGone(t, s, slices.DeleteFunc(jobs, func(id string) bool { return id == third })...)
 	var totals struct{ TotalSeparations int }
 	s.Admin(t).Get(t, adminPath+"overview").Expect(200).JSON(&totals)
 	if totals.TotalSeparations != len(jobs) {

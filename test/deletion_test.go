@@ -44,16 +44,16 @@ func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 }
 
 // fullAccount is a user with data of every kind.
-type rich struct {
+type fullAccount struct {
 	*apitest.User
 	separation, render, input string
 	stem                      string
 }
 
-func makeRich(t testing.TB, s *apitest.Server) rich {
+func newFullAccount(t testing.TB, s *apitest.Server) fullAccount {
 	t.Helper()
 	u := s.SignIn(t)
-	r := rich{User: u, separation: u.Separate(t, mixture(t))}
+	r := fullAccount{User: u, separation: u.Separate(t, mixture(t))}
 	var input struct{ InputID string }
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs",
 		Form: []apitest.Part{{Name: "video", Path: redClip(t)}}, Valid: true}).Expect(200).JSON(&input)
@@ -68,7 +68,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	before := filesOf(t, s)
-	r := makeRich(t, s)
+	r := newFullAccount(t, s)
 	own := []string{r.Sub, r.separation, r.render}
 	for _, id := range own {
 		if len(filesOf(t, s, id)) == 0 {
@@ -197,7 +197,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 func TestTenancy(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	r, stranger := makeRich(t, s), s.SignIn(t)
+	r, stranger := newFullAccount(t, s), s.SignIn(t)
 	for path, unknown := range map[string]string{
 		"/api/v2/separate/" + r.separation:             "/api/v2/separate/" + otherID(r.separation),
 		"/api/v2/render/" + r.render + "/status":       "/api/v2/render/" + otherID(r.render) + "/status",

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// mixtureClip is a video with the sound of mixture: 300 Hz and 1200 Hz.
+// mixtureClip makes a video with the sound of mixture: 300 Hz and 1200 Hz.
 func mixtureClip(t testing.TB) string {
 	return fixture(t, "mixture clip", func(t testing.TB) string {
 		path := t.TempDir() + "/mixture.mp4"
@@ -23,7 +23,7 @@ func mixtureClip(t testing.TB) string {
 	})
 }
 
-// mixtureLevel is the level of each tone of mixture, in dBFS.
+// mixtureLevel is the level of each tone in mixture, in dBFS.
 const mixtureLevel = -13.98
 
 func directive(from, to int, more M) M {
@@ -34,7 +34,7 @@ func selection(stem apitest.Stem, volume float64) M {
 	return M{"stemId": stem.StemID, "audioUrl": stem.URL, "volume": volume}
 }
 
-// named selects a stem by its ids instead of its URL, which expires.
+// named selects a stem by its ids. Unlike its URL, they do not expire.
 func named(separation, stem string, volume float64) M {
 	return M{"stemId": stem, "separationJobId": separation, "volume": volume}
 }
@@ -52,7 +52,7 @@ func TestRenderStems(t *testing.T) {
 			"separationDirectives": directives,
 		}, apitest.File("video_0", mixtureClip(t)))
 	}
-	t.Run("unmuting every stem gives back the original, and stems come on top of it", func(t *testing.T) {
+	t.Run("unmuting every stem restores the original, and stems can be added to it", func(t *testing.T) {
 		film := render(directive(0, 1500, M{"muteOriginalSegmentAudio": true, "selections": []M{selection(voice, 1), selection(background, 1)}}),
 			directive(1500, 3000, M{"selections": []M{selection(background, 1)}}))
 		levelIs(t, film, 300, mediatest.Between(200, 1400), mixtureLevel)
@@ -89,13 +89,12 @@ func TestRenderStems(t *testing.T) {
 	})
 }
 
-// In a stem that changes over time one can hear where its range begins and at which speed it
-// plays.
+// A stem that changes over time reveals the offset and the speed of its range.
 func TestRenderStemOffsetAndSpeed(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
-	// 1200 Hz for 1.5 s, then 880 Hz for 1.5 s, all of it voice.
+	// 1200 Hz for 1.5 s, then 880 Hz for 1.5 s. Both tones are voice.
 	source := t.TempDir() + "/steps.wav"
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=1200:d=1.5:r=48000", "-f", "lavfi", "-i", "sine=880:d=1.5:r=48000",
 		"-filter_complex", "concat=n=2:v=0:a=1", "-ac", "2", source)
@@ -110,12 +109,12 @@ func TestRenderStemOffsetAndSpeed(t *testing.T) {
 	toneIs(t, film, mediatest.Between(100, 900), 880)
 	absent(t, film, 880, mediatest.Between(1100, 1900))
 	absent(t, film, 1200, mediatest.Between(1100, 1900))
-	// Three seconds of the stem in 1.5: the step comes at half time, pitch kept.
+	// Three seconds of the stem play in 1.5 s: the tone changes after half the time, at the same pitch.
 	toneIs(t, film, mediatest.Between(2100, 2650), 1200)
 	toneIs(t, film, mediatest.Between(2850, 3400), 880)
 }
 
-// The tables of links and names are tests of the separation package.
+// The separation package tests all links and names.
 func TestRenderStemReferences(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -130,7 +129,7 @@ func TestRenderStemReferences(t *testing.T) {
 		}, apitest.File("video_0", silentClip(t)))})
 	}
 	_, token, _ := strings.Cut(voice.URL, "?token=")
-	for name, bad := range map[string]M{ // ten submits a minute are allowed
+	for name, bad := range map[string]M{ // a user may submit ten renders a minute
 		"changed token":       link(strings.Replace(voice.URL, "?token=", "?token=9", 1)),
 		"another path":        link(s.URL + "/api/v2/credits?token=" + token),
 		"a file":              link("file:///etc/passwd"),
@@ -149,7 +148,7 @@ func TestRenderStemReferences(t *testing.T) {
 	submit(u, both).Sentence(400, "audioUrl")
 	submit(u, selection(voice, 11)).Sentence(400, "volume")
 
-	// Only a link that is the caller's own and whose time is over says so.
+	// Only the caller's own expired link gets the detail that it is expired.
 	path, _, _ := strings.Cut(stemPath(t, voice), "?")
 	detail := func(u *apitest.User, secret string) string {
 		t.Helper()
@@ -164,9 +163,9 @@ func TestRenderStemReferences(t *testing.T) {
 		t.Errorf("an expired link: detail %q", got)
 	}
 	if got := detail(u, secret+"x"); got != "" {
-		t.Errorf("an expired link of another secret: detail %q", got)
+		t.Errorf("an expired link signed with another secret: detail %q", got)
 	}
 	if got := detail(other, secret); got != "" {
-		t.Errorf("somebody else's expired link: detail %q", got)
+		t.Errorf("another user's expired link: detail %q", got)
 	}
 }

@@ -22,18 +22,18 @@ func shortFilm(t testing.TB, u *apitest.User) string {
 	return id
 }
 
-// told waits until a stand-in has accepted a message about a job, and returns the message.
-func told(t testing.TB, messages func() []notify.Message, job string) notify.Message {
+// waitForMessage waits until a stand-in has accepted a message about a job, and returns the message.
+func waitForMessage(t testing.TB, messages func() []notify.Message, job string) notify.Message {
 	t.Helper()
 	find := func() int {
 		return slices.IndexFunc(messages(), func(m notify.Message) bool { return m.JobID == job })
 	}
-	apitest.Eventually(t, maxWait, func() bool { return find() >= 0 }, func() string { return fmt.Sprintf("nobody was told of %s: %+v", job, messages()) })
+	apitest.Eventually(t, maxWait, func() bool { return find() >= 0 }, func() string { return fmt.Sprintf("no message about %s: %+v", job, messages()) })
 	return messages()[find()]
 }
 
-// timesTold counts the messages about a job.
-func timesTold(messages []notify.Message, job string) (n int) {
+// countMessages counts the messages about a job.
+func countMessages(messages []notify.Message, job string) (n int) {
 	for _, m := range messages {
 		if m.JobID == job {
 			n++
@@ -58,7 +58,7 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 	const phoneB = "00aa11bb"
 	register(t, u, "platform_a", "phone-a")
 	register(t, u, "Platform_B ", phoneB)
-	register(t, u, "platform_b", "ffee") // its app was removed
+	register(t, u, "platform_b", "ffee") // the app was removed from this device
 	w.PushB.Stale("ffee")
 	var features struct{ Features []string }
 	u.Get(t, "/api/v2/capabilities").JSON(&features)
@@ -78,7 +78,7 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 		failed: `{"type":"separation.failed","data":{"jobId":"` + failed + `","userId":"` + u.Sub + `","status":"FAILED","errorCode":"provider_rejected"}}`,
 	} {
 		var expected, got map[string]any
-		hook := told(t, w.Receiver.Messages, job)
+		hook := waitForMessage(t, w.Receiver.Messages, job)
 		if err := json.Unmarshal([]byte(hook.Body), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -90,25 +90,25 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 		if err := json.Unmarshal([]byte(want), &expected); err != nil || fmt.Sprint(got) != fmt.Sprint(expected) {
 			t.Errorf("%s, want %s, %v", hook.Body, want, err)
 		}
-		a, b := told(t, w.PushA.Messages, job), told(t, w.PushB.Messages, job)
+		a, b := waitForMessage(t, w.PushA.Messages, job), waitForMessage(t, w.PushB.Messages, job)
 		if a.Token != "phone-a" || b.Token != phoneB || a.Type != got["type"] || b.Type != got["type"] {
 			t.Errorf("pushes %+v, %+v", a, b)
 		}
 	}
 
-	// A phone that changes hands, and one that is signed out.
+	// One phone gets a new owner, and one is signed out.
 	next := x.SignIn(t, apitest.Credits(5))
 	register(t, next, "platform_a", "phone-a")
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_a", "phone-a")}).Expect(204) // not u's: it stays
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_b", phoneB)}).Expect(204)
 	register(t, u, "platform_b", "0102")
 	u.Post(t, "/api/v2/auth/sign-out", nil).Expect(204)
-	apitest.Eventually(t, maxWait, func() bool { return u.Get(t, "/api/v2/credits").Status == 401 }, func() string { return "the token is still good" })
+	apitest.Eventually(t, maxWait, func() bool { return u.Get(t, "/api/v2/credits").Status == 401 }, func() string { return "the token is still valid" })
 	u.SignInAgain(t)
 	theirs, mine := shortFilm(t, next), shortFilm(t, u)
-	told(t, w.Receiver.Messages, mine)
-	told(t, w.PushA.Messages, theirs)
-	if timesTold(w.PushB.Messages(), mine)+timesTold(w.PushA.Messages(), mine)+timesTold(w.PushB.Messages(), theirs) != 0 {
+	waitForMessage(t, w.Receiver.Messages, mine)
+	waitForMessage(t, w.PushA.Messages, theirs)
+	if countMessages(w.PushB.Messages(), mine)+countMessages(w.PushA.Messages(), mine)+countMessages(w.PushB.Messages(), theirs) != 0 {
 		t.Errorf("pushes %+v, %+v", w.PushA.Messages(), w.PushB.Messages())
 	}
 
@@ -124,8 +124,8 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 	}
 }
 
-// Any living process repeats a failed delivery, under the same id. Events of a deleted job
-// are not sent.
+// Any running process repeats a failed delivery, with the same id. Events of a deleted job are not
+// sent.
 func TestEventsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	x := apitest.Start(t)
@@ -145,7 +145,7 @@ func TestEventsOutliveACrash(t *testing.T) {
 	}
 	deleted := shortFilm(t, u)
 	apitest.Eventually(t, maxWait, func() bool { tried := list(); return len(tried) == 1 && tried[0].LastError != "" },
-		func() string { return fmt.Sprintf("not tried: %+v", list()) })
+		func() string { return fmt.Sprintf("no attempt: %+v", list()) })
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/render/" + deleted}).Expect(204)
 	film := shortFilm(t, u)
 	failed := func() bool {
@@ -156,13 +156,13 @@ func TestEventsOutliveACrash(t *testing.T) {
 		}
 		return false
 	}
-	apitest.Eventually(t, maxWait, failed, func() string { return "the event of " + film + " is not tried" })
-	x.Kill9(t) // before the second attempt: the third would come five minutes later
+	apitest.Eventually(t, maxWait, failed, func() string { return "the event of " + film + " was not attempted" })
+	x.Kill9(t) // before the second attempt, because the third would be five minutes later
 	if err := w.Receiver.Listen(address); err != nil {
 		t.Fatal(err)
 	}
 	x.Restart(t)
-	hook := told(t, w.Receiver.Messages, film)
+	hook := waitForMessage(t, w.Receiver.Messages, film)
 	var listed []struct{ ID, JobID, Webhook, LastError string }
 	apitest.Eventually(t, maxWait, func() bool { listed = list(); return len(listed) == 1 && listed[0].Webhook == "DELIVERED" },
 		func() string { return fmt.Sprintf("events %+v", listed) })
@@ -170,12 +170,12 @@ func TestEventsOutliveACrash(t *testing.T) {
 		t.Errorf("%+v was delivered as %s", listed, hook.ID)
 	}
 
-	// An operator sends it again: by its id, by a time, and by the admin app's list.
+	// An operator sends the event again, by its id and by a time.
 	for i, args := range [][]string{{hook.ID}, {"--since", hook.At.Add(-time.Hour).UTC().Format(time.RFC3339)}, {"--since", hook.At.Add(-24 * time.Hour).UTC().Format(time.DateOnly)}} {
 		if status, out := x.Command(t, append([]string{"events", "retry"}, args...)...); status != 0 || !strings.Contains(out, "1 event") {
 			t.Fatalf("events retry %v: %d %s", args, status, out)
 		}
-		apitest.Eventually(t, maxWait, func() bool { return timesTold(w.Receiver.Messages(), film) >= i+2 }, func() string { return "not sent again" })
+		apitest.Eventually(t, maxWait, func() bool { return countMessages(w.Receiver.Messages(), film) >= i+2 }, func() string { return "not sent again" })
 	}
 	for _, m := range w.Receiver.Messages() {
 		if m.JobID == deleted || m.ID != hook.ID || m.Body != hook.Body {
@@ -188,7 +188,7 @@ func TestEventsOutliveACrash(t *testing.T) {
 		}
 	}
 	if failed := list("--failed"); len(failed) != 0 {
-		t.Errorf("given up: %+v", failed)
+		t.Errorf("failed events: %+v", failed)
 	}
 	var page struct {
 		Events []struct{ ID, Webhook string }
@@ -200,8 +200,8 @@ func TestEventsOutliveACrash(t *testing.T) {
 	u.Get(t, "/api/v2/admin/events").Error(403, "admin_required")
 }
 
-// A hanging receiver delays no push, and an attempt whose process died is repeated within a
-// minute.
+// A hanging receiver delays no push. If the process of an attempt crashes, the attempt is repeated
+// within a minute.
 func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -213,18 +213,18 @@ func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	film := shortFilm(t, u)
-	told(t, x.World.PushA.Messages, film)
+	waitForMessage(t, x.World.PushA.Messages, film)
 	apitest.Eventually(t, maxWait, func() bool { return receiver.Faults.Count(notify.StepHook) == 1 }, func() string { return "the receiver was not called" })
 	x.Kill9(t)
 	crashed := time.Now()
 	receiver.Faults.Clear()
 	x.Restart(t)
-	if after := told(t, receiver.Messages, film).At.Sub(crashed); after > time.Minute {
+	if after := waitForMessage(t, receiver.Messages, film).At.Sub(crashed); after > time.Minute {
 		t.Errorf("delivered %v after the crash", after)
 	}
 }
 
-func TestNobodyIsTold(t *testing.T) {
+func TestEventsWithoutReceivers(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("WEBHOOK_URL", ""), apitest.Env("WEBHOOK_SECRET", ""),
@@ -239,7 +239,7 @@ func TestNobodyIsTold(t *testing.T) {
 	}
 	shortFilm(t, u)
 	apitest.Eventually(t, maxWait, func() bool { _, out := s.Command(t, "events", "--json"); return strings.TrimSpace(out) == "[]" },
-		func() string { return "events are kept although nobody is told" })
+		func() string { return "events without receivers are kept" })
 	if status, out := s.Command(t, "events", "retry", "--since", "2026-01-01"); status == 0 || !strings.Contains(out, "WEBHOOK_URL") {
 		t.Errorf("events retry: %d %s", status, out)
 	}

@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// frame is the length of one picture of the shared clips' first segment.
+// frame is the duration of a frame at 25 fps.
 const frame = 40 * time.Millisecond
 
 var (
@@ -18,8 +18,8 @@ var (
 	blue = color.RGBA{B: 254, A: 255}
 )
 
-// picturesAre fails the test unless the middle of the picture has the colour at each time,
-// within what 4:2:0 and two conversions of it cost. It returns the pictures.
+// picturesAre fails the test unless the middle of the picture at each time has the colour, within the
+// error of 4:2:0 and two colour conversions. It returns the pictures.
 func picturesAre(t testing.TB, path string, at []time.Duration, want ...color.RGBA) []*image.RGBA {
 	t.Helper()
 	pictures := mediatest.Frames(t, path, at...)
@@ -31,7 +31,7 @@ func picturesAre(t testing.TB, path string, at []time.Duration, want ...color.RG
 	return pictures
 }
 
-// toneIs fails the test unless hz is the loudest of the shared clips' tones in the window.
+// toneIs fails the test unless hz is the loudest tone of the shared clips in the window.
 func toneIs(t testing.TB, path string, w mediatest.Window, hz float64) {
 	t.Helper()
 	if got := mediatest.DominantTone(t, path, w, 300, 440, 880, 1200, 1500); got != hz {
@@ -39,7 +39,7 @@ func toneIs(t testing.TB, path string, w mediatest.Window, hz float64) {
 	}
 }
 
-// clipLevel is the level of the tone of a shared clip or of music, in dBFS.
+// clipLevel is the level of the tone in a shared clip and in music, in dBFS.
 const clipLevel = -12.04
 
 // levelIs fails the test unless the tone has the level, within the error of AAC.
@@ -58,9 +58,8 @@ func absent(t testing.TB, path string, hz float64, w mediatest.Window) {
 	}
 }
 
-// isFilm fails the test unless the file has the promised format of a film: H.264 High,
-// yuv420p, BT.709, constant rate, AAC-LC 48 kHz stereo, the index first, the wanted length,
-// and both tracks ending together.
+// isFilm fails the test unless the file has the promised format: H.264 High, yuv420p, BT.709, constant
+// rate, AAC-LC 48 kHz stereo, the index at the front, the given length, and tracks that end together.
 func isFilm(t testing.TB, path string, width, height int, rate string, length time.Duration) {
 	t.Helper()
 	m := mediatest.Inspect(t, path)
@@ -79,7 +78,7 @@ func isFilm(t testing.TB, path string, width, height int, rate string, length ti
 	}
 	isSound(t, a, length)
 	if d := v.Duration - length; d.Abs() > frame {
-		t.Errorf("video is %v long, want %v to one frame", v.Duration, length)
+		t.Errorf("video is %v long, want %v within one frame", v.Duration, length)
 	}
 	if d := v.Duration - a.Duration; d.Abs() > frame {
 		t.Errorf("video ends at %v, audio at %v", v.Duration, a.Duration)

@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/sandbox/bucket"
 )
 
-// flakyStore is an object store behind a proxy that can fail requests: the real S3 server of
-// CUTROOM_TEST_S3, or else the stand-in.
+// flakyStore is an object store behind a proxy that can fail requests. The store is the S3 server of
+// CUTROOM_TEST_S3 if that is set, and otherwise the stand-in.
 type flakyStore struct {
 	*httptest.Server
 	bucket, access, secret string
@@ -27,13 +27,13 @@ type flakyStore struct {
 	seen   []string // "METHOD key" of every request
 }
 
-// storeFault spoils requests.
+// storeFault changes the result of requests.
 type storeFault struct {
-	method   string // "" is every one
-	contains string // in the path
-	times    int    // requests to spoil; 0 is all of them
+	method   string // "" matches all methods
+	contains string // part of the path
+	times    int    // number of requests; 0 means all
 	how      func(f *flakyStore, w http.ResponseWriter, r *http.Request)
-	spoiled  int
+	hits     int
 }
 
 func newFlakyStore(t testing.TB) *flakyStore {
@@ -52,7 +52,7 @@ func newFlakyStore(t testing.TB) *flakyStore {
 		f.handler = &httputil.ReverseProxy{
 			Rewrite: func(p *httputil.ProxyRequest) {
 				p.SetURL(u)
-				p.Out.Host = p.In.Host // it is signed
+				p.Out.Host = p.In.Host // the signature covers the host
 			},
 			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		}
@@ -65,9 +65,9 @@ func newFlakyStore(t testing.TB) *flakyStore {
 	return f
 }
 
-// env points a service at the store.
+// env returns the options for a service that uses the store.
 func (f *flakyStore) env() []apitest.Option {
-	return []apitest.Option{apitest.Bucket(false), // neither the stand-in nor the real one directly
+	return []apitest.Option{apitest.Bucket(false), // the service must not bypass the proxy
 		apitest.Env("OBJECT_STORE_ENDPOINT", f.URL), apitest.Env("OBJECT_STORE_BUCKET", f.bucket),
 		apitest.Env("OBJECT_STORE_ACCESS_KEY_ID", f.access), apitest.Env("OBJECT_STORE_SECRET_ACCESS_KEY", f.secret),
 		apitest.Env("OBJECT_STORE_ACCOUNT_ID", strings.Repeat("0", 32))}
@@ -79,9 +79,9 @@ func (f *flakyStore) serve(w http.ResponseWriter, r *http.Request) {
 	var hit *storeFault
 	for _, fault := range f.faults {
 		if (fault.method == "" || fault.method == r.Method) && strings.Contains(r.URL.Path, fault.contains) &&
-			(fault.times == 0 || fault.spoiled < fault.times) {
+			(fault.times == 0 || fault.hits < fault.times) {
 			hit = fault
-			hit.spoiled++
+			hit.hits++
 			break
 		}
 	}
@@ -93,8 +93,8 @@ func (f *flakyStore) serve(w http.ResponseWriter, r *http.Request) {
 	f.handler.ServeHTTP(w, r)
 }
 
-// spoil adds a fault.
-func (f *flakyStore) spoil(method, contains string, times int, how func(*flakyStore, http.ResponseWriter, *http.Request)) *storeFault {
+// addFault adds a fault.
+func (f *flakyStore) addFault(method, contains string, times int, how func(*flakyStore, http.ResponseWriter, *http.Request)) *storeFault {
 	fault := &storeFault{method: method, contains: contains, times: times, how: how}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,30 +102,30 @@ func (f *flakyStore) spoil(method, contains string, times int, how func(*flakySt
 	return fault
 }
 
-// heal switches all faults off.
+// heal removes all faults.
 func (f *flakyStore) heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = nil
 }
 
-// spoiledBy returns the number of requests that a fault has affected.
-func (f *flakyStore) spoiledBy(fault *storeFault) int {
+// hits returns the number of requests that a fault has affected.
+func (f *flakyStore) hits(fault *storeFault) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return fault.spoiled
+	return fault.hits
 }
 
-// down answers like an overloaded store.
+// down responds like an overloaded store.
 func down(_ *flakyStore, w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // the client may have gone
+	_, _ = io.Copy(io.Discard, r.Body) // fails if the client has disconnected
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = io.WriteString(w, "<Error><Code>SlowDown</Code><Message>"+storeSecretText+"</Message></Error>")
 }
 
 // storeSecretText must never reach a client.
-const storeSecretText = "internal words of the object store"
+const storeSecretText = "internal text of the object store"
 
 // cutUpload breaks the connection in the middle of the request's body.
 func cutUpload(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
@@ -133,7 +133,7 @@ func cutUpload(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// cutDownload breaks the connection after n bytes of the answer.
+// cutDownload breaks the connection after n bytes of the response.
 func cutDownload(n int) func(*flakyStore, http.ResponseWriter, *http.Request) {
 	return func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
 		f.handler.ServeHTTP(&cutWriter{ResponseWriter: w, left: n}, r)
@@ -155,7 +155,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// slow limits the transfer to that many bytes a second in each direction.
+// slow limits the transfer rate in each direction.
 func slow(bytesPerSecond int) func(*flakyStore, http.ResponseWriter, *http.Request) {
 	return func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
 		r.Body = &slowBody{ReadCloser: r.Body, perSecond: bytesPerSecond}
@@ -170,7 +170,7 @@ type slowBody struct {
 
 func (b *slowBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), 16<<10)])
-	time.Sleep(time.Duration(n) * time.Second / time.Duration(b.perSecond)) // the line is that slow
+	time.Sleep(time.Duration(n) * time.Second / time.Duration(b.perSecond))
 	return n, err
 }
 

@@ -12,7 +12,7 @@ import (
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	for range 40 { // beyond every rate limit
+	for range 40 { // more than any rate limit allows
 		var body struct{ Status string }
 		s.Do(t, apitest.Request{Path: "/healthz", Valid: true}).Expect(200).JSON(&body)
 		if body.Status != "ok" {
@@ -32,12 +32,12 @@ func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 		res = s.Do(t, apitest.Request{Path: res.Header.Get("Location")})
 	}
 	page := string(res.Expect(200).Body)
-	// The admin app has the same origin: what runs here could use its token.
+	// The admin app has the same origin, so a script on this page could use its token.
 	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
 		strings.Contains(policy, "script-src 'unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || res.Header.Get("X-Frame-Options") != "DENY" {
 		t.Errorf("Content-Security-Policy %q, X-Frame-Options %q", policy, res.Header.Get("X-Frame-Options"))
 	}
-	// It shows the API under this policy, and nothing of it is refused.
+	// The page works under this policy, and the browser blocks nothing.
 	browser := browsertest.Open(t)
 	browser.Go(s.URL + "/swagger/")
 	browser.See("/api/v2/render/v3")
@@ -50,7 +50,7 @@ func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 	if m := regexp.MustCompile(`(src|href)\s*=\s*["'](https?:)?//[^"']+`).FindString(page); m != "" {
 		t.Errorf("the page loads from another host: %s", m)
 	}
-	// Every file of the page comes from this binary.
+	// The binary serves all files of the page.
 	for _, m := range regexp.MustCompile(`(?:src|href)\s*=\s*["']([^"'#]+\.(?:js|css))["']`).FindAllStringSubmatch(page, -1) {
 		path := m[1]
 		if !strings.HasPrefix(path, "/") {

@@ -78,7 +78,7 @@ func TestRenderHistory(t *testing.T) {
 			t.Errorf("job %d: created %d, finished %v, expires %v", i, j.CreatedAt, j.FinishedAt, j.ExpiresAt)
 		}
 	}
-	// The status says the same, and a download moves the end.
+	// The status has the same expiry, and a download extends it.
 	var one historyJob
 	u.Get(t, "/api/v2/render/"+want[0]+"/status").Expect(200).JSON(&one)
 	u.Download(t, want[0])
@@ -111,7 +111,7 @@ func TestSeparationHistory(t *testing.T) {
 			abs(float64(j.SourceDurationMs-3000)) > 100 || strings.ContainsAny(j.FileName, `/\`) || j.FileName == "" {
 			t.Errorf("%+v", j)
 		}
-		if i == 0 { // may still be running
+		if i == 0 { // this job may still be running
 			continue
 		}
 		if j.Status != "READY" || j.Progress != 100 {

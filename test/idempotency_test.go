@@ -30,20 +30,20 @@ func TestIdempotentSeparation(t *testing.T) {
 	wg.Wait()
 	for _, id := range ids {
 		if id != ids[0] {
-			t.Errorf("one key made the jobs %v", ids)
+			t.Errorf("one key created the jobs %v", ids)
 		}
 	}
 	if b := u.Balance(t); b != 2 {
 		t.Errorf("balance %d, want one charge of 3", b)
 	}
 	if id := jobOf(u, withKey(request, " key-1 ")); id != ids[0] {
-		t.Error("space around a key makes another one")
+		t.Error("a key with surrounding space counts as another key")
 	}
 	if id := jobOf(u, withKey(request, "key-2")); id == ids[0] {
-		t.Error("another key answered the first job")
+		t.Error("another key returned the first job")
 	}
 	if id := jobOf(other, withKey(request, "key-1")); id == ids[0] {
-		t.Error("another user's key answered the first job")
+		t.Error("another user's key returned the first job")
 	}
 	changed := withKey(request, "key-1")
 	changed.Form = append(changed.Form[:1:1], apitest.Part{Name: "spec", Text: `{"sourceLanguageCode":"ko"}`})
@@ -57,7 +57,7 @@ func TestIdempotentSeparation(t *testing.T) {
 	}
 	u.WaitReady(t, ids[0])
 	if id := jobOf(u, withKey(request, "key-1")); id != ids[0] {
-		t.Error("the key was forgotten when the job was done")
+		t.Error("the key did not outlive the job")
 	}
 	if b := u.Balance(t); b != 1 {
 		t.Errorf("balance %d, want 1 after two jobs", b)
@@ -80,7 +80,7 @@ func TestIdempotentRender(t *testing.T) {
 	form := apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 	request := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form, Valid: true}, "render-key")
 	if first, second := u.Send(t, request).Job(200), u.Send(t, request).Job(200); first != second {
-		t.Errorf("one key made %s and %s", first, second)
+		t.Errorf("one key created %s and %s", first, second)
 	}
 	request.Form = apitest.RenderForm(t, M{"videoDurationMs": 600}, apitest.File("video", redClip(t)))
 	u.Send(t, request).Expect(400)
@@ -90,6 +90,6 @@ func TestIdempotentRender(t *testing.T) {
 	u.Send(t, upload).Expect(200).JSON(&input)
 	u.Send(t, upload).Expect(200).JSON(&again)
 	if input.InputID != again.InputID {
-		t.Errorf("one key made the inputs %s and %s", input.InputID, again.InputID)
+		t.Errorf("one key created the inputs %s and %s", input.InputID, again.InputID)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// A mistake in the configuration must not empty a bucket: the service refuses a bucket of
-// another database, and stops a sweep to which most objects are unknown.
+// A configuration mistake must not empty a bucket. The service refuses the bucket of another database,
+// and stops a sweep if most objects are unknown.
 func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -55,7 +55,7 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	command(1, "belongs to another installation", "doctor")
 	command(1, "run `cutroom adopt-bucket`", "sweep", "--confirm")
 
-	// It was meant, and yet the database knows nothing of all this.
+	// The operator adopts the bucket, although the database has no rows for its objects.
 	command(0, "now belongs to this database", "adopt-bucket")
 	command(0, "already belongs to this database", "adopt-bucket")
 	command(0, "of this database", "doctor")
@@ -81,19 +81,19 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 		}
 	}
 
-	// The bucket is not the first database's any more.
+	// The bucket no longer belongs to the first database.
 	for key, value := range right {
 		s.SetEnv(key, value)
 	}
 	status, out := s.Command(t, "serve")
 	if status != 1 || !strings.Contains(out, "belongs to another installation") {
-		t.Errorf("serve on a bucket that another adopted: %d\n%s", status, out)
+		t.Errorf("serve on a bucket that another database adopted: %d\n%s", status, out)
 	}
 	command(0, "now belongs to this database", "adopt-bucket")
 	s.Restart(t)
 }
 
-// The service also refuses a bucket with objects and no id, as earlier releases left it.
+// The service also refuses a bucket with objects but without an id, as earlier releases left it.
 func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -101,15 +101,15 @@ func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	s := startOn(t, f)
 	s.Stop(t)
 	s.DeleteObjects(t, "cutroom-installation")
-	s.Restart(t) // an empty bucket is as good as a new one
+	s.Restart(t) // an empty bucket counts as new
 	s.PutObjects(t, "render/rnd-1/out.mp4")
 	s.Stop(t)
 	s.DeleteObjects(t, "cutroom-installation")
 	if status, out := s.Command(t, "adopt-bucket"); status != 0 || !strings.Contains(out, "before: no installation id") {
 		t.Errorf("status %d: %s", status, out)
 	}
-	// A bucket that does not answer does not prevent the start, and is checked again later.
-	f.spoil("", "", 0, down)
+	// If the bucket does not respond, the service starts and checks it later.
+	f.addFault("", "", 0, down)
 	s.Restart(t)
 	f.heal()
 }

@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// isLimited fails the test unless the answer is a rate limit's.
+// isLimited fails the test unless the response is 429 rate_limited with a valid Retry-After.
 func isLimited(t testing.TB, res *apitest.Response) {
 	t.Helper()
 	res.Error(429, "rate_limited")
@@ -32,7 +32,7 @@ func TestLoginRateLimitIsPerAddress(t *testing.T) {
 			Header: http.Header{"X-Forwarded-For": {forwarded}}})
 	}
 	for i := range 10 {
-		// Both logins count, and refused ones too; the last entry is the client's.
+		// Both logins count, even refused ones. The last entry is the client's address.
 		if i%2 == 0 {
 			from("203.0.113.9, 192.0.2.1").Error(400, "missing_id_token")
 			continue
@@ -45,12 +45,12 @@ func TestLoginRateLimitIsPerAddress(t *testing.T) {
 	isLimited(t, from("::ffff:192.0.2.1"))
 	from("192.0.2.1, 192.0.2.2").Error(400, "missing_id_token")
 	from("192.0.2.3").Error(400, "missing_id_token")
-	for range 10 { // a proxy may name its clients by something else
+	for range 10 { // a proxy may send names instead of addresses
 		from("a, b, c").Error(400, "missing_id_token")
 	}
 	isLimited(t, from("x, c"))
 	from("c, x").Error(400, "missing_id_token")
-	for i := range 10 { // whoever has one IPv6 address has the 2^64 around it
+	for i := range 10 { // a client with one IPv6 address has its /64
 		from(fmt.Sprintf("2001:db8:7:1:%x::1", i)).Error(400, "missing_id_token")
 	}
 	isLimited(t, from("2001:db8:7:1:ffff::2"))
@@ -70,7 +70,7 @@ func TestTrustedProxyHops(t *testing.T) {
 		from(fmt.Sprintf("203.0.113.%d, 192.0.2.1, 198.51.100.%d", i, i)).Error(400, "missing_id_token")
 	}
 	isLimited(t, from("192.0.2.1, 198.51.100.77"))
-	isLimited(t, from("192.0.2.1")) // too few entries: the leftmost
+	isLimited(t, from("192.0.2.1")) // with too few entries, the leftmost counts
 	from("192.0.2.1, 192.0.2.2, 192.0.2.1").Error(400, "missing_id_token")
 }
 
@@ -81,12 +81,12 @@ func TestForwardedForIsIgnoredFromStrangers(t *testing.T) {
 	for range 10 {
 		login(t, s, "provider_a", M{}).Error(400, "missing_id_token")
 	}
-	isLimited(t, login(t, s, "provider_a", M{})) // each had an address of its own in the header
+	isLimited(t, login(t, s, "provider_a", M{})) // although each request had its own X-Forwarded-For
 	t.Run("connections", func(t *testing.T) { oneAddressHasAShare(t, s) })
 }
 
-// rawHealth sends a request on a new connection, from one of this machine's addresses. It
-// returns the status, or 0 without an answer.
+// rawHealth requests /healthz on a new connection from one of this machine's addresses. It returns the
+// status, or 0 without a response.
 func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
@@ -105,15 +105,15 @@ func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
 	return answer.StatusCode
 }
 
-// oneAddressHasAShare opens connections until one is refused, and then checks that other
-// addresses are served.
+// oneAddressHasAShare opens connections until the service refuses one, and then checks that it serves
+// other addresses.
 func oneAddressHasAShare(t *testing.T, s *apitest.Server) {
 	taken := 0
 	for rawHealth(t, s, "127.0.0.1", "\r\n") == 200 && taken < 300 {
 		taken++
 	}
 	if taken < 200 || taken > 256 {
-		t.Errorf("one address took %d connections", taken)
+		t.Errorf("one address got %d connections", taken)
 	}
 	if got := rawHealth(t, s, "127.0.0.2", "\r\n"); got != 200 {
 		t.Errorf("/healthz from another address: %d", got)

@@ -23,8 +23,8 @@ func inParts(t testing.TB, u *apitest.User, path string) uploadURL {
 	return got
 }
 
-// sendParts sends the given parts of a file, or all missing ones, and returns the numbers of
-// the parts that the store already had.
+// sendParts sends the wanted parts of a file, or all missing parts, and returns the numbers of the
+// parts that the store already had.
 func sendParts(t testing.TB, u *apitest.User, up uploadURL, content []byte, wanted ...int) (had []int) {
 	t.Helper()
 	for i, part := range up.Parts {
@@ -39,7 +39,7 @@ func sendParts(t testing.TB, u *apitest.User, up uploadURL, content []byte, want
 	return had
 }
 
-// loseConnection sends half of a part.
+// loseConnection sends half of a part and closes the connection.
 func loseConnection(t testing.TB, address string, content []byte) {
 	t.Helper()
 	lost := errors.New("a tunnel")
@@ -60,8 +60,8 @@ func complete(t testing.TB, u *apitest.User, id string) *apitest.Response {
 	return u.Post(t, completePath, M{"uploadId": id})
 }
 
-// renders checks the bytes of an asset by rendering it.
-func renders(t testing.TB, u *apitest.User, key string) string {
+// renderAsset checks the bytes of an asset by rendering it, and returns the film's path.
+func renderAsset(t testing.TB, u *apitest.User, key string) string {
 	t.Helper()
 	job := u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000, "trimEndMs": 400}}}).Job(200)
 	u.WaitRendered(t, job)
@@ -104,7 +104,7 @@ func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {
 	if had := sendParts(t, other, theirs, content, 2); had != nil {
 		t.Errorf("another user finds parts %v", had)
 	}
-	// versitygw takes the half of part 2 for the whole, if it likes.
+	// versitygw may accept the half of part 2 as the whole part.
 	if had := sendParts(t, u, second, content, 2, 3); !slices.Contains(had, 1) || slices.Contains(had, 3) {
 		t.Errorf("parts %v are there, want 1", had)
 	}
@@ -112,19 +112,19 @@ func TestUploadInPartsGoesOnWhereItWasInterrupted(t *testing.T) {
 		var done uploadURL
 		complete(t, u, first.UploadID).Expect(200).JSON(&done)
 		if !done.AlreadyExists || done.AssetKey != first.AssetKey || done.UploadURL != nil || done.ExpiresInSec != 0 {
-			t.Errorf("completed: %+v", done)
+			t.Errorf("completing the upload: %+v", done)
 		}
 	}
 	if again := inParts(t, u, film); !again.AlreadyExists || again.Parts != nil {
 		t.Errorf("after the upload: %+v", again)
 	}
-	picturesAre(t, renders(t, u, first.AssetKey), []time.Duration{200 * time.Millisecond}, red)
-	// What the other user wanted is there; nothing of theirs is kept.
+	picturesAre(t, renderAsset(t, u, first.AssetKey), []time.Duration{200 * time.Millisecond}, red)
+	// The other user's upload completes too, because the asset exists. No uploads are left.
 	complete(t, other, theirs.UploadID).Expect(200)
 	if keys := s.PendingUploads(t); len(keys) > 0 {
 		t.Errorf("uploads are left: %v", keys)
 	}
-	// An account that goes takes along what it began.
+	// Deleting an account aborts its uploads.
 	inParts(t, other, largerCopy(t, redClip(t), 16<<20))
 	if keys := s.PendingUploads(t); len(keys) != 1 {
 		t.Errorf("pending: %v, want one upload", keys)

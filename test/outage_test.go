@@ -121,7 +121,7 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	if up.UploadURL == "" {
 		t.Error("no upload URL after the outage")
 	}
-	f.spoil("", "/", 0, func(_ *flakyStore, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	f.addFault("", "/", 0, func(_ *flakyStore, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
 	unavailable(t, s, 30*time.Second, requests...)
 }
 
@@ -153,7 +153,7 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	separation := who.Separate(t, mixture(t))
 	who.WaitSeparation(t, separation, "PROCESSING")
 	healed := make(chan struct{})
-	f.spoil("GET", "/uploads/", 0, func(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
+	f.addFault("GET", "/uploads/", 0, func(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 		case <-healed:
@@ -169,11 +169,11 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 		err := direct.QueryRow(t.Context(), `SELECT (SELECT COUNT(*) FROM render_jobs WHERE lease_until < now_ms())
 			+ (SELECT COUNT(*) FROM separation_jobs WHERE lease_until < now_ms())`).Scan(&expired)
 		return err == nil && expired == 2
-	}, func() string { return fmt.Sprintf("%d leases have run out", expired) })
+	}, func() string { return fmt.Sprintf("%d leases have expired", expired) })
 	l.Connect()
 	apitest.Eventually(t, time.Minute, func() bool {
 		return strings.Contains(s.Logs(), "render handed back") && strings.Contains(s.Logs(), "separation handed back")
-	}, func() string { return "nothing is handed back" })
+	}, func() string { return "no job was handed back" })
 	f.heal()
 	close(healed)
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })

@@ -7,8 +7,8 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// An operator pauses new jobs of one kind on all replicas. Submitted jobs continue, and
-// their submissions can be repeated.
+// An operator pauses submissions of one kind on all replicas. Jobs submitted earlier continue, and
+// repeats of their submissions return them.
 func TestOperatorsPauseSubmissions(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:"+freePort(t)))
@@ -36,7 +36,7 @@ func TestOperatorsPauseSubmissions(t *testing.T) {
 		}
 	}
 	if again := u.Send(t, withKey(submit, "first")).Job(202); again != job {
-		t.Errorf("a repeat made the job %s", again)
+		t.Errorf("a repeat created the job %s", again)
 	}
 	u.WaitReady(t, job)
 	u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t))) // another kind
@@ -63,7 +63,7 @@ func TestOperatorsPauseSubmissions(t *testing.T) {
 		}
 	}
 	if got := strings.Join(actions, " "); got != "submissions-resumed submissions-paused" {
-		t.Errorf("audited: %s", got)
+		t.Errorf("audit record: %s", got)
 	}
 }
 

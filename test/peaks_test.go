@@ -137,5 +137,5 @@ func peaksAreRefusedAsTheStemIs(t *testing.T, s *apitest.Server, u *apitest.User
 	s.Do(t, apitest.Request{Method: "POST", Path: path + "?token=" + token}).Expect(405)
 	deleteAccount(t, u)
 	get(path + "?token=" + token).Sentence(404)
-	gone(t, s, job.JobID)
+	waitFilesGone(t, s, job.JobID)
 }

@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// poster returns the poster of a film, and ends the test if it is not a picture.
+// poster returns a film's poster, and ends the test if it is not a picture.
 func poster(t testing.TB, u *apitest.User, jobID string) (image.Image, *apitest.Response) {
 	t.Helper()
 	res := u.Get(t, "/api/v2/render/"+jobID+"/poster").Expect(200)
@@ -39,8 +39,8 @@ func looksLike(t testing.TB, picture image.Image, want color.RGBA) {
 	}
 }
 
-// The poster is a frame of the film's first third with the film's colours, for every shape
-// and length.
+// For all canvas sizes and lengths, the poster is a frame from the first third of the film with the
+// film's colours.
 func TestPoster(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -101,7 +101,7 @@ func TestPosterIsServedWhileThereIsAFilm(t *testing.T) {
 	s.Do(t, apitest.Request{Path: path}).Error(401, "missing_token")
 	unknown := other.Get(t, "/api/v2/render/rnd-00000000-0000-7000-8000-000000000000/poster").Expect(404)
 	if foreign := other.Get(t, path).Expect(404); string(foreign.Body) != string(unknown.Body) {
-		t.Errorf("another's: %s, unknown: %s", foreign.Body, unknown.Body)
+		t.Errorf("another user's film: %s, an unknown film: %s", foreign.Body, unknown.Body)
 	}
 
 	deleteAccount(t, u)

@@ -58,7 +58,7 @@ func TestPurchaseGrantsTheProduct(t *testing.T) {
 	}
 }
 
-// refusedFor expects a receipt to be refused for a reason.
+// refusedFor fails the test unless the receipt was refused for the reason.
 func refusedFor(t *testing.T, res *apitest.Response, reason string) {
 	t.Helper()
 	if res.Error(400, "receipt_invalid"); res.Detail() != reason {
@@ -66,7 +66,7 @@ func refusedFor(t *testing.T, res *apitest.Response, reason string) {
 	}
 }
 
-// Every reason as a client sees it. The receipt package tests all receipts.
+// A client sees each of these reasons. The receipt package tests all receipts.
 func TestReceiptsAreRefusedForAReason(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -96,7 +96,7 @@ func TestReceiptsAreRefusedForAReason(t *testing.T) {
 		t.Run("platform_b "+name, func(t *testing.T) { refusedFor(t, buyB(t, u, c.tr), c.want) })
 	}
 	refusedFor(t, buyB(t, u, store.TransactionB{Chain: store.ChainOtherRoot}), "unverified")
-	// The receipt of another product, an unknown one, and hostile text.
+	// A receipt of another product, an unknown product, and hostile text.
 	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, p.Token, "credits.150"), "mismatch")
 	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, "unknown-token", "credits.10"), "unverified")
@@ -109,7 +109,7 @@ func TestReceiptsAreRefusedForAReason(t *testing.T) {
 	buyB(t, u, store.TransactionB{AccountToken: u.Sub}).Expect(200)
 }
 
-// A user with forged receipts is limited, and other users can still buy.
+// A user with forged receipts is limited. Other users can still buy.
 func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 	t.Parallel()
 	replicas := 1
@@ -119,7 +119,7 @@ func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 	s := apitest.Start(t, apitest.Replicas(replicas), apitest.Env("IAP_PLATFORM_A_ALLOW_TEST", "true"))
 	forger := s.SignIn(t)
 	bought := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10", Set: map[string]any{"purchaseType": 0}})
-	purchase(t, forger, "platform_a", bought.OrderID, bought.Token, bought.ProductID).Expect(200) // a tester, who may
+	purchase(t, forger, "platform_a", bought.OrderID, bought.Token, bought.ProductID).Expect(200) // IAP_PLATFORM_A_ALLOW_TEST
 	present := func(i int) *apitest.Response {
 		return purchase(t, at(forger, s.Replica(i%replicas)), "platform_a", fmt.Sprint("GPA.", i), "forged", "credits.10")
 	}
@@ -133,9 +133,9 @@ func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 		}
 	}
 	if now := s.World.PlatformA.Faults.Count(store.StepPurchase); now != asked {
-		t.Errorf("the store was asked %d times by a user under the limit", now-asked)
+		t.Errorf("a limited user caused %d calls of the store", now-asked)
 	}
-	// What was paid out is answered, and others buy.
+	// A repeat of a granted purchase succeeds, and other users buy.
 	var got apitest.Purchased
 	purchase(t, forger, "platform_a", bought.OrderID, bought.Token, bought.ProductID).Expect(200).JSON(&got)
 	if got.Granted != 0 || got.Balance != 13 {
@@ -173,7 +173,7 @@ func TestStoreOutages(t *testing.T) {
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("balance after failures %d, want 3", b)
 	}
-	// Safe to retry with the same transaction.
+	// The client may retry with the same transaction.
 	var got apitest.Purchased
 	purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Expect(200).JSON(&got)
 	purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID).Expect(200).JSON(&got)

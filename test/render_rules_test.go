@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// newSubmitter returns a function that provides a user. It changes users in time, because
-// each is allowed ten submits a minute.
+// newSubmitter returns a function that returns a user. It changes users before they reach the limit of
+// ten submits a minute.
 func newSubmitter(t testing.TB, s *apitest.Server) func() *apitest.User {
 	var u *apitest.User
 	used := 0
@@ -32,19 +32,19 @@ func TestRenderForms(t *testing.T) {
 		t.Helper()
 		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
 	}
-	// All refusals are tested beside the handlers, and all rules beside the timeline.
+	// The packages of the handlers and of the timeline test all refusals and rules.
 	send(apitest.File("video", redClip(t))).Sentence(400, "config")
 	noFilesLeft(t, s)
-	// What clients send: a typed config part, unquoted names, parts in any
-	// order and parts that nothing refers to.
+	// Clients send a typed config part, unquoted names, parts in any order and parts that nothing
+	// refers to.
 	send(apitest.Part{Name: "config", Type: "application/json", Text: `{"videoDurationMs":500,"segments":null,"bgmClips":null,
 		"separationDirectives":null,"outputKind":null,"quality":null,"stickers":[{}]}`},
 		apitest.Part{Name: "video", Path: redClip(t), Unquoted: true, Filename: "clip.txt", Type: "text/plain"},
 		apitest.Part{Name: "bgm_0", Path: music(t)}).Expect(200)
 }
 
-// Files that are not media, or of the wrong kind, are refused at submit or make the job
-// FAILED, with a sentence in both cases.
+// A file that is not media, or of the wrong kind, is refused at submit or makes the job FAILED. Both
+// errors are sentences.
 func TestRenderHostileInputs(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -89,7 +89,7 @@ func TestRenderHostileInputs(t *testing.T) {
 			}
 			for _, bad := range []string{"ffmpeg", "/", "Invalid data", "moov"} {
 				if strings.Contains(end.Error, bad) {
-					t.Errorf("the sentence holds %q: %s", bad, end.Error)
+					t.Errorf("the sentence contains %q: %s", bad, end.Error)
 				}
 			}
 			u.Send(t, apitest.Request{Path: "/api/v2/render/" + job + "/download"}).Sentence(404)

@@ -8,7 +8,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// Fields that shape the sound reach the film. The engine's tests check their exact effect.
+// Fields for the sound affect the film. The engine's tests check the exact effects.
 func TestRenderShapesTheSound(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -38,6 +38,6 @@ func TestRenderShapesTheSound(t *testing.T) {
 	legacy := u.RenderFilm(t, M{"videoDurationMs": 2000, "outputKind": "audio", "loudness": M{"targetLufs": -26.3, "maxTruePeakDb": nil},
 		"bgmClips": []M{{"audioFileKey": "bgm_0", "startMs": 0, "volume": 0, "fadeInMs": 500, "ducking": nil, "loop": nil, "endMs": nil}}},
 		apitest.File("video", redClip(t)), apitest.File("bgm_0", music(t)))
-	// A sine of both sides has about its level in LUFS, 440 Hz 0.7 less.
+	// The loudness of a stereo sine in LUFS is about its level in dBFS; at 440 Hz it is 0.7 lower.
 	levelIs(t, legacy, 440, mediatest.Between(100, 1900), -26.3+0.69)
 }

@@ -18,14 +18,14 @@ func TestRenderTwoSegments(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
-	// In the list the second comes first: order decides.
+	// The list is not in the order of the order fields.
 	film := u.RenderFilm(t, M{"segments": []M{
 		apitest.Segment("video_1", 5, clipLength), apitest.Segment("video_0", 2, clipLength),
 	}}, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)))
 	isFilm(t, film, 320, 180, "25/1", 2*clipLength)
 	mediatest.ConstantRate(t, film, 25, 100, time.Millisecond)
 	pictures := picturesAre(t, film, mediatest.Every(time.Second, 2*time.Second, 2), red, blue)
-	// The square clip is fitted and padded: black at the sides.
+	// The square clip has black bars at its sides.
 	side := mediatest.ColorAt(pictures[1], 0.05, 0.5)
 	if mediatest.ColorDistance(side, color.RGBA{A: 255}) > 24 {
 		t.Errorf("beside the fitted clip is %v, want black", side)
@@ -44,7 +44,7 @@ func TestRenderDownload(t *testing.T) {
 		t.Errorf("job id %s", id)
 	}
 	path := "/api/v2/render/" + id + "/download"
-	if early := u.Get(t, path); early.Status == 404 { // it is not yet there
+	if early := u.Get(t, path); early.Status == 404 { // the film is not ready yet
 		early.Sentence(404)
 	}
 	u.WaitRendered(t, id)
@@ -62,8 +62,8 @@ func TestRenderDownload(t *testing.T) {
 		if ct := whole.Header.Get("Content-Type"); ct != "video/mp4" {
 			t.Errorf("Content-Type of the presigned download: %q", ct)
 		}
-		// A client that asks for the head follows with the same method, and a
-		// signature holds for one method.
+		// A client follows the redirect of a HEAD request with HEAD, and a signature is valid for one
+		// method.
 		head := u.Send(t, apitest.Request{Method: "HEAD", Path: path}).Expect(302)
 		answer := u.Outside(t, "HEAD", head.Header.Get("Location"), nil, nil).Expect(200)
 		if got, want := answer.Header.Get("Content-Length"), strconv.Itoa(len(whole.Body)); got != want || answer.Header.Get("Content-Type") != "video/mp4" {
@@ -96,12 +96,12 @@ func TestRenderTrimSpeedAndVolume(t *testing.T) {
 		apitest.With(apitest.Segment("video_0", 0, clipLength), M{"trimStartMs": 500, "trimEndMs": 1500, "volumeScale": 0.5}),
 		apitest.With(apitest.Segment("video_1", 1, clipLength), M{"speedScale": 2.0, "trimEndMs": 0}),
 		apitest.With(apitest.Segment("video_0", 2, clipLength), M{"speedScale": 0.5, "trimStartMs": 1500, "trimEndMs": nil, "volumeScale": 0}),
-		apitest.With(apitest.Segment("video_1", 3, clipLength), M{"trimStartMs": 1000, "trimEndMs": 99000}), // cut to the real end
+		apitest.With(apitest.Segment("video_1", 3, clipLength), M{"trimStartMs": 1000, "trimEndMs": 99000}), // past the clip's end
 	}}, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)))
 	isFilm(t, film, 320, 180, "25/1", 4*time.Second)
 	picturesAre(t, film, mediatest.Every(500*time.Millisecond, time.Second, 4), red, blue, red, blue)
 	levelIs(t, film, 440, mediatest.Between(200, 800), clipLevel-6.02)
-	// Pitch is kept at any speed.
+	// Speed does not change the pitch.
 	levelIs(t, film, 880, mediatest.Between(1200, 1800), clipLevel)
 	absent(t, film, 440, mediatest.Between(2200, 2800))
 	levelIs(t, film, 880, mediatest.Between(3200, 3800), clipLevel)
@@ -143,7 +143,7 @@ func TestRenderInputs(t *testing.T) {
 		form := apitest.RenderForm(t, config, apitest.Part{Name: "inputId", Text: id})
 		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form})
 	}
-	// Legacy, and segments by any video... key.
+	// The legacy form, and segments with any key that begins with video.
 	job := render(u, M{"videoDurationMs": 1000}, first.InputID).Job(200)
 	u.WaitRendered(t, job)
 	isFilm(t, u.Download(t, job), 320, 180, "25/1", time.Second)
@@ -154,18 +154,18 @@ func TestRenderInputs(t *testing.T) {
 	u.WaitRendered(t, job)
 	isFilm(t, u.Download(t, job), 320, 180, "25/1", 800*time.Millisecond)
 
-	// An entry belongs to its uploader, even where the bytes are the same.
+	// An input belongs to its uploader, even if another user has the same bytes.
 	render(other, M{"videoDurationMs": 1000}, first.InputID).Sentence(400)
 	render(u, M{"videoDurationMs": 1000}, "0123456789abcdef").Sentence(400)
 	render(u, M{"videoDurationMs": 1000}, "../../etc/passwd").Sentence(400)
-	// Even when nothing would be cut from it.
+	// This applies even if nothing would be cut from the input.
 	form := apitest.RenderForm(t, M{"segments": []M{apitest.Segment("clip", 0, clipLength)}},
 		apitest.Part{Name: "inputId", Text: "0123456789abcdef"}, apitest.File("clip", redClip(t)))
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, "inputId")
 	upload(s.SignIn(t), music(t)).Sentence(400, "video")
 	upload(other, redClip(t)).Expect(200).JSON(&foreign)
 	if foreign.InputID != first.InputID {
-		t.Errorf("the same file gives %s and %s", first.InputID, foreign.InputID)
+		t.Errorf("the same file has the inputs %s and %s", first.InputID, foreign.InputID)
 	}
 	render(other, M{"videoDurationMs": 1000}, first.InputID).Expect(200)
 
@@ -191,14 +191,14 @@ func TestRenderBackgroundMusic(t *testing.T) {
 		apitest.Part{Name: "bgm_0.audio", Path: music(t), Type: "audio/*", Unquoted: true})
 	isFilm(t, film, 320, 180, "25/1", 2*clipLength)
 	absent(t, film, 1500, mediatest.Between(100, 900))
-	levelIs(t, film, 1500, mediatest.Between(1100, 1900), clipLevel-6.02) // two seconds at double speed, of the same pitch
+	levelIs(t, film, 1500, mediatest.Between(1100, 1900), clipLevel-6.02) // two seconds at double speed, at the same pitch
 	absent(t, film, 1500, mediatest.Between(2100, 2900))
-	levelIs(t, film, 1500, mediatest.Between(3100, 3900), clipLevel) // cut at the end of the film
-	// The film's own sound is as loud under music as without.
+	levelIs(t, film, 1500, mediatest.Between(3100, 3900), clipLevel) // ends with the film
+	// Music does not change the level of the film's own sound.
 	levelIs(t, film, 440, mediatest.Between(100, 900), clipLevel)
 	levelIs(t, film, 440, mediatest.Between(1100, 1900), clipLevel)
 	if silent := mediatest.Silent(t, film, 0.003, mediatest.Between(2100, 2900)); silent < 700*time.Millisecond {
-		t.Errorf("a clip without sound contributes %v of silence, want 0.8 s", silent)
+		t.Errorf("a clip without audio adds %v of silence, want 0.8 s", silent)
 	}
 }
 
@@ -221,8 +221,7 @@ func TestRenderAudioOnly(t *testing.T) {
 		t.Error("an audio output has a video track")
 	}
 	isSound(t, m.Audio(t), 2*clipLength)
-	// 192k whatever the quality (SPEC 2.2). A sine needs less than it is given,
-	// so only the upper half can be asked for.
+	// The bit rate is 192k at any quality (SPEC 2.2). A sine needs less, so require only half of it.
 	toneIs(t, path, mediatest.Between(1200, 1800), 440)
 	toneIs(t, path, mediatest.Between(2200, 3800), 880)
 	levelIs(t, path, 1500, mediatest.Between(100, 900), clipLevel-6.02)

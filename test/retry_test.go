@@ -7,7 +7,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// Support finds a failed render with its cause, and can run it again while its inputs exist.
+// Support finds a failed render and its cause, and can run it again while its inputs exist.
 func TestSupportRunsAFailedRenderAgain(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -39,7 +39,7 @@ func TestSupportRunsAFailedRenderAgain(t *testing.T) {
 	}
 	command(t, s, &list, "jobs", "--failed", "--since", "2999-01-01")
 	if len(list) != 0 {
-		t.Errorf("failures of the future: %v", list)
+		t.Errorf("failures since a time in the future: %v", list)
 	}
 
 	var again struct{ JobID, Status string }
@@ -48,7 +48,7 @@ func TestSupportRunsAFailedRenderAgain(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	if end := u.WaitFinished(t, kept); end.ErrorCode != "no_media" {
-		t.Errorf("run again, it ended as %+v", end)
+		t.Errorf("the retry ended as %+v", end)
 	}
 	var record []auditEntry
 	command(t, s, &record, "audit")

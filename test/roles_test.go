@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// Replicas with one role each make a film and a separation together.
+// Replicas with one role each complete a render and a separation.
 func TestReplicasWithOneRoleEach(t *testing.T) {
 	t.Parallel()
 	if !apitest.Postgres() {
@@ -18,7 +18,7 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 	}
 	const api, render, separation, sweep = 0, 1, 2, 3
 	s := apitest.Start(t, apitest.Roles("api", "render", "separation,sweep", "sweep"))
-	// To sweep needs no ffmpeg.
+	// Sweeping needs no ffmpeg.
 	last := s.Replica(sweep)
 	last.Stop(t)
 	last.SetEnv("FFMPEG_PATH", "/no/such/ffmpeg")
@@ -31,7 +31,7 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 		}
 		return who
 	}
-	apitest.Eventually(t, maxWait, func() bool { return len(leaders()) > 0 }, func() string { return "nobody sweeps" })
+	apitest.Eventually(t, maxWait, func() bool { return len(leaders()) > 0 }, func() string { return "no replica sweeps" })
 	led := leaders()
 	if len(led) != 1 || led[0] < separation {
 		t.Errorf("replicas %v sweep, want one of the last two", led)
@@ -45,10 +45,10 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 		}
 		_, text := s.Replica(i).Ops("/metrics")
 		if has := strings.Contains(text, "\ncutroom_media_slots "); has != (i == render) {
-			t.Errorf("replica %d shows slots: %v", i, has)
+			t.Errorf("replica %d has metrics of slots: %v", i, has)
 		}
 		if conn, err := net.Dial("tcp", "127.0.0.1:"+s.Replica(i).Config("PORT")); (err == nil) != (i == api) {
-			t.Errorf("replica %d at its public port: %v", i, err)
+			t.Errorf("replica %d: connection to its public port: %v", i, err)
 		} else if err == nil {
 			conn.Close()
 		}
@@ -63,14 +63,14 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 	for i := range s.Processes() {
 		for line, by := range map[string]int{"render claimed": render, "separation claimed": separation} {
 			if claims := strings.Contains(s.Replica(i).Logs(), line); claims != (i == by) {
-				t.Errorf("replica %d: %q is %v", i, line, claims)
+				t.Errorf("replica %d: logged %q: %v", i, line, claims)
 			}
 		}
 	}
 
-	// The other one sweeps when the lease of the first has run out: 9 s after its
-	// last renewal, and at most 3 s until the other asks.
+	// The other replica sweeps after the first one's lease has expired: 9 s after the last renewal,
+	// plus at most 3 s until the next attempt.
 	s.KillReplica(t, led[0])
 	apitest.Eventually(t, maxWait, func() bool { return slices.Equal(leaders(), []int{separation + sweep - led[0]}) },
-		func() string { return "nobody sweeps" })
+		func() string { return "no replica sweeps" })
 }

@@ -17,7 +17,7 @@ import (
 
 const separateV3Path = "/api/v2/separate/v3"
 
-// separateV3 submits a stretch of an asset and returns the job's id.
+// separateV3 submits a range of an asset and returns the job's id.
 func separateV3(t testing.TB, u *apitest.User, body M) string {
 	t.Helper()
 	var answer struct{ JobID string }
@@ -25,7 +25,7 @@ func separateV3(t testing.TB, u *apitest.User, body M) string {
 	return answer.JobID
 }
 
-// The sound between the trims is separated, at the price of the cut.
+// The audio between the trims is separated, at the price of the cut.
 func TestSeparateAnAsset(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -36,10 +36,10 @@ func TestSeparateAnAsset(t *testing.T) {
 	key := uploadAsset(t, u, film, "mp4", "video/mp4")
 	before := u.Balance(t)
 
-	// The burst is loud from 1 to 2 s, silent to 3 s, and 18 dB softer to 4 s.
+	// The burst is loud from 1 to 2 s, silent until 3 s, and 18 dB softer until 4 s.
 	id := separateV3(t, u, M{"sourceAssetKey": key, "trimStartMs": 1500, "trimEndMs": 3500, "sourceLanguageCode": "en"})
 	if spent := before - u.Balance(t); spent != 1 {
-		t.Errorf("two seconds of a film of 310 cost %d", spent)
+		t.Errorf("two seconds of a film of 310 s cost %d credits", spent)
 	}
 	job := u.WaitReady(t, id)
 	if d := job.ActualDurationMs; d != 2000 {
@@ -59,7 +59,7 @@ func TestSeparateAnAsset(t *testing.T) {
 		t.Errorf("history: %+v", list)
 	}
 
-	// More than five minutes long: two credits, once for one key. Nothing more is separated.
+	// More than five minutes cost two credits. An idempotency key charges once.
 	s.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall})
 	request := apitest.Request{Method: "POST", Path: separateV3Path, JSON: M{"sourceAssetKey": key, "trimStartMs": nil, "trimEndMs": int64(math.MaxInt64)},
 		Header: map[string][]string{"Idempotency-Key": {"again"}}, Valid: true}
@@ -98,7 +98,7 @@ func TestSeparateAnAsset(t *testing.T) {
 	poor.Post(t, separateV3Path, M{"sourceAssetKey": key, "trimEndMs": 100}).Error(402, "insufficient_credits")
 }
 
-// The size of a cut is limited: WAV if it fits, or else AAC, or else 400.
+// The size of a cut is limited: it is WAV if that fits, otherwise AAC, otherwise 400.
 func TestACutIsBounded(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -112,14 +112,14 @@ func TestACutIsBounded(t *testing.T) {
 	if d := job.ActualDurationMs; math.Abs(float64(d-30_000)) > 60 {
 		t.Errorf("the stems last %d ms", d)
 	}
-	// Asset and stems take all that the account may store.
+	// The asset and the stems use the account's whole quota.
 	u.Post(t, separateV3Path, M{"sourceAssetKey": key, "trimEndMs": 1000}).Error(403, "storage_full")
 	if spent := before - u.Balance(t); spent != 1 {
 		t.Errorf("%d credits", spent)
 	}
 }
 
-// A crash before the charge costs nothing, and a crash after it loses no job. Repeating the
+// A crash before the charge costs nothing, and a crash after it loses no job. A repeat of the
 // interrupted request returns the same job.
 func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 		hang(f, w, r)
 	}
 	for name, c := range map[string]struct {
-		method, object string // the request of the store at which the process is killed
+		method, object string // the request to the store at which the process is killed
 		how            func(*flakyStore, http.ResponseWriter, *http.Request)
 		charged        int
 	}{
@@ -145,11 +145,11 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 			s := apitest.Start(t, f.env()...)
 			u := s.SignIn(t)
 			body := M{"sourceAssetKey": uploadAsset(t, u, sound, "m4a", "audio/mp4")}
-			fault := f.spoil(c.method, c.object, 0, c.how)
+			fault := f.addFault(c.method, c.object, 0, c.how)
 			var cutOff sync.WaitGroup
 			request := withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: body, Token: u.Token, Valid: true}, "key")
-			cutOff.Go(func() { _, _ = u.TryDo(t, request) }) // the service dies of it
-			apitest.Eventually(t, maxWait, func() bool { return f.spoiledBy(fault) > 0 }, func() string { return "the store was not asked" })
+			cutOff.Go(func() { _, _ = u.TryDo(t, request) }) // fails, because the service is killed
+			apitest.Eventually(t, maxWait, func() bool { return f.hits(fault) > 0 }, func() string { return "the store got no request" })
 			s.Kill9(t)
 			cutOff.Wait()
 			f.heal()
@@ -169,7 +169,7 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 				t.Errorf("%d projects at the provider, want 1", n)
 			}
 			if key := "uploads/" + id; slices.ContainsFunc(s.ObjectKeys(t), func(k string) bool { return strings.HasPrefix(k, key) }) {
-				t.Error("the source of the job is left in the bucket")
+				t.Error("the job's source is left in the bucket")
 			}
 		})
 	}

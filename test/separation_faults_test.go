@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// waitRefunded waits until a separation is FAILED, and fails the test unless the charge was
-// refunded at that moment, once. It returns what the client reads, as "code: sentence".
+// waitRefunded waits until a separation is FAILED, and fails the test unless the charge is refunded at
+// the same time, once. It returns the client's error as "code: sentence".
 func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string {
 	t.Helper()
 	job := u.WaitSeparation(t, id, "FAILED")
@@ -22,13 +22,13 @@ func waitRefunded(t testing.TB, u *apitest.User, id string, balance int) string 
 		t.Errorf("balance when FAILED %d, want %d", b, balance)
 	}
 	if strings.Contains(job.Error, fake.LeakMarker) {
-		t.Errorf("the provider's words leak: %q", job.Error)
+		t.Errorf("the provider's text leaks: %q", job.Error)
 	}
 	return job.ErrorCode + ": " + job.Error
 }
 
-// Every sentence that a client can read. The tests of the provider's client and test/matrix
-// cover all steps and faults.
+// This covers all errors that a client can see. The tests of the provider's client and test/matrix cover
+// all steps and faults.
 func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -91,8 +91,8 @@ func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
 	u := s.SignIn(t)
 	s.World.FailSeparator(t, fake.Rule{Step: separator.StepSubmit, Times: 1, Kind: fake.KindClose, Effect: true})
 	id := u.Separate(t, mixture(t))
-	// Either outcome is right: the project was found again, or the job failed
-	// and was refunded. Paying the provider twice is wrong.
+	// The service may find the project again, or fail and refund the job. It must not pay the provider
+	// twice.
 	var job apitest.SeparationStatus
 	apitest.Eventually(t, maxWait, func() bool {
 		job = u.Separation(t, id)
@@ -103,11 +103,11 @@ func TestLostAnswerToSubmitIsNotPaidTwice(t *testing.T) {
 		t.Errorf("balance %d with the job %s, want %d", b, job.Status, want)
 	}
 	if n := s.World.Separator.Faults.Count(separator.StepSubmit); n != 1 {
-		t.Errorf("the provider was asked %d times to separate one job", n)
+		t.Errorf("one job was submitted to the provider %d times", n)
 	}
 }
 
-// stemIDs are the ids of a job's stems in their order.
+// stemIDs returns the ids of a job's stems in order.
 func stemIDs(job apitest.SeparationStatus) string {
 	var out []string
 	for _, s := range job.Stems {
@@ -137,26 +137,26 @@ func TestStemFallbacks(t *testing.T) {
 		if hz := mediatest.DominantTone(t, voice, mediatest.Window{}, 300, 1200); hz != 1200 {
 			t.Errorf("the voice is %v Hz, want 1200", hz)
 		}
-		// The sum of all speakers, not their mean: as loud as it was.
+		// The voice is the sum of all speakers, not their mean, so its level is that of the source.
 		level := mediatest.ToneLevel(t, voice, 1200, mediatest.Window{})
 		if source := mediatest.ToneLevel(t, mixture(t), 1200, mediatest.Window{}); abs(level-source) > 0.3 {
 			t.Errorf("the voice has %.2f dB, the source %.2f", level, source)
 		}
 	})
-	t.Run("mp3 is kept as it came", func(t *testing.T) {
+	t.Run("mp3 is kept unchanged", func(t *testing.T) {
 		job := run(func(b *separator.Behaviour) { b.StemFormat = "mp3" })
 		path := u.DownloadStem(t, job.Stem(t, "voice_all"))
 		if !strings.HasSuffix(path, ".mp3") {
 			t.Errorf("the stem is served as %s, want audio/mpeg", path)
 		}
 	})
-	t.Run("what FLAC would cut is kept as it came", func(t *testing.T) {
+	t.Run("what FLAC would clip is kept unchanged", func(t *testing.T) {
 		loud := mediatest.FFmpeg(t, "-f", "lavfi", "-i", "sine=f=1200:d=1,volume=20dB:precision=float", "-c:a", "pcm_f32le", "-f", "wav", "-")
 		s.World.FailSeparator(t, fake.Rule{Step: separator.StepDownload, Path: "voice", Kind: fake.KindGarbage, Body: string(loud)})
 		defer s.World.Heal()
 		voice := run(func(*separator.Behaviour) {}).Stem(t, "voice_all")
 		if got, err := os.ReadFile(u.DownloadStem(t, voice)); err != nil || !bytes.Equal(got, loud) {
-			t.Errorf("a voice of %d bytes, above full scale, is served as %d others (%v)", len(loud), len(got), err)
+			t.Errorf("a voice of %d bytes, above full scale, is served as %d different bytes (%v)", len(loud), len(got), err)
 		}
 		s.Do(t, apitest.Request{Path: peaksPath(t, voice, "")}).Expect(200)
 	})
@@ -165,7 +165,7 @@ func TestStemFallbacks(t *testing.T) {
 	}
 }
 
-// Which job the provider gets next is tested beside the queue.
+// The separation package tests which job goes to the provider next.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -178,17 +178,17 @@ func TestQueue(t *testing.T) {
 		if job.Status != "QUEUED" || job.QueuePosition != i+1 {
 			t.Errorf("job %d is %s at %d, want QUEUED at %d", i, job.Status, job.QueuePosition, i+1)
 		}
-		// No history: 180 s a job, one at a time.
+		// Without history, the estimate is 180 s for each job, one at a time.
 		if job.EstimatedWaitSec != 180*(i+1) {
 			t.Errorf("job %d: estimatedWaitSec %d, want %d", i, job.EstimatedWaitSec, 180*(i+1))
 		}
 	}
 	if n := s.World.Separator.Faults.Count(separator.StepUploadToken); n != 1 {
-		t.Errorf("the provider saw %d jobs, want 1", n)
+		t.Errorf("the provider got %d jobs, want 1", n)
 	}
 }
 
-// stallOnce makes the next call of a step hang until the client gives up.
+// stallOnce returns a rule that makes one call of a step hang until the client gives up.
 func stallOnce(step string) fake.Rule {
 	return fake.Rule{Step: step, Times: 1, Kind: fake.KindStall}
 }

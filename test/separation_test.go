@@ -59,7 +59,7 @@ func TestSeparationFromSubmitToStems(t *testing.T) {
 			t.Errorf("%s: durationMs %d, want %d", s.StemID, s.DurationMs, length)
 		}
 	}
-	// The stand-in puts what is above 600 Hz into the voice.
+	// The stand-in treats sound above 600 Hz as voice.
 	voice := u.DownloadStem(t, job.Stem(t, "voice_all"))
 	background := u.DownloadStem(t, job.Stem(t, "background"))
 	whole := mediatest.Window{}
@@ -69,7 +69,7 @@ func TestSeparationFromSubmitToStems(t *testing.T) {
 	if hz := mediatest.DominantTone(t, background, whole, 300, 1200); hz != 300 {
 		t.Errorf("the background is %v Hz, want 300", hz)
 	}
-	// PCM is kept as FLAC, without loss: the stems still sum to the source.
+	// The service keeps PCM as FLAC, which is lossless: the stems add up to the source.
 	if codec := mediatest.Inspect(t, voice).Audio(t).Codec; codec != "flac" {
 		t.Errorf("the voice is %s, want flac", codec)
 	}
@@ -81,7 +81,7 @@ func TestSeparationFromSubmitToStems(t *testing.T) {
 	for i := range source {
 		worst = max(worst, abs(source[i]-v[i]-b[i]))
 	}
-	if worst > 2.0/32768 { // one step of 16 bit each
+	if worst > 2.0/32768 { // one 16-bit step for each stem
 		t.Errorf("voice + background differs from the source by %g", worst)
 	}
 }
@@ -93,12 +93,12 @@ func TestSeparationForms(t *testing.T) {
 	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	file := apitest.Part{Name: "file", Path: mixture(t), Filename: "a.wav"}
-	submit(t, u, file).Sentence(400, "spec") // all refusals are tested beside the handlers
+	submit(t, u, file).Sentence(400, "spec") // the handlers' tests cover all refusals
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("a refused submit changed the balance to %d", b)
 	}
-	// Former and unknown keys are ignored, part names may be unquoted, and the
-	// order of the parts is free.
+	// Obsolete and unknown keys are ignored, part names may be unquoted, and parts may come in any
+	// order.
 	file.Unquoted = true
 	submit(t, u, apitest.Part{Name: "spec", Type: "application/json", Text: `{"sourceLanguageCode":"ko","mediaType":"VIDEO",
 		"numberOfSpeakers":-1,"trimStartMs":9,"trimEndMs":1,"unknown":{"x":[]}}`}, file).Expect(202)
@@ -109,7 +109,7 @@ func TestSeparationPrice(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Start(t)
-	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // nothing is refunded meanwhile
+	s.World.FailSeparator(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStall}) // so that nothing is refunded
 	defer s.World.Heal()
 	u := s.SignIn(t)
 	// 302 s of silence cost two credits, as quoted.
@@ -125,7 +125,7 @@ func TestSeparationPrice(t *testing.T) {
 	if res.Error(402, "insufficient_credits"); res.Detail() != "required=2 balance=1" {
 		t.Errorf("detail %q, want required=2 balance=1", res.Detail())
 	}
-	// Of several tracks the longest counts: the provider gets them all.
+	// The longest of several tracks determines the price.
 	both := filepath.Join(t.TempDir(), "both.m4a")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "2", "-i", "anullsrc=r=8000:cl=mono", "-f", "lavfi", "-t", "302", "-i", "anullsrc=r=8000:cl=mono",
 		"-map", "0", "-map", "1", "-c:a", "aac", both)
@@ -143,8 +143,8 @@ func TestSeparationPrice(t *testing.T) {
 	}
 }
 
-// An account without credits is refused before its upload is read. A repeat of an accepted
-// request still gets its answer.
+// A request without enough credits is refused before the service reads the upload. A repeat of an
+// accepted request still returns its job.
 func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -152,9 +152,9 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	request := withKey(apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}, "last-credit")
 	spend(t, u, 2)
 	if first, again := u.Send(t, request).Job(202), u.Send(t, request).Job(202); first != again {
-		t.Errorf("the repeat answered %v, want %v", again, first)
+		t.Errorf("the repeat returned %v, want %v", again, first)
 	}
-	// A body of which nothing ever comes: only the head of the request is there.
+	// Send only the header of a request, never its body.
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.Replica(0).URL, "http://")) // a front would wait for the body
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		t.Fatalf("no answer before the body: %v", err)
+		t.Fatalf("no response before the body: %v", err)
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
@@ -183,7 +183,7 @@ func noFilesLeft(t testing.TB, s *apitest.Server) {
 			if err == nil && !d.IsDir() {
 				left = append(left, path)
 			}
-			return nil // the folder may vanish while it is read
+			return nil // the service may delete the folder meanwhile
 		})
 		return len(left) == 0
 	}, func() string { return "files left in the staging area: " + strings.Join(left, ", ") })

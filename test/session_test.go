@@ -16,7 +16,7 @@ func renew(t testing.TB, s *apitest.Server, token string) *apitest.Response {
 	return s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/refresh", Token: token})
 }
 
-func TestRenewalKeepsTheSessionsBeginning(t *testing.T) {
+func TestRenewalKeepsTheTimeOfSignIn(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
 	began := claimsOf(t, u.Token)["auth_time"]
@@ -30,7 +30,7 @@ func TestRenewalKeepsTheSessionsBeginning(t *testing.T) {
 			t.Errorf("auth_time %v, want the sign-in's %v", claims["auth_time"], began)
 		}
 		if exp, iat := claims["exp"].(float64), claims["iat"].(float64); exp-iat != 604800 || auth.ExpiresAt != int64(exp)*1000 {
-			t.Errorf("the renewed token lives %v s, expiresAt %d", exp-iat, auth.ExpiresAt)
+			t.Errorf("the renewed token is valid for %v s, expiresAt %d", exp-iat, auth.ExpiresAt)
 		}
 		if auth.User.Sub != u.Sub || auth.User.Email != u.Email || auth.User.Role != "user" || auth.User.Picture == nil {
 			t.Errorf("user %+v", auth.User)
@@ -77,7 +77,7 @@ func TestASessionEnds(t *testing.T) {
 		}
 		var auth apitest.Auth
 		res.JSON(&auth)
-		// The token claims a role that the database does not know.
+		// The token claims a role that the user does not have.
 		if auth.User.Role != "user" || claimsOf(t, auth.AccessToken)["role"] != "user" {
 			t.Errorf("%s: renewed as %s", name, auth.User.Role)
 		}
@@ -86,7 +86,7 @@ func TestASessionEnds(t *testing.T) {
 	renew(t, s, u.Token).Error(401, "account_deleted")
 }
 
-func TestATokenOfTheCommandLineIsNotRenewed(t *testing.T) {
+func TestATokenFromTheCommandLineIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	admin := s.Admin(t)
@@ -97,7 +97,7 @@ func TestATokenOfTheCommandLineIsNotRenewed(t *testing.T) {
 	if status, out := s.Command(t, "user", "sign-out", admin.Email); status != 0 {
 		t.Fatalf("cutroom user sign-out: %d\n%s", status, out)
 	}
-	// Before the sign-out has reached the process that answers, too.
+	// The renewal fails even before the process has read the sign-out.
 	renew(t, s, admin.Token).Error(401, "invalid_token")
 }
 
@@ -108,7 +108,7 @@ func TestRenewalIsLimited(t *testing.T) {
 		renew(t, u.Server, u.Token).Expect(200)
 	}
 	renew(t, u.Server, u.Token).Error(429, "rate_limited")
-	apitest.Shared(t).SignIn(t) // others are not held up
+	apitest.Shared(t).SignIn(t) // others are not limited
 }
 
 func TestAContentTypeWithoutABodyIsFine(t *testing.T) {

@@ -91,7 +91,7 @@ func TestAccessTokenClaims(t *testing.T) {
 	}
 }
 
-// The assembled service checks identity tokens. The identity package tests all claims.
+// The service checks identity tokens. The identity package tests all claims.
 func TestIdentityTokensAreChecked(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -103,7 +103,7 @@ func TestIdentityTokensAreChecked(t *testing.T) {
 	}
 	bad := []token{
 		{"provider_a", "audience", identity.Claims{Audience: "somebody.else"}},
-		// Where the provider lets it pass, the service must not.
+		// The provider accepts this token, but the service must not.
 		{"provider_a", "expired, lenient", identity.Claims{ExpiresInSec: -60, Lenient: true}},
 		{"provider_b", "audience", identity.Claims{Audience: "somebody.else"}},
 		{"provider_b", "signature of a stranger", identity.Claims{Forge: identity.ForgeStranger}},
@@ -146,12 +146,12 @@ func TestIdentityProviderOutages(t *testing.T) {
 		login(t, s, "provider_b", M{"idToken": b}).Expect(200)
 	}
 
-	// The last good key set serves through an outage, for tokens of known keys.
+	// During an outage, the last key set verifies tokens of known keys.
 	s.World.FailIdentity(t, fake.Rule{Kind: fake.KindStatus, Status: 500})
 	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, identity.Claims{Email: "cached@example.test"})}).Expect(200)
 	unknown := s.World.MintB(t, identity.Claims{Email: "cached@example.test", Forge: identity.ForgeUnknown})
 	if res := login(t, s, "provider_b", M{"idToken": unknown}); res.Status != 401 && res.Status != 502 {
-		t.Errorf("unknown key while the key set is out of reach: %d", res.Status)
+		t.Errorf("unknown key while the key set is unavailable: %d", res.Status)
 	}
 	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, identity.Claims{Email: "cached@example.test"})}).Expect(200)
 }

@@ -18,13 +18,14 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// secretsOfStartup must never be printed, even if they or other settings are wrong.
+// secretsOfStartup are the secrets of validEnv. The service must never print them, even if settings are
+// invalid.
 var secretsOfStartup = []string{
 	"apikey-never-print-1", "stemsecret-never-print-0123456789abcdef", "jwtsecret-never-print-0123456789abcdef",
 	"dbpassword-never-print", "s3secret-never-print", "urlpassword-never-print", "tooshort-secret",
 }
 
-// validEnv is the smallest configuration that starts.
+// validEnv returns the smallest valid configuration.
 func validEnv(t *testing.T) map[string]string {
 	return map[string]string{
 		"SEPARATION_PROVIDER_API_KEY":  secretsOfStartup[0],
@@ -49,8 +50,8 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// refused runs `cutroom serve` and fails the test unless it exits with status
-// 1 on its own, never listens and prints no secret. It returns the output.
+// refused runs `cutroom serve` and fails the test unless it exits with status 1, never listens and
+// prints no secret. It returns the output.
 func refused(t *testing.T, dir string, env map[string]string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -67,17 +68,17 @@ func refused(t *testing.T, dir string, env map[string]string) string {
 		t.Errorf("exit status %d, want 1\n%s", status, out)
 	}
 	if <-listened {
-		t.Error("it listened before it gave up")
+		t.Error("it listened before it exited")
 	}
 	for _, secret := range secretsOfStartup {
 		if strings.Contains(out, secret) {
-			t.Errorf("the output holds the secret %q:\n%s", secret, out)
+			t.Errorf("the output contains the secret %q:\n%s", secret, out)
 		}
 	}
 	return out
 }
 
-// dials reports whether anything answered on the port until ctx ended.
+// dials reports whether anything accepted a connection on the port before ctx ended.
 func dials(ctx context.Context, port string) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -94,15 +95,15 @@ func dials(ctx context.Context, port string) bool {
 	}
 }
 
-// The program reports problems and exits, without printing a secret. The config package
-// tests all rules.
+// The program reports problems and exits, without printing a secret. The config package tests all
+// rules.
 func TestStartupRefusesBadConfiguration(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	tests := []struct {
 		name string
 		set  map[string]string // "" leaves the key blank
-		keys []string          // that the output must name
+		keys []string          // the output must name these
 	}{
 		{"blank provider key", one("SEPARATION_PROVIDER_API_KEY", " "), nil},
 		{"short jwt secret", one("AUTH_JWT_SECRET", "tooshort-secret"), nil},
@@ -139,16 +140,16 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 				}
 			}
 			if _, err := os.Stat(env["STORAGE_PATH"]); err == nil {
-				t.Error("it made the storage folder before it gave up")
+				t.Error("it created the storage folder before it exited")
 			}
 			if _, err := os.Stat(strings.TrimPrefix(env["DATABASE_URL"], "sqlite://")); err == nil {
-				t.Error("it made the database before it gave up")
+				t.Error("it created the database before it exited")
 			}
 		})
 	}
 }
 
-// one is a map of one entry.
+// one returns a map with one entry.
 func one(key, value string) map[string]string { return map[string]string{key: value} }
 
 func TestStartupRefusesWrongDatabasePassword(t *testing.T) {
@@ -166,12 +167,12 @@ func TestStartupRefusesWrongDatabasePassword(t *testing.T) {
 		maps.Copy(env, wrong)
 		out := refused(t, t.TempDir(), env)
 		if strings.Contains(out, password) || !strings.Contains(out, "DB_PASSWORD") {
-			t.Errorf("the output holds the password, or does not name its key:\n%s", out)
+			t.Errorf("the output contains the password, or does not name its key:\n%s", out)
 		}
 	}
 }
 
-// Forms of DATABASE_URL that no other test uses.
+// These are the forms of DATABASE_URL that no other test uses.
 func TestStartupAcceptsEveryDatabaseForm(t *testing.T) {
 	t.Parallel()
 	forms := map[string]map[string]string{
@@ -216,7 +217,7 @@ func TestDotEnvIsReadAndTheEnvironmentWins(t *testing.T) {
 	}
 	for _, key := range []string{"SEPARATION_PROVIDER_SPACE_ID", "AUTH_JWT_SECRET"} {
 		if strings.Contains(out, key) {
-			t.Errorf("%s is named although the whole configuration of it is right:\n%s", key, out)
+			t.Errorf("the output names %s although it is valid:\n%s", key, out)
 		}
 	}
 }
@@ -226,12 +227,12 @@ func TestStartsFastAndIdlesSmall(t *testing.T) {
 	best := time.Hour
 	for range 3 {
 		began := time.Now()
-		s.StopBy(t, syscall.SIGINT) // others end by SIGTERM; fails the test unless the status is 0
+		s.StopBy(t, syscall.SIGINT) // other tests use SIGTERM
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("an idle service took %v to stop", took)
 		}
 		s.Restart(t)
-		// Not the wall: other tests have the cores.
+		// CPU time, because other tests use the same cores.
 		best = min(best, benchtest.TreeCPU(s.PID(0)))
 	}
 	if best > time.Second {
@@ -263,26 +264,26 @@ func TestOtherCommands(t *testing.T) {
 	if status, out := s.Command(t, "admin", "revoke", u.Email); status != 0 {
 		t.Errorf("cutroom admin revoke: status %d: %s", status, out)
 	}
-	// What is taken away is gone at once, whatever the old token says.
+	// The revocation applies at once, although the old token still has the role.
 	u.Get(t, "/api/v2/admin/overview").Error(403, "admin_required")
 	u.Post(t, grantPath, M{"productId": "credits.10"}).Error(403, "admin_required")
 	if u.SignInAgain(t); u.Role != "user" {
 		t.Errorf("role after revoke: %q", u.Role)
 	}
 	if status, _ := s.Command(t, "admin", "grant", "stranger@example.test"); status == 0 {
-		t.Error("granting the role to nobody succeeded")
+		t.Error("granting the role to an unknown user succeeded")
 	}
 	if status, _ := s.Command(t, "no-such-command"); status == 0 {
 		t.Error("an unknown command succeeded")
 	}
 }
 
-// The statements of deploy/postgres make a role that owns nothing, and the
-// service and its commands work with it.
+// The service and its commands work with the role that the statements in deploy/postgres create. It
+// owns nothing.
 func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
 	t.Parallel()
 	if !apitest.Postgres() {
-		t.Skip("roles are PostgreSQL's")
+		t.Skip("SQLite has no roles")
 	}
 	file, err := os.ReadFile("../deploy/postgres/roles.sql")
 	if err != nil {
@@ -305,7 +306,7 @@ func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
 		t.Errorf("erase: status %d: %s", status, out)
 	}
 	if status, out := s.Command(t, "migrate"); status == 0 {
-		t.Errorf("a role that owns nothing migrates: %s", out)
+		t.Errorf("a role that owns nothing could migrate: %s", out)
 	}
 }
 
@@ -316,12 +317,12 @@ func TestLastWordsAreInTheFormatOfTheLog(t *testing.T) {
 		env := validEnv(t)
 		maps.Copy(env, map[string]string{"LOG_FORMAT": format, "PORT": "0", "DB_MAX_POOL": "0"})
 		out := refused(t, t.TempDir(), env)
-		lines := 3 // with a head, which is no problem of its own
+		lines := 3 // a header and two problems
 		if lineIsJSON {
 			lines = 2
 		}
 		if strings.Count(out, "\n") != lines || !strings.Contains(out, "PORT: ") || !strings.Contains(out, "DB_MAX_POOL: ") {
-			t.Errorf("%s: want two problems, a line each:\n%s", format, out)
+			t.Errorf("%s: want two problems, each on its own line:\n%s", format, out)
 		}
 		status, missing, err := apitest.Run(t.Context(), t.TempDir(), env, "serve", "--env-file", "/nowhere.env")
 		if err != nil || status != 1 || strings.HasPrefix(missing, "{") != lineIsJSON || !strings.Contains(missing, "/nowhere.env: does not exist") {

@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-// stemPath is the path and query of a stem URL.
+// stemPath returns the path and query of a stem's URL.
 func stemPath(t testing.TB, stem apitest.Stem) string {
 	t.Helper()
 	u, err := url.Parse(stem.URL)
@@ -35,7 +35,7 @@ func TestStemDownload(t *testing.T) {
 		t.Errorf("url %s is not under PUBLIC_BASE_URL %s", stem.URL, s.URL)
 	}
 	path := stemPath(t, stem)
-	// No bearer: the token in the URL is all that is needed.
+	// The token in the URL is enough, without a bearer token.
 	whole := s.Do(t, apitest.Request{Path: path, Valid: true}).Expect(200)
 	if d := whole.Header.Get("Content-Disposition"); d != `attachment; filename="background.flac"` {
 		t.Errorf("Content-Disposition %s", d)
@@ -44,17 +44,16 @@ func TestStemDownload(t *testing.T) {
 		t.Errorf("Content-Type %s", ct)
 	}
 	checkRanges(t, s, apitest.Request{Path: path, Valid: true}, whole.Body)
-	// Fresh at each call, and both work.
+	// Each status has a new URL. The old one stays valid.
 	again := stemPath(t, u.Separation(t, job.JobID).Stem(t, "background"))
 	s.Do(t, apitest.Request{Path: again, Valid: true}).Expect(200)
 	s.Do(t, apitest.Request{Method: "POST", Path: path}).Expect(405)
-	// Which tokens are good is told by tests of the separation package.
+	// The separation package tests all tokens.
 	s.Do(t, apitest.Request{Path: strings.Replace(path, "background", "voice_all", 1)}).Error(403, "invalid_stem_token")
 	s.Do(t, apitest.Request{Path: strings.Replace(path, job.JobID, otherID(job.JobID), 1)}).Error(403, "invalid_stem_token")
 }
 
-// A stem as WAV has the same samples, is served in the same way, and is deleted with the
-// stem.
+// A stem as WAV has the same samples, is served in the same way, and is deleted with the stem.
 func TestStemAsWAV(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -77,7 +76,7 @@ func TestStemAsWAV(t *testing.T) {
 		return mediatest.FFmpeg(t, "-i", "file:"+file, "-c:a", "pcm_s32le", "-f", "s32le", "-")
 	}
 	if want := samples("kept.flac", kept.Body); len(want) == 0 || !bytes.Equal(samples("made.wav", whole.Body), want) {
-		t.Error("the samples of the WAV file are not those of the stem")
+		t.Error("the samples of the WAV file differ from the stem's")
 	}
 	for _, format := range []string{"mp3", "WAV", ""} {
 		s.Do(t, apitest.Request{Path: path + "&format=" + format}).Error(400, "format must be wav or absent")
@@ -87,8 +86,8 @@ func TestStemAsWAV(t *testing.T) {
 	s.Do(t, wav).Expect(404)
 }
 
-// checkRanges fails the test unless the resource supports HEAD and byte ranges of body as
-// RFC 9110 requires.
+// checkRanges fails the test unless the resource supports HEAD and byte ranges of body as RFC 9110
+// requires.
 func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte) {
 	t.Helper()
 	size := len(body)
@@ -103,7 +102,7 @@ func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte
 	}
 	for _, tt := range []struct {
 		header   string
-		from, to int // to exclusive
+		from, to int // half-open
 	}{
 		{"bytes=0-0", 0, 1},
 		{"bytes=0-99", 0, 100},
@@ -117,22 +116,22 @@ func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte
 		part.Header = http.Header{"Range": {tt.header}}
 		res := s.Do(t, part)
 		if res.Status == 200 && tt.to-tt.from == size {
-			continue // the whole resource may be answered as such
+			continue // the service may send the whole resource instead of a range of all bytes
 		}
 		res.Expect(206)
 		if !bytes.Equal(res.Body, body[tt.from:tt.to]) {
-			t.Errorf("%s: %d bytes, not those from %d to %d", tt.header, len(res.Body), tt.from, tt.to)
+			t.Errorf("%s: %d bytes, which are not the bytes from %d to %d", tt.header, len(res.Body), tt.from, tt.to)
 		}
 		if want := fmt.Sprintf("bytes %d-%d/%d", tt.from, tt.to-1, size); res.Header.Get("Content-Range") != want {
 			t.Errorf("%s: Content-Range %q, want %q", tt.header, res.Header.Get("Content-Range"), want)
 		}
 	}
-	// A unit that is not known is as if it were not there, and so are thousands of ranges.
+	// The service ignores an unknown unit and a header with thousands of ranges.
 	for _, header := range []string{"lines=1-2", "bytes=" + strings.Repeat("0-0,", 2000) + "5-6"} {
 		whole := r
 		whole.Header = http.Header{"Range": {header}}
 		if res := s.Do(t, whole).Expect(200); !bytes.Equal(res.Body, body) {
-			t.Errorf("a range of %.20s: not the whole", header)
+			t.Errorf("Range %.20s: not the whole resource", header)
 		}
 	}
 	beyond := r
@@ -144,6 +143,6 @@ func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte
 	strange := r
 	strange.Header = http.Header{"Range": {"bytes=abc"}}
 	if got := s.Do(t, strange).Status; got != 416 && got != 200 {
-		t.Errorf("unreadable range: status %d", got)
+		t.Errorf("invalid range: status %d", got)
 	}
 }

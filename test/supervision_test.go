@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/apitest"
 )
 
-// The service notifies systemd when it is ready, and then regularly that it is alive. SIGHUP
-// does not end or interrupt it.
+// The service notifies systemd when it is ready, and then sends regular watchdog messages. SIGHUP does
+// not stop it.
 func TestSupervision(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -30,20 +30,20 @@ func TestSupervision(t *testing.T) {
 	if err := systemd.SetReadDeadline(time.Now().Add(maxWait)); err != nil {
 		t.Fatal(err)
 	}
-	var heard []string
-	for len(heard) < 3 {
+	var received []string
+	for len(received) < 3 {
 		message := make([]byte, 100)
 		n, err := systemd.Read(message)
 		if err != nil {
-			t.Fatalf("heard %q, then: %v", heard, err)
+			t.Fatalf("received %q, then: %v", received, err)
 		}
-		heard = append(heard, string(message[:n]))
+		received = append(received, string(message[:n]))
 	}
-	if !slices.Equal(heard, []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"}) {
-		t.Errorf("heard %q", heard)
+	if !slices.Equal(received, []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"}) {
+		t.Errorf("received %q", received)
 	}
 	s.Do(t, apitest.Request{Path: "/healthz"}).Expect(200)
 	if !strings.Contains(s.Logs(), "SIGHUP ignored") {
-		t.Error("the log says nothing of the SIGHUP")
+		t.Error("the log does not mention the SIGHUP")
 	}
 }

@@ -24,7 +24,7 @@ func command(t *testing.T, s *apitest.Server, into any, args ...string) {
 	}
 }
 
-// refusedCommand runs a command that must fail with a sentence that contains all of want.
+// refusedCommand runs a command that must fail with one line that contains all of want.
 func refusedCommand(t *testing.T, s *apitest.Server, args []string, want ...string) {
 	t.Helper()
 	status, out := s.Command(t, args...)
@@ -33,7 +33,7 @@ func refusedCommand(t *testing.T, s *apitest.Server, args []string, want ...stri
 	}
 	for _, w := range want {
 		if !strings.Contains(out, w) {
-			t.Errorf("cutroom %s: %q does not say %q", strings.Join(args, " "), out, w)
+			t.Errorf("cutroom %s: %q does not contain %q", strings.Join(args, " "), out, w)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestTheAuditRecordTellsWhoDidWhat(t *testing.T) {
 		}
 	}
 	if e := actions["role-granted"]; !strings.HasPrefix(e.Actor, "cli:") || e.Target != admin.Sub {
-		t.Errorf("grant of the role: %+v", e)
+		t.Errorf("grant of the admin role: %+v", e)
 	}
 	if e := actions["admin-grant"]; e.Actor != admin.Sub || e.Detail["credits"] != 10.0 {
 		t.Errorf("grant of credits: %+v", e)
@@ -74,7 +74,7 @@ func TestTheAuditRecordTellsWhoDidWhat(t *testing.T) {
 		t.Errorf("deletion: %+v", erased)
 	}
 	if _, out := s.Command(t, "audit"); strings.Contains(out, "@") || !strings.Contains(out, gone.Sub) {
-		t.Errorf("the record as a table: %s", out)
+		t.Errorf("the audit record as a table: %s", out)
 	}
 
 	var ids []string
@@ -84,10 +84,10 @@ func TestTheAuditRecordTellsWhoDidWhat(t *testing.T) {
 	}
 	command(t, s, &ids, "erasures", "--since", "2999-01-01")
 	if len(ids) != 0 {
-		t.Errorf("erasures of the future: %v", ids)
+		t.Errorf("erasures since a time in the future: %v", ids)
 	}
 	if !strings.Contains(s.Logs(), gone.Sub) {
-		t.Error("the log does not name the deleted account")
+		t.Error("the log does not contain the id of the deleted account")
 	}
 }
 
@@ -100,7 +100,7 @@ func TestCommandsNeitherMigrateNorGuess(t *testing.T) {
 			t.Errorf("cutroom %v: status %d: %s", args, status, out)
 		}
 	}
-	// A command explains itself alone.
+	// The help of a command covers only that command.
 	if status, out := s.Command(t, "events", "--help"); status != 0 || !strings.Contains(out, "web hooks") || strings.Contains(out, "retry") {
 		t.Errorf("events --help: status %d: %s", status, out)
 	}
@@ -158,7 +158,7 @@ func TestSupportCorrectsCredits(t *testing.T) {
 	s := apitest.Shared(t)
 	admin, u, other := s.Admin(t), s.SignIn(t), s.SignIn(t)
 	bought := u.Buy(t, "credits.10")
-	// A film of what only begins like one fails, and its cause stays inside.
+	// The render of a truncated file fails. Support sees the cause, but the owner does not.
 	whole, err := os.ReadFile(redClip(t))
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestSupportCorrectsCredits(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	if body := string(u.Get(t, "/api/v2/render/"+job+"/status").Expect(200).Body); strings.Contains(body, "cause") {
-		t.Errorf("the owner is told of the cause: %s", body)
+		t.Errorf("the owner sees the cause: %s", body)
 	}
 
 	grant := []string{"credits", "grant", u.Sub, "5", "--reason", "the film failed", "--job", job}
@@ -206,7 +206,7 @@ func TestSupportCorrectsCredits(t *testing.T) {
 	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "5"}, "--reason")
 	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "5", "--reason", "  "}, "--reason")
 	if _, screen := s.Command(t, "user", "show", u.Email); !strings.Contains(screen, `"reason":"the film failed"`) {
-		t.Errorf("the screen of a user does not give the reason of the entry: %s", screen)
+		t.Errorf("user show does not show the reason of the entry: %s", screen)
 	}
 	refusedCommand(t, s, []string{"credits", "grant", u.Sub, "0", "--reason", "x"}, "is not a number")
 	refusedCommand(t, s, []string{"credits", "revoke", u.Email, "19", "--reason", "x"}, "balance=18")
@@ -215,7 +215,7 @@ func TestSupportCorrectsCredits(t *testing.T) {
 	refusedCommand(t, s, []string{"job", "show", "rnd-nothing"}, "rnd-nothing")
 	command(t, s, &entry, "credits", "revoke", u.Email, "18", "--reason", "mistake")
 	if u.Balance(t) != 0 {
-		t.Errorf("balance %d after all was taken back", u.Balance(t))
+		t.Errorf("balance %d after revoking all credits", u.Balance(t))
 	}
 	command(t, s, &p, "user", "show", u.Sub)
 	if len(p.Audit) != 2 || p.Audit[1].Detail["reason"] != "the film failed" || p.Audit[1].Detail["job"] != job || p.Audit[0].Detail["credits"] != -18.0 {
@@ -231,7 +231,7 @@ func TestSupportCorrectsCredits(t *testing.T) {
 		}
 	}
 
-	// The same in the admin app.
+	// The admin app finds the same.
 	for _, q := range []string{job, bought.TransactionID} {
 		var found adminUsers
 		admin.Get(t, adminPath+"users?q="+q).Expect(200).JSON(&found)
@@ -248,8 +248,8 @@ func TestSupportCorrectsCredits(t *testing.T) {
 	}
 }
 
-// "I paid and got nothing": support finds the order, verifies it with the store, or grants
-// the credits so that the order grants nothing later.
+// If a user has paid and got no credits, support finds the order, and verifies it with the store or
+// grants the credits. The order then grants nothing later.
 func TestSupportSettlesAMissingPurchase(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -298,7 +298,7 @@ func TestSupportSettlesAMissingPurchase(t *testing.T) {
 	b, _ := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub})
 	command(t, s, &got, "purchase", "verify", "platform_b", b.TransactionID, "--user", u.Sub)
 	if got.Granted != 10 || u.Balance(t) != 63 {
-		t.Errorf("platform_b needs no receipt: %+v", got)
+		t.Errorf("verified on platform_b without a receipt: %+v", got)
 	}
 	command(t, s, &p, "user", "show", sale.OrderID)
 	if p.UserID != u.Sub || len(p.AlsoPresentedBy) != 1 || p.AlsoPresentedBy[0] != other.Sub || len(p.Purchases) != 2 {
@@ -331,7 +331,7 @@ func TestSupportSettlesAMissingPurchase(t *testing.T) {
 		t.Errorf("%d refused receipts in the admin app", list.Total)
 	}
 
-	// What a deleted account bought is known, and by whom is not.
+	// A deleted account's orders stay known, but not their buyer.
 	other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
 	refusedCommand(t, s, []string{"user", "show", "GPA.by-hand"}, "account that is deleted")
 	refusedCommand(t, s, []string{"user", "show", "GPA.unheard-of"}, "90 days")
@@ -350,7 +350,7 @@ func TestSupportExportsSignsOutAndErases(t *testing.T) {
 		t.Errorf("export: %v", data)
 	}
 
-	// A token for the admin app, for admins alone.
+	// Only admins get a token for the admin app.
 	refusedCommand(t, s, []string{"admin", "token", u.Email}, "no admin")
 	var minted struct{ AccessToken string }
 	command(t, s, &minted, "admin", "token", admin.Email)
@@ -362,7 +362,7 @@ func TestSupportExportsSignsOutAndErases(t *testing.T) {
 	if status, out := s.Command(t, "user", "sign-out", u.Sub); status != 0 {
 		t.Fatalf("sign-out: status %d: %s", status, out)
 	}
-	for range 3 { // of several replicas each is asked
+	for range 3 { // reaches every replica
 		old.Send(t, apitest.Request{Path: "/api/v2/credits"}).Error(401, "invalid_token")
 	}
 	u.SignInAgain(t)
@@ -374,7 +374,7 @@ func TestSupportExportsSignsOutAndErases(t *testing.T) {
 	u.Get(t, "/api/v2/render/"+film+"/status").Expect(404)
 	refusedCommand(t, s, []string{"user", "show", u.Sub}, u.Sub)
 	if s.HasBucket() {
-		return // the world's bucket has no listing for tests
+		return // this test cannot list a bucket
 	}
 	left, err := filepath.Glob(filepath.Join(s.Storage, "objects", "render", film, "*"))
 	if err != nil || len(left) > 0 {

@@ -63,7 +63,7 @@ func TestMock(t *testing.T) {
 				t.Errorf("%+v", item)
 			}
 		default:
-			t.Errorf("%+v is no folder of the mock", item)
+			t.Errorf("%+v is not a folder of the mock", item)
 		}
 	}
 	for _, ext := range []string{"wav", "mp3", "m4a", "aac", "ogg", "flac"} {
@@ -79,7 +79,7 @@ func TestMock(t *testing.T) {
 			t.Errorf("%s: %d", path, res.Status)
 		}
 		if bytes.Contains(res.Body, []byte("outside")) {
-			t.Errorf("%s: a file outside of the mock's folders", path)
+			t.Errorf("%s: a file outside the mock's folders", path)
 		}
 	}
 }

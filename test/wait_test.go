@@ -103,7 +103,7 @@ func fourWait(t testing.TB, u *apitest.User, path, tag string) <-chan *apitest.R
 	}
 	apitest.Eventually(t, 25*time.Second, func() bool {
 		return status(t, u, path, "wait=1", tag).Expect(304).Header.Get("Preference-Applied") == ""
-	}, func() string { return "a fifth request waits beside four others" })
+	}, func() string { return "a fifth request waits too" })
 	return answers
 }
 

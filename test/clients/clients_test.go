@@ -1,5 +1,4 @@
-// Package clients lets clients that are generated from the API description
-// make a film against the real service.
+// Package clients makes films on the real service with clients generated from the API description.
 package clients
 
 import (
@@ -14,7 +13,7 @@ import (
 	"cutroom/internal/sandbox/identity"
 )
 
-// builtEnv says that `make clients` has generated and built them.
+// builtEnv names the variable that `make clients` sets after it has generated and built the clients.
 const builtEnv = "CUTROOM_TEST_CLIENTS"
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }

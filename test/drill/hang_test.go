@@ -1,6 +1,5 @@
-// Package drill holds what an operator rehearses: faults of whole machines,
-// measured by the clock, which is why no other test run includes them. See the
-// drill- targets of the Makefile.
+// Package drill rehearses failures of whole machines. Its tests measure real time, so no other test
+// run includes them. See the drill- targets of the Makefile.
 package drill
 
 import (
@@ -24,16 +23,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 
-// watchdog is how long the unit lets a silent replica live before it is back:
-// WatchdogSec, TimeoutAbortSec, RestartSec and a start.
+// watchdog is how long systemd takes to replace a hung replica: WatchdogSec, TimeoutAbortSec,
+// RestartSec and a start.
 const watchdog = 20 * time.Second
 
-// A replica that is stopped behind the front that deploy/ gives (nginx, two
-// replicas) accepts connections and answers nothing. The front must pass it
-// over after one overdue answer and use it again when systemd has restarted it.
+// A suspended replica accepts connections but sends no responses. The nginx of deploy/, in front of two
+// replicas, must stop using it after one time-out, and use it again after systemd has restarted it.
 func TestHungReplica(t *testing.T) {
 	if os.Getenv("CUTROOM_DRILL") == "" {
-		t.Skip("run it by make drill-hang")
+		t.Skip("runs in make drill-hang")
 	}
 	s := apitest.Start(t, apitest.Replicas(2))
 	token := s.SignIn(t).Token
@@ -67,7 +65,7 @@ func TestHungReplica(t *testing.T) {
 	}
 }
 
-// load is a stream of requests for a balance, by 16 clients.
+// load is 16 clients that repeatedly request a balance.
 type load struct {
 	end func()
 
@@ -135,8 +133,8 @@ func balance(front *http.Client, token string) error {
 	return nil
 }
 
-// startFront runs nginx with the configuration of deploy/, on a socket and
-// without TLS, before the replicas of s, and returns its address.
+// startFront runs nginx in front of the replicas of s, with the configuration of deploy/ but on a
+// socket and without TLS. It returns a client for it.
 func startFront(t *testing.T, s *apitest.Server) *http.Client {
 	t.Helper()
 	dir := t.TempDir()
@@ -151,7 +149,7 @@ func startFront(t *testing.T, s *apitest.Server) *http.Client {
 		`/etc/nginx/cutroom/`, dir+"/",
 		`/var/log/nginx/|/run/`, dir+"/",
 		`worker_rlimit_nofile 16384;`, "daemon off;",
-		`user www-data;`, "user root;", // which may open the test's folder
+		`user www-data;`, "user root;", // root may open the test's folder
 		`limit_conn client 200;`, "",
 	)
 	upstreams := edit(t, "../../deploy/nginx/replicas.conf",
@@ -177,8 +175,7 @@ func startFront(t *testing.T, s *apitest.Server) *http.Client {
 	}}}
 }
 
-// edit returns the text of a file in which each pattern is replaced by the text
-// that follows it in changes.
+// edit returns the text of a file with each pattern in changes replaced by the text after it.
 func edit(t *testing.T, path string, changes ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -16,14 +16,14 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
-// The synchronous standby hangs under renders and separations on two replicas, and with it
-// every commit, for as long as CUTROOM_DRILL_OUTAGES says. The operator brings the standby
-// back after the first outage, and does without it, by the runbook's command, in the others.
-// No job may fail or lose an attempt.
+// The synchronous standby hangs, and with it every commit, while two replicas run renders and
+// separations. CUTROOM_DRILL_OUTAGES lists the durations. The operator resumes the standby after the
+// first outage, and removes it with the runbook's command in the others. No job may fail or lose an
+// attempt.
 func TestStoppedStandby(t *testing.T) {
 	outages := strings.Fields(os.Getenv("CUTROOM_DRILL_OUTAGES"))
 	if len(outages) == 0 {
-		t.Skip("run it by make drill-standby")
+		t.Skip("runs in make drill-standby")
 	}
 	pair := dbtest.StartPair(t)
 	address, user, password := pair.Address()
@@ -67,7 +67,7 @@ func (d *standbyDrill) outage(length time.Duration, without bool) {
 		status, body := d.s.Ops("/readyz")
 		return status == 503 && strings.Contains(body, "accepts no writes")
 	})
-	d.Logf("/readyz names the database after %v", time.Since(stopped).Round(time.Millisecond))
+	d.Logf("/readyz reports the database after %v", time.Since(stopped).Round(time.Millisecond))
 	if status, out := d.s.Command(d.T, "doctor"); status == 0 || !strings.Contains(out, "accepts no writes") {
 		d.Errorf("doctor: %d %s", status, out)
 	}
@@ -83,7 +83,7 @@ func (d *standbyDrill) outage(length time.Duration, without bool) {
 	d.judge()
 }
 
-// submitJobs has every user submit a render and a separation every few seconds.
+// submitJobs makes every user submit a render and a separation every few seconds.
 func (d *standbyDrill) submitJobs() (stop func()) {
 	done := make(chan struct{})
 	var users sync.WaitGroup
@@ -122,7 +122,7 @@ func (d *standbyDrill) submit(u *apitest.User, path string, form []apitest.Part)
 	}
 }
 
-// runbook runs the commands of a section of the operators' page.
+// runbook runs the commands in a section of docs/operations.md.
 func (d *standbyDrill) runbook(section string) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	d.must(err)
@@ -143,7 +143,7 @@ func (d *standbyDrill) shell(script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// count counts the jobs of a condition.
+// count counts the jobs that match a condition.
 func (d *standbyDrill) count(where string) (n int) {
 	query := `SELECT (SELECT count(*) FROM render_jobs WHERE ` + where + `) + (SELECT count(*) FROM separation_jobs WHERE ` + where + `)`
 	_, err := fmt.Sscan(d.shell(d.pair.PSQL()+" -d pair -Atqc \""+query+"\""), &n)
@@ -160,7 +160,7 @@ func (d *standbyDrill) judge() {
 		d.Errorf("%d jobs lost an attempt", n)
 	}
 	if n := d.count(`id IN ('` + strings.Join(d.accepted, `','`) + `')`); n != len(d.accepted) {
-		d.Errorf("%d of %d accepted jobs are known", n, len(d.accepted))
+		d.Errorf("%d of %d accepted jobs exist", n, len(d.accepted))
 	}
 	drift := `SELECT (SELECT sum(balance) FROM credit_balances) - (SELECT sum(amount) FROM credit_ledger)`
 	if diff := d.shell(d.pair.PSQL() + " -d pair -Atqc \"" + drift + "\""); diff != "0" {

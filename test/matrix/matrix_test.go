@@ -1,11 +1,10 @@
-// Package matrix makes every step of the separation provider's protocol fail in every
-// way, against the real service, and keeps the table of the results in
-// docs/separation.md.
+// Package matrix makes every step of the separation provider's protocol fail in every way, tests the
+// real service, and compares the results with the tables in docs/separation.md.
 //
-//	go test ./test/matrix -update   writes the table anew
+//	go test ./test/matrix -update   rewrites the tables
 //
-// Without -update the test fails if the document differs. In addition, every row must
-// keep the rules that hold for all rows.
+// Without -update, the test fails if the document differs. In both cases every row must obey the rules
+// for all rows.
 package matrix
 
 import (
@@ -39,11 +38,11 @@ const document = "../../docs/separation.md"
 type result struct {
 	state, sentence, code string
 	refunded              bool
-	calls                 int // of the step; -1 if the number varies
-	projects              int // for which the provider was paid
+	calls                 int // calls of the step; -1 if the number varies
+	projects              int // projects that the provider charged
 }
 
-// outcome is the result as the document states it.
+// outcome returns the result as the document states it.
 func (r result) outcome() string {
 	says := "–"
 	if r.sentence != "" {
@@ -66,8 +65,7 @@ func TestFaultMatrix(t *testing.T) {
 	all := scenarios()
 	chosen := all
 	if apitest.Postgres() && !*update {
-		// The provider's behaviour does not depend on the database, so a sample is
-		// enough.
+		// The provider's behaviour does not depend on the database, so a sample is enough.
 		chosen = nil
 		for i, c := range all {
 			if i%9 == 0 {
@@ -112,22 +110,22 @@ func TestFaultMatrix(t *testing.T) {
 	for table, want := range wanted {
 		rows := parse(between(t, string(documented), table))
 		if len(rows) != want {
-			t.Errorf("the table %q of %s tells of %d faults, want %d", table, filepath.Base(document), len(rows), want)
+			t.Errorf("the table %q in %s has %d faults, want %d", table, filepath.Base(document), len(rows), want)
 		}
 		for i, c := range chosen {
 			if got := rows[[2]string{c.step, c.fault}]; c.table == table && got != results[i].outcome() {
-				t.Errorf("%s, %s: %s, and %s says %q (-update writes it)", c.step, c.fault, results[i].outcome(), filepath.Base(document), got)
+				t.Errorf("%s, %s: %s, but %s has %q (-update rewrites it)", c.step, c.fault, results[i].outcome(), filepath.Base(document), got)
 			}
 		}
 	}
 }
 
-// observe runs one job of a new user through a scenario.
+// observe runs a new user's job in a scenario.
 func observe(t *testing.T, s *apitest.Server, source string, c scenario) result {
 	p := s.World.Separator
 	plain := p.Behaviour()
 	p.Faults.ResetCalls()
-	u := s.SignIn(t) // with the three credits of a new user
+	u := s.SignIn(t) // a new user has three credits
 	if c.rule != nil {
 		s.World.FailSeparator(t, *c.rule)
 	}
@@ -156,23 +154,23 @@ func observe(t *testing.T, s *apitest.Server, source string, c scenario) result 
 	s.World.Heal()
 	p.Configure(func(b *separator.Behaviour) { *b = plain })
 	if leaks := p.KeyLeaks(); leaks > 0 {
-		t.Errorf("%s, %s: the API key was shown to a storage host", c.step, c.fault)
+		t.Errorf("%s, %s: the API key was sent to a storage host", c.step, c.fault)
 	}
-	r.hold(t, c)
+	r.checkRules(t, c)
 	if c.anyCalls {
 		r.calls = -1
 	}
 	return r
 }
 
-// sentences are all the messages about a provider's failure that a client may see.
+// sentences are all errors about the provider that a client may see.
 var sentences = []string{
 	"Authentication failed with the provider", "Insufficient provider quota", "Provider rate limit exceeded, please try again later",
 	"Invalid request to the provider", "Provider service unavailable",
 }
 
-// hold checks a row against the rules for all rows.
-func (r result) hold(t *testing.T, c scenario) {
+// checkRules checks a row against the rules for all rows.
+func (r result) checkRules(t *testing.T, c scenario) {
 	bad := func(format string, args ...any) {
 		t.Errorf("%s, %s: %s (%+v)", c.step, c.fault, fmt.Sprintf(format, args...), r)
 	}
@@ -218,7 +216,7 @@ func between(t *testing.T, text, table string) string {
 	return inside
 }
 
-// parse reads a table: outcomes by step and fault.
+// parse reads a table and returns the outcomes by step and fault.
 func parse(table string) map[[2]string]string {
 	out := map[[2]string]string{}
 	for line := range strings.Lines(strings.TrimPrefix(table, head)) {
@@ -230,8 +228,8 @@ func parse(table string) map[[2]string]string {
 	return out
 }
 
-// write puts the results into the document: one line per step and outcome, with all
-// faults that cause this outcome.
+// write writes the results into the document, one line for each step and outcome with all faults that
+// cause the outcome.
 func write(t *testing.T, all []scenario, results []result) {
 	t.Helper()
 	text, err := os.ReadFile(document)

@@ -19,12 +19,12 @@ const (
 	links  = "links and archives"
 )
 
-// scenario is one way to fail.
+// scenario is one failure of the provider.
 type scenario struct {
 	table, step, fault string
 	rule               *fake.Rule
 	behave             func(b *separator.Behaviour)
-	want, sentence     string // required; "" accepts what is observed
+	want, sentence     string // required; "" accepts anything
 	calls              int    // required; 0 accepts any number
 	anyCalls           bool   // the number depends on time, and is not printed
 }
@@ -36,19 +36,18 @@ func scenarios() []scenario {
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
 	separator.StepProgress, separator.StepProject, separator.StepDownloadLink, separator.StepDownload}
 
-// fault is what the provider does instead of a normal answer.
+// fault replaces a normal response of the provider.
 type fault struct {
 	name, sentence string
 	rule           fake.Rule
 }
 
-// afterPayment are the steps after the project was paid for. They are repeated, and only
-// a refusal ends them.
+// afterPayment are the steps after the project is paid for. The service repeats them until a refusal.
 var afterPayment = []string{separator.StepProgress, separator.StepProject, separator.StepDownloadLink, separator.StepDownload}
 
 // ends reports whether a fault at a step after payment ends the job at once.
 func (f fault) ends(step string) bool {
-	if step == separator.StepDownload { // a complete file that is not audio will not change later
+	if step == separator.StepDownload { // another download of a file that is not audio would not help
 		return f.rule.Kind == fake.KindStatus && f.rule.Status < 500 || f.rule.Kind == fake.KindGarbage || f.rule.Kind == fake.KindHuge
 	}
 	return f.rule.Kind == fake.KindStatus && f.rule.Status < 500 && f.rule.Status != 429
@@ -73,8 +72,8 @@ var faults = []fault{
 	{"Content-Length too large", "", fake.Rule{Kind: fake.KindLength, LengthDelta: 100}},
 }
 
-// lasting combines every step with every fault, from the first call on. After payment
-// most faults last until the time-out, so one stands for all.
+// lasting combines every step with every fault, from the first call on. After payment, most faults
+// last until the time-out, so one is enough.
 func lasting() []scenario {
 	var out []scenario
 	for _, step := range steps {
@@ -86,8 +85,7 @@ func lasting() []scenario {
 			c := scenario{table: always, step: step, fault: f.name, sentence: f.sentence}
 			c.rule = rule(f.rule)
 			c.rule.Step = step
-			// The fault spoils the answer after the provider did the work, so the project
-			// exists.
+			// The fault replaces the response after the provider has created the project.
 			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != fake.KindStatus
 			c.require()
 			if paid && !f.ends(step) {
@@ -99,19 +97,19 @@ func lasting() []scenario {
 	return out
 }
 
-// require adds what the contract says about a permanent fault.
+// require sets the outcome that the contract requires for a permanent fault.
 func (c *scenario) require() {
 	status := c.rule.Status
 	switch c.step {
 	case separator.StepSubmit:
-		c.calls = 1 // never repeated blindly
+		c.calls = 1 // a repeat could cause a duplicate charge
 		c.want = "FAILED"
 	case separator.StepUpload:
 		if status == 0 {
-			return // the body of a blob store's answer is not read, so many faults have no effect
+			return // the service does not read the blob store's response body, so many faults have no effect
 		}
 	case separator.StepDownload, separator.StepDownloadLink:
-		c.anyCalls = status == 404 // looked up again until the backoff ends
+		c.anyCalls = status == 404 // retried until the backoff ends
 		if status == 404 {
 			c.sentence = ""
 			return
@@ -133,7 +131,7 @@ func (c *scenario) require() {
 	}
 }
 
-// passing is a single fault at each step that may be called again.
+// passing returns a single fault at each step that the service may repeat.
 func passing() []scenario {
 	var out []scenario
 	for _, step := range afterPayment {
@@ -141,7 +139,7 @@ func passing() []scenario {
 			if f.ends(step) {
 				continue
 			}
-			// More faults than the attempts of a call for which nothing was paid yet.
+			// More faults than the attempts of a call before payment.
 			c := scenario{table: once, step: step, fault: f.name + ", four times", rule: rule(f.rule), want: "READY", anyCalls: true}
 			c.rule.Step, c.rule.Times = step, 4
 			if f.rule.Kind == fake.KindStall || f.rule.Kind == fake.KindSlow {
@@ -185,7 +183,7 @@ func passing() []scenario {
 	)
 }
 
-// hostile lists what links, redirects and archives may contain.
+// hostile lists hostile links, redirects and archives.
 func hostile() []scenario {
 	var out []scenario
 	add := func(fault, want string, behave func(b *separator.Behaviour)) {
@@ -254,7 +252,7 @@ func hostile() []scenario {
 	return out
 }
 
-// entry is one entry of an archive. A file without text is a sound.
+// entry is one entry of an archive. A file without text is a WAV file.
 type entry struct {
 	name, link, text string
 	kind             byte
@@ -280,7 +278,7 @@ func archive(entries ...entry) []byte {
 	return b.Bytes()
 }
 
-// silent is a sound file without a sample.
+// silent returns a WAV file without samples.
 func silent() []byte {
 	b := bytes.Clone(sound()[:44])
 	binary.LittleEndian.PutUint32(b[4:], 36)
@@ -296,7 +294,7 @@ func many(n int) []entry {
 	return out
 }
 
-// claims is an archive whose only entry claims to be larger than it is.
+// claims returns an archive whose only entry declares a size larger than its content.
 func claims(size int64) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -305,7 +303,7 @@ func claims(size int64) []byte {
 	return b.Bytes()
 }
 
-// sound is a tenth of a second of a tone, as a WAV file.
+// sound returns a WAV file with a tenth of a second of a tone.
 func sound() []byte {
 	const n = 800
 	b := []byte("RIFF\x64\x06\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x80\x3e\x00\x00\x02\x00\x10\x00data\x40\x06\x00\x00")

@@ -1,10 +1,9 @@
-// Package network breaks the networks between the service and its database, bucket
-// and separation provider: connections that stay open and carry nothing, connections
-// that end in the middle of an answer, seconds of latency, a kilobyte a second. While a
-// network is broken, every request is answered within its bound. Once it heals, the
-// service takes requests again, every job ends, and the ledger agrees with the jobs.
+// Package network breaks the network between the service and its database, bucket or separation
+// provider: connections hang, end in the middle of a response, have seconds of latency, or carry a
+// kilobyte a second. During a fault, the service responds to every request in time. After it, the
+// service accepts requests again, every job ends, and the ledger matches the jobs.
 //
-// Which database, and whether there is a bucket, is decided as in package apitest.
+// See package apitest for the choice of the database and the bucket.
 package network
 
 import (
@@ -25,14 +24,14 @@ func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 
 const (
 	separatePath = "/api/v2/separate"
-	// answered is how long a request may wait for a dependency that does not answer:
-	// two of the service's longest waits, and what a busy machine adds.
-	answered = 75 * time.Second
-	// healed is how soon after a network heals the service takes every kind of request,
-	// which it should within 10 s; the rest is for a busy machine.
-	healed = 30 * time.Second
-	// broken is how long a network stays broken: longer than a job's lease.
-	broken = 15 * time.Second
+	// maxResponse is how long a response may take while a dependency hangs: two of the service's
+	// longest time-outs, plus delays of a busy machine.
+	maxResponse = 75 * time.Second
+	// maxRecovery is the time after a fault within which the service must accept all kinds of
+	// requests. A healthy service on an idle machine needs 10 s.
+	maxRecovery = 30 * time.Second
+	// outage is the duration of a fault. It is longer than a job's lease.
+	outage = 15 * time.Second
 )
 
 // toxics are the ways in which a network breaks.
@@ -43,7 +42,7 @@ var toxics = map[string][]string{
 	"narrow":    {`{"type":"bandwidth","stream":"upstream","attributes":{"rate":1}}`, `{"type":"bandwidth","stream":"downstream","attributes":{"rate":1}}`},
 }
 
-// dependencies are what a network leads to, each with the settings that hold its address.
+// dependencies returns the service's dependencies, each with the settings that hold its address.
 func dependencies() map[string][]string {
 	out := map[string][]string{"provider": {"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL"}}
 	if apitest.Postgres() {
@@ -77,28 +76,28 @@ func TestBrokenNetworks(t *testing.T) {
 	}
 }
 
-// bench is a service whose network to one dependency can be broken.
-type bench struct {
+// testbed is a service with a network to one dependency that the test can break.
+type testbed struct {
 	t      *testing.T
 	s      *apitest.Server
-	users  map[string]*apitest.User // one a phase, because submissions of a user are limited
+	users  map[string]*apitest.User // one for each phase, because a user's submissions are limited
 	source string
 	clip   string
 	lines  []*apitest.Line
 
 	mu      sync.Mutex
 	jobs    map[string]map[string]string // phase -> idempotency key -> job
-	longest time.Duration                // that a request waited for its answer
+	longest time.Duration                // longest response time
 }
 
-// phases are the times at which requests are sent: before, while and after the network
-// is broken, and as soon as it has healed.
+// phases are the phases in which the test sends requests: before and during the fault, right after
+// it, and later.
 var phases = []string{"before", "broken", "healed", "after"}
 
-const credits = 53 // of each user: the bonus and one purchase
+const credits = 53 // each user's: the bonus and one purchase
 
-func start(t *testing.T, keys []string) *bench {
-	b := &bench{t: t, jobs: map[string]map[string]string{}, users: map[string]*apitest.User{},
+func start(t *testing.T, keys []string) *testbed {
+	b := &testbed{t: t, jobs: map[string]map[string]string{}, users: map[string]*apitest.User{},
 		source: mediatest.Tone(t, 1200, 500*time.Millisecond),
 		clip:   mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 90, Duration: time.Second})}
 	b.s = apitest.Start(t, apitest.Env("SEPARATION_BUSY_WAIT_MIN", "0"), apitest.Env("HTTP_CONNECT_TIMEOUT_MS", "5000"),
@@ -123,24 +122,24 @@ func start(t *testing.T, keys []string) *bench {
 }
 
 // heal removes the toxics and waits until every kind of request succeeds.
-func (b *bench) heal() {
+func (b *testbed) heal() {
 	for _, l := range b.lines {
 		l.Heal()
 	}
 	began := time.Now()
 	for name, r := range b.requests("healed") {
 		status := 0
-		apitest.Eventually(b.t, healed, func() bool { status = b.send("healed", r); return status == 200 || status == 202 }, func() string {
-			return fmt.Sprintf("%s is still answered with %d %v after the network has healed", name, status, healed)
+		apitest.Eventually(b.t, maxRecovery, func() bool { status = b.send("healed", r); return status == 200 || status == 202 }, func() string {
+			return fmt.Sprintf("%s is still answered with %d %v after the network has healed", name, status, maxRecovery)
 		})
 	}
-	b.t.Logf("the longest answer took %v; every request succeeds %v after the network has healed",
+	b.t.Logf("the longest response took %v; every request succeeds %v after the network has healed",
 		b.longest.Round(100*time.Millisecond), time.Since(began).Round(100*time.Millisecond))
 }
 
-// requests are one of each kind that a dependency may hold up, with idempotency keys of
-// the phase.
-func (b *bench) requests(phase string) map[string]apitest.Request {
+// requests returns one request of each kind that needs a dependency, with the phase's idempotency
+// keys.
+func (b *testbed) requests(phase string) map[string]apitest.Request {
 	job := func(path string, form []apitest.Part) apitest.Request {
 		return apitest.Request{Method: "POST", Path: path, Form: form, Header: map[string][]string{"Idempotency-Key": {path + " " + phase}}}
 	}
@@ -153,9 +152,9 @@ func (b *bench) requests(phase string) map[string]apitest.Request {
 	}
 }
 
-// send makes a request as the user of a phase and returns its status, 0 where the
-// connection ended without an answer.
-func (b *bench) send(phase string, r apitest.Request) int {
+// send sends a request as the phase's user and returns its status, or 0 if the connection ended
+// without a response.
+func (b *testbed) send(phase string, r apitest.Request) int {
 	r.Token = b.users[phase].Token
 	began := time.Now()
 	res, err := b.s.TryDo(b.t, r)
@@ -163,11 +162,11 @@ func (b *bench) send(phase string, r apitest.Request) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.longest = max(b.longest, took)
-	if took > answered {
-		b.t.Errorf("%s was answered after %v, want at most %v", r.Path, took.Round(time.Second), answered)
+	if took > maxResponse {
+		b.t.Errorf("%s: response after %v, want at most %v", r.Path, took.Round(time.Second), maxResponse)
 	}
 	if err != nil {
-		b.t.Errorf("%s was not answered: %v", r.Path, err)
+		b.t.Errorf("%s: no response: %v", r.Path, err)
 		return 0
 	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" && res.Status == 202 {
@@ -180,8 +179,8 @@ func (b *bench) send(phase string, r apitest.Request) int {
 	return res.Status
 }
 
-// submit sends one request of each kind, all of which must succeed.
-func (b *bench) submit(phase string) {
+// submit sends one request of each kind. All must succeed.
+func (b *testbed) submit(phase string) {
 	for name, r := range b.requests(phase) {
 		if status := b.send(phase, r); status != 200 && status != 202 {
 			b.t.Errorf("%s %s: status %d", name, phase, status)
@@ -189,22 +188,22 @@ func (b *bench) submit(phase string) {
 	}
 }
 
-// meanwhile sends requests of all kinds side by side while the network is broken, and
-// repeats them with the same idempotency keys, as a client would that got no answer.
-func (b *bench) meanwhile() {
-	for end := time.Now().Add(broken); time.Now().Before(end); {
+// meanwhile sends requests of all kinds concurrently during the fault, and repeats them with the same
+// idempotency keys, as a client without a response would.
+func (b *testbed) meanwhile() {
+	for end := time.Now().Add(outage); time.Now().Before(end); {
 		var wg sync.WaitGroup
 		for _, r := range b.requests("broken") {
 			wg.Go(func() { b.send("broken", r) })
 		}
 		wg.Wait()
-		time.Sleep(4 * time.Second) // a client's pause before it tries again
+		time.Sleep(4 * time.Second) // a client's pause before a retry
 	}
 }
 
-// judge waits until all accepted jobs have ended, and compares them with the ledger and
-// with the provider's projects.
-func (b *bench) judge() {
+// judge waits until all accepted jobs have ended, and compares them with the ledger and the provider's
+// projects.
+func (b *testbed) judge() {
 	for _, phase := range phases {
 		u, paid := b.users[phase], 0
 		for key, job := range b.jobs[phase] {

@@ -7,9 +7,8 @@
 //
 // Each rerun covers the failed top-level tests of a package. If the package
 // failed without naming one (a panic, a time-out, a leak found by TestMain),
-// the rerun covers the whole package. A package that does not build is not
-// rerun, nor is anything when more than maxFailures tests failed: that is not
-// bad luck.
+// the rerun covers the whole package. A package that does not build is not rerun. If more than
+// maxFailures tests failed, nothing is rerun, because so many failures are not flaky tests.
 package main
 
 import (
@@ -33,8 +32,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout))
 }
 
-// run returns the exit status of the whole: 0 if every test passed, at once or
-// in both reruns.
+// run returns the exit status: 0 if every test passed, in the first run or in both reruns.
 func run(args []string, out io.Writer) int {
 	first, err := goTest(args, out)
 	if err == nil {
@@ -59,7 +57,7 @@ func run(args []string, out io.Writer) int {
 	return status
 }
 
-// failure is what one rerun covers: one test, or a whole package if test is empty.
+// failure is one failed test, or a whole package if test is empty.
 type failure struct{ pkg, test string }
 
 func (f failure) String() string {
@@ -121,7 +119,7 @@ func flagsOf(args []string) []string {
 	return flags
 }
 
-// result is what one `go test` said.
+// result is the result of one `go test`.
 type result struct {
 	packages map[string]bool // every package that ran, true if it failed
 	tests    []failure       // failed top-level tests, in the order in which they ended
@@ -129,7 +127,7 @@ type result struct {
 	broken   bool            // a package did not build, or go test itself failed
 }
 
-// failures lists what to rerun.
+// failures returns the tests and packages to rerun.
 func (r result) failures() []failure {
 	var list []failure
 	for pkg, failed := range r.packages {
@@ -158,7 +156,7 @@ type event struct {
 	Action, Package, Test, Output, FailedBuild string
 }
 
-// goTest runs `go test -json` and prints what `go test` would have printed.
+// goTest runs `go test -json` and prints the output of a plain `go test`.
 func goTest(args []string, out io.Writer) (result, error) {
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
@@ -192,7 +190,7 @@ func goTest(args []string, out io.Writer) (result, error) {
 func (r *result) note(line []byte, output map[failure]*strings.Builder, out io.Writer) {
 	var e event
 	if json.Unmarshal(line, &e) != nil {
-		_, _ = out.Write(line) // go test speaks plain text where it cannot load a package
+		_, _ = out.Write(line) // go test prints plain text if it cannot load a package
 		return
 	}
 	at := failure{e.Package, e.Test}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each case is a package whose test looks at how often it has run before.
+// Each case is a package whose test counts its earlier runs.
 func TestRerun(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string // runs with n, the number of earlier runs
@@ -38,9 +38,9 @@ func TestRerun(t *testing.T) {
 			if got := run([]string{"-vet=off", "-timeout", "1m", "./..."}, &out); got != c.status {
 				t.Errorf("status %d, want %d:\n%s", got, c.status, out.String())
 			}
-			told, _ := os.ReadFile(log) // absent where nothing was flaky
+			told, _ := os.ReadFile(log) // absent if nothing was flaky
 			if !strings.Contains(string(told), c.flaky) || c.flaky == "" && len(told) > 0 {
-				t.Errorf("the log says %q, want %q:\n%s", told, c.flaky, out.String())
+				t.Errorf("the log contains %q, want %q:\n%s", told, c.flaky, out.String())
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Command film makes a film with the client that oapi-codegen generates: BASE
-// and ID_TOKEN say where and who, the arguments name a clip and where the film
-// goes. It is a module of its own, so that the service needs none of what it needs.
+// Command film makes a film with the client that oapi-codegen generates. BASE is the service's address,
+// ID_TOKEN the user's identity token; the arguments are the paths of a clip and of the film. It is a
+// separate module, so its dependencies are not the service's.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 
 func film(ctx context.Context, base, idToken, clip, out string) error {
 	var token string
-	// A film's address in the object store is signed by itself, and refused with a token.
+	// The object store refuses a presigned address if the request also has a token.
 	follow := &http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		r.Header.Del("Authorization")
 		return nil
@@ -96,7 +96,7 @@ func upload(ctx context.Context, c *ClientWithResponses, clip string) (AssetKey,
 	return to.JSON200.AssetKey, nil
 }
 
-// wait asks for the state until it is final, each time as soon as it differs.
+// wait waits for changes of the state until it is final.
 func wait(ctx context.Context, c *ClientWithResponses, job RenderJobId) (RenderCompleted, error) {
 	prefer, tag := "wait=30", (*string)(nil)
 	for {
