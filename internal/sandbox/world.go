@@ -1,11 +1,10 @@
-// Package sandbox provides everything that cutroom talks to, on one machine and without
-// any accounts, as real HTTP servers: both identity providers, both stores, both push
-// services, the separation provider, the object store and a web hook receiver.
+// Package sandbox provides every service that cutroom calls, on one machine and without any accounts, as real
+// HTTP servers: both identity providers, both stores, both push services, the separation provider, the object
+// store and a web hook receiver.
 //
-// It implements the vendors' wire formats from their public descriptions and imports
-// nothing of the service, so that a misread format cannot be wrong on both sides. Every
-// server can be told to fail, by Go methods or by HTTP under /__control/, which lists its
-// calls (see package fake).
+// It implements the vendors' wire formats from their public descriptions and imports nothing of the service, so
+// that a misread format cannot be wrong on both sides. Every server can be made to fail, by Go methods or by
+// HTTP under /__control/, which lists its calls (see package fake).
 package sandbox
 
 import (
@@ -29,7 +28,7 @@ import (
 	"cutroom/internal/sandbox/store"
 )
 
-// The identity of the app under test, as the stand-ins know it.
+// The identity of the app under test.
 const (
 	ClientIDA   = "cutroom-sandbox.apps.provider-a.example"
 	ClientIDB   = "app.cutroom.sandbox"
@@ -37,25 +36,24 @@ const (
 	BundleID    = "app.cutroom.sandbox"
 	BucketName  = "cutroom-sandbox"
 	SpaceID     = 4711
-	// AdminSlug is where the service under Env serves its admin app.
+	// AdminSlug is the path of the admin app of a service that runs with Env.
 	AdminSlug = "sandbox-admin"
 )
 
-// Options chooses what Start starts.
+// Options configures Start.
 type Options struct {
-	// DataDir is required. It holds uploads, stems, objects, the embedded database, the
-	// service's storage, and secrets that survive a restart.
+	// DataDir is required. It contains uploads, stems, objects, the embedded database, the service's storage,
+	// and secrets that survive a restart.
 	DataDir string
 	// Bucket starts the object store; without it the service streams files.
 	Bucket bool
 	// Fast makes the separation provider split by frequency, without delay, which suits
 	// tests. Otherwise it separates voice from accompaniment.
 	Fast bool
-	// Processing is the minimum time of a separation; 0 = 2 s, with Fast 200 ms.
+	// Processing is the minimum time of a separation. 0 means 2 s, or 200 ms with Fast.
 	Processing time.Duration
-	// PublicHost is the name or address by which other machines reach this one. The
-	// servers then listen on every interface, and print and sign only that name. Without
-	// it they listen on loopback.
+	// PublicHost is the name or address by which other machines reach this one. The servers then listen on
+	// every interface, and use only that name in what they print and sign. Without it they listen on loopback.
 	PublicHost string
 	// Arrived, unless nil, is called with a readable line for each push or web hook.
 	Arrived func(line string)
@@ -63,7 +61,7 @@ type Options struct {
 	Port int
 }
 
-// World is the running stand-ins.
+// World is the set of running stand-ins.
 type World struct {
 	ProviderA *identity.ProviderA
 	ProviderB *identity.ProviderB
@@ -158,7 +156,7 @@ func (w *World) listen() (err error) {
 	return err
 }
 
-// Close stops every server and waits for everything they started. The data folder stays.
+// Close stops every server and waits for everything that they started. The data folder stays.
 func (w *World) Close() (err error) {
 	for _, s := range w.servers {
 		err = errors.Join(err, s.Close())
@@ -169,7 +167,7 @@ func (w *World) Close() (err error) {
 	return err
 }
 
-// Servers are the addresses by name.
+// Servers returns the servers' addresses by name.
 func (w *World) Servers() map[string]string {
 	addresses := map[string]string{}
 	for _, s := range w.servers {
@@ -178,8 +176,8 @@ func (w *World) Servers() map[string]string {
 	return addresses
 }
 
-// Env is the complete environment of `cutroom serve` in this world, except PORT, which
-// the caller chooses. The caller owns the map.
+// Env returns the complete environment of `cutroom serve` in this world, except PORT, which the caller chooses.
+// The caller owns the map.
 func (w *World) Env() map[string]string { return maps.Clone(w.env) }
 
 func (w *World) makeEnv() map[string]string {
@@ -240,18 +238,18 @@ func (w *World) makeEnv() map[string]string {
 	return env
 }
 
-// onLoopback is the address of a host for a service on this machine. The service contacts
-// some hosts without TLS only on loopback.
+// onLoopback returns the address of a host for a service on this machine. The service contacts some hosts
+// without TLS only on loopback.
 func onLoopback(h *fake.Host) string {
 	_, port, err := net.SplitHostPort(h.Addr())
 	if err != nil {
-		panic(err) // it listens
+		panic(err) // the host listens on a valid address
 	}
 	return "http://" + net.JoinHostPort("127.0.0.1", port)
 }
 
-// loadSecrets draws secrets once for a data folder, so that tokens and signed URLs
-// survive a restart of the sandbox.
+// loadSecrets generates secrets once for a data folder, so that tokens and signed URLs survive a restart of the
+// sandbox.
 func loadSecrets(path string) (map[string]string, error) {
 	s := map[string]string{"jwt": fake.RandomHex(32), "stemSigning": fake.RandomHex(32), "providerApiKey": "pk-" + fake.RandomHex(20),
 		"bucketAccountId": fake.RandomHex(16), "bucketKeyId": fake.RandomHex(16), "bucketSecret": fake.RandomHex(32),

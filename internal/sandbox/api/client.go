@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Client speaks the service's public API as an app does.
+// Client calls the service's public API as an app does.
 type Client struct {
 	Base  string // without a trailing slash
 	Token string // access token; "" before SignIn
 	HTTP  *http.Client
 }
 
-// New makes a client of the service at an address.
+// New returns a client of the service at an address.
 func New(base string) *Client {
 	return &Client{Base: strings.TrimSuffix(base, "/"), HTTP: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: 2 * time.Minute},
@@ -73,8 +73,8 @@ func (c *Client) Request(ctx context.Context, method, path string, body io.Reade
 	return req, nil
 }
 
-// Exchange is Call for a request of the caller's; name is its name in errors. It also
-// returns the answer's header.
+// Exchange is Call for a request that the caller built; name identifies it in errors. It also returns the
+// answer's header.
 func (c *Client) Exchange(req *http.Request, name string, answer any) (http.Header, error) {
 	res, err := c.HTTP.Do(req)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Client) Get(ctx context.Context, path string, answer any) error {
 	return c.Call(ctx, http.MethodGet, path, nil, "", answer)
 }
 
-// Post is Call with a body in JSON.
+// Post is Call with a JSON body.
 func (c *Client) Post(ctx context.Context, path string, body, answer any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -1,12 +1,10 @@
-// Package bucket stands in for the object store: one bucket behind the S3 protocol, path
-// style. It verifies every signature and refuses what the real store refuses. Objects
-// live in a folder and survive a restart.
+// Package bucket stands in for the object store: one bucket behind the S3 protocol, path style. It verifies
+// every signature and refuses what the real store refuses. Objects are kept in a folder and survive a restart.
 //
-// The service does not use the following, so they are missing: anonymous access,
-// versions, access lists, several buckets, copies, bulk deletion, chunked bodies,
-// metadata. Of checksums there are the signature's and the SHA-256 of objects put whole.
-// The latter is computed and reported but never compared, because tests put bytes that do
-// not fit their key.
+// It omits everything that the service does not use: anonymous access, versions, access lists, several buckets,
+// copies, bulk deletion, chunked bodies, metadata. It supports two checksums: the signature's, and the SHA-256
+// of objects put whole. The latter is computed and reported but never compared, because tests put bytes that do
+// not match their key.
 package bucket
 
 import (
@@ -23,7 +21,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Steps, under which calls are counted and faults addressed; operations lists them all.
+// The steps by which calls are counted and faults are selected; operations lists them all.
 const (
 	StepPut  = "put-object"
 	StepGet  = "get-object"
@@ -38,7 +36,7 @@ type Options struct {
 	Dir             string // where objects are kept
 }
 
-// Bucket is the stand-in. Safe for concurrent use.
+// Bucket is the stand-in. It is safe for concurrent use.
 type Bucket struct {
 	*fake.Host
 	opts Options
@@ -74,8 +72,7 @@ type clock struct {
 	Ahead string `json:"ahead"`
 }
 
-// SetClock shifts the clock by which presigned URLs expire; a positive offset is the
-// future.
+// SetClock shifts the clock that presigned URLs expire by; a positive offset is the future.
 func (b *Bucket) SetClock(offset time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,8 +102,8 @@ func (b *Bucket) ReadObject(key string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// CorruptObject overwrites an object's bytes and nothing else, as a failing disk would.
-// If data has another length, the recorded size changes too.
+// CorruptObject overwrites only an object's bytes, as a failing disk would. If data has another length, the
+// recorded size changes too.
 func (b *Bucket) CorruptObject(key string, data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +132,7 @@ func (b *Bucket) Age(by time.Duration) error {
 	return nil
 }
 
-// failure is an error answer of the protocol. Any other error is a 500.
+// failure is an error answer of the protocol. Any other error becomes a 500.
 type failure struct {
 	status  int
 	code    string
@@ -171,8 +168,8 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(body) // after a failed write nobody can receive the error
 }
 
-// shared applies the bucket's CORS rule: pages of any origin may use what is signed for
-// them. It reports whether the request was a preflight.
+// shared applies the bucket's CORS rule: pages of any origin may use signed requests. It reports whether the
+// request was a preflight.
 func shared(w http.ResponseWriter, r *http.Request) bool {
 	if r.Header.Get("Origin") == "" {
 		return false
@@ -194,13 +191,12 @@ func split(r *http.Request) (bucket, key string) {
 	return bucket, key
 }
 
-// operation is one operation of the store. A request performs the first one that it
-// matches.
+// operation is one operation of the store. The first one that matches a request performs it.
 type operation struct {
 	step      string
-	method    string // "" is any
-	ofObject  bool   // else of the bucket
-	parameter string // of the query, "" if it makes no difference
+	method    string // "" matches any
+	ofObject  bool   // false: of the bucket
+	parameter string // query parameter, or "" for any query
 	do        func(b *Bucket, w http.ResponseWriter, r *http.Request, key string, s signature) error
 }
 

@@ -22,7 +22,7 @@ const (
 	maxPresigned = 7 * 24 * time.Hour
 )
 
-// unsignedPayload is the x-amz-content-sha256 that is not a hash.
+// unsignedPayload is the value of x-amz-content-sha256 that replaces the hash.
 const unsignedPayload = "UNSIGNED-PAYLOAD"
 
 // signature describes how a request was signed.

@@ -51,7 +51,7 @@ type formPart struct {
 	name, text, path, filename, contentType string
 }
 
-// sendForm streams a multipart request and reports the sent share to sent.
+// sendForm streams a multipart request and reports the fraction sent to sent.
 func (c *client) sendForm(ctx context.Context, path string, parts []formPart, sent func(float64), answer any) error {
 	var total int64
 	for _, p := range parts {
@@ -116,7 +116,7 @@ func copyFile(w io.Writer, path string, counted *counter) (err error) {
 	return err
 }
 
-// counter reports the share of bytes passed so far.
+// counter reports the fraction of bytes that have passed.
 type counter struct {
 	total, done int64
 	report      func(float64)
@@ -130,8 +130,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fetch downloads an address into a file and returns the file's path: stem with the
-// extension that the answer names. The file gets its name only when it is complete.
+// fetch downloads an address into a file and returns the file's path: stem plus the extension that the answer
+// names. The file gets its final name only when it is complete.
 func (c *client) fetch(ctx context.Context, address, stem string, report func(float64)) (path string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -162,14 +162,13 @@ func (c *client) fetch(ctx context.Context, address, stem string, report func(fl
 	return path, os.Rename(part, path)
 }
 
-// extensionOf is the extension of the file name that an answer suggests, or else of the
-// address.
+// extensionOf returns the extension of the file name in an answer, or else of the address.
 func extensionOf(res *http.Response) string {
-	_, params, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition")) // without one there are none
+	_, params, _ := mime.ParseMediaType(res.Header.Get("Content-Disposition")) // an invalid header has no parameters
 	return cmp.Or(filepath.Ext(params["filename"]), filepath.Ext(res.Request.URL.Path))
 }
 
-// mint asks the sandbox's stand-in of provider_a for an identity token.
+// mint requests an identity token from the sandbox's stand-in of provider_a.
 func mint(ctx context.Context, identity, email, name string) (string, error) {
 	var answer struct{ IDToken string }
 	err := newClient(identity).Post(ctx, "/__control/mint", map[string]string{"email": email, "name": name}, &answer)

@@ -1,11 +1,9 @@
-// Package demo runs cutroom's main job end to end and measures the results. It signs in,
-// asks the price, separates the voice of a clip from its background, and downloads the
-// stems. Then it renders a film of two clips with music and remixed stems through both
-// submission paths, and once more as audio only.
+// Package demo runs cutroom's main job end to end and measures the results. It signs in, requests the price,
+// separates the voice of a clip from its background, and downloads the stems. Then it renders a film of two
+// clips with music and remixed stems through both submission paths, and once more as audio only.
 //
-// It is a client of the public API like the mobile app: it imports nothing of the service
-// and talks to it over HTTP. If the user brings no clips, it generates pictures, music
-// and speech itself.
+// It is a client of the public API like the mobile app: it imports nothing of the service and uses only HTTP.
+// If the user supplies no clips, it generates pictures, music and speech itself.
 package demo
 
 import (
@@ -100,8 +98,8 @@ func ownFile(option, path string, kinds ...string) error {
 	return fmt.Errorf("%s: %s must be one of %s", option, path, strings.Join(kinds, ", "))
 }
 
-// Run is the command `sandbox demo`. It returns flag.ErrHelp if help was requested, and
-// an error if a step fails or a measurement is off.
+// Run is the command `sandbox demo`. It returns flag.ErrHelp if help was requested, and an error if a step
+// fails or a measurement is out of tolerance.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -112,7 +110,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if o.baseURL == "" && o.cutroom == "" {
-		// Check this before spending a minute on drawing.
+		// Check this before spending a minute on generating clips.
 		if o.cutroom, err = system.FindCutroom(); err != nil {
 			return err
 		}
@@ -143,8 +141,7 @@ type run struct {
 	files   []string
 }
 
-// prepare makes the folders. It removes the results of an earlier run, so that none of
-// them looks like a new one.
+// prepare creates the folders. It removes the results of an earlier run, so that none of them looks new.
 func (r *run) prepare() error {
 	for _, name := range []string{"film.mp4", "film-v3.mp4", "film.m4a", "contact-sheet.jpg", "report.txt", "stems", "clips", "service.log"} {
 		if err := os.RemoveAll(filepath.Join(r.out, name)); err != nil {
@@ -163,11 +160,11 @@ func (r *run) prepare() error {
 	return nil
 }
 
-// path is where a result goes.
+// path returns the path of a result.
 func (r *run) path(name string) string { return filepath.Join(r.out, filepath.FromSlash(name)) }
 
-// step runs a step of the demonstration and shows it as a line on the screen. do returns
-// the text for its end.
+// step runs a step of the demonstration and shows it as a line on the screen. do returns the text for the end
+// of the line.
 func (r *run) step(name string, do func(on *step) (string, error)) error {
 	began := time.Now()
 	on := r.screen.begin(name)

@@ -16,7 +16,7 @@ type clip struct {
 	width, height int
 	rate          *big.Rat
 	length        time.Duration // of the pictures
-	lamp          *lamp         // nil: the clip has no flashes and ticks
+	lamp          *lamp         // nil for a clip without flashes and ticks
 }
 
 // segment is a range of a clip in the film. Everything plays at speed 1.
@@ -26,7 +26,7 @@ type segment struct {
 	volume   float64
 	start    time.Duration // in the film
 	fit      string        // "" means pad
-	dissolve time.Duration // overlap with the segment before
+	dissolve time.Duration // overlap with the previous segment
 }
 
 func (s segment) length() time.Duration { return s.to - s.from }
@@ -39,7 +39,7 @@ type music struct {
 	from, to time.Duration // in the file
 	volume   float64
 	fadeOut  time.Duration
-	ducking  float64 // dB; 0 leaves it as loud under voices
+	ducking  float64 // dB; 0 means no ducking
 }
 
 func (m music) end() time.Duration { return m.start + m.to - m.from }
@@ -47,11 +47,11 @@ func (m music) end() time.Duration { return m.start + m.to - m.from }
 // remix replaces the first segment's own sound by its stems.
 type remix struct {
 	from, to          time.Duration // in the film
-	offset            time.Duration // of from in the stems
+	offset            time.Duration // position of from in the stems
 	voice, background float64
 }
 
-// film is the edit that the demonstration asks for and then checks.
+// film is the edit that the demonstration submits and then checks.
 type film struct {
 	clips    []clip
 	segments []segment
@@ -59,10 +59,10 @@ type film struct {
 	remixes  []remix
 }
 
-// The mix of the demonstration. The first third of the first segment has its original
-// sound. In the second third its voice is raised. In the last both stems have their
-// original volume, and the music pauses, so that nothing covers the comparison. A moment
-// of silence leads to the dissolve, in which the two clips' own sounds cross-fade.
+// The mix of the demonstration. In the first third of the first segment, its original sound plays. In the
+// second third its voice is raised. In the last third both stems have their original volume, and the music
+// pauses, so that nothing covers the comparison. A moment of silence leads to the dissolve, in which the two
+// clips' own sounds cross-fade.
 const (
 	liftVoice      = 1.4
 	liftBackground = 0.4
@@ -78,9 +78,9 @@ const (
 	ownLongest     = 20 * time.Second
 )
 
-// edit lays out the film. Clips with a lamp are the demonstration's own. A bar begins
-// where their lead ends, so the first is trimmed to it, and the second shows its lead in
-// the dissolve. Other clips are used from their start.
+// edit lays out the film. Clips with a lamp are the demonstration's own. Their music starts a bar at the end of
+// lead, so the first clip is trimmed to it, and the second shows its lead in the dissolve. Other clips are used
+// from their start.
 func edit(clips []clip, musicLength time.Duration) film {
 	f := film{clips: clips}
 	var at time.Duration
@@ -112,8 +112,7 @@ func edit(clips []clip, musicLength time.Duration) film {
 		{from: same, to: muted, offset: first.from + 2*third, voice: 1, background: 1},
 		{from: muted, to: end, offset: first.from + muted - first.start},
 	}
-	// After the first segment the second range of music continues as if it had played on
-	// during the pause.
+	// After the first segment the second range of music continues as if it had not paused.
 	end = first.end()
 	below := min(same, musicLength)
 	f.music = []music{{start: 0, from: 0, to: below, volume: musicBelow, ducking: musicDucked}}
@@ -128,8 +127,8 @@ func edit(clips []clip, musicLength time.Duration) film {
 	return f
 }
 
-// dissolveInto lays the start of s over the end of the segment before it, for whole
-// frames of the film. If the segments are too short, they are joined by a cut.
+// dissolveInto overlaps the start of s with the end of the previous segment, by whole frames of the film. If
+// the segments are too short, they are joined by a cut.
 func (f film) dissolveInto(s segment) segment {
 	before, frames := f.segments[len(f.segments)-1], f.frameAt(dissolve)
 	if f.clips[s.clip].lamp != nil {
@@ -152,7 +151,7 @@ func (f film) dissolveAt(at time.Duration) *segment {
 	return nil
 }
 
-// alone is the time in which a segment does not overlap another.
+// alone returns the time in which a segment does not overlap another.
 func (f film) alone(n int) (from, to time.Duration) {
 	from, to = f.segments[n].start+f.segments[n].dissolve, f.segments[n].end()
 	if n+1 < len(f.segments) {
@@ -161,7 +160,7 @@ func (f film) alone(n int) (from, to time.Duration) {
 	return from, to
 }
 
-// frameAt is the number of the film's frame nearest to a time, and timeOf its time.
+// frameAt returns the number of the film's frame nearest to a time, and timeOf the time of a frame.
 func (f film) frameAt(at time.Duration) int {
 	_, _, rate := f.canvas()
 	exact, _ := new(big.Rat).Mul(rate, big.NewRat(at.Microseconds(), 1e6)).Float64()
@@ -174,11 +173,11 @@ func (f film) timeOf(frame int) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
-// length is how long the film lasts.
+// length returns how long the film lasts.
 func (f film) length() time.Duration { return f.segments[len(f.segments)-1].end() }
 
-// canvas is the film's resolution and frame rate: the first clip's, with even
-// sides and at most 60 frames a second.
+// canvas returns the film's resolution and frame rate: the first clip's, with even sides and at most 60 frames
+// a second.
 func (f film) canvas() (width, height int, rate *big.Rat) {
 	c := f.clips[0]
 	rate = c.rate
@@ -188,10 +187,10 @@ func (f film) canvas() (width, height int, rate *big.Rat) {
 	return c.width &^ 1, c.height &^ 1, rate
 }
 
-// frames is the number of the film's frames.
+// frames returns the number of the film's frames.
 func (f film) frames() int { return f.frameAt(f.length()) }
 
-// cuts are the times at which the audible sources change, from zero to the end.
+// cuts returns the times at which the audible sources change, from zero to the end.
 func (f film) cuts() []time.Duration {
 	times := []time.Duration{0, f.length()}
 	for _, s := range f.segments {
@@ -217,8 +216,8 @@ func (f film) remixAt(at time.Duration) *remix {
 	return nil
 }
 
-// musicGains bounds the music's gain from a time on, by its volume. The gain moves where
-// the voice ducks the music and where it fades.
+// musicGains returns bounds of the music's gain from a time on, by its volume. The gain changes where a voice
+// ducks the music and where it fades.
 func (f film) musicGains(at time.Duration) (least, most float64) {
 	for _, m := range f.music {
 		switch r := f.remixAt(at); {
@@ -241,8 +240,7 @@ func (f film) mutedAt(at time.Duration) bool {
 // area is a rectangle of a picture, in pixels.
 type area struct{ left, top, width, height int }
 
-// inside is where the film shows the whole picture of a clip: scaled to fit and
-// centred.
+// inside returns where the film shows the whole picture of a clip: scaled to fit and centred.
 func (f film) inside(n int) area {
 	width, height, _ := f.canvas()
 	c := f.clips[n]
@@ -251,7 +249,7 @@ func (f film) inside(n int) area {
 	return area{int((float64(width) - w) / 2), int((float64(height) - h) / 2), int(w), int(h)}
 }
 
-// lampArea is a clip's lamp on the film's canvas.
+// lampArea returns a clip's lamp on the film's canvas.
 func (f film) lampArea(n int) lamp {
 	a, c := f.inside(n), f.clips[n]
 	scale := float64(a.height) / float64(c.height)
@@ -265,7 +263,7 @@ type sources struct {
 	music string
 }
 
-// parts are the names in a multipart submission.
+// parts returns the names in a multipart submission.
 func (f film) parts() sources {
 	s := sources{music: "bgm_0"}
 	for i := range f.clips {
@@ -277,8 +275,8 @@ func (f film) parts() sources {
 // stemURLs are the signed addresses of the stems that a remix uses.
 type stemURLs struct{ voice, background string }
 
-// config is the RenderConfig of the film. The two submission paths name sources
-// differently; byKey uses asset keys.
+// config returns the RenderConfig of the film. The two submission paths name sources differently; byKey uses
+// asset keys.
 func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map[string]any {
 	sourceField, audioField := "sourceFileKey", "audioFileKey"
 	if byKey {

@@ -18,8 +18,8 @@ import (
 // The music's grid: four beats to a bar.
 const (
 	bar = 2800 * time.Millisecond
-	// lead is what both clips have before the music's first bar. It is trimmed away, and
-	// it keeps the ticks at whole seconds off most beats.
+	// lead is the time in both clips before the music's first bar. It is trimmed away, and it keeps the ticks
+	// at whole seconds off most beats.
 	lead       = 500 * time.Millisecond
 	songLength = 6 * bar
 )
@@ -28,8 +28,8 @@ const (
 // located to a fraction of a millisecond under music and speech.
 const tick = "lt(mod(t,1),.024)*sqrt(max(0,.5-.5*cos(2*PI*mod(t,1)/.024)))*sin(2*PI*(6500*mod(t,1)+104167*pow(mod(t,1),2)))"
 
-// The layers of the music, as expressions for ffmpeg's aevalsrc. ld(0) is the
-// root of the bar's chord in Hz, ld(1) its third; %g is the side, -1 or 1.
+// The layers of the music, as expressions for ffmpeg's aevalsrc. ld(0) is the root of the bar's chord in Hz,
+// ld(1) its third; %g is the side, -1 or 1.
 const (
 	chords = "0*(st(2,mod(floor(t/2.8),4))+st(0,110*pow(2,if(eq(ld(2),0),0,if(eq(ld(2),1),-4,if(eq(ld(2),2),3,-2)))/12))+st(1,if(eq(ld(2),0),1.1892,1.2599)))"
 	bell   = "(1-exp(-4*mod(t,2.8)))*exp(-.3*mod(t,2.8))*(1-exp(-25*(2.8-mod(t,2.8))))"
@@ -41,14 +41,14 @@ const (
 	hat    = "(random(3)-.5)*exp(-55*mod(t+.35,.7))"
 )
 
-// play is a source that plays the sum of the expressions on both sides.
+// play returns a source that plays the sum of the expressions on both sides.
 func play(length time.Duration, layers ...string) string {
 	sum := chords + "+" + strings.Join(layers, "+")
 	return fmt.Sprintf("aevalsrc=exprs='%s|%s':s=48000:d=%g", fmt.Sprintf(strings.ReplaceAll(sum, "%[1]g", "%[1]d"), -1),
 		fmt.Sprintf(strings.ReplaceAll(sum, "%[1]g", "%[1]d"), 1), length.Seconds())
 }
 
-// song is the music under the film; radio and night play in the clips.
+// song returns the music under the film; radio and night play in the clips.
 func song() string {
 	return play(songLength, ".05*"+bell+"*"+swell, ".075*"+pluck+"*"+arp, ".17*"+bass, ".22*"+kick, ".05*"+hat) +
 		",aecho=.9:.7:350|525:.28|.18,lowpass=f=9000,afade=t=out:st=16.3:d=0.5"
@@ -63,8 +63,8 @@ func night(length time.Duration) string {
 	return play(length-lead, ".045*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "1.5*ld(0)")) + ",tremolo=f=1.4:d=.5,aecho=.9:.7:420|610:.4|.3,lowpass=f=4000"
 }
 
-// soundtrack is a filter graph that ends in [sound]: music after the lead and, if
-// requested, a voice (the first input) and ticks over it.
+// soundtrack returns a filter graph that ends in [sound]: music after the lead and, if requested, a voice (the
+// first input) and ticks over it.
 func soundtrack(music string, length time.Duration, voice, ticks bool) string {
 	graph, parts := fmt.Sprintf("%s,adelay=%[2]d|%[2]d,asetpts=N/SR/TB[music];", music, lead.Milliseconds()), "[music]"
 	if voice {
@@ -76,7 +76,7 @@ func soundtrack(music string, length time.Duration, voice, ticks bool) string {
 	return fmt.Sprintf("%s%samix=inputs=%d:duration=longest:normalize=0,apad,atrim=duration=%g,asetnsamples=1024[sound]", graph, parts, strings.Count(parts, "["), length.Seconds())
 }
 
-// shoot makes one of the demonstration's clips. voice is a file, or empty.
+// shoot generates one of the demonstration's clips. voice is a file, or empty.
 func shoot(ctx context.Context, s scene, voice, path string) error {
 	var in []string
 	music := night
@@ -86,7 +86,7 @@ func shoot(ctx context.Context, s scene, voice, path string) error {
 	graph, out := s.picture(), path
 	upright := s.height > s.width
 	if upright {
-		graph, out = graph+";[picture]transpose=cclock[turned]", path+".lying.mp4" // a phone stores upright film lying down
+		graph, out = graph+";[picture]transpose=cclock[turned]", path+".lying.mp4" // phones store upright films sideways
 	} else {
 		graph += ";[picture]null[turned]"
 	}
@@ -100,9 +100,8 @@ func shoot(ctx context.Context, s scene, voice, path string) error {
 	return errors.Join(turnUpright(ctx, out, path), os.Remove(out))
 }
 
-// turnUpright records in a film that it must be turned clockwise for display and leaves
-// its pictures alone, as phones do. Versions of ffmpeg differ in the option for this and
-// in the direction of 90.
+// turnUpright marks a film as to be turned clockwise for display and leaves its pictures unchanged, as phones
+// do. Versions of ffmpeg differ in the option for this and in the direction of 90.
 func turnUpright(ctx context.Context, lying, path string) error {
 	in := []string{"-i", "file:" + lying}
 	out := []string{"-map", "0", "-c", "copy", "-movflags", "+faststart", "file:" + path}
@@ -124,8 +123,7 @@ func turnUpright(ctx context.Context, lying, path string) error {
 	return errors.Join(append(errs, errors.New("this ffmpeg cannot mark a film as rotated"))...)
 }
 
-// script is the dialogue. Every line belongs to a bar of the film and tells what happens
-// to the sound there.
+// script is the dialogue. Every line is spoken in one bar of the film and describes the sound there.
 var script = []struct {
 	at           time.Duration // after lead
 	voice, pitch string
@@ -137,7 +135,7 @@ var script = []struct {
 	{2*bar + 900*time.Millisecond, "en-us", "30", "Exactly as it was."},
 }
 
-// speak writes the dialogue to a file, or the user's recording at the same loudness.
+// speak writes the dialogue, or the user's recording at the same loudness, to a file.
 func speak(ctx context.Context, dir, own string) (string, error) {
 	path := filepath.Join(dir, "voice.wav")
 	if own != "" {
@@ -165,7 +163,7 @@ func compose(ctx context.Context, path string) error {
 	return ffmpeg(ctx, "compose music", "-f", "lavfi", "-i", song(), "-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+path)
 }
 
-// dub gives a user's film another sound track: the voice over music.
+// dub gives a user's film another soundtrack: the voice over music.
 func dub(ctx context.Context, c clip, voice, path string) error {
 	codec := "aac"
 	if strings.EqualFold(filepath.Ext(path), ".webm") {
@@ -176,8 +174,8 @@ func dub(ctx context.Context, c clip, voice, path string) error {
 		"-map", "1:v:0", "-map", "[sound]", "-c:v", "copy", "-c:a", codec, "-b:a", "192k", "file:"+path)
 }
 
-// Samples writes the demonstration's clips, its music, and the sound of its first clip as
-// a recording to separate, into a new folder.
+// Samples writes the demonstration's clips, its music, and the sound of its first clip as a recording to
+// separate, into a new folder.
 func Samples(ctx context.Context, dir string) (err error) {
 	part, err := os.MkdirTemp(filepath.Dir(dir), ".samples-")
 	if err != nil {

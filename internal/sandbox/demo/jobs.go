@@ -51,8 +51,8 @@ func (s jobStatus) say() string {
 	return strings.ToLower(cmp.Or(s.ProgressReason, s.Status))
 }
 
-// wait polls a job's state until it has succeeded. Each request but the first waits at
-// the service for news. Falling progress is an error of the service.
+// wait polls a job's state until it has succeeded. Each request but the first waits at the service for a
+// change. Falling progress is an error of the service.
 func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStatus, error) {
 	tag, last := "", 0
 	for {
@@ -153,8 +153,8 @@ func (c *client) renderAssets(ctx context.Context, config map[string]any) (strin
 // errNoObjectStore says that the service runs without an object store.
 var errNoObjectStore = errors.New("the service has no object store")
 
-// upload puts a file into the object store by a presigned address and returns its key. It
-// does not send a file that is already there.
+// upload puts a file into the object store by a presigned URL and returns its key. It does not send a file that
+// is already stored.
 func (c *client) upload(ctx context.Context, path string, report func(float64)) (string, error) {
 	sum, size, err := digest(path)
 	if err != nil {
@@ -199,7 +199,7 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 	return answer.AssetKey, err
 }
 
-// digest is a file's sha256 in lower-case hex, and its size.
+// digest returns a file's sha256 in lower-case hex, and its size.
 func digest(path string) (sum string, size int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 // levelWindow is the time over which the levels in the film are measured.
 const levelWindow = 100 * time.Millisecond
 
-// window is the measurement of a moment of the film, in dB. gain is the music's gain by
-// its volume, without the film's loudness; NaN if no music is audible.
+// window is a measurement at one moment of the film, in dB. gain is the music's gain by its volume, without the
+// film's loudness; NaN if no music is audible.
 type window struct{ voice, music, gain float64 }
 
 // curves are consecutive windows of a film.
 type curves []window
 
-// at is the window at a fraction of the film.
+// at returns the window at a fraction of the film.
 func (c curves) at(share float64) window { return c[min(len(c)-1, int(share*float64(len(c))))] }
 
-// levels decomposes the film's sound, window by window: how loud the first clip's voice
-// and the music are in it.
+// levels decomposes the film's sound, window by window, into the levels of the first clip's voice and of the
+// music.
 func (j *judge) levels(ctx context.Context) (curves, error) {
 	heard, err := j.decode(ctx, j.video)
 	if err != nil {
@@ -53,7 +53,7 @@ func (j *judge) levels(ctx context.Context) (curves, error) {
 	return all, nil
 }
 
-// layersAt lists the sounds that may be audible from a on, with the first clip in its stems.
+// layersAt lists the sounds that may be audible at a, with the first clip as its stems.
 func (j *judge) layersAt(ctx context.Context, a time.Duration) ([]part, error) {
 	var parts []part
 	add := func(name, path string, from time.Duration, gain float64) error {
@@ -92,7 +92,7 @@ type stretch struct {
 	name     string
 }
 
-// stretches are the stretches of the film's sound, in order.
+// stretches returns the stretches of the film's sound, in order.
 func (f film) stretches() []stretch {
 	var all []stretch
 	for i := range f.segments {

@@ -17,7 +17,7 @@ import (
 // Tolerances of the measurements.
 const (
 	syncWithin   = 10 * time.Millisecond // between flash and tick
-	sampleWithin = 2.0 / 32768           // two steps of 16 bits: decoding rounds once on either side
+	sampleWithin = 2.0 / 32768           // two steps of 16 bits: each side's decoding rounds once
 	silentBelow  = -60.0                 // dB of full scale
 	aacFrame     = 1024 * time.Second / sampleRate
 )
@@ -45,7 +45,7 @@ type result struct {
 type check struct {
 	name, want, got string
 	ok              bool
-	skipped         bool // could not be measured: got tells why
+	skipped         bool // could not be measured; got has the reason
 }
 
 // judge measures every output against the edit.
@@ -91,8 +91,8 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 	return j, nil
 }
 
-// ownMedia reports whether the film shows the demonstration's own clips, whose sound is
-// known. An encoder changes noisy recordings, which users may bring, more.
+// ownMedia reports whether the film shows the demonstration's own clips, whose sound is known. Encoders change
+// noisy recordings more, and users may supply those.
 func (j *judge) ownMedia() bool { return j.film.clips[0].lamp != nil }
 
 func (j *judge) format(ctx context.Context) error {
@@ -171,7 +171,7 @@ func (j *judge) sync(ctx context.Context) error {
 		for _, n := range flashes(bright) {
 			flash := j.film.timeOf(n)
 			if flash < from || flash >= to || j.film.mutedAt(flash) {
-				continue // the other clip's picture under this lamp, or silence
+				continue // the other clip covers this lamp, or there is silence
 			}
 			late, score := findChirp(heard, chirp, flash)
 			if score < 0.5 {
@@ -190,7 +190,7 @@ func (j *judge) sync(ctx context.Context) error {
 	return nil
 }
 
-// brightness is the mean brightness of an area in every frame of a film.
+// brightness returns the mean brightness of an area in every frame of a film.
 func brightness(ctx context.Context, path string, a lamp) ([]byte, error) {
 	side := max(a.radius, 2) // well inside the disc
 	return process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
@@ -206,14 +206,14 @@ func flashes(brightness []byte) []int {
 		if v > 150 && dark {
 			starts, dark = append(starts, i), false
 		} else if v < 110 {
-			dark = true // lower than the rising threshold: a flicker of the encoder counts once
+			dark = true // lower than the rising threshold, so that an encoder's flicker counts once
 		}
 	}
 	return starts
 }
 
-// findChirp finds a chirp within 150 ms of a time: how late it is, and its share of the
-// sound there, from 0 to 1.
+// findChirp finds a chirp within 150 ms of a time. It returns how late it is, and its share of the sound there,
+// from 0 to 1.
 func findChirp(heard, chirp audio, near time.Duration) (late time.Duration, score float64) {
 	const reach = 150 * time.Millisecond
 	// Sharpen both alike, which removes the music and speech under the chirp.
@@ -277,7 +277,7 @@ type part struct {
 	gain  float64
 }
 
-// partsAt lists the audible sounds from a on.
+// partsAt lists the sounds that are audible at a.
 func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
 	var parts []part
 	add := func(name, path string, from time.Duration, gain float64) error {
@@ -310,11 +310,11 @@ func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
 			return parts, add(musicPart, j.music, a-m.start+m.from, m.volume)
 		}
 	}
-	return parts, add(musicPart, j.music, a, 0) // where the music pauses, it must not be audible either
+	return parts, add(musicPart, j.music, a, 0) // if the music pauses, it must not be audible either
 }
 
-// cross fades the sound in or out with equal power over a dissolve that began into ago.
-// If it is hardly audible there, it becomes silence, because its gain would be a guess.
+// cross sets the gain of a sound that fades in or out with equal power over a dissolve that began into ago. If
+// it is hardly audible there, it becomes silence, because its gain would be a guess.
 func (p *part) cross(into, length time.Duration, in bool) {
 	p.sound = p.sound.cut(p.from, p.from+length-into)
 	p.from = 0
@@ -331,8 +331,8 @@ func (p *part) cross(into, length time.Duration, in bool) {
 	}
 }
 
-// mix decomposes the film's sound, range by range: each sound must have the gain that the
-// edit states. A sound at another place would not be found, so this checks places too.
+// mix decomposes the film's sound, range by range: each sound must have the gain that the edit states. A sound
+// at a wrong place would not be found, so this checks places too.
 func (j *judge) mix(ctx context.Context) error {
 	heard, err := j.decode(ctx, j.video)
 	if err != nil {
@@ -420,9 +420,8 @@ func (j *judge) loudness(ctx context.Context) error {
 
 func decibels(gain float64) float64 { return 20 * math.Log10(math.Abs(gain)) }
 
-// unmix finds how loud each of several known sounds is in a mix: the gains with
-// which their sum comes closest to it (least squares). A sound that is silent
-// gets NaN.
+// unmix estimates the gain of each of several known sounds in a mix: the gains with which their sum is closest
+// to it (least squares). A silent sound gets NaN.
 func unmix(mix audio, parts []part, length time.Duration) []float64 {
 	gains := make([]float64, len(parts))
 	var used []int
@@ -457,8 +456,7 @@ func unmix(mix audio, parts []part, length time.Duration) []float64 {
 	return gains
 }
 
-// same checks that all renders sound alike, and that both paths of submission
-// give the same film.
+// same checks that all renders have the same sound, and that both submission paths give the same film.
 func (j *judge) same(ctx context.Context) error {
 	film, err := j.decode(ctx, j.video)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// media is what a file holds: its first video and audio streams.
+// media describes a file's first video and audio streams.
 type media struct {
-	video, audio  string   // codecs; empty: no such stream
+	video, audio  string   // codecs; "" if there is no such stream
 	width, height int      // as displayed, rotation applied
 	turn          int      // rotation of the stored picture, degrees
 	rate          *big.Rat // frames a second
@@ -53,8 +53,8 @@ func probe(ctx context.Context, path string) (media, error) {
 // sampleRate is the rate that sound is decoded at.
 const sampleRate = 48000
 
-// audio is decoded sound, left and right in turn; 1 is full scale. The first
-// sample is the file's time zero.
+// audio is decoded sound with left and right samples alternating; 1 is full scale. The first sample is the
+// file's time zero.
 type audio []float32
 
 // decode decodes the first audio stream of a file. It prepends silence to a sound that
@@ -85,15 +85,15 @@ func pcm(ctx context.Context, args ...string) (audio, error) {
 	return s, nil
 }
 
-// at is the index of the left sample at a time.
+// at returns the index of the left sample at a time.
 func at(d time.Duration) int { return 2 * int(math.Round(d.Seconds()*sampleRate)) }
 
 func (s audio) length() time.Duration {
 	return time.Duration(float64(len(s)/2) / sampleRate * float64(time.Second))
 }
 
-// cut is the sound from one time to another. Outside s it is silent, so the result always
-// has the requested length.
+// cut returns the sound from one time to another. Outside s it is silent, so the result always has the
+// requested length.
 func (s audio) cut(from, to time.Duration) audio {
 	first := at(from)
 	out := make(audio, max(at(to)-first, 0))
@@ -105,7 +105,7 @@ func (s audio) cut(from, to time.Duration) audio {
 	return out
 }
 
-// level is the root mean square in dB of full scale; -inf for silence.
+// level returns the root mean square in dB of full scale, -inf for silence.
 func (s audio) level() float64 { return 10 * math.Log10(dot(s, s)/float64(max(len(s), 1))) }
 
 func dot(a, b audio) float64 {
@@ -141,8 +141,8 @@ func difference(a, b audio) (largest, relative float64) {
 	return largest, 10 * math.Log10(sum/all)
 }
 
-// loudnessOf is the integrated loudness of a file by EBU R 128, and the higher true
-// peak of its channels in dB.
+// loudnessOf returns the integrated loudness of a file by EBU R 128, and the higher true peak of its channels
+// in dB.
 func loudnessOf(ctx context.Context, path string) (lufs, peak float64, err error) {
 	raw, err := process.Output(ctx, "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-i", "file:"+path, "-map", "0:a:0",
 		"-af", `ebur128=peak=true:metadata=1,ametadata=mode=print:file=-`, "-f", "null", "-")

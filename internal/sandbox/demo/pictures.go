@@ -20,8 +20,8 @@ func (j *judge) pictures(ctx context.Context) error {
 	return j.bars(ctx)
 }
 
-// thumbnails returns the brightness of frames frames from first on, averaged over columns
-// by rows of an area.
+// thumbnails returns the brightness of frames frames, starting at first, averaged to columns by rows of an
+// area.
 func thumbnails(ctx context.Context, path, filter string, first, frames, columns, rows int) ([]byte, error) {
 	raw, err := process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
 		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area,format=gray", filter, first, first+frames, columns, rows),
@@ -34,7 +34,7 @@ func thumbnails(ctx context.Context, path, filter string, first, frames, columns
 
 func (a area) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", a.width, a.height, a.left, a.top) }
 
-// dissolved measures the dissolve where the second clip's picture is.
+// dissolved measures the dissolve inside the second clip's picture.
 func (j *judge) dissolved(ctx context.Context) error {
 	const columns, rows, within = 8, 14, 6.0
 	before, s := j.film.segments[0], j.film.segments[1]
@@ -65,8 +65,8 @@ func (j *judge) dissolved(ctx context.Context) error {
 	return nil
 }
 
-// bars measures one frame in the middle of the second clip: beside the picture, the
-// canvas shows what a covering picture would show there, without its detail.
+// bars measures one frame in the middle of the second clip: beside the picture, the canvas must show what a
+// covering picture would show there, without its detail.
 func (j *judge) bars(ctx context.Context) error {
 	const columns, rows, within, most = 216, 360, 12.0, 0.75
 	s := j.film.segments[1]

@@ -67,7 +67,7 @@ func (s summary) lines(ink func(code, text string) string) []string {
 	return append(out, "", ink(greenInk, fmt.Sprintf("All %d measurements are as expected.", all)))
 }
 
-// count counts the failed checks, and all that were measured.
+// count returns the number of failed checks, and of all that were measured.
 func (s summary) count() (off, all int) {
 	for _, c := range s.checks {
 		if c.skipped {

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/sandbox/system"
 )
 
-// gather makes the clips and the music, or uses the user's.
+// gather generates the clips and the music, or uses the user's.
 func (r *run) gather(ctx context.Context) error {
 	if len(r.videos) > 0 {
 		if err := r.step("Look at your films", func(*step) (string, error) { return r.ownClips(ctx) }); err != nil {
@@ -32,7 +32,7 @@ func (r *run) gather(ctx context.Context) error {
 	})
 }
 
-// drawnClips makes the demonstration's own two clips.
+// drawnClips generates the demonstration's own two clips.
 func (r *run) drawnClips(ctx context.Context) error {
 	var voice string
 	err := r.step("Record dialogue", func(*step) (note string, err error) {
@@ -136,7 +136,7 @@ func (r *run) signIn(ctx context.Context, identity string) (string, error) {
 	if r.token != "" {
 		r.client.Token = r.token
 	} else {
-		// Use a new account each time, so that the signup bonus shows.
+		// Use a new account each time, so that the signup bonus is visible.
 		email := fmt.Sprintf("demo-%s@sandbox.example", r.began.UTC().Format("20060102-150405.000"))
 		idToken, err := mint(ctx, identity, email, "Dee Demo")
 		if err != nil {
@@ -154,7 +154,7 @@ func (r *run) signIn(ctx context.Context, identity string) (string, error) {
 	return fmt.Sprintf("%s, %d credits", who, r.account.before), nil
 }
 
-// job is the main job: separate, then render in three ways.
+// job runs the main job: separate, then render in three ways.
 func (r *run) job(ctx context.Context) error {
 	m, err := probe(ctx, r.result.music)
 	if err != nil {
@@ -198,7 +198,7 @@ func (r *run) job(ctx context.Context) error {
 	return err
 }
 
-// separate takes the first clip's sound, asks the price and separates it.
+// separate extracts the first clip's sound, requests the price and separates it.
 func (r *run) separate(ctx context.Context) (jobStatus, error) {
 	var status jobStatus
 	r.result.audio = filepath.Join(r.scratch, "voice-and-background.m4a")
@@ -240,8 +240,7 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 	return status, err
 }
 
-// extract extracts a film's sound from time zero on. It copies AAC and encodes anything
-// else.
+// extract extracts a film's sound from time zero. It copies AAC and encodes anything else.
 func extract(ctx context.Context, film, audio string) error {
 	m, err := probe(ctx, film)
 	if err != nil {

@@ -76,8 +76,8 @@ type lamp struct{ x, y, radius int } // pixels of the displayed picture
 
 func (s scene) lamp() lamp { return lamp{x: s.width - 74, y: 74, radius: 28} }
 
-// picture is the whole picture, ending in [picture]: the scene, its image in rippled
-// water, the lamp, a name and the time code.
+// picture returns the filters of the whole picture, ending in [picture]: the scene, its image in rippled water,
+// the lamp, a name and the time code.
 func (s scene) picture() string {
 	depth := s.height - s.shore
 	water := fmt.Sprintf(`;
@@ -100,7 +100,7 @@ color=white:s=180x180:r=%d:d=0.03,format=rgba,geq=r=255:g=250:b=235:
 		"," + letters(s.name, 20, "0xffc46b", "40", "h-84") + "," + letters(s.about, 15, "0xfff6e4@0.8", "112", "h-81") + "," + code + "[picture]"
 }
 
-// letters is the filter that writes a text. The text contains no ffmpeg syntax.
+// letters returns the filter that writes a text. The text must not contain ffmpeg syntax.
 func letters(text string, size int, color, x, y string) string {
 	return fmt.Sprintf("drawtext=font=Sans:text='%s':fontsize=%d:fontcolor=%s:shadowx=1:shadowy=1:x=%s:y=%s", text, size, color, x, y)
 }

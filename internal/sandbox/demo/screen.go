@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen shows the progress: on a terminal, each step is a line with a moving bar;
-// elsewhere it prints plain lines for longer steps.
+// screen shows the progress. On a terminal, each step is a line with a moving bar; elsewhere it prints plain
+// lines for longer steps.
 type screen struct {
 	w     io.Writer
 	tty   bool
@@ -21,7 +21,7 @@ type screen struct {
 	mu    sync.Mutex
 }
 
-// newScreen checks whether w is a terminal. It honours NO_COLOR.
+// newScreen detects whether w is a terminal. It respects NO_COLOR.
 func newScreen(w io.Writer) *screen {
 	s := &screen{w: w}
 	if file, ok := w.(*os.File); ok {
@@ -111,7 +111,7 @@ func (st *step) update(share float64, note string) {
 	fmt.Fprintf(s.w, "\r\x1b[K%s", line)
 }
 
-// uploading is update for bytes on their way to the service.
+// uploading is update for bytes sent to the service.
 func (st *step) uploading(share float64) { st.update(share, "uploading") }
 
 func (s *screen) bar(share float64) string {
@@ -122,10 +122,10 @@ func (s *screen) bar(share float64) string {
 // done ends the step successfully; note describes its result.
 func (st *step) done(note string) { st.end("✓", greenInk, note) }
 
-// skip ends a step that was not possible; that is not a failure.
+// skip ends a step that was not possible, which is not a failure.
 func (st *step) skip(note string) { st.end("-", dimInk, note) }
 
-// fail ends a step that failed. It does nothing after another end, so it may be deferred.
+// fail ends a step that failed. It does nothing if the step has already ended, so it may be deferred.
 func (st *step) fail() { st.end("✗", redInk, "failed") }
 
 func (st *step) end(mark, ink, note string) {

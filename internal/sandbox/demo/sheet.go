@@ -59,7 +59,7 @@ func (j *judge) drawSheet(ctx context.Context, scratch, path string) error {
 		"-map", "[sheet]", "-frames:v", "1", "-q:v", "2", "-update", "1", "file:"+path)
 }
 
-// The film's lanes, above those of the stems.
+// The film's lanes. The lanes of the stems are below them.
 const (
 	heardLane = iota
 	voiceLane
@@ -68,8 +68,8 @@ const (
 	stemsTop = filmLanes*laneStep + 44 // leaves room for the stems' seconds
 )
 
-// drawLanes draws the lanes below each other: the sounds over time, the levels of voice
-// and music with the music's gain, and the stems' waveforms.
+// drawLanes draws the lanes below each other: the sounds over time, the levels of voice and music with the
+// music's gain, and the stems' waveforms.
 func (j *judge) drawLanes(c curves, path string) (err error) {
 	page := image.NewNRGBA(image.Rect(0, 0, laneWidth, stemsTop+max(len(j.waves)*laneStep, 1)))
 	fill := func(x0, y0, x1, y1 int, ink color.Color) {
@@ -128,14 +128,14 @@ func (j *judge) drawWaves(fill func(x0, y0, x1, y1 int, ink color.Color)) {
 
 func bottomOf(lane int) int { return lane*laneStep + laneHeight }
 
-// levelHeight is the height of a level in dB in a lane that shows 54 dB.
+// levelHeight returns the height of a level in dB in a lane that shows 54 dB.
 func levelHeight(db float64) int { return int(max(0, min(1, 1+db/54)) * laneHeight) }
 
-// laneX is the x position of a time of the film in its lanes.
+// laneX returns the x position of a time of the film in its lanes.
 func (f film) laneX(at time.Duration) int { return int(laneWidth * at / f.length()) }
 
-// chosen returns the frames that the sheet shows: evenly spaced, with the middle of a
-// dissolve in place of the frame nearest to it.
+// chosen returns the frames that the sheet shows: evenly spaced, with the middle of a dissolve in place of the
+// frame nearest to it.
 func (j *judge) chosen() []int {
 	var frames []int
 	n := sheetColumns * sheetRows
@@ -168,8 +168,7 @@ func (f film) caption(frame int) string {
 	return text
 }
 
-// sheetGraph is the filter graph of the sheet. The film is the first input, the
-// lanes are the second.
+// sheetGraph returns the filter graph of the sheet. The film is the first input, the lanes are the second.
 func (j *judge) sheetGraph() string {
 	var g strings.Builder
 	width, height, rate := j.film.canvas()
@@ -194,7 +193,7 @@ func (j *judge) sheetGraph() string {
 	return g.String()
 }
 
-// laneTexts are the labels of the lanes and the seconds above them.
+// laneTexts returns the labels of the lanes and the seconds above them.
 func (j *judge) laneTexts(left, top int) []string {
 	var texts []string
 	add := func(text string, size int, ink string, x int, y string) {

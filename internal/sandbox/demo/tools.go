@@ -10,8 +10,7 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// checkTools names missing programs before anything starts. speech tells whether
-// espeak-ng will be needed.
+// checkTools reports missing programs before anything starts. speech means that espeak-ng will be needed.
 func checkTools(speech bool) error {
 	var missing, packages []string
 	for _, tool := range []struct{ program, debian string }{{"ffmpeg", "ffmpeg"}, {"ffprobe", "ffmpeg"}, {"espeak-ng", "espeak-ng"}} {

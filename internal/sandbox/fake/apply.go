@@ -35,7 +35,7 @@ func (rule *activeRule) apply(w http.ResponseWriter, r *http.Request, next http.
 	rule.answer(w, r)
 }
 
-// send handles the kinds that send the real answer, but badly.
+// send handles the kinds that send the real answer, but damaged or slowly.
 func (rule *activeRule) send(w http.ResponseWriter, r *http.Request, real *http.Response, body []byte) {
 	if rule.Kind == KindLength {
 		// net/http refuses the whole write if it exceeds the announced length.
@@ -82,8 +82,8 @@ func (rule *activeRule) answer(w http.ResponseWriter, r *http.Request) {
 	if rule.Kind == KindClose {
 		panic(http.ErrAbortHandler)
 	}
-	// Read the whole body first. An earlier answer would often be lost in a connection
-	// reset, and net/http only notices a disconnecting client after the body.
+	// Read the whole body first. An earlier answer would often be lost in a connection reset, and net/http
+	// notices a disconnecting client only after the body.
 	_, _ = io.Copy(io.Discard, r.Body)
 	switch rule.Kind {
 	case KindStall:

@@ -23,9 +23,8 @@ type controlCall struct {
 	Fields  map[string]string `json:"fields,omitempty"`  // all fields of the body, with their types
 }
 
-// HandleControl adds a control call. path follows ControlPrefix, method is required:
-// HandleControl("POST", "mint", …). what and example are for the index. example is a body
-// of the type that the handler reads, or nil.
+// HandleControl adds a control call. path follows ControlPrefix, and method is required: HandleControl("POST",
+// "mint", …). The index shows what and example. example is a body of the type that the handler reads, or nil.
 func (h *Host) HandleControl(method, path, what string, example any, handler func(*http.Request) (any, error)) {
 	h.calls = append(h.calls, controlCall{Method: method, Path: ControlPrefix + path, What: what, Example: example, Fields: fields(example)})
 	h.control.HandleFunc(method+" "+ControlPrefix+path, func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +51,7 @@ func Control[T any](h *Host, method, path, what string, example T, do func(conte
 	})
 }
 
-// fields are the JSON fields of a struct, with their types.
+// fields returns the JSON fields of a struct, with their types.
 func fields(example any) map[string]string {
 	t := reflect.TypeOf(example)
 	if t == nil || t.Kind() != reflect.Struct {
@@ -67,7 +66,7 @@ func fields(example any) map[string]string {
 	return all
 }
 
-// jsonType is the JSON name of a Go type.
+// jsonType returns the JSON name of a Go type.
 func jsonType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// LeakMarker is part of the default body of an injected failure. If a test finds it in an
-// answer of the service, upstream text has leaked to a client.
+// LeakMarker is part of the default body of an injected failure. If a test finds it in an answer of the
+// service, upstream text has leaked to a client.
 const LeakMarker = "upstream-detail-7f3a"
 
-// AnyStep addresses every step of a stand-in, as in an outage.
+// AnyStep selects every step of a stand-in, as in an outage.
 const AnyStep = "*"
 
 // maxLoggedCalls bounds the memory of the call log. The counts continue beyond it.
 const maxLoggedCalls = 20000
 
-// Kind says how a call fails.
+// Kind is how a call fails.
 type Kind string
 
 // The kinds of fault; kinds describes them.
@@ -44,7 +44,7 @@ type faultKind struct {
 	Example Rule   `json:"example"`
 }
 
-// kinds are all kinds, with their descriptions and the further fields of their rules.
+// kinds lists all kinds, with their descriptions and the additional fields of their rules.
 var kinds = []faultKind{
 	{KindStatus, "answers status with headers and body, delayMs later", Rule{Status: 503, Headers: map[string]string{"Retry-After": "2"}}},
 	{KindGarbage, "answers 200, or status, with body, by default bytes that are no JSON", Rule{}},
@@ -61,8 +61,8 @@ var kinds = []faultKind{
 	{KindRedirect, "answers 302, or status, with location", Rule{Location: "http://192.0.2.1/"}},
 }
 
-// Rule makes some calls of one step fail. The zero values of Nth and Times mean "from the
-// next call on, until cleared".
+// Rule makes some calls of one step fail. The zero values of Nth and Times mean every call from the next one
+// on, until Clear.
 type Rule struct {
 	Step  string `json:"step"`            // a step of the stand-in, or AnyStep
 	Path  string `json:"path,omitempty"`  // only requests whose path and query contain this
@@ -79,12 +79,12 @@ type Rule struct {
 	BytesPerSec int               `json:"bytesPerSec,omitempty"`
 	LengthDelta int64             `json:"lengthDelta,omitempty"`
 
-	// Effect lets the call take effect at the vendor although the client sees a
-	// failure: the project exists, the answer is lost.
+	// Effect lets the call take effect at the vendor although the client sees a failure: the project exists,
+	// but the answer is lost.
 	Effect bool `json:"effect,omitempty"`
 }
 
-// Call is one request the stand-in saw.
+// Call is one request to the stand-in.
 type Call struct {
 	Step   string    `json:"step"`
 	Method string    `json:"method"`
@@ -94,8 +94,7 @@ type Call struct {
 	At     time.Time `json:"at"`
 }
 
-// Faults counts the calls of a stand-in and decides which of them fail. Safe for
-// concurrent use.
+// Faults counts the calls of a stand-in and decides which of them fail. It is safe for concurrent use.
 type Faults struct {
 	mu     sync.Mutex
 	steps  map[string]string // routes by step; "" if it depends on more than the route
@@ -121,8 +120,8 @@ func (f *Faults) register(step, route string) {
 	f.steps[step] = route
 }
 
-// Add adds rules. If several match one call, the one added first wins. A rule with an
-// unknown step or kind is an error and adds nothing.
+// Add adds rules. If several match one call, the earliest wins. An unknown step or kind is an error, and then
+// no rule is added.
 func (f *Faults) Add(rules ...Rule) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,8 +152,8 @@ func (f *Faults) Clear() {
 	f.rules = nil
 }
 
-// Count is the number of calls of a step since the start or ResetCalls, failed
-// ones included. AnyStep counts all.
+// Count returns the number of calls of a step since the start or ResetCalls, including failed ones. AnyStep
+// counts all.
 func (f *Faults) Count(step string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,7 +167,7 @@ func (f *Faults) Count(step string) int {
 	return total
 }
 
-// Calls are the logged calls in the order they ended, at most the last 20000.
+// Calls returns the logged calls in the order in which they ended, at most the last 20000.
 func (f *Faults) Calls() []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package fake is what all vendor stand-ins share: an HTTP server, a log of its calls,
-// faults for single calls, and a small control API under /__control/, which lists itself
-// and lets other processes do the same.
+// Package fake is shared by all vendor stand-ins: an HTTP server, a log of its calls, faults for single calls,
+// and a small control API under /__control/, which lists its own calls and gives other processes the same
+// control.
 //
-// It knows no vendor's wire format and nothing of the service under test.
+// It contains no vendor's wire format and nothing of the service under test.
 package fake
 
 import (
@@ -24,12 +24,12 @@ import (
 	"time"
 )
 
-// ControlPrefix begins the path of every control call. Control calls are
-// neither counted nor subject to faults.
+// ControlPrefix is the prefix of the path of every control call. Control calls are neither counted nor subject
+// to faults.
 const ControlPrefix = "/__control/"
 
-// StepUnknown counts requests to a path that the vendor does not have, so that a client
-// with a wrong protocol is noticed.
+// StepUnknown counts requests to a path that the vendor does not have, which reveals a client with a wrong
+// protocol.
 const StepUnknown = "unknown"
 
 // Host is one HTTP server of a stand-in. Stand-ins embed it. Routes are added
@@ -51,7 +51,7 @@ type Host struct {
 	end  func() error // nil while the host does not listen
 }
 
-// NewHost makes a host without routes. A nil faults gives it its own.
+// NewHost returns a host without routes. If faults is nil, the host gets its own.
 func NewHost(faults *Faults) *Host {
 	if faults == nil {
 		faults = NewFaults()
@@ -62,8 +62,8 @@ func NewHost(faults *Faults) *Host {
 	return h
 }
 
-// Handle adds a route of the vendor. pattern is one of net/http's; step is the
-// name under which calls are counted and faults are addressed.
+// Handle adds a route of the vendor. pattern has net/http's syntax; step is the name by which calls are counted
+// and faults are selected.
 func (h *Host) Handle(step, pattern string, handler http.HandlerFunc) {
 	h.Faults.register(step, pattern)
 	h.vendor.Handle(pattern, h.Faults.wrap(step, handler))
@@ -95,8 +95,8 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.vendor.ServeHTTP(w, r)
 }
 
-// Publish makes the host reachable under a name, also from other machines: the next
-// Listen accepts connections on every interface, and URL has that name.
+// Publish makes the host reachable under a name, also from other machines: the next Listen accepts connections
+// on every interface, and URL uses that name.
 func (h *Host) Publish(name string) { h.public = name }
 
 // Listen starts the host on addr ("" means a free port, on loopback unless it is
@@ -150,14 +150,14 @@ func (h *Host) serveTracked(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
-// URL is the address of the last Listen, without a trailing slash.
+// URL returns the address of the last Listen, without a trailing slash.
 func (h *Host) URL() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.url
 }
 
-// Addr is the address of the last Listen, for listening there again.
+// Addr returns the address of the last Listen, for another Listen there.
 func (h *Host) Addr() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,7 +190,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(body) // after a failed write nobody can receive the error
 }
 
-// RandomHex is n random bytes in hex.
+// RandomHex returns n random bytes in hex.
 func RandomHex(n int) string {
 	buf := make([]byte, n)
 	_, _ = rand.Read(buf) // crypto/rand.Read never fails

@@ -25,10 +25,10 @@ type Claims struct {
 	Picture       string `json:"picture,omitempty"`       // provider_a only
 	Audience      string `json:"aud,omitempty"`           // default: the provider's client id
 	Issuer        string `json:"iss,omitempty"`           // default: the provider's issuer
-	EmailVerified any    `json:"emailVerified,omitempty"` // default true; false, "true" and "false" also occur in the wild
+	EmailVerified any    `json:"emailVerified,omitempty"` // default true; false, "true" and "false" also occur in practice
 	ExpiresInSec  int64  `json:"expiresInSec,omitempty"`  // default 3600; negative = already expired
 
-	// Set adds or replaces claims last, Omit then removes some.
+	// Set adds or replaces claims at the end; Omit then removes some.
 	Set  map[string]any `json:"set,omitempty"`
 	Omit []string       `json:"omit,omitempty"`
 	// Header adds or replaces header fields (alg is decided by Forge).
@@ -40,7 +40,7 @@ type Claims struct {
 	Lenient bool `json:"lenient,omitempty"`
 }
 
-// Forge tells how a token is signed.
+// Forge is how a token is signed.
 type Forge string
 
 // The ways to sign.
@@ -49,16 +49,16 @@ const (
 	ForgeNone      Forge = "none"       // alg none, empty signature
 	ForgeHMAC      Forge = "hmac"       // HS256 keyed with the provider's public key in PEM
 	ForgeHMACBits  Forge = "hmac_bits"  // HS256 keyed with the modulus bytes of that key
-	ForgeStranger  Forge = "stranger"   // RS256 by a key the provider never had, under the current kid
-	ForgeUnknown   Forge = "unknown"    // RS256 by a key the provider never had, under its own kid
-	ForgeTampered  Forge = "tampered"   // a good token whose signature lost a bit
+	ForgeStranger  Forge = "stranger"   // RS256 by a key that the provider never had, under the current kid
+	ForgeUnknown   Forge = "unknown"    // RS256 by a key that the provider never had, under its own kid
+	ForgeTampered  Forge = "tampered"   // a valid token with one flipped bit in its signature
 	ForgeNoKeyID   Forge = "no_kid"     // RS256 by the current key, no kid in the header
 	ForgeRetired   Forge = "retired"    // RS256 by a key that was rotated away and withdrawn
-	ForgeEmbedded  Forge = "embedded"   // RS256 by a stranger whose key comes along as "jwk" in the header
-	ForgeStrongAlg Forge = "strong_alg" // RS512 by the current key: genuine key, algorithm not in use
+	ForgeEmbedded  Forge = "embedded"   // RS256 by a foreign key, included as "jwk" in the header
+	ForgeStrongAlg Forge = "strong_alg" // RS512 by the current key: right key, wrong algorithm
 )
 
-// build makes the claim set of a token for both providers.
+// build returns the claim set of a token for either provider.
 func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 	now := time.Now()
 	expires := cmp.Or(c.ExpiresInSec, 3600)
@@ -88,8 +88,8 @@ func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 // stranger is a key that no provider ever had.
 var stranger = sync.OnceValue(fake.NewSigningKey)
 
-// The providers of every world in a process begin with the same keys. Tests start dozens
-// of worlds, and making a key takes longer than the rest of a start.
+// The providers of every world in a process start with the same keys. Tests start dozens of worlds, and
+// generating a key takes longer than the rest of a start.
 var firstKeyA, firstKeyB = sync.OnceValue(fake.NewSigningKey), sync.OnceValue(fake.NewSigningKey)
 
 // sign turns claims into a compact token as c.Forge requests. retired is a withdrawn key,
@@ -139,8 +139,8 @@ func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fak
 	return signed, nil
 }
 
-// flipSignature changes a character in the middle of the last part. The last character
-// would not do, because it may hold unused bits.
+// flipSignature changes a character in the middle of the last part, because the last character may contain
+// unused bits.
 func flipSignature(token string) string {
 	at := len(token) - 40
 	other := byte('A')

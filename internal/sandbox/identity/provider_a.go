@@ -29,7 +29,7 @@ type ProviderA struct {
 	key      fake.SigningKey
 }
 
-// NewProviderA makes a provider whose tokens are meant for clientID.
+// NewProviderA returns a provider whose tokens are meant for clientID.
 func NewProviderA(clientID string) *ProviderA {
 	p := &ProviderA{Host: fake.NewHost(nil), clientID: clientID, key: firstKeyA()}
 	p.Handle(StepTokenInfo, "/tokeninfo", p.tokenInfo)
@@ -37,10 +37,10 @@ func NewProviderA(clientID string) *ProviderA {
 	return p
 }
 
-// TokenInfoURL is the endpoint's address, after Listen.
+// TokenInfoURL returns the endpoint's address. Call it after Listen.
 func (p *ProviderA) TokenInfoURL() string { return p.URL() + "/tokeninfo" }
 
-// Mint makes an identity token.
+// Mint returns an identity token.
 func (p *ProviderA) Mint(c Claims) (string, error) {
 	if c.Subject == "" {
 		c.Subject = numericSubject(c.Email)

@@ -26,11 +26,11 @@ type ProviderB struct {
 
 	mu        sync.Mutex
 	current   fake.SigningKey
-	retired   *fake.SigningKey  // was withdrawn
+	retired   *fake.SigningKey  // a withdrawn key
 	published []fake.SigningKey // the current one is the last
 }
 
-// NewProviderB makes a provider whose tokens are meant for clientID.
+// NewProviderB returns a provider whose tokens are meant for clientID.
 func NewProviderB(clientID string) *ProviderB {
 	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID, current: firstKeyB(), published: []fake.SigningKey{firstKeyB()}}
 	p.Handle(StepKeys, "GET /auth/keys", p.serveKeys)
@@ -38,11 +38,11 @@ func NewProviderB(clientID string) *ProviderB {
 	return p
 }
 
-// KeysURL is the key set's address, after Listen.
+// KeysURL returns the key set's address. Call it after Listen.
 func (p *ProviderB) KeysURL() string { return p.URL() + "/auth/keys" }
 
-// Rotate makes a new signing key and publishes it. If keepOld is true, the old keys stay
-// in the set, as in a planned rotation; otherwise they are withdrawn.
+// Rotate generates a new signing key and publishes it. If keepOld is true, the old keys stay in the set, as in
+// a planned rotation; otherwise they are withdrawn.
 func (p *ProviderB) Rotate(keepOld bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *ProviderB) Rotate(keepOld bool) {
 	p.published = append(p.published, p.current)
 }
 
-// Mint makes an identity token. Like provider_b's, it never contains a name.
+// Mint returns an identity token. Like provider_b's, it never contains a name.
 func (p *ProviderB) Mint(c Claims) (string, error) {
 	if c.Subject == "" {
 		sum := sha256.Sum256([]byte("provider_b:" + strings.ToLower(c.Email)))

@@ -1,6 +1,5 @@
-// Package notify stands in for the receivers of job notifications: the push services of
-// the two platforms and an operator's web hook. Each makes the real one's checks and
-// keeps what it accepted.
+// Package notify stands in for the receivers of job notifications: the push services of the two platforms and
+// an operator's web hook. Each makes the checks of the real service and stores accepted messages.
 package notify
 
 import (
@@ -26,7 +25,7 @@ type Message struct {
 	At    time.Time `json:"at"`
 }
 
-// inbox holds the messages that a stand-in accepted and the tokens of removed apps.
+// inbox stores the accepted messages of a stand-in and the tokens of removed apps.
 type inbox struct {
 	*fake.Host
 	name   string
@@ -37,8 +36,7 @@ type inbox struct {
 	stale    map[string]bool
 }
 
-// newInbox makes an inbox that calls arrive, unless nil, with a line of text for each
-// message.
+// newInbox returns an inbox that calls arrive, unless nil, with a line of text for each message.
 func newInbox(name string, arrive func(line string)) *inbox {
 	if arrive == nil {
 		arrive = func(string) {}

@@ -38,7 +38,7 @@ type PlatformA struct {
 // pushKey is the service account's key, shared by all worlds of a process.
 var pushKey = sync.OnceValue(fake.NewSigningKey)
 
-// NewPlatformA makes a service with one project and one service account.
+// NewPlatformA returns a service with one project and one service account.
 func NewPlatformA(arrive func(line string)) *PlatformA {
 	s := &PlatformA{inbox: newInbox("push to platform_a", arrive), email: "push@" + ProjectID + ".iam.gserviceaccount.com",
 		key: pushKey(), bearers: map[string]time.Time{}}

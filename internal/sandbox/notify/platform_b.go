@@ -22,14 +22,14 @@ import (
 // StepDevice is platform_b's only step: POST /3/device/{token}.
 const StepDevice = "device"
 
-// PlatformB stands in for platform_b's push service, which speaks only HTTP/2.
+// PlatformB stands in for platform_b's push service, which supports only HTTP/2.
 type PlatformB struct {
 	*inbox
 	topic, teamID, keyID string
 	key                  *ecdsa.PrivateKey
 }
 
-// NewPlatformB makes a service with one app, named by topic, and one key.
+// NewPlatformB returns a service with one app, named by topic, and one key.
 func NewPlatformB(topic string, arrive func(line string)) *PlatformB {
 	s := &PlatformB{inbox: newInbox("push to platform_b", arrive), topic: topic, teamID: "SANDBOXTEAM",
 		keyID: strings.ToUpper(fake.RandomHex(5)),
@@ -40,13 +40,13 @@ func NewPlatformB(topic string, arrive func(line string)) *PlatformB {
 	return s
 }
 
-// TeamID is the issuer of provider tokens.
+// TeamID returns the issuer of provider tokens.
 func (s *PlatformB) TeamID() string { return s.teamID }
 
-// KeyID is the id of the key.
+// KeyID returns the id of the key.
 func (s *PlatformB) KeyID() string { return s.keyID }
 
-// KeyPEM is the key that signs provider tokens.
+// KeyPEM returns the key that signs provider tokens.
 func (s *PlatformB) KeyPEM() string { return fake.PrivatePEM(s.key) }
 
 // The real service's limits.
@@ -101,7 +101,7 @@ func (s *PlatformB) send(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkProvider returns why a provider token is refused, "" if it is good.
+// checkProvider returns why a provider token is refused, or "" if it is valid.
 func (s *PlatformB) checkProvider(header string) (status int, reason string) {
 	raw, found := strings.CutPrefix(header, "bearer ")
 	if !found {

@@ -25,7 +25,7 @@ type Receiver struct {
 	secret []byte
 }
 
-// NewReceiver makes a receiver. Secret is whsec_ and base64.
+// NewReceiver returns a receiver. secret is whsec_ followed by base64.
 func NewReceiver(secret string, arrive func(line string)) *Receiver {
 	r := &Receiver{inbox: newInbox("web hook", arrive),
 		secret: fake.Must(base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_")))}
@@ -33,7 +33,7 @@ func NewReceiver(secret string, arrive func(line string)) *Receiver {
 	return r
 }
 
-// HookPath is where the receiver takes web hooks.
+// HookPath is the path of web hooks.
 const HookPath = "/webhook"
 
 // maxAge is how far a web hook's timestamp may be from now.

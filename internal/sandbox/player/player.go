@@ -1,6 +1,5 @@
-// Package player serves the studio, a page in which a person makes a film with the
-// sandbox. It uses only the public API, and the control calls that mint an identity or
-// register a purchase.
+// Package player serves the studio, a page for making a film with the sandbox. It uses only the public API, and
+// the control calls that mint an identity or register a purchase.
 package player
 
 import (
@@ -20,7 +19,7 @@ import (
 	"cutroom/internal/sandbox/notify"
 )
 
-// Prefix begins every path of the page. The API must be on the same host.
+// Prefix is the prefix of all paths of the page. The API must be on the same host.
 const Prefix = "/player/"
 
 // The page as it was built from web/player. It is kept beside the source so that
@@ -32,9 +31,8 @@ var dist embed.FS
 // steering lists the control calls that the page may make.
 var steering = []string{"provider_a/mint", "provider_b/mint", "platform_a/purchases"}
 
-// New serves the page under Prefix. servers returns the addresses of the stand-ins by
-// name. samples is a folder for the material that the page offers, made on the first
-// request.
+// New serves the page under Prefix. servers returns the addresses of the stand-ins by name. samples is a folder
+// for the material that the page offers, generated on the first request.
 func New(servers func() map[string]string, samples string) http.Handler {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -56,7 +54,7 @@ func New(servers func() map[string]string, samples string) http.Handler {
 		making.Lock()
 		_, err := os.Stat(samples)
 		if err != nil {
-			// If the client disconnects, the next one finds the file.
+			// If this client disconnects, the next one finds the file.
 			err = demo.Samples(context.WithoutCancel(r.Context()), samples)
 		}
 		making.Unlock()
@@ -69,8 +67,8 @@ func New(servers func() map[string]string, samples string) http.Handler {
 	return mux
 }
 
-// page serves a file with a policy that allows its own script and style, and requests to
-// its own server and to the object store, where uploads and downloads go.
+// page serves a file with a policy that allows its own scripts and styles, and requests to its own server and
+// to the object store, for uploads and downloads.
 func page(next http.Handler, servers func() map[string]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		store := servers()["object_store"]
@@ -96,7 +94,7 @@ func steer(w http.ResponseWriter, r *http.Request, server, path string) {
 	fake.WriteJSON(w, http.StatusOK, answer)
 }
 
-// pushes lists what a stand-in of a push service accepted for one device.
+// pushes lists the messages that a push stand-in accepted for one device.
 func pushes(w http.ResponseWriter, r *http.Request, server string) {
 	var all []notify.Message
 	if err := api.New(server).Get(r.Context(), fake.ControlPrefix+"messages", &all); err != nil {

@@ -19,7 +19,7 @@ type Media struct {
 type Stream struct {
 	Index           int
 	Type            string `json:"codec_type"` // "video", "audio", ...
-	Codec           string `json:"codec_name"` // ffmpeg's name of it
+	Codec           string `json:"codec_name"` // ffmpeg's name for it
 	Profile         string
 	Width, Height   int
 	PixelFormat     string `json:"pix_fmt"`
@@ -37,11 +37,11 @@ type Stream struct {
 	BitRate         int            `json:"bit_rate,string"`
 	Start, Duration time.Duration  `json:"-"`
 	Disposition     map[string]int // such as attached_pic
-	Rotation        int            `json:"-"` // degrees that the stored picture is turned by
-	Rotated         bool           `json:"-"` // a display matrix is present, though it may turn nothing
+	Rotation        int            `json:"-"` // degrees by which the stored picture is turned
+	Rotated         bool           `json:"-"` // a display matrix is present, even if it turns nothing
 }
 
-// Probe reads a file's headers, with further arguments of ffprobe.
+// Probe reads a file's headers with ffprobe and additional arguments.
 func Probe(ctx context.Context, path string, args ...string) (Media, error) {
 	out, err := Output(ctx, "ffprobe", append(args, "-loglevel", "error", "-show_format", "-show_streams",
 		"-print_format", "json", "file:"+path)...)
@@ -80,7 +80,7 @@ func Probe(ctx context.Context, path string, args ...string) (Media, error) {
 	return m, nil
 }
 
-// Seconds reads a time that ffprobe prints; it leaves unknown ones out.
+// Seconds parses a time printed by ffprobe, which omits unknown ones; "" is 0.
 func Seconds(s string) time.Duration {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {

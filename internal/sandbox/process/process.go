@@ -1,5 +1,5 @@
-// Package process runs programs: tools until they end, and the service as a child process
-// that it waits for, stops and kills together with everything the child started.
+// Package process runs programs: tools until they end, and the service as a child process. It waits for the
+// child, stops it, and kills it with everything it started.
 package process
 
 import (
@@ -23,8 +23,7 @@ func FFmpeg(ctx context.Context, args ...string) error {
 	return err
 }
 
-// Output runs a program to its end and returns its output. An error contains the end of
-// its standard error.
+// Output runs a program to its end and returns its output. An error contains the end of its standard error.
 func Output(ctx context.Context, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var out, complaint bytes.Buffer
@@ -45,17 +44,15 @@ type Child struct {
 	ended chan struct{} // closed after the program has ended and its output is written
 }
 
-// Start starts a program in its own process group, with exactly env as its environment.
-// Ctrl-C in a terminal does not reach it, and Kill reaches everything it started. It gets
-// a SIGTERM if this process is killed.
+// Start starts a program in its own process group, with exactly env as its environment. Ctrl-C in a terminal
+// does not reach it; Kill reaches everything it started. If this process is killed, the program gets a SIGTERM.
 func Start(program, dir string, env []string, log io.Writer, args ...string) (*Child, error) {
 	c := &Child{cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = dir, env, log, log
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	started := make(chan error)
 	go func() {
-		// The kernel refers to the thread that started the child, so that thread must
-		// stay.
+		// The kernel ties the child to the thread that started it, so that thread must stay.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
@@ -71,10 +68,10 @@ func Start(program, dir string, env []string, log io.Writer, args ...string) (*C
 	return c, nil
 }
 
-// PID is the process id.
+// PID returns the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Ended is closed when the program has ended, stopped or by itself.
+// Ended returns a channel that is closed when the program has ended, for any reason.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
 // Running reports whether the program still runs.
@@ -87,21 +84,20 @@ func (c *Child) Running() bool {
 	}
 }
 
-// Status is the exit status after the program has ended; -1 if a signal ended it.
+// Status returns the exit status of the ended program, or -1 if a signal ended it.
 func (c *Child) Status() int {
 	<-c.ended
 	return c.cmd.ProcessState.ExitCode()
 }
 
-// Kill ends the program and everything in its group at once, like a power cut, and
-// returns after it has ended.
+// Kill kills the program and everything in its group at once, like a power cut, and returns when it has ended.
 func (c *Child) Kill() {
 	_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // already gone: nothing to do
 	<-c.ended
 }
 
-// Stop asks the program to end and returns its exit status. If it has not ended when ctx
-// ends, Stop kills it and returns an error.
+// Stop sends the signal and returns the exit status. If the program has not ended when ctx ends, Stop kills it
+// and returns an error.
 func (c *Child) Stop(ctx context.Context, signal os.Signal) (status int, err error) {
 	if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return -1, fmt.Errorf("signal %s: %w", c.cmd.Path, err)

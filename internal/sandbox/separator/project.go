@@ -17,8 +17,7 @@ import (
 	"cutroom/internal/sandbox/stems"
 )
 
-// project is one separation. Guarded by Provider.mu. Its folder belongs to the worker
-// until made is true.
+// project is one separation. It is guarded by Provider.mu. The worker owns its folder until made is true.
 type project struct {
 	id          int64
 	title       string
@@ -28,7 +27,7 @@ type project struct {
 	dir         string
 	processing  time.Duration
 	failAt      int
-	made        bool // the results are in dir
+	made        bool // dir contains the results
 	broken      bool // the separation itself failed
 	completedAt time.Time
 	infoCalls   int               // project calls after completion
@@ -83,8 +82,7 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 	result(w, map[string]any{"startGenerateProjectIdList": []int64{pr.id}})
 }
 
-// separate makes the results of a project in its folder. It runs outside the lock, one
-// separation at a time.
+// separate creates the results of a project in its folder. It runs outside the lock, one separation at a time.
 func (p *Provider) separate(ctx context.Context, pr *project, raw string, b Behaviour) (map[string]string, error) {
 	select {
 	case p.slot <- struct{}{}:
@@ -196,7 +194,7 @@ func (p *Provider) find(r *http.Request) *project {
 	return pr
 }
 
-// reasons are shown while a project runs, in equal shares.
+// reasons are the progress texts of a running project, in equal shares of its progress.
 var reasons = []string{"Enqueue Pending", "Uploading", "Separating Voice", "Separating Speakers", "Packaging"}
 
 func (p *Provider) progress(w http.ResponseWriter, _ *http.Request, pr *project) {
@@ -259,7 +257,7 @@ func (p *Provider) offers(pr *project, name string) bool {
 	return pr.files[name] != "" || b.Bytes[name] != nil || b.Links[name] != ""
 }
 
-// link makes a new link for each call. The caller holds the lock.
+// link returns a new link at each call. The caller holds the lock.
 func (p *Provider) link(pr *project, name string) string {
 	if custom := p.behaviour.Links[name]; custom != "" {
 		return custom

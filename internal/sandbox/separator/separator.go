@@ -1,7 +1,6 @@
-// Package separator stands in for the separation provider: the API host, the storage host
-// for results and the upload storage, three servers as in reality. It really separates
-// the uploaded audio (package stems), takes a while to do so, and can be told to
-// misbehave in every step.
+// Package separator stands in for the separation provider: the API host, the storage host for results and the
+// upload storage, three servers as in reality. It really separates the uploaded audio (package stems), takes a
+// while to do so, and can be configured to fail in every step.
 //
 // Its state is in memory and survives faults and outages, like the original's.
 package separator
@@ -22,7 +21,7 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Steps of the protocol, under which calls are counted and faults addressed.
+// The steps of the protocol by which calls are counted and faults are selected.
 const (
 	StepUploadToken  = "upload-token"     // GET sas-token
 	StepUpload       = "upload"           // PUT of the bytes
@@ -34,9 +33,8 @@ const (
 	StepDownload     = "download"         // GET of result bytes
 )
 
-// Behaviour is what the provider does apart from failing outright. It may be changed at
-// any time. Fields marked "at submit" apply to projects submitted afterwards, the others
-// to all projects at once.
+// Behaviour is how the provider behaves apart from failing. It may be changed at any time. Fields marked "at
+// submit" apply to projects submitted afterwards, the others to all projects at once.
 type Behaviour struct {
 	// ProcessingMs is the minimum time of a project. At submit.
 	ProcessingMs int `json:"processingMs"`
@@ -46,14 +44,12 @@ type Behaviour struct {
 	FailAtPercent int `json:"failAtPercent,omitempty"`
 	// FailByReason reports a failure by progressReason instead of hasFailed.
 	FailByReason bool `json:"failByReason,omitempty"`
-	// FlagsLagCalls is for how many project calls after completion the download flags are
-	// missing.
+	// FlagsLagCalls is the number of project calls after completion for which the download flags are missing.
 	FlagsLagCalls int `json:"flagsLagCalls,omitempty"`
 	// BareProject omits the "result" envelope of the project call.
 	BareProject bool `json:"bareProject,omitempty"`
 
-	// Speakers forces the number of speaker tracks, 0..20; nil = as found.
-	// At submit.
+	// Speakers forces the number of speaker tracks, 0..20; nil uses the number found. At submit.
 	Speakers *int `json:"speakers,omitempty"`
 	// NoVoice, NoBackground, NoSubBackground and NoSpeakers omit a result: its flag is
 	// false and its path is missing.
@@ -68,8 +64,8 @@ type Behaviour struct {
 	Links map[string]string `json:"links,omitempty"`
 	// AbsoluteLinks makes links absolute URLs of the storage host.
 	AbsoluteLinks bool `json:"absoluteLinks,omitempty"`
-	// StaleLinks is how many different links of each result return 404 permanently, like
-	// a CDN that cached the miss. Only a link requested later works.
+	// StaleLinks is how many different links of each result return 404 permanently, like a CDN that cached the
+	// miss. Only a link requested later works.
 	StaleLinks int `json:"staleLinks,omitempty"`
 	// Bytes replaces the bytes of a result (base64 in JSON), e.g. a hostile
 	// archive under ResultSpeakers.
@@ -94,7 +90,7 @@ type Options struct {
 	Processing time.Duration
 }
 
-// Provider is the stand-in. Its methods are safe for concurrent use.
+// Provider is the stand-in. It is safe for concurrent use.
 type Provider struct {
 	// API, Storage and Upload are the three hosts; they share Faults.
 	API     *fake.Host
@@ -113,13 +109,13 @@ type Provider struct {
 	keyLeaks  int
 	maxRun    int
 
-	work   context.Context // ends with Close
+	work   context.Context // ends at Close
 	stop   context.CancelFunc
 	worker sync.WaitGroup
 	slot   chan struct{} // one separation computes at a time
 }
 
-// New makes a provider.
+// New returns a provider.
 func New(opts Options) (*Provider, error) {
 	for _, sub := range []string{"uploads", "projects"} {
 		if err := os.MkdirAll(filepath.Join(opts.Dir, sub), 0o700); err != nil {
@@ -154,22 +150,22 @@ func (p *Provider) Close() error {
 	return err
 }
 
-// Configure changes the behaviour under a lock.
+// Configure calls change with the behaviour, under a lock.
 func (p *Provider) Configure(change func(*Behaviour)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.behaviour)
 }
 
-// Behaviour is the current behaviour.
+// Behaviour returns the current behaviour.
 func (p *Provider) Behaviour() Behaviour {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.behaviour
 }
 
-// Titles returns the titles of all separations ever started, oldest first. A title that
-// occurs once proves that its job was paid for once.
+// Titles returns the titles of all separations ever started, oldest first. A title that occurs once proves that
+// its job was paid for once.
 func (p *Provider) Titles() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +176,7 @@ func (p *Provider) Titles() []string {
 	return titles
 }
 
-// MaxRunning is the largest number of projects that ran at the same time.
+// MaxRunning returns the largest number of projects that ran at the same time.
 func (p *Provider) MaxRunning() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +222,7 @@ func (p *Provider) routes() {
 
 const keyHeader = "XP-API-KEY"
 
-// withKey only accepts calls with the correct API key.
+// withKey accepts only calls with the correct API key.
 func (p *Provider) withKey(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(keyHeader) != p.opts.APIKey {
@@ -262,7 +258,7 @@ func (p *Provider) inSpace(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// ofProject answers calls about a project and holds the lock.
+// ofProject looks up the project of a call and calls next under the lock.
 func (p *Provider) ofProject(next func(http.ResponseWriter, *http.Request, *project)) http.HandlerFunc {
 	return p.inSpace(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()

@@ -79,7 +79,7 @@ func (p *Provider) putBlob(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// saveBody stores a whole body, or nothing if it breaks off.
+// saveBody stores a whole body, or nothing if the body is incomplete.
 func saveBody(r *http.Request, path string) error {
 	out, err := os.Create(path)
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Provider) register(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// uploaded finds the bytes behind a blob's address without its query, or "".
+// uploaded returns the path of the bytes behind a blob's address without its query, or "".
 func (p *Provider) uploaded(fileURL string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -51,16 +51,16 @@ type Result struct {
 	Speakers   []string // in order of first appearance; their sum is Voice
 }
 
-// The filters that keep the voice of a mix. Both have linear phase. The delay of half a
-// tap line is cut off at the front.
+// The filters that extract the voice from a mix. Both have linear phase. Their delay of half the taps is cut
+// off at the front.
 const (
 	highTones = "firequalizer=gain='if(gte(f,600),0,-200)':delay=0.05:wfunc=nuttall"
-	// Dialogue is in the middle of the stereo image, in the band of speech.
+	// Dialogue is in the centre of the stereo image, in the band of speech.
 	middle = "pan=stereo|c0=.5*c0+.5*c1|c1=.5*c0+.5*c1,firequalizer=gain='if(between(f,120,7500),0,-200)':delay=0.05:wfunc=nuttall"
 )
 
-// shortest is the minimum number of frames to analyse. A resampler outputs nothing for
-// fewer frames, and ffmpeg 7 then fails.
+// shortest is the minimum number of frames to analyse. For fewer frames a resampler outputs nothing, and ffmpeg
+// 7 then fails.
 const shortest = SampleRate / 10
 
 // Split separates the raw PCM of Decode and writes voice.wav, background.wav and
@@ -165,7 +165,7 @@ func (r Result) write(ctx context.Context, rawPath, estimatePath string, frames 
 	return nil
 }
 
-// part is v as an integer such that x - part fits into 16 bits.
+// part rounds v to an integer such that x - part fits into 16 bits.
 func part(x int16, v float64) int16 {
 	taken := int32(math.Round(min(max(v, math.MinInt16), math.MaxInt16)))
 	return int16(min(max(taken, int32(x)-math.MaxInt16), int32(x)-math.MinInt16))
@@ -203,8 +203,8 @@ func createWAV(path string, frames int64) (*os.File, error) {
 // ErrNotAudio means that ffmpeg found nothing to decode.
 var ErrNotAudio = errors.New("no decodable audio")
 
-// Decode turns the first audio track of any file into raw PCM in rawPath and returns the
-// number of sample frames. A file without audio is ErrNotAudio.
+// Decode converts the first audio track of any file to raw PCM in rawPath and returns the number of sample
+// frames. A file without audio is ErrNotAudio.
 func Decode(ctx context.Context, path, rawPath string) (frames int64, err error) {
 	copied, err := copySamples(path, rawPath)
 	if err == nil && !copied {
@@ -223,8 +223,8 @@ func Decode(ctx context.Context, path, rawPath string) (frames int64, err error)
 	return info.Size() / frameBytes, nil
 }
 
-// copySamples avoids ffmpeg if the file is a WAV file with this package's audio. Starting
-// ffmpeg twice takes longer than the rest of a short separation.
+// copySamples copies the samples of a WAV file that already has this package's format. Starting ffmpeg twice
+// takes longer than the rest of a short separation.
 func copySamples(path, rawPath string) (copied bool, err error) {
 	in, err := os.Open(path)
 	if err != nil {
@@ -276,8 +276,7 @@ func decode(ctx context.Context, path, rawPath string) error {
 	return nil
 }
 
-// Encode turns a WAV file into the format that outPath's extension names
-// (mp3, m4a or flac).
+// Encode converts a WAV file to the format of outPath's extension (mp3, m4a or flac).
 func Encode(ctx context.Context, wavPath, outPath string) error {
 	if err := process.FFmpeg(ctx, "-i", "file:"+wavPath, "-b:a", "192k", "file:"+outPath); err != nil {
 		return fmt.Errorf("encode %s: %w", outPath, err)

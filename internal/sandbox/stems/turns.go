@@ -40,8 +40,8 @@ const (
 	stepFrames = SampleRate / 100
 )
 
-// listen finds the turns in a mono track of the voice. n speakers take turns. For
-// SpeakersFound it tells a deep and a high voice apart and returns their number.
+// listen finds the turns in a mono track of the voice. n speakers take turns. For SpeakersFound it
+// distinguishes a deep and a high voice and returns their number.
 func listen(path string, n int) ([]turn, int, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -85,8 +85,7 @@ func findTurns(voice []int16) []turn {
 	if len(levels) == 0 {
 		return nil
 	}
-	// Speech is louder than a level one third of the way up from the quiet moments, in
-	// dB.
+	// The threshold for speech is one third of the way from the quiet to the loud moments, in dB.
 	sorted := slices.Sorted(slices.Values(levels))
 	loud, quiet := sorted[len(sorted)*95/100], sorted[len(sorted)*15/100]
 	threshold := max(math.Cbrt(loud*math.Pow(max(quiet, loud/100), 2)), 10)
@@ -106,7 +105,7 @@ func findTurns(voice []int16) []turn {
 
 // isHigh distinguishes a high voice from a deep one by its median pitch.
 func isHigh(voice []int16) bool {
-	const window, border = 4 * listenStep, 160 // Hz, between most men and most women
+	const window, border = 4 * listenStep, 160 // Hz, between the voices of most men and most women
 	balance := 0
 	for moment := range slices.Chunk(voice, window) {
 		if hz := pitch(moment); hz > border {
@@ -118,7 +117,7 @@ func isHigh(voice []int16) bool {
 	return balance > 0
 }
 
-// pitch is the pitch of a moment in Hz, by autocorrelation, or 0 if it has none.
+// pitch returns the pitch of a moment in Hz, by autocorrelation, or 0 if it has none.
 func pitch(v []int16) float64 {
 	const shortest, longest = listenRate / 400, listenRate / 70
 	var scores [longest + 1]float64

@@ -19,19 +19,19 @@ var (
 	oidIntermediateMarker = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
 )
 
-// Chain tells with which certificates a transaction is signed.
+// Chain selects the certificates that sign a transaction.
 type Chain string
 
 // The chains. Only ChainGood must be accepted.
 const (
 	ChainGood                 Chain = ""                       // leaf, intermediate, root with both markers
-	ChainOtherRoot            Chain = "other_root"             // complete and marked, but another root
+	ChainOtherRoot            Chain = "other_root"             // complete and with markers, but another root
 	ChainGraftedRoot          Chain = "grafted_root"           // other leaf and intermediate, true root appended
 	ChainNoLeafMarker         Chain = "no_leaf_marker"         // true root, leaf without its marker
 	ChainNoIntermediateMarker Chain = "no_intermediate_marker" // true root, intermediate without its marker
 	ChainExpired              Chain = "expired"                // true root, but an expired leaf
 	ChainWrongKey             Chain = "wrong_key"              // good x5c, signed by a key that is not the leaf's
-	ChainLeafOnly             Chain = "leaf_only"              // x5c holds the good leaf alone
+	ChainLeafOnly             Chain = "leaf_only"              // x5c has only the valid leaf
 	ChainEmpty                Chain = "empty"                  // x5c is an empty list
 	ChainMissing              Chain = "missing"                // no x5c at all
 	ChainReversed             Chain = "reversed"               // root, intermediate, leaf
@@ -54,7 +54,7 @@ type template struct {
 	expired bool
 }
 
-// issue makes a certificate signed by parent, or self-signed without one.
+// issue returns a certificate signed by parent, or self-signed if parent is nil.
 func issue(t template, parent *certificate) *certificate {
 	now := time.Now()
 	cert := &x509.Certificate{
@@ -85,8 +85,8 @@ type chain struct {
 	key *ecdsa.PrivateKey
 }
 
-// signedBy is a chain of certificates, signed with one certificate's key. x5c uses
-// standard base64 (RFC 7515, 4.1.6).
+// signedBy returns a chain of certificates that signs with signer's key. x5c uses standard base64 (RFC 7515,
+// 4.1.6).
 func signedBy(signer *certificate, certs ...*certificate) chain {
 	c := chain{key: signer.private}
 	for _, cert := range certs {
@@ -95,7 +95,7 @@ func signedBy(signer *certificate, certs ...*certificate) chain {
 	return c
 }
 
-// newChains makes the certificates of the store and those of forgers.
+// newChains creates the certificates of the store and of forgers.
 func newChains() (root *certificate, chains map[Chain]chain) {
 	leafMark, midMark := []asn1.ObjectIdentifier{oidLeafMarker}, []asn1.ObjectIdentifier{oidIntermediateMarker}
 	const rootName, midName, leafName = "Sandbox Root CA - G3", "Sandbox Store Relations CA", "Sandbox Store Receipt Signing"

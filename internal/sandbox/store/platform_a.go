@@ -1,6 +1,5 @@
-// Package store stands in for the two in-app purchase stores. Each holds the purchases
-// registered with it, issues the credentials that a developer would get from the real
-// store, and checks them on every call.
+// Package store stands in for the two in-app purchase stores. Each stores the purchases registered with it,
+// issues the credentials that a developer would get from the real store, and checks them on every call.
 package store
 
 import (
@@ -38,16 +37,16 @@ const (
 	grantTypeA = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 )
 
-// PurchaseA is a purchase of a product as platform_a knows it.
+// PurchaseA is platform_a's record of a purchase.
 type PurchaseA struct {
 	Token     string `json:"token"`   // purchase token, the client's "receipt"
 	OrderID   string `json:"orderId"` // the client's transaction id
 	ProductID string `json:"productId"`
 	// PurchaseState: 0 bought, 1 cancelled, 2 pending.
 	PurchaseState int `json:"purchaseState"`
-	// AccountID is the obfuscated account id the app passed, if any.
+	// AccountID is the obfuscated account id that the app passed, if any.
 	AccountID string `json:"accountId,omitempty"`
-	// Set adds or replaces fields of the answer, Omit then removes some.
+	// Set adds or replaces fields of the answer; Omit then removes some.
 	Set  map[string]any `json:"set,omitempty"`
 	Omit []string       `json:"omit,omitempty"`
 }
@@ -69,7 +68,7 @@ type PlatformA struct {
 // accountKey is the service account's key. All worlds of a process share it.
 var accountKey = sync.OnceValue(fake.NewSigningKey)
 
-// NewPlatformA makes a store with one app, packageName, and one service account.
+// NewPlatformA returns a store with one app, packageName, and one service account.
 func NewPlatformA(packageName string) *PlatformA {
 	s := &PlatformA{
 		Host: fake.NewHost(nil), packageName: packageName, key: accountKey(),
@@ -101,8 +100,8 @@ type refundA struct {
 	Notify string `json:"notify,omitempty"`
 }
 
-// Register adds a purchase, or replaces the one with the same token, and returns it as
-// stored. It makes up a blank Token or OrderID.
+// Register adds a purchase, or replaces the one with the same token, and returns it as stored. It generates a
+// blank Token or OrderID.
 func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	if p.Token == "" {
 		p.Token = fake.RandomHex(24) + ".AO-J1O" + fake.RandomHex(20)
@@ -117,8 +116,8 @@ func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	return p
 }
 
-// ServiceAccountJSON is the credentials file of the service account, on one line. Its
-// token_uri points at this stand-in, so call Listen first.
+// ServiceAccountJSON returns the credentials file of the service account, on one line. Its token_uri is this
+// stand-in's address, so call Listen first.
 func (s *PlatformA) ServiceAccountJSON() string {
 	return string(fake.Must(json.Marshal(map[string]string{
 		"type": "service_account", "project_id": "sandbox-project", "private_key_id": s.key.ID,

@@ -31,7 +31,7 @@ const (
 	EnvironmentProduction = "Production"
 )
 
-// TransactionB is a transaction as platform_b knows it.
+// TransactionB is platform_b's record of a transaction.
 type TransactionB struct {
 	TransactionID string `json:"transactionId"`
 	ProductID     string `json:"productId"`
@@ -40,7 +40,7 @@ type TransactionB struct {
 	OwnershipType string `json:"ownershipType,omitempty"` // default PURCHASED
 	AccountToken  string `json:"accountToken,omitempty"`  // appAccountToken, if the app passed one
 	RevokedAtMs   int64  `json:"revokedAtMs,omitempty"`   // revocationDate, epoch ms
-	// Set adds or replaces fields of the signed payload, Omit then removes some.
+	// Set adds or replaces fields of the signed payload; Omit then removes some.
 	Set   map[string]any `json:"set,omitempty"`
 	Omit  []string       `json:"omit,omitempty"`
 	Chain Chain          `json:"chain,omitempty"`
@@ -61,8 +61,8 @@ type PlatformB struct {
 	transactions map[string]TransactionB
 }
 
-// NewPlatformB makes a store with one app, bundleID, that signs transactions of
-// environment (EnvironmentSandbox or EnvironmentProduction).
+// NewPlatformB returns a store with one app, bundleID, that signs transactions of environment
+// (EnvironmentSandbox or EnvironmentProduction).
 func NewPlatformB(bundleID, environment string) *PlatformB {
 	s := &PlatformB{
 		Host: fake.NewHost(nil), bundleID: bundleID, environment: environment,
@@ -103,22 +103,22 @@ type refundB struct {
 	Notify        string `json:"notify,omitempty"`
 }
 
-// IssuerID and KeyID are what request tokens carry as iss and kid.
+// IssuerID returns the iss of request tokens.
 func (s *PlatformB) IssuerID() string { return s.issuerID }
 
-// KeyID is the id of the API key.
+// KeyID returns the id of the API key.
 func (s *PlatformB) KeyID() string { return s.keyID }
 
-// PrivateKeyPEM is the API key (.p8) a developer would download.
+// PrivateKeyPEM returns the API key (.p8) that a developer would download.
 func (s *PlatformB) PrivateKeyPEM() string { return fake.PrivatePEM(s.private) }
 
-// RootPEM is the certificate at which every valid chain ends.
+// RootPEM returns the root certificate of every valid chain.
 func (s *PlatformB) RootPEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.root.Raw}))
 }
 
-// Register adds a transaction, or replaces the one with the same id, and returns it as
-// stored. It makes up a blank id.
+// Register adds a transaction, or replaces the one with the same id, and returns it as stored. It generates a
+// blank id.
 func (s *PlatformB) Register(t TransactionB) TransactionB {
 	if t.TransactionID == "" {
 		t.TransactionID = "2" + randomDigits(15)
@@ -150,7 +150,7 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	return s.signPayload(payload, t.Chain)
 }
 
-// signPayload signs as the store does, or wrongly if name says so.
+// signPayload signs as the store does, or wrongly if name requests it.
 func (s *PlatformB) signPayload(payload jwt.MapClaims, name Chain) (string, error) {
 	c, known := s.chains[name]
 	if !known {
@@ -173,7 +173,7 @@ func (s *PlatformB) signPayload(payload jwt.MapClaims, name Chain) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("sign: %w", err) // the payload cannot be encoded
 	}
-	if name == ChainTampered { // a payload for a more expensive product with the old signature
+	if name == ChainTampered { // the payload is for a more expensive product, the signature for the original one
 		parts := strings.Split(signed, ".")
 		payload["quantity"] = 1000
 		parts[1] = base64.RawURLEncoding.EncodeToString(fake.Must(json.Marshal(payload)))

@@ -16,14 +16,13 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Push is a notification on its way to the app's server.
+// Push is a notification for the app's server.
 type Push struct {
 	Bearer string // "" for a store that signs the body itself
 	Body   []byte
 }
 
-// Send delivers a push. It returns an error for a refusal, after which a store would
-// retry.
+// Send delivers a push. It returns an error if the server refuses it; a store would then retry.
 func (p Push) Send(ctx context.Context, address string) error {
 	c := api.New("")
 	c.Token = p.Bearer
@@ -45,7 +44,7 @@ func (s *PlatformA) Refund(token string) (PurchaseA, error) {
 	return p, nil
 }
 
-// Push is the notification of a refund, as the message queue delivers it.
+// Push returns the notification of a refund, as the message queue delivers it.
 func (s *PlatformA) Push(p PurchaseA) Push {
 	data := fake.Must(json.Marshal(map[string]any{
 		"version": "1.0", "packageName": s.packageName, "eventTimeMillis": strconv.FormatInt(time.Now().UnixMilli(), 10),
@@ -58,7 +57,7 @@ func (s *PlatformA) Push(p PurchaseA) Push {
 	}))}
 }
 
-// PushToken is the bearer of a push; changes replace claims.
+// PushToken returns the bearer token of a push; changes replace claims.
 func (s *PlatformA) PushToken(changes map[string]any) string {
 	now := time.Now()
 	claims := jwt.MapClaims{"iss": pushIssuer, "aud": PushAudience, "sub": "113774264463038321964", "azp": "113774264463038321964",

@@ -25,7 +25,7 @@ func (s *PlatformB) Refund(transactionID string, refunded bool) (TransactionB, e
 	return t, nil
 }
 
-// Push is a server notification, version 2, of the type REFUND or another.
+// Push returns a server notification, version 2, of the type REFUND or another.
 func (s *PlatformB) Push(t TransactionB, kind string) (Push, error) {
 	transaction, err := s.Sign(t)
 	if err != nil {

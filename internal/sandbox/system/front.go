@@ -24,9 +24,8 @@ import (
 // methods are the steps of the API's front, in lower case.
 var methods = []string{"get", "head", "post", "put", "delete", "options"}
 
-// front is a proxy between apps and the service. It forwards requests, makes chosen ones
-// fail, and holds requests while the service restarts with another clock or other
-// settings.
+// front is a proxy between apps and the service. It forwards requests, makes selected ones fail, and holds
+// requests while the service restarts with another clock or other settings.
 type front struct {
 	*fake.Host
 	proxy     httputil.ReverseProxy
@@ -37,7 +36,7 @@ type front struct {
 	ahead   time.Duration
 }
 
-// newFront makes the front of a service that will listen at target.
+// newFront returns the front of a service that will listen at target.
 func newFront(target string) *front {
 	f := &front{Host: fake.NewHost(nil), running: make(chan struct{}),
 		transport: http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, ExpectContinueTimeout: time.Second}}
@@ -49,7 +48,7 @@ func newFront(target string) *front {
 			p.SetXForwarded() // rate limits use the client's address
 		},
 		ModifyResponse: func(res *http.Response) error {
-			// Tells an app the time of the service's clock.
+			// Shows apps the time of the service's clock.
 			res.Header.Set("Date", time.Now().Add(f.clock()).UTC().Format(http.TimeFormat))
 			return nil
 		},
@@ -83,7 +82,7 @@ func (f *front) pass(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// open lets requests through to a service whose clock is ahead; close holds them.
+// open forwards requests to a service whose clock is ahead; close holds them.
 func (f *front) open(ahead time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,11 +97,11 @@ func (f *front) close() {
 	f.transport.CloseIdleConnections()
 }
 
-// service is what can be changed in the running service.
+// service lists what can be changed in the running service.
 type service struct {
-	// Ahead is how far its clock is ahead, such as 36h. It may only grow.
+	// Ahead is how far the service's clock is ahead, such as 36h. It may only grow.
 	Ahead string `json:"ahead"`
-	// Settings are numeric keys of its environment.
+	// Settings are numeric keys of the service's environment.
 	Settings map[string]setting `json:"settings"`
 }
 
@@ -120,8 +119,7 @@ func (s *setting) UnmarshalJSON(text []byte) error {
 
 var number = regexp.MustCompile(`^[0-9]{1,12}$`)
 
-// Settable lists the keys that any client of the sandbox may change: numbers, but no
-// path, address or secret.
+// Settable lists the keys that any client of the sandbox may change: numbers, but no path, address or secret.
 var Settable = []string{
 	"ACCOUNT_MAX_STORED_MB", "ACCOUNT_MAX_WAITING_JOBS", "ADMIN_GRANT_DAILY_CAP", "ASSET_CACHE_MAX_MB",
 	"ASSET_CACHE_TTL_HOURS", "ASSET_TTL_DAYS",
@@ -197,8 +195,8 @@ func (s *System) change(ctx context.Context, want service) error {
 	return err
 }
 
-// clockFile stores how far the clock is ahead, because the rows of a data folder have
-// times by that clock.
+// clockFile is the file that records how far the clock is ahead, because the rows in a data folder have times
+// of that clock.
 func (s *System) clockFile() string { return filepath.Join(filepath.Dir(s.dir), "clock") }
 
 func (s *System) readClock() (time.Duration, error) {
@@ -212,7 +210,7 @@ func (s *System) readClock() (time.Duration, error) {
 	return time.ParseDuration(string(raw))
 }
 
-// environment is the service's environment with changed settings.
+// environment returns the service's environment with changed settings.
 func (s *System) environment(settings map[string]setting) []string {
 	env := maps.Clone(s.env)
 	for key, value := range settings {

@@ -1,7 +1,6 @@
-// Package system runs the whole service on one machine: a sandbox world, `cutroom serve`
-// as a child process, and a front that can be told to fail, with a user and an admin
-// signed in. It uses only the service's public interface: a command line, an environment
-// and HTTP.
+// Package system runs the whole service on one machine: a sandbox world, `cutroom serve` as a child process,
+// and a front that can be made to fail, with a user and an admin signed in. It uses only the service's public
+// interface: a command line, an environment and HTTP.
 package system
 
 import (
@@ -32,20 +31,20 @@ const (
 	stopDeadline  = 45 * time.Second
 )
 
-// Options chooses what Start starts.
+// Options configures Start.
 type Options struct {
 	World sandbox.Options
 	// Cutroom is the service's binary; "" uses the one in the running executable's
 	// folder.
 	Cutroom string
-	// Serve is a program that runs the service in place of Cutroom, as `serve --ahead
-	// <duration>`, with a clock that far ahead.
+	// Serve is a program that runs the service in place of Cutroom. It is called as `serve --ahead <duration>`,
+	// the offset of the service's clock.
 	Serve string
 	// Port is the API's port; 0 uses a free one.
 	Port int
 	// Log receives the service's log; nil discards it.
 	Log io.Writer
-	// Env adds to or replaces the world's environment of the service.
+	// Env adds to or replaces the environment that the world gives the service.
 	Env map[string]string
 }
 
@@ -73,14 +72,13 @@ type System struct {
 	settings map[string]setting
 
 	mu    sync.Mutex
-	child *process.Child // nil while none should run
+	child *process.Child // nil while the service should not run
 	ended chan struct{}
 	end   func() // closes ended
 }
 
-// Start starts world and service, waits for its health check, and signs in a user and an
-// admin. Stop ends them. If ctx ends before Start returns, everything is stopped again;
-// afterwards ctx has no effect.
+// Start starts world and service, waits for the health check, and signs in a user and an admin. Stop ends them.
+// If ctx ends before Start returns, everything is stopped again; afterwards ctx has no effect.
 func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if opts.Cutroom == "" {
 		if opts.Cutroom, err = FindCutroom(); err != nil {
@@ -146,7 +144,7 @@ func (s *System) startService(ctx context.Context, ahead time.Duration, settings
 			return fmt.Errorf("keep the clock: %w", err)
 		}
 	}
-	// Stop ends it, not a context.
+	// Only Stop ends it, not a context.
 	child, err := process.Start(program, s.dir, s.environment(settings), s.log, args...)
 	if err != nil {
 		return err
@@ -173,8 +171,7 @@ func (s *System) startService(ctx context.Context, ahead time.Duration, settings
 	return nil
 }
 
-// stopService asks the service to drain and end, waits for it until ctx ends, and then
-// kills it.
+// stopService asks the service to drain and exit, waits until ctx ends, and then kills it.
 func (s *System) stopService(ctx context.Context) error {
 	s.client.CloseIdleConnections()
 	s.mu.Lock()
@@ -206,12 +203,11 @@ func FindCutroom() (string, error) {
 	return path, nil
 }
 
-// inherited is all that the service inherits from the caller's environment, including the
-// variables that affect rendering. A developer's real DATABASE_URL or bucket must not get
-// in by accident.
+// inherited matches everything that the service inherits from the caller's environment, including the variables
+// that affect rendering. A developer's real DATABASE_URL or bucket must not be used by accident.
 var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|FFPROBE_PATH|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
 
-// Ended is closed when the service has ended by itself.
+// Ended returns a channel that is closed when the service has ended by itself.
 func (s *System) Ended() <-chan struct{} { return s.ended }
 
 // SignIn signs in a user through provider_a; the first sign-in creates the account.
@@ -252,8 +248,8 @@ func (s *System) signInBoth(ctx context.Context) (err error) {
 	return err
 }
 
-// Stop asks the service to drain and end, waits for it until ctx ends, kills it
-// afterwards, and closes the world. Stopping again does nothing.
+// Stop asks the service to drain and exit, waits until ctx ends, then kills it, and closes the world. Stopping
+// again does nothing.
 func (s *System) Stop(ctx context.Context) error {
 	s.changing.Lock() // wait for a restart in progress
 	defer s.changing.Unlock()
