@@ -21,7 +21,7 @@ var lagPauses = []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * t
 // How many polls in a row must find the same stems before a project that has a voice but lacks other stems
 // counts as complete.
 const (
-	settledLooks     = 3 // with a background: only the speakers or the combined voice are missing
+	settledPolls     = 3 // with a background: only the speakers or the combined voice are missing
 	settledVoiceOnly = 5 // without
 )
 
@@ -107,11 +107,11 @@ func (c *Client) settledProject(ctx context.Context, projectID int64) (project, 
 }
 
 // settled reports whether stems unchanged over this many polls count as complete.
-func (h holding) settled(looks int) bool {
+func (h holding) settled(polls int) bool {
 	if h.anyBackground() {
-		return h.anyVoice() && looks >= settledLooks
+		return h.anyVoice() && polls >= settledPolls
 	}
-	return h.anyVoice() && looks >= settledVoiceOnly
+	return h.anyVoice() && polls >= settledVoiceOnly
 }
 
 // lookUp returns the current link of a stem, or "" if there is none.
