@@ -32,7 +32,7 @@ func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
 	})
 }
 
-// A panic during the search for work leaks no slot.
+// A panic while claiming a job leaks no slot.
 func TestASlotOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(&jobtest.Engine{}, r.DB)
@@ -50,14 +50,14 @@ func TestASlotOutlivesAPanic(t *testing.T) {
 }
 
 // A job that does not fit on one replica's disk goes to a replica with more room.
-func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
+func TestAJobThatFillsADiskGoesToAReplicaWithMoreRoom(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		tight := r.service(&jobtest.Engine{Fails: func() error { return engine.ErrNoSpace }}, r.DB)
 		tight.CanWork = free(1 << 30)
 		log := logged(tight)
 		r.enqueue(20, r.User(0), nil)
 		stop := r.run(tight)
-		// Each is tried once where there is too little, and not over and over.
+		// The replica without room tries each job only once.
 		r.Eventually("all tried", func() bool {
 			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND needs_bytes > $1`, 1<<30) == 20
 		})
@@ -66,14 +66,14 @@ func TestAJobThatRunsOutOfRoomGoesToWhereThereIsMore(t *testing.T) {
 		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR error IS NOT NULL`); n != 0 {
 			t.Errorf("%d jobs lost an attempt", n)
 		}
-		stop() // a line of the log may follow its row
+		stop() // the service may write a log line after it updates the row
 		if text := log.String(); strings.Count(text, "render handed back") != 20 || strings.Contains(text, "level=ERROR") || strings.Contains(text, "level=WARN") {
 			t.Errorf("log of the replica without room:\n%s", text)
 		}
 	})
 }
 
-func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
+func TestJobsFailForLackOfDiskSpaceOnlyIfNoReplicaHasEnough(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		announce := func(bytes int64) {
 			r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, $1, now_ms())
@@ -99,7 +99,7 @@ func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 			announce(step.free)
 			sweep()
 			age()
-			if step.free > 0 { // room in the meantime
+			if step.free > 0 { // a replica now has room
 				announce(step.free)
 			}
 			sweep()
@@ -108,13 +108,13 @@ func TestJobsFailForWantOfRoomOnlyIfNoReplicaHasAny(t *testing.T) {
 			}
 		}
 		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Sentence); n != 3 {
-			t.Errorf("%d jobs say why", n)
+			t.Errorf("%d jobs have the reason", n)
 		}
 	})
 }
 
-// A job waits for its files only while their disk may come back.
-func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
+// A job waits for its files only as long as their disk may come back.
+func TestJobsOfALostDiskFail(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		here := r.service(&jobtest.Engine{}, r.DB)
 		here.NodeID = "here"
@@ -124,12 +124,12 @@ func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 		owner := r.User(0)
 		for _, job := range []struct {
 			node, state string
-			leftMs      int64 // of its lease
+			leftMs      int64 // until its lease expires
 			becomes     string
 		}{
 			{"gone", StatePending, -1, StateFailed},
 			{"gone", StateProcessing, -1, StateFailed},
-			{"gone", StateProcessing, minute, StateProcessing}, // its worker lives
+			{"gone", StateProcessing, minute, StateProcessing}, // its worker is alive
 			{"never seen", StatePending, -1, StateFailed},
 			{"away", StatePending, -1, StatePending},
 			{"here", StatePending, -1, StatePending},
@@ -156,12 +156,12 @@ func TestJobsOfADiskThatHasGoneFail(t *testing.T) {
 	})
 }
 
-// A job does not fail because of a problem of its replica.
-func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
+// A job does not fail because its replica's ffmpeg is broken.
+func TestAFailureOfTheInstallationFailsNoFilm(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var broken atomic.Bool
 		s := r.service(&jobtest.Engine{Fails: func() error {
-			broken.Store(true) // it breaks while the film is being made
+			broken.Store(true) // ffmpeg breaks while the film is being made
 			return fault.Invalidf("segments[0]: the video could not be decoded")
 		}}, r.DB)
 		s.CanWork = func(context.Context) (int64, error) {
@@ -184,7 +184,7 @@ func TestAFailureOfTheInstallationIsNotTheFilms(t *testing.T) {
 	})
 }
 
-// Short database outages during a render, and at its end, cost no attempt.
+// A short database outage during a render, or at its end, costs no attempt.
 func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
@@ -195,7 +195,7 @@ func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 			return nil
 		}}
 		if r.DB.Postgres() {
-			// The first attempt to hand it back, and the first to complete it, fail.
+			// The first hand-back and the first completion fail.
 			r.Exec(`CREATE SEQUENCE outage`)
 			r.Exec(`CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				IF nextval('outage') IN (1, 3) THEN RAISE EXCEPTION USING ERRCODE = '57P01'; END IF;
@@ -212,7 +212,7 @@ func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	})
 }
 
-// An unexpected error costs an attempt, and is reported after the last attempt.
+// An unexpected error costs an attempt. The log reports it after the last attempt.
 func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		var calls atomic.Int64
@@ -236,7 +236,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 			for line := range strings.Lines(log.String()) {
 				if strings.Contains(line, want) && !(strings.Contains(line, "job="+ids[0]) && strings.Contains(line, "owner="+owner) &&
 					strings.Contains(line, "replica=replica-") && strings.Contains(line, "attempt=")) {
-					t.Errorf("a line that does not say whose: %s", line)
+					t.Errorf("a log line without job, owner, replica or attempt: %s", line)
 				}
 			}
 		}
@@ -260,7 +260,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 }
 
 // Each failure has its own error code.
-func TestWhatAFailureIsCalled(t *testing.T) {
+func TestErrorCodes(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.User(0)
 		for _, test := range []struct {
@@ -280,7 +280,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 				sources = map[string]object{"video": {Object: "inputs/gone"}}
 			}
 			ids := r.enqueue(1, owner, sources)
-			r.Exec(`UPDATE render_jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next one is its last
+			r.Exec(`UPDATE render_jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next attempt is the last
 			s.work(t.Context(), r.claimed(s))
 			if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(test.want) || st.Error == "" {
 				t.Errorf("%v: %+v (%v), want %s", test.err, st, err, test.want)
@@ -290,7 +290,7 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 		r.Exec(`UPDATE render_jobs SET spec = '{' WHERE id = $1`, ids[0])
 		s := r.service(&jobtest.Engine{}, r.DB)
 		if _, ok, err := s.claim(t.Context()); ok || err == nil {
-			t.Errorf("a job that nobody can read was claimed (%v)", err)
+			t.Errorf("a job with an unreadable spec was claimed (%v)", err)
 		}
 		if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(fault.Unexplained) {
 			t.Errorf("%+v (%v)", st, err)
@@ -298,12 +298,12 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 	})
 }
 
-func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
+func TestTheTimeLimitBeginsWithTheFirstAttempt(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(&jobtest.Engine{Takes: time.Hour}, r.DB)
 		s.Timeout = time.Minute
 		ids := r.enqueue(2, r.User(0), nil)
-		// Its first attempt began almost a minute ago, on a replica that died.
+		// The first attempt began almost a minute ago, on a replica that crashed.
 		r.Exec(`UPDATE render_jobs SET state = 'PROCESSING', attempts = 1, started_at = now_ms() - 59800, lease_owner = 'lost',
 			lease_until = now_ms() - 1 WHERE id = $1`, ids[0])
 		r.Exec(`UPDATE render_jobs SET started_at = now_ms() - 60001 WHERE id = $1`, ids[1]) // it was handed back
@@ -317,7 +317,7 @@ func TestAJobHasSoLongFromItsFirstAttempt(t *testing.T) {
 		r.run(s)
 		r.waitFor(2, StateFailed)
 		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
-			t.Errorf("%d jobs say why", n)
+			t.Errorf("%d jobs have the reason", n)
 		}
 		if !strings.Contains(log.String(), `msg="render taken over"`) || !strings.Contains(log.String(), "from=lost") {
 			t.Errorf("the takeover is not logged:\n%s", log)

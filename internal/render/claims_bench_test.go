@@ -17,8 +17,8 @@ var (
 	benchQueue  = flag.Int("bench-claims-queue", 100_000, "the longest queue")
 )
 
-// TestBenchmarkClaims prints the rows of two tables of docs/benchmarks.md. They are measured
-// here because the workers' loop, which is public, does more than to claim.
+// TestBenchmarkClaims prints the rows of two tables in docs/benchmarks.md. It is in this package because
+// the public loop of the workers does more than claim jobs.
 func TestBenchmarkClaims(t *testing.T) {
 	if *benchClaims == 0 {
 		t.Skip("run by make bench-scale")
@@ -37,12 +37,12 @@ func TestBenchmarkClaims(t *testing.T) {
 	})
 }
 
-// longQueue is a PostgreSQL database with many owners' jobs.
+// longQueue is a PostgreSQL database with the jobs of many owners.
 type longQueue struct {
 	*harness
 	open                      func(connections int) *db.DB
 	owners, waiting, finished int
-	spec                      string // as long as that of a real film of a few segments
+	spec                      string // as long as the spec of a real film with a few segments
 }
 
 const (
@@ -70,11 +70,11 @@ func newLongQueue(t *testing.T, owners, waiting, finished int) *longQueue {
 	return q
 }
 
-// work lets workers claim jobs, each on a replica of its own. After each claim a worker calls
-// end, which returns how long the job's end took. cpu is PostgreSQL's for each cycle.
+// work runs workers that claim jobs, each on its own replica. After each claim a worker calls end, which
+// ends the job and returns how long that took. cpu is PostgreSQL's CPU time for each cycle.
 func (q *longQueue) work(workers int, end func(s *Service, j claimedJob) (time.Duration, error)) (c benchtest.Claims, cpu time.Duration) {
 	q.T.Helper()
-	q.Exec(`VACUUM ANALYZE`) // the tests' server has no autovacuum
+	q.Exec(`VACUUM ANALYZE`) // the test server has no autovacuum
 	services := make([]*Service, workers)
 	for i := range services {
 		services[i] = q.service(&jobtest.Engine{}, q.open(1))
@@ -82,8 +82,8 @@ func (q *longQueue) work(workers int, end func(s *Service, j claimedJob) (time.D
 	cycle := func(worker int) (claim, took time.Duration, err error) {
 		s, began := services[worker], time.Now()
 		for {
-			// A statement sees the queue as it was when it began. If the machine delayed
-			// it, all jobs of a short queue may be claimed.
+			// A statement sees the queue as of its start. If it was delayed, other workers
+			// may have claimed all jobs of a short queue.
 			j, ok, err := s.claim(q.T.Context())
 			if err != nil {
 				return 0, 0, err
@@ -102,15 +102,14 @@ func (q *longQueue) work(workers int, end func(s *Service, j claimedJob) (time.D
 		}
 		return c
 	}
-	measure(100 * time.Millisecond) // opens connections, prepares statements
+	measure(100 * time.Millisecond) // warm-up: opens connections, prepares statements
 	postmaster := benchtest.Parent(int(q.Number(`SELECT pg_backend_pid()`)))
 	before := benchtest.FamilyCPU(postmaster)
 	c = measure(*benchClaims)
 	return c, (benchtest.FamilyCPU(postmaster) - before) / time.Duration(len(c.Claim))
 }
 
-// completes claims and completes jobs of a queue that keeps its length, because a new job
-// comes for each that ends.
+// completes claims and completes jobs. It adds a job for each that ends, so the queue keeps its length.
 func (q *longQueue) completes() {
 	for _, workers := range []int{1, 16} {
 		c, _ := q.work(workers, func(s *Service, j claimedJob) (time.Duration, error) {
@@ -128,7 +127,7 @@ func (q *longQueue) completes() {
 	}
 }
 
-// takesTurns claims jobs, each after the end of the worker's last one.
+// takesTurns claims jobs. A worker ends its job before it claims the next one.
 func (q *longQueue) takesTurns() {
 	q.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', 1000, 0, now_ms() + 3600000)`)
 	for _, workers := range []int{1, 16} {

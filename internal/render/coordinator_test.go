@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// A part has at most one living maker, even if makers die, stop or return too late. Reported
-// parts are not made again; lost parts are.
+// A part has at most one live maker, even if makers crash, stop or report too late. Lost parts are made
+// again; reported parts are not.
 func TestEveryPartHasOneMaker(t *testing.T) {
 	if err := flag.Set("rapid.checks", "20"); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 			for range rapid.IntRange(5, 30).Draw(rt, "steps") {
 				m.step(rapid.IntRange(0, 2).Draw(rt, "who"), rapid.SampledFrom([]string{"next", "next", "next", "give up", "stop", "die"}).Draw(rt, "what"))
 			}
-			for i := range m.all { // everybody but the renderer dies
+			for i := range m.all { // all but the renderer crash
 				if i > 0 {
 					m.step(i, "die")
 				}
@@ -66,7 +66,7 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 	})
 }
 
-// If a film makes the engine panic, an assistant loses only that part.
+// If the engine panics, an assistant gives up only that part.
 func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		ids := r.enqueue(1, r.User(0), nil)
@@ -85,7 +85,7 @@ func TestAnAssistantOutlivesAPanic(t *testing.T) {
 		}
 		a.assist()
 		if made, err := c.Await(t.Context(), []string{"video-a"}); err != nil || len(made) != 1 || made["video-a"] {
-			t.Errorf("the part is not given up: %v, %v", made, err)
+			t.Errorf("the assistant keeps the part: %v, %v", made, err)
 		}
 		if !strings.Contains(log.String(), "panic: boom") || helper.assisting.Load() != nil {
 			t.Errorf("still assisting %v, log: %s", helper.assisting.Load(), log)
@@ -99,30 +99,30 @@ type makers struct {
 	r      *harness
 	job    string
 	all    []*maker
-	holder map[string]int  // who lives and makes a part
-	over   map[string]bool // parts reported, and whether they were made
+	holder map[string]int  // the live maker of each part
+	over   map[string]bool // reported parts, and whether they were made
 }
 
 type maker struct {
 	s    *Service
 	c    *partCoordinator
 	has  string
-	lost bool // its leases ran out
+	lost bool // its leases have expired
 }
 
-// start restarts a maker without the heartbeat, which would renew the claims of a dead one.
+// start restarts a maker. It runs no heartbeat, which would renew the claims of a crashed maker.
 func (m *makers) start(i int) {
 	c := m.all[i].s.newPartCoordinator(m.r.T.Context(), m.job)
 	c.release()
 	m.all[i].c = c
 }
 
-// step lets one of them do something; next reports whether it got a part.
+// step performs one operation of a maker. next reports whether the maker got a part.
 func (m *makers) step(i int, what string) bool {
 	m.rt.Helper()
 	one, ctx := m.all[i], m.r.T.Context()
 	had := one.has
-	// The report of a worker whose part was given to another one has no effect.
+	// A worker's report has no effect after another worker has claimed the part.
 	by, held := m.holder[had]
 	counts := had != "" && (!one.lost || held && by == i)
 	var err error
@@ -168,10 +168,10 @@ func (m *makers) step(i int, what string) bool {
 	return true
 }
 
-// Workers that claim at the same moment get different parts, each once, in the announced order.
+// Workers that claim concurrently get different parts, each once, in the order of the announcement.
 func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		const parts, helpers = 250, 6 // more than one statement announces
+		const parts, helpers = 250, 6 // the announcement takes several statements
 		ids := r.enqueue(1, r.User(0), nil)
 		film := r.service(&jobtest.Engine{}, r.DB)
 		r.claimed(film)

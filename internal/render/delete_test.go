@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// If a film is deleted, its assistants and a worker that waits for their parts stop at once.
+// The deletion of a film stops its assistants, and a worker that waits for their parts, at once.
 func TestDeletionStopsEveryReplica(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
 	r.UseBucket()
@@ -26,8 +26,8 @@ func TestDeletionStopsEveryReplica(t *testing.T) {
 		r.run(r.service(&jobtest.Engine{Takes: time.Hour, Parts: 4, Cache: cache}, r.DB))
 	}
 	owner := r.User(0)
-	// A worker without the notification notices when it renews its lease, a second after the
-	// claim. One of so many is not held up by what else the machine does.
+	// Without the notification, a worker notices when it renews its lease, a second after the claim.
+	// The test uses the fastest of several runs, because the machine may be busy.
 	quickest := time.Hour
 	for range 20 {
 		ids := r.enqueue(1, owner, r.source(owner))
@@ -42,7 +42,7 @@ func TestDeletionStopsEveryReplica(t *testing.T) {
 		quickest = min(quickest, time.Since(began))
 	}
 	if quickest > time.Second/2 {
-		t.Errorf("both replicas stop %v after a deletion", quickest)
+		t.Errorf("the replicas stopped %v after the deletion", quickest)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestDeletionStopsEveryReplica(t *testing.T) {
 func (r *harness) folders() (left []string) {
 	for n := range r.serial.Load() + 1 {
 		dir := fmt.Sprintf("%s/replica-%d", r.Dir, n)
-		entries, _ := os.ReadDir(dir) // not all numbers are a replica's
+		entries, _ := os.ReadDir(dir) // fails for numbers without a replica
 		for _, e := range entries {
 			left = append(left, e.Name())
 		}
@@ -58,8 +58,8 @@ func (r *harness) folders() (left []string) {
 	return left
 }
 
-// What a worker stores after its film, or the owner's account, was erased goes when the
-// worker stops.
+// If a worker stores files after its film or the owner's account was erased, it deletes them when it
+// stops.
 func TestNothingStoredAfterAnErasureStays(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		erasures := map[string]func(s *Service, owner, id string) error{
@@ -100,8 +100,8 @@ func TestNothingStoredAfterAnErasureStays(t *testing.T) {
 	})
 }
 
-// In any order of moves by workers, assistants, sweeps and deletions, also at once, each
-// render is deleted once, and nothing of it remains or comes back.
+// In any order of operations by workers, assistants, sweeps and deletions, sequential or concurrent, each
+// render is deleted once, and nothing of it is left or comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "8"); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	})
 }
 
-// interleave lets workers, assistants, sweeps and deletions act on jobs.
+// interleave performs operations of workers, assistants, sweeps and deletions on jobs.
 func (r *harness) interleave(t *testing.T, rt *rapid.T, owner string, ids []string, cache engine.PartCache) map[string]int {
 	ctx := t.Context()
 	operations := []string{"work", "work", "work", "assist", "delete", "delete", "die", "sweep"}
@@ -169,7 +169,7 @@ func (r *harness) interleave(t *testing.T, rt *rapid.T, owner string, ids []stri
 	})
 }
 
-// judge checks the invariants of a job when all work has ended.
+// judge checks the invariants of a job after all work has ended.
 func (r *harness) judge(id string, deleted int) {
 	r.T.Helper()
 	var state, output string
@@ -191,7 +191,7 @@ func (r *harness) judge(id string, deleted int) {
 	case hidden != deleted:
 		r.T.Errorf("hidden %d: %s", hidden, what)
 	case deleted > 0 && (!over || output != "" || films > 0):
-		r.T.Errorf("something is left: %s", what)
+		r.T.Errorf("files are left: %s", what)
 	case over && rows > 0:
 		r.T.Errorf("rows are left: %s", what)
 	case deleted == 0 && state == StateCompleted && films == 0:

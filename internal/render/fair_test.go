@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// replicas registers other replicas with that many slots in total.
+// replicas registers other replicas with the given number of slots in total.
 func (r *harness) replicas(slots int) {
 	r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', $1, 0, now_ms())
 		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots`, slots)
@@ -82,17 +82,17 @@ func TestAClaimFromALongQueueIsCheap(t *testing.T) {
 		r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at)
 			SELECT 'rnd-' || id, id, 'PENDING', $1, 'video', now_ms() + created_at FROM users WHERE id LIKE 'late-%'`, text)
 		if r.DB.Postgres() {
-			r.Exec(`ANALYZE`) // as autovacuum does; nobody does it for SQLite
+			r.Exec(`ANALYZE`) // autovacuum does this; SQLite has no counterpart
 		}
 		claims := r.service(&jobtest.Engine{}, r.DB)
 		for _, want := range []string{other, "late-1", "late-2"} {
 			if got := r.claimed(claims).UserID; got != want {
-				t.Errorf("a job of %s is claimed, want %s", got, want)
+				t.Errorf("claimed a job of %s, want %s", got, want)
 			}
 		}
 		for query, args := range map[string][]any{waitingSQL: {""}, usualTurnSQL(r.DB): {"", 0, 1}, turnSQL(r.DB): {"", 0, 1}} {
 			plan := strings.Join(dbtest.Plan(t, r.DB, "", query, args...), "\n")
-			rest := strings.ReplaceAll(plan, "SCAN j USING INDEX render_processing", "") // the few that run
+			rest := strings.ReplaceAll(plan, "SCAN j USING INDEX render_processing", "") // contains only the running jobs
 			if query != usualTurnSQL(r.DB) && !strings.Contains(plan, "render_open_by_user") || !strings.Contains(plan, "render_turns_waiting") ||
 				strings.Contains(rest, "Seq Scan on render_jobs") || strings.Contains(rest, "SCAN j") {
 				t.Errorf("the plan of a claim:\n%s", plan)
@@ -101,8 +101,8 @@ func TestAClaimFromALongQueueIsCheap(t *testing.T) {
 	})
 }
 
-// Where all jobs waited when PostgreSQL analysed the table, it may prefer indexes that hold
-// the ended jobs as well. The long ids make the right index look more expensive.
+// If all jobs were waiting when PostgreSQL analysed the table, it may prefer indexes that also contain
+// ended jobs. The long ids make the right index look more expensive.
 func TestAClaimReadsNoEndedJobs(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
 	r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at)
@@ -141,7 +141,7 @@ func TestAClaimReadsNoEndedJobs(t *testing.T) {
 }
 
 // An assistant gives up its part for a waiting job of another owner.
-func TestHelpForAFilmEndsWhenAJobWaits(t *testing.T) {
+func TestAnAssistantStopsForAWaitingJob(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
 	r.UseBucket()
 	cache := r.partCache()
@@ -160,6 +160,6 @@ func TestHelpForAFilmEndsWhenAJobWaits(t *testing.T) {
 		return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE user_id = $1 AND state = 'PROCESSING'`, other) == 1
 	})
 	if n := r.Number(`SELECT attempts FROM render_jobs WHERE user_id = $1`, long); n != 1 {
-		t.Errorf("%d attempts at the film that was helped", n)
+		t.Errorf("%d attempts at the assisted film", n)
 	}
 }

@@ -24,8 +24,7 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// harness is a database and a store with any number of replicas. Their engine only waits;
-// everything else is real.
+// harness is a database and a store with any number of replicas. Only their engine is simulated.
 type harness struct {
 	*jobtest.Harness
 	serial atomic.Int64
@@ -40,7 +39,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, r *harness)) {
 	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, newHarness(t, d)) })
 }
 
-// source stores an object for jobs to read, like a cached input of the owner.
+// source stores an object for jobs to read, such as a cached input of the owner.
 func (r *harness) source(owner string) map[string]object {
 	r.T.Helper()
 	key := inputKey(owner, strings.Repeat("0", 64))
@@ -71,7 +70,7 @@ func (r *harness) enqueue(n int, owner string, sources map[string]object) (ids [
 	return ids
 }
 
-// specOf is the spec of a film of n segments.
+// specOf returns the spec of a film with n segments.
 func specOf(t testing.TB, n int) string {
 	t.Helper()
 	tl := timeline.Legacy("video", time.Minute)
@@ -87,7 +86,7 @@ func specOf(t testing.TB, n int) string {
 	return text
 }
 
-// service returns one more replica, on the connections of d, with one slot.
+// service returns a new replica with one slot, on the connections of d.
 func (r *harness) service(e Engine, d *db.DB) *Service {
 	r.T.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -106,7 +105,7 @@ func (r *harness) service(e Engine, d *db.DB) *Service {
 // run runs a replica and its notifications until stop is called.
 func (r *harness) run(s *Service) (stop func()) { return r.Run(jobtest.Notifier(s.db), s.Run) }
 
-// claimed returns a job that s has claimed.
+// claimed claims a job with s.
 func (r *harness) claimed(s *Service) claimedJob {
 	r.T.Helper()
 	j, ok, err := s.claim(r.T.Context())
@@ -128,7 +127,7 @@ func (r *harness) waitFor(n int64, state string) {
 	r.Eventually(fmt.Sprintf("%d jobs are %s", n, state), func() bool { return r.in(state) == n })
 }
 
-// partCache is a replica's cache of parts.
+// partCache returns a replica's cache of parts.
 func (r *harness) partCache() engine.PartCache {
 	r.T.Helper()
 	local, err := diskcache.New(diskcache.Config{Dir: r.T.TempDir()})
@@ -138,7 +137,7 @@ func (r *harness) partCache() engine.PartCache {
 	return NewSharedCache(local, r.Bucket)
 }
 
-// logged makes a replica write its log where the test can read it.
+// logged makes a replica write its log to the returned buffer.
 func logged(s *Service) *logtest.Buffer {
 	b := &logtest.Buffer{}
 	s.log = b.Logger()

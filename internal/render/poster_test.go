@@ -9,7 +9,7 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// noPosters renders, and makes no posters until it can.
+// noPosters is an engine that returns an error for posters while the error is not nil.
 type noPosters struct {
 	*jobtest.Engine
 	cannot error
@@ -22,8 +22,8 @@ func (e *noPosters) Poster(ctx context.Context, film, jpeg string) error {
 	return e.Engine.Poster(ctx, film, jpeg)
 }
 
-// A film without a poster, after a failure or from an earlier release, gets one on
-// request. If the film is deleted in the meantime, no poster stays.
+// If a film has no poster, after a failure or from an earlier release, a request makes it. If the film is
+// deleted meanwhile, no poster is left.
 func TestPosterIsMadeLater(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		engine := &noPosters{&jobtest.Engine{}, errors.New("no JPEG today")}
@@ -34,16 +34,16 @@ func TestPosterIsMadeLater(t *testing.T) {
 		stop := r.run(s)
 		r.waitFor(1, StateCompleted)
 		stop()
-		noted := func() int64 {
+		storedKeys := func() int64 {
 			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE poster_key = $1`, posterKey(id))
 		}
-		if _, _, err := s.Poster(t.Context(), owner, id); !errors.Is(err, engine.cannot) || noted() != 0 {
-			t.Errorf("where none can be made: %v, noted %d", err, noted())
+		if _, _, err := s.Poster(t.Context(), owner, id); !errors.Is(err, engine.cannot) || storedKeys() != 0 {
+			t.Errorf("an engine without posters: %v, %d stored keys", err, storedKeys())
 		}
 		engine.cannot = nil
 		obj, name, err := s.Poster(t.Context(), owner, id)
-		if err != nil || name != id+".jpg" || obj.Info().SizeBytes == 0 || noted() != 1 {
-			t.Fatalf("%q, noted %d: %v", name, noted(), err)
+		if err != nil || name != id+".jpg" || obj.Info().SizeBytes == 0 || storedKeys() != 1 {
+			t.Fatalf("%q, %d stored keys: %v", name, storedKeys(), err)
 		}
 		obj.Close()
 
@@ -53,10 +53,10 @@ func TestPosterIsMadeLater(t *testing.T) {
 		}
 		s.Store = jobtest.Store{Store: s.Store, OnPut: func() { r.Exec(`UPDATE render_jobs SET output_key = NULL`) }}
 		if _, _, err := s.Poster(t.Context(), owner, id); !errors.Is(err, errExpired) {
-			t.Errorf("poster of a film deleted in the meantime: %v", err)
+			t.Errorf("the poster of a film deleted meanwhile: %v", err)
 		}
-		if _, err := r.Store.Stat(t.Context(), posterKey(id)); !errors.Is(err, objectstore.ErrNotFound) || noted() != 0 {
-			t.Errorf("left: %v, noted %d", err, noted())
+		if _, err := r.Store.Stat(t.Context(), posterKey(id)); !errors.Is(err, objectstore.ErrNotFound) || storedKeys() != 0 {
+			t.Errorf("left: %v, %d stored keys", err, storedKeys())
 		}
 	})
 }

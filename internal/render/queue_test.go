@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// The status has the film's length while the film is being made.
+// The status contains the film's length while the film is being made.
 func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		seen, owner := make(chan struct{}), r.User(0)
@@ -28,7 +28,7 @@ func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 		r.Eventually("film made", func() bool { return told(StateCompleted) })
 		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR lease_owner IS NOT NULL OR progress <> 100
 			OR expires_at - finished_at <> $1`, time.Hour.Milliseconds()); n != 0 {
-			t.Error("the row is not what one attempt leaves")
+			t.Error("the row differs from the row after one attempt")
 		}
 	})
 }
@@ -55,7 +55,7 @@ func TestIdleReplicasAssist(t *testing.T) {
 	r.waitFor(1, StateCompleted)
 	renders, helped, made := 0, 0, 0
 	for i, e := range engines {
-		stops[i]() // an assistant may learn after the film's end that there is no more to do
+		stops[i]() // an assistant may find out only after the film's end that there are no more parts
 		all, others := e.Made()
 		renders, helped, made = renders+len(e.Films()), helped+others, made+all
 	}

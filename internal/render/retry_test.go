@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// A render that failed without a fault of its sources runs again with its uploads, and
-// with all its attempts; any other is refused with a reason.
+// If a render failed for a reason other than its sources, a retry runs it with its uploads and all its
+// attempts. Any other retry is refused with a reason.
 func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.User(0)
@@ -42,9 +42,9 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 				s.dropUploads(t.Context(), j.ID, j.Spec.uploads(j.ID)...)
 			}
 		}
-		noted := 0
+		audited := 0
 		retry := func() error {
-			return Retry(t.Context(), r.DB, r.Store, "", id, func(*db.Tx) error { noted++; return nil })
+			return Retry(t.Context(), r.DB, r.Store, "", id, func(*db.Tx) error { audited++; return nil })
 		}
 		refused := func(want string) {
 			t.Helper()
@@ -63,8 +63,8 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := r.Number(`SELECT COUNT(*) FROM render_jobs j JOIN render_sources s ON s.job_id = j.id
-			WHERE j.state = 'PENDING' AND j.attempts = 0 AND j.error IS NULL AND j.finished_at IS NULL`); n != 1 || noted != 1 {
-			t.Fatalf("%d jobs wait, noted %d times", n, noted)
+			WHERE j.state = 'PENDING' AND j.attempts = 0 AND j.error IS NULL AND j.finished_at IS NULL`); n != 1 || audited != 1 {
+			t.Fatalf("%d jobs wait, %d audit entries", n, audited)
 		}
 		fails = false
 		run()
@@ -77,8 +77,8 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		refused("deleted it")
 		r.Exec(`DELETE FROM render_jobs`)
 		refused("there is no render")
-		if noted != 1 {
-			t.Errorf("noted %d times", noted)
+		if audited != 1 {
+			t.Errorf("%d audit entries", audited)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// A row keeps no request of a film that is made or deleted. It keeps that of a failed one
-// as long as its inputs.
+// The row of a completed or deleted render keeps no request. A failed render keeps its request as long
+// as its inputs.
 func TestEndedRendersKeepNoRequest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
@@ -29,7 +29,7 @@ func TestEndedRendersKeepNoRequest(t *testing.T) {
 		r.Eventually("the film is made", ended(1))
 		stop()
 		if kept("COMPLETED") != 0 {
-			t.Error("a film that is made keeps its request")
+			t.Error("a completed render keeps its request")
 		}
 
 		stop = r.run(r.service(&jobtest.Engine{Fails: func() error { return errors.New("broken") }}, d))
@@ -52,8 +52,8 @@ func TestEndedRendersKeepNoRequest(t *testing.T) {
 			t.Error("a deleted job keeps its request")
 		}
 
-		// What an earlier release left goes with the hourly sweep, in more than one batch;
-		// a request that alone tells the quality stays.
+		// The hourly sweep removes requests that an earlier release left, in more than one batch. It
+		// keeps a request that contains the only record of the quality.
 		r.Exec(`UPDATE render_jobs SET spec = '{}' WHERE state = 'COMPLETED' OR deleted_at IS NOT NULL`)
 		r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, created_at, finished_at)
 			SELECT 'rnd-old-' || a.id || b.id || c.id, $1, 'COMPLETED', '{}', 'video', 'low', 1, now_ms(), now_ms()
@@ -61,7 +61,7 @@ func TestEndedRendersKeepNoRequest(t *testing.T) {
 		r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, finished_at)
 			VALUES ('rnd-ancient', $1, 'COMPLETED', '{}', 'video', 1, now_ms(), now_ms())`, owner)
 		if n := kept("COMPLETED"); n <= expireBatch {
-			t.Fatalf("%d rows are one batch", n)
+			t.Fatalf("%d rows fit into one batch", n)
 		}
 		failed := kept("FAILED")
 		if err := s.Expire(t.Context()); err != nil {

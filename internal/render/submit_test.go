@@ -24,7 +24,7 @@ import (
 )
 
 // A submission looks up its objects concurrently, each once.
-func TestAssetsAreLookedForSideBySide(t *testing.T) {
+func TestAssetsAreLookedUpConcurrently(t *testing.T) {
 	var asked, now, most atomic.Int64
 	missing, together := map[string]bool{}, make(chan struct{})
 	meet := sync.OnceFunc(func() { close(together) })
@@ -35,7 +35,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 		if most.Load() > 1 {
 			meet()
 		}
-		select { // the first waits for a second
+		select { // the first lookup waits for a second one
 		case <-together:
 		case <-time.After(10 * time.Second):
 		}
@@ -67,7 +67,7 @@ func TestAssetsAreLookedForSideBySide(t *testing.T) {
 		t.Errorf("%v, %d objects: %v", err, len(found), found[key(3)])
 	}
 	if n, m := asked.Load(), most.Load(); n != 12 || m < 2 || m > 8 {
-		t.Errorf("asked %d times, %d at once", n, m)
+		t.Errorf("%d lookups, %d concurrent", n, m)
 	}
 	missing[key(9)], missing[key(4)] = true, true
 	_, err = resolve()
@@ -89,7 +89,7 @@ func TestARefusedSubmissionLeavesNoUpload(t *testing.T) {
 	_, err := s.Submit(t.Context(), "nobody", Submission{Timeline: timeline.Legacy("video", time.Second),
 		Files: map[string]staging.File{"video": file}}, idempotency.Key{})
 	if f := fault.As(err); f == nil || f.Code != "account_deleted" {
-		t.Fatalf("submitted for nobody: %v", err)
+		t.Fatalf("a submission of an unknown user: %v", err)
 	}
 	if err := r.Store.List(t.Context(), "uploads/", func(o objectstore.Info) error {
 		t.Errorf("%s is left", o.Key)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The sweeps remove expired files, then their rows, and keep what a job still reads.
+// The sweeps remove expired files, then their rows. They keep files that a job still reads.
 func TestExpiry(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(nil, r.DB)
@@ -34,7 +34,7 @@ func TestExpiry(t *testing.T) {
 		job("rnd-fresh", "COMPLETED", 1000, day)
 		job("rnd-expired", "COMPLETED", 1000, -1)
 		job("rnd-old", "COMPLETED", 2*day, -1)
-		job("rnd-kept", "COMPLETED", 2*day, day) // downloaded lately
+		job("rnd-kept", "COMPLETED", 2*day, day) // downloaded recently
 		job("rnd-waits", "PENDING", 2*day, day)
 		for _, name := range []string{"unused", "read", "used"} {
 			used := int64(2 * day)
@@ -59,7 +59,7 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE output_key IS NULL AND poster_key IS NOT NULL`); n > 0 {
-			t.Errorf("%d rows of expired films name a poster", n)
+			t.Errorf("%d rows of expired films have a poster key", n)
 		}
 		for key, want := range map[string]bool{
 			"render/rnd-fresh/x.mp4": true, "render/rnd-expired/x.mp4": false, "render/rnd-fresh/x.jpg": true, "render/rnd-expired/x.jpg": false, "render/rnd-kept/x.mp4": true,

@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// waitingJob has the facts that decide a job's turn.
+// waitingJob has the fields that determine a job's turn.
 type waitingJob struct {
 	id, owner, state, node         string
 	needs, created, attempts       int64
@@ -26,8 +26,7 @@ type waitingJob struct {
 	startedAt                      int64
 }
 
-// lottery changes jobs in a random order, and computes whose turn it is without the table of
-// turns.
+// lottery changes jobs in a random order. It computes without the table of turns which job is next.
 type lottery struct {
 	*harness
 	*rand.Rand
@@ -72,7 +71,7 @@ func (l *lottery) jobs(states ...string) (jobs []waitingJob) {
 	return jobs
 }
 
-// expected returns the job whose turn it is by the rules, or "".
+// expected returns the job that is next by the rules, or "".
 func (l *lottery) expected(node string, free int64, share int) string {
 	running, heads := map[string]int{}, map[string]waitingJob{}
 	open := l.jobs(StatePending, StateProcessing)
@@ -106,7 +105,7 @@ func older(a, b waitingJob) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.id, b.id))
 }
 
-// claim claims a job for a random replica, and compares it with the expected one.
+// claim claims a job for a random replica, and compares it with the expected job.
 func (l *lottery) claim() {
 	l.T.Helper()
 	node, bytes, slots := l.pick("a", "b"), int64(l.IntN(3)), 2*(1+l.IntN(3))
@@ -126,7 +125,7 @@ func (l *lottery) claim() {
 	}
 }
 
-// enqueue adds a job, with few different times, nodes and sizes.
+// enqueue adds a job. Its time, node and size are random, from a few values.
 func (l *lottery) enqueue(owner string) {
 	text := specOf(l.T, 1)
 	l.Exec(`INSERT INTO render_jobs (id, user_id, state, node_id, needs_bytes, spec, output_kind, created_at)
@@ -147,7 +146,7 @@ func (l *lottery) move(do func(j waitingJob, c claimedJob) error, states ...stri
 	}
 }
 
-// steps lists the possible changes, likely ones more than once.
+// steps returns the possible changes. Likely ones appear more than once.
 func (l *lottery) steps(ctx context.Context) []func() {
 	s := l.service
 	claim, enqueue := func() { l.claim() }, func() { l.enqueue(l.owners[l.IntN(len(l.owners))]) }
@@ -195,7 +194,7 @@ func (l *lottery) steps(ctx context.Context) []func() {
 				return Retry(ctx, l.DB, l.Store, j.node, j.id, func(*db.Tx) error { return nil })
 			}, StateFailed)
 		},
-		func() { // an account is erased, and another one comes
+		func() { // an account is erased, and a new one takes its place
 			if l.IntN(2) > 0 {
 				return
 			}
@@ -207,8 +206,8 @@ func (l *lottery) steps(ctx context.Context) []func() {
 			l.Exec(`DELETE FROM users WHERE id = $1`, l.owners[i])
 			l.owners[i] = l.User(0)
 		},
-		update(`lease_until = now_ms() - 1000`, StateProcessing), // its worker dies
-		update(`lease_until = NULL`, StatePending),               // a pause ends
+		update(`lease_until = now_ms() - 1000`, StateProcessing), // its worker crashes
+		update(`lease_until = NULL`, StatePending),               // its backoff ends
 		update(`node_id = 'a'`, StatePending),
 		func() {
 			l.move(func(j waitingJob, _ claimedJob) error {
@@ -227,12 +226,12 @@ func (r *harness) turnsAreRight() {
 			OR COALESCE(t.last_started_at, 0) < (SELECT COALESCE(MAX(j.started_at), 0) FROM render_jobs j WHERE j.user_id = u.id)
 			OR COALESCE(t.next_job_id, '') <> COALESCE((SELECT j.id FROM render_jobs j WHERE j.user_id = u.id AND j.state = 'PENDING'
 				ORDER BY j.created_at, j.id LIMIT 1), '')`); n != 0 {
-		r.T.Fatalf("the turns of %d owners are not those of their jobs", n)
+		r.T.Fatalf("the turns of %d owners do not match their jobs", n)
 	}
 }
 
-// After any changes, the table of turns gives every slot to the job that the rules name.
-func TestTurnsAreThoseOfTheRules(t *testing.T) {
+// After any changes, the table of turns gives each slot to the job that is next by the rules.
+func TestTurnsFollowTheRules(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		for seed := range uint64(6) {
 			l := newLottery(r, seed)
@@ -246,15 +245,15 @@ func TestTurnsAreThoseOfTheRules(t *testing.T) {
 	})
 }
 
-// A job that is submitted while the owner's last waiting one ends gets its turn: the end
-// waits for the submission's commit before it looks for the owner's oldest job.
+// A job gets its turn even if it is submitted while the owner's last waiting job ends. Before that end
+// reads the owner's oldest job, it waits until the submission commits.
 func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
 	owner := r.User(0)
 	ids := r.enqueue(1, owner, nil)
 	var end errgroup.Group
 	err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
-		for _, query := range []string{`SET CONSTRAINTS ALL IMMEDIATE`, // as if this commit took long
+		for _, query := range []string{`SET CONSTRAINTS ALL IMMEDIATE`, // as if this commit took a long time
 			`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-new', '` + owner + `', 'PENDING', '', 'video', now_ms())`} {
 			if _, err := tx.Exec(t.Context(), query); err != nil {
 				return err
@@ -264,7 +263,7 @@ func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 			_, err := r.DB.Exec(t.Context(), `UPDATE render_jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
 			return err
 		})
-		// On another connection: a transaction sees the activity as it was at its first look.
+		// Use another connection, because a transaction reads pg_stat_activity only once.
 		for waiting, ended := 0, false; waiting == 0 && !ended; {
 			if err := r.DB.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM render_jobs WHERE id = $1) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`, ids[0]).Scan(&waiting, &ended); err != nil {

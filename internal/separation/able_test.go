@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/logtest"
 )
 
-// A replica that cannot work claims no jobs, and the log shows what happened to the jobs that
-// another replica claims.
+// A replica that cannot work claims no jobs. The log contains what happened to the jobs that another replica
+// claimed.
 func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -25,7 +25,7 @@ func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 		good := r.service(func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		id := r.enqueueAudio(good, owner)
 		if j, ok, err := full.next(t.Context()); ok || err != nil {
-			t.Fatalf("the full replica took %s, %v", j.ID, err)
+			t.Fatalf("the full replica claimed %s, %v", j.ID, err)
 		}
 		stopFull := r.run(full)
 		stop := r.run(good)

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// If the provider is busy at any call before the payment, the service asks again after the
-// time that the provider names. That costs neither an attempt nor a second charge.
+// If the provider is busy at any call before payment, the service retries after the provider's Retry-After.
+// That costs neither an attempt nor a second charge.
 func TestABusyProviderIsWaitedFor(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		for status, step := range map[int]string{503: "register", 429: "audio-separation"} {
@@ -31,7 +31,7 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 				t.Errorf("%s: claimed during the pause: %v, %v", step, ok, err)
 			}
 			if r.provider.Faults.Count(step) != calls {
-				t.Errorf("%s: the provider was asked during the pause", step)
+				t.Errorf("%s: the provider was called during the pause", step)
 			}
 			if err := s.SweepJobs(t.Context()); err != nil {
 				t.Fatal(err)
@@ -46,7 +46,7 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 	})
 }
 
-// pauseLeft returns how long submissions still pause.
+// pauseLeft returns how much longer submissions pause.
 func (r *harness) pauseLeft() time.Duration {
 	return time.Duration(r.Number(`SELECT until_ms - now_ms() FROM separation_pause`)) * time.Millisecond
 }
@@ -86,16 +86,16 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 				t.Errorf("%+v, want %+v", x, want)
 			}
 		}
-		r.booked(owner, 3) // the deleted one had been sent
+		r.booked(owner, 3) // the deleted job had been submitted
 	})
 }
 
-// A provider that is only busy is not asked about the jobs behind those that it refused. They
-// wait as long as those, not until each has been refused for that long.
+// While the provider is busy, the service does not submit the jobs behind the refused ones. They fail after
+// the same time as those, not after each has been refused for that long.
 func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		for name, test := range map[string]struct {
-			also  string // of the job that the provider accepted last
+			also  string // a change to the job that the provider accepted last
 			age   time.Duration
 			state string
 		}{
@@ -142,14 +142,14 @@ func TestPausesGrowWhileTheProviderIsBusy(t *testing.T) {
 		over := func() { r.Exec(`UPDATE separation_pause SET until_ms = 0`) }
 		for _, seconds := range []time.Duration{5, 10, 20, 40, 80, 120, 120} {
 			refuse(0, seconds*time.Second)
-			refuse(0, seconds*time.Second) // the next refusal during the pause
+			refuse(0, seconds*time.Second) // another refusal during the pause
 			over()
 		}
 		refuse(7*time.Minute, 7*time.Minute)
-		refuse(time.Second, 7*time.Minute) // the longer one counts
+		refuse(time.Second, 7*time.Minute) // the longer pause counts
 		over()
 		r.processing(s, new(r.reach(s, r.User(1), StateSubmitting)))
-		refuse(0, 5*time.Second) // begins anew
+		refuse(0, 5*time.Second) // the backoff starts again
 		if err := s.maySubmit(t.Context()); !errors.Is(err, errPaused) {
 			t.Errorf("may submit: %v", err)
 		}

@@ -15,8 +15,8 @@ import (
 
 var benchClaims = flag.Duration("bench-claims", 0, "measure claims for this long in each setting and write a section of docs/benchmarks.md")
 
-// TestBenchmarkClaims measures how fast jobs are claimed. It is measured here because the
-// workers' loop, which is public, does more than to claim.
+// TestBenchmarkClaims measures how fast jobs are claimed. It is in this package because the public loop of the
+// workers does more than claim jobs.
 func TestBenchmarkClaims(t *testing.T) {
 	if *benchClaims == 0 {
 		t.Skip("run by make bench-queue")
@@ -44,8 +44,8 @@ minute. Ended jobs make no difference beyond noise, because every query of the q
 	}
 }
 
-// measureClaims lets workers claim and finish jobs for a while. On PostgreSQL each worker is a
-// replica with its own connections; on SQLite they share one process.
+// measureClaims runs workers that claim and finish jobs. On PostgreSQL each worker is a replica with its own
+// connections; on SQLite they share one process.
 func measureClaims(t *testing.T, database string, finished, workers int) (version string, c benchtest.Claims) {
 	t.Helper()
 	o, query := db.Options{URL: "sqlite://" + filepath.Join(t.TempDir(), "x.db"), MaxPool: 12}, "SELECT sqlite_version()"
@@ -76,7 +76,7 @@ func measureClaims(t *testing.T, database string, finished, workers int) (versio
 		services[i] = r.service(func(o *Options) { o.DB, o.InFlight, o.NodeID = own, workers, "" })
 	}
 	if r.DB.Postgres() {
-		r.Exec(`ANALYZE`) // as autovacuum does; nobody does it for SQLite
+		r.Exec(`ANALYZE`) // autovacuum does this; SQLite has no counterpart
 	}
 	c, err := benchtest.MeasureClaims(workers, *benchClaims, func(worker int) (claim, end time.Duration, err error) {
 		s, began := services[worker], time.Now()
@@ -85,7 +85,7 @@ func measureClaims(t *testing.T, database string, finished, workers int) (versio
 			return 0, 0, fmt.Errorf("claim: %v, %w", ok, err)
 		}
 		claim = time.Since(began)
-		// The end of a job, without its stems.
+		// End the job without stems.
 		_, err = s.db.Exec(t.Context(), `UPDATE separation_jobs SET state = 'READY', ready_at = now_ms(), finished_at = now_ms(),
 			lease_owner = NULL, lease_until = NULL WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence)
 		return claim, time.Since(began) - claim, err

@@ -25,8 +25,8 @@ import (
 	"cutroom/internal/staging"
 )
 
-// judging returns a Service that can only classify uploads.
-func judging(t *testing.T) *Service {
+// classifier returns a Service that can only classify uploads.
+func classifier(t *testing.T) *Service {
 	t.Helper()
 	runner, err := media.New(media.Config{})
 	if err != nil {
@@ -35,7 +35,7 @@ func judging(t *testing.T) *Service {
 	return New(Options{Media: runner, Analyses: media.NewFairSlots(2), Log: slog.New(slog.DiscardHandler)})
 }
 
-// rich can pay for anything.
+// rich is a user who can pay for anything.
 var rich = payer{"rich", 1e6}
 
 func upload(t *testing.T, path string) staging.File {
@@ -47,7 +47,7 @@ func upload(t *testing.T, path string) staging.File {
 	return staging.File{Path: path, FileName: filepath.Base(path), SizeBytes: st.Size()}
 }
 
-// silence encodes that many seconds of silence.
+// silence encodes silence of the given length.
 func silence(t *testing.T, seconds float64, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -55,7 +55,7 @@ func silence(t *testing.T, seconds float64, name string, args ...string) string 
 	return path
 }
 
-// patched copies a file and edits the content of each box with a name.
+// patched copies a file and edits the content of each box with the given name.
 func patched(t *testing.T, path, box string, edit func(content []byte)) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -81,11 +81,11 @@ func patched(t *testing.T, path, box string, edit func(content []byte)) string {
 	return out
 }
 
-// Files are priced by the sound that they contain, even if they declare another length.
-func TestPriceIsOfTheRealLength(t *testing.T) {
-	s := judging(t)
+// The price depends on the audio in a file, even if the file declares another length.
+func TestPriceFollowsTheRealLength(t *testing.T) {
+	s := classifier(t)
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
-	glimpse := func(b []byte) { binary.BigEndian.PutUint32(b[8:], 2000) } // shows two seconds
+	glimpse := func(b []byte) { binary.BigEndian.PutUint32(b[8:], 2000) } // the edit list shows two seconds
 	short := func(b []byte) { binary.LittleEndian.PutUint32(b, 8000) }
 	aac, mp3 := []string{"-c:a", "aac", "-b:a", "16k"}, []string{"-ar", "44100", "-b:a", "32k"}
 	boundary, long := silence(t, 301, "a.m4a", aac...), silence(t, 650, "a.m4a", aac...)
@@ -112,10 +112,10 @@ func TestPriceIsOfTheRealLength(t *testing.T) {
 	}
 }
 
-// The content decides what is accepted, whatever the name. A damaged file is priced by its
-// size, and its name must agree if its content says too little.
+// The content of a file decides whether it is accepted, not its name. A damaged file is priced by its size.
+// If its content is ambiguous, its name must have a matching extension.
 func TestContentDecidesWhatIsAccepted(t *testing.T) {
-	s := judging(t)
+	s := classifier(t)
 	file := func(content string) string {
 		path := filepath.Join(t.TempDir(), "damaged")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -143,7 +143,7 @@ func TestContentDecidesWhatIsAccepted(t *testing.T) {
 
 		{file(audioBrand), "empty.m4a", 1}, {file(audioBrand + noise), "damaged", 1}, {file(tag + noise), "damaged.MP3", 1},
 		{file(strings.Replace(audioBrand, "M4A ", "M4B ", 1) + noise), "book.m4a", 1}, {file(syncWord + noise), "damaged.mp3", 1},
-		{file(tag + strings.Repeat(noise, 121)), "damaged", 2}, // 302.5 s at 8000 bytes a second
+		{file(tag + strings.Repeat(noise, 121)), "damaged", 2}, // 302.5 s at 8000 bytes/s
 		{file("ID3 is a way to write titles into music\n"), "text.mp3", 0}, {file("\xff\xfet\x00e\x00x\x00t\x00"), "UTF-16.mp3", 0},
 		{file(syncWord + noise), "", 0}, {file(syncWord + noise), "damaged.wav", 0}, {file(tag + noise), "damaged.m4a", 0},
 		{file("ID3\x04\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00fLaC" + noise), "flac.mp3", 0},
@@ -159,7 +159,7 @@ func TestContentDecidesWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// Without ffprobe a file is priced by its frames.
+// If ffprobe cannot measure a file, its frames determine the price.
 func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "ffprobe")
 	if err := os.WriteFile(broken, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
@@ -169,7 +169,7 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := judging(t)
+	s := classifier(t)
 	s.Media = runner
 	for _, path := range []string{silence(t, 650, "a.mp3", "-b:a", "8k"), silence(t, 650, "a.m4a", "-c:a", "aac", "-ar", "48000", "-b:a", "6k")} {
 		got, err := s.classify(t.Context(), rich, upload(t, path))
@@ -179,7 +179,7 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	}
 }
 
-// declared makes the index of an m4a declare n samples of one byte each.
+// declared makes an m4a whose index declares n samples of one byte each.
 func declared(t *testing.T, n uint32, args ...string) string {
 	t.Helper()
 	path := silence(t, 1, "declared.m4a", append([]string{"-c:a", "aac"}, args...)...)
@@ -192,10 +192,10 @@ func declared(t *testing.T, n uint32, args ...string) string {
 	return path
 }
 
-// A file is refused without ffprobe if its index shows that the balance is too low.
+// If the index shows that the balance is too low, the file is refused before ffprobe runs.
 func TestIndexIsPricedFirst(t *testing.T) {
-	s := judging(t)
-	s.Media = nil // reading packets would panic
+	s := classifier(t)
+	s.Media = nil // running ffprobe would panic
 	for name, c := range map[string]struct {
 		path    string
 		balance int64
@@ -211,9 +211,9 @@ func TestIndexIsPricedFirst(t *testing.T) {
 	}
 }
 
-// Files that may last longer than they show, or cannot be read to the end, are refused.
+// A file is refused if it may last longer than it declares, or cannot be read to the end.
 func TestUncountedIsRefused(t *testing.T) {
-	s := judging(t)
+	s := classifier(t)
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
 	rate := func(b []byte) { binary.LittleEndian.PutUint32(b[8:], 192000) }
 	tracks := func(n int) string {
@@ -226,7 +226,7 @@ func TestUncountedIsRefused(t *testing.T) {
 		return path
 	}
 	frame := func(b []byte) {
-		if binary.BigEndian.Uint32(b) == 0 { // the configuration, not the sample entry around it
+		if binary.BigEndian.Uint32(b) == 0 { // the decoder configuration, not the sample entry that contains it
 			binary.BigEndian.PutUint32(b[4:], 16384)
 		}
 	}
@@ -251,12 +251,12 @@ func TestUncountedIsRefused(t *testing.T) {
 	}
 }
 
-// If ffprobe does not finish, the file is refused; only a damaged file is priced by its size.
+// If ffprobe does not finish, the file is refused. Only a damaged file is priced by its size.
 func TestUnfinishedAnalysisIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		kind container.Kind
-		want fault.Kind // 0 is none
+		want fault.Kind // 0 means no error
 	}{
 		"damaged":                        {&media.ExitError{Code: 1, Stderr: "Invalid data found"}, container.MP4, 0},
 		"out of memory":                  {&media.ExitError{Code: 1, Stderr: "a.m4a: Cannot allocate memory"}, container.MP4, fault.Invalid},
@@ -273,9 +273,9 @@ func TestUnfinishedAnalysisIsRefused(t *testing.T) {
 	}
 }
 
-// Many files at once, of many users and of one, keep to the limits of the analysis.
+// Concurrent uploads, of many users or of one, do not exceed the limits on ffprobe processes.
 func TestAnalysisIsBounded(t *testing.T) {
-	s := judging(t)
+	s := classifier(t)
 	var serial atomic.Int64
 	by := func() payer { return payer{fmt.Sprint(serial.Add(1)), 1} }
 	small := upload(t, silence(t, 1, "small.mp3"))
@@ -301,10 +301,10 @@ func TestAnalysisIsBounded(t *testing.T) {
 		}
 	}
 	if n := most(by); n == 0 || n > runtime.GOMAXPROCS(0) {
-		t.Errorf("%d ffprobe at once, want 1 to %d", n, runtime.GOMAXPROCS(0))
+		t.Errorf("%d concurrent ffprobe, want 1 to %d", n, runtime.GOMAXPROCS(0))
 	}
 	if n := most(func() payer { return rich }); n != 1 {
-		t.Errorf("%d ffprobe at once for one user, want 1", n)
+		t.Errorf("%d concurrent ffprobe for one user, want 1", n)
 	}
 
 	s.analysisWait = 20 * time.Millisecond
@@ -315,9 +315,9 @@ func TestAnalysisIsBounded(t *testing.T) {
 	defer release()
 	_, err = s.classify(t.Context(), payer{"busy", 1}, small)
 	if f := fault.As(err); f == nil || f.Kind != fault.Unavailable || f.Code != "unavailable" || f.RetryAfter <= 0 {
-		t.Errorf("without a place: %v, want 503 unavailable", err)
+		t.Errorf("without a free slot: %v, want 503 unavailable", err)
 	}
 	if _, err := s.classify(t.Context(), payer{"busy", 1}, upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
-		t.Errorf("what is refused by its content needs no place: %v", err)
+		t.Errorf("a file refused for its content needed a slot: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// delete deletes a job, and checks that it is then unknown.
+// delete deletes a job and checks that it is then unknown.
 func (r *harness) delete(s *Service, owner, id string) {
 	r.T.Helper()
 	if err := s.Delete(r.T.Context(), owner, id); err != nil {
@@ -35,7 +35,7 @@ func TestDeleteInEveryState(t *testing.T) {
 		tests := []struct {
 			name, reached string
 			also          func(r *harness, s *Service, j claimedJob)
-			state         string // afterwards
+			state         string // after the deletion
 			refund        bool
 		}{
 			{"queued", StateQueued, nil, StateFailed, true},
@@ -66,7 +66,7 @@ func TestDeleteInEveryState(t *testing.T) {
 					tt.also(r, s, j)
 				}
 				if err := s.Delete(t.Context(), r.User(0), id); !errors.Is(err, errUnknownJob) {
-					t.Fatalf("another's deletion: %v", err)
+					t.Fatalf("another user's deletion: %v", err)
 				}
 				r.delete(s, owner, id)
 				if x := r.row(id); x.State != tt.state {
@@ -80,14 +80,13 @@ func TestDeleteInEveryState(t *testing.T) {
 				if left := slices.Concat(r.Keys("uploads/"), r.Keys("separation/")); len(left) > 0 {
 					t.Errorf("files left: %v", left)
 				}
-				r.Exec(`DELETE FROM users`) // for the next one
+				r.Exec(`DELETE FROM users`) // for the next case
 			})
 		}
 	})
 }
 
-// The result of a deleted job is discarded, whatever its worker does next. The job stays in
-// flight until the provider is done.
+// The result of a deleted job is discarded. The job stays in flight until the provider has finished.
 func TestADeletedJobAtTheProvider(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
@@ -102,9 +101,9 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok, err := s.claim(t.Context()); ok || err != nil {
-			t.Fatalf("a second job goes to a provider that takes one: %v, %v", ok, err)
+			t.Fatalf("a second job goes to a provider whose limit is one: %v, %v", ok, err)
 		}
-		// A worker that dies is replaced, and its successor ends the job.
+		// Another worker takes over the job of a dead worker and ends it.
 		r.age(id, time.Minute)
 		heir := r.service()
 		adopted, ok, err := heir.adopt(t.Context())
@@ -112,10 +111,10 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 			t.Fatalf("adopted %s, %v, %v", adopted.ID, ok, err)
 		}
 		if err := s.done(t.Context(), &j); !errors.Is(err, job.ErrMoved) {
-			t.Errorf("the dead worker's note: %v", err)
+			t.Errorf("a write by the dead worker: %v", err)
 		}
 		if err := heir.done(t.Context(), &adopted); !errors.Is(err, errDeleted) {
-			t.Fatalf("done with a deleted job: %v", err)
+			t.Fatalf("end of a deleted job: %v", err)
 		}
 		heir.giveUp(t.Context(), adopted, heir.log, errDeleted)
 		if x := r.row(id); x.State != StateFailed || x.Project != 4711 || x.Leased {
@@ -128,7 +127,7 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 	})
 }
 
-// A render that holds a stem reads it to its end.
+// A render can read its stems until it ends, even if their job is deleted.
 func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
@@ -155,13 +154,13 @@ func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 	})
 }
 
-// lifetimes runs the moves of jobs step by step, so that others can act between them.
+// lifetimes runs jobs step by step, with other operations between the steps.
 type lifetimes struct {
 	*harness
 	s *Service
 }
 
-// work runs a worker on the next job, and stops it after that many moves.
+// work runs a worker on the next job, and stops it after the given number of moves.
 func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 	j, ok, err := l.s.next(ctx)
 	if err != nil || !ok {
@@ -194,21 +193,21 @@ func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 			return
 		}
 	}
-	if moves == 0 { // the service stops, at the worst moment
+	if moves == 0 { // the service stops here
 		if j.State == StateSubmitting && refused {
 			stopped, stop := context.WithCancel(ctx)
 			stop()
 			_ = l.s.intend(stopped, &j)
 		}
 		if !j.IntentAt.Valid {
-			_ = l.s.handBack(ctx, j) // what it cannot write the sweeps make good
+			_ = l.s.handBack(ctx, j) // if this fails, the sweeps repair it
 		}
 	}
 }
 
-// In any order of moves by workers, sweeps and deletions, also at once, the balance matches
-// the ledger. A deleted job is refunded once, only if the provider was not asked, and nothing
-// of it comes back.
+// In any order of operations by workers, sweeps and deletions, sequential or concurrent, the balance matches
+// the ledger. A deleted job is refunded once, and only if it was not submitted to the provider. Nothing of it
+// comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "15"); err != nil {
 		t.Fatal(err)
@@ -230,7 +229,7 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	})
 }
 
-// interleave lets workers, sweeps and deletions act on jobs.
+// interleave performs operations of workers, sweeps and deletions on jobs.
 func (l *lifetimes) interleave(t *testing.T, rt *rapid.T, owner string, jobs []string) map[string]int {
 	ctx := t.Context()
 	operations := []string{"work", "work", "work", "delete", "delete", "recover", "die", "time out"}
@@ -277,12 +276,12 @@ func (l *lifetimes) judge(owner string, credits int64, jobs []string, deleted ma
 		ended := l.Number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND error = $2`, id, errDeleted.Sentence) == 1
 		switch {
 		case deleted[id] == 0 && (refunds == 1) != (x.State == StateFailed):
-			l.T.Errorf("refunded, or not, though not deleted: %s", what)
+			l.T.Errorf("wrong refund of a job that was not deleted: %s", what)
 		case deleted[id] == 0:
 		case x.State == StateQueued, x.State == StateReady, x.State != StateFailed && !x.Intent:
-			l.T.Errorf("goes on: %s", what)
+			l.T.Errorf("has not ended: %s", what)
 		case x.State != StateFailed && refunds > 0, ended && (refunds == 1) == x.Intent:
-			l.T.Errorf("refunded just where the provider was asked: %s", what)
+			l.T.Errorf("refunded although submitted to the provider, or the reverse: %s", what)
 		case l.Number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1`, id) > 0:
 			l.T.Errorf("keeps its stems: %s", what)
 		}

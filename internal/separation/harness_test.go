@@ -33,27 +33,27 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// eachDatabase runs a test on both databases, beside other tests: many of them
-// wait for a lease to run out.
+// eachDatabase runs a test on both databases, in parallel with other tests, because many tests wait until a
+// lease expires.
 func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Parallel()
 	dbtest.EachParallel(t, test)
 }
 
-// oneDatabase runs a test on SQLite alone, beside other tests: its statements run on
-// both databases in other tests.
+// oneDatabase runs a test only on SQLite, in parallel with other tests. Other tests run its statements on
+// both databases.
 func oneDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Parallel()
 	test(t, dbtest.SQLite(t))
 }
 
-// onPostgres runs a test of several replicas, which only PostgreSQL allows, beside other tests.
+// onPostgres runs a test of several replicas, which need PostgreSQL, in parallel with other tests.
 func onPostgres(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Parallel()
 	test(t, dbtest.Postgres(t))
 }
 
-// harness is a database, a store and a provider, for any number of Services.
+// harness is a database, a store and a provider for any number of Services.
 type harness struct {
 	*jobtest.Harness
 	provider *fakeprovider.Provider
@@ -70,8 +70,8 @@ func newHarness(t testing.TB, d *db.DB) *harness {
 	return &harness{Harness: jobtest.New(t, d)}
 }
 
-// withProvider starts the provider's stand-in without speakers, because each speaker takes
-// four more passes of ffmpeg.
+// withProvider starts the provider's stand-in. It returns no speakers, because each would need four more
+// ffmpeg passes.
 func (r *harness) withProvider() *harness {
 	r.T.Helper()
 	p, err := fakeprovider.New(fakeprovider.Options{APIKey: providerKey, Space: providerSpace, Dir: filepath.Join(r.Dir, "provider"), Fast: true,
@@ -93,7 +93,7 @@ func (r *harness) withProvider() *harness {
 	return r
 }
 
-// service is one more replica.
+// service returns a new replica.
 func (r *harness) service(change ...func(*Options)) *Service {
 	r.T.Helper()
 	o := Options{DB: r.DB, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
@@ -126,7 +126,7 @@ func (r *harness) service(change ...func(*Options)) *Service {
 // run runs a replica until stop is called.
 func (r *harness) run(s *Service) (stop func()) { return r.Run(s.Run) }
 
-// enqueue submits a job like Submit, without an upload to classify.
+// enqueue submits a job as Submit does, but without an upload to classify.
 func (r *harness) enqueue(s *Service, owner string) string {
 	r.T.Helper()
 	id := "sep-" + uuid.Must(uuid.NewV7()).String()
@@ -142,7 +142,7 @@ func (r *harness) tryEnqueue(s *Service, owner, id string) error {
 	})
 }
 
-// enqueueAudio also stores a source, for workers that really run.
+// enqueueAudio is enqueue for workers that run: it also stores a source.
 func (r *harness) enqueueAudio(s *Service, owner string) string {
 	r.T.Helper()
 	id := r.enqueue(s, owner)
@@ -156,13 +156,13 @@ func (r *harness) enqueueAudio(s *Service, owner string) string {
 	return id
 }
 
-// tones is a WAV of 300 and 1200 Hz: background and voice to the stand-in.
+// tones returns a WAV file of 300 and 1200 Hz, which the stand-in treats as background and voice.
 func tones(seconds float64) []byte {
 	const rate = 16000
 	n := int(seconds * rate)
 	var b bytes.Buffer
 	b.WriteString("RIFF")
-	_ = binary.Write(&b, binary.LittleEndian, uint32(36+2*n)) // writes to a Buffer do not fail
+	_ = binary.Write(&b, binary.LittleEndian, uint32(36+2*n)) // a write to a Buffer cannot fail
 	b.WriteString("WAVEfmt ")
 	for _, v := range []any{uint32(16), uint16(1), uint16(1), uint32(rate), uint32(2 * rate), uint16(2), uint16(16)} {
 		_ = binary.Write(&b, binary.LittleEndian, v)
@@ -183,10 +183,10 @@ func (r *harness) age(id string, by time.Duration) {
 		ready_at = ready_at - $2, finished_at = finished_at - $2, collected_at = collected_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
 }
 
-// row is a job as stored, for comparison as a whole.
+// row is a job's row, which tests compare as a whole.
 type row struct {
 	State, Error, Owner string
-	Code                string // of the reason
+	Code                string // the error code
 	Attempts, Progress  int
 	Fence, Project      int64
 	Leased, Intent      bool
@@ -206,7 +206,7 @@ func (r *harness) row(id string) row {
 	return x
 }
 
-// booked checks a user's balance against the ledger and against want.
+// booked fails the test unless a user's balance equals the sum of the ledger and want.
 func (r *harness) booked(owner string, want int64) {
 	r.T.Helper()
 	balance := r.Number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
@@ -228,7 +228,7 @@ func (r *harness) waitState(id, state string) row {
 	return x
 }
 
-// claimed returns a job that s has claimed.
+// claimed claims a job with s.
 func (r *harness) claimed(s *Service) claimedJob {
 	r.T.Helper()
 	j, ok, err := s.claim(r.T.Context())
@@ -241,7 +241,7 @@ func (r *harness) claimed(s *Service) claimedJob {
 	return j
 }
 
-// processing moves a claimed job on to PROCESSING, as its worker would.
+// processing moves a claimed job to PROCESSING, as its worker would.
 func (r *harness) processing(s *Service, j *claimedJob) {
 	r.T.Helper()
 	if err := s.intend(r.T.Context(), j); err != nil {
@@ -252,10 +252,10 @@ func (r *harness) processing(s *Service, j *claimedJob) {
 	}
 }
 
-// asking is the state SUBMITTING with the intent written down.
+// asking is the state SUBMITTING with a recorded intent to submit.
 const asking = "ASKING"
 
-// reach creates a job and moves it to a state, like its worker.
+// reach creates a job and moves it to a state, as its worker would.
 func (r *harness) reach(s *Service, owner, state string) claimedJob {
 	r.T.Helper()
 	id := r.enqueue(s, owner)
@@ -277,14 +277,14 @@ func (r *harness) reach(s *Service, owner, state string) claimedJob {
 	return j
 }
 
-// readByRender makes a render job that holds an object.
+// readByRender creates a render job that reads an object.
 func (r *harness) readByRender(owner, key string) {
 	r.T.Helper()
 	r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '', 'video', now_ms())`, owner)
 	r.Exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, key)
 }
 
-// makeReady gives a job of s in PROCESSING its stems.
+// makeReady completes a PROCESSING job of s with stems.
 func (r *harness) makeReady(s *Service, j *claimedJob, ids ...string) {
 	r.T.Helper()
 	var stems []stem

@@ -23,14 +23,14 @@ import (
 	"cutroom/internal/sandbox/bucket"
 )
 
-// cutter is a replica with assets in a bucket.
+// cutter is a replica that cuts assets in a bucket.
 type cutter struct {
 	*Service
 	t      *testing.T
 	owner  string
 	bucket *objectstore.Bucket
 	cache  *diskcache.Cache
-	read   atomic.Int64 // bytes
+	read   atomic.Int64 // bytes read from the bucket
 }
 
 func newCutter(t *testing.T) *cutter {
@@ -87,7 +87,7 @@ func (c *cutter) put(path string) asset.Found {
 	return found[0]
 }
 
-// cutBy returns the WAV file of a cut from what fetch brings, and the bytes read for it.
+// cutBy returns the WAV file of a cut whose source comes from fetch, and the number of bytes read for it.
 func (c *cutter) cutBy(fetch func(context.Context, string, Reference, *newJob) (stretch, error), a asset.Found, from, to time.Duration) (wav []byte, read int64, err error) {
 	c.t.Helper()
 	made := newJob{owner: c.owner, used: []asset.Found{a}}
@@ -109,7 +109,7 @@ func (c *cutter) cutBy(fetch func(context.Context, string, Reference, *newJob) (
 	return wav, read, errors.Join(err, c.cache.Drop(filepath.Base(a.Key.String())))
 }
 
-// padded is a copy of an mp4 that is large enough to be fetched in parts.
+// padded copies an mp4 and makes it large enough to be fetched in parts.
 func padded(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -126,7 +126,7 @@ func padded(t *testing.T, path string) string {
 	return out
 }
 
-// footage is a film of 30 s and 30 MB, whose noise differs at every sample.
+// footage makes a film of 30 s and 30 MB. Its noise differs at every sample.
 func footage(t *testing.T, name string, more ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -137,7 +137,7 @@ func footage(t *testing.T, name string, more ...string) string {
 	return path
 }
 
-func TestACutOfPartsIsTheCutOfTheWhole(t *testing.T) {
+func TestACutFromPartsEqualsACutFromTheWhole(t *testing.T) {
 	t.Parallel()
 	c := newCutter(t)
 	end := footage(t, "end.mp4")
@@ -170,7 +170,7 @@ func TestACutOfPartsIsTheCutOfTheWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(parts, all) {
-			t.Errorf("%s: %d bytes of a cut from parts, %d from the whole, or others", name, len(parts), len(all))
+			t.Errorf("%s: the cuts from parts (%d bytes) and from the whole (%d bytes) differ", name, len(parts), len(all))
 		}
 		if read > a.SizeBytes*2/5 {
 			t.Errorf("%s: %d of %d bytes were read", name, read, a.SizeBytes)
@@ -194,9 +194,9 @@ func TestSomeAssetsAreFetchedWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := c.cutBy(c.fetchWhole, gone, 0, time.Second); !errors.Is(err, errNoAsset) {
-		t.Errorf("removed since it was found: %v", err)
+		t.Errorf("an asset removed after it was found: %v", err)
 	}
-	// Bytes that do not hash to the key are found out by reading them all.
+	// Reading the whole asset detects bytes that do not match the hash in the key.
 	film = padded(t, film)
 	a := c.put(film)
 	if err := c.bucket.Put(t.Context(), a.Key.String(), padded(t, film), "video/mp4"); err != nil {

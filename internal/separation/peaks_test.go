@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// Stems of earlier releases get their peaks at the first request and keep them. If the
-// job is deleted in the meantime, no peaks stay.
+// The first request for the peaks of a stem from an earlier release computes and stores them. If the job is
+// deleted meanwhile, no peaks are left.
 func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -21,12 +21,12 @@ func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 		r.waitState(id, StateReady)
 		stop()
 		token := s.signer.token(id, stemVoice, time.Now().Add(time.Hour))
-		noted := func() int64 {
+		storedKeys := func() int64 {
 			return r.Number(`SELECT COUNT(peaks_key) FROM separation_stems WHERE stem_id = $1`, stemVoice)
 		}
 		want, err := s.Peaks(t.Context(), id, stemVoice, token, 1000)
-		if err != nil || want.Len() < 900 || noted() != 1 {
-			t.Fatalf("%d pairs, noted %d: %v", want.Len(), noted(), err)
+		if err != nil || want.Len() < 900 || storedKeys() != 1 {
+			t.Fatalf("%d pairs, %d stored keys: %v", want.Len(), storedKeys(), err)
 		}
 		forget := func() {
 			r.Exec(`UPDATE separation_stems SET peaks_key = NULL`)
@@ -36,18 +36,18 @@ func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 		}
 		forget()
 		got, err := s.Peaks(t.Context(), id, stemVoice, token, 1000)
-		if err != nil || !slices.Equal(got.Pairs, want.Pairs) || noted() != 1 {
-			t.Errorf("%d pairs, noted %d: %v", got.Len(), noted(), err)
+		if err != nil || !slices.Equal(got.Pairs, want.Pairs) || storedKeys() != 1 {
+			t.Errorf("%d pairs, %d stored keys: %v", got.Len(), storedKeys(), err)
 		}
 		forget()
 		going := r.service(func(o *Options) {
 			o.Store = jobtest.Store{Store: r.Store, OnPut: func() { r.Exec(`UPDATE separation_jobs SET deleted_at = now_ms()`) }}
 		})
 		if _, err := going.Peaks(t.Context(), id, stemVoice, token, 1000); !errors.Is(err, ErrNoStem) {
-			t.Errorf("peaks of a job deleted in the meantime: %v", err)
+			t.Errorf("the peaks of a job deleted meanwhile: %v", err)
 		}
-		if keys := r.Keys(peaksKey(id, stemVoice)); len(keys) > 0 || noted() > 0 {
-			t.Errorf("left: %v, noted %d", keys, noted())
+		if keys := r.Keys(peaksKey(id, stemVoice)); len(keys) > 0 || storedKeys() > 0 {
+			t.Errorf("left: %v, %d stored keys", keys, storedKeys())
 		}
 	})
 }

@@ -43,7 +43,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 							return
 						}
 						if !ok {
-							time.Sleep(time.Millisecond) // the limit is reached; somebody will finish
+							time.Sleep(time.Millisecond) // the limit is reached until another job ends
 							continue
 						}
 						now, err := inFlightNow(d)
@@ -52,15 +52,15 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 						}
 						for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
 						}
-						// Nothing goes back to QUEUED here, so an older job that is
-						// still there was passed over.
+						// No job returns to QUEUED here, so a queued older job was
+						// skipped.
 						var older int
 						err = d.QueryRow(t.Context(), `SELECT COUNT(*) FROM separation_jobs q, separation_jobs me WHERE me.id = $1
 							AND q.state = 'QUEUED' AND (q.created_at < me.created_at OR q.created_at = me.created_at AND q.id < me.id)`, j.ID).Scan(&older)
 						if err != nil || older > 0 {
 							t.Errorf("%s was claimed before %d older jobs (%v)", j.ID, older, err)
 						}
-						// So that claimers meet: the first ones, and then others now and again.
+						// Wait until the limit is reached, so that claims run concurrently.
 						for end := time.Now().Add(time.Minute); most.Load() < limit && time.Now().Before(end); {
 							time.Sleep(time.Millisecond)
 						}
@@ -75,13 +75,13 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 		}
 		wg.Wait()
 		if most.Load() > limit {
-			t.Errorf("%d jobs in flight at once, want at most %d", most.Load(), limit)
+			t.Errorf("%d jobs in flight, want at most %d", most.Load(), limit)
 		}
 		if most.Load() < limit {
 			t.Errorf("never more than %d jobs in flight", most.Load())
 		}
 		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE fence <> 2`); n > 0 {
-			t.Errorf("%d jobs were claimed other than once", n)
+			t.Errorf("%d jobs were not claimed exactly once", n)
 		}
 		r.booked(owner, jobs)
 	})
@@ -92,8 +92,8 @@ func inFlightNow(d *db.DB) (n int64, err error) {
 	return n, err
 }
 
-// Submissions of several replicas become visible in the order of created_at. Otherwise a job
-// could be claimed before an older one commits.
+// Submissions of several replicas commit in the order of created_at. Otherwise a job could be claimed before
+// an older one commits.
 func TestSubmissionsAreSeenInOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		const submitters, each = 6, 12
@@ -134,7 +134,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 	})
 }
 
-func TestAFormerHolderWritesNothing(t *testing.T) {
+func TestALostLeaseIsFenced(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
 		r := newHarness(t, d)
@@ -150,7 +150,7 @@ func TestAFormerHolderWritesNothing(t *testing.T) {
 		if now.ID != id || now.Attempts != 2 {
 			t.Fatalf("claimed %+v", now)
 		}
-		// unchanged fails the test when the old holder's move wrote something.
+		// unchanged fails the test unless the old holder's operation fails and changes nothing.
 		unchanged := func(what string, j claimedJob, try func(j *claimedJob) error) {
 			t.Helper()
 			before := r.row(id)
@@ -200,7 +200,7 @@ func TestAFormerHolderWritesNothing(t *testing.T) {
 				t.Errorf("cause %v", context.Cause(held))
 			}
 		case <-time.After(time.Minute):
-			t.Error("the old holder is not told")
+			t.Error("the old holder does not notice")
 		}
 		r.makeReady(a, &adopted, stemVoice)
 		r.booked(owner, 1)
@@ -231,7 +231,7 @@ func TestPositionAndEstimate(t *testing.T) {
 			}
 		}
 		check(180) // no history
-		// 60 finished jobs: the ten oldest took an hour, the last fifty 20 and 40 s in turn.
+		// 60 finished jobs: the ten oldest took an hour, the last fifty alternately 20 and 40 s.
 		for i := range 60 {
 			took := int64(20_000 + 20_000*(i%2))
 			if i < 10 {
@@ -241,7 +241,7 @@ func TestPositionAndEstimate(t *testing.T) {
 				language, credits, created_at, submitting_at, ready_at) VALUES ($1, $2, 'READY', '', '', 0, 0, 'auto', 1, 0, $3, $4)`,
 				"sep-old-"+uuid.NewString(), a, int64(1e12)+int64(i)*1000, int64(1e12)+int64(i)*1000+took)
 		}
-		// Ordered by ready_at: push the hour-long ones before all others.
+		// Move the hour-long jobs before all others in the order of ready_at.
 		r.Exec(`UPDATE separation_jobs SET submitting_at = submitting_at - 7200000, ready_at = ready_at - 7200000
 			WHERE ready_at - submitting_at = 3600000`)
 		check(30)
@@ -257,7 +257,7 @@ func TestPositionAndEstimate(t *testing.T) {
 		check(30)
 		var refused *fault.Error
 		if _, err := s.Status(t.Context(), a, ids[0]); !errors.As(err, &refused) || refused.Kind != fault.NotFound {
-			t.Errorf("somebody else's job: %v", err)
+			t.Errorf("another user's job: %v", err)
 		}
 	})
 }
@@ -297,7 +297,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 			t.Errorf("a result during the deletion: %v", err)
 		}
 		r.Exec(`DELETE FROM users WHERE id = $1`, owner)
-		// A worker that had stored a stem in the meantime cleans up after itself.
+		// A worker that stored a stem meanwhile deletes it.
 		r.Put(stemKey(running.ID, stemVoice, "flac"))
 		s.dropStray(ctx, running)
 		if keys := r.Keys("separation/"); len(keys) > 0 {
@@ -306,8 +306,8 @@ func TestDeletionAndTheQueue(t *testing.T) {
 	})
 }
 
-// A replica that freezes in the middle of a claim, like a paused machine, delays the queue
-// only briefly, not until its connection times out.
+// A replica that freezes in the middle of a claim, like a paused machine, delays the queue only briefly, not
+// until its connection times out.
 func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t)
@@ -331,11 +331,11 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	began := time.Now()
 	r.claimed(s)
 	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("the queue stood still for %v", took)
+		t.Errorf("the queue was blocked for %v", took)
 	}
 	close(thaw)
 	if err := <-ended; err == nil {
-		t.Error("the frozen transaction went through")
+		t.Error("the frozen transaction committed")
 	}
 }
 

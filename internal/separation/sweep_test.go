@@ -15,7 +15,7 @@ import (
 func TestSweeps(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		const leased = `lease_until = now_ms() + 9000`
-		// ahead is a job whose turn was before: the queue moves.
+		// ahead claims an older job, so the queue moves.
 		ahead := func(r *harness, s *Service, owner, _ string) {
 			first := r.enqueue(s, owner)
 			r.age(first, time.Hour)
@@ -33,8 +33,8 @@ func TestSweeps(t *testing.T) {
 		tests := []struct {
 			name    string
 			state   string
-			minutes time.Duration // the job is that old, and has been where it is for as long
-			set     string        // of its row then, or ""
+			minutes time.Duration // the job's age and its time in its state
+			set     string        // a change to its row, or ""
 			also    func(r *harness, s *Service, owner, id string)
 			want    row // only State, Error, Code and Attempts count
 			refund  bool
@@ -59,7 +59,7 @@ func TestSweeps(t *testing.T) {
 			{"its node was here lately", StateQueued, 31, "", on("away"), row{State: StateQueued}, false},
 			{"processing within its time", StateProcessing, 29, "", nil, row{State: StateProcessing, Attempts: 1}, false},
 			{"processing for too long", StateProcessing, 31, "", func(r *harness, _ *Service, _, id string) {
-				r.Put(stemKey(id, stemVoice, "flac")) // the worker was storing stems
+				r.Put(stemKey(id, stemVoice, "flac")) // the worker had begun to store stems
 			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
 			{"done in time, and its stems on their way", StateProcessing, 31, `provider_done_at = now_ms() - 540000, ` + leased, nil,
 				row{State: StateProcessing, Attempts: 1}, false},
@@ -87,7 +87,7 @@ func TestSweeps(t *testing.T) {
 					tt.also(r, s, owner, id)
 				}
 				charged := r.Number(`SELECT balance FROM credit_balances WHERE user_id = $1`, owner)
-				// Two replicas sweep at once, and then once more.
+				// Two replicas sweep concurrently, and then one sweeps again.
 				ended := make(chan error, 2)
 				for range 2 {
 					other := r.service()
@@ -125,21 +125,20 @@ func TestSweepFiles(t *testing.T) {
 		s := r.service(func(o *Options) { o.InFlight = 9 })
 		owner := r.User(9)
 		done, running, failed := r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing)
-		// An attempt that died had stored more than the one that finished.
+		// A crashed attempt had stored more stems than the one that finished.
 		r.Put(stemKey(done.ID, "speaker_7", "mp3"))
 		r.makeReady(s, &done, stemVoice, stemBackground)
 		r.Put(peaksKey(done.ID, stemVoice))
 		r.Exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, peaksKey(done.ID, stemVoice), done.ID, stemVoice)
-		r.Put(peaksKey(done.ID, stemBackground)) // in no row
+		r.Put(peaksKey(done.ID, stemBackground)) // no row has this key
 		r.Put(stemKey(running.ID, stemVoice, "flac"))
 		if _, err := s.fail(t.Context(), failed, errInternal, nil); err != nil {
 			t.Fatal(err)
 		}
 		r.Put(stemKey(failed.ID, stemVoice, "flac"))
-		// Without any row: left behind, unless it is so new that it may be
-		// somebody else's.
+		// An object without a row is an orphan, unless it is so new that its row may not exist yet.
 		r.Put(stemKey("sep-unknown", stemVoice, "flac"))
-		// A crash between the cut and the charge leaves the source and the folder of the cut.
+		// A crash between the cut and the charge leaves the source and the cut's folder.
 		crashed, fresh, cut := sourceKey("sep-crashed", "wav"), sourceKey("sep-fresh", "wav"), filepath.Join(s.WorkDir, "sep-crashed-cut-1")
 		r.Put(crashed)
 		r.Put(fresh)
@@ -167,7 +166,7 @@ func TestSweepFiles(t *testing.T) {
 			t.Errorf("kept %v, want %v", got, want)
 		}
 		if got := r.Keys("uploads/sep-"); slices.Contains(got, crashed) || !slices.Contains(got, fresh) {
-			t.Errorf("sources that no job took: %v, want only the new one of %s", got, fresh)
+			t.Errorf("sources without a job: %v, want only the new one, %s", got, fresh)
 		}
 		left, err := os.ReadDir(s.WorkDir)
 		if err != nil {
@@ -185,12 +184,12 @@ func TestSweepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(s.jobs.WorkDir(running.Lease)); !os.IsNotExist(err) {
-			t.Errorf("the folder of a worker whose lease ran out is still there (%v)", err)
+			t.Errorf("the folder of a worker whose lease expired is still there (%v)", err)
 		}
 	})
 }
 
-func TestEndedJobsAreForgottenAndTheirCreditsAreNot(t *testing.T) {
+func TestEndedJobsAreDeletedButTheirLedgerEntriesStay(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
 		s := r.service(func(o *Options) { o.JobLifetime = 24 * time.Hour })

@@ -19,7 +19,7 @@ func TestTokens(t *testing.T) {
 	good := s.token("sep-1", "voice_all", now.Add(time.Minute))
 	exp, sig, _ := strings.Cut(good, ".")
 	last := sig[len(sig)-1:]
-	twin := map[bool]string{true: "B", false: "A"}[last == "A"] // same bytes but for the padding bits, or others
+	twin := map[bool]string{true: "B", false: "A"}[last == "A"] // differs in padding bits or in bytes
 	tests := []struct {
 		name, job, stem, token string
 		now                    time.Time
@@ -68,7 +68,7 @@ func FuzzToken(f *testing.F) {
 		if err != nil {
 			var refused *fault.Error
 			if !errors.As(err, &refused) {
-				t.Fatalf("%q: %v is not for a client", token, err)
+				t.Fatalf("%q: %v is not a client's error", token, err)
 			}
 			return
 		}
@@ -95,7 +95,7 @@ func TestStemURLsUnderAPath(t *testing.T) {
 	}
 }
 
-// FuzzStemURL: whatever parses names one job and one stem in our own form.
+// FuzzStemURL checks that a URL that parses contains one valid job id and stem id.
 func FuzzStemURL(f *testing.F) {
 	s := New(Options{PublicBaseURL: "https://api.example.test/base", SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour})
 	const id = "sep-00000000-0000-7000-8000-000000000000"
@@ -115,7 +115,7 @@ func FuzzStemURL(f *testing.F) {
 		}
 		u, err := url.Parse(raw)
 		if err != nil || u.User != nil || u.Host != "" && !strings.EqualFold(u.Host, "api.example.test") || u.Query().Get("token") != token {
-			t.Fatalf("%q was taken for one of ours", raw)
+			t.Fatalf("%q was accepted as a URL of this service", raw)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
 		}
 		obj.Close()
 		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE collected_at > 0`); n != 1 {
-			t.Error("a download does not count as collecting")
+			t.Error("a download does not count as collected")
 		}
 		r.age(id, 2*time.Hour)
 		if err := s.SweepJobs(t.Context()); err != nil {

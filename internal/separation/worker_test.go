@@ -34,14 +34,14 @@ func TestStopHandsBack(t *testing.T) {
 	tests := []struct {
 		name   string
 		faults []fake.Rule
-		step   string // the call during which the stop comes
+		step   string // the service stops during this call
 		want   row
-		calls  int // of audio-separation, after the hand-back
+		calls  int // calls of audio-separation after the hand-back
 	}{
 		{"while uploading", []fake.Rule{{Step: fakeprovider.StepUpload, Kind: fake.KindStall}}, fakeprovider.StepUpload,
 			row{State: StateQueued}, 0},
-		// The job gets no further where the stop comes after the answer.
-		{"while the provider is asked", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400},
+		// If the stop comes after the response, the job keeps its state.
+		{"during the submission", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400},
 			{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, fakeprovider.StepSubmit,
 			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
 		{"while the busy provider is asked", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindStatus, Status: 429,
@@ -94,16 +94,16 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 		dead := r.service(func(o *Options) { o.NodeID = "another node" })
 		early := r.enqueueAudio(dead, owner)
 		late := r.enqueueAudio(dead, owner)
-		// One worker died in PROCESSING, with a real project; one in SUBMITTING.
+		// One worker crashed in PROCESSING, with a project at the provider, and one in SUBMITTING.
 		ran := r.claimed(dead)
 		if err := dead.submit(t.Context(), &ran, t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
 		r.claimed(dead)
-		r.Exec(`UPDATE separation_jobs SET node_id = 'node' WHERE id = $1`, late) // its source can be reached
+		r.Exec(`UPDATE separation_jobs SET node_id = 'node' WHERE id = $1`, late) // the node that has its source
 		stop := r.run(r.service())
 		defer stop()
-		// The leases are the real ones here: nothing was aged.
+		// The leases expire in real time here.
 		live := `SELECT COUNT(*) FROM separation_jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
 		r.Eventually("both jobs in live hands", func() bool { return r.Number(live, dead.Renewer.Owner()) == 2 })
 		r.waitState(early, StateReady)
@@ -116,14 +116,13 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 			t.Errorf("the provider was paid for %v", titles)
 		}
 		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE node_id = 'node'`); n != 2 {
-			t.Errorf("%d of 2 jobs belong to the node that has their stems", n)
+			t.Errorf("%d of 2 jobs have the node that has their stems", n)
 		}
 		r.booked(owner, 0)
 	})
 }
 
-// A worker that loses its lease in the middle of an upload ends quietly, and the job is paid
-// for once.
+// A worker that loses its lease during an upload stops without an error. The job is charged once.
 func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -135,7 +134,7 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 		var working sync.WaitGroup
 		working.Go(func() { slow.work(t.Context(), j) })
 		r.Eventually("the upload", func() bool { return r.provider.Faults.Count(fakeprovider.StepUpload) > 0 })
-		r.Eventually("its lease has run out", func() bool { // unless it renewed it in the same moment
+		r.Eventually("its lease has expired", func() bool { // repeated, because the worker may renew the lease
 			r.age(id, job.TTL+time.Second)
 			if err := quick.requeueDead(t.Context()); err != nil {
 				t.Fatal(err)
@@ -144,7 +143,7 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 		})
 		stop := r.run(quick)
 		r.waitState(id, StateReady)
-		working.Wait() // its heartbeat told it, and the upload was cut off
+		working.Wait() // the heartbeat notices the loss and aborts the upload
 		stop()
 		if titles := r.provider.Titles(); !slices.Equal(titles, []string{id}) {
 			t.Errorf("the provider was paid for %v", titles)
@@ -159,15 +158,14 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 	})
 }
 
-// A deletion takes the job from its worker. When the worker notices, it removes what it has
-// stored since.
+// After a deletion, the worker notices that it has lost the job, and deletes what it has stored since.
 func TestDeletionDuringCollection(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		owner := r.User(1)
 		var lists atomic.Int32
 		s := r.service(func(o *Options) {
-			o.Store = jobtest.Store{Store: r.Store, OnList: func(prefix string) { // gets an object just before it is listed
+			o.Store = jobtest.Store{Store: r.Store, OnList: func(prefix string) { // adds an object just before the listing
 				r.Put(prefix + "voice_all.flac")
 				lists.Add(1)
 			}}
@@ -180,7 +178,7 @@ func TestDeletionDuringCollection(t *testing.T) {
 		if held, _ := os.ReadDir(s.WorkDir); len(held) != 1 {
 			t.Errorf("work folders %v, want the job's", held)
 		}
-		// By another replica, whose announcement the worker may miss.
+		// Another replica erases the account. The worker may miss its notification.
 		if err := r.service().Erase(t.Context(), owner); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +199,7 @@ func TestDeletionDuringCollection(t *testing.T) {
 }
 
 // The worker removes its copy of the source after the upload.
-func TestSourceCopyGoesOnceUploaded(t *testing.T) {
+func TestSourceCopyIsRemovedAfterTheUpload(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		s := r.service()
@@ -216,7 +214,7 @@ func TestSourceCopyGoesOnceUploaded(t *testing.T) {
 	})
 }
 
-// If the provider measures more than the user paid for, the call that costs money is not made.
+// If the provider measures more than the user paid for, the service does not make the paid call.
 func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -234,7 +232,7 @@ func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 		}
 		r.provider.Faults.Clear()
 		stop()
-		// What its own padding explains is the provider's way of counting.
+		// The provider also counts the padding of an encoder, so a small difference is accepted.
 		for ms, want := range map[int64]bool{301_000: true, 301_400: true, 301_600: false, 900_000: false, 0: true} {
 			if j := (claimedJob{DurationMs: 301_000, Credits: 1}); j.covers(ms) != want {
 				t.Errorf("one credit for 301 s covers %d ms: %v, want %v", ms, !want, want)
@@ -244,7 +242,7 @@ func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 }
 
 // Each failure of a worker has its own error code.
-func TestWhatAFailureIsCalled(t *testing.T) {
+func TestErrorCodes(t *testing.T) {
 	for _, test := range []struct {
 		err      error
 		want     fault.Reason
@@ -267,8 +265,8 @@ func TestWhatAFailureIsCalled(t *testing.T) {
 	}
 }
 
-// A paid job survives a store that fails longer than a call is retried. One that was not paid
-// does not wait for a source that the store never returns.
+// A paid job survives a store outage that is longer than the retries of a call. An unpaid job fails if the
+// store never returns its source.
 func TestAPaidJobOutlivesAnOutageOfTheStore(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
@@ -283,7 +281,7 @@ func TestAPaidJobOutlivesAnOutageOfTheStore(t *testing.T) {
 	})
 }
 
-// Polls that fail more often than a call is retried do not end a paid job.
+// A paid job survives more failed polls than the retries of one call.
 func TestFailedPollsKeepPaidWork(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
@@ -299,7 +297,7 @@ func TestFailedPollsKeepPaidWork(t *testing.T) {
 		}
 		r.booked(owner, 0)
 		if titles := r.provider.Titles(); len(titles) != 1 {
-			t.Errorf("the provider was asked for %v", titles)
+			t.Errorf("projects at the provider: %v", titles)
 		}
 	})
 }
