@@ -96,7 +96,7 @@ type Monitoring struct {
 	Release          string  // "" = the program's own version
 }
 
-// Database says which database to open, and as which user.
+// Database selects the database to open and its user.
 type Database struct {
 	// URL is postgres://… with a safe sslmode and without user and password, or
 	// sqlite:///absolute/path, sqlite://relative/path or sqlite::memory:.

@@ -25,7 +25,7 @@ import (
 	"cutroom/internal/disk"
 )
 
-// Config says where a Cache keeps its files and when it removes them.
+// Config sets where a Cache keeps its files and when it removes them.
 type Config struct {
 	Dir      string // created when missing
 	MaxBytes int64  // 0 = no limit; evicts the least recently used files first

@@ -55,7 +55,7 @@ func digest(endpoint, content string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// formRules says which parts a form accepts.
+// formRules lists the parts that a form accepts.
 type formRules struct {
 	text    []string               // names of text fields; all other parts are files
 	isFile  func(name string) bool // files to keep; others are read and dropped

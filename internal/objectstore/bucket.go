@@ -35,7 +35,7 @@ const (
 	defaultCallTimeout  = 8 * time.Second
 )
 
-// BucketConfig says where a bucket is and how to talk to it.
+// BucketConfig is the address of a bucket, its credentials and the limits on requests.
 type BucketConfig struct {
 	Endpoint        string // http or https URL of the service, without the bucket
 	Region          string // "" means "auto"

@@ -22,7 +22,7 @@ type httpClient struct {
 	limit  time.Duration
 }
 
-// stalledError tells the SDK's retryer whether another try may work.
+// stalledError lets the SDK's retryer decide whether to try again.
 type stalledError struct {
 	limit time.Duration
 	first bool // it was the first try of the call

@@ -150,7 +150,7 @@ func (c *client) renderAssets(ctx context.Context, config map[string]any) (strin
 	return answer.JobID, err
 }
 
-// errNoObjectStore says that the service runs without an object store.
+// errNoObjectStore means that the service runs without an object store.
 var errNoObjectStore = errors.New("the service has no object store")
 
 // upload puts a file into the object store by a presigned URL and returns its key. It does not send a file that

@@ -104,14 +104,14 @@ func segment(name, part string) (string, error) {
 	return url.PathEscape(part), nil
 }
 
-// authorizedGet calls a store's API with a bearer token and classifies failures with sorted.
+// authorizedGet calls a store's API with a bearer token; see classify for its failures.
 func authorizedGet(ctx context.Context, client *http.Client, address, bearer string) (int, []byte, error) {
-	return sorted(httpcall.Get(ctx, client, address, bearer))
+	return classify(httpcall.Get(ctx, client, address, bearer))
 }
 
-// sorted classifies the failures of a call: temporary ones (no complete answer, 5xx, 429, 408)
+// classify sorts the failures of a call: temporary ones (no complete answer, 5xx, 429, 408)
 // become ErrUnavailable, an oversized answer ErrInvalid.
-func sorted(status int, body []byte, err error) (int, []byte, error) {
+func classify(status int, body []byte, err error) (int, []byte, error) {
 	switch {
 	case errors.Is(err, httpcall.ErrTooLong):
 		return 0, nil, fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -83,7 +83,7 @@ func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, erro
 	var r io.Reader = in
 	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
 		if r, err = gzip.NewReader(in); err != nil {
-			return nil, garbage("archive is broken")
+			return nil, malformed("archive is broken")
 		}
 	}
 	// Headers and padding add to the files' own bytes.
@@ -179,7 +179,7 @@ func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
 	case err != nil:
 		return fmt.Errorf("unpack: %w", err)
 	case n+int64(len(head)) != size:
-		return garbage("archive is broken")
+		return malformed("archive is broken")
 	}
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("unpack: %w", err)
@@ -209,7 +209,7 @@ func brokenArchive(err error) error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return garbage("archive is broken")
+	return malformed("archive is broken")
 }
 
 // isAudio reports whether a file has one of the provider's formats.

@@ -191,7 +191,7 @@ func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (Stem,
 		return Stem{}, fmt.Errorf("download %s: %w", name, err)
 	}
 	if !isAudio(class.Kind) {
-		e := garbage("%s is not audio", name)
+		e := malformed("%s is not audio", name)
 		e.Op, e.Status, e.Transient = "download", http.StatusOK, false
 		return Stem{}, e
 	}
@@ -246,7 +246,7 @@ func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) er
 	err = c.retry(ctx, func() error {
 		return c.once(ctx, x, func(status int, length int64, body io.Reader) error {
 			if status != http.StatusOK {
-				return garbage("not the whole file")
+				return malformed("not the whole file")
 			}
 			if length > maxBytes {
 				return oversize("file larger than %d bytes", maxBytes)

@@ -101,9 +101,9 @@ var (
 	errNoVoice   = errors.New("the project has no voice stem")
 )
 
-// garbage returns the error for an answer that breaks the protocol. One such answer may be a temporary fault,
+// malformed returns the error for an answer that breaks the protocol. One such answer may be a temporary fault,
 // which must not cost a paid job.
-func garbage(format string, args ...any) *Error {
+func malformed(format string, args ...any) *Error {
 	return &Error{Transient: true, again: true, Err: fmt.Errorf(format, args...)}
 }
 

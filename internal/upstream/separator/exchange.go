@@ -268,20 +268,20 @@ func decode(a answer) func(int, int64, io.Reader) error {
 			return err
 		}
 		if len(raw) > maxJSONBytes {
-			return garbage("answer larger than %d bytes", maxJSONBytes)
+			return malformed("answer larger than %d bytes", maxJSONBytes)
 		}
 		var envelope struct{ Result json.RawMessage }
 		if err := json.Unmarshal(raw, &envelope); err != nil {
-			return garbage("answer is not the JSON we know")
+			return malformed("answer is not the JSON we know")
 		}
 		if len(envelope.Result) > 0 && envelope.Result[0] == '{' {
 			raw = envelope.Result
 		}
 		if err := json.Unmarshal(raw, a); err != nil {
-			return garbage("answer is not the JSON we know")
+			return malformed("answer is not the JSON we know")
 		}
 		if field := a.missing(); field != "" {
-			return garbage("answer lacks %s", field)
+			return malformed("answer lacks %s", field)
 		}
 		return nil
 	}

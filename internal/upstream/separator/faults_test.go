@@ -138,7 +138,7 @@ func TestReasons(t *testing.T) {
 		{fault.ProviderRejected, []Error{{Status: 400}, {Status: 401}, {Status: 403}, {Status: 404}, {Status: 408}, {Status: 422},
 			{Err: errForbidden}, {Err: errNoVoice}, {Status: 404, Err: errNoVoice}, *oversize("too much")}},
 		{fault.ProviderUnavailable, []Error{{Status: 429}, {Status: 500}, {Status: 503}, {Transient: true, Err: errTimeout}, {Status: 304, Transient: true},
-			{Transient: true, Ambiguous: true}, *garbage("nonsense")}},
+			{Transient: true, Ambiguous: true}, *malformed("nonsense")}},
 	} {
 		for _, e := range test.failures {
 			if got := e.Reason(); got != test.Reason {
