@@ -28,8 +28,7 @@ import (
 
 const secret = "0123456789abcdef0123456789abcdef"
 
-// provider is an identity provider whose tokens are the subjects they stand
-// for, and whose claims the test writes.
+// provider is an identity provider. A token is its own subject, and the test sets the claims by token.
 type provider map[string]identity.Claims
 
 func (p provider) Verify(_ context.Context, idToken string) (identity.Claims, error) {
@@ -39,8 +38,8 @@ func (p provider) Verify(_ context.Context, idToken string) (identity.Claims, er
 	return identity.Claims{}, identity.ErrRejected
 }
 
-// room is the account service with files whose removal can fail.
-type room struct {
+// harness is the account service with a file store whose deletions can fail.
+type harness struct {
 	*account.Service
 	db      *db.DB
 	credits *credit.Ledger
@@ -50,13 +49,13 @@ type room struct {
 	refuse  map[string]error // by user id
 }
 
-func onBothDatabases(t *testing.T, test func(t *testing.T, r *room)) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) { test(t, newRoom(t, d)) })
+func onBothDatabases(t *testing.T, test func(t *testing.T, r *harness)) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { test(t, newHarness(t, d)) })
 }
 
-func newRoom(t *testing.T, d *db.DB) *room {
+func newHarness(t *testing.T, d *db.DB) *harness {
 	t.Helper()
-	r := &room{db: d, a: provider{}, b: provider{}, refuse: map[string]error{}}
+	r := &harness{db: d, a: provider{}, b: provider{}, refuse: map[string]error{}}
 	log := slog.New(slog.DiscardHandler)
 	r.credits = credit.New(credit.Options{DB: d, SignupBonus: 3, Log: log})
 	r.Service = account.New(account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Log: log,
@@ -75,12 +74,12 @@ func newRoom(t *testing.T, d *db.DB) *room {
 }
 
 // replica is another process of the same service.
-func (r *room) replica() *account.Service {
+func (r *harness) replica() *account.Service {
 	return account.New(account.Options{DB: r.db, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Credits: r.credits,
 		Log: slog.New(slog.DiscardHandler)})
 }
 
-func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName string) user.User {
+func (r *harness) signIn(t *testing.T, name string, c identity.Claims, fullName string) user.User {
 	t.Helper()
 	(map[string]provider{account.ProviderA: r.a, account.ProviderB: r.b})[name]["token"] = c
 	s, err := r.SignIn(t.Context(), name, "token", fullName)
@@ -90,22 +89,22 @@ func (r *room) signIn(t *testing.T, name string, c identity.Claims, fullName str
 	return s.User
 }
 
-func (r *room) scan(t *testing.T, query string, args ...any) int64 {
+func (r *harness) scan(t *testing.T, query string, args ...any) int64 {
 	t.Helper()
 	return dbtest.Number(t, r.db, query, args...)
 }
 
 func TestNamesAreKeptAndAddressesRefreshed(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		for i, tt := range []struct{ provider, claim, full, want string }{
 			{account.ProviderA, "Ada", "", "Ada"},
 			{account.ProviderA, "", "", "mail"},
-			{account.ProviderA, "Ada", "Mallory", "Ada"}, // fullName is no key of provider_a's request
+			{account.ProviderA, "Ada", "Mallory", "Ada"}, // provider_a's request has no fullName
 			{account.ProviderB, "", "Grace  ", "Grace"},
 			{account.ProviderB, "", "\x00\u0007 \x7f", "mail"},
 			{account.ProviderB, "", strings.Repeat("é", 300), strings.Repeat("é", 200)},
 			{account.ProviderB, "", "a\x00b\xffc", "abc"},
-			{account.ProviderA, "Ada \u202egro.live\u2066", "", "Ada gro.live"}, // nothing may turn a line of an admin's list around
+			{account.ProviderA, "Ada \u202egro.live\u2066", "", "Ada gro.live"}, // without characters that reverse text
 		} {
 			c := identity.Claims{Subject: fmt.Sprint("s", i), Email: "mail@example.test", Name: tt.claim}
 			first := r.signIn(t, tt.provider, c, tt.full)
@@ -123,14 +122,14 @@ func TestNamesAreKeptAndAddressesRefreshed(t *testing.T) {
 			}
 			other := map[string]string{account.ProviderA: account.ProviderB, account.ProviderB: account.ProviderA}[tt.provider]
 			if stranger := r.signIn(t, other, identity.Claims{Subject: c.Subject}, ""); stranger.ID == first.ID {
-				t.Errorf("%+v is one person at both providers", stranger)
+				t.Errorf("%+v is one user at both providers", stranger)
 			}
 		}
 	})
 }
 
 func TestASubjectThatCannotBeStoredIsRejected(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		for _, subject := range []string{"a\x00b", "\xff", " x", strings.Repeat("9", 256), strings.Repeat("9", 10000)} {
 			r.a["token"] = identity.Claims{Subject: subject, Email: "m@example.test"}
 			_, err := r.SignIn(t.Context(), account.ProviderA, "token", "")
@@ -145,7 +144,7 @@ func TestASubjectThatCannotBeStoredIsRejected(t *testing.T) {
 }
 
 func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		stuck := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
 		other := r.signIn(t, account.ProviderA, identity.Claims{Subject: "2"}, "")
 		broken := errors.New("bucket is down")
@@ -158,17 +157,17 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 				t.Errorf("an account in deletion: %v", err)
 			}
 		}
-		// A young deletion is its own request's matter.
+		// The sweep leaves a recent deletion to its own request.
 		if err := r.FinishErasures(t.Context()); err != nil || len(r.erased) != 0 {
-			t.Errorf("the sweep takes on a young deletion: %v, %v", r.erased, err)
+			t.Errorf("the sweep repeats a recent deletion: %v, %v", r.erased, err)
 		}
 		dbtest.Exec(t, r.db, `UPDATE users SET erasing_at = erasing_at - 61000`)
 		delete(r.refuse, other.ID)
 		if err := r.FinishErasures(t.Context()); !errors.Is(err, broken) {
-			t.Errorf("the sweep says nothing of what it could not finish: %v", err)
+			t.Errorf("the sweep does not report a deletion that it could not finish: %v", err)
 		}
 		if n := r.scan(t, `SELECT COUNT(*) FROM users WHERE id = $1`, other.ID); n != 0 {
-			t.Error("one account that cannot be erased holds up another")
+			t.Error("an account that cannot be erased blocks another deletion")
 		}
 		delete(r.refuse, stuck.ID)
 		for range 2 {
@@ -187,7 +186,7 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 }
 
 func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		c := identity.Claims{Subject: "s", Email: "m@example.test"}
 		old := r.signIn(t, account.ProviderA, c, "")
 		broken := errors.New("bucket is down")
@@ -196,7 +195,7 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := r.SignIn(t.Context(), account.ProviderA, "token", ""); !errors.Is(err, broken) {
-			t.Errorf("a sign-in inherits what could not be erased: %v", err)
+			t.Errorf("a sign-in during a deletion that failed: %v", err)
 		}
 		delete(r.refuse, old.ID)
 		fresh := r.signIn(t, account.ProviderA, c, "")
@@ -206,7 +205,7 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 		if users, sum := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT SUM(balance) FROM credit_balances`); users != 1 || sum != 3 {
 			t.Errorf("%d users with %d credits", users, sum)
 		}
-		var first sync.WaitGroup // sign-ins of a new person at once make one user
+		var first sync.WaitGroup // concurrent sign-ins of a new person create one user
 		r.a["token"] = identity.Claims{Subject: "new"}
 		for range 8 {
 			first.Go(func() {
@@ -219,7 +218,7 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 		if users, sum := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT SUM(balance) FROM credit_balances`); users != 2 || sum != 6 {
 			t.Errorf("%d users with %d credits, want one more with one bonus", users, sum)
 		}
-		var wg sync.WaitGroup // and when everything happens at once
+		var wg sync.WaitGroup // deletions and sign-ins run concurrently
 		for i := range 30 {
 			wg.Go(func() {
 				var err error
@@ -307,7 +306,7 @@ func TestForgedAccessTokens(t *testing.T) {
 	} {
 		p, err := tokens.Check(token)
 		if err == nil {
-			t.Errorf("%s: let in as %+v", name, p)
+			t.Errorf("%s: accepted as %+v", name, p)
 			continue
 		}
 		detail := ""
@@ -318,7 +317,7 @@ func TestForgedAccessTokens(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The last character of a signature holds two bits that say nothing. They must be 0.
+	// The last character of a signature has two unused bits. They must be 0.
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	accepted := 0
 	for _, last := range alphabet {
@@ -341,7 +340,7 @@ func TestForgedAccessTokens(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1", Email: "User@Example.test"}, "")
 		r.signIn(t, account.ProviderA, identity.Claims{Subject: "2", Email: ""}, "")
 		for _, who := range []string{"uSer@example.TEST", " " + u.ID + " ", strings.ToUpper(u.ID)} {
@@ -374,8 +373,8 @@ func TestRoles(t *testing.T) {
 }
 
 // A verified token is cached until it expires.
-func TestARememberedTokenRunsOut(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+func TestACachedTokenExpires(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		r.a["token"] = identity.Claims{Subject: "1", Email: "m@example.test"}
 		s, err := r.SignIn(t.Context(), account.ProviderA, "token", "")
 		if err != nil {
@@ -387,13 +386,13 @@ func TestARememberedTokenRunsOut(t *testing.T) {
 		clock.Advance(time.Until(s.Expires) + time.Second)
 		defer clock.Advance(0)
 		if _, err := r.Authenticate(t.Context(), s.Token); !errors.Is(err, fault.New(fault.Unauthorized, "invalid_token")) {
-			t.Errorf("a token that has run out: %v", err)
+			t.Errorf("an expired token: %v", err)
 		}
 	})
 }
 
 func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		r.a["token"] = identity.Claims{Subject: "1", Email: "m@example.test"}
 		signIn := func() account.Session {
 			t.Helper()
@@ -404,7 +403,7 @@ func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 			return s
 		}
 		if r.db.Postgres() {
-			clock.Advance(time.Hour) // this replica's, not the database's
+			clock.Advance(time.Hour) // the replica's clock, not the database's
 		}
 		old := signIn()
 		clock.Advance(0)
@@ -419,31 +418,31 @@ func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 		if err := account.SignOut(t.Context(), r.db, old.User.ID, "cli:7"); err != nil {
 			t.Fatal(err)
 		}
-		fresh := signIn() // within the second of the sign-out, as likely as not
+		fresh := signIn() // probably in the same second as the sign-out
 		invalid := fault.New(fault.Unauthorized, "invalid_token")
 		for _, s := range []*account.Service{r.Service, r.replica()} {
 			if s == r.Service {
-				time.Sleep(account.SignOutDelay) // what the command waits for, too
+				time.Sleep(account.SignOutDelay) // the command waits as long
 			}
 			if _, err := s.Authenticate(t.Context(), old.Token); !errors.Is(err, invalid) {
 				t.Errorf("a token from before the sign-out: %v", err)
 			}
 			for _, token := range []string{fresh.Token, theirs} {
 				if _, err := s.Authenticate(t.Context(), token); err != nil {
-					t.Errorf("a token that was not meant: %v", err)
+					t.Errorf("a token that the sign-out does not affect: %v", err)
 				}
 			}
 		}
 		if err := account.SignOut(t.Context(), r.db, uuid.NewString(), "cli:7"); !errors.Is(err, account.ErrUnknown) {
-			t.Errorf("nobody is signed out: %v", err)
+			t.Errorf("a sign-out of an unknown user: %v", err)
 		}
 		r.audited(t, old.User.ID, "cli:7 signed-out")
 	})
 }
 
-// A sign-out holds for tokens of a configuration that gave them a longer life.
-func TestASignOutOutlivesAShorterLifeOfTokens(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *room) {
+// A sign-out still applies after the configured lifetime of tokens becomes shorter.
+func TestASignOutOutlivesAShorterTokenLifetime(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, r *harness) {
 		u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
 		clock.Advance(-24 * time.Hour)
 		old, _, err := account.NewTokens(secret, 7*24*time.Hour).Issue(account.Principal{UserID: u.ID})
@@ -461,7 +460,7 @@ func TestASignOutOutlivesAShorterLifeOfTokens(t *testing.T) {
 	})
 }
 
-// arriving is a context that reports when a goroutine first waits for its end.
+// arriving is a context that reports the first call of Done.
 type arriving struct {
 	context.Context
 	once sync.Once
@@ -474,7 +473,7 @@ func (a *arriving) Done() <-chan struct{} {
 }
 
 func TestAClientThatDisconnectsFailsNoOther(t *testing.T) {
-	r := newRoom(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
+	r := newHarness(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
 	u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
 	token, _, err := account.NewTokens(secret, time.Hour).Issue(account.Principal{UserID: u.ID})
 	if err != nil {
@@ -484,14 +483,14 @@ func TestAClientThatDisconnectsFailsNoOther(t *testing.T) {
 	staying := &arriving{Context: t.Context(), here: make(chan struct{})}
 	waits := r.db.Stats().WaitCount
 	var wg sync.WaitGroup
-	err = r.db.InTx(t.Context(), func(*db.Tx) error { // holds the only connection
+	err = r.db.InTx(t.Context(), func(*db.Tx) error { // uses the only connection
 		wg.Go(func() { _, _ = r.Authenticate(leaving, token) })
 		for r.db.Stats().WaitCount == waits {
 			time.Sleep(time.Millisecond)
 		}
 		wg.Go(func() {
 			if _, err := r.Authenticate(staying, token); err != nil {
-				t.Errorf("while another client left: %v", err)
+				t.Errorf("while another client disconnected: %v", err)
 			}
 		})
 		<-staying.here
@@ -504,9 +503,9 @@ func TestAClientThatDisconnectsFailsNoOther(t *testing.T) {
 	wg.Wait()
 }
 
-// audited fails the test unless the audit record holds these entries of a
-// target, newest first, each as "actor action".
-func (r *room) audited(t *testing.T, target string, want ...string) {
+// audited fails the test unless the audit record of a target has exactly these entries, newest first, each as
+// "actor action".
+func (r *harness) audited(t *testing.T, target string, want ...string) {
 	t.Helper()
 	entries, err := audit.List(t.Context(), r.db, audit.Filter{Target: target})
 	if err != nil {
@@ -516,7 +515,7 @@ func (r *room) audited(t *testing.T, target string, want ...string) {
 	for _, e := range entries {
 		got = append(got, e.Actor+" "+e.Action)
 	}
-	slices.Sort(got) // those of one millisecond come in any order
+	slices.Sort(got) // entries of the same millisecond have no order
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("audit record of %s: %q, want %q", target, got, want)

@@ -25,17 +25,17 @@ import (
 
 const maxBytes = 32 << 20
 
-// store is a stand-in bucket behind a hook that can count and change requests.
+// store is the stand-in bucket behind a hook that can count and change requests.
 type store struct {
 	db      *db.DB
-	userID  string // who asks, where it does not matter
+	userID  string // the user of requests for which the user does not matter
 	standIn *bucket.Bucket
 	server  *httptest.Server
 	client  *objectstore.Bucket
 
 	mu   sync.Mutex
 	hook func(w http.ResponseWriter, r *http.Request) (handled bool)
-	seen []string // methods
+	seen []string // methods of the requests
 }
 
 func newStore(t *testing.T) *store {
@@ -64,7 +64,7 @@ func newStore(t *testing.T) *store {
 	return s
 }
 
-// setHook passes every later request through f first, and resets the count.
+// setHook calls f before every later request, and resets the count.
 func (s *store) setHook(f func(w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,13 +103,13 @@ func newUser(t *testing.T, d *db.DB, name string) string {
 	return u.ID
 }
 
-// asked is a request to upload a body.
+// asked returns a request to upload a body.
 func asked(userID string, body []byte) asset.Request {
 	sum := sha256.Sum256(body)
 	return asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(body)), Ext: "mp4", ContentType: "video/mp4", UserID: userID}
 }
 
-// upload requests a URL and sends body to it, like a phone.
+// upload requests a URL and sends body to it, as a phone does.
 func (s *store) upload(t *testing.T, service *asset.Service, body []byte) string {
 	t.Helper()
 	up, err := service.UploadURL(t.Context(), asked(s.userID, body))
@@ -117,7 +117,7 @@ func (s *store) upload(t *testing.T, service *asset.Service, body []byte) string
 		t.Fatal(err)
 	}
 	if status := put(t, up.URL, "video/mp4", body); status != http.StatusOK {
-		t.Fatalf("the upload was answered %d", status)
+		t.Fatalf("upload: status %d", status)
 	}
 	return up.Key
 }
@@ -172,10 +172,10 @@ func FuzzParseKey(f *testing.F) {
 			t.Errorf("ParseKey(%q) became %q", s, key)
 		}
 		if err := objectstore.CheckKey(s); err != nil {
-			t.Errorf("%q is no object key: %v", s, err)
+			t.Errorf("%q is not an object key: %v", s, err)
 		}
 		if b, err := hex.DecodeString(key.SHA256); err != nil || len(b) != sha256.Size {
-			t.Errorf("%q holds no hash", s)
+			t.Errorf("%q contains no hash", s)
 		}
 	})
 }
@@ -231,8 +231,7 @@ func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
 	}
 }
 
-// An object of another size than announced can be replaced only if it does not match its
-// key.
+// An object whose size differs from the announced one can be replaced only if it does not match its key.
 func TestAnObjectOfAnotherSize(t *testing.T) {
 	s := newStore(t)
 	service, _, dir := s.service(t, maxBytes)
@@ -244,7 +243,7 @@ func TestAnObjectOfAnotherSize(t *testing.T) {
 		return service.UploadURL(t.Context(), r)
 	}
 	if up, err := ask(len(body) - 1); err != nil || up.AlreadyExists {
-		t.Errorf("a wrong size of an intact object: %+v, %v", up, err)
+		t.Errorf("a wrong size for an intact object: %+v, %v", up, err)
 	} else if status := put(t, up.URL, "video/mp4", body[1:]); status < 400 {
 		t.Errorf("a wrong size replaced an intact object: %d", status)
 	}

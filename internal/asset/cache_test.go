@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// names returns the files of the cache without its marker.
+// names returns the names of the cache's files, except its marker.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -31,9 +31,9 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
-// hold is a hook that stops downloads until open is called.
+// hold is a hook that blocks downloads until open is called.
 type hold struct {
-	arrived chan struct{} // one for each download that waits
+	arrived chan struct{} // receives a value for each blocked download
 	gate    chan struct{}
 	open    func()
 }
@@ -70,7 +70,7 @@ func TestFetchToVerifiesAndKeeps(t *testing.T) {
 			t.Errorf("fetched %q, %v", got, err)
 		}
 		if st, err := os.Stat(dst); err != nil || st.Mode().Perm()&0o222 != 0 {
-			t.Errorf("the shared file may be written to: %v, %v", st.Mode(), err)
+			t.Errorf("the shared file is writable: %v, %v", st.Mode(), err)
 		}
 	}
 	if n := s.count(http.MethodGet); n != 1 {
@@ -115,7 +115,7 @@ func TestDownloadsAreBounded(t *testing.T) {
 	}
 	select {
 	case <-h.arrived:
-		t.Error("a fifth download began while four were under way")
+		t.Error("a fifth download began while four were running")
 	case <-time.After(100 * time.Millisecond):
 	}
 	h.open()
@@ -125,7 +125,7 @@ func TestDownloadsAreBounded(t *testing.T) {
 	}
 }
 
-func TestDamageOnTheWayIsNotHeldAgainstTheObject(t *testing.T) {
+func TestDamageInTransitDoesNotDeleteTheObject(t *testing.T) {
 	s := newStore(t)
 	service, _, _ := s.service(t, maxBytes)
 	body := []byte("0123456789")
@@ -149,7 +149,7 @@ func TestDamageOnTheWayIsNotHeldAgainstTheObject(t *testing.T) {
 		t.Errorf("fetched %q, %v", got, err)
 	}
 	if s.count(http.MethodDelete) != 0 {
-		t.Error("the sound object was deleted")
+		t.Error("the intact object was deleted")
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/user"
 )
 
-// held lists the keys that a user holds, by pages of two.
+// held lists the keys that a user holds. It reads pages of two.
 func (p *partsRig) held(userID string) (keys []string) {
 	p.t.Helper()
 	page := cursor.Page{After: cursor.Start, Limit: 2}
@@ -65,8 +65,7 @@ func (p *partsRig) release(userID, key string) {
 	}
 }
 
-// use holds assets as a submission does, between a look at them and the commit of
-// which the sweep may run.
+// use holds assets as a submission does. between runs after their lookup and before the commit.
 func (p *partsRig) use(userID string, between func(), keys ...string) error {
 	p.t.Helper()
 	found, errs := p.service.Lookup(p.t.Context(), keys)
@@ -84,7 +83,7 @@ func (p *partsRig) use(userID string, between func(), keys ...string) error {
 
 func nothing() {}
 
-func TestAnObjectGoesWithItsLastHolder(t *testing.T) {
+func TestAnObjectIsDeletedWithItsLastHolder(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann, ben := p.user("ann"), p.user("ben")
 		key := p.upload(ann, "a clip")
@@ -92,7 +91,7 @@ func TestAnObjectGoesWithItsLastHolder(t *testing.T) {
 		if again := p.upload(ann, "one more"); !slices.Contains(p.held(ann), again) {
 			t.Errorf("ann holds %v", p.held(ann))
 		}
-		// Ben has the bytes too, and is not asked to upload them.
+		// Ben announces the same bytes and need not upload them.
 		if up, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); err != nil || !up.AlreadyExists {
 			t.Errorf("%+v, %v", up, err)
 		}
@@ -104,7 +103,7 @@ func TestAnObjectGoesWithItsLastHolder(t *testing.T) {
 		p.release(ann, key)
 		p.sweep()
 		if !p.exists(key) || slices.Contains(p.held(ann), key) {
-			t.Errorf("the object that ben holds is there: %v; ann holds %v", p.exists(key), p.held(ann))
+			t.Errorf("the object that ben holds exists: %v; ann holds %v", p.exists(key), p.held(ann))
 		}
 		if err := p.service.Erase(t.Context(), ben); err != nil {
 			t.Fatal(err)
@@ -116,19 +115,19 @@ func TestAnObjectGoesWithItsLastHolder(t *testing.T) {
 		if p.exists(key) || p.exists(other) {
 			t.Error("objects that nobody holds are left")
 		}
-		// It can come again, from either.
+		// Both users can upload it again.
 		if again := p.upload(ben, "a clip"); again != key || !p.exists(key) {
 			t.Errorf("uploaded again to %s", again)
 		}
 		p.sweep()
 		if !p.exists(key) {
-			t.Error("the sweep took an object that is held again")
+			t.Error("the sweep deleted an object that is held again")
 		}
 	})
 }
 
-// Each announcement allows an upload for a while, so a second one with a smaller size does not
-// make the file count less. The size of the object replaces them.
+// Each announcement permits an upload for a while, so the file counts with the largest announced size until
+// the object exists. Then the object's size counts.
 func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann, body := p.user("ann"), []byte("a clip")
@@ -163,7 +162,7 @@ func TestARunningJobKeepsAnObject(t *testing.T) {
 		p.release(ann, key)
 		p.sweep()
 		if !p.exists(key) {
-			t.Error("the sweep took what a job reads")
+			t.Error("the sweep deleted an object that a job reads")
 		}
 		p.exec(`DELETE FROM render_sources`)
 		p.sweep()
@@ -175,7 +174,7 @@ func TestARunningJobKeepsAnObject(t *testing.T) {
 
 // A client that uses an asset while the sweep removes it either keeps the object or learns
 // that it is gone.
-func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
+func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann, ben := p.user("ann"), p.user("ben")
 		key := p.upload(ann, "a clip")
@@ -185,7 +184,7 @@ func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 		}
 		p.sweep()
 		if !p.exists(key) {
-			t.Fatal("the sweep took what was used")
+			t.Fatal("the sweep deleted a used object")
 		}
 		p.release(ben, key)
 		if err := p.use(ben, p.sweep, key); code(err) != "the asset "+key+" was removed a moment ago; upload it again" {
@@ -200,7 +199,7 @@ func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 		asked := func() error { _, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); return err }
 		var during []error
 		p.store.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
-			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, key) { // not its analysis
+			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, key) { // the asset, not its analysis
 				during = append(during, asked(), p.use(ben, nothing, key))
 			}
 			return false
@@ -208,10 +207,10 @@ func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 		p.sweep()
 		p.store.setHook(nil)
 		if len(during) != 2 {
-			t.Fatalf("the store was asked to delete %d times", len(during)/2)
+			t.Fatalf("%d deletions in the store", len(during)/2)
 		}
 		for _, err := range during {
-			// The store deletes the two side by side, so the object may be gone already.
+			// The store deletes the two objects concurrently, so the asset may already be gone.
 			if !errors.Is(err, objectstore.ErrNotFound) && code(err) != "a file with this hash is being removed, try again in a moment" {
 				t.Errorf("during the removal: %v", err)
 			}
@@ -222,7 +221,7 @@ func TestTheSweepAndAHoldDoNotCross(t *testing.T) {
 	})
 }
 
-// An upload may end after its asset was given up.
+// An upload may end after its asset was released.
 func TestALateUploadIsRemoved(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// forgetful hides the hash that a store computed.
+// forgetful removes the store's hash from responses.
 type forgetful struct{ http.ResponseWriter }
 
 func (w forgetful) WriteHeader(status int) {
@@ -45,17 +45,17 @@ func TestPartial(t *testing.T) {
 		}
 	}
 
-	// If the store has no hashes, one read of the whole asset is enough for all users.
+	// If the store has no hashes, one read of the whole asset verifies it for all users.
 	s.setHook(func(w http.ResponseWriter, r *http.Request) bool {
 		s.standIn.ServeHTTP(forgetful{w}, r)
 		return true
 	})
 	if _, err := open(); !errors.Is(err, asset.ErrWhole) {
-		t.Errorf("bytes that nobody has compared with their hash: %v", err)
+		t.Errorf("unverified bytes: %v", err)
 	}
 	whole()
 	if _, err := open(); !errors.Is(err, asset.ErrWhole) {
-		t.Errorf("a copy at hand: %v", err)
+		t.Errorf("a cached copy: %v", err)
 	}
 	if err := cache.Drop(filepath.Base(key)); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestPartial(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Overlapping and neighbouring spans are one request.
+	// Overlapping and adjacent spans share one request.
 	s.setHook(nil)
 	spans := []objectstore.Span{{From: 5 << 20, To: 6 << 20}, {From: 5<<20 + 7, To: 6<<20 + 9}, {From: 6<<20 + 1000, To: 6<<20 + 2000}, {From: 17<<20 - 3, To: 17 << 20}}
 	if cost := p.Cost(spans...); cost != 1<<20+2000+3 {
@@ -86,7 +86,7 @@ func TestPartial(t *testing.T) {
 		}
 	}
 	if n := s.count(http.MethodGet); n != 4 {
-		t.Errorf("%d requests, want 4: two reads are of bytes that were not there", n)
+		t.Errorf("%d requests, want 4: two reads need bytes that were not fetched", n)
 	}
 	for _, bad := range []objectstore.Span{{From: -1, To: 5}, {From: 0, To: 17<<20 + 1}} {
 		if err := p.Fetch(bad); !errors.Is(err, asset.ErrWhole) {
@@ -112,6 +112,6 @@ func TestPartial(t *testing.T) {
 		t.Errorf("spans of a replaced object: %v", err)
 	}
 	if _, err := open(); !errors.Is(err, asset.ErrWhole) {
-		t.Errorf("an object of other bytes: %v", err)
+		t.Errorf("an object with other bytes: %v", err)
 	}
 }

@@ -58,7 +58,7 @@ func (p *partsRig) mustBegin(userID string) asset.Upload {
 	return up
 }
 
-// send sends the parts that are missing.
+// send sends the missing parts.
 func (p *partsRig) send(up asset.Upload) {
 	p.t.Helper()
 	rest := p.content
@@ -79,7 +79,7 @@ func done(up asset.Upload) (n int) {
 	return n
 }
 
-// code is the error code that a client sees.
+// code returns the error code that a client sees.
 func code(err error) string {
 	if f := fault.As(err); f != nil {
 		return f.Answer()
@@ -105,13 +105,13 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := p.store.count(http.MethodDelete); n != 1 {
-			t.Errorf("%d uploads are aborted, want 1", n)
+			t.Errorf("%d uploads were aborted, want 1", n)
 		}
 		if _, err := p.service.Complete(t.Context(), old, forgotten.ID); !strings.Contains(code(err), "unknown or has ended") {
 			t.Errorf("a swept upload: %v", err)
 		}
 		if again := p.mustBegin(old); again.ID == forgotten.ID || done(again) != 0 {
-			t.Errorf("after the sweep: %d parts of %s are there", done(again), again.ID)
+			t.Errorf("after the sweep, %s has %d parts", again.ID, done(again))
 		}
 		if again := p.mustBegin(young); again.ID != kept.ID || done(again) != 3 {
 			t.Errorf("a younger upload has %d parts left", done(again))
@@ -119,35 +119,35 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 		if _, err := p.service.Complete(t.Context(), young, kept.ID); err != nil {
 			t.Fatal(err)
 		}
-		// What was completed is forgotten in time, and its object stays.
+		// The row of a completed upload is deleted after some time. Its object stays.
 		p.exec(`UPDATE asset_uploads SET created_at = 0`)
 		if err := p.service.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, errs := p.service.Lookup(t.Context(), []string{kept.Key}); errs[0] != nil {
-			t.Errorf("the sweep took the asset: %v", errs[0])
+			t.Errorf("the sweep deleted the asset: %v", errs[0])
 		}
 		if _, err := p.service.Complete(t.Context(), young, kept.ID); code(err) == "" {
-			t.Errorf("a forgotten upload: %v", err)
+			t.Errorf("an upload without a row: %v", err)
 		}
 	})
 }
 
-// If the store's answer is lost, the service asks again.
+// If the store's response is lost, the service repeats the request.
 func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		u := p.user("u")
 		up := p.mustBegin(u)
 		p.send(up)
 		p.store.setHook(func(w http.ResponseWriter, r *http.Request) bool {
-			if r.Method == http.MethodGet && !r.URL.Query().Has("uploadId") { // the look at the object
+			if r.Method == http.MethodGet && !r.URL.Query().Has("uploadId") { // reads the object
 				w.WriteHeader(http.StatusInternalServerError)
 				return true
 			}
 			return false
 		})
 		if _, err := p.service.Complete(t.Context(), u, up.ID); !errors.Is(err, objectstore.ErrUnavailable) {
-			t.Errorf("while the store does not answer: %v", err)
+			t.Errorf("while the store does not respond: %v", err)
 		}
 		p.store.setHook(nil)
 		for range 2 {
@@ -155,7 +155,7 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
-		// The object goes, as by a rule of the bucket: the upload begins anew.
+		// If the object is deleted, as by a rule of the bucket, the upload starts again.
 		if err := p.store.client.Delete(t.Context(), up.Key); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 		if again.ID == up.ID || done(again) != 0 {
 			t.Errorf("%d parts of %s are there", done(again), again.ID)
 		}
-		// The copy at hand does not speak for other bytes.
+		// A cached copy does not make other bytes valid.
 		p.content = slices.Clone(p.content)
 		p.content[0]++
 		p.send(again)
@@ -173,7 +173,7 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 		if _, err := p.service.Complete(t.Context(), u, again.ID); !strings.Contains(code(err), "unknown or has ended") || p.exists(again.Key) {
 			t.Errorf("after other bytes: %v, kept %v", err, p.exists(again.Key))
 		}
-		// If another client uploads the right object in the meantime, it stays.
+		// If another client uploads the right object meanwhile, it stays.
 		p.content[0]--
 		last := p.mustBegin(u)
 		right := slices.Clone(p.content)
@@ -182,7 +182,7 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 		p.send(last)
 		p.upload(p.user("another"), string(right))
 		if got, err := p.service.Complete(t.Context(), u, last.ID); err != nil || !got.AlreadyExists || !p.exists(last.Key) {
-			t.Errorf("beside the right object: %+v, %v", got, err)
+			t.Errorf("with the right object: %+v, %v", got, err)
 		}
 	})
 }
@@ -251,12 +251,12 @@ func TestStoresThatDoLess(t *testing.T) {
 		}
 		second := p.mustBegin(u)
 		if second.ID == first.ID {
-			t.Error("an upload that the store gave up goes on")
+			t.Error("an upload that the store aborted continues")
 		}
 		p.send(second)
 		p.store.setHook(refuse(func(r *http.Request) bool { return r.Header.Get("If-None-Match") != "" }))
 		if _, err := p.service.Complete(t.Context(), u, second.ID); err != nil {
-			t.Errorf("without conditions: %v", err)
+			t.Errorf("without conditional requests: %v", err)
 		}
 	})
 }

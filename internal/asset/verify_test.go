@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/asset"
 )
 
-// wrongSize asks for the upload of a body that is there, with another size.
+// wrongSize announces a body that is already stored, with another size.
 func wrongSize(t *testing.T, service *asset.Service, userID string, body []byte) error {
 	t.Helper()
 	r := asked(userID, body)
@@ -28,7 +28,7 @@ func TestAWrongSizeReadsAnObjectOnce(t *testing.T) {
 	s.upload(t, service, body)
 	s.setHook(nil)
 	for range 3 {
-		other, _, _ := s.service(t, maxBytes) // another replica, without a copy at hand
+		other, _, _ := s.service(t, maxBytes) // another replica, without a cached copy
 		if err := wrongSize(t, other, s.userID, body); err != nil {
 			t.Fatal(err)
 		}
@@ -86,16 +86,16 @@ func TestVerificationsTakeNoDownloadSlots(t *testing.T) {
 		<-arrived
 	}
 	if err := service.FetchTo(t.Context(), keys[5], filepath.Join(t.TempDir(), "clip")); err != nil {
-		t.Errorf("a job's download beside verifications: %v", err)
+		t.Errorf("a job's download during verifications: %v", err)
 	}
 	if len(arrived) > 0 {
-		t.Error("a fifth verification began while four were under way")
+		t.Error("a fifth verification began while four were running")
 	}
 	close(gate)
 	all.Wait()
 }
 
-func TestAssetsEndSomeDaysAfterTheirLastUse(t *testing.T) {
+func TestAssetsExpireSomeDaysAfterTheirLastUse(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		p.service = asset.New(asset.Options{DB: p.db, Bucket: p.store.client, Cache: p.cache, MaxBytes: 1 << 30, Lifetime: 7 * 24 * time.Hour})
 		ann, ben := p.user("ann"), p.user("ben")
@@ -140,7 +140,7 @@ func TestUploadsInPartsOfAUserAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := p.begin(u); err != nil {
-			t.Errorf("after one was given up: %v", err)
+			t.Errorf("after one upload was aborted: %v", err)
 		}
 	})
 }

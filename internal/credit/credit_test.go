@@ -41,16 +41,16 @@ func FuzzPrice(f *testing.F) {
 
 // store is a receipt verifier that accepts every receipt, or fails with err.
 type store struct {
-	quantity            int64        // bought, 0 is 1
-	calls, asking, most atomic.Int64 // questions, those under way, the most at once
+	quantity            int64        // quantity of a purchase; 0 means 1
+	calls, asking, most atomic.Int64 // calls of Verify: all, current, most at the same time
 	err                 error
 	slow                time.Duration
 
 	notice    receipt.Notice
 	noticeErr error
 	mu        sync.Mutex
-	reversed  map[string]bool // what the store says of its sales
-	asked     []string        // about which it was asked
+	reversed  map[string]bool // result of Reversed
+	asked     []string        // transactions in calls of Reversed
 	away      error
 }
 
@@ -123,7 +123,7 @@ func sales(t *testing.T, d *db.DB, user string) []admin.Purchase {
 	return sales
 }
 
-// checkLedger asserts the invariant: every balance is the sum of its entries.
+// checkLedger fails the test unless every balance is the sum of its ledger entries.
 func checkLedger(t *testing.T, d *db.DB) {
 	t.Helper()
 	var wrong int
@@ -160,7 +160,7 @@ func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 		l := newLedger(t, d, &store{})
 		user := addUser(t, d)
 		var wg sync.WaitGroup
-		for range 16 { // the bonus, many times at once
+		for range 16 { // grant the bonus many times concurrently
 			wg.Go(func() {
 				if err := l.GrantSignup(t.Context(), user); err != nil {
 					t.Error(err)
@@ -169,7 +169,7 @@ func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 		}
 		wg.Wait()
 		var paid, refused atomic.Int64
-		for i := range 24 { // three credits, twenty-four jobs
+		for i := range 24 { // charge 24 jobs with three credits
 			wg.Go(func() {
 				err := charge(t.Context(), d, user, fmt.Sprint("sep-", i), 1)
 				switch f := fault.As(err); {
@@ -187,7 +187,7 @@ func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 			t.Errorf("paid %d, refused %d; want 3 and 21", paid.Load(), refused.Load())
 		}
 		var refunds atomic.Int64
-		for i := range 24 { // every job refunded four times
+		for i := range 24 { // refund every job four times
 			for range 4 {
 				wg.Go(func() {
 					if refund(t, d, user, fmt.Sprint("sep-", i)) {
@@ -229,12 +229,12 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 			t.Errorf("granted %d credits, want 10", granted.Load())
 		}
 		checkLedger(t, d)
-		// The order number is kept as long as the buyer's account.
+		// The order number is kept until the buyer's account is deleted.
 		bought := append(sales(t, d, users[0]), sales(t, d, users[1])...)
 		if len(bought) != 1 || bought[0].OrderID != "t-1" || bought[0].Credits != 10 || bought[0].Platform != "platform_a" {
 			t.Errorf("purchases %+v", bought)
 		}
-		// The receipt stays spent when its buyers are gone, and says nothing of them.
+		// The receipt stays spent after its buyer's account is deleted, but does not identify the buyer.
 		for _, u := range users {
 			deleteUser(t, d, l, u)
 		}
@@ -246,7 +246,7 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 		if err != nil || g.Granted != 0 || g.Balance != 0 {
 			t.Errorf("replay after deletion: %+v, %v", g, err)
 		}
-		// The same id at the other store is another transaction. The quantity multiplies.
+		// The same id at the other store is another transaction. The grant is multiplied by the quantity.
 		s.quantity, req.Platform = 3, credit.PlatformB
 		if g, err := l.Purchase(t.Context(), addUser(t, d), req); err != nil || g.Granted != 30 || g.Balance != 30 {
 			t.Errorf("three at the other store: %+v, %v", g, err)
@@ -254,7 +254,7 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 	})
 }
 
-// Of many forged receipts that a user presents at once, few reach the store.
+// If a user presents many forged receipts concurrently, only a few reach the store.
 func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{err: receipt.ErrInvalid, slow: 5 * time.Millisecond}
@@ -275,12 +275,12 @@ func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		// Those that were being asked about when the twentieth was refused count too.
+		// Verifications that were running when the twentieth receipt was refused are refused too.
 		if n := refused.Load(); n < 20 || n > 27 || n+limited.Load() != 60 || s.calls.Load() != n {
-			t.Errorf("%d refused, %d limited, %d questions", n, limited.Load(), s.calls.Load())
+			t.Errorf("%d refused, %d limited, %d calls of the store", n, limited.Load(), s.calls.Load())
 		}
 		if s.most.Load() > 8 {
-			t.Errorf("%d questions at once", s.most.Load())
+			t.Errorf("%d concurrent calls of the store", s.most.Load())
 		}
 	})
 }
@@ -306,7 +306,7 @@ func TestAdminGrantsByRoleAndDay(t *testing.T) {
 				t.Errorf("after %q: %+v, %v, want %q", step.before, g, err, step.code)
 			}
 		}
-		// Grants at once keep to the cap of 100, which is each admin's own.
+		// Concurrent grants do not exceed the cap of 100 for each admin.
 		for range 2 {
 			another := addUser(t, d)
 			dbtest.Exec(t, d, `UPDATE users SET role = 'admin' WHERE id = $1`, another)
@@ -323,7 +323,7 @@ func TestAdminGrantsByRoleAndDay(t *testing.T) {
 			}
 			wg.Wait()
 			if granted.Load() != 100 {
-				t.Errorf("%d credits granted at once, want 100", granted.Load())
+				t.Errorf("concurrent grants of %d credits, want 100", granted.Load())
 			}
 		}
 		checkLedger(t, d)

@@ -25,7 +25,7 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 			if f := fault.As(err); f == nil || f.Code != "receipt_invalid" {
 				t.Fatal(err)
 			}
-			dbtest.Exec(t, d, `DELETE FROM request_times`) // the limit is another test's
+			dbtest.Exec(t, d, `DELETE FROM request_times`) // another test covers the rate limit
 		}
 		refused := func() []admin.Refusal {
 			t.Helper()
@@ -43,7 +43,7 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 		}
 		present(strings.Repeat("long", 10_000) + "\x00")
 		if list := refused(); len(list) != 2 || len(list[0].OrderID) > 255 && len(list[1].OrderID) > 255 || s.calls.Load() != 2 {
-			t.Errorf("%+v after %d questions", list, s.calls.Load())
+			t.Errorf("%+v after %d calls of the store", list, s.calls.Load())
 		}
 		found, err := admin.New(d).FindOrder(t.Context(), "GPA.1")
 		if err != nil || len(found.Users) != 1 || found.Users[0] != user || !found.PaidAt.IsZero() {
@@ -54,18 +54,18 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 			present(fmt.Sprint("forged-", i))
 		}
 		if list := refused(); len(list) != 100 || list[0].OrderID != "forged-102" {
-			t.Errorf("%d are kept, the newest is %s", len(list), list[0].OrderID)
+			t.Errorf("%d refusals are kept, the newest is of %s", len(list), list[0].OrderID)
 		}
 		for _, step := range []struct{ days, left int }{{89, 100}, {2, 0}} {
 			dbtest.Exec(t, d, `UPDATE receipt_refusals SET created_at = created_at - $1`, int64(step.days)*86400_000)
 			if err := l.SweepRefusals(t.Context()); err != nil || len(refused()) != step.left {
-				t.Errorf("%d days later %d are left (%v)", step.days, len(refused()), err)
+				t.Errorf("after %d days, %d refusals are left (%v)", step.days, len(refused()), err)
 			}
 		}
 	})
 }
 
-// An order that support paid out is spent: presenting it later, as any user, grants nothing.
+// If support has granted the credits of an order, the order is spent: no user can present it later.
 func TestSupportSpendsAnOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{"GPA.1": true}}
@@ -96,12 +96,12 @@ func TestSupportSpendsAnOrder(t *testing.T) {
 		}
 		buy(t, l, user, "GPA.1")
 		if have, err := l.Balance(t.Context(), user); err != nil || have != 7 || s.calls.Load() != 0 {
-			t.Errorf("balance %d after presenting it, %d questions (%v)", have, s.calls.Load(), err)
+			t.Errorf("balance %d after presenting it, %d calls of the store (%v)", have, s.calls.Load(), err)
 		}
 		if r, err := admin.New(d).Revenue(t.Context()); err != nil || r != (admin.Revenue{}) {
 			t.Errorf("it counts as revenue: %+v, %v", r, err)
 		}
-		// The store's refund takes back what support granted.
+		// A refund by the store revokes the credits that support granted.
 		if err := notified(t, l, s, "GPA.1", false); err != nil {
 			t.Fatal(err)
 		}

@@ -26,14 +26,14 @@ func buy(t *testing.T, l *credit.Ledger, user, transaction string) {
 	}
 }
 
-// notified sends the ledger a store's notification, and returns the answer.
+// notified passes a store's notification to the ledger and returns the result.
 func notified(t *testing.T, l *credit.Ledger, s *store, transaction string, reinstated bool) error {
 	t.Helper()
 	s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: transaction, Token: "t"}, Reinstated: reinstated}
 	return l.Notify(t.Context(), "platform_a", "", nil)
 }
 
-func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
+func TestARefundRevokesTheBalanceAndRecordsTheRestAsDebt(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{}}
 		l, user := newLedger(t, d, s), addUser(t, d)
@@ -53,13 +53,13 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 		if err := charge(t.Context(), d, user, "job", 7); err != nil {
 			t.Fatal(err)
 		}
-		// What is claimed and what the store says are two things.
+		// A notification has no effect unless the store confirms it.
 		for _, said := range []map[string]bool{{}, {"t-1": false}} {
 			s.reversed = said
 			if err := notified(t, l, s, "t-1", false); err != nil {
 				t.Error(err)
 			}
-			expect("claimed only", 3, 0)
+			expect("not confirmed", 3, 0)
 		}
 		s.reversed = map[string]bool{"t-1": true}
 		for _, unknown := range []string{"t-2", ""} {
@@ -71,14 +71,14 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 		if err := l.Notify(t.Context(), "platform_a", "", nil); err != nil {
 			t.Error(err)
 		}
-		expect("of something else, or of a part", 3, 0)
+		expect("another transaction, or a partial refund", 3, 0)
 		for range 2 {
 			if err := notified(t, l, s, "t-1", false); err != nil {
 				t.Error(err)
 			}
 			expect("refunded", 0, 7)
 		}
-		// Support settles: what is taken counts against the debt.
+		// Credits that support revokes count against the debt.
 		if _, err := support(t, d, user, "gift", 5); err != nil {
 			t.Fatal(err)
 		}
@@ -86,11 +86,11 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("settled in part", 0, 2)
-		// The store changes its mind: all that was paid back is given again.
+		// If the store reinstates the purchase, all revoked credits are granted again.
 		if err := notified(t, l, s, "t-1", true); err != nil {
 			t.Error(err)
 		}
-		expect("claimed to be reinstated only", 0, 2)
+		expect("reinstatement not confirmed", 0, 2)
 		s.reversed = map[string]bool{"t-1": false}
 		for range 2 {
 			if err := notified(t, l, s, "t-1", true); err != nil {
@@ -102,12 +102,12 @@ func TestARefundTakesBackWhatIsThereAndOwesTheRest(t *testing.T) {
 		if err := notified(t, l, s, "t-1", false); err != nil {
 			t.Error(err)
 		}
-		expect("refunded a second time, which is for people", 8, 0)
+		expect("refunded a second time, which support must handle", 8, 0)
 	})
 }
 
-// Spending credits on jobs and cancelling the jobs does not evade a store's refund: a job's
-// refund settles the oldest debt first. Purchases do not.
+// A user cannot evade a store's refund by spending credits on jobs and deleting the jobs: the refund of a job
+// settles the oldest debt first. A purchase settles no debt.
 func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{"t-1": true, "t-2": true}}
@@ -129,7 +129,7 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 		for _, step := range []struct {
 			refund        string
 			balance       int64
-			first, second int64 // owed
+			first, second int64 // debts
 			ref           string
 		}{
 			{"", 10, 10, 10, "platform_a-t-3"},
@@ -158,9 +158,9 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 		checkLedger(t, d)
 		entries, _, err := admin.New(d).Ledger(t.Context(), user, admin.Page{Limit: 100})
 		for _, e := range entries {
-			// The order number without what later settlements append to it.
+			// The order number is a prefix of the reference; later settlements append to it.
 			if e.Kind == "reversal" && string(e.OrderID) != e.RefID[len("reversal-platform_a-"):][:len("t-1")] {
-				t.Errorf("%s is shown as of order %q", e.RefID, e.OrderID)
+				t.Errorf("%s is shown with order %q", e.RefID, e.OrderID)
 			}
 		}
 		if err != nil {
@@ -169,9 +169,8 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 	})
 }
 
-// All replicas together query each purchase once a night, and catch up after an outage of
-// the store.
-func TestStoresAreAskedAboutPastSales(t *testing.T) {
+// Together, all replicas query each purchase once a night. They catch up after an outage of the store.
+func TestPastSalesAreQueriedNightly(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := &store{reversed: map[string]bool{}}
 		replicas := []*credit.Ledger{newLedger(t, d, s), newLedger(t, d, s)}
@@ -200,45 +199,45 @@ func TestStoresAreAskedAboutPastSales(t *testing.T) {
 			dbtest.Exec(t, d, `UPDATE purchases SET created_at = created_at - $1, asked_at = asked_at - $1`, hours*3600_000)
 		}
 		if asked := night(); len(asked) != 0 {
-			t.Errorf("asked at once about %d", len(asked))
+			t.Errorf("one query for %d sales", len(asked))
 		}
 		pass(24)
 		s.away = receipt.ErrUnavailable
 		night()
 		s.away = nil
 		if asked := night(); len(asked) != sold {
-			t.Errorf("asked %d times about %d sales", len(asked), sold)
+			t.Errorf("%d queries for %d sales", len(asked), sold)
 		}
 		if have, err := l.Balance(t.Context(), user); err != nil || have != (sold-1)*10 {
 			t.Errorf("balance %d, %v", have, err)
 		}
 		if asked := night(); len(asked) != 0 {
-			t.Errorf("asked again about %d in the same night", len(asked))
+			t.Errorf("%d repeated queries in the same night", len(asked))
 		}
 		pass(24)
 		if asked := night(); len(asked) != sold-1 {
-			t.Errorf("the next night asked about %d, want all that stand", len(asked))
+			t.Errorf("%d queries in the next night, want one for each sale not refunded", len(asked))
 		}
-		// A notification that cannot be confirmed is asked about at the next sweep.
+		// The next sweep queries the transaction of a notification that could not be confirmed.
 		s.away, s.reversed["t-5"] = receipt.ErrUnavailable, true
 		if err := notified(t, l, s, "t-5", false); err != nil {
 			t.Error(err)
 		}
 		s.away = nil
 		if asked := night(); len(asked) != 1 || asked[0] != "t-5" {
-			t.Errorf("asked about %v", asked)
+			t.Errorf("queries for %v", asked)
 		}
 		if have, err := l.Balance(t.Context(), user); err != nil || have != (sold-2)*10 {
 			t.Errorf("balance %d, %v", have, err)
 		}
-		// One that cannot be judged is to be sent again.
+		// If the sender of a notification cannot be verified, the store must send it again.
 		s.noticeErr = receipt.ErrUnavailable
 		if f := fault.As(notified(t, l, s, "t-5", false)); f == nil || f.Code != "unavailable" || f.RetryAfter == 0 {
-			t.Errorf("while its sender cannot be judged: %v", f)
+			t.Errorf("while its sender cannot be verified: %v", f)
 		}
 		pass(24 * 91)
 		if asked := night(); len(asked) != 0 {
-			t.Errorf("asked about %d sales of last season", len(asked))
+			t.Errorf("queries for %d sales after 91 days", len(asked))
 		}
 		checkLedger(t, d)
 	})
@@ -246,7 +245,7 @@ func TestStoresAreAskedAboutPastSales(t *testing.T) {
 
 func TestBonusOncePerIdentityOutlivesTheAccount(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		live := func(l *credit.Ledger, subject string) int64 { // one life of an account
+		live := func(l *credit.Ledger, subject string) int64 { // creates an account, deletes it and returns the bonus
 			t.Helper()
 			user := addUser(t, d)
 			dbtest.Exec(t, d, `UPDATE users SET provider_sub = $1 WHERE id = $2`, subject, user)
@@ -283,9 +282,9 @@ func TestBonusOncePerIdentityOutlivesTheAccount(t *testing.T) {
 	})
 }
 
-// In any order of changes, sequential or concurrent, the balance is the sum of the ledger and
-// never negative, and each change takes effect once.
-func TestLedgerOfEverythingAtOnce(t *testing.T) {
+// In any order of changes, sequential or concurrent, the balance is the sum of the ledger and never negative,
+// and each change takes effect once.
+func TestLedgerInvariants(t *testing.T) {
 	if err := flag.Set("rapid.checks", "16"); err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +316,7 @@ func TestLedgerOfEverythingAtOnce(t *testing.T) {
 			step := func(op string, i int) {
 				err := do[op](i)
 				f := fault.As(err)
-				// Charging a job twice is an error of ours, and here it is on purpose.
+				// Charging a job twice is a programming error. This test does it on purpose.
 				if err != nil && (f == nil || f.Code != "insufficient_credits") && op != "charge" {
 					t.Errorf("%s %d: %v", op, i, err)
 				}
@@ -357,8 +356,8 @@ func readAccount(t *testing.T, d *db.DB, user string) (a account) {
 	return a
 }
 
-// judgeStep checks that only job refunds and support settle a debt, and that a job refund
-// settles as much as it can.
+// judgeStep checks that only job refunds and support settle a debt, and that a job refund settles as much as
+// possible.
 func judgeStep(t *testing.T, op string, before, after account) {
 	t.Helper()
 	settled, refunded := before.owed-after.owed, after.refunded-before.refunded
@@ -386,7 +385,7 @@ func judgeLedger(t *testing.T, d *db.DB, user string) {
 	if err != nil || balance != sum || balance < 0 || low != 0 {
 		t.Errorf("balance %d, ledger %d, %d entries of the wrong sign, %v", balance, sum, low, err)
 	}
-	var bySupport int64 // settled by what support took
+	var bySupport int64 // debt settled by credits that support revoked
 	for _, sale := range sales(t, d, user) {
 		var taken int64
 		if err := d.QueryRow(t.Context(), `SELECT CAST(COALESCE(-SUM(amount), 0) AS BIGINT) FROM credit_ledger WHERE ref_id LIKE $1`,
@@ -395,12 +394,12 @@ func judgeLedger(t *testing.T, d *db.DB, user string) {
 		}
 		switch standing := sale.ReversedAt.IsZero(); {
 		case standing && (taken > 0 || sale.Owed != 0), !standing && (taken < 0 || taken+sale.Owed > sale.Credits):
-			t.Errorf("%+v: %d taken", sale, taken)
+			t.Errorf("%+v: %d revoked", sale, taken)
 		case !standing:
 			bySupport += sale.Credits - taken - sale.Owed
 		}
 	}
 	if bySupport > given {
-		t.Errorf("debts of %d are settled by nothing", bySupport-given)
+		t.Errorf("debts of %d are settled without an entry", bySupport-given)
 	}
 }

@@ -28,11 +28,11 @@ func TestSupportGivesAndTakesOnceAndNeverBelowZero(t *testing.T) {
 			code   string
 			left   int64
 		}{
-			{"a", -1, false, "insufficient_credits", 0}, // no balance at all yet
+			{"a", -1, false, "insufficient_credits", 0}, // the user has no balance row yet
 			{"b", 5, true, "", 5},
 			{"b", 5, false, "", 5},
 			{"c", -6, false, "insufficient_credits", 5},
-			{"c", -5, true, "", 0}, // what was refused may be asked again
+			{"c", -5, true, "", 0}, // a refused request may be repeated
 			{"c", -5, false, "", 0},
 		} {
 			fresh, err := support(t, d, user, step.id, step.amount)

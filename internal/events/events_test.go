@@ -21,7 +21,7 @@ import (
 	"cutroom/internal/user"
 )
 
-// world is a database with a dispatcher that collects its messages in a list.
+// world is a database with a dispatcher whose channels record the messages.
 type world struct {
 	t interface {
 		Helper()
@@ -34,7 +34,7 @@ type world struct {
 
 	mu       sync.Mutex
 	sent     []message
-	fail     func(m message) error // nil: everything is delivered
+	fail     func(m message) error // result of a delivery; nil delivers all
 	outcomes []string
 }
 
@@ -93,7 +93,7 @@ func (w *world) record(e Event) {
 	w.check(w.d.InTx(w.ctx, func(tx *db.Tx) error { return Record(w.ctx, tx, e) }))
 }
 
-// run makes one step and waits for its attempts.
+// run runs the dispatcher once and waits for its attempts.
 func (w *world) run() {
 	w.t.Helper()
 	var attempts sync.WaitGroup
@@ -108,9 +108,8 @@ func (w *world) later() {
 	w.exec(`UPDATE event_deliveries SET due_at = 0 WHERE state = 'PENDING'`)
 }
 
-// A process may die between any two steps, and jobs and accounts may be deleted at any
-// time. Every recorded event is delivered or given up, and nothing of a deleted job is
-// sent.
+// Even if processes crash between any two steps, and jobs and accounts are deleted at any time, every recorded
+// event is delivered or given up. No event of a deleted job is sent.
 func TestNothingIsLostAndNothingOfTheDeletedIsSent(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		runs, most := 0, 40
@@ -118,7 +117,7 @@ func TestNothingIsLostAndNothingOfTheDeletedIsSent(t *testing.T) {
 			most = 12
 		}
 		rapid.Check(t, func(rt *rapid.T) {
-			if runs++; runs > most { // rapid may ask for more runs, which would only take time
+			if runs++; runs > most { // rapid may start more runs than needed
 				return
 			}
 			w := newWorld(t, d)
@@ -130,7 +129,7 @@ func TestNothingIsLostAndNothingOfTheDeletedIsSent(t *testing.T) {
 
 type played struct {
 	owner   string
-	device  bool // the owner had one when the job ended
+	device  bool // the owner had a device when the job ended
 	dropped bool
 }
 
@@ -175,7 +174,7 @@ func play(rt *rapid.T, w *world, run int) {
 				jobs[id].dropped = true
 				w.check(w.d.InTx(w.ctx, func(tx *db.Tx) error { return Drop(w.ctx, tx, id) }))
 			} else if o := owner.Draw(rt, "owner"); !gone[o] && rapid.IntRange(0, 3).Draw(rt, "delete account") == 0 {
-				// Its jobs may still end until its row is deleted.
+				// Its jobs may still end before its row is deleted.
 				gone[o] = true
 				w.check(w.d.InTx(w.ctx, func(tx *db.Tx) error {
 					return errors.Join(user.BeginErasure(w.ctx, tx, o), Forget(w.ctx, tx, o))
@@ -184,7 +183,7 @@ func play(rt *rapid.T, w *world, run int) {
 		case 5:
 			_, err := w.fanOut(w.ctx)
 			w.check(err)
-		case 6: // the process dies after the claim or after sending
+		case 6: // the process crashes after the claim or after sending
 			for _, c := range w.channels {
 				ids, err := w.claim(w.ctx, c, rapid.IntRange(1, 5).Draw(rt, "claimed"))
 				w.check(err)
@@ -327,8 +326,8 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// A hanging receiver holds up no other channel and, while slots are free, not its own.
-func TestASlowReceiverHoldsUpNoOtherEvent(t *testing.T) {
+// A hanging receiver delays no other channel and, while slots are free, no other event of its own channel.
+func TestASlowReceiverDelaysNoOtherEvent(t *testing.T) {
 	w := newWorld(t, dbtest.SQLite(t))
 	owner := w.user("a")
 	w.check(NewDevices(w.d, PlatformA).Register(t.Context(), owner, PlatformA, "token"))
@@ -387,14 +386,14 @@ func TestDevices(t *testing.T) {
 		w.run()
 		for _, m := range w.sent {
 			if m.token == "t2" || m.token == "t3" {
-				t.Errorf("%s was told of a job of its former owner", m.token)
+				t.Errorf("%s got a message about a job of its former owner", m.token)
 			}
 		}
 		w.fail = func(m message) error { return push.ErrUnregistered }
 		w.record(Event{Type: RenderCompleted, JobID: "rnd-2", UserID: b})
 		w.run()
 		if got := of(b); len(got) != 0 {
-			t.Errorf("the platform does not know %v, which are kept", got)
+			t.Errorf("devices unknown to the platform are kept: %v", got)
 		}
 		for _, c := range []struct{ platform, token, want string }{
 			{"platform_c", "t", "invalid_platform"}, {PlatformB, "t", "push_disabled"}, {PlatformA, "", "token must have 1 to 4096 bytes"},
@@ -425,7 +424,7 @@ func TestNothingIsKeptWithoutReceivers(t *testing.T) {
 		}
 		w.check(Sweep(t.Context(), d))
 		if n := w.count(`SELECT COUNT(*) FROM events`); n != 1 {
-			t.Errorf("%d events after the sweep of old ones", n)
+			t.Errorf("%d events after the sweep", n)
 		}
 		w.exec(`UPDATE events SET created_at = created_at - $1`, lifetime.Milliseconds())
 		w.check(Sweep(t.Context(), d))

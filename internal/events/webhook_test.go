@@ -35,8 +35,8 @@ func failedRender() message {
 	return message{eventID: "evt-1", kind: RenderFailed, jobID: "rnd-1", userID: "u-1", errorCode: &code, created: time.UnixMilli(1_767_225_600_123)}
 }
 
-// The public library accepts what we sign, with each of two secrets, and nothing else.
-func TestWebhookIsSignedAsStandardWebhooksAre(t *testing.T) {
+// The Standard Webhooks library accepts our signatures with each of two secrets, and no other body.
+func TestWebhookSignatureFollowsStandardWebhooks(t *testing.T) {
 	current, previous, stranger := secretText('a'), secretText('b'), secretText('c')
 	type call struct {
 		header http.Header
@@ -71,12 +71,12 @@ func TestWebhookIsSignedAsStandardWebhooksAre(t *testing.T) {
 				t.Errorf("secret %s: %v", secret, err)
 			}
 			if verifier.Verify([]byte(c.body+" "), c.header) == nil {
-				t.Error("another body is believed")
+				t.Error("the signature is accepted with another body")
 			}
 		}
 		first, _, _ := strings.Cut(c.header.Get("webhook-signature"), " ")
 		if alone := (&Webhook{Secrets: hook.Secrets[:1]}).sign("evt-1", c.header.Get("webhook-timestamp"), []byte(c.body)); first != alone {
-			t.Errorf("the new secret does not sign first: %s", c.header.Get("webhook-signature"))
+			t.Errorf("the first signature is not the new secret's: %s", c.header.Get("webhook-signature"))
 		}
 		if at, err := strconv.ParseInt(c.header.Get("webhook-timestamp"), 10, 64); err != nil || time.Since(time.Unix(at, 0)).Abs() > time.Minute {
 			t.Errorf("timestamp %q", c.header.Get("webhook-timestamp"))
@@ -113,7 +113,7 @@ func TestWhatIsNotDelivered(t *testing.T) {
 	if redirected {
 		t.Error("a redirect was followed")
 	}
-	// Nor does an answer count if the receiver's certificate is not trusted.
+	// A response does not count if the receiver's certificate is not trusted.
 	untrusted := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
 	untrusted.StartTLS()
@@ -121,7 +121,7 @@ func TestWhatIsNotDelivered(t *testing.T) {
 	if err := (&Webhook{URL: untrusted.URL, HTTP: http.DefaultClient}).send(t.Context(), failedRender()); err == nil {
 		t.Error("any certificate is trusted")
 	}
-	// An answer that does not end in time does not count, whatever its status.
+	// A response that does not end in time does not count, whatever its status.
 	ctx, end := context.WithCancel(t.Context())
 	address, client := calltest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).Flush(); err != nil {
@@ -131,6 +131,6 @@ func TestWhatIsNotDelivered(t *testing.T) {
 		<-r.Context().Done()
 	})
 	if err := (&Webhook{URL: address, HTTP: client}).send(ctx, failedRender()); err == nil {
-		t.Error("an answer without an end counts as delivered")
+		t.Error("a response that does not end counts as delivered")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// Files stored for a job are removed only if the job certainly does not exist. They stay if a
-// commit whose answer was lost may have inserted it.
+// Files stored for a job are removed only if the job certainly does not exist. They stay if the response to
+// the commit was lost, because the commit may have inserted the job.
 func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
@@ -31,7 +31,7 @@ func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 			{name: "perhaps", work: func(_ context.Context, cancel func(), _ *db.Tx, _ string) error { cancel(); return nil }, err: context.Canceled},
 			{name: "made in secret", work: func(ctx context.Context, cancel func(), _ *db.Tx, id string) error {
 				defer cancel()
-				_, err := h.DB.Exec(ctx, insert, id) // stands for the commit that took place
+				_, err := h.DB.Exec(ctx, insert, id) // as if the lost commit had taken effect
 				return err
 			}},
 		} {

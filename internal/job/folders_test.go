@@ -20,8 +20,8 @@ func TestSweepFoldersRemovesUnusedFolders(t *testing.T) {
 		old := time.Now().Add(-2 * job.OrphanAge)
 		for name, aged := range map[string]bool{
 			"chore-held-7": true, "chore-held-7-aside": true, // in use
-			"chore-held-6": false, "chore-lost-7": false, "chore-done-7-aside": false, // over
-			"chore-other-1": false, "chore-gone-1": true, // no row: perhaps somebody else's while it is new
+			"chore-held-6": false, "chore-lost-7": false, "chore-done-7-aside": false, // unused
+			"chore-other-1": false, "chore-gone-1": true, // no row: a new folder may belong to another replica
 			"unrelated-1": true, "chore": true,
 		} {
 			path := filepath.Join(dir, name)
@@ -34,7 +34,7 @@ func TestSweepFoldersRemovesUnusedFolders(t *testing.T) {
 				}
 			}
 		}
-		for range 2 { // again changes nothing
+		for range 2 { // the second sweep changes nothing
 			if err := chores(h.DB, dir).SweepFolders(t.Context(), "-aside"); err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,7 @@ func eachDatabase(t *testing.T, test func(t *testing.T, h *jobtest.Harness)) {
 	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, withChores(t, d)) })
 }
 
-// withChores returns a harness with a table of the form that the package asks for, and
-// nothing else.
+// withChores returns a harness with a minimal table of jobs.
 func withChores(t *testing.T, d *db.DB) *jobtest.Harness {
 	h := jobtest.New(t, d)
 	h.Exec(`CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT,
@@ -33,14 +32,14 @@ func withChores(t *testing.T, d *db.DB) *jobtest.Harness {
 	return h
 }
 
-// claim makes a row held by owner under fence 1.
+// claim inserts a row that owner holds with fence 1.
 func claim(h *jobtest.Harness, owner string) job.Lease {
 	l := job.Lease{Table: "chores", ID: uuid.NewString(), Fence: 1}
 	h.Exec(`INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, job.TTL.Milliseconds())
 	return l
 }
 
-// chores are the jobs of a test.
+// chores returns the table of jobs.
 func chores(d *db.DB, folder string) job.Table {
 	return job.Table{Name: "chores", Prefix: "chore-", DB: d, Folder: folder, Log: quiet}
 }
@@ -55,17 +54,17 @@ func TestHolderKeepsItsLease(t *testing.T) {
 		k := job.NewRenewer(h.DB, "me", quiet)
 		l := claim(h, "me")
 		work, release := k.KeepAlive(t.Context(), l)
-		// Past the time at which the claim alone would have run out.
+		// Wait until the lease would have expired without renewal.
 		for end := time.Now().Add(job.TTL + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			if left := until(h, l); left <= 0 {
-				t.Fatalf("the lease ran out %v ago under its holder", -left)
+				t.Fatalf("the holder's lease expired %v ago", -left)
 			}
 			if work.Err() != nil {
 				t.Fatalf("work ended: %v", context.Cause(work))
 			}
 		}
 		release()
-		release() // again, to no effect
+		release() // a second call has no effect
 		if work.Err() == nil {
 			t.Error("work goes on after release")
 		}
@@ -96,7 +95,7 @@ func TestHolderNoticesItsLoss(t *testing.T) {
 						t.Errorf("cause %v", context.Cause(work))
 					}
 				case <-time.After(time.Minute):
-					t.Error("not told")
+					t.Error("the holder did not notice")
 				}
 			})
 		})
@@ -108,13 +107,13 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var notifier sync.WaitGroup
-		notifier.Go(func() { _ = h.DB.RunNotifier(ctx, true, true) }) // ends with ctx alone
+		notifier.Go(func() { _ = h.DB.RunNotifier(ctx, true, true) }) // ends only with ctx
 		defer notifier.Wait()
 		defer cancel()
 		k := job.NewRenewer(h.DB, "me", quiet)
 		other, release := k.KeepAlive(ctx, claim(h, "me"))
 		defer release()
-		// There are no notifications until the listener is connected.
+		// Wait until the listener is connected.
 		wake, stop := h.DB.Listen("x")
 		defer stop()
 		for heard := false; !heard; {
@@ -127,8 +126,8 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 			case <-time.After(5 * time.Millisecond):
 			}
 		}
-		// A holder without the notification notices at its first renewal. One of so many is not
-		// held up by what else the machine does.
+		// Without the notification, a holder notices at its first renewal. The test uses the fastest of
+		// several runs, because the machine may be busy.
 		quickest := time.Hour
 		for range 20 {
 			l := claim(h, "me")
@@ -147,10 +146,10 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 			h.Exec(`DELETE FROM chores WHERE id = $1`, l.ID)
 		}
 		if quickest > job.TTL/9/2 {
-			t.Errorf("heard after %v", quickest)
+			t.Errorf("noticed after %v", quickest)
 		}
 		if other.Err() != nil {
-			t.Errorf("another's work ended: %v", context.Cause(other))
+			t.Errorf("another worker's job ended: %v", context.Cause(other))
 		}
 	})
 }
@@ -172,7 +171,7 @@ func TestHolderGivesUpInTime(t *testing.T) {
 		defer release()
 		<-work.Done()
 		took := time.Since(began)
-		took -= <-control // for which the machine let everybody wait
+		took -= <-control // the delay of timers on a busy machine
 		if !errors.Is(context.Cause(work), job.ErrOutage) || took >= job.TTL || took < job.TTL/2 {
 			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), job.ErrOutage)
 		}
@@ -190,7 +189,7 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 		if context.Cause(work) != why {
 			t.Errorf("cause %v", context.Cause(work))
 		}
-		// A clean stop may take a while, during which the holder keeps the job.
+		// The holder keeps its lease during a clean stop, which may take a while.
 		runsOut := func() int64 { return h.Number(`SELECT lease_until FROM chores WHERE id = $1`, l.ID) }
 		before := runsOut()
 		h.Eventually("the lease is renewed while winding down", func() bool { return runsOut() != before })
@@ -210,13 +209,13 @@ func TestPollWorksUntilThereIsNothing(t *testing.T) {
 			n++
 			calls <- n
 			if n == 5 {
-				return true, errors.New("broken") // waits like an empty queue
+				return true, errors.New("broken") // an error waits like an empty queue
 			}
 			left--
 			return left >= 0, nil
 		})
 	}()
-	for want := 1; want <= 4; want++ { // three jobs, and the look that finds none
+	for want := 1; want <= 4; want++ { // three jobs, and the call that finds none
 		if got := <-calls; got != want {
 			t.Fatalf("call %d, want %d", got, want)
 		}
@@ -268,13 +267,13 @@ func TestNodeIDIsOneForADisk(t *testing.T) {
 	}
 }
 
-func TestAReplicaIsThereWhileItRuns(t *testing.T) {
+func TestAReplicaIsRegisteredWhileItRuns(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		ctx := t.Context()
 		for _, r := range []struct {
 			id   string
-			seen time.Duration // ago
+			seen time.Duration // age of the registration
 		}{{"silent", job.ReplicaTTL + time.Second}, {"forgotten", time.Hour}} {
 			h.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 64, 1, now_ms() - $2)`,
 				r.id, r.seen.Milliseconds())
@@ -288,7 +287,7 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 		}
 		nodes := func() int64 { return h.Number(`SELECT COUNT(*) FROM nodes WHERE id = 'n'`) }
 		if n := slots(); n != 0 {
-			t.Errorf("%d slots of replicas that are gone", n)
+			t.Errorf("%d slots of dead replicas", n)
 		}
 		other := job.Replica{ID: "other", Offers: func(context.Context) (int, int64) { return 2, -5 }, Log: quiet}
 		if err := other.Announce(ctx, h.DB); err != nil {
@@ -306,13 +305,13 @@ func TestAReplicaIsThereWhileItRuns(t *testing.T) {
 		}
 		rows := h.Number(`SELECT COUNT(*) FROM replicas WHERE id <> 'silent'`)
 		if n := slots(); n != 2 || rows != 1 || nodes() != 1 {
-			t.Errorf("afterwards %d slots, %d replicas, %d nodes", n, rows, nodes())
+			t.Errorf("after the stop: %d slots, %d replicas, %d nodes", n, rows, nodes())
 		}
 	})
 }
 
-// A living holder keeps its lease. Another replica gets it when a dead holder's lease has
-// expired, or soon after the holder releases it.
+// A live holder keeps its lease. Another replica gets the lease after it expires, or soon after the holder
+// releases it.
 func TestOneReplicaAtATime(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
@@ -349,11 +348,11 @@ func TestOneReplicaAtATime(t *testing.T) {
 		stopB := start("b")
 		select {
 		case who := <-began:
-			t.Fatalf("%s works beside a", who)
-		case <-time.After(job.TTL + time.Second): // a keeps what it has
+			t.Fatalf("%s works at the same time as a", who)
+		case <-time.After(job.TTL + time.Second): // a keeps its lease
 		}
 		stopA()
-		next("b", job.TTL*2/3) // before a's last renewal has run out
+		next("b", job.TTL*2/3) // before a's lease would have expired
 		stopB()
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/job"
 )
 
-// An outage ends the work in time. Its worker keeps the job when the outage is over, unless
-// another one has claimed it.
+// A worker stops before its lease expires in an outage. After the outage it still holds the job, unless
+// another worker has claimed it.
 func TestAttemptOutlastsAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, taken := range map[string]bool{"nobody claimed it": false, "another worker claimed it": true} {
@@ -36,10 +36,10 @@ func TestAttemptOutlastsAnOutage(t *testing.T) {
 			}, func(last context.Context, lost bool, err error) {
 				settled = true
 				if lost != taken || !errors.Is(err, job.ErrOutage) || last.Err() != nil {
-					t.Errorf("taken %v, %v", lost, err)
+					t.Errorf("lost %v, %v", lost, err)
 				}
 				if left := until(h, l); !taken && left <= 0 {
-					t.Errorf("the lease ran out %v ago", -left)
+					t.Errorf("the lease expired %v ago", -left)
 				}
 			})
 			if !settled {
@@ -62,9 +62,9 @@ func TestClaimsWaitForTheDatabase(t *testing.T) {
 		if _, err := work(t.Context()); err == nil {
 			t.Error("a failure is not reported")
 		}
-		_ = d.Close() // the second call finds no database
+		_ = d.Close() // the second call fails
 	}
 	if asked != 1 {
-		t.Errorf("asked for jobs %d times", asked)
+		t.Errorf("%d attempts to claim a job", asked)
 	}
 }

@@ -29,6 +29,6 @@ func TestPollOutlivesAPanic(t *testing.T) {
 		t.Errorf("work ran %d times, want 2", calls)
 	}
 	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "panic: boom") {
-		t.Errorf("log %q does not tell of the panic", log.String())
+		t.Errorf("log %q does not contain the panic", log.String())
 	}
 }
