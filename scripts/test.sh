@@ -80,8 +80,8 @@ all-inside)
 unit)
 	step "unit tests"
 	# The slowest first.
-	slow=(cutroom/internal/engine cutroom/internal/httpapi)
-	run -p 2 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... ./test/rerun | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
+	slow=(cutroom/internal/{engine,httpapi} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/simulation)
+	run -p 3 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... ./test/rerun | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
 	;;
 waiting)
 	step "unit tests that mostly wait"
