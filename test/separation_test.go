@@ -26,8 +26,6 @@ func submit(t testing.TB, u *apitest.User, form ...apitest.Part) *apitest.Respon
 	return u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: form})
 }
 
-func spec() apitest.Part { return apitest.Part{Name: "spec", Text: `{"sourceLanguageCode":"auto"}`} }
-
 func TestSeparationFromSubmitToStems(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
