@@ -24,6 +24,7 @@ if [ ! -d "$folder" ]; then
 		cp "$program" "$staging"
 		patchelf $(printf -- '--add-needed %s ' $first) "$staging/$(basename "$program")"
 	done
+	"$staging/ffmpeg" -version >/dev/null && "$staging/ffprobe" -version >/dev/null || exit 0
 	chmod 755 "$staging"
 	mv -T "$staging" "$folder" 2>/dev/null || [ -d "$folder" ] # by another test run
 fi
