@@ -82,14 +82,15 @@ func label(name string, n int) string {
 
 // flat generates one colour with the part's length and rate.
 func (v *videoPart) flat(colour string) string {
-	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d",
-		colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, v.Frames)
+	return fmt.Sprintf("color=%s:size=%dx%d:rate=%s,format=yuv420p,%s,trim=end_frame=%d",
+		colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, neutral, v.Frames)
 }
 
 // mask generates pictures with the weight of maskedmerge's second input, in 256ths. Expressions are expensive
-// per pixel, so mask computes a few pixels and scales them up.
+// per pixel, so mask computes a few pixels and scales them up. Its colour tags are those of the shots, because
+// ffmpeg 7 and later convert pictures with other tags, or none.
 func (v *videoPart) mask(weight, out string) string {
 	value := fmt.Sprintf("'round(256*%s)'", weight)
-	return fmt.Sprintf("color=black:size=16x16:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,scale=%d:%d:flags=neighbor[%s]",
-		v.canvas.Rate, v.Frames, value, value, value, v.canvas.Width, v.canvas.Height, out)
+	return fmt.Sprintf("color=black:size=16x16:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,%s,scale=%d:%d:flags=neighbor[%s]",
+		v.canvas.Rate, v.Frames, value, value, value, neutral, v.canvas.Width, v.canvas.Height, out)
 }
