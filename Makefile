@@ -61,7 +61,7 @@ clean: ## remove the output of the targets above
 
 # Checks.
 
-# mk/lint.mod pins the versions of the linters, and mk/lint.sum their checksums.
+# mk/lint.mod pins the versions of the linters (mk/test.mod: of gotestsum), and mk/lint.sum their checksums.
 LINTERS := .tools/lint
 # The database of known vulnerabilities, or a mirror.
 GOVULNDB ?= https://vuln.go.dev
@@ -91,7 +91,7 @@ lint-openapi: ## check the API description with redocly and spectral (needs Node
 clients: ## generate TypeScript and Go clients, and make a film with each (needs Node)
 	cd web && npm ci && npm run clients
 	cd test/clients/go && $(GO) generate . && $(GO) vet . && $(GO) build -o film .
-	CUTROOM_TEST_CLIENTS=1 $(GO) run ./test/rerun -count=1 -timeout 5m ./test/clients
+	CUTROOM_TEST_CLIENTS=1 scripts/gotest.sh -count=1 -timeout 5m -- ./test/clients
 
 FUZZTIME ?= 5m
 

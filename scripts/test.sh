@@ -49,9 +49,8 @@ memory() {
 	chmod 1777 "$TMPDIR" # other users write here, such as PostgreSQL
 }
 
-# Vetting is a step of its own. With RERUN_FAILED set, a failed test is run twice
-# more and fails the run unless it passes both times.
-run() { go run ./test/rerun -vet=off -timeout 30m "$@"; }
+# Flags, then -- and packages. Vetting is a step of its own.
+run() { scripts/gotest.sh -vet=off -timeout 30m "$@"; }
 large() { CUTROOM_TEST_DB=postgres CUTROOM_TEST_BUCKET=1 CUTROOM_TEST_REPLICAS=2 run -count=1 "$@"; }
 mixed() { CUTROOM_TEST_DB=postgres run -count=1 "$@"; }
 small() { CUTROOM_TEST_DB=sqlite run -count=1 "$@"; }
@@ -81,23 +80,23 @@ unit)
 	step "unit tests"
 	# The slowest first.
 	slow=(cutroom/internal/{engine,httpapi} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/simulation)
-	run -p 3 "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... ./test/rerun | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
+	run -p 3 -- "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
 	;;
 waiting)
 	step "unit tests that mostly wait"
-	run -p 3 -parallel=8 "${waiting[@]}"
+	run -p 3 -parallel=8 -- "${waiting[@]}"
 	;;
 large)
 	step "black box: large"
-	CUTROOM_TEST_SHAPE_ONLY=1 large ./test
+	CUTROOM_TEST_SHAPE_ONLY=1 large -- ./test
 	;;
 small)
 	step "black box: small"
-	small ./test
+	small -- ./test
 	;;
 mixed)
 	step "black box: mixed"
-	mixed ./test -run 'AccountDeletion|StemDownload|RenderInputs|RenderDownload|SupportExports|OutageOfTheDatabase'
+	mixed -run 'AccountDeletion|StemDownload|RenderInputs|RenderDownload|SupportExports|OutageOfTheDatabase' -- ./test
 	;;
 vet)
 	step "vet, and the manifests of Kubernetes"
@@ -106,8 +105,8 @@ vet)
 	;;
 s3-inside)
 	step "the object store on MinIO"
-	run -count=1 ./internal/objectstore ./internal/installation
-	large ./test -run 'Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster'
+	run -count=1 -- ./internal/objectstore ./internal/installation
+	large -run 'Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster' -- ./test
 	;;
 long-inside)
 	# The simulation takes what the others leave: they mostly wait.
@@ -129,18 +128,18 @@ simulation)
 	;;
 faults)
 	step "every fault of the provider, at every step"
-	small ./test/matrix
-	mixed ./test/matrix
+	small -- ./test/matrix
+	mixed -- ./test/matrix
 	step "broken networks"
-	large ./test/network -parallel 4
+	large -parallel 4 -- ./test/network
 	;;
 crashes)
 	for shape in small mixed large; do
 		step "separations against random faults and crashes: $shape"
-		$shape ./test/soak
+		$shape -- ./test/soak
 	done
 	step "a rolling restart of 8 replicas"
-	CUTROOM_TEST_REPLICAS=8 mixed ./test -run RollingRestart
+	CUTROOM_TEST_REPLICAS=8 mixed -run RollingRestart -- ./test
 	;;
 *)
 	sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
