@@ -35,15 +35,6 @@ func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes in
 	return sizeBytes, err
 }
 
-// Has reports whether the cache has the file of a key without a scope.
-func (c *Cache) Has(key string) bool {
-	path, err := c.path("", key)
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	return err == nil
-}
-
 // Drop removes the file of a key without a scope. Callers that already have it keep it.
 func (c *Cache) Drop(key string) error {
 	path, err := c.path("", key)

@@ -50,17 +50,6 @@ type Measured struct {
 	// for video, and keeps at most the first million of each.
 	Starts    []int64
 	Keyframes []time.Duration
-
-	// Runs are the places of all audio packets in the file, in decoding order, if MeasureOptions requested
-	// them. They are nil if there are too many, or if the demuxer does not report them.
-	Runs []Run
-}
-
-// Run is a group of packets that lie close together in the file, with the presentation times of the first and
-// the last.
-type Run struct {
-	First, Last time.Duration
-	Bytes       container.Span
 }
 
 // Gap is the time from the start of a packet to the start of the next.
@@ -72,7 +61,6 @@ func (m Measured) Duration() time.Duration { return m.End - m.First }
 // MeasureOptions configures how to read a file and how much that may cost.
 type MeasureOptions struct {
 	IgnoreEdits bool // read every packet of an mp4, as if it had no edit list
-	Runs        bool // record the places of audio packets, without reading them: they may not be downloaded yet
 
 	MaxPackets     int64         // a scan with more ends with ErrTooManyPackets; 0 means no limit
 	MaxStreams     int           // without covers; a file with more is ErrTooManyStreams; 0 means no limit
@@ -91,7 +79,6 @@ const (
 	maxFrames    = 1_000_000     // of a stream: 4.6 hours of intra-only video at 60 frames a second
 	maxAllFrames = 2 * maxFrames // of a file: many tracks may refer to the same few bytes
 	maxGaps      = 4096          // of a stream
-	maxRuns      = 1 << 17       // of a file
 )
 
 // Measure reads the packets of all audio and video streams of a file of the given kind
@@ -134,12 +121,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 	if s.opts.IgnoreEdits && kind == container.MP4 {
 		args = append(args, "-ignore_editlist", "1")
 	}
-	entries := scanned
-	if s.opts.Runs {
-		entries = "packet=pos:" + scanned
-		args = append(args, "-fflags", "+noparse")
-	}
-	args = append(args, "-show_entries", entries, "-print_format", "compact", inputURL(path))
+	args = append(args, "-show_entries", scanned, "-print_format", "compact", inputURL(path))
 	out, err := r.run(ctx, command{
 		name: name, binary: r.ffprobe, args: args, reads: []string{path}, stdout: s,
 		timeout: cmp.Or(s.opts.Timeout, measureTimeout), memory: s.opts.MaxMemoryBytes,
@@ -163,7 +145,6 @@ type packetScan struct {
 	wantFrames bool // remember the frames of video
 	packets    int64
 	frames     int // kept in memory
-	runs       int // kept in memory
 	lines      lineSplitter
 	streams    map[int]*streamScan
 	headers    int // streams in the file
@@ -227,13 +208,12 @@ func fields(line string) iter.Seq2[string, string] {
 const noTicks = -1 << 63
 
 func (s *packetScan) packet(text string) {
-	p := packet{pts: noTicks, dts: noTicks, pos: -1}
+	p := packet{pts: noTicks, dts: noTicks}
 	index := -1
 	for name, value := range fields(text) {
 		switch name {
 		case "codec_type":
 			p.remember = s.wantFrames && value == "video" && s.frames < maxAllFrames
-			p.locate = s.opts.Runs && value == "audio"
 			continue
 		case "flags":
 			p.key, p.discard = strings.HasPrefix(value, "K"), strings.Contains(value, "D")
@@ -254,8 +234,6 @@ func (s *packetScan) packet(text string) {
 			p.duration = n
 		case "size":
 			p.size = n
-		case "pos":
-			p.pos = n
 		case "skip_samples":
 			p.skip = n
 		case "discard_padding":
@@ -268,10 +246,6 @@ func (s *packetScan) packet(text string) {
 	}
 	if st := s.at(index); st != nil {
 		st.add(p)
-		if p.locate {
-			s.runs += st.locate(p)
-			st.lost = st.lost || s.runs > maxRuns
-		}
 	}
 }
 

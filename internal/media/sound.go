@@ -3,7 +3,6 @@ package media
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -47,34 +46,6 @@ func SeeksExactly(kind container.Kind) bool {
 	}
 	return false
 }
-
-// SoundSpans returns the bytes that SoundArgs needs to decode the window. They begin where the demuxer lands
-// when it seeks, which is at a key frame of the video, and end after the window. The window must have an end,
-// and the Probe must have found runs.
-func (p Probe) SoundSpans(w SoundWindow) []container.Span {
-	from := time.Duration(math.MinInt64)
-	if w.From > SeekLead {
-		from = w.From - SeekLead + p.Zero()
-		// Demuxers search by decoding time, so they may find a later key frame, but never an earlier one.
-		if i, _ := slices.BinarySearch(p.VideoPackets.Keyframes, from); i > 0 {
-			from = p.VideoPackets.Keyframes[i-1]
-		} else if p.Video != nil {
-			from = math.MinInt64
-		}
-	}
-	from = max(from, math.MinInt64+runMargin) - runMargin
-	to := w.To + p.Zero() + runMargin
-	var spans []container.Span
-	for _, r := range p.AudioPackets.Runs {
-		if r.Last >= from && r.First <= to {
-			spans = append(spans, r.Bytes)
-		}
-	}
-	return spans
-}
-
-// runMargin is longer than any packet plus the look-ahead of filters.
-const runMargin = time.Second
 
 // SoundWindow is a range of the sound of a probed file.
 type SoundWindow struct {

@@ -4,13 +4,11 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"cutroom/internal/media/container"
 )
 
 type packet struct {
-	pts, dts, duration, size, skip, trim, pos int64
-	key, discard, remember, locate            bool
+	pts, dts, duration, size, skip, trim int64
+	key, discard, remember               bool
 }
 
 // streamScan summarises one stream. Packets arrive in decoding order. The scan holds back a few starts to sort
@@ -32,42 +30,6 @@ type streamScan struct {
 	shortest int64 // distance of two, 0 before the first
 
 	starts, keyframes []int64 // in decoding order
-
-	runs []run
-	lost bool // some packets are not in runs
-}
-
-// run is a Run in ticks.
-type run struct{ first, last, from, to int64 }
-
-// A run continues with the next packet if that is at most maxRunGap after it, until the run is maxRunBytes
-// long.
-const (
-	maxRunGap   = 256 << 10
-	maxRunBytes = 1 << 20
-	maxPosition = 1 << 48 // largest plausible file position; hostile tables contain any number
-)
-
-// locate records the place of a packet and returns how many runs it began.
-func (s *streamScan) locate(p packet) int {
-	if p.pts == noTicks {
-		p.pts = p.dts
-	}
-	if p.pts == noTicks || p.pos < 0 || p.pos > maxPosition || p.size < 0 || p.size > maxPosition {
-		s.lost = true
-	}
-	if s.lost {
-		return 0
-	}
-	if n := len(s.runs); n > 0 {
-		r, end := &s.runs[n-1], p.pos+p.size
-		if gap := p.pos - r.to; gap >= 0 && gap <= maxRunGap && end-r.from <= maxRunBytes {
-			r.last, r.to = p.pts, end
-			return 0
-		}
-	}
-	s.runs = append(s.runs, run{p.pts, p.pts, p.pos, p.pos + p.size})
-	return 1
 }
 
 // reorderDepth is twice the deepest reordering of H.264 and HEVC, 16 frames.
@@ -158,11 +120,6 @@ func (s *streamScan) finish() Measured {
 	}
 	for _, t := range s.keyframes {
 		m.Keyframes = append(m.Keyframes, ticksToDuration(t, base))
-	}
-	if !s.lost {
-		for _, r := range s.runs {
-			m.Runs = append(m.Runs, Run{ticksToDuration(r.first, base), ticksToDuration(r.last, base), container.Span{From: r.from, To: r.to}})
-		}
 	}
 	return m
 }

@@ -3,8 +3,6 @@ package objectstore
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"net"
 	"net/http"
@@ -17,7 +15,6 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/middleware"
 
 	"cutroom/internal/httpcall"
@@ -160,46 +157,21 @@ func (b *Bucket) call(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(context.WithValue(ctx, tryLimitKey{}, b.timeout/2), b.timeout)
 }
 
-// head requests an object's headers. The mode can add its checksum.
-func (b *Bucket) head(ctx context.Context, key string, mode types.ChecksumMode) (out *s3.HeadObjectOutput, err error) {
+// Stat returns the object's description.
+func (b *Bucket) Stat(ctx context.Context, key string) (info Info, err error) {
 	ctx, end := tracing.Start(ctx, "bucket stat")
 	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
-		return nil, err
+		return Info{}, err
 	}
 	call, cancel := b.call(ctx)
 	defer cancel()
-	out, err = b.client.HeadObject(call, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key, ChecksumMode: mode})
+	out, err := b.client.HeadObject(call, &s3.HeadObjectInput{Bucket: &b.bucket, Key: &key})
 	if err != nil {
-		return nil, b.fail(ctx, "stat", key, err)
-	}
-	return out, nil
-}
-
-// Stat returns the object's description.
-func (b *Bucket) Stat(ctx context.Context, key string) (Info, error) {
-	out, err := b.head(ctx, key, "")
-	if err != nil {
-		return Info{}, err
+		return Info{}, b.fail(ctx, "stat", key, err)
 	}
 	return Info{Key: key, SizeBytes: aws.ToInt64(out.ContentLength), ModTime: aws.ToTime(out.LastModified),
 		ETag: aws.ToString(out.ETag), ContentType: aws.ToString(out.ContentType)}, nil
-}
-
-// SHA256 returns the hash of the object's bytes, and their ETag, if the store computed the hash
-// when the object was put. Otherwise the hash is nil.
-func (b *Bucket) SHA256(ctx context.Context, key string) (sum []byte, etag string, err error) {
-	out, err := b.head(ctx, key, types.ChecksumModeEnabled)
-	if err != nil {
-		return nil, "", err
-	}
-	// The checksum of a multipart upload, which ends in the number of parts, is not the
-	// hash of the bytes.
-	sum, err = base64.StdEncoding.DecodeString(aws.ToString(out.ChecksumSHA256))
-	if err != nil || len(sum) != sha256.Size || out.ChecksumType == types.ChecksumTypeComposite {
-		sum = nil
-	}
-	return sum, aws.ToString(out.ETag), nil
 }
 
 // Delete sends one request per object: the bulk request needs a checksum header that some

@@ -189,22 +189,6 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string
 	return first.etag, nil
 }
 
-// FetchSpans writes spans of the object to the same places of f, several at once. If the object
-// no longer has the ETag of info it returns ErrChanged.
-func (b *Bucket) FetchSpans(ctx context.Context, info Info, f io.WriterAt, spans ...Span) (err error) {
-	ctx, end := tracing.Start(ctx, "bucket fetch spans")
-	defer func() { end(err) }()
-	if err := CheckKey(info.Key); err != nil {
-		return err
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for _, s := range spans {
-		g.Go(func() error { return b.copyRange(ctx, f, info.Key, info.ETag, s.From, s.To-s.From, nil) })
-	}
-	return g.Wait()
-}
-
 // copyRange copies bytes of an object to the same place of f. body is the response with those bytes, or nil if
 // they are not requested yet.
 func (b *Bucket) copyRange(ctx context.Context, f io.WriterAt, key, etag string, at, length int64, body io.ReadCloser) error {

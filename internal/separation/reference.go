@@ -72,10 +72,7 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 // that file in the job.
 func (s *Service) cut(ctx context.Context, dir string, ref Reference, made *newJob) (file string, err error) {
 	source := filepath.Join(dir, "asset")
-	found, err := s.fetchStretch(ctx, source, ref, made)
-	if errors.Is(err, asset.ErrWhole) {
-		found, err = s.fetchWhole(ctx, source, ref, made)
-	}
+	found, err := s.fetch(ctx, source, ref, made)
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +94,7 @@ type stretch struct {
 	window media.SoundWindow
 }
 
-func (s *Service) fetchWhole(ctx context.Context, path string, ref Reference, made *newJob) (stretch, error) {
+func (s *Service) fetch(ctx context.Context, path string, ref Reference, made *newJob) (stretch, error) {
 	if err := s.room(ctx, made.used[0].SizeBytes); err != nil {
 		return stretch{}, err
 	}
@@ -109,7 +106,7 @@ func (s *Service) fetchWhole(ctx context.Context, path string, ref Reference, ma
 	case err != nil:
 		return stretch{}, fmt.Errorf("fetch asset: %w", err)
 	}
-	probe, err := s.probe(ctx, made.owner, path, false)
+	probe, err := s.probe(ctx, made.owner, path)
 	if err != nil {
 		return stretch{}, assetRefused(err)
 	}
@@ -126,13 +123,13 @@ func (s *Service) room(ctx context.Context, bytes int64) error {
 }
 
 // probe reads a file in an analysis slot.
-func (s *Service) probe(ctx context.Context, owner, path string, runs bool) (media.Probe, error) {
+func (s *Service) probe(ctx context.Context, owner, path string) (media.Probe, error) {
 	release, err := s.analysisSlot(ctx, owner)
 	if err != nil {
 		return media.Probe{}, err
 	}
 	defer release()
-	return s.Media.ProbeWithin(ctx, path, media.MeasureOptions{Runs: runs, MaxPackets: maxAssetPackets,
+	return s.Media.ProbeWithin(ctx, path, media.MeasureOptions{MaxPackets: maxAssetPackets,
 		MaxMemoryBytes: analysisMemory, Timeout: analysisTimeout})
 }
 

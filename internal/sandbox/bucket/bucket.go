@@ -2,9 +2,8 @@
 // every signature and refuses what the real store refuses. Objects are kept in a folder and survive a restart.
 //
 // It omits everything that the service does not use: anonymous access, versions, access lists, several buckets,
-// copies, bulk deletion, chunked bodies, metadata. It supports two checksums: the signature's, and the SHA-256
-// of objects put whole. The latter is computed and reported but never compared, because tests put bytes that do
-// not match their key.
+// copies, bulk deletion, chunked bodies, metadata. Of the checksums it supports only the signature's, because
+// tests put bytes that do not match their key.
 package bucket
 
 import (

@@ -3,7 +3,6 @@ package bucket
 import (
 	"crypto/md5"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
@@ -48,7 +47,7 @@ func (b *Bucket) receive(r *http.Request, s signature, o *Object) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
-	o.File, o.ETag, o.SHA256 = name, fmt.Sprintf(`"%x"`, etag.Sum(nil)), base64.StdEncoding.EncodeToString(signed.Sum(nil))
+	o.File, o.ETag = name, fmt.Sprintf(`"%x"`, etag.Sum(nil))
 	return nil
 }
 
@@ -111,9 +110,6 @@ func (b *Bucket) getObject(w http.ResponseWriter, r *http.Request, key string, _
 		}
 	}
 	header.Set("ETag", o.ETag)
-	if o.SHA256 != "" && r.Header.Get("x-amz-checksum-mode") == "ENABLED" {
-		header.Set("x-amz-checksum-sha256", o.SHA256)
-	}
 	http.ServeContent(w, r, "", o.ModifiedAt, file)
 	return nil
 }

@@ -22,7 +22,6 @@ type Object struct {
 	SizeBytes   int64     `json:"sizeBytes"`
 	ETag        string    `json:"etag"` // with its quotes
 	ContentType string    `json:"contentType"`
-	SHA256      string    `json:"sha256,omitempty"` // in base64; "" for an object of parts
 	ModifiedAt  time.Time `json:"modifiedAt"`
 	File        string    `json:"file"` // in the data folder; never reused
 }
