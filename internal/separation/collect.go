@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"cutroom/internal/db"
@@ -51,7 +52,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 		stems = append(stems, stem{id: speakerPrefix + strconv.Itoa(i), Stem: f})
 	}
 	if got.Voice.Path == "" { // it is the sum of the speakers
-		if stems[0].Stem, err = s.toFLAC(ctx, dir, stemVoice, stems[1:]); err != nil {
+		if stems[0], err = s.toFLAC(ctx, dir, stemVoice, stems[1:]); err != nil {
 			return fmt.Errorf("sum speakers: %w", err)
 		}
 	}
@@ -115,44 +116,51 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 var heldByFLAC = []string{"pcm_u8", "pcm_s16le", "pcm_s24le"}
 
 // prepare converts PCM to FLAC, which has half the size, if that loses nothing. It
-// leaves any other file as it is, and measures the result.
+// leaves any other file as it is.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) {
 	if err := s.measure(ctx, t); err != nil {
 		return err
-	}
-	if t.Kind == container.WAV && slices.Contains(heldByFLAC, t.audio.Codec) {
-		if t.Stem, err = s.toFLAC(ctx, dir, t.id, []stem{*t}); err != nil {
-			return err
-		}
-		t.audio = nil
-		if err := s.measure(ctx, t); err != nil {
-			return err
-		}
 	}
 	if t.durationMs = t.audio.Duration().Milliseconds(); t.durationMs <= 0 {
 		t.durationMs = 0
 		return errEmptyStem
 	}
+	if t.Kind == container.WAV && slices.Contains(heldByFLAC, t.audio.Codec) {
+		converted, err := s.toFLAC(ctx, dir, t.id, []stem{*t})
+		if err != nil {
+			return err
+		}
+		t.Stem, t.audio = converted.Stem, converted.audio
+	}
 	t.sha256, t.sizeBytes, err = disk.Digest(ctx, t.Path)
 	return err
 }
 
-// measure measures the audio of a stem, once.
+// measure measures the audio of a stem that the provider sent, once.
 func (s *Service) measure(ctx context.Context, t *stem) error {
 	if t.audio != nil {
 		return nil
 	}
-	all, err := s.Media.Measure(ctx, t.Path, t.Kind, media.MeasureOptions{})
+	audio, err := s.audioOf(ctx, t.Stem)
 	if err != nil {
 		return providerMedia(ctx, err)
 	}
+	t.audio = audio
+	return nil
+}
+
+// audioOf measures the first audio stream of a file.
+func (s *Service) audioOf(ctx context.Context, file separator.Stem) (*media.Measured, error) {
+	all, err := s.Media.Measure(ctx, file.Path, file.Kind, media.MeasureOptions{})
+	if err != nil {
+		return nil, err
+	}
 	for _, m := range all {
 		if m.Type == "audio" && m.Codec != "" && m.SampleRate > 0 {
-			t.audio = &m
-			return nil
+			return &m, nil
 		}
 	}
-	return fmt.Errorf("%w: no audio stream", errProviderFailed)
+	return nil, errors.New("no audio stream")
 }
 
 // errEmptyStem is a stem without a single sample.
@@ -167,12 +175,13 @@ func providerMedia(ctx context.Context, err error) error {
 	return errors.Join(errProviderFailed, err)
 }
 
-// toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay
-// 16 bits; everything else becomes 24.
-func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (separator.Stem, error) {
-	out := separator.Stem{Path: filepath.Join(dir, name+".flac"), Kind: container.FLAC}
+// toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay 16 bits;
+// everything else becomes 24. The provider is not to blame if that fails: the stems were
+// readable.
+func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (stem, error) {
+	out := stem{id: name, Stem: separator.Stem{Path: filepath.Join(dir, name+".flac"), Kind: container.FLAC}}
 	var args, inputs []string
-	format := "s16"
+	format, lossless := "s16", true
 	for i := range stems {
 		t := &stems[i]
 		if err := s.measure(ctx, t); err != nil {
@@ -181,6 +190,7 @@ func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (s
 		if t.audio.Codec != "pcm_s16le" {
 			format = "s32"
 		}
+		lossless = lossless && strings.HasPrefix(t.audio.Codec, "pcm_")
 		args = append(args, media.InputArgs(t.Kind, t.Path)...)
 		inputs = append(inputs, t.Path)
 	}
@@ -192,10 +202,18 @@ func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (s
 		graph := fmt.Sprintf("amix=inputs=%d:normalize=0:duration=longest", len(stems))
 		args = append(args, "-filter_complex", graph)
 	}
+	if lossless {
+		// Else ffmpeg exits with status 0 if the disk fills up while it closes the file. With a lossy source it
+		// would also give up at a damaged packet.
+		args = append(args, "-xerror")
+	}
 	args = append(args, "-map_metadata", "-1", "-c:a", "flac", "-sample_fmt", format, "-f", "flac", "file:"+out.Path)
 	_, err := s.Media.Encode(ctx, media.Pass{Name: "stem to flac", Args: args, Dir: dir, Inputs: inputs, Timeout: encodeTimeout})
-	if _, exited := errors.AsType[*media.ExitError](err); exited {
-		return out, providerMedia(ctx, err)
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	if out.audio, err = s.audioOf(ctx, out.Stem); err != nil {
+		return out, fmt.Errorf("converted stem: %w", err)
+	}
+	return out, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/httpcall"
 	"cutroom/internal/job"
@@ -97,7 +98,7 @@ func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) 
 	if j.State == StateSubmitting && j.IntentAt.Valid && !j.ProjectID.Valid {
 		return false
 	}
-	if errors.Is(err, db.ErrUnavailable) || j.State == StateProcessing && errors.Is(err, objectstore.ErrUnavailable) {
+	if errors.Is(err, db.ErrUnavailable) || j.State == StateProcessing && (errors.Is(err, objectstore.ErrUnavailable) || disk.IsFull(err)) {
 		return true
 	}
 	if _, _, expected := verdict(err); stopped != nil || expected {
