@@ -117,7 +117,7 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 			"IAP_PLATFORM_B_PRIVATE_KEY": "tooshort-secret", "IAP_PLATFORM_B_ROOT_CA_FILE": "/no/such/file.pem"},
 			[]string{"SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL",
 				"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", "IAP_PLATFORM_B_PRIVATE_KEY", "IAP_PLATFORM_B_ROOT_CA_FILE"}},
-		{"no such programs", map[string]string{"FFMPEG_PATH": "/no/such/ffmpeg", "FFPROBE_PATH": "/dev/null"}, nil},
+		{"no such programs", one("FFMPEG_PATH", "/no/such/ffmpeg"), nil},
 		{"storage folder below a file", one("STORAGE_PATH", "/dev/null/storage"), nil},
 		{"one role without a port", map[string]string{"ROLES": "render", "DATABASE_URL": "postgres://db.invalid/cutroom?sslmode=require"},
 			[]string{"ROLES", "OPS_ADDR", "OBJECT_STORE_BUCKET"}},

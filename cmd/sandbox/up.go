@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/config"
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/player"
 	"cutroom/internal/sandbox/process"
@@ -28,6 +29,17 @@ const stopWait = 45 * time.Second
 // firstStandIn is the offset of the first stand-in's port from the API's. App developers' tools often use the
 // ports in between.
 const firstStandIn = 10
+
+// numbers lists the keys of the service that hold a number. Clients of the sandbox may set them, but no path,
+// address or secret. The service must stay at its port.
+func numbers() (keys []string) {
+	for _, k := range config.Keys {
+		if k.Max != 0 && k.Name != "PORT" {
+			keys = append(keys, k.Name)
+		}
+	}
+	return keys
+}
 
 // up runs the sandbox until ctx or the service ends.
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -82,7 +94,8 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 	if err != nil {
 		return fmt.Errorf("find the sandbox's program: %w", err)
 	}
-	s, err := system.Start(ctx, system.Options{World: world, Cutroom: *binary, Serve: self, Port: *port, Log: stderr})
+	s, err := system.Start(ctx, system.Options{World: world, Cutroom: *binary, Serve: self, Port: *port, Log: stderr,
+		Settable: numbers()})
 	if err != nil {
 		return err
 	}

@@ -306,7 +306,7 @@ func checkSettings(t *testing.T, m manifests) {
 			t.Errorf("%s migrates: %v, as %s", name, cfg.Database.MigrateOnStart, cfg.Database.User)
 		}
 		storage := storageOf(t, name, pod, cfg.Storage.Path)
-		need := cfg.Asset.CacheMaxBytes + cfg.Render.PartCacheMaxBytes + cfg.Storage.MinFreeDiskBytes +
+		need := cfg.Storage.CacheMaxBytes + cfg.Storage.MinFreeDiskBytes +
 			int64(4*max(1, cfg.Render.MaxConcurrent))*cfg.Storage.MaxUploadBytes
 		if storage < need {
 			t.Errorf("%s has a disk of %d MB, and may need %d", name, storage>>20, need>>20)

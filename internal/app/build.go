@@ -1,14 +1,12 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -129,18 +127,11 @@ func (a *App) buildTracer(ctx context.Context) error {
 
 // NewMedia returns the configured runner of ffmpeg. Its error names the key of a missing program.
 func NewMedia(cfg config.Config) (*media.Runner, error) {
-	var missing []error
-	for _, p := range [][2]string{{"FFMPEG_PATH", cmp.Or(cfg.Media.FFmpeg, "ffmpeg")}, {"FFPROBE_PATH", cmp.Or(cfg.Media.FFprobe, "ffprobe")}} {
-		if _, err := exec.LookPath(p[1]); err != nil {
-			missing = append(missing, fmt.Errorf("%s: %w", p[0], err))
-		}
+	runner, err := media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, MaxMemoryBytes: cfg.Media.MaxMemoryBytes})
+	if err != nil {
+		return nil, fmt.Errorf("FFMPEG_PATH: %w", err)
 	}
-	if err := errors.Join(missing...); err != nil {
-		return nil, err
-	}
-	return media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, FFprobe: cfg.Media.FFprobe,
-		MaxMemoryBytes: cfg.Media.MaxMemoryBytes, MaxFileBytes: cfg.Media.MaxFileBytes,
-		MaxPixels: cfg.Render.MaxInputPixels})
+	return runner, nil
 }
 
 // buildMedia makes the runner of ffmpeg, if a role of this process needs one.
@@ -192,10 +183,10 @@ func (a *App) buildStores(context.Context) error {
 	if a.store, a.bucket, err = openStore(a.cfg, a.dirs, a.deps); err != nil {
 		return err
 	}
-	if a.assetCache, err = asset.NewCache(a.dirs.assets, a.cfg.Asset.CacheMaxBytes); err != nil {
+	if a.assetCache, err = asset.NewCache(a.dirs.assets, a.cfg.Storage.CacheMaxBytes/3*2); err != nil {
 		return err
 	}
-	a.parts, err = diskcache.New(diskcache.Config{Dir: a.dirs.parts, MaxBytes: a.cfg.Render.PartCacheMaxBytes})
+	a.parts, err = diskcache.New(diskcache.Config{Dir: a.dirs.parts, MaxBytes: a.cfg.Storage.CacheMaxBytes / 3})
 	if err != nil {
 		return err
 	}
@@ -304,9 +295,8 @@ func (a *App) newEngine() *engine.Engine {
 	}
 	return engine.New(engine.Config{Media: a.media, Cores: coresPerRender(cfg.MaxConcurrent), Cache: cache,
 		FinalTimeout: cfg.ProcessTimeout,
-		Limits: engine.Limits{MaxPixels: cfg.MaxInputPixels, MaxSourceDuration: cfg.MaxSourceDuration,
-			MaxOutputDuration: cfg.MaxOutputDuration, MaxPixelFrames: cfg.MaxPixelFrames,
-			MaxSound: cfg.MaxSound, MinFreeBytes: a.cfg.Storage.MinFreeDiskBytes}})
+		Limits: engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound,
+			MinFreeBytes: a.cfg.Storage.MinFreeDiskBytes}})
 }
 
 // coresPerRender divides the machine among the renders that may run at once.

@@ -65,7 +65,7 @@ func NewPushers(cfg config.Config, deps *ops.Dependencies) (a *push.PlatformA, b
 	}
 	if p := cfg.Push.PlatformB; p.Configured() {
 		client := outboundClient(cfg)
-		client.Transport = push.TransportB(client.Transport.(*http.Transport), p.BaseURL, p.RootCAs)
+		client.Transport = push.TransportB(client.Transport.(*http.Transport), p.BaseURL)
 		b, err = push.NewPlatformB(push.PlatformBConfig{BaseURL: p.BaseURL, TeamID: p.TeamID, KeyID: p.KeyID,
 			KeyPEM: []byte(p.Key.Reveal()), Topic: p.Topic, HTTP: deps.Client("push_platform_b", client)})
 		if err != nil {

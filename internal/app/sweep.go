@@ -24,6 +24,9 @@ const (
 	fileSweepEvery  = time.Hour
 )
 
+// callLifetime is how long the record of calls to the separation provider is kept.
+const callLifetime = 30 * 24 * time.Hour
+
 // task is one sweep.
 type task struct {
 	name string
@@ -69,7 +72,7 @@ func (a *App) rounds() []round {
 			return err
 		}}}},
 		{fileSweepEvery, []task{ // rows before the objects that they keep
-			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, a.cfg.Retention.ProviderCalls) }},
+			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, callLifetime) }},
 			{"events", func(ctx context.Context) error { return events.Sweep(ctx, a.db) }},
 			{"separations", a.separations.Expire},
 			{"renders", a.renders.Expire},

@@ -54,7 +54,7 @@ var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
 func (r Roles) Media() bool { return r.API || r.Render || r.Separation }
 
 // Retention is how long rows are kept after they are no longer needed.
-type Retention struct{ Jobs, ProviderCalls time.Duration }
+type Retention struct{ Jobs time.Duration }
 
 // HTTP configures the public listener and its routes.
 type HTTP struct {
@@ -136,13 +136,13 @@ type Storage struct {
 	UploadsTTL       time.Duration
 	MaxUploadBytes   int64
 	MinFreeDiskBytes int64 // 0 = not checked
+	CacheMaxBytes    int64
 }
 
 // Asset configures uploaded assets and the local copies of objects.
 type Asset struct {
-	TTL           time.Duration // 0 = no limit
-	CacheTTL      time.Duration
-	CacheMaxBytes int64
+	TTL      time.Duration // 0 = no limit
+	CacheTTL time.Duration
 }
 
 // Account configures the limits of one account. 0 = no limit.
@@ -181,24 +181,19 @@ type Separation struct {
 
 // Render configures render jobs and their limits.
 type Render struct {
-	InputCacheTTL     time.Duration
-	OutputTTL         time.Duration
-	MaxConcurrent     int
-	ProcessTimeout    time.Duration
-	MaxInputPixels    int64
-	MaxSourceDuration time.Duration
-	MaxOutputDuration time.Duration
-	MaxPixelFrames    int64
-	MaxSound          time.Duration
-	JobTimeout        time.Duration
-	PartCacheMaxBytes int64
+	InputCacheTTL  time.Duration
+	OutputTTL      time.Duration
+	MaxConcurrent  int
+	ProcessTimeout time.Duration
+	MaxPixelFrames int64
+	MaxSound       time.Duration
+	JobTimeout     time.Duration
 }
 
 // Media configures the ffmpeg programs and the limits of one process.
 type Media struct {
-	FFmpeg, FFprobe    string // "" = found in PATH
+	FFmpeg             string // "" = found in PATH
 	MaxMemoryBytes     int64
-	MaxFileBytes       int64
 	RequireConfinement bool
 }
 
@@ -278,7 +273,6 @@ type PushPlatformB struct {
 	TeamID  string
 	Topic   string
 	BaseURL string
-	RootCAs []byte // PEM certificates trusted besides the system's; nil = none
 }
 
 // Configured reports whether every key that a push needs is set.

@@ -235,9 +235,9 @@ func TestDefaults(t *testing.T) {
 			ProviderA: ProviderA{ClientIDs: []string{"ios.example", "web.example"}, TokenInfoURL: "https://oauth2.googleapis.com/tokeninfo"},
 			ProviderB: ProviderB{KeysURL: "https://appleid.apple.com/auth/keys", Issuer: "https://appleid.apple.com"},
 		},
-		Retention:   Retention{Jobs: 365 * 24 * time.Hour, ProviderCalls: 30 * 24 * time.Hour},
-		Storage:     Storage{Path: "./storage", UploadsTTL: 6 * time.Hour, MaxUploadBytes: 500 << 20, MinFreeDiskBytes: 512 << 20},
-		Asset:       Asset{CacheTTL: 24 * time.Hour, CacheMaxBytes: 20480 << 20},
+		Retention:   Retention{Jobs: 365 * 24 * time.Hour},
+		Storage:     Storage{Path: "./storage", UploadsTTL: 6 * time.Hour, MaxUploadBytes: 500 << 20, MinFreeDiskBytes: 512 << 20, CacheMaxBytes: 30720 << 20},
+		Asset:       Asset{CacheTTL: 24 * time.Hour},
 		Account:     Account{MaxWaitingJobs: 50, MaxStoredBytes: 20480 << 20},
 		ObjectStore: ObjectStore{SignedURLTTL: 15 * time.Minute},
 		Separation: Separation{
@@ -252,10 +252,9 @@ func TestDefaults(t *testing.T) {
 		Render: Render{
 			InputCacheTTL: 24 * time.Hour, OutputTTL: 24 * time.Hour,
 			MaxConcurrent: max(1, runtime.GOMAXPROCS(0)/2), ProcessTimeout: 30 * time.Minute,
-			MaxInputPixels: 8192 * 4320, MaxSourceDuration: 4 * time.Hour, MaxOutputDuration: 3 * time.Hour,
-			MaxPixelFrames: 1344e9, MaxSound: 24 * time.Hour, JobTimeout: 4 * time.Hour, PartCacheMaxBytes: 10240 << 20,
+			MaxPixelFrames: 1344e9, MaxSound: 24 * time.Hour, JobTimeout: 4 * time.Hour,
 		},
-		Media: Media{MaxMemoryBytes: 4096 << 20, MaxFileBytes: 20480 << 20, RequireConfinement: true},
+		Media: Media{MaxMemoryBytes: 4096 << 20, RequireConfinement: true},
 		Credit: Credit{SignupBonus: 3, AdminGrantDailyCap: 1000,
 			Products: map[string]int64{"credits.10": 10, "credits.50": 50, "credits.150": 150}},
 		IAP: IAP{
@@ -468,8 +467,7 @@ func TestEveryLimitFitsItsUnit(t *testing.T) {
 		"abandon":   int64(cfg.Separation.AbandonTTL),
 		"uploads":   int64(cfg.Storage.UploadsTTL),
 		"upload":    cfg.Storage.MaxUploadBytes,
-		"assets":    cfg.Asset.CacheMaxBytes,
-		"output":    int64(cfg.Render.MaxOutputDuration),
+		"assets":    cfg.Storage.CacheMaxBytes,
 		"memory":    cfg.Media.MaxMemoryBytes,
 		"jwt":       int64(cfg.Auth.JWTLifetime),
 		"time-outs": int64(cfg.Outbound.RequestTimeout),
@@ -565,7 +563,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s3cr3t\n",
 		"SEPARATION_PROVIDER_BASE_URL":    "http://127.0.0.1:4000/",
 		"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "CDN.example,[::1],portal-media.perso.ai",
-		"RENDER_MAX_CONCURRENT":           "3", "FFMPEG_PATH": "/opt/ffmpeg", "FFPROBE_PATH": "/opt/ffprobe",
+		"RENDER_MAX_CONCURRENT":           "3", "FFMPEG_PATH": "/opt/ffmpeg",
 		"CREDIT_PRODUCTS":             " small = 5 , large=500,",
 		"IAP_PLATFORM_A_PACKAGE_NAME": "com.example.app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(nil),
 		"IAP_PLATFORM_B_ISSUER_ID": "issuer", "IAP_PLATFORM_B_KEY_ID": "kid", "IAP_PLATFORM_B_BUNDLE_ID": "com.example.app",
@@ -598,7 +596,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 	check("base URL", cfg.Separation.BaseURL, "http://127.0.0.1:4000")
 	check("hosts", cfg.Separation.AllowedHosts, []string{"cdn.example", "::1", "portal-media.perso.ai", "127.0.0.1"})
 	check("slots", cfg.Render.MaxConcurrent, 3)
-	check("programs", []string{cfg.Media.FFmpeg, cfg.Media.FFprobe}, []string{"/opt/ffmpeg", "/opt/ffprobe"})
+	check("program", cfg.Media.FFmpeg, "/opt/ffmpeg")
 	check("products", cfg.Credit.Products, map[string]int64{"small": 5, "large": 500})
 	check("configured", []bool{cfg.IAP.PlatformA.Configured(), cfg.IAP.PlatformB.Configured()}, []bool{true, true})
 	check("private key", cfg.IAP.PlatformB.PrivateKey.Reveal(), strings.TrimSpace(strings.ReplaceAll(key, `\n`, "\n"))+"\n")

@@ -78,11 +78,11 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"CREDIT_PRODUCTS": "other=1", "IAP_PLATFORM_A_BASE_URL": "https://x.example", "IAP_PLATFORM_B_BASE_URL": "https://x.example",
 		"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(nil), "IAP_PLATFORM_B_PRIVATE_KEY": privateKeyPEM(),
 		"IAP_PLATFORM_B_ENV": "sandbox", "MEDIA_CAGE": "best-effort", "IAP_PLATFORM_B_ROOT_CA_FILE": rootFile, "SEPARATION_URL_TTL_SEC": "600", "SEPARATION_ABANDON_TTL_MS": "604800001",
-		"IAP_PLATFORM_A_ALLOW_TEST": "true", "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": "https://x.example", "SIGNUP_BONUS_PER_IDENTITY": "once",
+		"IAP_PLATFORM_A_ALLOW_TEST": "true", "SIGNUP_BONUS_PER_IDENTITY": "once",
 		"SIGNUP_BONUS_KEY": strings.Repeat("u", 40),
 		"WEBHOOK_URL":      "https://x.example/hook?a=b", "WEBHOOK_SECRET": webhookSecretOf(40), "WEBHOOK_SECRET_PREVIOUS": webhookSecretOf(41),
 		"PUSH_PLATFORM_A_SERVICE_ACCOUNT": serviceAccount(map[string]string{"project_id": "p"}), "PUSH_PLATFORM_A_BASE_URL": "https://x.example",
-		"PUSH_PLATFORM_B_KEY": privateKeyPEM(), "PUSH_PLATFORM_B_BASE_URL": "https://x.example", "PUSH_PLATFORM_B_ROOT_CA_FILE": rootFile,
+		"PUSH_PLATFORM_B_KEY": privateKeyPEM(), "PUSH_PLATFORM_B_BASE_URL": "https://x.example",
 		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api", "PAUSE_SUBMISSIONS": "render",
 	}
 	base := with(map[string]string{

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/joho/godotenv"
 )
 
@@ -47,34 +48,13 @@ func misspelt(environment []string) (warnings []string) {
 			continue
 		}
 		for _, known := range names {
-			if len(known) >= shortestGuess && editDistance(name, known) <= 2 {
+			if len(known) >= shortestGuess && levenshtein.ComputeDistance(name, known) <= 2 {
 				warnings = append(warnings, fmt.Sprintf("%s is not a key of this service; did you mean %s?", name, known))
 				break
 			}
 		}
 	}
 	return warnings
-}
-
-// editDistance counts the letters to insert, delete or replace to turn a into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of the prefixes of b from the current prefix of a
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
 
 func loadWithFile(path string, environment func(string) (string, bool)) (Config, error) {

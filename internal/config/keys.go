@@ -63,7 +63,6 @@ type settings struct {
 	Config
 	accountID  string // of the object store
 	rootCAFile string // of platform_b
-	pushCAFile string // of platform_b's push service
 }
 
 // keys declares every key, once.
@@ -193,8 +192,6 @@ func (s *settings) databaseKeys() []Key {
 			Meaning: "Database password. It must be set, although the embedded database ignores it."},
 		{Name: "JOBS_TTL_DAYS", Default: "365", Min: 1, Max: maxDays, set: number(&s.Retention.Jobs, day),
 			Meaning: "How long jobs stay in the database after their end, in days. Credits and purchases stay longer."},
-		{Name: "PROVIDER_CALLS_TTL_DAYS", Default: "30", Min: 1, Max: maxDays, set: number(&s.Retention.ProviderCalls, day),
-			Meaning: "How long the record of calls to the separation provider is kept, in days."},
 		{Name: "DB_MAX_POOL", Default: "5", Min: 1, Max: 1000, set: number(&s.Database.MaxPool, 1),
 			Meaning: "Maximum number of open database connections of this process."},
 		{Name: "MIGRATE_ON_START", Default: "true", set: toggle(&s.Database.MigrateOnStart),
@@ -244,9 +241,10 @@ func (s *settings) storageKeys() []Key {
 			Meaning: "How long an abandoned upload stays in the staging folder, in hours."},
 		{Name: "ASSET_CACHE_TTL_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Asset.CacheTTL, time.Hour),
 			Meaning: "How long locally cached assets and render parts live after their last use, in hours. Swept hourly."},
-		{Name: "ASSET_CACHE_MAX_MB", Default: "20480", Min: 1, Max: maxMegabytes,
-			set:     number(&s.Asset.CacheMaxBytes, mebibyte),
-			Meaning: "Size above which the local asset cache drops its least recently used files, in MiB."},
+		{Name: "CACHE_MAX_MB", Default: "30720", Min: 3, Max: maxMegabytes,
+			set: number(&s.Storage.CacheMaxBytes, mebibyte),
+			Meaning: "Size of the local caches, in MiB: two thirds for downloaded assets and one third for render parts. " +
+				"Beyond its share a cache drops its least recently used files."},
 		{Name: "ASSET_TTL_DAYS", Default: "0", Min: 0, Max: maxDays, set: number(&s.Asset.TTL, day),
 			Meaning: "How long an account holds an uploaded asset after its last upload or use, in days. 0 is for ever, " +
 				"or until the bucket's lifecycle rule deletes it."},
@@ -349,15 +347,6 @@ func (s *settings) renderKeys() []Key {
 		{Name: "RENDER_PROCESS_TIMEOUT_MIN", Default: "30", Min: 1, Max: 1440,
 			set:     number(&s.Render.ProcessTimeout, time.Minute),
 			Meaning: "The last pass of a render (mix and mux) is killed if it takes longer, in minutes."},
-		{Name: "RENDER_MAX_INPUT_PIXELS", Default: "35389440", Min: 1, Max: math.MaxInt32,
-			set:     number(&s.Render.MaxInputPixels, 1),
-			Meaning: "Largest picture of a source video, width x height. The default is 8192x4320."},
-		{Name: "RENDER_MAX_SOURCE_MINUTES", Default: "240", Min: 1, Max: 10080,
-			set:     number(&s.Render.MaxSourceDuration, time.Minute),
-			Meaning: "Longest source file, in minutes."},
-		{Name: "RENDER_MAX_OUTPUT_MINUTES", Default: "180", Min: 1, Max: 10080,
-			set:     number(&s.Render.MaxOutputDuration, time.Minute),
-			Meaning: "Longest rendered film, in minutes."},
 		{Name: "RENDER_MAX_GIGAPIXELS", Default: "1344", Min: 1, Max: 1_000_000,
 			set: number(&s.Render.MaxPixelFrames, 1_000_000_000),
 			Meaning: "Maximum work of one render, in 10^9 pixels: canvas x output frames + source picture x decoded frames. " +
@@ -367,22 +356,14 @@ func (s *settings) renderKeys() []Key {
 				"16 times as much. An hour takes 1.4 GB of scratch space."},
 		{Name: "RENDER_JOB_TIMEOUT_MIN", Default: "240", Min: 1, Max: 10080, set: number(&s.Render.JobTimeout, time.Minute),
 			Meaning: "A render that takes longer, counted from the start of its first attempt, fails, in minutes."},
-		{Name: "PART_CACHE_MAX_MB", Default: "10240", Min: 1, Max: maxMegabytes,
-			set:     number(&s.Render.PartCacheMaxBytes, mebibyte),
-			Meaning: "Size above which the local cache of render parts drops its least recently used parts, in MiB."},
 		{Name: "MEDIA_MAX_MEMORY_MB", Default: "4096", Min: 256, Max: maxMegabytes,
 			set:     number(&s.Media.MaxMemoryBytes, mebibyte),
 			Meaning: "Memory that one ffmpeg process may use, in MiB."},
-		{Name: "MEDIA_MAX_FILE_MB", Default: "20480", Min: 1, Max: maxMegabytes,
-			set:     number(&s.Media.MaxFileBytes, mebibyte),
-			Meaning: "Largest file that one ffmpeg process may write, in MiB."},
 		{Name: "MEDIA_CAGE", Default: "required",
 			set: into(&s.Media.RequireConfinement, oneOf("required, best-effort", true, false)),
 			Meaning: "`required` refuses to start if neither namespaces nor Landlock can confine ffmpeg; `best-effort` " +
 				"logs that and starts."},
 		{Name: "FFMPEG_PATH", set: text(&s.Media.FFmpeg),
-			Meaning: "Path of the ffmpeg program. Blank looks for `ffmpeg` in PATH."},
-		{Name: "FFPROBE_PATH", set: text(&s.Media.FFprobe),
-			Meaning: "Path of the ffprobe program. Blank looks for `ffprobe` in PATH."},
+			Meaning: "Path of the ffmpeg program; `ffprobe` must be in the same folder. Blank looks for both in PATH."},
 	}
 }

@@ -31,9 +31,10 @@ func (s *settings) storeKeys() []Key {
 		{Name: "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", Required: ForPlatformA, Secret: true,
 			set:     into(&s.IAP.PlatformA.ServiceAccountJSON, secret),
 			Meaning: "JSON key file of the service account, as text on one or more lines."},
-		{Name: "IAP_PLATFORM_A_BASE_URL", Default: "https://androidpublisher.googleapis.com",
-			set:     into(&s.IAP.PlatformA.BaseURL, httpURL),
-			Meaning: "Address of platform_a's store. Change it only for tests."},
+		{Name: "IAP_PLATFORM_A_BASE_URL", Default: platformAURL,
+			set: into(&s.IAP.PlatformA.BaseURL, httpURL),
+			Meaning: "Address of platform_a's store. Change it only for tests: the keys that verify refund notifications then " +
+				"come from there, too."},
 		{Name: "IAP_PLATFORM_A_ALLOW_TEST", Default: "false", set: toggle(&s.IAP.PlatformA.AllowTest),
 			Meaning: "`true` also grants credits for purchases of licence testers, who pay nothing. Only for tests of the " +
 				"app."},
@@ -43,9 +44,6 @@ func (s *settings) storeKeys() []Key {
 				"address answers 404, and the nightly query finds refunds within a day or two."},
 		{Name: "IAP_PLATFORM_A_NOTIFICATION_SENDER", set: text(&s.IAP.PlatformA.Notifications.Sender),
 			Meaning: "E-mail of the push subscription's service account; set both this and the audience, or neither."},
-		{Name: "IAP_PLATFORM_A_NOTIFICATION_KEYS_URL", Default: "https://www.googleapis.com/oauth2/v3/certs",
-			set:     into(&s.IAP.PlatformA.Notifications.KeysURL, httpURL),
-			Meaning: "Address of the public keys that verify those tokens. Change it only for tests."},
 		{Name: "IAP_PLATFORM_B_ISSUER_ID", Required: ForPlatformB, set: text(&s.IAP.PlatformB.IssuerID),
 			Meaning: "Issuer id of the store's API key. Unless all four required keys of platform_b are set, its purchases " +
 				"answer `iap_unconfigured`."},
@@ -97,8 +95,6 @@ func (s *settings) eventKeys() []Key {
 			set: into(&s.Push.PlatformB.BaseURL, httpURL),
 			Meaning: "Address of platform_b's push service; `https://api.sandbox.push.apple.com` for development builds " +
 				"of the app. Plain http works on loopback only, for tests."},
-		{Name: "PUSH_PLATFORM_B_ROOT_CA_FILE", set: text(&s.pushCAFile),
-			Meaning: "PEM file of additional root certificates, accepted for platform_b's push service. Only for tests."},
 	}
 }
 

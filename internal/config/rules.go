@@ -136,14 +136,19 @@ func (s *settings) checkPlatformA(r *reader) {
 	if (p.Notifications.Audience == "") != (p.Notifications.Sender == "") {
 		r.problem("IAP_PLATFORM_A_NOTIFICATION_AUDIENCE", "must be set together with IAP_PLATFORM_A_NOTIFICATION_SENDER")
 	}
+	p.Notifications.KeysURL = p.BaseURL + "/oauth2/v3/certs"
+	if p.BaseURL == platformAURL {
+		p.Notifications.KeysURL = "https://www.googleapis.com/oauth2/v3/certs"
+	}
 	r.warnPartial("platform_a", ForPlatformA)
 	if p.Configured() {
 		r.serviceAccount("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", p.ServiceAccountJSON)
 	}
 }
 
-// The public addresses of platform_b's two stores.
+// The public addresses of the stores; platform_b has two.
 const (
+	platformAURL           = "https://androidpublisher.googleapis.com"
 	platformBProductionURL = "https://api.storekit.apple.com"
 	platformBSandboxURL    = "https://api.storekit-sandbox.apple.com"
 )
@@ -193,7 +198,6 @@ func (s *settings) checkPush(r *reader) {
 	if u, err := url.Parse(b.BaseURL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		r.problem("PUSH_PLATFORM_B_BASE_URL", "must be an https address, or http on loopback")
 	}
-	b.RootCAs = r.certificates("PUSH_PLATFORM_B_ROOT_CA_FILE", s.pushCAFile)
 }
 
 // warnPartial warns about a feature if some, but not all, of its keys are set.

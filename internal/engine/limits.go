@@ -29,11 +29,11 @@ const maxSide = 16384
 // withDefaults replaces zero fields by defaults that are generous for phones.
 func (l Limits) withDefaults() Limits {
 	l.MaxPixels = cmp.Or(l.MaxPixels, 8192*4320)
-	l.MaxSourceDuration = cmp.Or(l.MaxSourceDuration, 12*time.Hour)
+	l.MaxSourceDuration = cmp.Or(l.MaxSourceDuration, 4*time.Hour)
 	l.MaxStreams = cmp.Or(l.MaxStreams, 32)
 	const mostFrames = 1_000_000 // the packet scan keeps no more
 	l.MaxFrames = min(cmp.Or(l.MaxFrames, mostFrames), mostFrames)
-	l.MaxOutputDuration = cmp.Or(l.MaxOutputDuration, 4*time.Hour)
+	l.MaxOutputDuration = cmp.Or(l.MaxOutputDuration, 3*time.Hour)
 	l.MaxPixelFrames = cmp.Or(l.MaxPixelFrames, 1344e9) // three hours of 1920x1080 at 30 a second, decoded and encoded
 	l.MaxSound = cmp.Or(l.MaxSound, 24*time.Hour)
 	l.MinFreeBytes = cmp.Or(l.MinFreeBytes, 512<<20)

@@ -20,7 +20,7 @@ import (
 
 // Defaults of Config.
 const (
-	defaultMaxFileBytes = 16 << 30
+	defaultMaxFileBytes = 20 << 30
 	defaultMaxPixels    = 8192 * 4320
 )
 
@@ -33,10 +33,11 @@ const (
 
 // Config names the binaries and limits how much a pass may consume.
 type Config struct {
-	FFmpeg, FFprobe string // paths or names looked up in PATH; default "ffmpeg" and "ffprobe"
+	FFmpeg  string // path, or name looked up in PATH; default "ffmpeg"
+	FFprobe string // default "ffprobe" in the folder that FFmpeg names, or in PATH
 
 	MaxMemoryBytes int64 // private memory of one process; default defaultMaxMemory()
-	MaxFileBytes   int64 // largest file one process may write; default 16 GiB
+	MaxFileBytes   int64 // largest file one process may write; default 20 GiB
 	MaxPixels      int64 // width x height of any decoded frame, whatever the header states; default 8192x4320
 }
 
@@ -71,7 +72,10 @@ func New(cfg Config) (*Runner, error) {
 		return nil, errors.New("media: confine.Main must be the first statement of main")
 	}
 	cfg.FFmpeg = cmp.Or(cfg.FFmpeg, "ffmpeg")
-	cfg.FFprobe = cmp.Or(cfg.FFprobe, "ffprobe")
+	if cfg.FFprobe == "" {
+		folder, _ := filepath.Split(cfg.FFmpeg)
+		cfg.FFprobe = folder + "ffprobe"
+	}
 	cfg.MaxMemoryBytes = cmp.Or(cfg.MaxMemoryBytes, defaultMaxMemory())
 	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, defaultMaxFileBytes)
 	cfg.MaxPixels = cmp.Or(cfg.MaxPixels, defaultMaxPixels)

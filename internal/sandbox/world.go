@@ -205,7 +205,6 @@ func (w *World) makeEnv() map[string]string {
 		"IAP_PLATFORM_A_BASE_URL":              w.PlatformA.URL(),
 		"IAP_PLATFORM_A_NOTIFICATION_AUDIENCE": store.PushAudience,
 		"IAP_PLATFORM_A_NOTIFICATION_SENDER":   store.PushSender,
-		"IAP_PLATFORM_A_NOTIFICATION_KEYS_URL": w.PlatformA.URL() + "/oauth2/v3/certs",
 		"IAP_PLATFORM_B_ISSUER_ID":             w.PlatformB.IssuerID(),
 		"IAP_PLATFORM_B_KEY_ID":                w.PlatformB.KeyID(),
 		"IAP_PLATFORM_B_PRIVATE_KEY":           w.PlatformB.PrivateKeyPEM(),

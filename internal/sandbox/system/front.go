@@ -119,22 +119,6 @@ func (s *setting) UnmarshalJSON(text []byte) error {
 
 var number = regexp.MustCompile(`^[0-9]{1,12}$`)
 
-// Settable lists the keys that any client of the sandbox may change: numbers, but no path, address or secret.
-var Settable = []string{
-	"ACCOUNT_MAX_STORED_MB", "ACCOUNT_MAX_WAITING_JOBS", "ADMIN_GRANT_DAILY_CAP", "ASSET_CACHE_MAX_MB",
-	"ASSET_CACHE_TTL_HOURS", "ASSET_TTL_DAYS",
-	"AUTH_JWT_EXPIRY_SECONDS", "AUTH_SESSION_MAX_DAYS", "DB_MAX_POOL", "HTTP_CONNECT_TIMEOUT_MS", "HTTP_REQUEST_TIMEOUT_MS",
-	"HTTP_SOCKET_TIMEOUT_MS", "JOBS_TTL_DAYS", "MAX_SEPARATION_AUDIO_MB", "MAX_UPLOAD_FILE_SIZE_MB", "MEDIA_MAX_FILE_MB",
-	"MEDIA_MAX_MEMORY_MB",
-	"MIN_FREE_DISK_MB", "PART_CACHE_MAX_MB", "PROVIDER_CALLS_TTL_DAYS", "PROVIDER_MAX_POLL_MINUTES", "PROVIDER_POLL_INTERVAL_MS",
-	"RATE_LIMIT_TRUSTED_PROXY_HOPS", "RENDER_INPUT_CACHE_TTL_HOURS", "RENDER_JOB_TIMEOUT_MIN", "RENDER_MAX_CONCURRENT",
-	"RENDER_MAX_GIGAPIXELS",
-	"RENDER_MAX_INPUT_PIXELS", "RENDER_MAX_OUTPUT_MINUTES", "RENDER_MAX_SOUND_HOURS", "RENDER_MAX_SOURCE_MINUTES", "RENDER_OUTPUT_TTL_HOURS",
-	"RENDER_PROCESS_TIMEOUT_MIN", "SEPARATION_ABANDON_TTL_MS", "SEPARATION_BUSY_WAIT_MIN", "SEPARATION_MAX_PROVIDER_IN_FLIGHT",
-	"SEPARATION_PROVIDER_SPACE_ID", "SEPARATION_STUCK_SUBMITTING_SEC", "SEPARATION_URL_TTL_SEC", "SIGNED_URL_TTL_SEC", "SIGNUP_BONUS_CREDITS",
-	"UPLOADS_TTL_HOURS",
-}
-
 func (s *System) mountControl() {
 	s.front.HandleControl("GET", "servers", "the addresses of the stand-ins", nil,
 		func(*http.Request) (any, error) { return s.World.Servers(), nil })
@@ -174,7 +158,7 @@ func (s *System) change(ctx context.Context, want service) error {
 		return errors.New("the clock of this service cannot be moved")
 	}
 	for key := range want.Settings {
-		if !slices.Contains(Settable, key) {
+		if !slices.Contains(s.settable, key) {
 			return fmt.Errorf("%s cannot be set here: it is no key of the service that holds a number", key)
 		}
 	}

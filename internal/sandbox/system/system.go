@@ -44,6 +44,8 @@ type Options struct {
 	Port int
 	// Log receives the service's log; nil discards it.
 	Log io.Writer
+	// Settable lists the keys of the service's environment that any client of the sandbox may set, to numbers.
+	Settable []string
 	// Env adds to or replaces the environment that the world gives the service.
 	Env map[string]string
 }
@@ -70,6 +72,7 @@ type System struct {
 
 	changing sync.Mutex // held while the service restarts
 	settings map[string]setting
+	settable []string
 
 	mu    sync.Mutex
 	child *process.Child // nil while the service should not run
@@ -92,7 +95,7 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{cutroom: opts.Cutroom, serve: opts.Serve, dir: filepath.Join(opts.World.DataDir, "work"), log: opts.Log,
+	s := &System{settable: opts.Settable, cutroom: opts.Cutroom, serve: opts.Serve, dir: filepath.Join(opts.World.DataDir, "work"), log: opts.Log,
 		client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, ended: make(chan struct{}),
 		front: newFront("127.0.0.1:" + own)}
 	s.end = sync.OnceFunc(func() { close(s.ended) })
@@ -205,7 +208,7 @@ func FindCutroom() (string, error) {
 
 // inherited matches everything that the service inherits from the caller's environment, including the variables
 // that affect rendering. A developer's real DATABASE_URL or bucket must not be used by accident.
-var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|FFPROBE_PATH|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
+var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
 
 // Ended returns a channel that is closed when the service has ended by itself.
 func (s *System) Ended() <-chan struct{} { return s.ended }

@@ -91,7 +91,8 @@ func options(t *testing.T) system.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return system.Options{World: sandbox.Options{DataDir: t.TempDir(), Fast: true}, Cutroom: self}
+	return system.Options{World: sandbox.Options{DataDir: t.TempDir(), Fast: true}, Cutroom: self,
+		Settable: []string{"DB_MAX_POOL", "MEDIA_MAX_MEMORY_MB"}}
 }
 
 func read(t *testing.T, req *http.Request) string {

@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -56,8 +57,13 @@ func serviceB(t *testing.T, now func() time.Time) (*notify.PlatformB, *push.Plat
 func clientB(t *testing.T, s *notify.PlatformB, address string, roots []byte, now func() time.Time) *push.PlatformB {
 	t.Helper()
 	base := &http.Transport{}
+	if roots != nil {
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(roots)
+		base.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
 	t.Cleanup(base.CloseIdleConnections)
-	transport := push.TransportB(base, address, roots)
+	transport := push.TransportB(base, address)
 	p, err := push.NewPlatformB(push.PlatformBConfig{BaseURL: address, TeamID: s.TeamID(), KeyID: s.KeyID(), KeyPEM: []byte(s.KeyPEM()),
 		Topic: "app.example", HTTP: &http.Client{Transport: transport}, Now: now})
 	if err != nil {

@@ -1,8 +1,6 @@
 package push
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net/http"
 	"strings"
@@ -10,9 +8,9 @@ import (
 	"syscall"
 )
 
-// TransportB returns a transport for platform_b's service at baseURL, which requires HTTP/2: over TLS, trusting
-// rootsPEM besides the system's roots, or without TLS to a stand-in on this machine. It modifies base.
-func TransportB(base *http.Transport, baseURL string, rootsPEM []byte) http.RoundTripper {
+// TransportB returns a transport for platform_b's service at baseURL, which requires HTTP/2: over TLS, or
+// without TLS to a stand-in on this machine. It modifies base.
+func TransportB(base *http.Transport, baseURL string) http.RoundTripper {
 	if strings.HasPrefix(baseURL, "http:") {
 		prior := base.Clone()
 		prior.Protocols = new(http.Protocols)
@@ -20,14 +18,6 @@ func TransportB(base *http.Transport, baseURL string, rootsPEM []byte) http.Roun
 		return &cleartext{http2: prior, http1: base}
 	}
 	base.ForceAttemptHTTP2 = true
-	if len(rootsPEM) > 0 {
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool()
-		}
-		roots.AppendCertsFromPEM(rootsPEM)
-		base.TLSClientConfig = &tls.Config{RootCAs: roots}
-	}
 	return base
 }
 
