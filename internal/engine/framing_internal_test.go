@@ -66,17 +66,18 @@ func TestCanvasIsBounded(t *testing.T) {
 
 // rampClip is a clip in which brightness encodes the position from left to right, and
 // blue from top to bottom.
-func rampClip(t *testing.T, size string, options ...string) string {
+func rampClip(t *testing.T, size, filters string, options ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ramp.mp4")
 	args := []string{"-f", "lavfi", "-i", "color=gray:size=" + size + ":rate=10:duration=0.5,format=yuv444p,geq=lum='16+219*X/(W-1)':cb='16+224*Y/(H-1)':cr=128",
-		"-c:v", "libx264", "-crf", "10", "-pix_fmt", "yuv420p"}
-	mediatest.FFmpeg(t, append(append(append(args, hd...), options...), path)...)
+		"-vf", hd + filters, "-c:v", "libx264", "-crf", "10", "-pix_fmt", "yuv420p"}
+	mediatest.FFmpeg(t, append(append(args, options...), path)...)
 	return path
 }
 
-// hd says that a picture's levels are those of the film, see shot.matrix.
-var hd = []string{"-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv"}
+// hd states that the levels of generated pictures are those of the film, see shot.matrix. Stating it to the
+// encoder alone would make ffmpeg 7 convert the pictures.
+const hd = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709"
 
 // rendered renders clips of half a second and returns a picture of each as planes of 4:2:0.
 func rendered(t *testing.T, tl timeline.Timeline) (pictures []*image.YCbCr) {
@@ -125,16 +126,16 @@ func TestCoverKeepsTheFocus(t *testing.T) {
 		// The window, in fractions of the displayed picture.
 		left, right, top, bottom float64
 	}
-	wide := rampClip(t, "320x180")
+	wide := rampClip(t, "320x180", "")
 	all := map[string]framed{
 		"middle":           {wide, "9:16", nil, nil, 0.342, 0.658, 0, 1},
 		"left":             {wide, "9:16", &timeline.Focus{X: 0, Y: 0.5}, nil, 0, 0.316, 0, 1},
 		"right":            {wide, "9:16", &timeline.Focus{X: 1, Y: 0}, nil, 0.684, 1, 0, 1},
 		"a third":          {wide, "9:16", &timeline.Focus{X: 0.3, Y: 0.5}, nil, 0.142, 0.458, 0, 1},
-		"narrower":         {rampClip(t, "180x320"), "16:9", &timeline.Focus{X: 0.5, Y: 0.9}, nil, 0, 1, 0.684, 1},
-		"odd":              {rampClip(t, "322x182", "-vf", "crop=321:181:0:0:exact=1,format=yuv444p", "-pix_fmt", "yuv444p"), "1:1", &timeline.Focus{X: 0.4, Y: 0.5}, nil, 0.118, 0.682, 0, 1},
-		"wide pixels":      {rampClip(t, "160x180", "-vf", "setsar=2"), "1:1", &timeline.Focus{X: 1, Y: 0.5}, nil, 0.4375, 1, 0, 1},
-		"interlaced":       {rampClip(t, "320x180", "-vf", "setfield=tff", "-flags", "+ildct+ilme"), "9:16", &timeline.Focus{X: 0.3, Y: 0.5}, nil, 0.142, 0.458, 0, 1},
+		"narrower":         {rampClip(t, "180x320", ""), "16:9", &timeline.Focus{X: 0.5, Y: 0.9}, nil, 0, 1, 0.684, 1},
+		"odd":              {rampClip(t, "322x182", ",crop=321:181:0:0:exact=1,format=yuv444p", "-pix_fmt", "yuv444p"), "1:1", &timeline.Focus{X: 0.4, Y: 0.5}, nil, 0.118, 0.682, 0, 1},
+		"wide pixels":      {rampClip(t, "160x180", ",setsar=2"), "1:1", &timeline.Focus{X: 1, Y: 0.5}, nil, 0.4375, 1, 0, 1},
+		"interlaced":       {rampClip(t, "320x180", ",setfield=tff", "-flags", "+ildct+ilme"), "9:16", &timeline.Focus{X: 0.3, Y: 0.5}, nil, 0.142, 0.458, 0, 1},
 		"turned":           {mediatest.WithMatrix(t, wide, [4]int32{0, 1, -1, 0}), "16:9", &timeline.Focus{X: 0.5, Y: 0.3}, func(x, y float64) (float64, float64) { return y, 1 - x }, 0, 1, 0.142, 0.458},
 		"turned back":      {mediatest.WithMatrix(t, wide, [4]int32{0, -1, 1, 0}), "16:9", &timeline.Focus{X: 0.5, Y: 0.3}, func(x, y float64) (float64, float64) { return 1 - y, x }, 0, 1, 0.142, 0.458},
 		"upside down":      {mediatest.WithMatrix(t, wide, [4]int32{-1, 0, 0, -1}), "9:16", &timeline.Focus{X: 0.3, Y: 0.5}, func(x, y float64) (float64, float64) { return 1 - x, 1 - y }, 0.142, 0.458, 0, 1},
@@ -187,7 +188,7 @@ func TestBlurredBackground(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stripes.mp4")
 	// Stripes of 12 pixels, and a colour.
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=gray:size=480x270:rate=10:duration=0.5,format=yuv444p,geq=lum='if(mod(floor(X/6),2),200,60)':cb=90:cr=150",
-		"-c:v", "libx264", "-crf", "10", "-pix_fmt", "yuv420p", "-colorspace", "bt709", path)
+		"-vf", hd, "-c:v", "libx264", "-crf", "10", "-pix_fmt", "yuv420p", path)
 	tl := timeline.Timeline{Canvas: &timeline.Canvas{Aspect: "9:16", Fit: timeline.Blur},
 		Segments: []timeline.Segment{{SourceKey: path}, {SourceKey: mediatest.WithMatrix(t, path, [4]int32{-1, 0, 0, -1})}}}
 	for i, p := range rendered(t, tl) {

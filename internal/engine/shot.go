@@ -167,6 +167,24 @@ func (s *shot) filters(n int) []string {
 	return append(chain, "sidedata=mode=delete", neutral)
 }
 
+// tags returns the filter that marks the source's pictures with the matrix and range that the plan assumes.
+// Since version 7, ffmpeg converts pictures to the matrix and range of their neighbours in the graph, and pictures
+// that state none as well. RGB has no matrix: colour states that of its conversion.
+func (s *shot) tags() string {
+	video := s.source.info.Video
+	if isRGB(video.PixelFormat) {
+		return ""
+	}
+	matrix, levels := s.matrix(), "tv"
+	if matrix == "bt2020ncl" {
+		matrix = "bt2020nc" // setparams has other names than colorspace
+	}
+	if fullRange(video) {
+		levels = "pc"
+	}
+	return fmt.Sprintf("setparams=range=%s:colorspace=%s,", levels, matrix)
+}
+
 // neutral sets the colour metadata and pixel shape of all pictures of the film.
 const neutral = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog"
 
@@ -203,8 +221,8 @@ func (s *shot) graph(n int, out, film, log string) string {
 	// Bounds are in ticks. ffmpeg would round seconds to the source's clock. If that
 	// clock is as coarse as the frames, two neighbouring frames would become one.
 	from, to := s.bounds()
-	return fmt.Sprintf("[%d:%d]%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
-		n, s.source.info.Video.Index, steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)
+	return fmt.Sprintf("[%d:%d]%s%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
+		n, s.source.info.Video.Index, s.tags(), steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)
 }
 
 // cost estimates the CPU seconds that decoding and fitting take, see videoPart.cost.

@@ -33,7 +33,7 @@ func frames(t testing.TB, path string, sound bool) shown {
 	return once(t, "frames", path, func() (all shown) {
 		const luma = "lavfi.signalstats.YAVG"
 		list := filepath.Join(t.TempDir(), "frames")
-		args := []string{"-copyts", "-i", "file:" + path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "null", "-vf",
+		args := []string{"-copyts", "-threads:a", "1", "-i", "file:" + path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "null", "-vf",
 			"scale=1:1:flags=area,format=gray,settb=1/1000000,signalstats,metadata=print:key=" + luma + ":file=" + list, "-"}
 		if sound {
 			args = append(args, wave...)
