@@ -33,7 +33,7 @@ var exports = []export{
 		`FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at, input_id`},
 	{"assets", list(values("asset_key size_bytes content_type"), times("created_at last_used_at")),
 		`FROM (SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
-			FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1) AS held ORDER BY created_at, asset_key`},
+			FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL) AS held ORDER BY created_at, asset_key`},
 	{"separations", list(values("id state source_name source_size_bytes source_duration_ms language credits error actual_duration_ms"),
 		times("created_at ready_at collected_at finished_at deleted_at")),
 		`FROM separation_jobs WHERE user_id = $1 ORDER BY created_at, id`},

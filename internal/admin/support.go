@@ -204,12 +204,12 @@ type Asset struct {
 // Assets returns a page of the assets that a user holds, newest first, and how many
 // there are in all. An unknown user is a 404.
 func (r *Reports) Assets(ctx context.Context, userID string, page Page) (held []Asset, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "assets", `(SELECT COUNT(*) FROM asset_holders WHERE user_id = u.id)`,
+	return ofUser(ctx, r, userID, page, "assets", `(SELECT COUNT(*) FROM asset_holders WHERE user_id = u.id AND given_up_at IS NULL)`,
 		func(rows db.Scanner) (a Asset, err error) {
 			err = rows.Scan(&a.AssetKey, &a.SizeBytes, &a.ContentType, &a.CreatedAt, &a.LastUsedAt)
 			return a, err
 		}, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at FROM asset_holders h
-		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 ORDER BY h.created_at DESC, h.asset_key`)
+		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL ORDER BY h.created_at DESC, h.asset_key`)
 }
 
 // Job is everything that support can see of a job.

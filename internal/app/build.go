@@ -238,7 +238,8 @@ func NewQuota(cfg config.Config) *quota.Limits {
 func (a *App) buildAssets(context.Context) error {
 	a.quota = NewQuota(a.cfg)
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache,
-		MaxBytes: a.cfg.Storage.MaxUploadBytes, Lifetime: a.cfg.Asset.TTL, Quota: a.quota})
+		MaxBytes: a.cfg.Storage.MaxUploadBytes, Lifetime: a.cfg.Asset.TTL, Quota: a.quota,
+		MaxPerAccount: a.cfg.Account.MaxAssets})
 	a.onDemand = derived.New(1, 8*time.Second, a.log)
 	// Requests wait longer for an analysis. The slots bound how many run at once.
 	a.analyses = derived.New(64, 30*time.Second, a.log)

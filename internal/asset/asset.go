@@ -59,7 +59,9 @@ type Options struct {
 	// Lifetime is how long an account holds an asset after its last upload or use; 0 is
 	// for ever.
 	Lifetime time.Duration
-	Quota    *quota.Limits
+	// MaxPerAccount is how many assets an account may have; 0 is no limit.
+	MaxPerAccount int64
+	Quota         *quota.Limits
 }
 
 // Service manages the assets in the bucket. It is safe for concurrent use.
@@ -70,6 +72,8 @@ type Service struct {
 	maxBytes int64
 	lifetime time.Duration
 	quota    *quota.Limits
+
+	maxPerAccount int64
 	// downloads are the slots of maxDownloads, and verifications those of
 	// maxVerifications: a request for an upload takes no render's slot.
 	downloads, verifications chan struct{}
@@ -77,7 +81,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime, quota: o.Quota,
+	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime, quota: o.Quota, maxPerAccount: o.MaxPerAccount,
 		downloads: make(chan struct{}, maxDownloads), verifications: make(chan struct{}, maxVerifications)}
 }
 

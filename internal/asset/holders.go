@@ -9,14 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
-	"cutroom/internal/rescue"
 	"cutroom/internal/user"
 )
 
@@ -30,110 +27,6 @@ var errRemoving = &fault.Error{Kind: fault.Unavailable,
 
 // errRemoved reports that the sweep removed an object after it was looked at.
 var errRemoved = errors.New("the asset was removed")
-
-// Found is an asset whose object is in the bucket.
-type Found struct {
-	Key         Key
-	SizeBytes   int64
-	contentType string
-	etag        string
-	// verified says that the bytes of this version were hashed and match the key.
-	verified bool
-	// announced says that the object is missing but its upload was requested.
-	announced bool
-	// removals is the number of removals when the object was looked up.
-	removals int64
-}
-
-// parallelLookups bounds the concurrent bucket calls of one request.
-const parallelLookups = 8
-
-// Lookup parses keys and looks for their objects in parallel. The error of a key is
-// ErrInvalidKey, or objectstore.ErrNotFound for a missing object. Pass what was found
-// to [Hold] in the transaction that uses it.
-func (s *Service) Lookup(ctx context.Context, keys []string) (found []Found, errs []error) {
-	found, errs = make([]Found, len(keys)), make([]error, len(keys))
-	var valid []string
-	for i, key := range keys {
-		var err error
-		switch found[i].Key, err = ParseKey(key); {
-		case s.bucket == nil:
-			errs[i] = ErrDisabled
-		case err != nil:
-			errs[i] = ErrInvalidKey.WithCause(err)
-		default:
-			valid = append(valid, key)
-		}
-	}
-	removals, err := s.removals(ctx, valid)
-	var group errgroup.Group
-	group.SetLimit(parallelLookups)
-	for i := range keys {
-		if errs[i] != nil {
-			continue
-		}
-		if errs[i] = err; err == nil {
-			group.Go(func() error {
-				errs[i] = rescue.Do(func() error { return s.stat(ctx, &found[i], removals) })
-				return nil
-			})
-		}
-	}
-	_ = group.Wait() // errs has every error
-	return found, errs
-}
-
-// known is what the database says of an asset.
-type known struct {
-	removals int64
-	verified string // version
-}
-
-// removals reads the rows of assets. It runs before their objects are looked up, so that
-// [Hold] notices a removal in between.
-func (s *Service) removals(ctx context.Context, keys []string) (map[string]known, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	args, holes := make([]any, len(keys)), make([]string, len(keys))
-	for i, key := range keys {
-		args[i], holes[i] = key, fmt.Sprintf("$%d", i+1)
-	}
-	all := map[string]known{}
-	err := db.Each(ctx, s.db, func(row *db.Rows) error {
-		var key string
-		var k known
-		err := row.Scan(&key, &k.removals, &k.verified)
-		all[key] = k
-		return err
-	}, `SELECT asset_key, removals, COALESCE(verified, '') FROM assets WHERE asset_key IN (`+strings.Join(holes, ", ")+`)`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("look for assets: %w", err)
-	}
-	return all, nil
-}
-
-// stat looks up the object of a key and completes its Found.
-func (s *Service) stat(ctx context.Context, f *Found, all map[string]known) error {
-	k := all[f.Key.String()]
-	f.removals = k.removals
-	info, err := s.bucket.Stat(ctx, f.Key.String())
-	if err != nil {
-		return fmt.Errorf("look for asset: %w", err)
-	}
-	f.SizeBytes, f.contentType, f.etag = info.SizeBytes, info.ContentType, info.ETag
-	f.verified = k.verified == f.version()
-	return nil
-}
-
-// version distinguishes the bytes of an object from others under the same key.
-func (f Found) version() string { return fmt.Sprintf("%d %s", f.SizeBytes, f.etag) }
-
-// find is Lookup for one key.
-func (s *Service) find(ctx context.Context, key Key) (Found, error) {
-	found, errs := s.Lookup(ctx, []string{key.String()})
-	return found[0], errs[0]
-}
 
 // Hold makes a user a holder of the assets that a request uses. It runs in the
 // transaction that accepts the request, after [user.Lock]. If the sweep removed an
@@ -161,7 +54,7 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
 		VALUES ($1, $2, $3, CASE WHEN $4 = 0 THEN now_ms() END)
 		ON CONFLICT (asset_key) DO UPDATE SET content_type = excluded.content_type, seen_at = excluded.seen_at,
-			given_up_at = NULL, size_bytes = CASE WHEN $4 = 1 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
+			given_up_at = NULL, removal_at = NULL, size_bytes = CASE WHEN $4 = 1 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
 				THEN assets.size_bytes ELSE excluded.size_bytes END
 		RETURNING removals, removing_at IS NOT NULL AND removing_at > now_ms() - $5`,
 		f.Key.String(), f.SizeBytes, f.contentType, toInt(f.announced), 2*removalTimeout.Milliseconds()).Scan(&removals, &removing)
@@ -174,7 +67,7 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 		return errRemoved
 	}
 	if _, err = tx.Exec(ctx, `INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at) VALUES ($1, $2, now_ms(), now_ms())
-		ON CONFLICT (user_id, asset_key) DO UPDATE SET last_used_at = excluded.last_used_at`, userID, f.Key.String()); err != nil {
+		ON CONFLICT (user_id, asset_key) DO UPDATE SET last_used_at = excluded.last_used_at, given_up_at = NULL`, userID, f.Key.String()); err != nil {
 		return fmt.Errorf("hold asset: %w", err)
 	}
 	return nil
@@ -183,7 +76,7 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 // holds reports whether a user holds an asset.
 func holds(ctx context.Context, tx *db.Tx, userID string, key Key) (bool, error) {
 	var n int
-	err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1 AND asset_key = $2`, userID, key.String()).Scan(&n)
+	err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String()).Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("look for holder: %w", err)
 	}
@@ -210,8 +103,27 @@ func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
 		if err := hold(ctx, tx, userID, f); err != nil || had && !f.announced {
 			return err // an asset that the user holds already takes no more space
 		}
+		if err := s.checkNumber(ctx, tx, userID); err != nil {
+			return err
+		}
 		return s.quota.CheckStored(ctx, tx, userID, 0)
 	})
+}
+
+// checkNumber refuses a hold that was just written if the account now has too many. Assets that
+// the account gave up count until they are erased.
+func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) error {
+	if s.maxPerAccount == 0 {
+		return nil
+	}
+	var n int64
+	if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1`, userID).Scan(&n); err != nil {
+		return fmt.Errorf("count assets: %w", err)
+	}
+	if n > s.maxPerAccount {
+		return fault.Invalidf("an account may have at most %d assets; delete some, and try again when they are erased", s.maxPerAccount)
+	}
+	return nil
 }
 
 // Use finds an asset for a request that reads it at once, and makes its user a holder.
@@ -228,7 +140,8 @@ func (s *Service) Use(ctx context.Context, userID, key string) (Key, error) {
 	return found[0].Key, err
 }
 
-// Counts are what assets count against an account's limits: the full size for each holder.
+// Counts are what assets count against an account's limits: the full size for each holder,
+// until an asset that the account gave up is erased.
 var Counts = quota.Counts{Stored: []string{
 	quota.Bytes("a.size_bytes", `asset_holders o JOIN assets a ON a.asset_key = o.asset_key WHERE o.user_id = $1`)}}
 
@@ -244,7 +157,7 @@ type Held struct {
 // List returns a page of what an account holds, newest first.
 func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Held, string, error) {
 	page, next, err := cursor.List(ctx, s.db, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
-		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1`+cursor.Newest("h.created_at", "h.asset_key"),
+		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL`+cursor.Newest("h.created_at", "h.asset_key"),
 		userID, p, func(row db.Scanner) (h Held, err error) {
 			var created, used int64
 			err = row.Scan(&h.Key, &h.SizeBytes, &h.ContentType, &created, &used)
@@ -258,8 +171,9 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 	return page, next, nil
 }
 
-// Release ends the user's hold of an asset and the user's unfinished upload of it. It is
-// no error if the user does not hold the asset.
+// Release ends the user's hold of an asset and the user's unfinished upload of it. The asset
+// counts for the user until the sweep has erased it. It is no error if the user does not
+// hold the asset.
 func (s *Service) Release(ctx context.Context, userID, name string) error {
 	key, err := parseFileName(name)
 	if err != nil {
@@ -268,7 +182,8 @@ func (s *Service) Release(ctx context.Context, userID, name string) error {
 	if err := s.abandonAll(ctx, `user_id = $1 AND asset_key = $2 AND completed_at IS NULL`, userID, key.String()); err != nil {
 		return err
 	}
-	if _, err := s.db.Exec(ctx, `DELETE FROM asset_holders WHERE user_id = $1 AND asset_key = $2`, userID, key.String()); err != nil {
+	if _, err := s.db.Exec(ctx, `UPDATE asset_holders SET given_up_at = now_ms()
+		WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String()); err != nil {
 		return fmt.Errorf("release asset: %w", err)
 	}
 	return nil
@@ -285,6 +200,3 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	}
 	return nil
 }
-
-// missing reports whether an object is not in the bucket.
-func missing(err error) bool { return errors.Is(err, objectstore.ErrNotFound) }

@@ -2,9 +2,12 @@ package asset_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/quota"
 	"cutroom/internal/user"
 )
 
@@ -221,32 +225,182 @@ func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 	})
 }
 
-// An upload may end after its asset was released.
-func TestALateUploadIsRemoved(t *testing.T) {
+// later moves the times of released assets into the past.
+func (p *partsRig) later(by time.Duration) {
+	p.t.Helper()
+	p.exec(`UPDATE assets SET given_up_at = given_up_at - $1, removal_at = removal_at - $1`, by.Milliseconds())
+	p.exec(`UPDATE asset_holders SET given_up_at = given_up_at - $1, last_used_at = last_used_at - $1`, by.Milliseconds())
+}
+
+// stored is how much of the account's storage assets take.
+func (p *partsRig) stored(userID string) int64 {
+	p.t.Helper()
+	u, err := quota.New(quota.Usage{}, asset.Counts).Usage(p.t.Context(), p.db, userID)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return u.StoredBytes
+}
+
+// An upload may end after its object was deleted: one that replaces it within the hour, and one
+// that takes longer.
+func TestAnObjectIsDeletedAgainAfterAnHourAndADay(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")
 		up, err := p.service.UploadURL(t.Context(), asked(ann, []byte("late")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.release(ann, up.Key)
-		late := func(when string) {
-			t.Helper()
+		for _, at := range []struct {
+			when    string
+			after   time.Duration
+			deletes int   // of this sweep and another at the same time
+			counts  int64 // afterwards
+		}{
+			{"at once", 0, 1, 4}, // the address is still valid
+			{"after 50 minutes", 50 * time.Minute, 0, 4},
+			{"after an hour", 11 * time.Minute, 1, 0},
+			{"after a day", 23 * time.Hour, 1, 0},
+		} {
 			if status := put(t, up.URL, "video/mp4", []byte("late")); status != http.StatusOK {
 				t.Fatalf("PUT: %d", status)
 			}
+			p.release(ann, up.Key)
+			p.later(at.after)
+			p.store.setHook(nil)
 			p.sweep()
-			if p.exists(up.Key) {
-				t.Errorf("an upload that ended %s is left", when)
+			p.sweep()
+			if n := p.store.count(http.MethodDelete); n != 2*at.deletes { // with the analysis
+				t.Errorf("%s: %d deletions, want %d", at.when, n, 2*at.deletes)
+			}
+			if n := p.stored(ann); n != at.counts {
+				t.Errorf("%s: %d bytes count, want %d", at.when, n, at.counts)
 			}
 		}
+		if p.exists(up.Key) || p.rows() != 0 {
+			t.Errorf("after a day the object exists: %v; %d rows", p.exists(up.Key), p.rows())
+		}
+	})
+}
+
+func (p *partsRig) rows() (n int) {
+	p.t.Helper()
+	if err := p.db.QueryRow(p.t.Context(), `SELECT COUNT(*) FROM assets`).Scan(&n); err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+// An upload that was only announced may be under way for a day. Until then it counts.
+func TestAFileThatWasNeverUploadedIsDeletedOnce(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann := p.user("ann")
+		up, err := p.service.UploadURL(t.Context(), asked(ann, []byte("never")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.release(ann, up.Key)
+		p.store.setHook(nil)
+		for _, after := range []time.Duration{0, time.Hour, 22 * time.Hour} {
+			p.later(after)
+			p.sweep()
+			if n := p.store.count(http.MethodDelete); n != 0 || p.stored(ann) != 5 {
+				t.Errorf("%d deletions, %d bytes count", n, p.stored(ann))
+			}
+		}
+		p.later(time.Hour + time.Minute)
 		p.sweep()
-		late("soon afterwards")
-		p.exec(`UPDATE assets SET given_up_at = given_up_at - $1`, (24*time.Hour + time.Minute).Milliseconds())
-		late("within a day")
-		var n int
-		if err := p.db.QueryRow(t.Context(), `SELECT COUNT(*) FROM assets`).Scan(&n); err != nil || n != 0 {
-			t.Errorf("%d rows are left, %v", n, err)
+		p.sweep()
+		if n := p.store.count(http.MethodDelete); n != 2 || p.stored(ann) != 0 || p.rows() != 0 {
+			t.Errorf("after a day %d deletions, %d bytes count, %d rows", n, p.stored(ann), p.rows())
+		}
+		if n := p.store.count(http.MethodHead); n != 1 {
+			t.Errorf("looked for it %d times, want once", n)
+		}
+	})
+}
+
+// One account announces and gives up more than a sweep reads at a time, and another account is deleted.
+// Nobody's object waits for that.
+func TestAFloodOfReleasesDelaysNoErasure(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann, ben := p.user("ann"), p.user("ben")
+		const flood = 2100
+		var rows []string
+		for i := range flood {
+			rows = append(rows, fmt.Sprintf("('assets/%064x.mp4', 1, 'video/mp4')", i))
+		}
+		p.exec(`INSERT INTO assets (asset_key, size_bytes, content_type) VALUES ` + strings.Join(rows, ", "))
+		p.exec(`INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at, given_up_at)
+			SELECT $1, asset_key, 1, 1, 1 FROM assets WHERE asset_key < $2`, ann, fmt.Sprintf("assets/%064x.mp4", flood/2))
+		key := p.upload(ben, "a clip")
+		p.release(ben, key)
+		p.sweep()
+		if p.exists(key) {
+			t.Error("after one sweep the other account's object exists")
+		}
+		p.store.setHook(nil)
+		p.sweep()
+		if n := p.store.count(http.MethodDelete) + p.store.count(http.MethodHead); n != 0 {
+			t.Errorf("the next sweep called the bucket %d times", n)
+		}
+	})
+}
+
+// If another account holds the asset, it is not erased, so it no longer counts for the first.
+func TestAnAssetThatAnotherAccountHoldsCountsOnlyThere(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann, ben := p.user("ann"), p.user("ben")
+		key := p.upload(ann, "a clip")
+		if err := p.use(ben, nothing, key); err != nil {
+			t.Fatal(err)
+		}
+		p.release(ann, key)
+		p.sweep()
+		if p.stored(ann) != 0 || p.stored(ben) != 6 || !p.exists(key) {
+			t.Errorf("%d and %d bytes count; it exists: %v", p.stored(ann), p.stored(ben), p.exists(key))
+		}
+	})
+}
+
+func TestAnAccountHasALimitedNumberOfAssets(t *testing.T) {
+	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+		ann, ben := p.user("ann"), p.user("ben")
+		limited := asset.New(asset.Options{DB: p.db, Bucket: p.store.client, Cache: p.cache, MaxBytes: 1 << 30, MaxPerAccount: 2})
+		announce := func(userID, body string) string {
+			_, err := limited.UploadURL(t.Context(), asked(userID, []byte(body)))
+			return code(err)
+		}
+		const refused = "an account may have at most 2 assets; delete some, and try again when they are erased"
+		first := p.upload(ann, "one")
+		for _, step := range []struct{ user, body, want string }{
+			{ann, "two", ""}, {ann, "three", refused}, {ann, "one", ""}, {ann, "two", ""}, {ben, "three", ""},
+		} {
+			if got := announce(step.user, step.body); got != step.want {
+				t.Errorf("%s: %q, want %q", step.body, got, step.want)
+			}
+		}
+		p.release(ann, first)
+		if got := announce(ann, "three"); got != refused {
+			t.Errorf("before the sweep: %q", got)
+		}
+		p.later(10 * time.Minute)
+		p.sweep()
+		if got := announce(ann, "three"); got != "" {
+			t.Errorf("after the sweep: %q", got)
+		}
+		var group sync.WaitGroup
+		var accepted atomic.Int32
+		for i := range 8 {
+			group.Go(func() {
+				if announce(ben, fmt.Sprint(i)) == "" {
+					accepted.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		if n := accepted.Load(); n != 1 {
+			t.Errorf("%d of 8 concurrent announcements were accepted, want 1", n)
 		}
 	})
 }

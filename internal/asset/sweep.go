@@ -12,24 +12,30 @@ import (
 )
 
 const (
-	// sweepBatch bounds the objects that one sweep removes, and those it looks for.
+	// sweepTime bounds one sweep. The next one continues with the oldest.
+	sweepTime = 10 * time.Minute
+	// sweepBatch is how many rows a sweep reads at a time.
 	sweepBatch = 2000
 	// parallelCalls bounds the calls of one sweep to the bucket at a time.
 	parallelCalls = 8
-	// lateUpload is how long an upload may still end after its asset was released.
-	lateUpload = 24 * time.Hour
+	// secondRemoval and lastRemoval are when an object is deleted again after it was given up,
+	// because a PUT that began before may have ended since.
+	secondRemoval = time.Hour
+	lastRemoval   = 24 * time.Hour
 	// sightEvery is how often an object is looked for: a rule of the bucket may have
 	// removed it, or it may never have arrived.
 	sightEvery = 24 * time.Hour
 )
 
 // Sweep erases the objects that no account and no running job holds, forgets assets
-// whose objects are gone, and ends expired uploads and holds.
+// whose objects are gone, and ends expired uploads and holds. It takes the oldest first, and
+// ends when nothing is due or its time is over.
 func (s *Service) Sweep(ctx context.Context) error {
 	if s.bucket == nil {
 		return nil
 	}
-	return errors.Join(s.sweepUploads(ctx), s.expire(ctx), s.removeUnheld(ctx), s.lookForObjects(ctx))
+	end := time.Now().Add(sweepTime)
+	return errors.Join(s.sweepUploads(ctx), s.expire(ctx, end), s.removeUnheld(ctx, end), s.lookForObjects(ctx, end))
 }
 
 // StoredBytes is the size of all assets in the database.
@@ -41,50 +47,88 @@ func (s *Service) StoredBytes(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// expire ends the holds that were not used for the lifetime of assets.
-func (s *Service) expire(ctx context.Context) error {
-	if s.lifetime <= 0 {
-		return nil
+// expire gives up what was not used for the lifetime of assets. It also ends the holds that
+// were given up of an asset that somebody else holds, because that asset is not erased.
+func (s *Service) expire(ctx context.Context, end time.Time) error {
+	const some = ` WHERE (user_id, asset_key) IN (SELECT h.user_id, h.asset_key FROM asset_holders h WHERE `
+	err := s.repeat(ctx, end, `DELETE FROM asset_holders`+some+`h.given_up_at IS NOT NULL AND EXISTS (SELECT 1 FROM asset_holders o
+		WHERE o.asset_key = h.asset_key AND o.given_up_at IS NULL) LIMIT $1)`, sweepBatch)
+	if s.lifetime > 0 && err == nil {
+		err = s.repeat(ctx, end, `UPDATE asset_holders SET given_up_at = now_ms()`+some+`h.given_up_at IS NULL
+			AND h.last_used_at < now_ms() - $2 ORDER BY h.last_used_at LIMIT $1)`, sweepBatch, s.lifetime.Milliseconds())
 	}
-	if _, err := s.db.Exec(ctx, `DELETE FROM asset_holders WHERE last_used_at < now_ms() - $1`, s.lifetime.Milliseconds()); err != nil {
+	if err != nil {
 		return fmt.Errorf("expire assets: %w", err)
 	}
 	return nil
 }
 
-// unheld is the condition that nobody holds the asset in the row a.
-var unheld = `NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key) AND NOT ` + job.Held("a.asset_key")
-
-// due is the condition that the sweep must delete the object in the row a: at once, again
-// in the next hour, because an upload may just have ended, and a last time when no upload
-// can still end.
-const due = `(a.removing_at IS NULL OR a.removing_at < now_ms() - $1)
-	AND (a.given_up_at IS NULL OR a.given_up_at > now_ms() - 3600000 OR a.given_up_at < now_ms() - $2)`
-
-func (s *Service) removeUnheld(ctx context.Context) error {
-	keys, err := db.Texts(s.db.Query(ctx, `SELECT a.asset_key FROM assets a WHERE `+due+` AND `+unheld+` LIMIT $3`,
-		2*removalTimeout.Milliseconds(), lateUpload.Milliseconds(), sweepBatch))
-	if err != nil {
-		return fmt.Errorf("look for assets that nobody holds: %w", err)
+// repeat executes a statement that changes at most sweepBatch rows until it changes fewer.
+func (s *Service) repeat(ctx context.Context, end time.Time, statement string, args ...any) error {
+	for time.Now().Before(end) {
+		if n, err := s.db.Exec(ctx, statement, args...); err != nil || n < sweepBatch {
+			return err
+		}
 	}
-	return objectstore.Each(parallelCalls, keys, func(key string) error { return s.remove(ctx, key) })
+	return nil
+}
+
+// unheld is the condition that nobody holds the asset in the row a.
+var unheld = `NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.given_up_at IS NULL)
+	AND NOT ` + job.Held("a.asset_key")
+
+// removeUnheld deletes every object that is due. An asset that was just given up is due since
+// then, and one of a deleted account comes first.
+func (s *Service) removeUnheld(ctx context.Context, end time.Time) error {
+	return s.eachDue(ctx, end, `SELECT a.asset_key, COALESCE(a.removal_at,
+			(SELECT MAX(o.given_up_at) FROM asset_holders o WHERE o.asset_key = a.asset_key), 0) AS due
+		FROM assets a WHERE (a.removal_at IS NULL OR a.removal_at <= now_ms())
+			AND (a.removing_at IS NULL OR a.removing_at < now_ms() - $4) AND `+unheld,
+		2*removalTimeout, s.remove)
+}
+
+// eachDue calls do for every key that a query returns, ordered by the time since which it is
+// due. A key for which do fails is not tried again. age is the query's $4.
+func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age time.Duration, do func(context.Context, string) error) error {
+	type row struct {
+		key string
+		due int64
+	}
+	var last row
+	last.due = -1
+	var errs []error
+	for time.Now().Before(end) {
+		rows, err := db.All(ctx, s.db, func(scan db.Scanner) (r row, err error) { return r, scan.Scan(&r.key, &r.due) },
+			`SELECT asset_key, due FROM (`+query+`) AS q WHERE due > $1 OR due = $1 AND asset_key > $2 ORDER BY due, asset_key LIMIT $3`,
+			last.due, last.key, sweepBatch, age.Milliseconds())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("look for assets: %w", err))
+			break
+		}
+		errs = append(errs, objectstore.Each(parallelCalls, rows, func(r row) error { return do(ctx, r.key) }))
+		if len(rows) < sweepBatch {
+			break
+		}
+		last = rows[len(rows)-1]
+	}
+	return errors.Join(errs...)
 }
 
 // remove deletes the object of an asset, unless a user holds it now. Until the deletion has
 // ended, the mark in its row keeps requests from using the object.
 func (s *Service) remove(ctx context.Context, key string) error {
-	var final bool
-	var removals int64
+	var seen bool
+	var since, removals int64 // since is for how long nobody holds the asset, in milliseconds
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
 		// Hold locks the row first, so the second statement sees every hold that was
 		// written before this lock.
-		if err := tx.QueryRow(ctx, `SELECT given_up_at IS NOT NULL AND given_up_at < now_ms() - $2 FROM assets
-			WHERE asset_key = $1`+tx.ForUpdate(),
-			key, lateUpload.Milliseconds()).Scan(&final); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT seen_at IS NOT NULL OR verified IS NOT NULL OR removal_at IS NOT NULL FROM assets
+			WHERE asset_key = $1`+tx.ForUpdate(), key).Scan(&seen); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `UPDATE assets AS a SET removing_at = now_ms(), given_up_at = COALESCE(given_up_at, now_ms()),
-			removals = removals + 1, seen_at = NULL, verified = NULL WHERE a.asset_key = $1 AND `+unheld+` RETURNING removals`, key).Scan(&removals)
+			removals = removals + 1, seen_at = NULL, verified = NULL WHERE a.asset_key = $1 AND `+unheld+`
+			RETURNING removals, now_ms() - given_up_at`, key).Scan(&removals, &since)
 	})
 	if db.IsNoRows(err) {
 		return nil // it is held again
@@ -92,12 +136,21 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	if err != nil {
 		return fmt.Errorf("mark asset for removal: %w", err)
 	}
+	call, cancel := context.WithTimeout(ctx, removalTimeout)
+	defer cancel()
+	if !seen {
+		// The file was announced. If it was never uploaded, one removal is enough, after the
+		// last upload that may be under way.
+		if _, err := s.bucket.Stat(call, key); missing(err) {
+			return s.removed(ctx, key, removals, lastRemoval, false)
+		} else if err != nil {
+			return fmt.Errorf("look for asset: %w", err)
+		}
+	}
 	k, err := ParseKey(key)
 	if err != nil {
 		return err
 	}
-	call, cancel := context.WithTimeout(ctx, removalTimeout)
-	defer cancel()
 	// If the same bytes are held under another extension, the analysis is made again.
 	if err := s.bucket.Delete(call, key, k.AnalysisKey()); err != nil {
 		return fmt.Errorf("remove asset: %w", err)
@@ -105,11 +158,36 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	if err := s.cache.Drop(k.fileName()); err != nil {
 		return err
 	}
-	done := `UPDATE assets SET removing_at = NULL WHERE asset_key = $1 AND removals = $2`
-	if final {
-		done = `DELETE FROM assets WHERE asset_key = $1 AND removals = $2 AND given_up_at IS NOT NULL`
+	switch {
+	case since < secondRemoval.Milliseconds():
+		return s.removed(ctx, key, removals, secondRemoval, true)
+	case since < lastRemoval.Milliseconds():
+		return s.removed(ctx, key, removals, lastRemoval, true)
 	}
-	if _, err := s.db.Exec(ctx, done, key, removals); err != nil {
+	return s.removed(ctx, key, removals, 0, true)
+}
+
+// removed notes that a removal has ended, and when the next one is due after the asset was
+// given up; after the last, next is 0. If the object was erased, the asset no longer counts for
+// those who gave it up, unless a URL may still be valid.
+func (s *Service) removed(ctx context.Context, key string, removals int64, next time.Duration, erased bool) error {
+	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+		var n int
+		err := tx.QueryRow(ctx, `UPDATE assets SET removing_at = NULL, removal_at = given_up_at + $3
+			WHERE asset_key = $1 AND removals = $2 AND given_up_at IS NOT NULL RETURNING 1`, key, removals, next.Milliseconds()).Scan(&n)
+		if db.IsNoRows(err) {
+			return nil // it is held again
+		}
+		if err == nil && erased {
+			_, err = tx.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND given_up_at IS NOT NULL AND last_used_at < now_ms() - $2`,
+				key, urlLifetime.Milliseconds())
+		}
+		if err == nil && next == 0 {
+			_, err = tx.Exec(ctx, `DELETE FROM assets WHERE asset_key = $1`, key)
+		}
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("note the removal of an asset: %w", err)
 	}
 	return nil
@@ -117,15 +195,10 @@ func (s *Service) remove(ctx context.Context, key string) error {
 
 // lookForObjects looks for objects that were not seen for a day, and ends the holds of
 // missing ones.
-func (s *Service) lookForObjects(ctx context.Context) error {
-	keys, err := db.Texts(s.db.Query(ctx, `SELECT a.asset_key FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $1
+func (s *Service) lookForObjects(ctx context.Context, end time.Time) error {
+	return s.eachDue(ctx, end, `SELECT a.asset_key, COALESCE(a.seen_at, 0) AS due FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $4
 		AND a.given_up_at IS NULL
-		AND NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.last_used_at > now_ms() - $1)
-		ORDER BY COALESCE(a.seen_at, 0) LIMIT $2`, sightEvery.Milliseconds(), sweepBatch))
-	if err != nil {
-		return fmt.Errorf("look for assets: %w", err)
-	}
-	return objectstore.Each(parallelCalls, keys, func(key string) error { return s.lookFor(ctx, key) })
+		AND NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.last_used_at > now_ms() - $4)`, sightEvery, s.lookFor)
 }
 
 func (s *Service) lookFor(ctx context.Context, key string) error {

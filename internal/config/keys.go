@@ -253,8 +253,11 @@ func (s *settings) storageKeys() []Key {
 				"limit."},
 		{Name: "ACCOUNT_MAX_STORED_MB", Default: "20480", Min: 0, Max: maxMegabytes,
 			set: number(&s.Account.MaxStoredBytes, mebibyte),
-			Meaning: "Storage of one account, in MiB: assets held, cached inputs, films, stems, and uploads of unfinished " +
-				"jobs. Requests that would exceed it are 403 `storage_full`. 0 is no limit."},
+			Meaning: "Storage of one account, in MiB: assets until they are erased, cached inputs, films, stems, and uploads of " +
+				"unfinished jobs. Requests that would exceed it are 403 `storage_full`. 0 is no limit."},
+		{Name: "ACCOUNT_MAX_ASSETS", Default: "5000", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxAssets, 1),
+			Meaning: "Assets of one account, with those that it gave up and that are not erased yet; requests for further " +
+				"uploads are 400. 0 is no limit."},
 		{Name: "MIN_FREE_DISK_MB", Default: "512", Min: 0, Max: maxMegabytes,
 			set: number(&s.Storage.MinFreeDiskBytes, mebibyte),
 			Meaning: "Free space that STORAGE_PATH must have, in MiB. With less, the replica is not ready and claims no " +
