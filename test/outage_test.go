@@ -13,6 +13,7 @@ import (
 	"cutroom/internal/apitest"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/relaytest"
 	"cutroom/internal/sandbox/separator"
 )
 
@@ -62,7 +63,7 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := apitest.NewLine(t, u.Host)
+	l := relaytest.New(t, u.Host)
 	u.Host = l.Addr
 	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user), apitest.Env("DB_PASSWORD", password))
 	who := s.SignIn(t)
@@ -77,7 +78,7 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	}
 	time.Sleep(time.Second) // until the service reads sign-outs again
 	began := time.Now()
-	l.Poison(apitest.HalfOpen...)
+	l.Break(relaytest.Fault{HalfOpen: true})
 	unavailable(t, s, 30*time.Second, requests...)
 	s.Do(t, apitest.Request{Path: "/healthz"}).Expect(200)
 	l.Cut()
@@ -99,7 +100,7 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := apitest.NewLine(t, u.Host)
+	l := relaytest.New(t, u.Host)
 	s := apitest.Start(t, append(f.env(), apitest.Env("OBJECT_STORE_ENDPOINT", "http://"+l.Addr))...)
 	who := s.SignIn(t)
 	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
@@ -109,7 +110,7 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 		{Method: "POST", Path: "/api/v2/render/inputs", Token: who.Token, Form: []apitest.Part{{Name: "video", Path: redClip(t)}}},
 	}
 	began := time.Now()
-	l.Poison(apitest.HalfOpen...)
+	l.Break(relaytest.Fault{HalfOpen: true})
 	unavailable(t, s, 30*time.Second, requests...)
 	l.Cut()
 	l.Heal()
@@ -143,7 +144,7 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer direct.Close()
-	l := apitest.NewLine(t, u.Host)
+	l := relaytest.New(t, u.Host)
 	u.Host = l.Addr
 	f := newFlakyStore(t)
 	s := apitest.Start(t, append(f.env(), apitest.Replicas(2), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user),

@@ -62,9 +62,10 @@ var allowed = map[string][]string{
 	"httpserve":            {},
 	"simulation":           {}, // tests alone
 	"ops":                  {"admin", "db", "events", "fault", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
-	"sandbox":              {"sandbox"},       // nothing of the service: a misread wire format must not hide on both sides
-	"mediatest":            {"sandbox"},       // how programs are run
-	"dbtest":               {"db", "sandbox"}, // as above
+	"sandbox":              {"sandbox"},                    // nothing of the service: a misread wire format must not hide on both sides
+	"mediatest":            {"sandbox"},                    // how programs are run
+	"dbtest":               {"db", "relaytest", "sandbox"}, // as above
+	"relaytest":            {},
 	"dbtest/withpg":        {"dbtest"},
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/relaytest"
 	"cutroom/internal/sandbox/separator"
 )
 
@@ -34,12 +35,12 @@ const (
 	outage = 15 * time.Second
 )
 
-// toxics are the ways in which a network breaks.
-var toxics = map[string][]string{
-	"half-open": apitest.HalfOpen,
-	"resets":    {`{"type":"limit_data","stream":"downstream","attributes":{"bytes":700}}`},
-	"slow":      {`{"type":"latency","stream":"downstream","attributes":{"latency":3000}}`},
-	"narrow":    {`{"type":"bandwidth","stream":"upstream","attributes":{"rate":1}}`, `{"type":"bandwidth","stream":"downstream","attributes":{"rate":1}}`},
+// faults are the ways in which a network breaks.
+var faults = map[string]relaytest.Fault{
+	"half-open": {HalfOpen: true},
+	"resets":    {MaxAnswer: 700},
+	"slow":      {Latency: 3 * time.Second},
+	"narrow":    {Rate: 1000},
 }
 
 // dependencies returns the service's dependencies, each with the settings that hold its address.
@@ -59,13 +60,13 @@ func TestBrokenNetworks(t *testing.T) {
 		t.Skip("takes minutes")
 	}
 	for dependency, keys := range dependencies() {
-		for name, toxic := range toxics {
+		for name, fault := range faults {
 			t.Run(dependency+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				b := start(t, keys)
 				b.submit("before")
-				for _, l := range b.lines {
-					l.Poison(toxic...)
+				for _, r := range b.relays {
+					r.Break(fault)
 				}
 				b.meanwhile()
 				b.heal()
@@ -83,7 +84,7 @@ type testbed struct {
 	users  map[string]*apitest.User // one for each phase, because a user's submissions are limited
 	source string
 	clip   string
-	lines  []*apitest.Line
+	relays []*relaytest.Relay
 
 	mu      sync.Mutex
 	jobs    map[string]map[string]string // phase -> idempotency key -> job
@@ -112,19 +113,19 @@ func start(t *testing.T, keys []string) *testbed {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := apitest.NewLine(t, u.Host)
-		u.Host = l.Addr
+		r := relaytest.New(t, u.Host)
+		u.Host = r.Addr
 		b.s.SetEnv(key, u.String())
-		b.lines = append(b.lines, l)
+		b.relays = append(b.relays, r)
 	}
 	b.s.Restart(t)
 	return b
 }
 
-// heal removes the toxics and waits until every kind of request succeeds.
+// heal repairs the network and waits until every kind of request succeeds.
 func (b *testbed) heal() {
-	for _, l := range b.lines {
-		l.Heal()
+	for _, r := range b.relays {
+		r.Heal()
 	}
 	began := time.Now()
 	for name, r := range b.requests("healed") {
