@@ -12,19 +12,34 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/relaytest"
+	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sandbox/fake"
 )
 
-// startOn starts one replica on a flaky store.
-func startOn(t *testing.T, f *flakyStore, extra ...apitest.Option) *apitest.Server {
+// startOnBucket starts one replica on the bucket whose faults tests order.
+func startOnBucket(t *testing.T, extra ...apitest.Option) *apitest.Server {
 	t.Helper()
-	return apitest.Start(t, append(append(f.env(), apitest.Replicas(1)), extra...)...)
+	return apitest.Start(t, append(extra, apitest.StandInBucket(), apitest.Replicas(1))...)
+}
+
+// bucketDown answers every request like an overloaded store. No client may see its text.
+var bucketDown = fake.Rule{Step: fake.AnyStep, Kind: fake.KindStatus, Status: http.StatusServiceUnavailable,
+	Headers: map[string]string{"Content-Type": "application/xml"}, Body: "<Error><Code>SlowDown</Code><Message>" + fake.LeakMarker + "</Message></Error>"}
+
+// failing returns a fault of the first requests of a step whose key contains the path.
+func failing(kind fake.Kind, step, path string, times int) fake.Rule {
+	r := fake.Rule{Step: step, Path: path, Times: times, Kind: kind}
+	if kind == fake.KindStatus {
+		r.Status, r.Headers, r.Body = bucketDown.Status, bucketDown.Headers, bucketDown.Body
+	}
+	return r
 }
 
 func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	f := newFlakyStore(t)
-	s := startOn(t, f)
+	s := startOnBucket(t)
 	u := s.SignIn(t, apitest.Credits(10))
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))
 	stem := stemPath(t, job.Stem(t, "voice_all"))
@@ -45,15 +60,12 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 		"analysis":              {Method: "POST", Path: analysisPath, JSON: M{"assetKey": asset}},
 		"separate by reference": {Method: "POST", Path: separateV3Path, JSON: M{"sourceAssetKey": asset}},
 	}
-	outage := f.addFault("", "", 0, down)
+	s.World.FailBucket(t, bucketDown)
 	t.Run("down", func(t *testing.T) {
 		for name, call := range calls {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				res := u.Send(t, call).Error(503, "unavailable")
-				if strings.Contains(string(res.Body), storeSecretText) {
-					t.Errorf("the store's error text reaches the client: %s", res.Body)
-				}
+				u.Send(t, call).Error(503, "unavailable")
 			})
 		}
 		// Requests that need no bytes succeed.
@@ -61,13 +73,13 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 			t.Error("the status of a job needs the store")
 		}
 	})
-	if f.hits(outage) == 0 {
+	if s.World.Bucket.Faults.Hits()[0] == 0 {
 		t.Fatal("the store got no request")
 	}
 	if now := u.Balance(t); now != before {
 		t.Errorf("balance %d after refused submissions, want %d", now, before)
 	}
-	f.heal()
+	s.World.Heal()
 	s.Do(t, apitest.Request{Path: stem}).Expect(200)
 	u.WaitReady(t, u.Separate(t, mixture(t)))
 	noFilesLeft(t, s)
@@ -78,30 +90,31 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 func TestSeparationOnABadLine(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	f := newFlakyStore(t)
-	s := startOn(t, f)
+	var line *relaytest.Relay
+	s := startOnBucket(t, apitest.Relay(&line, "OBJECT_STORE_ENDPOINT"))
 	u := s.SignIn(t, apitest.Credits(10))
-	for name, spoil := range map[string]func() []*storeFault{
-		"broken connections": func() []*storeFault {
-			return []*storeFault{f.addFault("PUT", "/uploads/sep-", 2, cutUpload), f.addFault("GET", "/uploads/sep-", 3, cutDownload(10_000)),
-				f.addFault("PUT", "/separation/", 3, cutUpload)}
-		},
-		"store gone twice": func() []*storeFault {
-			return []*storeFault{f.addFault("GET", "/uploads/sep-", 6, down), f.addFault("PUT", "/separation/", 6, down)}
-		},
-		"everything slowly": func() []*storeFault { return []*storeFault{f.addFault("", "/sep", 0, slow(400_000))} },
+	for name, faults := range map[string][]fake.Rule{
+		"broken connections": {failing(fake.KindCutUpload, bucket.StepPut, "/uploads/sep-", 2),
+			failing(fake.KindCut, bucket.StepGet, "/uploads/sep-", 3), failing(fake.KindCutUpload, bucket.StepPut, "/separation/", 3)},
+		"store gone twice": {failing(fake.KindStatus, bucket.StepGet, "/uploads/sep-", 6),
+			failing(fake.KindStatus, bucket.StepPut, "/separation/", 6)},
+		"everything slowly": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer f.heal()
-			faults := spoil()
+			defer s.World.Heal()
+			s.World.FailBucket(t, faults...)
+			if faults == nil {
+				line.Break(relaytest.Fault{Rate: 400_000})
+				defer line.Heal()
+			}
 			before := u.Balance(t)
 			job := u.WaitReady(t, u.Separate(t, mixture(t)))
-			for i, fault := range faults {
-				if f.hits(fault) == 0 {
+			for i, hits := range s.World.Bucket.Faults.Hits() {
+				if hits == 0 {
 					t.Errorf("fault %d affected no request", i)
 				}
 			}
-			f.heal()
+			s.World.Heal()
 			for _, stem := range job.Stems {
 				mediatest.DurationWithin(t, u.DownloadStem(t, stem), mixtureLength, 50*time.Millisecond)
 			}
@@ -120,11 +133,10 @@ func TestSeparationOnABadLine(t *testing.T) {
 func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	f := newFlakyStore(t)
-	s := startOn(t, f)
+	s := startOnBucket(t)
 	u := s.SignIn(t)
 	before := u.Balance(t)
-	fault := f.addFault("PUT", "/background.", 0, cutUpload) // the last stem
+	s.World.FailBucket(t, failing(fake.KindCutUpload, bucket.StepPut, "/background.", 0)) // the last stem
 	id := u.Separate(t, mixture(t))
 	var job apitest.SeparationStatus
 	apitest.Eventually(t, maxWait, func() bool {
@@ -132,9 +144,9 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 		if job.Status == "READY" || len(job.Stems) > 0 && job.Status != "READY" {
 			t.Fatalf("%s with %d stems while one cannot be stored", job.Status, len(job.Stems))
 		}
-		return f.hits(fault) > 0
+		return s.World.Bucket.Faults.Hits()[0] > 0
 	}, func() string { return "the last stem is never stored" })
-	f.heal()
+	s.World.Heal()
 	job = u.WaitReady(t, id)
 	for _, stem := range job.Stems {
 		u.DownloadStem(t, stem)
@@ -147,41 +159,41 @@ func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 func TestStemsFromTheBucket(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	f := newFlakyStore(t)
-	s := startOn(t, f)
+	s := startOnBucket(t)
 	u := s.SignIn(t)
 	path := stemPath(t, u.WaitReady(t, u.Separate(t, mixture(t))).Stem(t, "voice_all"))
-	t.Run("ranges cost one request each", func(t *testing.T) { stemRanges(t, s, f, path) })
-	f.heal()
-	t.Run("broken connections", func(t *testing.T) { stemsOnABadLine(t, s, f, path) })
+	t.Run("ranges cost one request each", func(t *testing.T) { stemRanges(t, s, path) })
+	t.Run("broken connections", func(t *testing.T) { stemsOnABadLine(t, s, path) })
 }
 
 // stemsOnABadLine checks that a download is complete or ends with an error. It never ends early with
 // success.
-func stemsOnABadLine(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
+func stemsOnABadLine(t *testing.T, s *apitest.Server, path string) {
 	t.Helper()
 	whole := s.Do(t, apitest.Request{Path: path}).Expect(200).Body
-	f.addFault("GET", "/separation/", 2, cutDownload(5000))
+	cut := func(bytes int64, times int) {
+		s.World.Heal()
+		s.World.FailBucket(t, fake.Rule{Step: bucket.StepGet, Path: "/separation/", Times: times, Kind: fake.KindCut, SizeBytes: bytes})
+	}
+	cut(5000, 2)
 	if got := s.Do(t, apitest.Request{Path: path}).Expect(200).Body; !bytes.Equal(got, whole) {
 		t.Errorf("%d wrong bytes after a broken connection", len(got))
 	}
-	f.heal()
-	f.addFault("GET", "/separation/", 1, cutDownload(100))
+	cut(100, 1)
 	part := s.Do(t, apitest.Request{Path: path, Header: http.Header{"Range": {"bytes=1000-4999"}}}).Expect(206)
 	if !bytes.Equal(part.Body, whole[1000:5000]) {
 		t.Error("wrong bytes of a range after a broken connection")
 	}
-	f.heal()
-	f.addFault("GET", "/separation/", 0, cutDownload(10_000)) // always breaks at the same byte
-	if res, err := http.Get(s.URL + path); err == nil {       // an error means that no status arrived
+	cut(10_000, 0)                                      // always breaks at the same byte
+	if res, err := http.Get(s.URL + path); err == nil { // an error means that no status arrived
 		defer res.Body.Close()
 		got, err := io.ReadAll(res.Body)
 		if res.StatusCode == 200 && err == nil && !bytes.Equal(got, whole) {
 			t.Errorf("an incomplete download ended without an error after %d of %d bytes", len(got), len(whole))
 		}
 	}
-	f.heal()
-	f.addFault("GET", "/separation/", 0, down)
+	s.World.Heal()
+	s.World.FailBucket(t, failing(fake.KindStatus, bucket.StepGet, "/separation/", 0))
 	failed := s.Do(t, apitest.Request{Path: path}).Expect(503)
 	for _, name := range []string{"Content-Disposition", "Content-Range", "ETag"} {
 		if v := failed.Header.Get(name); v != "" {
@@ -191,13 +203,8 @@ func stemsOnABadLine(t *testing.T, s *apitest.Server, f *flakyStore, path string
 }
 
 // stemRanges checks that a download makes one request to the bucket for each range.
-func stemRanges(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
+func stemRanges(t *testing.T, s *apitest.Server, path string) {
 	t.Helper()
-	asked := make(chan string, 100)
-	f.addFault("", "/separation/", 0, func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
-		asked <- r.Method + " " + r.Header.Get("Range")
-		f.handler.ServeHTTP(w, r)
-	})
 	size := len(s.Do(t, apitest.Request{Path: path}).Expect(200).Body)
 	whole := fmt.Sprintf("GET bytes=0-%d", size-1)
 	for _, c := range []struct {
@@ -214,18 +221,22 @@ func stemRanges(t *testing.T, s *apitest.Server, f *flakyStore, path string) {
 		{"HEAD", "", 200, nil},
 		{"HEAD", "bytes=0-0,9-9", 200, nil},
 	} {
-		for len(asked) > 0 {
-			<-asked
-		}
+		s.World.Bucket.Faults.ResetCalls()
 		r := apitest.Request{Method: c.method, Path: path}
 		if c.ranges != "" {
 			r.Header = http.Header{"Range": {c.ranges}}
 		}
 		s.Do(t, r).Expect(c.status)
 		var got []string
-		for len(asked) > 0 {
-			got = append(got, <-asked)
-		}
+		apitest.Eventually(t, maxWait, func() bool { // a call is listed when it has ended
+			got = nil
+			for _, call := range s.World.Bucket.Faults.Calls() {
+				if strings.Contains(call.Target, "/separation/") {
+					got = append(got, call.Method+" "+call.Range)
+				}
+			}
+			return len(got) >= len(c.asked)
+		}, func() string { return fmt.Sprintf("%s %s: the bucket got requests for %q, want %q", c.method, c.ranges, got, c.asked) })
 		if !slices.Equal(got, c.asked) {
 			t.Errorf("%s %s: the bucket got requests for %q, want %q", c.method, c.ranges, got, c.asked)
 		}

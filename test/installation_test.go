@@ -97,8 +97,7 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	f := newFlakyStore(t)
-	s := startOn(t, f)
+	s := startOnBucket(t)
 	s.Stop(t)
 	s.DeleteObjects(t, "cutroom-installation")
 	s.Restart(t) // an empty bucket counts as new
@@ -109,7 +108,7 @@ func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 		t.Errorf("status %d: %s", status, out)
 	}
 	// If the bucket does not respond, the service starts and checks it later.
-	f.addFault("", "", 0, down)
+	s.World.FailBucket(t, bucketDown)
 	s.Restart(t)
-	f.heal()
+	s.World.Heal()
 }

@@ -3,7 +3,6 @@ package test
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,8 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/relaytest"
+	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
 )
 
@@ -58,14 +59,8 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 		t.Skip("the embedded database has no network")
 	}
 	t.Parallel()
-	address, user, password := dbtest.URL(t)
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := relaytest.New(t, u.Host)
-	u.Host = l.Addr
-	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user), apitest.Env("DB_PASSWORD", password))
+	var l *relaytest.Relay
+	s := apitest.Start(t, apitest.Replicas(1), apitest.Relay(&l, "DATABASE_URL"))
 	who := s.SignIn(t)
 	get := func(path string) apitest.Request { return apitest.Request{Path: path, Token: who.Token} }
 	post := func(path, body string) apitest.Request {
@@ -95,13 +90,8 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 func TestABucketThatHangsOrRefuses(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	f := newFlakyStore(t)
-	u, err := url.Parse(f.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := relaytest.New(t, u.Host)
-	s := apitest.Start(t, append(f.env(), apitest.Env("OBJECT_STORE_ENDPOINT", "http://"+l.Addr))...)
+	var l *relaytest.Relay
+	s := apitest.Start(t, apitest.StandInBucket(), apitest.Relay(&l, "OBJECT_STORE_ENDPOINT"))
 	who := s.SignIn(t)
 	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
 	requests := []apitest.Request{
@@ -122,7 +112,7 @@ func TestABucketThatHangsOrRefuses(t *testing.T) {
 	if up.UploadURL == "" {
 		t.Error("no upload URL after the outage")
 	}
-	f.addFault("", "/", 0, func(_ *flakyStore, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	s.World.FailBucket(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStatus, Status: http.StatusForbidden})
 	unavailable(t, s, 30*time.Second, requests...)
 }
 
@@ -135,32 +125,19 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	address, user, password := dbtest.URL(t)
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
 	direct, err := db.Open(t.Context(), db.Options{URL: address, User: user, Password: password, MaxPool: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer direct.Close()
-	l := relaytest.New(t, u.Host)
-	u.Host = l.Addr
-	f := newFlakyStore(t)
-	s := apitest.Start(t, append(f.env(), apitest.Replicas(2), apitest.Env("DATABASE_URL", u.String()), apitest.Env("DB_USER", user),
-		apitest.Env("DB_PASSWORD", password))...)
+	var l *relaytest.Relay
+	s := apitest.Start(t, apitest.StandInBucket(), apitest.Replicas(2), apitest.Env("DATABASE_URL", address), apitest.Env("DB_USER", user),
+		apitest.Env("DB_PASSWORD", password), apitest.Relay(&l, "DATABASE_URL"))
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
 	who := s.SignIn(t)
 	separation := who.Separate(t, mixture(t))
 	who.WaitSeparation(t, separation, "PROCESSING")
-	healed := make(chan struct{})
-	f.addFault("GET", "/uploads/", 0, func(_ *flakyStore, _ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-healed:
-		}
-		panic(http.ErrAbortHandler)
-	})
+	s.World.FailBucket(t, fake.Rule{Step: bucket.StepGet, Path: "/uploads/", Kind: fake.KindStall})
 	render := who.Render(t, M{"segments": []M{apitest.Segment("video", 0, time.Second)}}, apitest.File("video", redClip(t)))
 	apitest.Eventually(t, time.Minute, func() bool { return who.Status(t, render).Status == "PROCESSING" }, func() string { return "not claimed" })
 
@@ -175,8 +152,7 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	apitest.Eventually(t, time.Minute, func() bool {
 		return strings.Contains(s.Logs(), "render handed back") && strings.Contains(s.Logs(), "separation handed back")
 	}, func() string { return "no job was handed back" })
-	f.heal()
-	close(healed)
+	s.World.Heal()
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
 	who.WaitRendered(t, render)
 	who.WaitReady(t, separation)

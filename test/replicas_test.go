@@ -20,17 +20,24 @@ import (
 // sharedKeys are the settings that replicas of one service have in common.
 var sharedKeys = []string{"DATABASE_URL", "DB_USER", "DB_PASSWORD", "AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET",
 	"AUTH_PROVIDER_A_CLIENT_IDS", "AUTH_PROVIDER_A_TOKENINFO_URL", "SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_SPACE_ID",
-	"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL", "PUBLIC_BASE_URL"}
+	"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL", "PUBLIC_BASE_URL",
+	"OBJECT_STORE_ENDPOINT", "OBJECT_STORE_BUCKET", "OBJECT_STORE_ACCOUNT_ID", "OBJECT_STORE_ACCESS_KEY_ID", "OBJECT_STORE_SECRET_ACCESS_KEY"}
 
 // startPeer starts a second replica of a's service with its own disk, as on another machine. They
 // share only the database and the bucket. The second replica stops before a does.
-func startPeer(t *testing.T, a *apitest.Server, f *flakyStore) *apitest.Server {
+func startPeer(t *testing.T, a *apitest.Server) *apitest.Server {
 	t.Helper()
-	var same []apitest.Option
+	same := []apitest.Option{apitest.Replicas(1)}
 	for _, key := range sharedKeys {
 		same = append(same, apitest.Env(key, a.Config(key)))
 	}
-	return startOn(t, f, same...)
+	return apitest.Start(t, same...)
+}
+
+// startFirst starts one replica with a bucket.
+func startFirst(t *testing.T) *apitest.Server {
+	t.Helper()
+	return apitest.Start(t, apitest.Bucket(true), apitest.Replicas(1))
 }
 
 // at returns the user as a client of another replica.
@@ -51,9 +58,8 @@ func needPostgres(t *testing.T) {
 func TestEitherReplicaServesEverything(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)
-	f := newFlakyStore(t)
-	a := startOn(t, f)
-	b := startPeer(t, a, f)
+	a := startFirst(t)
+	b := startPeer(t, a)
 	u := a.SignIn(t, apitest.Credits(10))
 	both := []*apitest.User{u, at(u, b)}
 	var jobs []string
@@ -97,8 +103,7 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 	for _, state := range []string{"SUBMITTING", "PROCESSING"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
-			f := newFlakyStore(t)
-			a := startOn(t, f)
+			a := startFirst(t)
 			u := a.SignIn(t)
 			if state == "SUBMITTING" {
 				a.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall})
@@ -110,7 +115,7 @@ func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
 			a.Kill9(t)
 			a.World.Heal()
 			a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
-			b := startPeer(t, a, f)
+			b := startPeer(t, a)
 			job := at(u, b).WaitReady(t, id)
 			b.Do(t, apitest.Request{Path: stemPath(t, job.Stem(t, "voice_all"))}).Expect(200)
 			if n := len(a.World.Separator.Titles()); n != 1 {
@@ -196,11 +201,10 @@ func (f *front) remove(address string) {
 func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)
-	f := newFlakyStore(t)
-	a := startOn(t, f)
+	a := startFirst(t)
 	replicas := []*apitest.Server{a}
 	for len(replicas) < max(2, apitest.Replication()) {
-		replicas = append(replicas, startPeer(t, a, f))
+		replicas = append(replicas, startPeer(t, a))
 	}
 	entry := newFront(t, replicas...)
 	most := min(6, len(replicas)) // jobs for each user

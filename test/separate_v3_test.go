@@ -2,8 +2,6 @@ package test
 
 import (
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +9,7 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
 )
@@ -125,34 +124,27 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	sound := generate(t, "sound.m4a", "-i", mixture(t), "-c:a", "aac")
-	hang := func(_ *flakyStore, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	stored := func(f *flakyStore, w http.ResponseWriter, r *http.Request) {
-		f.handler.ServeHTTP(httptest.NewRecorder(), r)
-		hang(f, w, r)
-	}
 	for name, c := range map[string]struct {
-		method, object string // the request to the store at which the process is killed
-		how            func(*flakyStore, http.ResponseWriter, *http.Request)
-		charged        int
+		request fake.Rule // the request to the store at which the process is killed
+		charged int
 	}{
-		"while the asset is fetched":                   {"GET", "/assets/", hang, 0},
-		"between the cut and the charge":               {"PUT", "/uploads/sep-", stored, 0},
-		"between the charge and the provider's upload": {"GET", "/uploads/sep-", hang, 1},
+		"while the asset is fetched":                   {fake.Rule{Step: bucket.StepGet, Path: "/assets/", Kind: fake.KindStall}, 0},
+		"between the cut and the charge":               {fake.Rule{Step: bucket.StepPut, Path: "/uploads/sep-", Kind: fake.KindStall, Effect: true}, 0},
+		"between the charge and the provider's upload": {fake.Rule{Step: bucket.StepGet, Path: "/uploads/sep-", Kind: fake.KindStall}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFlakyStore(t)
-			s := apitest.Start(t, f.env()...)
+			s := apitest.Start(t, apitest.StandInBucket())
 			u := s.SignIn(t)
 			body := M{"sourceAssetKey": uploadAsset(t, u, sound, "m4a", "audio/mp4")}
-			fault := f.addFault(c.method, c.object, 0, c.how)
+			s.World.FailBucket(t, c.request)
 			var cutOff sync.WaitGroup
 			request := withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: body, Token: u.Token, Valid: true}, "key")
 			cutOff.Go(func() { _, _ = u.TryDo(t, request) }) // fails, because the service is killed
-			apitest.Eventually(t, maxWait, func() bool { return f.hits(fault) > 0 }, func() string { return "the store got no request" })
+			apitest.Eventually(t, maxWait, func() bool { return s.World.Bucket.Faults.Hits()[0] > 0 }, func() string { return "the store got no request" })
 			s.Kill9(t)
 			cutOff.Wait()
-			f.heal()
+			s.World.Heal()
 			s.Restart(t)
 			if b := u.Balance(t); b != 3-c.charged {
 				t.Errorf("balance %d after the crash, want %d", b, 3-c.charged)

@@ -38,6 +38,7 @@ import (
 
 	"cutroom/internal/dbtest"
 	"cutroom/internal/logtest"
+	"cutroom/internal/relaytest"
 	"cutroom/internal/sandbox/process"
 )
 
@@ -78,6 +79,8 @@ type options struct {
 	replicas int
 	roles    []string // of each replica; nil means all roles
 	bucket   bool
+	standIn  bool // the bucket is World.Bucket
+	relays   map[string]**relaytest.Relay
 }
 
 // Option changes what Start runs.
@@ -88,6 +91,12 @@ func Env(key, value string) Option { return func(o *options) { o.env[key] = valu
 
 // Bucket turns the object store on or off, whatever CUTROOM_TEST_BUCKET says.
 func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
+
+// StandInBucket gives the service World.Bucket, whose faults a test may order, whatever CUTROOM_TEST_S3 says.
+func StandInBucket() Option { return func(o *options) { o.bucket, o.standIn = true, true } }
+
+// Relay sets *r to a relay between the service and the server whose address the key holds.
+func Relay(r **relaytest.Relay, key string) Option { return func(o *options) { o.relays[key] = r } }
 
 // Replicas runs n processes behind a round-robin front. Two or more need PostgreSQL.
 func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
@@ -126,7 +135,7 @@ func Start(t testing.TB, opts ...Option) *Server {
 }
 
 func start(t testing.TB, opts []Option) (*Server, error) {
-	o := options{env: map[string]string{}, replicas: Replication(), bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
+	o := options{env: map[string]string{}, relays: map[string]**relaytest.Relay{}, replicas: Replication(), bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -140,16 +149,20 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 	dir := t.TempDir()
 	s := &Server{binary: binary, Dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient()}
 	t.Cleanup(s.client.CloseIdleConnections)
-	if s.World, err = startWorld(t, o.bucket); err != nil {
+	real := o.bucket && !o.standIn && os.Getenv("CUTROOM_TEST_S3") != ""
+	if s.World, err = startWorld(t, o.bucket && !real); err != nil {
 		return nil, err
 	}
-	if s.env, err = s.World.env(t, o.bucket); err != nil {
+	if s.env, err = s.World.env(t, real); err != nil {
 		return nil, err
 	}
 	s.env["STORAGE_PATH"] = s.Storage
 	s.env["PROVIDER_POLL_INTERVAL_MS"] = "1000"
 	s.database(t)
 	maps.Copy(s.env, o.env)
+	if err := s.relay(t, o.relays); err != nil {
+		return nil, err
+	}
 	for _, key := range []string{"AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY",
 		"DB_PASSWORD", "OBJECT_STORE_SECRET_ACCESS_KEY", "IAP_PLATFORM_B_PRIVATE_KEY",
 		"WEBHOOK_SECRET", "PUSH_PLATFORM_B_KEY"} {
@@ -188,6 +201,23 @@ func (s *Server) database(t testing.TB) {
 	dbtest.SQLiteFile(t, path)
 	s.env["DATABASE_URL"] = "sqlite://" + path
 	s.env["DB_USER"], s.env["DB_PASSWORD"] = "cutroom", "apitest-db-password"
+}
+
+// relay puts relays before servers of the environment.
+func (s *Server) relay(t testing.TB, relays map[string]**relaytest.Relay) error {
+	for key, r := range relays {
+		u, err := url.Parse(s.env[key])
+		if err != nil {
+			return err
+		}
+		if u.Host == "" { // not set, or the embedded database
+			continue
+		}
+		*r = relaytest.New(t, u.Host)
+		u.Host = (*r).Addr
+		s.env[key] = u.String()
+	}
+	return nil
 }
 
 // makeReplicas chooses the addresses. If there are several replicas, it starts a round-robin front.

@@ -3,7 +3,6 @@ package apitest
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -26,8 +25,7 @@ type World struct {
 // sound above 600 Hz as voice. It returns no speakers unless a test asks for them, because each
 // costs the service four more ffmpeg passes.
 func startWorld(t testing.TB, bucket bool) (*World, error) {
-	external := os.Getenv("CUTROOM_TEST_S3") != ""
-	w, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket && !external})
+	w, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket})
 	if err != nil {
 		return nil, err
 	}
@@ -40,14 +38,15 @@ func startWorld(t testing.TB, bucket bool) (*World, error) {
 	return &World{World: w}, nil
 }
 
-// env returns the part of the service's environment that names the vendors.
-func (w *World) env(t testing.TB, bucket bool) (map[string]string, error) {
+// env returns the part of the service's environment that names the vendors. realBucket asks for a bucket on the
+// S3 server that CUTROOM_TEST_S3 names, if it names one.
+func (w *World) env(t testing.TB, realBucket bool) (map[string]string, error) {
 	env := w.Env()
 	// The tests use the production defaults, not the sandbox's.
 	for _, key := range []string{"ADMIN_SLUG", "ENABLE_API_DOCS", "ENABLE_TESTDATA_MOCK"} {
 		env[key] = ""
 	}
-	if bucket {
+	if realBucket {
 		real, err := RealBucket(t)
 		if err != nil {
 			return nil, err
@@ -96,6 +95,14 @@ func (w *World) FailStores(t testing.TB, rule fake.Rule) {
 func (w *World) FailSeparator(t testing.TB, rules ...fake.Rule) {
 	t.Helper()
 	if err := w.Separator.Faults.Add(rules...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FailBucket adds faults to the object store. The service must use the stand-in: see StandInBucket.
+func (w *World) FailBucket(t testing.TB, rules ...fake.Rule) {
+	t.Helper()
+	if err := w.Bucket.Faults.Add(rules...); err != nil {
 		t.Fatal(err)
 	}
 }

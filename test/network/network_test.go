@@ -8,7 +8,6 @@ package network
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -99,26 +98,19 @@ const credits = 53 // each user's: the bonus and one purchase
 
 func start(t *testing.T, keys []string) *testbed {
 	b := &testbed{t: t, jobs: map[string]map[string]string{}, users: map[string]*apitest.User{},
+		relays: make([]*relaytest.Relay, len(keys)),
 		source: mediatest.Tone(t, 1200, 500*time.Millisecond),
 		clip:   mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 90, Duration: time.Second})}
-	b.s = apitest.Start(t, apitest.Env("SEPARATION_BUSY_WAIT_MIN", "0"), apitest.Env("HTTP_CONNECT_TIMEOUT_MS", "5000"),
-		apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "15000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "10000"))
+	opts := []apitest.Option{apitest.Env("SEPARATION_BUSY_WAIT_MIN", "0"), apitest.Env("HTTP_CONNECT_TIMEOUT_MS", "5000"),
+		apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "15000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "10000")}
+	for i, key := range keys {
+		opts = append(opts, apitest.Relay(&b.relays[i], key))
+	}
+	b.s = apitest.Start(t, opts...)
 	b.s.World.Separator.Configure(func(w *separator.Behaviour) { w.ProcessingMs = 3000 })
 	for _, phase := range phases {
 		b.jobs[phase], b.users[phase] = map[string]string{}, b.s.SignIn(t, apitest.Credits(credits))
 	}
-	b.s.Stop(t)
-	for _, key := range keys {
-		u, err := url.Parse(b.s.Config(key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := relaytest.New(t, u.Host)
-		u.Host = r.Addr
-		b.s.SetEnv(key, u.String())
-		b.relays = append(b.relays, r)
-	}
-	b.s.Restart(t)
 	return b
 }
 

@@ -88,8 +88,9 @@ type Rule struct {
 type Call struct {
 	Step   string    `json:"step"`
 	Method string    `json:"method"`
-	Target string    `json:"target"` // path and query
-	Status int       `json:"status"` // 0: closed without an answer
+	Target string    `json:"target"`          // path and query
+	Range  string    `json:"range,omitempty"` // the Range header
+	Status int       `json:"status"`          // 0: closed without an answer
 	Fault  Kind      `json:"fault,omitempty"`
 	At     time.Time `json:"at"`
 }
@@ -105,7 +106,8 @@ type Faults struct {
 
 type activeRule struct {
 	Rule
-	seen    int
+	seen    int // calls that matched
+	hits    int // calls that failed
 	cleared chan struct{}
 }
 
@@ -167,6 +169,17 @@ func (f *Faults) Count(step string) int {
 	return total
 }
 
+// Hits returns, for each rule in force, the number of calls that it has affected.
+func (f *Faults) Hits() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var hits []int
+	for _, rule := range f.rules {
+		hits = append(hits, rule.hits)
+	}
+	return hits
+}
+
 // Calls returns the logged calls in the order in which they ended, at most the last 20000.
 func (f *Faults) Calls() []Call {
 	f.mu.Lock()
@@ -196,6 +209,7 @@ func (f *Faults) take(step string, r *http.Request) *activeRule {
 		first := max(rule.Nth, 1)
 		if hit == nil && rule.seen >= first && (rule.Times == 0 || rule.seen < first+rule.Times) {
 			hit = rule
+			hit.hits++
 		}
 	}
 	return hit
@@ -215,7 +229,7 @@ func (f *Faults) wrap(step string, next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rule := f.take(step, r)
 		seen := &statusWriter{ResponseWriter: w}
-		call := Call{Step: step, Method: r.Method, Target: r.URL.RequestURI(), At: time.Now()}
+		call := Call{Step: step, Method: r.Method, Target: r.URL.RequestURI(), Range: r.Header.Get("Range"), At: time.Now()}
 		defer func() {
 			call.Status = seen.status
 			f.record(call)
