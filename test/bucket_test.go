@@ -236,7 +236,9 @@ func stemRanges(t *testing.T, s *apitest.Server, path string) {
 				}
 			}
 			return len(got) >= len(c.asked)
-		}, func() string { return fmt.Sprintf("%s %s: the bucket got requests for %q, want %q", c.method, c.ranges, got, c.asked) })
+		}, func() string {
+			return fmt.Sprintf("%s %s: the bucket got requests for %q, want %q", c.method, c.ranges, got, c.asked)
+		})
 		if !slices.Equal(got, c.asked) {
 			t.Errorf("%s %s: the bucket got requests for %q, want %q", c.method, c.ranges, got, c.asked)
 		}
