@@ -59,6 +59,23 @@ func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	return answer, nil
 }
 
+// Prepare returns the stored answer of k. If there is none, it calls work, which does all that must precede
+// [Once]. If work fails, Prepare looks for the answer again: an equal request may meanwhile have spent the
+// credits or taken the place that work lacked.
+func Prepare(ctx context.Context, q db.Querier, k Key, work func() error) (answer string, err error) {
+	if answer, err := Find(ctx, q, k); err != nil || answer != "" {
+		return answer, err
+	}
+	err = work()
+	if err == nil {
+		return "", nil
+	}
+	if answer, ferr := Find(ctx, q, k); ferr != nil || answer != "" {
+		return answer, ferr
+	}
+	return "", err
+}
+
 // Known reports whether k has an answer, even if the fingerprint differs.
 func Known(ctx context.Context, q db.Querier, k Key) (bool, error) {
 	_, err := Find(ctx, q, k)

@@ -115,26 +115,22 @@ type Submission struct {
 // Submit enqueues a job. The staged files stay the caller's. A repeat under the same
 // idempotency key returns the first job.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
-	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
-		return answer, err
-	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return "", fmt.Errorf("job id: %w", err)
 	}
 	jobID = s.jobs.Prefix + id.String()
 	r := resolver{s: s, ctx: ctx, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
-	if err := r.resolve(); err != nil {
-		return "", err
-	}
-	if err := s.Quota.Check(ctx, s.db, owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()}); err != nil {
-		// An equal request may have taken the last place since we looked for its key.
-		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
-			return answer, ferr
+	answer, err := idempotency.Prepare(ctx, s.db, key, func() error {
+		if err := r.resolve(); err != nil {
+			return err
 		}
-		return "", err
+		return s.Quota.Check(ctx, s.db, owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()})
+	})
+	if err != nil || answer != "" {
+		return answer, err
 	}
-	answer, unused := "", true
+	unused := true
 	if err = r.store(); err == nil {
 		answer, unused, err = s.jobs.Enqueue(ctx, key, jobID, func(tx *db.Tx) error { return r.insert(ctx, tx) })
 	}

@@ -36,16 +36,6 @@ var (
 // SubmitReference is Submit for a stretch of an asset. It cuts the sound at once,
 // because the job's charge needs the price of the cut.
 func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (jobID string, err error) {
-	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
-		return answer, err
-	}
-	found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
-	if errors.Is(errs[0], objectstore.ErrNotFound) {
-		return "", errNoAsset
-	}
-	if errs[0] != nil {
-		return "", errs[0]
-	}
 	jobID, err = s.newID()
 	if err != nil {
 		return "", err
@@ -56,14 +46,21 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 		return "", fmt.Errorf("create work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	made := newJob{id: jobID, owner: owner, fileName: ref.AssetKey, language: ref.Language, used: found}
-	file, err := s.cut(ctx, dir, ref, &made)
-	if err != nil {
-		// An equal request may have been charged since we looked for its key.
-		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
-			return answer, ferr
+	made, file := newJob{id: jobID, owner: owner, fileName: ref.AssetKey, language: ref.Language}, ""
+	answer, err := idempotency.Prepare(ctx, s.db, key, func() error {
+		found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
+		if errors.Is(errs[0], objectstore.ErrNotFound) {
+			return errNoAsset
 		}
-		return "", err
+		if errs[0] != nil {
+			return errs[0]
+		}
+		made.used = found
+		file, err = s.cut(ctx, dir, ref, &made)
+		return err
+	})
+	if err != nil || answer != "" {
+		return answer, err
 	}
 	return s.accept(ctx, key, made, file)
 }

@@ -45,23 +45,19 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 // caller's. A repeat under the same idempotency key returns the first job and charges
 // nothing.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
-	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
-		return answer, err
-	}
-	have, err := credit.Balance(ctx, s.db, owner)
-	if err != nil {
-		return "", err
-	}
-	audio, err := s.classify(ctx, payer{owner, have}, sub.File)
-	if err == nil {
-		err = s.affordable(ctx, owner, credit.Price(audio.durationMs))
-	}
-	if err != nil {
-		// An equal request may have been charged since we looked for its key.
-		if answer, ferr := idempotency.Find(ctx, s.db, key); ferr != nil || answer != "" {
-			return answer, ferr
+	var audio classified
+	answer, err := idempotency.Prepare(ctx, s.db, key, func() error {
+		have, err := credit.Balance(ctx, s.db, owner)
+		if err != nil {
+			return err
 		}
-		return "", err
+		if audio, err = s.classify(ctx, payer{owner, have}, sub.File); err != nil {
+			return err
+		}
+		return s.affordable(ctx, owner, credit.Price(audio.durationMs))
+	})
+	if err != nil || answer != "" {
+		return answer, err
 	}
 	jobID, err = s.newID()
 	if err != nil {
