@@ -93,7 +93,7 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	s.Restart(t)
 }
 
-// The service also refuses a bucket with objects but without an id, as earlier releases left it.
+// The service also refuses a bucket with objects but without an id.
 func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -43,7 +43,6 @@ var owners = map[string]string{
 	"provider_latencies": "admin", // written by a trigger
 	"provider_calls":     "admin",
 	"purchases":          "credit",
-	"rate_limits":        "", // of a former release
 	"receipt_refusals":   "credit",
 	"render_inputs":      "render",
 	"render_jobs":        "render",
@@ -52,7 +51,6 @@ var owners = map[string]string{
 	"render_sources":     "job",    // what keeps objects from every sweep
 	"replicas":           "job",
 	"request_times":      "ratelimit",
-	"sealed_keys":        "", // of a former release
 	"separation_jobs":    "separation",
 	"separation_pause":   "separation",
 	"separation_stems":   "separation",

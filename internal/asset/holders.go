@@ -1,7 +1,6 @@
 package asset
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +161,6 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 			var created, used int64
 			err = row.Scan(&h.Key, &h.SizeBytes, &h.ContentType, &created, &used)
 			h.Created, h.LastUsed = db.Time(created), db.Time(used)
-			h.ContentType = cmp.Or(h.ContentType, objectstore.ContentType(h.Key)) // held since an earlier release
 			return h, err
 		}, func(h Held) cursor.Cursor { return cursor.Cursor{At: h.Created.UnixMilli(), ID: h.Key} }, keyPrefix)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,12 +17,6 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// nowMs defines the function now_ms in PostgreSQL; SQLite gets it from the driver. It uses clock_timestamp
-// instead of now(), because a transaction that waited for a lock must see the current time. It rounds down:
-// rounding up would put it ahead of every other clock.
-const nowMs = `CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
-$$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$`
-
 // Migrate applies the missing migrations. If several replicas call it, one migrates and the others wait.
 func (d *DB) Migrate(ctx context.Context) error {
 	var opts []goose.ProviderOption
@@ -33,15 +26,6 @@ func (d *DB) Migrate(ctx context.Context) error {
 			return fmt.Errorf("migration lock: %w", err)
 		}
 		opts = append(opts, goose.WithSessionLocker(locker))
-		if err := d.InTx(ctx, func(tx *Tx) error {
-			if err := tx.Lock(ctx, "now_ms"); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, nowMs)
-			return err
-		}); err != nil {
-			return fmt.Errorf("create now_ms: %w", err)
-		}
 	}
 	p, err := d.provider(opts...)
 	if err != nil {
@@ -62,27 +46,19 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialect, other := goose.DialectSQLite3, ".postgres.sql"
+	dialect, other := goose.DialectSQLite3, "*.postgres.sql"
 	if d.postgres {
-		dialect, other = goose.DialectPostgres, ".sqlite.sql"
+		dialect, other = goose.DialectPostgres, "*.sqlite.sql"
 	}
-	p, err := goose.NewProvider(dialect, d.pool, without{dir, other}, append(opts, goose.WithVerbose(false))...)
+	excluded, err := fs.Glob(dir, other)
+	if err != nil {
+		return nil, err
+	}
+	p, err := goose.NewProvider(dialect, d.pool, dir, append(opts, goose.WithVerbose(false), goose.WithExcludeNames(excluded))...)
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
 	return p, nil
-}
-
-// without hides the files with one suffix: SQL for the other database.
-type without struct {
-	fs.FS
-	suffix string
-}
-
-// Glob lists the migrations for goose.
-func (w without) Glob(pattern string) ([]string, error) {
-	names, err := fs.Glob(w.FS, pattern)
-	return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, w.suffix) }), err
 }
 
 // CheckSchema returns an error unless the database has all migrations of this program. It only

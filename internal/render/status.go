@@ -28,27 +28,17 @@ type Status struct {
 	Created, Finished, Expires time.Time
 }
 
-// statusColumns of job j are what scanStatus reads. Jobs of early releases have their
-// quality in the spec only.
+// statusColumns of job j are what scanStatus reads.
 const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), j.output_kind,
-	COALESCE(j.quality, ''), CASE WHEN j.quality IS NULL THEN j.spec ELSE '' END,
-	COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, COALESCE(j.finished_at, 0), COALESCE(j.expires_at, 0)`
+	j.quality, COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, COALESCE(j.finished_at, 0), COALESCE(j.expires_at, 0)`
 
 func scanStatus(row db.Scanner) (Status, error) {
 	var st Status
-	var spec string
 	var created, finished, expires int64
-	err := row.Scan(&st.JobID, &st.State, &st.Progress, &st.Error, &st.ErrorCode, &st.OutputKind, &st.Quality, &spec,
+	err := row.Scan(&st.JobID, &st.State, &st.Progress, &st.Error, &st.ErrorCode, &st.OutputKind, &st.Quality,
 		&st.DurationMs, &st.SizeBytes, &created, &finished, &expires)
 	if err != nil {
 		return Status{}, err
-	}
-	if spec != "" {
-		decoded, err := decodeSpec(spec)
-		if err != nil {
-			return Status{}, err
-		}
-		st.Quality = string(decoded.Timeline.Quality)
 	}
 	st.Created, st.Finished, st.Expires = time.UnixMilli(created), db.Time(finished), db.Time(expires)
 	return st, nil

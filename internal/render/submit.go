@@ -50,17 +50,13 @@ func (s spec) encode() (string, error) {
 	return string(b), err
 }
 
-// specWhenEnded is the request that a job's row keeps once the film is made: none, except
-// in rows of releases that stored the quality nowhere else.
-const specWhenEnded = `CASE WHEN quality IS NULL THEN spec ELSE '' END`
-
 // failedSpecs is how many failed jobs of a user keep their request, for support and a
 // retry. A request may have a megabyte, and failing is free.
 const failedSpecs = 20
 
 // dropOldSpecs drops the requests of a user's failed jobs except the newest.
 func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `UPDATE render_jobs SET spec = `+specWhenEnded+`
+	_, err := tx.Exec(ctx, `UPDATE render_jobs SET spec = ''
 		WHERE user_id = $1 AND spec <> '' AND state = 'FAILED' AND finished_at < (
 			SELECT finished_at FROM render_jobs WHERE user_id = $1 AND spec <> '' AND finished_at IS NOT NULL AND state = 'FAILED'
 			ORDER BY finished_at DESC LIMIT 1 OFFSET $2)`, userID, failedSpecs-1)

@@ -98,13 +98,11 @@ func (s *Service) Expire(ctx context.Context) error {
 // expireBatch bounds the rows of one statement.
 const expireBatch = 1000
 
-// expireSpecs drops the requests of failed jobs whose inputs are no longer kept, and
-// those that earlier releases left in jobs that ended.
+// expireSpecs drops the requests of failed jobs whose inputs are no longer kept.
 func (s *Service) expireSpecs(ctx context.Context) error {
 	for {
 		n, err := s.db.Exec(ctx, `UPDATE render_jobs SET spec = '' WHERE id IN (
-			SELECT id FROM render_jobs WHERE spec <> '' AND finished_at IS NOT NULL AND quality IS NOT NULL
-				AND (state = 'COMPLETED' OR deleted_at IS NOT NULL OR finished_at < now_ms() - $1) LIMIT $2)`,
+			SELECT id FROM render_jobs WHERE spec <> '' AND finished_at IS NOT NULL AND finished_at < now_ms() - $1 LIMIT $2)`,
 			s.InputLifetime.Milliseconds(), expireBatch)
 		if err != nil {
 			return fmt.Errorf("expire requests: %w", err)

@@ -330,7 +330,7 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	defer cancel()
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
 		return s.jobs.Complete(ctx, tx, j.Claim, StateCompleted, `, output_key = $4, output_size_bytes = $5, output_sha256 = $6,
-				expires_at = clock.ms + $7, output_duration_ms = $8, poster_key = NULLIF($9, ''), spec = `+specWhenEnded,
+				expires_at = clock.ms + $7, output_duration_ms = $8, poster_key = NULLIF($9, ''), spec = ''`,
 			f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(), wholeMs(f.length), f.poster)
 	})
 }

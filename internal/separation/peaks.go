@@ -22,8 +22,8 @@ import (
 var errInvalidPoints = fault.New(fault.Invalid, "invalid_points")
 
 // Peaks returns the waveform of a stem in at most so many points, by the stem's
-// signed token. The job does not count as collected. If the stem has no peaks, after a
-// failure or a job of an earlier release, Peaks makes and stores them.
+// signed token. The job does not count as collected. If the stem has no peaks after a
+// failure, Peaks makes and stores them.
 func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points int) (audio.Waveform, error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {

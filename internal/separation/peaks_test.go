@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// The first request for the peaks of a stem from an earlier release computes and stores them. If the job is
+// The first request for the peaks of a stem that has none computes and stores them. If the job is
 // deleted meanwhile, no peaks are left.
 func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {

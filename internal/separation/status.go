@@ -209,7 +209,7 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format str
 		return nil, "", fmt.Errorf("note collection: %w", err)
 	}
 	ext := path.Ext(t.key)
-	if format == formatWAV && ext != ".wav" { // stems of early releases are kept as WAV
+	if format == formatWAV && ext != ".wav" {
 		ext = ".wav"
 		obj, err = s.openWAV(ctx, t)
 	} else {
