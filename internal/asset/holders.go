@@ -11,7 +11,6 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
-	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/user"
 )
