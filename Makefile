@@ -11,20 +11,29 @@ MEDIA := $(CUTROOM_MEDIA_DIR)
 help: ## list the targets
 	@grep -hsE '^[a-z0-9-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
+# Counts the packages that go build -v names, and prints its other lines.
+COUNT := /^[A-Za-z0-9_.\/-]+$$/ { if (++n % 50 == 0) print "build: " n " packages compiled"; fflush(); next } { print; fflush() }
+
 .PHONY: build
 build: ## build both static programs into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@set -o pipefail; CGO_ENABLED=0 $(GO) build -v -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/... 2>&1 | awk '$(COUNT)'
 
 .PHONY: setup
 setup: ## install ffmpeg and espeak-ng from Debian's packages
 	@scripts/setup.sh run
 
+# Compiling does not wait for the installation of packages.
+.PHONY: ready
+ready:
+	@echo "Installing packages and compiling, side by side. The first time takes minutes."
+	@$(MAKE) --no-print-directory -j2 setup build
+
 .PHONY: demo
-demo: setup build ## run the main job end to end on generated media; results in demo-output/
+demo: ready ## run the main job end to end on generated media; results in demo-output/
 	bin/sandbox demo
 
 .PHONY: sandbox
-sandbox: setup build ## run the whole system on this machine; needs no accounts
+sandbox: ready ## run the whole system on this machine; needs no accounts
 	bin/sandbox
 
 .PHONY: test

@@ -11,6 +11,10 @@
 # GOPROXY. FRESH_DIR (/var/tmp/cutroom-fresh) keeps the base system as a tar
 # file, so that a second run needs no debootstrap. The new system is always
 # removed when the command ends.
+#
+# FRESH_PACKAGES lists packages to install before the command; they are kept in a
+# tar file of their own for a month. FRESH_FOLDERS lists folders of the host that
+# the command may read under their own paths. It gets the variables CUTROOM_*.
 set -euo pipefail
 
 repo=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,7 +23,7 @@ release=${1-}
 case $release in
 bookworm | trixie | sid) shift ;;
 *)
-	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac
@@ -61,6 +65,37 @@ base() {
 	rm -rf "$root"
 }
 
+# installed creates the tar file of the release with the packages.
+installed() {
+	local root=$1/installed
+	step "installing $FRESH_PACKAGES on $release"
+	unpack "$cache/$release.tar" "$root"
+	chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "${proxies[@]}" sh -ec '
+		apt-get update -qq
+		apt-get install -y -qq --no-install-recommends "$@"
+		apt-get clean' sh $FRESH_PACKAGES >"$1/install.log" 2>&1 || {
+		tail -n 20 "$1/install.log" >&2
+		return 1
+	}
+	tar -C "$root" -cf "$1/installed.tar" .
+	mv "$1/installed.tar" "$2"
+	rm -rf "$root"
+}
+
+# unpack extracts a system's tar file. The system gets the host's name servers and certificates, because the
+# host's mirror or module proxy may use a private one.
+unpack() {
+	mkdir "$2"
+	tar -C "$2" -xf "$1"
+	cp -L /etc/resolv.conf "$2/etc/resolv.conf"
+	cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$2/etc/ssl/certs/ca-certificates.crt"
+}
+
+proxies=()
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+	[ -z "${!name-}" ] || proxies+=("$name=${!name}")
+done
+
 mkdir -p "$cache"
 work=$(mktemp -d "$cache/$release.XXXXXX")
 machine=
@@ -73,12 +108,14 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 [ -f "$cache/$release.tar" ] || base "$work"
+system=$cache/$release.tar
+if [ -n "${FRESH_PACKAGES-}" ]; then
+	system=$cache/$release-$(echo "$FRESH_PACKAGES" | sha256sum | cut -c 1-8).tar
+	find "$system" -mtime +30 -delete 2>/dev/null || true
+	[ -f "$system" ] || installed "$work" "$system"
+fi
 root=$work/root
-mkdir "$root"
-tar -C "$root" -xf "$cache/$release.tar"
-cp -L /etc/resolv.conf "$root/etc/resolv.conf"
-# Copy the host's certificates: its mirror or module proxy may use a private one.
-cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$root/etc/ssl/certs/ca-certificates.crt"
+unpack "$system" "$root"
 git clone -q --no-hardlinks "$repo" "$root/root/cutroom"
 step "$release with cutroom at $(git -C "$root/root/cutroom" log -1 --format='%h %s')"
 
@@ -86,13 +123,14 @@ environment=(HOME=/root LANG=C.UTF-8 "TERM=${TERM-dumb}" PATH=/usr/local/go/bin:
 for name in GOPROXY GOPRIVATE GONOPROXY GOSUMDB GONOSUMDB GOINSECURE; do
 	environment+=("$name=$(go env "$name")")
 done
-for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
-	[ -z "${!name-}" ] || environment+=("$name=${!name}")
+environment+=("${proxies[@]}")
+for name in ${!CUTROOM_*}; do
+	environment+=("$name=${!name}")
 done
 
 # Mounts and processes have namespaces of their own, which end with the command. pivot_root makes the
 # folder the root, because a chroot does not allow the user namespaces in which the service confines ffmpeg.
-export root goroot
+export root goroot folders=${FRESH_FOLDERS-}
 goroot=$(go env GOROOT)
 set -m # so that a signal to this script ends the command at once
 unshare --mount --pid --fork --kill-child --propagation private bash -ec '
@@ -103,6 +141,10 @@ unshare --mount --pid --fork --kill-child --propagation private bash -ec '
 	mount --rbind /sys sys
 	mount --rbind /dev dev
 	mount --bind -o ro "$goroot" usr/local/go
+	for folder in $folders; do
+		mkdir -p ".$folder"
+		mount --bind -o ro "$folder" ".$folder"
+	done
 	pivot_root . mnt/host
 	cd /root/cutroom
 	umount -l /mnt/host

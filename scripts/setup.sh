@@ -20,6 +20,7 @@ if [ "${1:-run}" = test ]; then
 	have sqlite3 || need+=(sqlite3)
 	have jq || need+=(jq)
 	have curl || need+=(curl)
+	have debootstrap || need+=(debootstrap) # for scripts/fresh.sh
 fi
 
 as_root=()

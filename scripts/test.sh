@@ -35,6 +35,9 @@ export CGO_ENABLED=0 GOFLAGS=-trimpath
 # Packages whose tests wait for leases to run out, most of their time.
 waiting=(cutroom/internal/separation cutroom/internal/job cutroom/internal/render)
 
+# Packages whose tests make or measure films, the slowest first. They also run on Debian 13.
+films=(internal/engine test internal/media internal/audio internal/sandbox/demo)
+
 step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
 # memory keeps temporary files in memory if there are gigabytes to spare: a disk's file
@@ -110,7 +113,38 @@ s3-inside)
 	;;
 long-inside)
 	# The simulation takes what the others leave: they mostly wait.
-	printf '%s\n' faults crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
+	printf '%s\n' trixie faults crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
+	;;
+trixie)
+	# Versions of ffmpeg differ in what they do to pictures.
+	step "films on Debian 13, with its ffmpeg"
+	if [ "$(id -u)" != 0 ]; then
+		echo "SKIPPED: films on Debian 13: only root can set up its system"
+		exit 0
+	fi
+	binaries=$root/.tools/trixie
+	mkdir -p "$binaries"
+	for package in "${films[@]}"; do
+		go test -c -o "$binaries/$(basename "$package").test" "./$package"
+	done
+	FRESH_PACKAGES="ffmpeg espeak-ng" FRESH_FOLDERS="$root ${CUTROOM_MEDIA_DIR-}" \
+		CUTROOM_TEST_DB=sqlite CUTROOM_TEST_FIXTURES='' scripts/fresh.sh trixie "$root/scripts/test.sh" trixie-inside
+	;;
+trixie-inside)
+	ffmpeg -version | head -n 1
+	memory
+	printf '%s\n' "${films[@]}" | xargs -P 2 -n 1 "$0" trixie-package
+	;;
+trixie-package)
+	cd "$root/$2"
+	only=
+	[ "$2" != test ] || only='Render|Film|Frame|Join|Dissolve|Fade|Canvas|Poster|Transition|Bgm|Directive|Loud|Duck|Segment'
+	echo "== $2 =="
+	"$root/.tools/trixie/$(basename "$2").test" -test.timeout 20m -test.run "$only" >"$TMPDIR/$(basename "$2").log" 2>&1 || {
+		cat "$TMPDIR/$(basename "$2").log"
+		exit 1
+	}
+	tail -n 1 "$TMPDIR/$(basename "$2").log"
 	;;
 frames-and-clients)
 	step "every frame of films cut at random"

@@ -147,6 +147,11 @@ func (a *App) buildMedia(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	version, err := a.media.Version(ctx)
+	if err != nil {
+		return err
+	}
+	a.log.Info("ffmpeg starts", "version", version)
 	return checkConfinement(layers, a.cfg.Media.RequireConfinement, a.log)
 }
 

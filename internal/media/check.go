@@ -87,6 +87,12 @@ func (r *Runner) Confinement(ctx context.Context) ([]confine.Layer, error) {
 	return report, err
 }
 
+// Version returns ffmpeg's version, such as 5.1.9-0+deb12u1.
+func (r *Runner) Version(ctx context.Context) (string, error) {
+	_, _, err := r.confinement(ctx)
+	return r.release, err
+}
+
 // printed returns what a binary prints to standard output.
 func (r *Runner) printed(ctx context.Context, binary string, args ...string) (string, error) {
 	var b strings.Builder

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -71,9 +72,11 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 	r.detect.Do(func() {
 		// If the first caller is cancelled, later callers must still get the result.
 		ctx := context.WithoutCancel(ctx)
+		var printed strings.Builder
 		r.layers, r.report, r.detectErr = confine.Detect(func(l confine.Layers) error {
+			printed.Reset()
 			_, err := r.runWith(ctx, command{
-				name: "confinement test", binary: r.ffmpeg, args: []string{"-version"}, stdout: io.Discard, timeout: probeTimeout,
+				name: "confinement test", binary: r.ffmpeg, args: []string{"-version"}, stdout: &printed, timeout: probeTimeout,
 			}, l)
 			if start, ok := errors.AsType[*startError](err); ok {
 				return start.err
@@ -84,6 +87,9 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 			r.detectErr = fmt.Errorf("media: ffmpeg does not start: %w", r.detectErr)
 		}
 		r.recordRun(r.detectErr)
+		if words := strings.Fields(printed.String()); len(words) > 2 { // "ffmpeg version 5.1.9-0+deb12u1 Copyright"
+			r.release = words[2]
+		}
 	})
 	return r.layers, r.report, r.detectErr
 }

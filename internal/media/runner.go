@@ -61,6 +61,7 @@ type Runner struct {
 	layers    confine.Layers
 	report    []confine.Layer
 	detectErr error
+	release   string // ffmpeg's version, such as 5.1.9-0+deb12u1
 
 	succeeded atomic.Pointer[time.Time] // end of ffmpeg's last run; nil if that run failed
 }
