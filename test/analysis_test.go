@@ -52,7 +52,7 @@ func TestAnalysis(t *testing.T) {
 	// A rotated film with ticks at 0.5 s, 1.0 s, ...
 	lying := generate(t, "lying.mp4", "-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=3", "-f", "lavfi", "-i",
 		"aevalsrc='0.5*sin(2*PI*1000*t)*exp(-40*mod(t\\,0.5))*gt(t\\,0.4)':s=44100:d=3", "-pix_fmt", "yuv420p", "-c:a", "aac")
-	film := generate(t, "film.mp4", "-i", lying, "-c", "copy", "-metadata:s:v:0", "rotate=90")
+	film := mediatest.WithMatrix(t, lying, [4]int32{0, 1, -1, 0})
 	a := analyse(u, film, "mp4", nil)
 	if d := a.DurationMs; d < 2990 || d > 3060 || !a.HasVideo || *a.Width != 180 || *a.Height != 320 || *a.FrameRate != 25 || !a.HasAudio {
 		t.Errorf("a film of 3 s, 180x320 as displayed: %+v", a)

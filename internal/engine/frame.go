@@ -14,12 +14,19 @@ import (
 // labels, see filters.
 func (s *shot) picture(n int) []string {
 	video := s.source.info.Video
+	var opaque []string
+	if video.Alpha() {
+		opaque = s.overBlack()
+	}
 	if f := s.framing; f.window != (window{}) && !f.blur {
 		chain := s.placedOn(f.window, s.canvas.Width, s.canvas.Height)
-		return append(append([]string{f.window.crop()}, chain...), "setsar=1")
+		return append(append(append(opaque, f.window.crop()), chain...), "setsar=1")
 	}
 	w, h := contain(video.DisplayWidth, video.DisplayHeight, s.canvas)
-	chain := s.placedOn(window{w: video.Width, h: video.Height}, w, h)
+	if s.framing.blur && video.Alpha() {
+		return []string{s.overBackdrop(w, h, n), "setsar=1"}
+	}
+	chain := append(opaque, s.placedOn(window{w: video.Width, h: video.Height}, w, h)...)
 	x, y := (s.canvas.Width-w)/4*2, (s.canvas.Height-h)/4*2
 	switch {
 	case s.framing.blur && w < s.canvas.Width:
@@ -34,20 +41,62 @@ func (s *shot) picture(n int) []string {
 	return append(chain, "setsar=1")
 }
 
+// overBlack returns the filters that lay pictures with alpha over black. Later filters drop the alpha.
+func (s *shot) overBlack() []string {
+	video := s.source.info.Video
+	format, without := "yuva444p", "yuv444p"
+	if isRGB(video.PixelFormat) {
+		format, without = "gbrap", "gbrp"
+	} else if video.BitDepth > 8 {
+		format, without = "yuva444p10", "yuv444p10"
+	}
+	return []string{"format=" + format, "premultiply=inplace=1", "format=" + without}
+}
+
+// overBackdrop lays a picture with alpha, scaled to w x h, over the whole blurred background, because it shows
+// between the bars as well.
+func (s *shot) overBackdrop(w, h, n int) string {
+	video := s.source.info.Video
+	whole := window{w: video.Width, h: video.Height}
+	placed, opaque := s.placedOn(whole, w, h), s.overBlack()
+	colours := append([]string{opaque[2]}, placed...)
+	behind := append(append(opaque[1:], placed...), s.backdrop(), fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height))
+	matteW, matteH := w, h
+	if video.Orientation.SwapsSides() {
+		matteW, matteH = h, w
+	}
+	matte := []string{"alphaextract", fmt.Sprintf("scale=%d:%d:flags=bicubic", matteW, matteH), "format=gray"}
+	if f := video.Orientation.Filter(); f != "" {
+		matte = append(matte, f)
+	}
+	branch := func(from string, filters []string, to string) string {
+		return fmt.Sprintf("[%s]%s[%s];", label(from, n), strings.Join(filters, ","), label(to, n))
+	}
+	return fmt.Sprintf("%s,split=3[%s][%s][%s];", opaque[0], label("colours", n), label("alpha", n), label("behind", n)) +
+		branch("colours", colours, "opaque") + branch("alpha", matte, "matte") + branch("behind", behind, "backdrop") +
+		fmt.Sprintf("[%s][%s]alphamerge[%s];[%s][%s]overlay=%d:%d:format=yuv420,format=yuv420p", label("opaque", n), label("matte", n),
+			label("front", n), label("backdrop", n), label("front", n), (s.canvas.Width-w)/4*2, (s.canvas.Height-h)/4*2)
+}
+
 // blurred puts bars of a blurred background around the picture. The background is blurred at a small size,
 // which costs a fraction and looks the same.
 func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
-	w, h := backdrop(s.canvas)
-	// Mirror the picture at its edges, so that the colours of the outermost pixels do not
-	// spread.
-	const edge = 3 * backdropBlur
-	small := fmt.Sprintf("%s,scale=%d:%d:flags=area,pad=iw+%d:ih+%[4]d:%d:%[5]d,"+
-		"fillborders=%[5]d:%[5]d:%[5]d:%[5]d:mirror,gblur=sigma=%d:steps=3,crop=%[2]d:%[3]d:%[5]d:%[5]d",
-		s.framing.window.crop(), w, h, 2*edge, edge, backdropBlur)
+	small := s.backdrop()
 	fit, fill, from1, from2 := label("fit", n), label("fill", n), label("from", 2*n), label("from", 2*n+1)
 	out1, out2 := label("bar", 2*n), label("bar", 2*n+1)
 	return fmt.Sprintf("split[%s][%s];[%[2]s]%s,split[%s][%s];[%[4]s]%[6]s[%[7]s];[%[5]s]%[8]s[%[9]s];"+
 		"[%[7]s][%[1]s][%[9]s]%[10]s=3", fit, fill, small, from1, from2, bar1, out1, bar2, out2, stack)
+}
+
+// backdrop returns the filters that turn the picture on the canvas into the small blurred background.
+func (s *shot) backdrop() string {
+	w, h := backdrop(s.canvas)
+	// Mirror the picture at its edges, so that the colours of the outermost pixels do not
+	// spread.
+	const edge = 3 * backdropBlur
+	return fmt.Sprintf("%s,scale=%d:%d:flags=area,pad=iw+%d:ih+%[4]d:%d:%[5]d,"+
+		"fillborders=%[5]d:%[5]d:%[5]d:%[5]d:mirror,gblur=sigma=%d:steps=3,crop=%[2]d:%[3]d:%[5]d:%[5]d",
+		s.framing.window.crop(), w, h, 2*edge, edge, backdropBlur)
 }
 
 // bar returns the filters that scale one end of the small background up to a bar of the canvas. They cut that

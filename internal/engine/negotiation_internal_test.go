@@ -28,6 +28,9 @@ func unasked(log string) (found []string) {
 		if m == nil || isRGB(m[2]) || isRGB(m[5]) {
 			continue
 		}
+		if strings.HasPrefix(m[2], "gray") && m[4] == m[7] { // a matte has no matrix
+			continue
+		}
 		if m[3] != m[6] || m[4] != m[7] || m[3] == "unknown" || m[4] == "unknown" {
 			found = append(found, line)
 		}
@@ -41,6 +44,13 @@ func TestNothingIsLeftToNegotiation(t *testing.T) {
 	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	version, err := runner.Version(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(version, "5.") || strings.HasPrefix(version, "6.") {
+		t.Skipf("ffmpeg %s negotiates neither matrix nor range; make test-long runs this test on a later one", version)
 	}
 	sources := map[string]Source{}
 	var keys []string
@@ -94,6 +104,9 @@ func TestNothingIsLeftToNegotiation(t *testing.T) {
 			}
 			for _, p := range r.plan.Parts {
 				run(fmt.Sprint(p.Name, " of ", filepath.Base(p.shots[0].source.Path)), p.pass(p.File, p.keyframes(0)).Args)
+				if fit != timeline.Contain {
+					continue
+				}
 				for _, s := range p.shots {
 					s.uneven = true
 				}

@@ -17,7 +17,7 @@ const (
 	posterTimeout = time.Minute
 	// posterExact is the time up to which a poster shows exactly the chosen frame. Later
 	// in the film it shows the key frame before that frame, because decoding the up to
-	// 250 frames in between can take longer than one percent of the render. Near the
+	// two seconds in between can take longer than one percent of the render. Near the
 	// start that key frame would be the film's first frame, which is often black.
 	posterExact = 2 * time.Second
 )

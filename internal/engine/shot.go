@@ -169,11 +169,11 @@ func (s *shot) filters(n int) []string {
 
 // tags returns the filter that marks the source's pictures with the matrix and range that the plan assumes.
 // Since version 7, ffmpeg converts pictures to the matrix and range of their neighbours in the graph, and pictures
-// that state none as well. RGB has no matrix: colour states that of its conversion.
+// that state none as well.
 func (s *shot) tags() string {
 	video := s.source.info.Video
 	if isRGB(video.PixelFormat) {
-		return ""
+		return "setparams=range=pc:colorspace=gbr,"
 	}
 	matrix, levels := s.matrix(), "tv"
 	if matrix == "bt2020ncl" {
@@ -204,6 +204,9 @@ func (s *shot) input(threads string, key float64) []string {
 	args = append(args, "-an", "-sn", "-dn")
 	if s.uneven {
 		args = append(args, "-reinit_filter", "0")
+	}
+	if decoder := s.source.info.Video.Decoder(); decoder != "" {
+		args = append(args, fmt.Sprintf("-c:%d", s.source.info.Video.Index), decoder)
 	}
 	return append(args, media.InputArgs(s.source.info.Kind, s.source.Path)...)
 }

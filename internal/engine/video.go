@@ -12,7 +12,7 @@ import (
 )
 
 // videoVersion is part of every key. Raise it when the same part would look different.
-const videoVersion = 4
+const videoVersion = 5
 
 // Raise joinVersion when the same dissolve would look different.
 const joinVersion = 1
@@ -211,7 +211,8 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	}
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
 		"-filter_complex", v.graph(),
-		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF))
+		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF),
+		"-g", fmt.Sprint(keyInterval(v.canvas.Rate)))
 	args = append(append(args, v.economy.args()...),
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
@@ -230,6 +231,10 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		Timeout: passTimeout(framesDuration(v.Frames, v.canvas.Rate), v.cost()/float64(v.Frames)*v.canvas.Rate.Float()),
 	}
 }
+
+// keyInterval returns the largest number of frames from one key frame to the next: at most two seconds, so that
+// players can jump quickly. Parts begin with key frames.
+func keyInterval(rate media.Rational) int64 { return max(1, 2*rate.Num/rate.Den) }
 
 // timescale returns the ticks per second of a part's track: a multiple of the rate's numerator, so that every
 // frame starts on a tick.

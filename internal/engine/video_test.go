@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -245,6 +247,72 @@ func TestColoursAreKept(t *testing.T) {
 			}
 			sameColor(t, fmt.Sprintf("%s: patch %d", name, i), mediatest.ColorAt(pictures[n], p[0], p[1]), want, 7)
 		}
+	}
+}
+
+// Transparent pixels show black, or the blurred background. What is hidden under them never shows.
+func TestTransparentPixels(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var in []string
+	var clips []timeline.Segment
+	names := []string{"prores", "qtrle", "png", "vp9", "vp8"}
+	for i, v := range [][]string{
+		{"mov", "prores_ks", "format=yuva444p10"}, {"mov", "qtrle", "format=argb"}, {"mov", "png", "format=rgba"},
+		{"webm", "libvpx-vp9", "format=yuva420p", "-deadline", "realtime", "-cpu-used", "8"},
+		{"webm", "libvpx", "format=yuva420p", "-auto-alt-ref", "0", "-deadline", "realtime"},
+	} {
+		path := filepath.Join(t.TempDir(), fmt.Sprint(i, ".", v[0]))
+		// Green on the left. On the right, red that is transparent.
+		in = append(append(in, "-map", "0", "-vf", "geq=r='if(lt(X,W/2),0,255)':g='if(lt(X,W/2),200,0)':b=0:a='if(lt(X,W/2),255,0)',"+
+			"scale=out_color_matrix=bt709:out_range=tv,"+v[2]+",setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709", "-c:v", v[1]), v[3:]...)
+		in = append(in, path)
+		clips = append(clips, cut(path, 0, 0))
+	}
+	mediatest.FFmpeg(t, append([]string{"-f", "lavfi", "-i", "color=black:size=320x180:rate=10:duration=0.4,format=gbrap"}, in...)...)
+	tl := film(slices.Concat(clips, clips)...)
+	tl.Quality, tl.Canvas = timeline.High, &timeline.Canvas{Aspect: "9:16", Fit: timeline.Contain}
+	for i := range clips {
+		tl.Segments[len(clips)+i].Fit = timeline.Blur
+	}
+	out := b.render(t, tl)
+	black, green := color.RGBA{0, 0, 0, 255}, color.RGBA{0, 200, 0, 255}
+	for i, p := range mediatest.Frames(t, out.Path, mediatest.Every(200*time.Millisecond, 400*time.Millisecond, 2*len(clips))...) {
+		name := names[i%len(names)]
+		sameColor(t, name+": opaque", mediatest.ColorAt(p, 0.2, 0.5), green, 12)
+		hidden := mediatest.ColorAt(p, 0.8, 0.5)
+		if i < len(clips) {
+			sameColor(t, name+": transparent", hidden, black, 12)
+			continue
+		}
+		// The background is a blur of green and black, whose middle is both.
+		if middle := mediatest.ColorAt(p, 0.55, 0.5); hidden.R > 12 || middle.R > 12 || middle.G < 20 {
+			t.Errorf("%s: transparent pixels over the blurred background are %v and %v", name, middle, hidden)
+		}
+		sameColor(t, name+": the bar and the background between the bars", mediatest.ColorAt(p, 0.8, 0.5), mediatest.ColorAt(p, 0.8, 0.1), 16)
+	}
+}
+
+// Scrubbing needs a key frame at least every two seconds.
+func TestKeyFrames(t *testing.T) {
+	t.Parallel()
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 48, FPS: "30000/1001", Duration: 9 * time.Second, GOP: 300})
+	out := newBench(t).render(t, film(cut(clip, 0, 0)))
+	times := mediatest.FFmpeg(t, "-skip_frame", "nokey", "-i", out.Path, "-map", "0:v", "-fps_mode", "passthrough", "-enc_time_base", "1:1000",
+		"-c:v", "wrapped_avframe", "-f", "mkvtimestamp_v2", "-")
+	last, keys := 0.0, 0
+	for line := range strings.Lines(string(times)) {
+		at, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+		if err != nil {
+			continue // the heading
+		}
+		if at-last > 2000 {
+			t.Errorf("%v ms between key frames at %v", at-last, at)
+		}
+		last, keys = at, keys+1
+	}
+	if keys < 5 {
+		t.Errorf("%d key frames in nine seconds", keys)
 	}
 }
 

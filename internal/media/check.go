@@ -24,7 +24,7 @@ var needs = []struct {
 }{
 	{"encoder", "-encoders", []string{"libx264", "mjpeg", "wrapped_avframe", "aac", "flac", "pcm_s16le", "pcm_f32le"}},
 	{"decoder", "-decoders", []string{
-		"h264", "hevc", "vp8", "vp9", "libdav1d", "mpeg4", "h263", "mjpeg", "prores",
+		"h264", "hevc", "vp8", "vp9", "libvpx", "libvpx-vp9", "libdav1d", "mpeg4", "h263", "mjpeg", "prores",
 		"aac", "mp3", "mp3float", "opus", "vorbis", "flac", "alac", "amrnb", "amrwb",
 		"pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_u8", "pcm_alaw", "pcm_mulaw",
 	}},
@@ -32,7 +32,7 @@ var needs = []struct {
 	{"muxer", "-muxers", []string{"mp4", "ipod", "flac", "mjpeg", "f32le", "s16le", "mkvtimestamp_v2"}},
 	{"filter", "-filters", []string{
 		"crop", "trim", "split", "bwdif", "scale", "colorspace", "zscale", "tonemap", "format", "transpose", "hflip", "vflip", "pad", "setsar",
-		"settb", "tpad", "setpts", "fps", "sidedata", "setparams",
+		"settb", "tpad", "setpts", "fps", "sidedata", "setparams", "premultiply", "alphaextract", "alphamerge", "overlay",
 		"asetpts", "asplit", "pan", "aformat", "aresample", "atrim", "amix",
 	}},
 }

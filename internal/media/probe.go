@@ -44,7 +44,7 @@ type VideoStream struct {
 	FrameRate    Rational // ffmpeg's r_frame_rate: the lowest rate that represents all timestamps
 	Frames       int64    // claimed by the container, 0 when it does not say
 
-	PixelFormat    string
+	PixelFormat    string // with the alpha of VP8 and VP9, which Decoder reads
 	BitDepth       int    // bits per sample, 8 when unknown
 	ColorRange     string // "tv", "pc" or ""
 	ColorSpace     string // "bt709", "bt2020nc", ... or ""
@@ -61,6 +61,24 @@ type VideoStream struct {
 // tone-mapping.
 func (v *VideoStream) HDR() bool {
 	return v.ColorTransfer == "smpte2084" || v.ColorTransfer == "arib-std-b67"
+}
+
+// Alpha reports whether the pictures have transparent pixels, or may have them.
+func (v *VideoStream) Alpha() bool {
+	for _, format := range []string{"yuva", "ya8", "ya16", "gbrap", "rgba", "bgra", "argb", "abgr", "pal8"} {
+		if strings.HasPrefix(v.PixelFormat, format) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decoder names the decoder to use, "" for ffmpeg's choice. Its own decoders of VP8 and VP9 ignore alpha.
+func (v *VideoStream) Decoder() string {
+	if !v.Alpha() {
+		return ""
+	}
+	return map[string]string{"vp8": "libvpx", "vp9": "libvpx-vp9"}[v.Codec]
 }
 
 // Interlaced reports whether the header says that each frame contains two fields.
@@ -208,6 +226,9 @@ func readVideo(index int, h header) *VideoStream {
 	}
 	if !v.SAR.Known() {
 		v.SAR = Rational{1, 1}
+	}
+	if h["alpha_mode"] == "1" && (v.Codec == "vp8" || v.Codec == "vp9") {
+		v.PixelFormat = "yuva420p"
 	}
 	v.DisplayWidth, v.DisplayHeight = displaySize(v.Width, v.Height, v.SAR)
 	if v.Orientation.SwapsSides() {
