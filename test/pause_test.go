@@ -11,7 +11,7 @@ import (
 // repeats of their submissions return them.
 func TestOperatorsPauseSubmissions(t *testing.T) {
 	t.Parallel()
-	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("OPS_ADDR", "127.0.0.1:"+freePort(t)))
+	s := apitest.Start(t, apitest.Replicas(1))
 	u := s.SignIn(t)
 	submit := apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t)), Valid: true}
 	job := u.Send(t, withKey(submit, "first")).Job(202)
@@ -40,17 +40,16 @@ func TestOperatorsPauseSubmissions(t *testing.T) {
 	}
 	u.WaitReady(t, job)
 	u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t))) // another kind
-	_, metrics := s.Ops("/metrics")
-	for _, want := range []string{`cutroom_submissions_paused{type="separation"} 1`, `cutroom_submissions_paused{type="render"} 0`} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("no %s", want)
-		}
-	}
-
 	if status, out := s.Command(t, "resume", "separation"); status != 0 {
 		t.Errorf("resume: status %d: %s", status, out)
 	}
 	u.Send(t, submit).Job(202)
+	if status, out := s.Command(t, "pause", "render"); status != 0 {
+		t.Errorf("pause: status %d: %s", status, out)
+	}
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: []apitest.Part{
+		{Name: "config", Text: `{"videoDurationMs":500}`}, apitest.File("video", redClip(t))}}).Error(503, "paused")
+	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", JSON: M{}}).Error(503, "paused")
 	if b := u.Balance(t); b != 1 {
 		t.Errorf("balance %d after two separations of 3 credits", b)
 	}
@@ -64,19 +63,5 @@ func TestOperatorsPauseSubmissions(t *testing.T) {
 	}
 	if got := strings.Join(actions, " "); got != "submissions-resumed submissions-paused" {
 		t.Errorf("audit record: %s", got)
-	}
-}
-
-func TestAReplicaMayBePausedByItsSettings(t *testing.T) {
-	t.Parallel()
-	s := apitest.Start(t, apitest.Replicas(1), apitest.Env("PAUSE_SUBMISSIONS", "render"))
-	u := s.SignIn(t)
-	form := apitest.Request{Method: "POST", Path: "/api/v2/render", Form: []apitest.Part{
-		{Name: "config", Text: `{"videoDurationMs":500}`}, apitest.File("video", redClip(t))}}
-	u.Send(t, form).Error(503, "paused")
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", JSON: M{}}).Error(503, "paused")
-	u.Separate(t, mixture(t))
-	if _, out := s.Command(t, "resume", "render"); !strings.Contains(out, "PAUSE_SUBMISSIONS") {
-		t.Errorf("resume does not name the setting: %s", out)
 	}
 }

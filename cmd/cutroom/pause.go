@@ -27,7 +27,7 @@ func (v *invocation) switchSubmissions(ctx context.Context,
 	if !slices.Contains(pause.Kinds, kind) {
 		return fmt.Errorf("%q is not a kind of job: write render or separation", kind)
 	}
-	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
+	return v.withInstallation(ctx, func(_ config.Config, d *db.DB, _ *slog.Logger) error {
 		changed, err := do(ctx, d, kind, actor())
 		if err != nil {
 			return err
@@ -39,9 +39,6 @@ func (v *invocation) switchSubmissions(ctx context.Context,
 				before = " already"
 			}
 			fmt.Fprintf(w, "Submissions of %s are %s%s on all replicas.\n", kind, done, before)
-			if slices.Contains(cfg.PauseSubmissions, kind) {
-				fmt.Fprintf(w, "PAUSE_SUBMISSIONS still pauses them on replicas that have this setting.\n")
-			}
 		})
 	})
 }

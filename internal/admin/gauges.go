@@ -13,14 +13,14 @@ import (
 	"cutroom/internal/db"
 )
 
-// Gauges exports the state of jobs, provider calls and credits for monitoring. Each scrape queries the
+// Gauges exports the state of jobs, events and credits for monitoring. Each scrape queries the
 // database.
 type Gauges struct {
 	db *db.DB
 
-	mu       sync.Mutex
-	entries  []prometheus.Metric // of the ledger, from the last query
-	readNext time.Time
+	mu         sync.Mutex
+	difference float64 // of balances and ledger, from the last query
+	readNext   time.Time
 }
 
 // NewGauges returns the gauges of a database, which the caller still owns.
@@ -33,17 +33,14 @@ var (
 	eventsDesc = prometheus.NewDesc("cutroom_oldest_event_seconds",
 		"Age of the oldest undelivered event, by channel; outbox has the events that are not fanned out yet.",
 		[]string{"channel"}, nil)
-	callsDesc = prometheus.NewDesc("cutroom_provider_calls_last_hour",
-		"Calls to the separation provider in the last hour.", []string{"endpoint", "success"}, nil)
-	ledgerDesc = prometheus.NewDesc("cutroom_ledger_credits", "Credits in the ledger by kind of entry.", []string{"kind"}, nil)
-	driftDesc  = prometheus.NewDesc("cutroom_ledger_drift_credits",
+	driftDesc = prometheus.NewDesc("cutroom_ledger_drift_credits",
 		"Sum of balances minus sum of ledger entries; anything but 0 is a fault.", nil, nil)
 	underpaidDesc = prometheus.NewDesc("cutroom_separations_underpaid", "Separations whose stems are longer than what was paid for.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g *Gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{jobsDesc, oldestDesc, eventsDesc, callsDesc, ledgerDesc, driftDesc, underpaidDesc} {
+	for _, d := range []*prometheus.Desc{jobsDesc, oldestDesc, eventsDesc, driftDesc, underpaidDesc} {
 		ch <- d
 	}
 }
@@ -57,9 +54,7 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, job_type, state FROM (`+openJobs+`) AS open
 		GROUP BY job_type, state`, unfinishedStates...)
 	g.gauge(ctx, ch, eventsDesc, oldestEventSQL, []string{"outbox"}, []string{"webhook"}, []string{"platform_a"}, []string{"platform_b"})
-	g.gauge(ctx, ch, callsDesc, `SELECT COUNT(*), endpoint, CASE WHEN success = 1 THEN 'true' ELSE 'false' END
-		FROM provider_calls WHERE created_at > (SELECT now_ms()) - 3600000 GROUP BY endpoint, success`)
-	g.ledger(ctx, ch)
+	g.drift(ctx, ch)
 	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
 }
 
@@ -82,35 +77,21 @@ var (
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
 
-// ledger sends the sums of the ledger and their difference from the balances. It caches them, because reading
-// the whole ledger may take at most a hundredth of the time.
-func (g *Gauges) ledger(ctx context.Context, ch chan<- prometheus.Metric) {
+// drift sends the difference between the balances and the ledger. It caches it, because reading the whole
+// ledger may take at most a hundredth of the time.
+func (g *Gauges) drift(ctx context.Context, ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if began := time.Now(); began.After(g.readNext) {
-		sums, drift := map[string]float64{"signup": 0, "purchase": 0, "admin": 0, "consume": 0, "refund": 0}, 0.0
-		err := g.each(ctx, `SELECT SUM(amount), kind FROM credit_ledger GROUP BY kind
-			UNION ALL SELECT COALESCE(SUM(balance), 0), '' FROM credit_balances`, func(credits float64, kind []string) {
-			if kind[0] == "" {
-				drift += credits
-				return
-			}
-			sums[kind[0]] = credits
-			drift -= credits
-		})
+		err := g.db.QueryRow(ctx, `SELECT (SELECT COALESCE(SUM(balance), 0) FROM credit_balances)
+			- (SELECT COALESCE(SUM(amount), 0) FROM credit_ledger)`).Scan(&g.difference)
 		if err != nil {
-			ch <- prometheus.NewInvalidMetric(ledgerDesc, err)
+			ch <- prometheus.NewInvalidMetric(driftDesc, err)
 			return
-		}
-		g.entries = []prometheus.Metric{prometheus.MustNewConstMetric(driftDesc, prometheus.GaugeValue, drift)}
-		for kind, credits := range sums {
-			g.entries = append(g.entries, prometheus.MustNewConstMetric(ledgerDesc, prometheus.GaugeValue, credits, kind))
 		}
 		g.readNext = time.Now().Add(100 * time.Since(began))
 	}
-	for _, m := range g.entries {
-		ch <- m
-	}
+	ch <- prometheus.MustNewConstMetric(driftDesc, prometheus.GaugeValue, g.difference)
 }
 
 // gauge sends one metric per row: the value, then its labels. It sends 0 for series in always that have no row.

@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"user":                 {"db", "fault"},
 	"job":                  {"cursor", "db", "fault", "idempotency", "rescue", "tracing", "user"},
 	"idempotency":          {"db", "fault"},
-	"quota":                {"db", "fault", "user"},
+	"quota":                {"db", "fault"},
 	"ratelimit":            {"db", "fault"},
 	"audit":                {"db"},
 	"pause":                {"audit", "db", "fault"},

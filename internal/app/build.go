@@ -219,8 +219,8 @@ func (a *App) buildOps(context.Context) error {
 	a.replica = job.Replica{ID: a.renewer.Owner(), NodeID: a.storeNode(),
 		Offers: a.ready.Offers(a.cfg.Render.MaxConcurrent), Log: a.log}
 	a.metrics = ops.NewMetrics(a.version, a.db, a.sweeps)
-	a.pauses = pause.NewGate(a.db, a.cfg.PauseSubmissions)
-	a.metrics.Register(a.ready, a.deps, a.pauses)
+	a.pauses = pause.NewGate(a.db)
+	a.metrics.Register(a.ready, a.deps)
 	a.slots = media.NewSlots(a.cfg.Render.MaxConcurrent)
 	if a.cfg.Roles.Render {
 		a.metrics.RegisterSlots(a.slots)

@@ -66,11 +66,6 @@ func (a *App) rounds() []round {
 			a.sweeps.SetStored("assets", sizeBytes)
 			return err
 		}}}},
-		{fileSweepEvery, []task{{"largest accounts", func(ctx context.Context) error {
-			most, err := a.quota.Largest(ctx, a.db)
-			a.sweeps.SetLargest(most.StoredBytes, most.WaitingJobs)
-			return err
-		}}}},
 		{fileSweepEvery, []task{ // rows before the objects that they keep
 			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, callLifetime) }},
 			{"events", func(ctx context.Context) error { return events.Sweep(ctx, a.db) }},

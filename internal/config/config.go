@@ -37,8 +37,6 @@ type Config struct {
 	Push        Push
 	Outbound    Outbound
 
-	PauseSubmissions []string // of render and separation
-
 	// Warnings are sentences about settings that are allowed but probably mistakes. Log them once at start.
 	// They contain no values.
 	Warnings []string

@@ -329,8 +329,6 @@ func TestStartUpRules(t *testing.T) {
 		"SQLite memory misspelt":       {env{"DATABASE_URL": "sqlite://:memory:"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
 		"pool 0":                       {env{"DB_MAX_POOL": "0"}, "DB_MAX_POOL: must be a whole number, 1 to 1000"},
 
-		"pausing what is no kind":    {env{"PAUSE_SUBMISSIONS": "render,films"}, "PAUSE_SUBMISSIONS: must list render, separation or both"},
-		"pausing both":               {env{"PAUSE_SUBMISSIONS": "Separation, render"}, ""},
 		"bonus once without its key": {env{"SIGNUP_BONUS_PER_IDENTITY": "once"}, "SIGNUP_BONUS_KEY: is required when SIGNUP_BONUS_PER_IDENTITY is once"},
 		"bonus key of 31":            {env{"SIGNUP_BONUS_PER_IDENTITY": "once", "SIGNUP_BONUS_KEY": strings.Repeat("x", 31)}, "SIGNUP_BONUS_KEY: must have at least 32 characters"},
 		"bonus once":                 {env{"SIGNUP_BONUS_PER_IDENTITY": "once", "SIGNUP_BONUS_KEY": strings.Repeat("x", 32)}, ""},

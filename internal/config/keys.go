@@ -117,9 +117,6 @@ func (s *settings) serverKeys() []Key {
 				"`separation` works with the separation provider, `sweep` removes expired data. `serve --roles` and " +
 				"`doctor --roles` override it. Fewer than all roles need PostgreSQL and a bucket; a process without `api` " +
 				"needs OPS_ADDR. Every role must run somewhere."},
-		{Name: "PAUSE_SUBMISSIONS", set: into(&s.PauseSubmissions, pausedKinds),
-			Meaning: "Comma-separated kinds of jobs, `render` and `separation`: this process answers their submissions " +
-				"with 503 `paused`. `cutroom pause` does the same on all replicas without a restart."},
 		{Name: "PORT", Default: "8080", Min: 1, Max: 65535, set: number(&s.HTTP.Port, 1),
 			Meaning: "Port of the public listener."},
 		{Name: "BIND_ADDR", set: into(&s.HTTP.BindAddr, ipAddress),

@@ -215,14 +215,6 @@ func splitHost(entry string) (host, port string, ok bool) {
 	return host, port, hostName.MatchString(host)
 }
 
-func pausedKinds(text string) ([]string, string) {
-	kinds := splitList(strings.ToLower(text))
-	if slices.ContainsFunc(kinds, func(kind string) bool { return kind != "render" && kind != "separation" }) {
-		return nil, "must list render, separation or both"
-	}
-	return kinds, ""
-}
-
 // named returns the roles with their names.
 func (r *Roles) named() []namedRole {
 	return []namedRole{{"api", &r.API}, {"render", &r.Render}, {"separation", &r.Separation}, {"sweep", &r.Sweep}}

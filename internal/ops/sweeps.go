@@ -4,10 +4,9 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Sweeps are the metrics of the sweeps. They are zero on a replica that does not hold the sweep's lease.
 type Sweeps struct {
-	leader, held, foreign         prometheus.Gauge
-	removed                       *prometheus.CounterVec
-	stored                        *prometheus.GaugeVec
-	largestStored, largestWaiting prometheus.Gauge
+	leader, held, foreign prometheus.Gauge
+	removed               *prometheus.CounterVec
+	stored                *prometheus.GaugeVec
 }
 
 // NewSweeps returns metrics for NewMetrics to register.
@@ -23,15 +22,11 @@ func NewSweeps() *Sweeps {
 		stored: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_stored_bytes",
 			Help: "Size of the objects that the last sweep found, by kind; of assets, of those that the database knows."},
 			[]string{"kind"}),
-		largestStored: newGauge("cutroom_largest_account_stored_bytes",
-			"Most that any account stores, as ACCOUNT_MAX_STORED_MB counts; found hourly."),
-		largestWaiting: newGauge("cutroom_largest_account_waiting_jobs",
-			"Most jobs of one account that wait, as ACCOUNT_MAX_WAITING_JOBS counts; found hourly."),
 	}
 }
 
 func (s *Sweeps) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.leader, s.held, s.foreign, s.removed, s.stored, s.largestStored, s.largestWaiting}
+	return []prometheus.Collector{s.leader, s.held, s.foreign, s.removed, s.stored}
 }
 
 // Lead marks this replica as the one that sweeps.
@@ -39,7 +34,7 @@ func (s *Sweeps) Lead() { s.leader.Set(1) }
 
 // Resign resets everything that only the sweeping replica reports.
 func (s *Sweeps) Resign() {
-	for _, g := range []prometheus.Gauge{s.leader, s.held, s.foreign, s.largestStored, s.largestWaiting} {
+	for _, g := range []prometheus.Gauge{s.leader, s.held, s.foreign} {
 		g.Set(0)
 	}
 	s.stored.Reset()
@@ -65,10 +60,4 @@ func (s *Sweeps) SetForeign(foreign bool) {
 		value = 1
 	}
 	s.foreign.Set(value)
-}
-
-// SetLargest reports the largest stored size and the largest number of waiting jobs of any account.
-func (s *Sweeps) SetLargest(storedBytes, waitingJobs int64) {
-	s.largestStored.Set(float64(storedBytes))
-	s.largestWaiting.Set(float64(waitingJobs))
 }

@@ -6,10 +6,7 @@ package pause
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
@@ -29,14 +26,10 @@ var Kinds = []string{Render, Separation}
 const retryAfter = time.Minute
 
 // Gate refuses submissions that are paused.
-type Gate struct {
-	db         *db.DB
-	configured []string
-}
+type Gate struct{ db *db.DB }
 
-// NewGate returns a gate that also refuses the configured kinds, for as long as
-// the process runs.
-func NewGate(d *db.DB, configured []string) *Gate { return &Gate{db: d, configured: configured} }
+// NewGate returns the gate of a database.
+func NewGate(d *db.DB) *Gate { return &Gate{d} }
 
 // Check answers 503 paused while submissions of a kind are paused. A nil Gate
 // pauses nothing.
@@ -44,24 +37,16 @@ func (g *Gate) Check(ctx context.Context, kind string) error {
 	if g == nil {
 		return nil
 	}
-	paused, err := g.paused(ctx, kind)
-	if err != nil || !paused {
-		return err
+	err := g.db.QueryRow(ctx, `SELECT 1 FROM pauses WHERE kind = $1`, kind).Scan(new(int))
+	if db.IsNoRows(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for a pause: %w", err)
 	}
 	f := fault.New(fault.Unavailable, "paused")
 	f.RetryAfter = retryAfter
 	return f
-}
-
-func (g *Gate) paused(ctx context.Context, kind string) (bool, error) {
-	if slices.Contains(g.configured, kind) {
-		return true, nil
-	}
-	err := g.db.QueryRow(ctx, `SELECT 1 FROM pauses WHERE kind = $1`, kind).Scan(new(int))
-	if err != nil && !db.IsNoRows(err) {
-		return false, fmt.Errorf("look for a pause: %w", err)
-	}
-	return err == nil, nil
 }
 
 // Set pauses submissions of a kind on behalf of actor, and reports whether they
@@ -93,27 +78,4 @@ func change(ctx context.Context, d *db.DB, e audit.Entry, query string) (changed
 		return false, fmt.Errorf("%s: %w", e.Action, err)
 	}
 	return changed, nil
-}
-
-var pausedDesc = prometheus.NewDesc("cutroom_submissions_paused", "1 while submissions of a type of job are paused.", []string{"type"}, nil)
-
-// Describe implements prometheus.Collector.
-func (g *Gate) Describe(ch chan<- *prometheus.Desc) { ch <- pausedDesc }
-
-// Collect implements prometheus.Collector.
-func (g *Gate) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a scrape brings no context
-	defer cancel()
-	for _, kind := range Kinds {
-		paused, err := g.paused(ctx, kind)
-		if err != nil {
-			ch <- prometheus.NewInvalidMetric(pausedDesc, err)
-			continue
-		}
-		value := 0.0
-		if paused {
-			value = 1
-		}
-		ch <- prometheus.MustNewConstMetric(pausedDesc, prometheus.GaugeValue, value, kind)
-	}
 }

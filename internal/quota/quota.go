@@ -10,7 +10,6 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
-	"cutroom/internal/user"
 )
 
 // Usage is what an account has. As a limit, 0 is none.
@@ -50,17 +49,6 @@ func Bytes(column, from string) string {
 func (l *Limits) Usage(ctx context.Context, q db.Querier, userID string) (u Usage, err error) {
 	if err := q.QueryRow(ctx, l.Query, userID).Scan(&u.WaitingJobs, &u.StoredBytes); err != nil {
 		return u, fmt.Errorf("read the usage of an account: %w", err)
-	}
-	return u, nil
-}
-
-// Largest reads the largest number of waiting jobs and of stored bytes of any account.
-func (l *Limits) Largest(ctx context.Context, q db.Querier) (u Usage, err error) {
-	each := strings.ReplaceAll(l.Query, "$1", "u.id")
-	each = `WITH usage (waiting, stored) AS (` + each + ` FROM ` + user.Everybody + `)`
-	row := q.QueryRow(ctx, each+` SELECT COALESCE(MAX(waiting), 0), COALESCE(MAX(stored), 0) FROM usage`)
-	if err := row.Scan(&u.WaitingJobs, &u.StoredBytes); err != nil {
-		return u, fmt.Errorf("look for the largest accounts: %w", err)
 	}
 	return u, nil
 }
