@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,7 +34,9 @@ type listener struct {
 	slots   chan struct{}
 	done    func()
 	closed  <-chan struct{}
+	queued  chan net.Conn // the last connections, which Close accepts; then closed
 	clients *Shares
+	close   func() error
 }
 
 // Listen returns a listener at a TCP address. It closes connections beyond a client's share, and calls refused
@@ -47,8 +51,10 @@ func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused
 		return nil, errors.Join(fmt.Errorf("listen: %T is not a TCP listener", l), l.Close())
 	}
 	closing, done := context.WithCancel(context.WithoutCancel(ctx))
-	return &listener{TCPListener: tcp, trusted: trusted, refused: refused, slots: make(chan struct{}, maxConnections),
-		done: done, closed: closing.Done(), clients: NewShares(maxPerClient)}, nil
+	out := &listener{TCPListener: tcp, trusted: trusted, refused: refused, slots: make(chan struct{}, maxConnections),
+		done: done, closed: closing.Done(), queued: make(chan net.Conn, maxConnections), clients: NewShares(maxPerClient)}
+	out.close = sync.OnceValue(out.acceptQueuedAndClose)
+	return out, nil
 }
 
 // Accept returns the next connection of a client that is below its limit.
@@ -56,20 +62,41 @@ func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.closed:
-		return nil, net.ErrClosed
+		return l.nextQueued()
 	}
 	for {
 		c, err := l.AcceptTCP()
 		if err != nil {
 			<-l.slots
+			if errors.Is(err, net.ErrClosed) {
+				return l.nextQueued()
+			}
 			return nil, err
 		}
-		if client, ok := l.admit(c); ok {
-			_ = control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent) })
-			return &conn{TCPConn: c, release: sync.OnceFunc(func() { <-l.slots; l.clients.Give(client) })}, nil
+		if accepted, ok := l.admitted(c); ok {
+			return accepted, nil
 		}
-		_ = c.Close()
 	}
+}
+
+// nextQueued returns the connections that Close accepted, and then net.ErrClosed.
+func (l *listener) nextQueued() (net.Conn, error) {
+	if c, ok := <-l.queued; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// admitted returns the connection of a client that is below its limit, which holds a slot until it closes. It
+// closes any other connection.
+func (l *listener) admitted(c *net.TCPConn) (net.Conn, bool) {
+	client, ok := l.admit(c)
+	if !ok {
+		_ = c.Close()
+		return nil, false
+	}
+	_ = control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent) })
+	return &conn{TCPConn: c, release: sync.OnceFunc(func() { <-l.slots; l.clients.Give(client) })}, true
 }
 
 // admit counts a connection for its client, "" for a trusted proxy. It reports false if the client has its
@@ -88,13 +115,55 @@ func (l *listener) admit(c *net.TCPConn) (client string, ok bool) {
 	return client, true
 }
 
-// Close stops accepting.
-func (l *listener) Close() error {
+// Close stops accepting. Accept still returns the connections that clients had opened before.
+func (l *listener) Close() error { return l.close() }
+
+// acceptQueuedAndClose empties the kernel's queue and closes the socket at once. The kernel resets connections that
+// are still in the queue, and a front repeats no POST after a reset.
+func (l *listener) acceptQueuedAndClose() error {
 	l.done()
-	return l.TCPListener.Close()
+	defer close(l.queued)
+	var accepted []int
+	err := control(l, func(listening int) error {
+		for len(accepted) < maxConnections {
+			fd, _, err := unix.Accept4(listening, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			if err != nil {
+				return nil // usually EAGAIN: the queue is empty
+			}
+			accepted = append(accepted, fd)
+		}
+		return nil
+	})
+	err = errors.Join(err, l.TCPListener.Close())
+	for _, fd := range accepted {
+		f := os.NewFile(uintptr(fd), "")
+		c, fileErr := net.FileConn(f) // which duplicates fd
+		_ = f.Close()
+		if fileErr != nil {
+			err = errors.Join(err, fileErr)
+			continue
+		}
+		tcp, isTCP := c.(*net.TCPConn)
+		if !isTCP {
+			_ = c.Close()
+			continue
+		}
+		select {
+		case l.slots <- struct{}{}:
+		default:
+			_ = c.Close()
+			continue
+		}
+		if admitted, ok := l.admitted(tcp); ok {
+			l.queued <- admitted // has room for all
+		} else {
+			<-l.slots
+		}
+	}
+	return err
 }
 
-func control(c *net.TCPConn, set func(fd int) error) error {
+func control(c syscall.Conn, set func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err

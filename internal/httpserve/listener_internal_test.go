@@ -215,3 +215,31 @@ func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
 		}
 	})
 }
+
+// A request that waits in the kernel's queue when the listener closes is still answered: a front would not
+// repeat a POST.
+func TestQueuedConnectionsAreServedAfterClose(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0", nil, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients []net.Conn
+	for range 5 { // a dial returns once the connection is in the queue
+		clients = append(clients, dialFrom(t, "127.0.0.1", l.Addr().String()))
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	srv := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+	if err := srv.Serve(l); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	for i, c := range clients {
+		if !answered(c) {
+			t.Errorf("connection %d was reset", i)
+		}
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		t.Error("the listener is still open")
+	}
+}
