@@ -198,6 +198,12 @@ drill-hang: build ## suspend one of two replicas behind nginx for 20 s under loa
 	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
 		$(GO) test ./test/drill -run TestHungReplica -count=1 -v
 
+.PHONY: drill-upgrade
+drill-upgrade: build ## restart, kill and suspend two replicas behind nginx under load; count every failed request
+	@test -x /usr/sbin/nginx || apt-get install -y -qq --no-install-recommends nginx-light
+	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
+		$(GO) test ./test/drill -run TestUpgrade -count=1 -v
+
 # How long each outage lasts.
 DRILL_OUTAGES ?= 90s 5m
 

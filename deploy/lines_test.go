@@ -34,7 +34,7 @@ var lines = map[string][]string{
 	},
 	"nginx/nginx.conf": {
 		"proxy_request_buffering off;", "proxy_buffering off;", "proxy_max_temp_file_size 0;", "proxy_http_version 1.1;",
-		"proxy_next_upstream error timeout;", "merge_slashes off;", "limit_conn client 200;",
+		"proxy_next_upstream error timeout;", "proxy_next_upstream_tries 3;", "merge_slashes off;", "limit_conn client 200;",
 		// The front appends the client; with no hops the service uses the rightmost
 		// entry.
 		"proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;", "proxy_set_header Host $http_host;",
@@ -46,6 +46,7 @@ var lines = map[string][]string{
 	},
 	"nginx/replicas.conf": {
 		"upstream cutroom {", "server cutroom-1:8080 max_fails=1 fail_timeout=20s;", "server cutroom-2:8080 max_fails=1 fail_timeout=20s;",
+		"server cutroom-1:8080 max_fails=0 backup;", "server cutroom-2:8080 max_fails=0 backup;",
 		"upstream object_store {", "server s3:7070;",
 	},
 	"rolling-restart.sh": {"for replica in cutroom-1 cutroom-2; do", `put "${saved//server $replica:8080 /server $replica:8080 down }"`},
@@ -93,8 +94,8 @@ func TestFilesHaveTheLinesThatMatter(t *testing.T) {
 			t.Errorf("%s has %q", file, m)
 		}
 	}
-	if n := strings.Count(read(t, "nginx/nginx.conf"), "add_header Strict-Transport-Security"); n != 3 { // in each block with headers of its own
-		t.Errorf("nginx sends HSTS from %d blocks, want 3", n)
+	if n := strings.Count(read(t, "nginx/nginx.conf"), "add_header Strict-Transport-Security"); n != 4 { // in each block with headers of its own
+		t.Errorf("nginx sends HSTS from %d blocks, want 4", n)
 	}
 }
 

@@ -3,15 +3,10 @@
 package drill
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,8 +30,7 @@ func TestHungReplica(t *testing.T) {
 	}
 	s := apitest.Start(t, apitest.Replicas(2))
 	token := s.SignIn(t).Token
-	front := startFront(t, s)
-	load := startLoad(t, front, token)
+	load := startLoad(t, startFront(t, s).url, token)
 	time.Sleep(3 * time.Second)
 
 	if err := syscall.Kill(s.PID(0), syscall.SIGSTOP); err != nil {
@@ -77,7 +71,7 @@ type load struct {
 	lastSlow      time.Time
 }
 
-func startLoad(t *testing.T, front *http.Client, token string) *load {
+func startLoad(t *testing.T, front, token string) *load {
 	l := &load{}
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
@@ -98,7 +92,7 @@ func startLoad(t *testing.T, front *http.Client, token string) *load {
 	return l
 }
 
-func (l *load) ask(front *http.Client, token string) {
+func (l *load) ask(front, token string) {
 	began := time.Now()
 	err := balance(front, token)
 	took := time.Since(began)
@@ -116,13 +110,13 @@ func (l *load) ask(front *http.Client, token string) {
 	}
 }
 
-func balance(front *http.Client, token string) error {
-	req, err := http.NewRequest(http.MethodGet, "http://front/api/v2/credits", nil)
+func balance(front, token string) error {
+	req, err := http.NewRequest(http.MethodGet, front+"/api/v2/credits", nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := front.Do(req)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
@@ -131,60 +125,4 @@ func balance(front *http.Client, token string) error {
 		return fmt.Errorf("%d %s %w", resp.StatusCode, body, err)
 	}
 	return nil
-}
-
-// startFront runs nginx in front of the replicas of s, with the configuration of deploy/ but on a
-// socket and without TLS. It returns a client for it.
-func startFront(t *testing.T, s *apitest.Server) *http.Client {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "front.sock")
-	conf := edit(t, "../../deploy/nginx/nginx.conf",
-		`(?m)^\s*ssl_.*$`, "",
-		`listen 80 default_server;`, "listen unix:"+filepath.Join(dir, "plain.sock")+";",
-		`listen 443 ssl http2( default_server)?;`, "listen unix:"+socket+"$1;",
-		`/etc/nginx/cutroom/`, dir+"/",
-		`/var/log/nginx/|/run/`, dir+"/",
-		`worker_rlimit_nofile 16384;`, "daemon off;",
-		`user www-data;`, "user root;", // root may open the test's folder
-		`limit_conn client 200;`, "",
-	)
-	upstreams := edit(t, "../../deploy/nginx/replicas.conf",
-		`cutroom-1:8080`, strings.TrimPrefix(s.Replica(0).URL, "http://"),
-		`cutroom-2:8080`, strings.TrimPrefix(s.Replica(1).URL, "http://"),
-		`s3:7070`, "127.0.0.1:1",
-	)
-	for name, text := range map[string]string{"nginx.conf": conf, "replicas.conf": upstreams} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command("/usr/sbin/nginx", "-c", filepath.Join(dir, "nginx.conf"), "-p", dir)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
-	apitest.Eventually(t, 30*time.Second, func() bool { _, err := os.Stat(socket); return err == nil },
-		func() string { return "nginx does not listen" })
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
-}
-
-// edit returns the text of a file with each pattern in changes replaced by the text after it.
-func edit(t *testing.T, path string, changes ...string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := string(text)
-	for i := 0; i < len(changes); i += 2 {
-		out = regexp.MustCompile(changes[i]).ReplaceAllString(out, changes[i+1])
-	}
-	return out
 }
