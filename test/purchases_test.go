@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"cutroom/internal/apitest"
@@ -166,6 +167,13 @@ func TestStoreOutages(t *testing.T) {
 			defer s.World.Heal()
 			both(t, 502, "receipt_verify_unavailable")
 		})
+	}
+	// Support finds the orders, also the one whose request ended before the store answered.
+	for _, order := range []string{p.OrderID, tr.TransactionID} {
+		if status, out := s.Command(t, "user", "show", order); status != 0 || !strings.Contains(out, "receipt_verify_unavailable") ||
+			!strings.Contains(out, "cutroom purchase verify") {
+			t.Errorf("user show %s: %d %s", order, status, out)
+		}
 	}
 	s.World.FailStores(t, fake.Rule{Kind: fake.KindStatus, Status: 404})
 	both(t, 400, "receipt_invalid")

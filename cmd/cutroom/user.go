@@ -23,8 +23,8 @@ const screen = 20
 // everything is a page with all rows.
 var everything = admin.Page{Limit: 1 << 32}
 
-// person is what support sees of a user.
-type person struct {
+// userReport is what support sees of a user.
+type userReport struct {
 	admin.User
 	Owed     int64           `json:"owed"` // unsettled credits of reversed purchases
 	Refusals []admin.Refusal `json:"refusals"`
@@ -71,7 +71,7 @@ func showUser(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		p, err := readPerson(ctx, d, u.ID)
+		p, err := readUserReport(ctx, d, u.ID)
 		if err != nil {
 			return err
 		}
@@ -91,11 +91,15 @@ func presenter(order string, o admin.Order) (userID string, others []string, err
 	case !o.PaidAt.IsZero():
 		return "", nil, fmt.Errorf("order %s was paid out on %s to an account that is deleted", order, o.PaidAt)
 	}
-	return "", nil, fmt.Errorf("%w: nobody has the e-mail or id %q, and nobody presented an order of this number within "+
-		"90 days", account.ErrUnknown, order)
+	if strings.Contains(order, "@") {
+		return "", nil, fmt.Errorf("%w: nobody has the e-mail %q", account.ErrUnknown, order)
+	}
+	return "", nil, fmt.Errorf("%w: nobody has the id %q or presented an order of this number within 90 days. If it is an order that "+
+		"the app never presented, verify it for the user who paid: cutroom purchase verify <platform> %s --user <email>",
+		account.ErrUnknown, order, order)
 }
 
-func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) {
+func readUserReport(ctx context.Context, d *db.DB, id string) (p userReport, err error) {
 	reports := admin.New(d)
 	users, _, err := reports.Users(ctx, id, admin.Page{Limit: 1})
 	if err != nil {
@@ -127,7 +131,7 @@ func readPerson(ctx context.Context, d *db.DB, id string) (p person, err error) 
 	return p, err
 }
 
-func (p person) table(w io.Writer) {
+func (p userReport) table(w io.Writer) {
 	fmt.Fprintf(w, "id\t%s\ne-mail\t%s\nname\t%s\nprovider\t%s\nrole\t%s\n", p.UserID, p.Email, p.Name, p.Provider, p.Role)
 	fmt.Fprintf(w, "first sign-in\t%s\nlast activity\t%s\nbalance\t%d credits\n", p.CreatedAt, p.LastActivityAt, p.Balance)
 	fmt.Fprintf(w, "waiting\t%d jobs%s\n", p.Usage.WaitingJobs, of(p.Usage.MaxWaitingJobs, strconv.FormatInt(p.Usage.MaxWaitingJobs, 10)))
@@ -151,8 +155,12 @@ func (p person) table(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d credits\t%s\n", b.CreatedAt, b.Platform, b.OrderID, b.ProductID, b.Credits, note)
 	})
-	section(w, "refused receipts", p.Refusals, func(r admin.Refusal) {
+	section(w, "presented without credits", p.Refusals, func(r admin.Refusal) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d attempts\n", r.CreatedAt, r.Platform, r.OrderID, r.ProductID, r.Reason, r.Attempts)
+		fmt.Fprintf(w, "\t%s\n", r.Meaning)
+		if r.Command != "" {
+			fmt.Fprintf(w, "\t%s\n", r.Command)
+		}
 	})
 	section(w, "jobs", p.Jobs, func(j admin.UserJob) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.CreatedAt, j.JobType, j.JobID, j.Status, j.Error)

@@ -129,13 +129,13 @@ func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold
 
 // Order is the history of a store's order number.
 type Order struct {
-	// Users lists the users who presented it: first its buyer, then users whose receipts were refused, the
+	// Users lists the users who presented it: first its buyer, then users who did not get its credits, the
 	// latest first.
 	Users  []string
 	PaidAt Time // zero if it was not paid out
 }
 
-// FindOrder looks up a store's order number among all purchases paid out or refused. Deleting an account
+// FindOrder looks up a store's order number among all purchases paid out or presented in vain. Deleting an account
 // replaces the number by its hash.
 func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err error) {
 	number = strings.TrimSpace(number)
@@ -171,7 +171,7 @@ func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err er
 	return o, nil
 }
 
-// Refusal is an order whose receipt a user presented and the store refused.
+// Refusal is an order whose receipt a user presented without getting its credits.
 type Refusal struct {
 	Platform  string `json:"platform"`
 	OrderID   string `json:"orderId"`
@@ -179,17 +179,63 @@ type Refusal struct {
 	Reason    string `json:"reason"` // of the last attempt
 	Attempts  int64  `json:"attempts"`
 	CreatedAt Time   `json:"createdAt"` // the last attempt
+	PaidAt    Time   `json:"paidAt"`    // when the order was paid out after all
+	Meaning   string `json:"meaning"`   // the reason as a sentence
+	Command   Text   `json:"command"`   // what support can run; null if nothing helps
 }
 
-// Refusals returns a page of a user's receipts that were refused within 90 days, newest
+// explain sets Meaning and Command.
+func (f *Refusal) explain(userID string) {
+	verify := fmt.Sprintf("cutroom purchase verify %s %s --user %s", f.Platform, quoted(f.OrderID), userID)
+	if f.Platform == credit.PlatformA {
+		verify += " --receipt TOKEN"
+	}
+	show := Text("cutroom user show " + quoted(f.OrderID))
+	switch f.Reason {
+	case credit.ReasonUnanswered:
+		f.Meaning, f.Command = "The store did not answer. The app presents the order again; once the store answers, so can you.", Text(verify)
+	case "pending":
+		f.Meaning, f.Command = "The store has not been paid yet. The app presents the order again.", Text(verify)
+	case "cancelled":
+		f.Meaning = "The purchase was cancelled: it will never be paid."
+	case "revoked":
+		f.Meaning = "The store has refunded or revoked the purchase."
+	case "other_account":
+		f.Meaning, f.Command = "The order belongs to another account of this service, which must present it.", show
+	case "mismatch":
+		f.Meaning, f.Command = "Product, order, app or environment differ from what the store sold: a bug, or a test build of the app.", Text(verify)
+	case "test_purchase":
+		f.Meaning = "A licence tester bought it and paid nothing."
+	default:
+		f.Meaning, f.Command = "The store does not confirm the order. If the user can prove the purchase, grant its credits; the order is then spent.",
+			Text(fmt.Sprintf("cutroom credits grant %s CREDITS --reason REASON --order %s", userID, quoted(f.Platform+":"+f.OrderID)))
+	}
+	if !f.PaidAt.IsZero() {
+		f.Meaning, f.Command = "The order was paid out: its buyer has the credits.", show
+	}
+}
+
+// quoted quotes a word for a shell unless it needs no quotes. Clients choose the order numbers.
+func quoted(word string) string {
+	if word != "" && !strings.ContainsFunc(word, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._:-", c)
+	}) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// Refusals returns a page of the orders that a user presented without success within 90 days, the latest attempt
 // first, and how many there are in all. An unknown user is a 404.
 func (r *Reports) Refusals(ctx context.Context, userID string, page Page) (refused []Refusal, total int64, err error) {
 	const counted = `(SELECT COUNT(*) FROM receipt_refusals WHERE user_id = u.id)`
 	return ofUser(ctx, r, userID, page, "refused receipts", counted, func(rows db.Scanner) (f Refusal, err error) {
-		err = rows.Scan(&f.Platform, &f.OrderID, &f.ProductID, &f.Reason, &f.Attempts, &f.CreatedAt)
+		err = rows.Scan(&f.Platform, &f.OrderID, &f.ProductID, &f.Reason, &f.Attempts, &f.CreatedAt, &f.PaidAt)
+		f.explain(userID)
 		return f, err
-	}, `SELECT platform, order_id, product_id, reason, attempts, created_at FROM receipt_refusals
-		WHERE user_id = $1 ORDER BY created_at DESC, platform, order_id, product_id`)
+	}, `SELECT platform, order_id, product_id, reason, attempts, created_at,
+			(SELECT MIN(p.created_at) FROM purchases p WHERE p.order_id = f.order_id AND p.platform = f.platform)
+		FROM receipt_refusals f WHERE user_id = $1 ORDER BY created_at DESC, platform, order_id, product_id`)
 }
 
 // Asset is an uploaded file that a user holds.
@@ -312,17 +358,35 @@ type FailedJob struct {
 	JobType    string `json:"jobType"`
 	UserID     string `json:"userId"`
 	Attempts   int    `json:"attempts"`
-	Replica    Text   `json:"replica"`
 	CreatedAt  Time   `json:"createdAt"`
 	FinishedAt Time   `json:"finishedAt"`
 	Error      Text   `json:"error"` // the message shown to the owner
 	ErrorCode  Text   `json:"errorCode"`
-	Cause      Text   `json:"cause"`
+}
+
+// FailedJobWithCause is a failed job with what only operators may see.
+type FailedJobWithCause struct {
+	FailedJob
+	Replica Text `json:"replica"` // the last one that worked on it
+	Cause   Text `json:"cause"`
+}
+
+// recentFailures is the length of the list of failed jobs in the admin app.
+const recentFailures = 200
+
+// RecentFailures returns the newest failed jobs, at most 200 of them.
+func (r *Reports) RecentFailures(ctx context.Context) ([]FailedJob, error) {
+	jobs, err := r.FailedJobs(ctx, time.Time{}, recentFailures)
+	out := make([]FailedJob, len(jobs))
+	for i, j := range jobs {
+		out[i] = j.FailedJob
+	}
+	return out, err
 }
 
 // FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 means
 // no limit.
-func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([]FailedJob, error) {
+func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([]FailedJobWithCause, error) {
 	of := func(jobType string) string {
 		return `SELECT id, '` + jobType + `' AS job_type, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
 			FROM ` + jobType + `_jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1`
@@ -332,7 +396,7 @@ func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([
 	if limit > 0 {
 		query, args = query+` LIMIT $2`, append(args, limit)
 	}
-	jobs, err := db.All(ctx, r.db, func(row db.Scanner) (j FailedJob, err error) {
+	jobs, err := db.All(ctx, r.db, func(row db.Scanner) (j FailedJobWithCause, err error) {
 		err = row.Scan(&j.JobID, &j.JobType, &j.UserID, &j.Attempts, &j.Replica, &j.CreatedAt, &j.FinishedAt, &j.Error, &j.ErrorCode, &j.Cause)
 		return j, err
 	}, query, args...)

@@ -47,7 +47,7 @@ func (a *App) rounds() []round {
 			{"separation jobs", a.separations.SweepJobs},
 			{"render jobs", a.renders.SweepJobs},
 		}},
-		{userSweepEvery, []task{{"past sales", a.credits.AskAboutSales}}},
+		{userSweepEvery, []task{{"past sales", a.credits.CheckPastSales}}},
 		{userSweepEvery, []task{
 			{"interrupted erasures", a.accounts.FinishErasures},
 			{"idempotency keys", func(ctx context.Context) error { return idempotency.Sweep(ctx, a.db) }},

@@ -62,7 +62,7 @@ var refPrefixes = []string{kindSignup + "-", "platform_", kindAdmin + "-", kindC
 type Ledger struct {
 	db          *db.DB
 	catalog     map[string]int64
-	stores      map[string]*askedStore
+	stores      map[string]*limitedStore
 	signupBonus int64
 	bonusKey    string // "" grants the bonus to every new account
 	dailyCap    int64
@@ -88,10 +88,10 @@ type Options struct {
 
 // New returns a Ledger over a migrated database.
 func New(o Options) *Ledger {
-	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*askedStore{}, signupBonus: o.SignupBonus, bonusKey: o.BonusKey,
+	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*limitedStore{}, signupBonus: o.SignupBonus, bonusKey: o.BonusKey,
 		dailyCap: o.AdminDailyCap, log: o.Log}
 	for platform, s := range o.Stores {
-		l.stores[platform] = &askedStore{Store: s, platform: platform, slots: make(chan struct{}, maxAsking)}
+		l.stores[platform] = &limitedStore{Store: s, platform: platform, slots: make(chan struct{}, maxAsking)}
 	}
 	return l
 }

@@ -45,15 +45,15 @@ type Store interface {
 // up the app's quota at the store.
 const maxAsking = 8
 
-// askedStore is a Store with a limit on concurrent requests.
-type askedStore struct {
+// limitedStore is a Store with a limit on concurrent requests.
+type limitedStore struct {
 	Store
 	platform string
 	slots    chan struct{}
 }
 
 // Verify calls the store, as a span of the request's trace.
-func (s *askedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error) {
+func (s *limitedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error) {
 	ctx, end := tracing.Start(ctx, "store "+s.platform)
 	defer func() { end(err) }()
 	return s.Store.Verify(ctx, p)
@@ -62,8 +62,8 @@ func (s *askedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity i
 // maxQueueing is how long a receipt waits for a free request to its store.
 const maxQueueing = 20 * time.Second
 
-// turn waits until a request may be sent. The caller calls done after the request.
-func (s *askedStore) turn(ctx context.Context) (done func(), err error) {
+// acquire waits until a request may be sent. The caller calls done after the request.
+func (s *limitedStore) acquire(ctx context.Context) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxQueueing)
 	defer cancel()
 	select {
@@ -154,18 +154,22 @@ func plausible(transaction string) bool {
 }
 
 // verify asks a store about a purchase, unless too many receipts of this user
-// were refused within the last minute. It remembers a refusal.
-func (l *Ledger) verify(ctx context.Context, store *askedStore, p purchase, token string) (quantity int64, err error) {
-	done, err := store.turn(ctx)
+// were refused within the last minute. It records an attempt without success for support.
+func (l *Ledger) verify(ctx context.Context, store *limitedStore, p purchase, token string) (quantity int64, err error) {
+	done, err := store.acquire(ctx)
 	if err != nil {
-		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").WithCause(err)
+		return 0, l.recordUnanswered(ctx, p, unanswered(err))
 	}
 	defer done()
 	if err := refusals.Check(ctx, l.db, p.buyer); err != nil {
 		return 0, err
 	}
-	if quantity, err = p.askStore(ctx, store, token); !isRefusal(err) {
+	quantity, err = p.askStore(ctx, store, token)
+	switch f := fault.As(err); {
+	case f == nil:
 		return quantity, err
+	case f.Code != receiptInvalid:
+		return 0, l.recordUnanswered(ctx, p, f)
 	}
 	if limited := refusals.Take(ctx, l.db, p.buyer); limited != nil && fault.As(limited) == nil {
 		return 0, limited
@@ -176,8 +180,13 @@ func (l *Ledger) verify(ctx context.Context, store *askedStore, p purchase, toke
 	return 0, err
 }
 
+// unanswered is the failure of an attempt that a store did not answer.
+func unanswered(cause error) *fault.Error {
+	return fault.New(fault.BadGateway, ReasonUnanswered).WithCause(cause)
+}
+
 // askStore asks the store for the quantity of a purchase.
-func (p purchase) askStore(ctx context.Context, store *askedStore, token string) (quantity int64, err error) {
+func (p purchase) askStore(ctx context.Context, store *limitedStore, token string) (quantity int64, err error) {
 	err = fmt.Errorf("%w: a transaction id of %d bytes cannot be one", receipt.ErrInvalid, len(p.transaction))
 	if plausible(p.transaction) {
 		quantity, err = store.Verify(ctx, receipt.Purchase{TransactionID: p.transaction, ProductID: p.product,
@@ -187,7 +196,7 @@ func (p purchase) askStore(ctx context.Context, store *askedStore, token string)
 	case err == nil:
 		return quantity, nil
 	case errors.Is(err, receipt.ErrUnavailable), ctx.Err() != nil:
-		return 0, fault.New(fault.BadGateway, "receipt_verify_unavailable").WithCause(err)
+		return 0, unanswered(err)
 	}
 	return 0, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.ReasonOf(err)).WithCause(err)
 }

@@ -2,7 +2,9 @@ package credit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -13,6 +15,13 @@ import (
 // receiptInvalid is the error code for a receipt that a store refuses.
 const receiptInvalid = "receipt_invalid"
 
+// ReasonUnanswered is the error code for a store that does not answer, and the reason of a recorded attempt
+// that ended so.
+const ReasonUnanswered = "receipt_verify_unavailable"
+
+// recordTimeout bounds the record of an attempt whose own deadline may be over.
+const recordTimeout = 5 * time.Second
+
 // refusals limits how many of a user's receipts a store may refuse before the service stops sending them.
 var refusals = ratelimit.Limit{Name: "receipt-refusals", PerMinute: 20}
 
@@ -22,12 +31,18 @@ const (
 	refusalsPerUser = 100
 )
 
-func isRefusal(err error) bool {
-	f := fault.As(err)
-	return f != nil && f.Code == receiptInvalid
+// recordUnanswered records an attempt that the store did not answer, and returns its failure. The record does
+// not depend on the request, which may have ended while it waited for the store.
+func (l *Ledger) recordUnanswered(ctx context.Context, p purchase, failure *fault.Error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := l.recordRefusal(ctx, p, ReasonUnanswered); err != nil {
+		return failure.WithCause(errors.Join(failure.Err, err))
+	}
+	return failure
 }
 
-// recordRefusal records that a store refused the receipt of a user's order, and why. It stores no receipt. It
+// recordRefusal records that a store refused the receipt of a user's order or did not answer. It stores no receipt. It
 // keeps only a user's newest orders: clients choose the order numbers, so they could fill the table.
 func (l *Ledger) recordRefusal(ctx context.Context, p purchase, reason string) error {
 	err := l.db.InTx(ctx, func(tx *db.Tx) error {

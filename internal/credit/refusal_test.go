@@ -65,6 +65,42 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 	})
 }
 
+// Support also finds an order whose store did not answer, and what became of it.
+func TestUnansweredAttemptsAreKeptForSupport(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{err: receipt.ErrUnavailable}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		for range 2 {
+			_, err := l.Purchase(t.Context(), user, credit.PurchaseRequest{Platform: "platform_a", TransactionID: "GPA.1",
+				Receipt: "secret-token", ProductID: "credits.10"})
+			if f := fault.As(err); f == nil || f.Code != "receipt_verify_unavailable" {
+				t.Fatal(err)
+			}
+		}
+		found, err := admin.New(d).FindOrder(t.Context(), "GPA.1")
+		if err != nil || len(found.Users) != 1 || found.Users[0] != user {
+			t.Errorf("%+v, %v", found, err)
+		}
+		recorded := func() admin.Refusal {
+			t.Helper()
+			list, _, err := admin.New(d).Refusals(t.Context(), user, admin.Page{Limit: 10})
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			return list[0]
+		}
+		if r := recorded(); r.OrderID != "GPA.1" || r.Reason != "receipt_verify_unavailable" || r.Attempts != 2 || !r.PaidAt.IsZero() ||
+			string(r.Command) != "cutroom purchase verify platform_a GPA.1 --user "+user+" --receipt TOKEN" {
+			t.Errorf("%+v", r)
+		}
+		s.err = nil
+		buy(t, l, user, "GPA.1")
+		if r := recorded(); r.PaidAt.IsZero() || string(r.Command) != "cutroom user show GPA.1" {
+			t.Errorf("after it was paid out: %+v", r)
+		}
+	})
+}
+
 // If support has granted the credits of an order, the order is spent: no user can present it later.
 func TestSupportSpendsAnOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -14,7 +14,7 @@ import (
 )
 
 // Notify handles a store's notification about a sale. It moves no credits until the store confirms the
-// notification. If the store does not answer, the next [Ledger.AskAboutSales] asks again, so the store need not
+// notification. If the store does not answer, the next [Ledger.CheckPastSales] asks again, so the store need not
 // repeat its notification.
 func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byte) error {
 	store := l.stores[platform]
@@ -53,7 +53,7 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	return l.confirm(ctx, platform, store, t, notice.Reinstated)
 }
 
-func (l *Ledger) confirm(ctx context.Context, platform string, store *askedStore, t receipt.Transaction, reinstated bool) error {
+func (l *Ledger) confirm(ctx context.Context, platform string, store *limitedStore, t receipt.Transaction, reinstated bool) error {
 	known, err := store.reversed(ctx, []receipt.Transaction{t})
 	if err != nil {
 		l.log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
@@ -73,8 +73,8 @@ func (l *Ledger) confirm(ctx context.Context, platform string, store *askedStore
 	return nil
 }
 
-func (s *askedStore) reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error) {
-	done, err := s.turn(ctx)
+func (s *limitedStore) reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error) {
+	done, err := s.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -276,8 +276,8 @@ const (
 	askBatch  = 200
 )
 
-// AskAboutSales asks the stores which recent purchases they have refunded.
-func (l *Ledger) AskAboutSales(ctx context.Context) error {
+// CheckPastSales asks the stores which recent purchases they have refunded.
+func (l *Ledger) CheckPastSales(ctx context.Context) error {
 	var errs []error
 	for platform, store := range l.stores {
 		if err := l.askAboutSales(ctx, platform, store); err != nil {
@@ -287,7 +287,7 @@ func (l *Ledger) AskAboutSales(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *askedStore) error {
+func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *limitedStore) error {
 	due, err := l.claimSales(ctx, platform)
 	if err != nil || len(due) == 0 {
 		return err

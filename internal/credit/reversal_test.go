@@ -186,7 +186,7 @@ func TestPastSalesAreQueriedNightly(t *testing.T) {
 			var wg sync.WaitGroup
 			for _, l := range replicas {
 				wg.Go(func() {
-					if err := l.AskAboutSales(t.Context()); err != nil {
+					if err := l.CheckPastSales(t.Context()); err != nil {
 						t.Error(err)
 					}
 				})

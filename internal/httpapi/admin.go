@@ -33,6 +33,7 @@ func (s *Server) adminRoutes() {
 	s.handle("GET /api/v2/admin/users/{userId}/usage", s.admin(s.adminUserUsage))
 	s.handle("GET /api/v2/admin/events", s.admin(s.adminEvents))
 	s.handle("GET /api/v2/admin/jobs/active", s.admin(report(reports.ActiveJobs)))
+	s.handle("GET /api/v2/admin/jobs/failed", s.admin(report(reports.RecentFailures)))
 	s.handle("GET /api/v2/admin/jobs/status-breakdown", s.admin(report(reports.StatusBreakdown)))
 	s.handle("GET /api/v2/admin/revenue", s.admin(report(reports.Revenue)))
 	s.handle("GET /api/v2/admin/revenue/daily", s.admin(ranged(reports.DailyRevenue)))

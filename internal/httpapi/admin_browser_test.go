@@ -54,6 +54,8 @@ func (s *adminServer) populate() (ann string) {
 	s.exec(`UPDATE purchases SET order_id = 'GPA.0000-0', reversed_at = created_at WHERE buyer_id = $1`, ann)
 	s.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
 		VALUES ('reversal-platform_a-GPA.0000-0', $1, 'reversal', -10, 1)`, ann)
+	s.exec(`INSERT INTO receipt_refusals (user_id, platform, order_id, product_id, reason, attempts, created_at)
+		VALUES ($1, 'platform_a', 'GPA.7777-7', 'credits.10', 'receipt_verify_unavailable', 3, $2)`, ann, ago(0, time.Hour))
 	for i, state := range []string{"PENDING", "PROCESSING"} {
 		s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
 			VALUES ($1, $2, $3, '{}', 'video', 95000, $4, $5)`, "rnd-active-"+strings.ToLower(state), ann, state, i*63, ago(0, 3*time.Minute))
@@ -168,6 +170,8 @@ func TestAdminApp(t *testing.T) {
 	ann := s.populate()
 	t.Run("shows every report", func(t *testing.T) { showsEveryReport(t, s.visit(t), ann) })
 	t.Run("finds a user and their jobs", func(t *testing.T) { findsAUser(t, s.visit(t)) })
+	t.Run("shows a purchase that the store did not answer", func(t *testing.T) { showsAnUnansweredPurchase(t, s.visit(t), ann) })
+	t.Run("shows failures on a phone", func(t *testing.T) { showsFailuresOnAPhone(t, s.visit(t)) })
 	t.Run("chooses days", func(t *testing.T) { choosesDays(t, s.visit(t)) })
 	t.Run("refreshes active jobs", func(t *testing.T) { refreshesActiveJobs(t, s) })
 }
@@ -249,6 +253,46 @@ func findsAUser(t *testing.T, p *browsertest.Page) {
 	p.See("contains “nobody at all”")
 	p.Fill("#q", "")
 	p.See("120 users")
+	quiet(t, p)
+}
+
+func showsAnUnansweredPurchase(t *testing.T, p *browsertest.Page, ann string) {
+	p.Eval(`location.hash = '/users'`)
+	p.See("of 120")
+	p.Fill("#q", "GPA.7777-7")
+	p.See("1 user,")
+	p.Click("tbody th a")
+	p.See("receipt_verify_unavailable")
+	p.See("The store did not answer.")
+	command := "cutroom purchase verify platform_a GPA.7777-7 --user " + ann + " --receipt TOKEN"
+	p.See(command)
+	// Headless Chromium has a clipboard on loopback, but nobody grants it.
+	p.Eval(`Object.defineProperty(navigator, 'clipboard', { value: { writeText: async text => { window.copied = text; } } })`)
+	p.Click(fmt.Sprintf(`[aria-label=%q]`, "Copy "+command))
+	p.See("Copied")
+	if copied := p.Eval(`window.copied`); copied != fmt.Sprintf("%q", command) && copied != command {
+		t.Errorf("copied %s", copied)
+	}
+	quiet(t, p)
+}
+
+// A failed job's state and sentence are on the screen of a phone, without scrolling sideways.
+func showsFailuresOnAPhone(t *testing.T, p *browsertest.Page) {
+	p.Size(390, 844)
+	outside := `JSON.stringify([...document.querySelectorAll('.scroll td, .scroll tbody th, .scroll tbody td *')]
+		.filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth).map(e => e.innerText))`
+	for _, path := range []string{"/users?q=person003", "/jobs"} {
+		p.Eval(fmt.Sprintf(`location.hash = %q`, path))
+		if strings.HasPrefix(path, "/users") {
+			p.See("1 user,")
+			p.Click("tbody th a")
+		}
+		p.See("The video of segment 2 cannot be decoded")
+		p.Until(`!document.querySelector('[aria-busy=true]')`)
+		if cut := p.Eval(outside); cut != "[]" {
+			t.Errorf("%s: beyond the right edge: %s", path, cut)
+		}
+	}
 	quiet(t, p)
 }
 

@@ -133,7 +133,7 @@ func (s *adminServer) report(path string) (int, string) {
 }
 
 var adminPaths = []string{
-	"/overview", "/stats/daily", "/users", "/stats/external-calls", "/stats/duration-histogram", "/jobs/active",
+	"/overview", "/stats/daily", "/users", "/jobs/failed", "/stats/external-calls", "/stats/duration-histogram", "/jobs/active",
 	"/stats/signups", "/revenue", "/revenue/daily", "/jobs/status-breakdown", "/users/" + uuid.NewString() + "/ledger",
 	"/users/" + uuid.NewString() + "/purchases", "/users/" + uuid.NewString() + "/refusals", "/users/" + uuid.NewString() + "/jobs",
 	"/users/" + uuid.NewString() + "/usage",
@@ -300,7 +300,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, owed, created_at)
 		VALUES ('platform_b', 'h', 'p', 50, $1, '2000', 4, 1767225600000)`, user)
 	s.exec(`INSERT INTO receipt_refusals (user_id, platform, order_id, product_id, reason, attempts, created_at)
-		VALUES ($1, 'platform_a', 'GPA.1', 'p', 'pending', 2, 1767225600000)`, user)
+		VALUES ($1, 'platform_a', 'GPA.1', 'p', 'cancelled', 2, 1767225600000)`, user)
 	s.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('platform_b-2000', $1, 'purchase', 50, 1767225600000)`, user)
 	for _, path := range paths {
 		check(path)
@@ -321,8 +321,10 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 			`"createdAt":"2026-01-01T00:00:00.000Z"}],"total":1}`,
 		"/users/" + user + "/purchases": `{"purchases":[{"platform":"platform_b","orderId":"2000","productId":"p","credits":50,"owed":4,` +
 			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null,"bySupport":false}],"total":1}`,
-		"/users/" + user + "/refusals": `{"refusals":[{"platform":"platform_a","orderId":"GPA.1","productId":"p","reason":"pending","attempts":2,` +
-			`"createdAt":"2026-01-01T00:00:00.000Z"}],"total":1}`,
+		"/users/" + user + "/refusals": `{"refusals":[{"platform":"platform_a","orderId":"GPA.1","productId":"p","reason":"cancelled","attempts":2,` +
+			`"createdAt":"2026-01-01T00:00:00.000Z","paidAt":null,"meaning":"The purchase was cancelled: it will never be paid.","command":null}],"total":1}`,
+		"/jobs/failed": `[{"jobId":"sep-1","jobType":"separation","userId":"` + user + `","attempts":0,"createdAt":"2026-01-01T00:00:00.001Z",` +
+			`"finishedAt":"2026-01-01T00:00:01.000Z","error":"Provider service unavailable","errorCode":null}]`,
 		"/users/" + user + "/usage": `{"storedBytes":3,"maxStoredBytes":null,"waitingJobs":2,"maxWaitingJobs":5}`,
 		"/jobs/active": `[{"jobType":"render","jobId":"rnd-1","status":"PROCESSING","userId":"` + user + `","userEmail":null,` +
 			`"sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z","progress":40}]`,

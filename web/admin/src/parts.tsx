@@ -44,7 +44,7 @@ interface TableProps<T> {
   rowKey: (row: T) => string;
 }
 
-/** A table that scrolls sideways on a narrower screen. */
+/** A table. On a narrow screen each row becomes a block of its titled cells. */
 export function Table<T>(props: TableProps<T>) {
   return (
     <div class="scroll" role="region" aria-label={props.label} tabIndex={0}>
@@ -67,7 +67,7 @@ export function Table<T>(props: TableProps<T>) {
                     {c.cell(row)}
                   </th>
                 ) : (
-                  <td key={c.title} class={c.number ? 'number' : ''}>
+                  <td key={c.title} class={c.number ? 'number' : ''} data-title={c.title}>
                     {c.cell(row)}
                   </td>
                 ),
@@ -82,6 +82,26 @@ export function Table<T>(props: TableProps<T>) {
 
 export const Time = (props: { at: string | null | undefined }) =>
   props.at ? <time dateTime={props.at}>{time(props.at)}</time> : <span class="quiet">–</span>;
+
+/** A command for a shell, with a button that copies it. */
+export function Command(props: { text: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(props.text);
+    setCopied(true);
+  };
+  return (
+    <span class="command">
+      <code>{props.text}</code>
+      {/* Browsers have a clipboard only for pages that came by TLS. */}
+      {navigator.clipboard && (
+        <button type="button" aria-label={`Copy ${props.text}`} onClick={() => void copy()}>
+          {copied ? 'Copied' : 'Copy'}
+        </button>
+      )}
+    </span>
+  );
+}
 
 const tones: Record<string, string> = { FAILED: 'bad', COMPLETED: 'good', READY: 'good', DISPOSED: 'good', DELIVERED: 'good' };
 

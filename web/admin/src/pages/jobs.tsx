@@ -2,16 +2,18 @@ import { useEffect, useState } from 'preact/hooks';
 import type { Schemas } from '../api';
 import { count, duration, percent } from '../format';
 import { Empty, Loaded, useReport } from '../load';
-import { length, Panel, Status, Table } from '../parts';
+import { Command, length, Panel, Status, Table, Time } from '../parts';
 import { link } from '../route';
 
 type ActiveJob = Schemas['AdminActiveJob'];
+type FailedJob = Schemas['AdminFailedJob'];
 type Breakdown = Schemas['AdminStatusBreakdown'];
 
 const everySec = 5;
 
 export function JobsPage() {
   const active = useReport('jobs/active');
+  const failed = useReport('jobs/failed');
   const breakdown = useReport('jobs/status-breakdown');
   const [live, setLive] = useState(true);
   useEffect(() => {
@@ -50,6 +52,17 @@ export function JobsPage() {
           )}
         </Loaded>
       </Panel>
+      <Panel title="Failed">
+        <Loaded of={failed}>
+          {(jobs) =>
+            jobs.length === 0 ? (
+              <Empty>No job has failed.</Empty>
+            ) : (
+              <Table label="Failed jobs" rows={jobs} rowKey={(j) => j.jobId} columns={failedColumns} />
+            )
+          }
+        </Loaded>
+      </Panel>
       <Panel title="What became of all jobs">
         <Loaded of={breakdown}>{(types) => types.map((b) => <Outcome key={b.jobType} of={b} />)}</Loaded>
       </Panel>
@@ -72,6 +85,15 @@ const columns = (now: number) => [
   { title: 'User', cell: (j: ActiveJob) => <a href={link(`users/${j.userId}`)}>{j.userEmail ?? j.userId}</a> },
   { title: 'Source', number: true, cell: (j: ActiveJob) => length(j.sourceDurationMs) },
   { title: 'Since', number: true, cell: (j: ActiveJob) => duration(Math.max(0, now - Date.parse(j.createdAt))) },
+];
+
+const failedColumns = [
+  { title: 'Job', cell: (j: FailedJob) => <Command text={`cutroom job show ${j.jobId}`} /> },
+  { title: 'Failed', cell: (j: FailedJob) => <Time at={j.finishedAt} /> },
+  { title: 'Code', cell: (j: FailedJob) => j.errorCode ?? '' },
+  { title: 'Error', cell: (j: FailedJob) => j.error ?? '' },
+  { title: 'User', cell: (j: FailedJob) => <a href={link(`users/${j.userId}`)}>{j.userId}</a> },
+  { title: 'Attempts', number: true, cell: (j: FailedJob) => count(j.attempts) },
 ];
 
 function Outcome({ of: b }: { of: Breakdown }) {

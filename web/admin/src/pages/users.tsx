@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Report, Schemas } from '../api';
 import { count, size } from '../format';
 import { Loaded, useReport } from '../load';
-import { Card, Cards, length, PagedTable, pageLimit, Panel, providerName, Status, Time, type Column } from '../parts';
+import { Card, Cards, Command, length, PagedTable, pageLimit, Panel, providerName, Status, Time, type Column } from '../parts';
 import { link, offsetOf, replace, type Route } from '../route';
 
 type LedgerEntry = Schemas['AdminLedgerEntry'];
@@ -140,7 +140,7 @@ export function UserPage({ route }: { route: Route }) {
       />
       <UserPanel
         route={route}
-        title="Refused receipts"
+        title="Presented without credits"
         list="refusals"
         path="users/{userId}/refusals"
         rows={({ refusals, total }) => [refusals, total]}
@@ -216,10 +216,10 @@ const jobColumns = [
   { title: 'Job', cell: (j: UserJob) => <code>{j.jobId}</code> },
   { title: 'Type', cell: (j: UserJob) => j.jobType },
   { title: 'Status', cell: (j: UserJob) => <Status status={j.status} /> },
+  { title: 'Error', cell: (j: UserJob) => j.error ?? '' },
   { title: 'Source', number: true, cell: (j: UserJob) => length(j.sourceDurationMs) },
   { title: 'Created', cell: (j: UserJob) => <Time at={j.createdAt} /> },
   { title: 'Finished', cell: (j: UserJob) => <Time at={j.finishedAt} /> },
-  { title: 'Error', cell: (j: UserJob) => j.error ?? '' },
 ];
 
 const storeName = (platform: string): string => platform.replace('platform_', 'Platform ').replace(/.$/, (c) => c.toUpperCase());
@@ -228,7 +228,16 @@ const refusalColumns = [
   { title: 'Order', cell: (r: Refusal) => <code>{r.orderId}</code> },
   { title: 'Store', cell: (r: Refusal) => storeName(r.platform) },
   { title: 'Product', cell: (r: Refusal) => r.productId },
-  { title: 'Reason', cell: (r: Refusal) => r.reason },
+  {
+    title: 'Reason',
+    cell: (r: Refusal) => (
+      <span class="reason">
+        <span>{r.reason}</span>
+        <small>{r.meaning}</small>
+        {r.command && <Command text={r.command} />}
+      </span>
+    ),
+  },
   { title: 'Attempts', number: true, cell: (r: Refusal) => count(r.attempts) },
   { title: 'Last attempt', cell: (r: Refusal) => <Time at={r.createdAt} /> },
 ];
