@@ -100,7 +100,7 @@ type request struct {
 	began, ended time.Time
 	status       int
 	body         string // of a failure
-	err          error // a broken connection, or a failure of another form than the front's own
+	err          error  // a broken connection, or a failure of another form than the front's own
 }
 
 func (r request) failed() bool { return r.err != nil || r.status >= 500 }
