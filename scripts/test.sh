@@ -122,8 +122,8 @@ trixie)
 		echo "SKIPPED: films on Debian 13: only root can set up its system"
 		exit 0
 	fi
-	export CUTROOM_BIN=${CUTROOM_BIN:-$root/bin/cutroom}
-	[ -x "$CUTROOM_BIN" ] || make --no-print-directory build
+	[ -n "${CUTROOM_BIN-}" ] || make --no-print-directory build
+	export CUTROOM_BIN=$root/bin/cutroom
 	binaries=$root/.tools/trixie
 	mkdir -p "$binaries"
 	for package in "${films[@]}"; do

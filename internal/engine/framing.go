@@ -22,6 +22,16 @@ func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 		short := float64(min(v.DisplayWidth, v.DisplayHeight)) / float64(min(a, b))
 		w, h = short*float64(a), short*float64(b)
 	}
+	if c.ShortSide != nil {
+		// The exact aspect, because a first segment with an odd side has another one on its even canvas.
+		if a, b := c.Aspect.Ratio(); a > 0 {
+			w, h = float64(a), float64(b)
+		} else {
+			w, h = float64(v.DisplayWidth), float64(v.DisplayHeight)
+		}
+		scale := float64(*c.ShortSide) / min(w, h)
+		w, h = w*scale, h*scale
+	}
 	if c.MaxSide != nil && max(w, h) > float64(*c.MaxSide) {
 		scale := float64(*c.MaxSide&^1) / max(w, h)
 		w, h = w*scale, h*scale

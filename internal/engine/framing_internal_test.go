@@ -43,6 +43,11 @@ func TestCanvasSize(t *testing.T) {
 		{1920, 1080, &timeline.Canvas{Aspect: "1:1", MaxSide: side(240)}, 240, 240},      //
 		{720, 1280, &timeline.Canvas{Aspect: "source", MaxSide: side(640)}, 360, 640},    //
 		{1440, 1080, &timeline.Canvas{Aspect: "source", MaxSide: side(1080)}, 1080, 810}, //
+		{320, 180, &timeline.Canvas{Aspect: "9:16", ShortSide: side(1080)}, 1080, 1920},
+		{180, 320, &timeline.Canvas{Aspect: "source", ShortSide: side(720)}, 720, 1280},
+		{3840, 2160, &timeline.Canvas{Aspect: "source", ShortSide: side(240)}, 426, 240},  // 426.7
+		{321, 181, &timeline.Canvas{Aspect: "source", ShortSide: side(2160)}, 3830, 2160}, // 3830.7: that of 320x180 would be 3840
+		{16, 16, &timeline.Canvas{Aspect: "4:5", ShortSide: side(1080)}, 1080, 1350},
 	} {
 		v := &videoInfo{}
 		v.DisplayWidth, v.DisplayHeight = tt.w, tt.h
@@ -55,12 +60,17 @@ func TestCanvasSize(t *testing.T) {
 // A canvas may be larger than any source may be.
 func TestCanvasIsBounded(t *testing.T) {
 	limits := Limits{MaxPixels: 1920 * 1080}.withDefaults()
-	if err := limits.checkCanvas(Canvas{Width: 1080, Height: 1920}); err != nil {
+	if err := limits.checkCanvas(Canvas{Width: 1080, Height: 1920}, nil); err != nil {
 		t.Error(err)
 	}
 	const want = "canvas: the film's picture of 1922x1080 is larger than the accepted 2073600 pixels or 16384 on a side; set canvas.maxSide"
-	if err := limits.checkCanvas(Canvas{Width: 1922, Height: 1080}); err == nil || err.Error() != want {
+	if err := limits.checkCanvas(Canvas{Width: 1922, Height: 1080}, nil); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+	short := int64(1082)
+	const lower = "canvas: the film's picture of 1922x1082 is larger than the accepted 2073600 pixels or 16384 on a side; lower canvas.shortSide"
+	if err := limits.checkCanvas(Canvas{Width: 1922, Height: 1082}, &timeline.Canvas{ShortSide: &short}); err == nil || err.Error() != lower {
+		t.Errorf("got %v, want %s", err, lower)
 	}
 }
 

@@ -87,8 +87,13 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	l := &layout{rate: media.Rational{Num: audioGridRate, Den: 1}}
 	// Transitions count frames, so an audio-only render with transitions uses the film's
 	// grid.
-	if v := sources[ordered[0].SourceKey].info.Video; v != nil && (t.OutputKind == timeline.Video || t.HasTransitions()) {
-		l.rate = canvasRate(v)
+	if v := sources[ordered[0].SourceKey].info.Video; t.OutputKind == timeline.Video || t.HasTransitions() {
+		switch {
+		case t.Canvas != nil && t.Canvas.FrameRate != nil:
+			l.rate = media.Rational{Num: *t.Canvas.FrameRate, Den: 1}
+		case v != nil:
+			l.rate = canvasRate(v)
+		}
 	}
 	for k, s := range ordered {
 		p := placed{segment: s, index: indexes[k], source: sources[s.SourceKey]}

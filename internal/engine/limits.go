@@ -66,14 +66,18 @@ func (l Limits) tooManyPixels(user string, width, height int) *fault.Error {
 }
 
 // checkCanvas applies the limits to a canvas whose long side follows from its aspect,
-// which may make it larger than every source.
-func (l Limits) checkCanvas(c Canvas) error {
+// which may make it larger than every source. requested is the client's, which may be nil.
+func (l Limits) checkCanvas(c Canvas, requested *timeline.Canvas) error {
 	if c.pixels() <= l.MaxPixels && max(c.Width, c.Height) <= maxSide {
 		return nil
 	}
+	remedy := "set canvas.maxSide"
+	if requested != nil && requested.ShortSide != nil {
+		remedy = "lower canvas.shortSide"
+	}
 	return fault.Failedf(fault.SourceTooLarge,
-		"canvas: the film's picture of %dx%d is larger than the accepted %d pixels or %d on a side; set canvas.maxSide",
-		c.Width, c.Height, l.MaxPixels, maxSide)
+		"canvas: the film's picture of %dx%d is larger than the accepted %d pixels or %d on a side; %s",
+		c.Width, c.Height, l.MaxPixels, maxSide, remedy)
 }
 
 // checkWork limits the cost of a planned film before anything is encoded: a small file

@@ -68,7 +68,7 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	}
 	if t.OutputKind == timeline.Video {
 		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video, t.Canvas)
-		if err := limits.checkCanvas(p.Canvas); err != nil {
+		if err := limits.checkCanvas(p.Canvas, t.Canvas); err != nil {
 			return nil, err
 		}
 		if err := p.planVideo(t, l, machine); err != nil {

@@ -22,7 +22,7 @@ type feature struct {
 // works, not before.
 var features = []feature{
 	{"analysis", needsBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always},
-	{"canvas", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"separate.v3", needsBucket}, {"stems.wav", always},
+	{"canvas", always}, {"canvas.frameRate", always}, {"canvas.shortSide", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"separate.v3", needsBucket}, {"stems.wav", always},
 	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
 	{"volumePoints", always},
 	{"devices.platform_a", func(o *Options) bool { return o.Devices.PushTo(events.PlatformA) }},

@@ -171,7 +171,12 @@ func TestMalformedRenders(t *testing.T) {
 			`}],"canvas":{"aspect":"2:1"},"x":[{`: "canvas.aspect must be source, 16:9, 9:16, 1:1, 4:5, 4:3 or 3:4", `}],"canvas":{"fit":"fill"},"x":[{`: "canvas.fit must be contain, cover or blur",
 			`}],"canvas":{"maxSide":239},"x":[{`: "canvas.maxSide must be 240..3840", `}],"canvas":{"maxSide":0},"x":[{`: "canvas.maxSide must be 240..3840",
 			`}],"canvas":{"maxSide":3841},"x":[{`: "canvas.maxSide must be 240..3840", `}],"canvas":{"maxSide":640.5},"x":[{`: "canvas.maxSide must be an integer",
-			`,"sourceFileKey":"\u0000"`: `segments[0].sourceFileKey names no uploaded part: \"\\x00\"`, `,"durationMs":-9223372036854775808`: "segments[0].durationMs must be > 0",
+			`}],"canvas":{"shortSide":238},"x":[{`: "canvas.shortSide must be even and 240..2160", `}],"canvas":{"shortSide":2162},"x":[{`: "canvas.shortSide must be even and 240..2160",
+			`}],"canvas":{"shortSide":721},"x":[{`: "canvas.shortSide must be even and 240..2160", `}],"canvas":{"shortSide":"720"},"x":[{`: "canvas.shortSide must be an integer",
+			`}],"canvas":{"shortSide":720,"maxSide":720},"x":[{`: "canvas.shortSide must not be set together with canvas.maxSide",
+			`}],"canvas":{"frameRate":29},"x":[{`:                "canvas.frameRate must be 24, 25, 30, 50 or 60", `}],"canvas":{"frameRate":0},"x":[{`: "canvas.frameRate must be 24, 25, 30, 50 or 60",
+			`}],"canvas":{"frameRate":29.97},"x":[{`: "canvas.frameRate must be an integer",
+			`,"sourceFileKey":"\u0000"`:              `segments[0].sourceFileKey names no uploaded part: \"\\x00\"`, `,"durationMs":-9223372036854775808`: "segments[0].durationMs must be > 0",
 		} {
 			add(s+rest, segment(rest), sentence(s), part{name: "video", file: "x"})
 		}

@@ -94,9 +94,11 @@ type loudnessWire struct {
 }
 
 type canvasWire struct {
-	Aspect  *string  `json:"aspect"`
-	MaxSide *integer `json:"maxSide"`
-	Fit     *string  `json:"fit"`
+	Aspect    *string  `json:"aspect"`
+	MaxSide   *integer `json:"maxSide"`
+	ShortSide *integer `json:"shortSide"`
+	FrameRate *integer `json:"frameRate"`
+	Fit       *string  `json:"fit"`
 }
 
 type transitionWire struct {
@@ -344,9 +346,11 @@ func (w *canvasWire) canvas() *timeline.Canvas {
 		return nil
 	}
 	return &timeline.Canvas{
-		Aspect:  timeline.Aspect(or(w.Aspect, string(timeline.SourceAspect))),
-		MaxSide: (*int64)(w.MaxSide),
-		Fit:     timeline.Fit(or(w.Fit, string(timeline.Contain))),
+		Aspect:    timeline.Aspect(or(w.Aspect, string(timeline.SourceAspect))),
+		MaxSide:   (*int64)(w.MaxSide),
+		ShortSide: (*int64)(w.ShortSide),
+		FrameRate: (*int64)(w.FrameRate),
+		Fit:       timeline.Fit(or(w.Fit, string(timeline.Contain))),
 	}
 }
 

@@ -24,17 +24,23 @@ var aspects = map[Aspect][2]int{
 // Ratio returns the shape as width to height, or 0, 0 for SourceAspect.
 func (a Aspect) Ratio() (width, height int) { return aspects[a][0], aspects[a][1] }
 
-// Limits of a canvas's longer side, in pixels.
+// Limits of a canvas's sides, in pixels.
 const (
-	minSide = 240
-	maxSide = 3840
+	minSide      = 240
+	maxSide      = 3840
+	maxShortSide = 2160
 )
+
+// frameRates are the rates that a canvas may request, in frames per second.
+var frameRates = []int64{24, 25, 30, 50, 60}
 
 // Canvas is the picture format of all segments.
 type Canvas struct {
-	Aspect  Aspect `json:"aspect"`
-	MaxSide *int64 `json:"maxSide,omitempty"` // of the longer side; nil = as large as the first segment
-	Fit     Fit    `json:"fit"`               // for segments without their own
+	Aspect    Aspect `json:"aspect"`
+	MaxSide   *int64 `json:"maxSide,omitempty"`   // of the longer side; nil = as large as the first segment
+	ShortSide *int64 `json:"shortSide,omitempty"` // of the shorter side; nil = that of the first segment
+	FrameRate *int64 `json:"frameRate,omitempty"` // frames per second; nil = that of the first segment
+	Fit       Fit    `json:"fit"`                 // for segments without their own
 }
 
 // Focus is the point of a picture, as displayed, that a crop keeps as near to its middle as the picture's edges

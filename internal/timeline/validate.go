@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"cutroom/internal/fault"
@@ -80,6 +81,15 @@ func (c *Canvas) validate() error {
 	}
 	if c.MaxSide != nil && (*c.MaxSide < minSide || *c.MaxSide > maxSide) {
 		return fault.Invalidf("canvas.maxSide must be %d..%d", minSide, maxSide)
+	}
+	if s := c.ShortSide; s != nil && (*s < minSide || *s > maxShortSide || *s%2 != 0) {
+		return fault.Invalidf("canvas.shortSide must be even and %d..%d", minSide, maxShortSide)
+	}
+	if c.ShortSide != nil && c.MaxSide != nil {
+		return fault.Invalidf("canvas.shortSide must not be set together with canvas.maxSide")
+	}
+	if c.FrameRate != nil && !slices.Contains(frameRates, *c.FrameRate) {
+		return fault.Invalidf("canvas.frameRate must be 24, 25, 30, 50 or 60")
 	}
 	return c.Fit.validate("canvas.fit")
 }
