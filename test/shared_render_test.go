@@ -67,7 +67,7 @@ func TestAStoppedReplicaHandsItsWorkBack(t *testing.T) {
 	left := at(u, s.Replica(1-renders))
 	left.WaitRendered(t, id)
 	isFilm(t, left.Download(t, id), 320, 180, "30/1", 8*time.Second)
-	if log := s.Logs(); strings.Contains(log, "not handed back") || strings.Contains(log, "taken over") {
+	if log := s.Logs(); strings.Contains(log, "not handed back") || strings.Contains(log, "requeued") {
 		t.Error("the other replica waited until the lease of a part expired")
 	}
 }

@@ -319,8 +319,8 @@ func TestTheTimeLimitBeginsWithTheFirstAttempt(t *testing.T) {
 		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
 			t.Errorf("%d jobs have the reason", n)
 		}
-		if !strings.Contains(log.String(), `msg="render taken over"`) || !strings.Contains(log.String(), "from=lost") {
-			t.Errorf("the takeover is not logged:\n%s", log)
+		if !strings.Contains(log.String(), `msg="render requeued`) {
+			t.Errorf("the requeue is not logged:\n%s", log)
 		}
 	})
 }

@@ -71,7 +71,11 @@ func TestClaimsWithoutAnAnswerCostNoAttempt(t *testing.T) {
 	jobtest.Kind{Table: "render_jobs",
 		Enqueue: func(h *jobtest.Harness) { (&harness{Harness: h}).enqueue(1, h.User(0), nil) },
 		Claim: func(h *jobtest.Harness, d *db.DB) (bool, error) {
-			_, ok, err := service(h, d).claim(t.Context())
+			s := service(h, d)
+			if err := s.requeueDead(t.Context()); err != nil {
+				return false, err
+			}
+			_, ok, err := s.claim(t.Context())
 			return ok, err
 		},
 		Sweep: func(h *jobtest.Harness) error { return service(h, h.DB).SweepJobs(t.Context()) },

@@ -9,11 +9,11 @@
 //	PENDING ─────────▶ PROCESSING ────────────────▶ COMPLETED
 //	   ▲                 │     │
 //	   └─────────────────┘     └───▶ FAILED
-//	   service stopped,         bad media, time-out,
-//	   replica cannot work      third worker lost
+//	   worker died,             bad media, time-out,
+//	   service stopped,         third worker lost
+//	   replica cannot work
 //
-// If the worker of a PROCESSING job dies, any replica that can reach the job's files
-// claims it again, at most three times in all, and continues with the finished parts.
+// The next worker continues with the finished parts.
 package render
 
 import (
@@ -105,7 +105,6 @@ type Service struct {
 	// nil.
 	assisting atomic.Pointer[context.CancelFunc]
 	fleet     fleet
-	claimed   atomic.Bool // the last claim found a job
 }
 
 // New returns a Service.
@@ -143,10 +142,9 @@ func release(ctx context.Context, tx *db.Tx, jobID string) error {
 // claimedJob is the part of a row that a worker needs.
 type claimedJob struct {
 	job.Claim
-	LostReplica string // died while it held the job, or ""
-	Spec        spec
-	Progress    int
-	Deadline    time.Time
+	Spec     spec
+	Progress int
+	Deadline time.Time
 }
 
 // uploadKey is where the n-th uploaded part of a job waits for its worker.

@@ -44,6 +44,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	running.Go(func() { s.onAnnouncement(ctx, lookForWork) })
 	job.Poll(ctx, s.log, "render queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (more bool, err error) {
+		if err := s.requeueDead(ctx); err != nil {
+			return false, err
+		}
 		freeSlot, got := s.Slots.TryAcquire()
 		if !got {
 			return false, s.stopAssisting(ctx)
