@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"clock":                {},
 	"rescue":               {},
 	"db":                   {"clock", "fault", "tracing"},
-	"media":                {"media/confine", "media/container", "rescue", "tracing"},
+	"media":                {"disk", "media/confine", "media/container", "rescue", "tracing"},
 	"media/confine":        {},
 	"media/container":      {},
 	"objectstore":          {"disk", "httpcall", "rescue", "tracing"},

@@ -20,6 +20,19 @@ import (
 // IsFull reports whether err means that a disk or a quota on it is full.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
+// Usage returns the size and the number of the files in a folder, not in its subfolders. It skips files that
+// have just been removed.
+func Usage(dir string) (sizeBytes int64, files int) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if st, err := e.Info(); err == nil {
+			sizeBytes += st.Size()
+			files++
+		}
+	}
+	return sizeBytes, files
+}
+
 // step is how many bytes are read or copied between two checks of the context.
 const step = 64 << 20
 

@@ -41,6 +41,45 @@ func TestScratchSpaceIsReserved(t *testing.T) {
 	reserve(b, 400, true)
 }
 
+// A render may exceed its reservation while the disk has room, but not the size of its raw pictures.
+func TestWhatARenderWritesIsBounded(t *testing.T) {
+	const leave = 1 << 20
+	var free int64
+	p := &Plan{Canvas: Canvas{Width: 1000, Height: 1000}, Frames: 1000}
+	dir := t.TempDir()
+	r := &run{Engine: &Engine{scratch: newScratch(func(string) (int64, error) { return free, nil })}, work: dir, plan: p}
+	r.cfg.Limits.MinFreeBytes = leave
+	expected := p.scratchBytes()
+	if expected != 3*1000*1000*1000/64 {
+		t.Fatalf("%d bytes are expected", expected)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "part"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what  string
+		bytes int64
+		files int
+		room  int64 // beside the reserve
+		want  string
+	}{
+		{"as expected, on a full disk", expected, 100, 0, ""},
+		{"more than expected, with room", 2 * expected, 100, 3 * expected, ""},
+		{"more than expected, on a full disk", 2 * expected, 100, 0, "the server has no room for this render at the moment"},
+		{"more than raw pictures", 97*expected + 64<<20, 1, 1 << 50, "the render takes more disk space than a film of its size may"},
+		{"too many files", 1, 101, 1 << 50, "the render takes more disk space than a film of its size may"},
+	} {
+		free = leave + c.room
+		got := ""
+		if err := r.watch(c.bytes, c.files); err != nil {
+			got = fault.As(err).Answer()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
 // Stems that play at the same time cost little to decode, but the mix of each costs its
 // length.
 func TestTheWorkOfMixingIsBounded(t *testing.T) {

@@ -177,7 +177,7 @@ func (r *run) count(all, reused *int, wasReused bool) {
 // encode runs a pass in the working folder. corrupt counts the frames that were decoded
 // with errors.
 func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
-	pass.Dir = r.work
+	pass.Dir, pass.Watch = r.work, r.watch
 	result, err := r.cfg.Media.Encode(ctx, pass)
 	return result.CorruptFrames, noSpace(err)
 }

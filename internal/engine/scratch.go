@@ -2,11 +2,12 @@ package engine
 
 import (
 	"fmt"
-	"os"
 	"sync"
 
 	"cutroom/internal/audio"
 	"cutroom/internal/disk"
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
 )
 
 // scratch reserves disk space for the renders of this process. Checking only the free
@@ -52,21 +53,29 @@ func (s *scratch) release(dir string) {
 	delete(s.renders, dir)
 }
 
-// written returns the size of the files in a working folder. It skips files that cannot be read, because they
-// have just been removed.
-func written(dir string) (bytes int64) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if st, err := e.Info(); err == nil {
-			bytes += st.Size()
-		}
-	}
-	return bytes
+// written returns the size of the files in a working folder.
+func written(dir string) int64 {
+	sizeBytes, _ := disk.Usage(dir)
+	return sizeBytes
 }
 
 // reserveSpace makes sure that the rest of the render fits on the disk.
 func (r *run) reserveSpace() error {
 	return r.scratch.reserve(r.work, r.plan.scratchBytes(), r.cfg.Limits.MinFreeBytes)
+}
+
+// watch bounds what the passes of the render write. A film may take more than expected while the disk has
+// room for it, but never more than its raw pictures.
+func (r *run) watch(sizeBytes int64, files int) error {
+	expected, most := r.plan.scratchBytes(), r.plan.maxScratchBytes()
+	switch {
+	case sizeBytes > most || files > r.plan.maxFiles():
+		return fault.Failedf(fault.SourceTooLarge, "the render takes more disk space than a film of its size may").WithCause(
+			fmt.Errorf("%w: %d bytes in %d files, %d bytes were expected", media.ErrTooMuchOutput, sizeBytes, files, expected))
+	case sizeBytes > expected:
+		return r.scratch.reserve(r.work, sizeBytes+sizeBytes/8, r.cfg.Limits.MinFreeBytes)
+	}
+	return nil
 }
 
 // diskFull reports whether the disk has no more than the reserve left.
@@ -75,8 +84,19 @@ func (r *run) diskFull() bool {
 	return err == nil && free < r.cfg.Limits.MinFreeBytes
 }
 
-// scratchBytes returns how much the render writes into its working folder.
-func (p *Plan) scratchBytes() int64 {
+// scratchBytes returns how much the render is expected to write into its working folder. An eighth of a bit
+// per pixel is well above CRF 20 on busy pictures.
+func (p *Plan) scratchBytes() int64 { return p.spaceFor(1. / 8) }
+
+// maxScratchBytes is the most that the render may write: as much as raw pictures take, and a margin for lists
+// and logs.
+func (p *Plan) maxScratchBytes() int64 { return p.spaceFor(12) + 64<<20 }
+
+// maxFiles is the most files that the working folder may hold. A part has logs and overlaps, a sound a log.
+func (p *Plan) maxFiles() int { return 100 + 8*(len(p.Parts)+len(p.Audio)+len(p.Stretches)) }
+
+// spaceFor returns how much the render writes if its pictures take that many bits per pixel.
+func (p *Plan) spaceFor(bitsPerPixel float64) int64 {
 	var need int64
 	for _, s := range p.Audio {
 		need += (s.To - s.From) * audio.FrameBytes
@@ -84,10 +104,9 @@ func (p *Plan) scratchBytes() int64 {
 	for _, s := range p.Stretches {
 		need += s.Length * audio.FrameBytes
 	}
-	// An eighth of a bit per pixel is well above CRF 20 on busy pictures. The film is
-	// written three times: as parts, as output, and as a copy with the index moved to the
-	// front.
-	film := int64(float64(p.Canvas.Width*p.Canvas.Height) * float64(p.Frames) / 64)
+	// The film is written three times: as parts, as output, and as a copy with the index
+	// moved to the front.
+	film := int64(float64(p.Canvas.Width*p.Canvas.Height) * float64(p.Frames) * bitsPerPixel / 8)
 	film += int64(p.Samples / sampleRate * 24000)
 	overlaps := int64(0)
 	for _, v := range p.Parts {

@@ -146,6 +146,38 @@ func TestConfinementLimitsFileSize(t *testing.T) {
 	}
 }
 
+// A pass that fills its folder is killed, by the default and by the caller's limits.
+func TestAPassThatWritesTooMuchIsKilled(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	run := func(args []string, watch func(int64, int) error) error {
+		_, err := r.Encode(t.Context(), media.Pass{Name: "fill", Dir: t.TempDir(), Args: args, Watch: watch, Timeout: time.Minute})
+		return err
+	}
+	frames := func(n int) []string {
+		return []string{"-f", "lavfi", "-i", fmt.Sprintf("color=s=16x16:r=100:d=%d", n), "-frames:v", strconv.Itoa(n), "-f", "image2", "%d.png"}
+	}
+	if err := run(frames(100), nil); err != nil {
+		t.Errorf("100 files: %v", err)
+	}
+	if err := run(frames(101), nil); !errors.Is(err, media.ErrTooMuchOutput) {
+		t.Errorf("101 files: %v", err)
+	}
+	// Only the kill ends this pass: it writes as fast as the sound plays.
+	var seen int64
+	endless := []string{"-re", "-f", "lavfi", "-i", "sine", "out.wav"}
+	limit := errors.New("the caller's limit")
+	err := run(endless, func(sizeBytes int64, files int) error {
+		if seen = sizeBytes; files == 1 && sizeBytes > 0 {
+			return limit
+		}
+		return nil
+	})
+	if !errors.Is(err, limit) || seen > 1<<20 {
+		t.Errorf("an endless pass: %v, after %d bytes", err, seen)
+	}
+}
+
 func TestConfinementLimitsMemory(t *testing.T) {
 	t.Parallel()
 	small, err := media.New(media.Config{MaxMemoryBytes: 200 << 20})

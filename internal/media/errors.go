@@ -12,6 +12,9 @@ import (
 // ErrTimeout means that a pass ran longer than its Timeout and was stopped.
 var ErrTimeout = errors.New("ffmpeg timed out")
 
+// ErrTooMuchOutput means that a pass filled its folder beyond what it may write.
+var ErrTooMuchOutput = errors.New("ffmpeg wrote too much")
+
 // ErrNotMedia means that the service cannot open the file: it is text, a playlist, an image, an empty or
 // truncated file, or an unknown container. The sender is to blame, never the server.
 var ErrNotMedia = errors.New("not a media file")

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"cutroom/internal/disk"
 	"cutroom/internal/media/confine"
 	"cutroom/internal/rescue"
 	"cutroom/internal/tracing"
@@ -29,7 +30,8 @@ type command struct {
 	stdin   io.Reader
 	stdout  io.Writer
 	timeout time.Duration
-	memory  int64 // bytes of private memory; 0 means the configured limit
+	watch   func(sizeBytes int64, files int) error // as in Pass
+	memory  int64                                  // bytes of private memory; 0 means the configured limit
 }
 
 // outcome is the result of an ended process.
@@ -134,13 +136,51 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	} else if err != nil {
 		return outcome{}, &startError{name: c.name, err: err}
 	}
+	watched := r.watch(c, abort)
 	err = cmd.Wait() // also waits until stdin and the outputs are copied
 	out := outcome{stderr: stderr.String(), corrupt: stderr.corrupt}
+	if err := watched(); err != nil {
+		return out, fmt.Errorf("%s: %w", c.name, err)
+	}
 	if output.err != nil {
 		// The writer refused output. The process may have failed because of that, or not noticed.
 		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
 	}
 	return out, exitError(ctx, c.name, cmd.ProcessState, err, out.stderr)
+}
+
+// watchEvery is how often the writable folder of a process is measured.
+const watchEvery = 250 * time.Millisecond
+
+// watch measures the writable folder while the process runs, and ends the process if the folder holds too
+// much. Call the result after the process has ended: it measures once more and returns the first error.
+func (r *Runner) watch(c command, abort func(error)) (end func() error) {
+	if c.dir == "" {
+		return func() error { return nil }
+	}
+	check := func() error { return rescue.Do(func() error { return c.watch(disk.Usage(c.dir)) }) }
+	ended, result := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ticker := time.NewTicker(watchEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				result <- check()
+				return
+			case <-ticker.C:
+				if err := check(); err != nil {
+					abort(err)
+					result <- err
+					return
+				}
+			}
+		}
+	}()
+	return func() error {
+		close(ended)
+		return <-result
+	}
 }
 
 // exitError turns a process's exit into an error. A process that finished its work counts as finished even if

@@ -121,6 +121,11 @@ type Pass struct {
 	Dir    string   // working directory, absolute: the only place the pass may write
 	Inputs []string // further files (or folders) the pass may read, absolute
 
+	// Watch is called four times a second and at the end, with the size and number of the files in Dir. An
+	// error ends the pass and is wrapped in Encode's. If Watch is nil, the files may have as many bytes as
+	// one file, and be maxFiles. The pass can make no folders and remove no file.
+	Watch func(sizeBytes int64, files int) error
+
 	Timeout        time.Duration  // 0 means none
 	MaxMemoryBytes int64          // 0 means the configured limit
 	OnProgress     func(Progress) // may be nil; called from one goroutine, never after Encode has returned
@@ -156,7 +161,10 @@ type Result struct {
 // When Encode returns, the process has ended and nothing writes to Dir any more.
 func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout,
-		timeout: p.Timeout, memory: p.MaxMemoryBytes}
+		timeout: p.Timeout, memory: p.MaxMemoryBytes, watch: p.Watch}
+	if job.watch == nil {
+		job.watch = r.withinLimits
+	}
 	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
 	meter := &progressMeter{notify: p.OnProgress}
 	if p.Stdout == nil {
@@ -171,6 +179,16 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 	}
 	out, err := r.run(ctx, job)
 	return Result{Progress: meter.now, CorruptFrames: out.corrupt}, err
+}
+
+// maxFiles bounds the files in the folder of a pass without Watch.
+const maxFiles = 100
+
+func (r *Runner) withinLimits(sizeBytes int64, files int) error {
+	if sizeBytes > r.cfg.MaxFileBytes || files > maxFiles {
+		return fmt.Errorf("%w: %d bytes in %d files", ErrTooMuchOutput, sizeBytes, files)
+	}
+	return nil
 }
 
 // pixelSlack allows for decoders that round up the sides of a frame.

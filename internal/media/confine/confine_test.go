@@ -208,6 +208,16 @@ var attempts = map[string]func(v victim) error{
 	"open a mount":             func(victim) error { return path(unix.SYS_OPEN_TREE, at, "/", 0, 0) },
 	"change its root":          func(victim) error { return unix.Chroot(".") },
 	"a call of the future":     func(victim) error { return call(1000, 0, 0, 0) },
+	"make a folder":            func(victim) error { return unix.Mkdir("folder", 0o700) },
+	"make a folder by openat":  func(victim) error { return unix.Mkdirat(unix.AT_FDCWD, "folder2", 0o700) },
+	"reserve space":            func(victim) error { return written(func(fd int) error { return unix.Fallocate(fd, 0, 0, 64<<20) }) },
+	"reserve space unseen": func(victim) error {
+		return written(func(fd int) error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, 64<<20) })
+	},
+	"write a file and remove it":  func(victim) error { return written(func(int) error { return unix.Unlink("own") }) },
+	"write a file and replace it": func(victim) error { return written(func(int) error { return unix.Rename("own", "other") }) },
+	"write a file without a name": func(victim) error { return open(".", unix.O_TMPFILE|unix.O_RDWR) },
+	"empty a file without a name": func(victim) error { return open(".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_TRUNC) },
 }
 
 // Calls that the package unix does not name on each processor.
@@ -236,6 +246,16 @@ func opened(name string, try func(fd int) error) error {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		panic(err)
+	}
+	defer unix.Close(fd)
+	return try(fd)
+}
+
+// written makes an attempt on a file that the prisoner wrote.
+func written(try func(fd int) error) error {
+	fd, err := unix.Open("own", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		panic(err) // the folder belongs to the test
 	}
 	defer unix.Close(fd)
 	return try(fd)
@@ -344,7 +364,9 @@ func TestAttemptsAreReal(t *testing.T) {
 	real := []string{"change a mode", "change a mode by a descriptor", "change an owner", "change times", "watch files", "watch a folder",
 		"be asked before others open", "empty an input", "empty a file by the mode 3", "empty a file by openat2", "truncate a file",
 		"handle a file", "own a pipe's signals", "own a pipe's signals by structure", "choose a pipe's signal", "outlive the server",
-		"change its personality", "write all disks' caches", "make a file in memory", "open a socket", "remove a file"}
+		"change its personality", "write all disks' caches", "make a file in memory", "open a socket", "remove a file",
+		"make a folder", "make a folder by openat", "reserve space", "reserve space unseen", "write a file without a name",
+		"write a file and replace it"}
 	said := imprison(t, confine.Layers{}, t.TempDir(), newVictim(t), real...)
 	for _, name := range real {
 		if !strings.Contains(said, "worked: "+name+"\n") {

@@ -16,7 +16,8 @@ const seccompSupported = true
 // these), and calls that the C library and codec libraries may also make. Rules on arguments, Landlock and
 // limits restrict what an allowed call may do. Other calls return EPERM, so that a library that tries one
 // continues without it: sockets, other processes, shared memory, file metadata, watches, truncation by path,
-// io_uring and so on.
+// io_uring and so on. It can make no folders, reserve no space, and neither remove nor replace a file, so the
+// server sees in one folder all that the program has written.
 var allowedCalls = []uint32{
 	// Memory.
 	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MSYNC, unix.SYS_MINCORE,
@@ -26,8 +27,7 @@ var allowedCalls = []uint32{
 	unix.SYS_PREADV, unix.SYS_PWRITEV, unix.SYS_PREADV2, unix.SYS_PWRITEV2, unix.SYS_CLOSE, unix.SYS_LSEEK,
 	unix.SYS_FSTAT, unix.SYS_STATX, unix.SYS_STATFS, unix.SYS_FSTATFS, unix.SYS_FACCESSAT, unix.SYS_READLINKAT,
 	unix.SYS_GETDENTS64, unix.SYS_GETCWD, unix.SYS_CHDIR, unix.SYS_FCHDIR, unix.SYS_UMASK,
-	unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE, unix.SYS_FADVISE64, unix.SYS_READAHEAD, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FLOCK,
-	unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2,
+	unix.SYS_FTRUNCATE, unix.SYS_FADVISE64, unix.SYS_READAHEAD, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FLOCK,
 	unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_EVENTFD2,
 	unix.SYS_PPOLL, unix.SYS_PSELECT6, unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT,
 	// Its own threads and signals.
@@ -128,13 +128,18 @@ func argumentRules() []argumentRule {
 	// requires no right, but O_TRUNC still empties the file. Before version 3, Landlock
 	// also allows O_TRUNC together with reading.
 	access, truncate := uint32(unix.O_ACCMODE), uint32(unix.O_TRUNC)
-	emptying := []uint32{access, access | truncate, truncate}
+	refusedFlags := []uint32{access, access | truncate, truncate}
+	// A file without a name could not be counted.
+	nameless := uint32(unix.O_TMPFILE &^ unix.O_DIRECTORY)
+	for mode := range access + 1 {
+		refusedFlags = append(refusedFlags, nameless|mode, nameless|mode|truncate)
+	}
 	return []argumentRule{
 		{unix.SYS_CLONE, 0, unix.CLONE_THREAD, []uint32{unix.CLONE_THREAD}, true}, // threads, no processes
 		{unix.SYS_PRLIMIT64, 0, all, []uint32{0}, true},                           // its own limits
 		{unix.SYS_MMAP, 3, sharedWithoutFile, []uint32{sharedWithoutFile}, false}, // memory that no limit counts
-		{unix.SYS_OPENAT, 2, access | truncate, emptying, false},
-		{openCall, 1, access | truncate, emptying, false},
+		{unix.SYS_OPENAT, 2, access | truncate | nameless, refusedFlags, false},
+		{openCall, 1, access | truncate | nameless, refusedFlags, false},
 		// Refuse signals to other processes through a file, and file notifications and
 		// leases.
 		{unix.SYS_FCNTL, 1, all, []uint32{unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG, unix.F_NOTIFY, unix.F_SETLEASE}, false},
