@@ -146,6 +146,38 @@ func TestRenderSubmitRateLimitIsPerUser(t *testing.T) {
 	}
 }
 
+func TestSmallWritesAreLimited(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	u, other := s.SignIn(t), s.SignIn(t)
+	address := map[*apitest.User]string{u: u.IP(), other: other.IP()}
+	for _, r := range []apitest.Request{
+		{Method: "PUT", Path: "/api/v2/devices", Raw: `{"x":`},
+		{Method: "DELETE", Path: "/api/v2/assets/x"},
+		// A sign-out ends its own token, so an invalid one stands for it, which counts for the address.
+		{Method: "POST", Path: "/api/v2/auth/sign-out", Token: "invalid"},
+	} {
+		send := func(u *apitest.User) *apitest.Response {
+			t.Helper()
+			r := r
+			r.Header = http.Header{"X-Forwarded-For": {address[u]}}
+			if r.Token == "" {
+				r.Token = u.Token
+			}
+			return s.Do(t, r)
+		}
+		for i := range 60 {
+			if res := send(u); res.Status == 429 {
+				t.Fatalf("%s %s: request %d is limited", r.Method, r.Path, i+1)
+			}
+		}
+		isLimited(t, send(u))
+		if res := send(other); res.Status == 429 {
+			t.Errorf("%s %s: one user's requests limit another's", r.Method, r.Path)
+		}
+	}
+}
+
 func TestSeparateRateLimitIsPerUser(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)

@@ -61,12 +61,16 @@ func TestStemAsWAV(t *testing.T) {
 	u := s.SignIn(t)
 	job := u.WaitReady(t, u.Separate(t, mixture(t)))
 	path := stemPath(t, job.Stem(t, "background"))
+	before := accountOf(t, u).StoredBytes
 	wav := apitest.Request{Path: path + "&format=wav", Valid: true}
 	whole := s.Do(t, wav).Expect(200)
 	if d, ct := whole.Header.Get("Content-Disposition"), whole.Header.Get("Content-Type"); d != `attachment; filename="background.wav"` || ct != "audio/wav" {
 		t.Errorf("%s of type %s", d, ct)
 	}
 	checkRanges(t, s, wav, whole.Body)
+	if got := accountOf(t, u).StoredBytes; got != before+int64(len(whole.Body)) {
+		t.Errorf("%d bytes are stored with the WAV file of %d bytes, %d without it", got, len(whole.Body), before)
+	}
 	kept := s.Do(t, apitest.Request{Path: path, Valid: true}).Expect(200)
 	samples := func(name string, body []byte) []byte {
 		file := filepath.Join(t.TempDir(), name)

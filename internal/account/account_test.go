@@ -437,6 +437,17 @@ func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 			t.Errorf("a sign-out of an unknown user: %v", err)
 		}
 		r.audited(t, old.User.ID, "cli:7 signed-out")
+		// A client that repeats the call fills no audit record.
+		for _, again := range []struct {
+			agoMs int64
+			want  []string
+		}{{-60_000, []string{"cli:7 signed-out"}}, {1001, []string{"cli:7 signed-out", "cli:7 signed-out"}}} {
+			dbtest.Exec(t, r.db, `UPDATE users SET signed_out_at = now_ms() - $1 WHERE id = $2`, again.agoMs, old.User.ID)
+			if err := account.SignOut(t.Context(), r.db, old.User.ID, "cli:7"); err != nil {
+				t.Fatal(err)
+			}
+			r.audited(t, old.User.ID, again.want...)
+		}
 	})
 }
 

@@ -27,10 +27,11 @@ func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 
 func signOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	return d.InTx(ctx, func(tx *db.Tx) error {
-		if err := user.SignOut(ctx, tx, userID); err != nil {
+		moved, err := user.SignOut(ctx, tx, userID)
+		if err != nil {
 			return err
 		}
-		if err := events.ForgetDevices(ctx, tx, userID); err != nil {
+		if err := events.ForgetDevices(ctx, tx, userID); err != nil || !moved {
 			return err
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: audit.SignedOut, Target: userID})

@@ -90,7 +90,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		}
 		spanned := func(string, int) {}
 		if r.URL.Path != "/healthz" {
-			ctx, spanned = s.o.Tracer.Request(ctx, methodLabel(r.Method), r.Header)
+			ctx, spanned = s.o.Tracer.Request(ctx, methodLabel(r.Method), r.Header, s.fromProxy(r))
 		}
 		rec := &recorder{ResponseWriter: w}
 		r = r.WithContext(ctx)

@@ -19,6 +19,10 @@ var (
 	limitRender   = ratelimit.Limit{Name: "render", PerMinute: 10}
 	limitSeparate = ratelimit.Limit{Name: "separate", PerMinute: 20}
 	limitAssets   = ratelimit.Limit{Name: "assets", PerMinute: 120}
+
+	limitDevices     = ratelimit.Limit{Name: "devices", PerMinute: 60}
+	limitDeleteAsset = ratelimit.Limit{Name: "delete-asset", PerMinute: 60}
+	limitSignOut     = ratelimit.Limit{Name: "sign-out", PerMinute: 60}
 )
 
 func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string, error), h handler) handler {
@@ -70,7 +74,7 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 		return host
 	}
 	peer = peer.Unmap().WithZone("")
-	if len(forwarded) == 0 || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
+	if len(forwarded) == 0 || !contains(trusted, peer) {
 		return peer.String()
 	}
 	entries := strings.Split(strings.Join(forwarded, ","), ",")
@@ -86,6 +90,16 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 		return peer.String()
 	}
 	return entry
+}
+
+func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// fromProxy reports whether the peer of the connection is a trusted proxy.
+func (s *Server) fromProxy(r *http.Request) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && contains(s.o.TrustedProxies, peer.Addr().Unmap().WithZone(""))
 }
 
 // maxClientName bounds a client name that is not an address, in bytes.

@@ -115,11 +115,11 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/auth/refresh", s.limited(limitRenew, s.byUser, s.signedIn(s.renewSession)))
 	s.handle("GET /api/v2/auth/account", s.signedIn(s.account))
 	s.handle("DELETE /api/v2/auth/account", s.signedIn(s.deleteAccount))
-	s.handle("POST /api/v2/auth/sign-out", s.signedIn(s.signOut))
+	s.handle("POST /api/v2/auth/sign-out", s.limited(limitSignOut, s.byUser, s.signedIn(s.signOut)))
 
 	s.handle("GET /api/v2/capabilities", s.signedIn(s.capabilities))
 
-	s.handle("PUT /api/v2/devices", s.signedIn(device(s.o.Devices.Register)))
+	s.handle("PUT /api/v2/devices", s.limited(limitDevices, s.byUser, s.signedIn(device(s.o.Devices.Register))))
 	s.handle("DELETE /api/v2/devices", s.signedIn(device(s.o.Devices.Unregister)))
 
 	s.handle("GET /api/v2/credits", s.signedIn(s.balance))
@@ -152,7 +152,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.completeUpload))))
 	s.handle("POST /api/v2/assets/analysis", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.analyseAsset))))
 	s.handle("GET /api/v2/assets", s.signedIn(history("assets", s.o.Assets.List, bodyOfAsset)))
-	s.handle("DELETE /api/v2/assets/{name}", s.signedIn(s.deleteAsset))
+	s.handle("DELETE /api/v2/assets/{name}", s.limited(limitDeleteAsset, s.byUser, s.signedIn(s.deleteAsset)))
 
 	s.adminRoutes()
 	if s.o.APIDocs {

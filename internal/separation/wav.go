@@ -3,6 +3,7 @@ package separation
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"cutroom/internal/derived"
@@ -50,8 +51,21 @@ func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
 		if err := s.Store.Put(ctx, key, file, objectstore.ContentType(key)); err != nil {
 			return fmt.Errorf("store wav: %w", err)
 		}
-		return nil
+		return s.countWAV(ctx, t, file)
 	})
+}
+
+// countWAV makes the file count as stored by the job's owner.
+func (s *Service) countWAV(ctx context.Context, t storedStem, file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return fmt.Errorf("count wav: %w", err)
+	}
+	if _, err := s.db.Exec(ctx, `UPDATE separation_stems SET wav_size_bytes = $3 WHERE job_id = $1 AND stem_id = $2`,
+		t.jobID, t.stemID, info.Size()); err != nil {
+		return fmt.Errorf("count wav: %w", err)
+	}
+	return nil
 }
 
 // pcmCodec is the encoder that keeps samples of so many bits. Lossy sound has no bit

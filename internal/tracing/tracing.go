@@ -66,17 +66,24 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Request begins the span of an HTTP request, and continues the trace that its
-// traceparent header names. The returned function ends the span and names it
+// Request begins the span of an HTTP request. It continues the trace that the traceparent header of a trusted
+// peer names. The header of any other client becomes a link, so that clients decide neither what is recorded
+// nor under which trace. The header tracestate is ignored. The returned function ends the span and names it
 // after the route, a pattern without ids ("POST /api/v2/render").
-func (t *Tracer) Request(ctx context.Context, method string, header http.Header) (context.Context, func(route string, status int)) {
+func (t *Tracer) Request(ctx context.Context, method string, header http.Header, trusted bool) (context.Context, func(route string, status int)) {
 	if t == nil {
 		return ctx, func(string, int) {}
 	}
-	if header.Get(traceparent) != "" {
-		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	if text := header.Get(traceparent); text != "" {
+		client := remote(text)
+		if trusted {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, client)
+		} else if client.IsValid() {
+			options = append(options, trace.WithLinks(trace.Link{SpanContext: client.WithTraceFlags(0)}))
+		}
 	}
-	ctx, span := t.tracer.Start(ctx, method, trace.WithSpanKind(trace.SpanKindServer))
+	ctx, span := t.tracer.Start(ctx, method, options...)
 	if !span.IsRecording() { // most requests: skip computing the attributes
 		return ctx, func(string, int) {}
 	}
@@ -97,8 +104,7 @@ func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID, replica strin
 	if t == nil || parent == "" {
 		return ctx, func(error) {}
 	}
-	remote := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: parent})
-	ctx = trace.ContextWithRemoteSpanContext(ctx, trace.SpanContextFromContext(remote))
+	ctx = trace.ContextWithRemoteSpanContext(ctx, remote(parent))
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(attribute.String("cutroom.job.id", jobID), attribute.String("cutroom.replica", replica)))
 	return ctx, ender(span)
@@ -141,6 +147,11 @@ func ender(span trace.Span) func(error) {
 }
 
 const traceparent = "traceparent"
+
+// remote parses a traceparent header. The result is invalid if the header is.
+func remote(header string) trace.SpanContext {
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: header}))
+}
 
 // Parent returns the identity of the span in ctx in the format of a traceparent header (W3C Trace Context), or
 // "" if the span is not sampled.

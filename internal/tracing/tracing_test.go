@@ -30,7 +30,7 @@ func recorded() (*Tracer, *tracetest.SpanRecorder) {
 // submitted continues the request's, in another process.
 func TestOneTraceFromRequestToPass(t *testing.T) {
 	tracer, spans := recorded()
-	ctx, end := tracer.Request(t.Context(), "POST", http.Header{"Traceparent": {sampled}})
+	ctx, end := tracer.Request(t.Context(), "POST", http.Header{"Traceparent": {sampled}}, true)
 	stored := Parent(ctx)
 	end("POST /api/v2/render", 200)
 
@@ -56,9 +56,48 @@ func TestOneTraceFromRequestToPass(t *testing.T) {
 	}
 }
 
+// A client that is no trusted proxy cannot choose the trace or force its recording, whatever the sampler. Nobody's
+// tracestate is exported.
+func TestAStrangersTraceIsOnlyALink(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		sampler  sdktrace.Sampler
+		trusted  bool
+		recorded int
+	}{
+		{"a stranger, none sampled", sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0)), false, 0},
+		{"a proxy, none sampled", sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0)), true, 1},
+		{"a stranger, all sampled", sdktrace.ParentBased(sdktrace.AlwaysSample()), false, 1},
+	} {
+		spans := tracetest.NewSpanRecorder()
+		tracer := newTracer(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(c.sampler))
+		header := http.Header{"Traceparent": {sampled}, "Tracestate": {"vendor=secret"}}
+		ctx, end := tracer.Request(t.Context(), "GET", header, c.trusted)
+		if forced := Parent(ctx) != ""; forced != (c.recorded > 0) {
+			t.Errorf("%s: a job would continue the trace: %v", c.name, forced)
+		}
+		end("GET /healthz", 200)
+		if n := len(spans.Ended()); n != c.recorded {
+			t.Errorf("%s: %d spans, want %d", c.name, n, c.recorded)
+		}
+		for _, span := range spans.Ended() {
+			if joined := span.SpanContext().TraceID().String() == remoteTrace; joined != c.trusted {
+				t.Errorf("%s: in the client's trace: %v", c.name, joined)
+			}
+			links := span.Links()
+			if linked := len(links) == 1 && links[0].SpanContext.TraceID().String() == remoteTrace && !links[0].SpanContext.IsSampled(); linked == c.trusted {
+				t.Errorf("%s: links %+v", c.name, links)
+			}
+			if n := span.SpanContext().TraceState().Len() + span.Parent().TraceState().Len(); n != 0 {
+				t.Errorf("%s: the client's tracestate is exported", c.name)
+			}
+		}
+	}
+}
+
 func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 	tracer, spans := recorded()
-	ctx, end := tracer.Request(t.Context(), "GET", http.Header{"Traceparent": {unsampled}})
+	ctx, end := tracer.Request(t.Context(), "GET", http.Header{"Traceparent": {unsampled}}, true)
 	_, ended := Start(ctx, "bucket fetch")
 	ended(nil)
 	end("GET /api/v2/credits", 200)
@@ -74,7 +113,7 @@ func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 
 func TestATracerThatIsOff(t *testing.T) {
 	var off *Tracer
-	ctx, end := off.Request(t.Context(), "GET", http.Header{"Traceparent": {sampled}})
+	ctx, end := off.Request(t.Context(), "GET", http.Header{"Traceparent": {sampled}}, true)
 	end("GET /x", 200)
 	_, ended := off.Attempt(ctx, "render.attempt", sampled, "rnd-1", "replica-2")
 	ended(nil)
@@ -91,7 +130,7 @@ func TestATracerThatIsOff(t *testing.T) {
 
 func TestLogsCarryTheTrace(t *testing.T) {
 	tracer, _ := recorded()
-	ctx, end := tracer.Request(t.Context(), "GET", http.Header{"Traceparent": {sampled}})
+	ctx, end := tracer.Request(t.Context(), "GET", http.Header{"Traceparent": {sampled}}, true)
 	defer end("GET /x", 200)
 	var out bytes.Buffer
 	log := slog.New(LogHandler(slog.NewJSONHandler(&out, nil)))

@@ -106,9 +106,15 @@ func SetRole(ctx context.Context, tx *db.Tx, id, role string) error {
 	return change(ctx, tx, `role = $2`, id, role)
 }
 
-// SignOut revokes all of a user's tokens as of now. It returns ErrDeleted if there is no such user.
-func SignOut(ctx context.Context, tx *db.Tx, id string) error {
-	return change(ctx, tx, `signed_out_at = now_ms()`, id)
+// SignOut revokes all of a user's tokens as of now. It reports whether the last sign-out is at least a second
+// ago. It returns ErrDeleted if there is no such user.
+func SignOut(ctx context.Context, tx *db.Tx, id string) (moved bool, err error) {
+	n, err := tx.Exec(ctx, `UPDATE users SET signed_out_at = now_ms() WHERE id = $1 AND erasing_at IS NULL
+		AND (signed_out_at IS NULL OR signed_out_at <= now_ms() - 1000)`, id)
+	if err != nil || n > 0 {
+		return n > 0, err
+	}
+	return false, change(ctx, tx, `signed_out_at = now_ms()`, id)
 }
 
 // BeginErasure ends an account, once: from then on every lookup returns ErrDeleted. It notifies

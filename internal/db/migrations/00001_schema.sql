@@ -148,6 +148,7 @@ CREATE TABLE separation_stems (
     sha256       TEXT NOT NULL,
     peaks_key    TEXT,
     wav_key      TEXT,
+    wav_size_bytes BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (job_id, stem_id)
 );
 

@@ -17,6 +17,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,6 +87,14 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.control.ServeHTTP(w, r)
 		return
 	}
+	if unclean(r.URL.Path) {
+		// The mux would redirect to the clean path. The service that the host may stand for does not.
+		root := r.Clone(r.Context())
+		root.URL.Path = "/"
+		handler, _ := h.vendor.Handler(root)
+		handler.ServeHTTP(w, r)
+		return
+	}
 	handler, pattern := h.vendor.Handler(r)
 	if pattern == "" {
 		// The mux answers 404 or 405; the log records the request.
@@ -93,6 +102,11 @@ func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.vendor.ServeHTTP(w, r)
+}
+
+func unclean(p string) bool {
+	clean := path.Clean(p)
+	return p != clean && p != clean+"/"
 }
 
 // Publish makes the host reachable under a name, also from other machines: the next Listen accepts connections

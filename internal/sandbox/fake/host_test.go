@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +40,23 @@ func start(t *testing.T) (*fake.Host, *int) {
 	}
 	t.Cleanup(func() { _ = h.Close() })
 	return h, effects
+}
+
+// An unclean path reaches the service behind the host; the mux would redirect it.
+func TestAnUncleanPathIsNotRedirected(t *testing.T) {
+	h := fake.NewHost(nil)
+	h.Handle("one", "GET /one", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusOK) })
+	h.Handle("all", "/", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	bare := fake.NewHost(nil)
+	for path, want := range map[string][2]int{"/one": {200, 404}, "/one/": {418, 404}, "//one": {418, 404}, "/x/../one": {418, 404}, "/./one": {418, 404}} {
+		for i, host := range []*fake.Host{h, bare} {
+			rec := httptest.NewRecorder()
+			host.ServeHTTP(rec, &http.Request{Method: "GET", URL: &url.URL{Path: path}, Body: http.NoBody})
+			if rec.Code != want[i] {
+				t.Errorf("%s: %d, want %d", path, rec.Code, want[i])
+			}
+		}
+	}
 }
 
 func client(t *testing.T, timeout time.Duration) *http.Client {
