@@ -152,7 +152,7 @@ func (b tables) figures() map[string]any {
 	claims := slices.Min(b.values(queue, "Cycles per second", "Workers", "16"))
 	filmTransactions := b.value(jobs, "Transactions per job")
 	partTransactions := b.values(parts, "Transactions per part")
-	pool := b.poolDefault()
+	pool, inFlight := b.defaultOf("DB_MAX_POOL"), b.defaultOf("SEPARATION_MAX_PROVIDER_IN_FLIGHT")
 
 	var sizes []size
 	for _, s := range []struct {
@@ -196,6 +196,7 @@ func (b tables) figures() map[string]any {
 		"LeastPartTransactions": round(slices.Min(partTransactions)), "MostPartTransactions": round(slices.Max(partTransactions)),
 		"BucketRequests": bucketRequests, "ClipMB": clipMB, "FilmMB": filmMB, "Sizes": sizes, "MachineCores": machineCores, "Pool": whole(pool),
 		"ReplicasOf100": whole(math.Floor((100 - otherConnections) / (2 * (pool + 1)))), "Costs": costs, "Total": price(total),
+		"InFlight": whole(inFlight), "InFlightPerHour": whole(inFlight / separationHours),
 		"QueueIsTheLimit": claims < 4*sizes[2].claims,
 	}
 }
@@ -203,10 +204,12 @@ func (b tables) figures() map[string]any {
 // userMB is what a user's day puts into the bucket: clips, the films, and the parts that are new.
 const userMB = segments*clipMB + (1+editsPerFilm)*filmMB + filmMB + editsPerFilm*filmMB/segments
 
-func (b tables) poolDefault() float64 {
-	k, ok := key("DB_MAX_POOL")
+// defaultOf returns the default of a setting that is a number.
+func (b tables) defaultOf(name string) float64 {
+	b.t.Helper()
+	k, ok := key(name)
 	if !ok {
-		b.t.Fatal("there is no key DB_MAX_POOL")
+		b.t.Fatalf("there is no key %s", name)
 	}
 	n, err := strconv.ParseFloat(k.Default, 64)
 	if err != nil {

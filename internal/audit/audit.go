@@ -1,5 +1,5 @@
 // Package audit owns the record of who did what: role changes, credits granted
-// by hand, deleted accounts, sign-outs, tokens for staff, adopted buckets.
+// by hand, deleted accounts, sign-outs, admin tokens, adopted buckets.
 //
 // An entry is written in the transaction of the action that it records. Entries
 // outlive the accounts they name, so they hold ids and no personal data. This

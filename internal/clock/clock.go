@@ -1,9 +1,8 @@
-// Package clock is the time by which the service judges what it has given out:
-// access tokens, stem links and, on the embedded database, every lifetime in a
-// row.
+// Package clock is the clock for everything that expires: access tokens, stem
+// links and, on the embedded database, every lifetime in a row.
 //
-// It is the time of day. The sandbox alone moves it ahead, so that the author of
-// an app sees things expire; no setting and no command of the service reaches it.
+// It is the time of day. Only the sandbox moves it ahead, so that app developers can
+// watch things expire; no setting and no command of the service does.
 package clock
 
 import (
@@ -14,7 +13,7 @@ import (
 
 var ahead atomic.Int64
 
-// Now is the time of day, as far ahead as Advance said.
+// Now returns the time of day, plus what Advance added.
 func Now() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 
 // Advance moves the clock of this process ahead, once at its start.
@@ -22,8 +21,7 @@ func Advance(by time.Duration) { ahead.Store(int64(by)) }
 
 var steady atomic.Bool
 
-// Jitter is a random part of limit, by which replicas spread what they would otherwise
-// all do at once.
+// Jitter returns a random duration below limit. Replicas wait for it so that they do not all act at once.
 func Jitter(limit time.Duration) time.Duration {
 	if steady.Load() || limit <= 0 {
 		return 0

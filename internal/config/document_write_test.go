@@ -12,17 +12,17 @@ func markdown() string {
 
 <!-- Generated from internal/config/keys.go: go test ./internal/config -update -->
 
-cutroom is configured by its environment alone. A file ` + "`.env`" + ` in the working
-directory is read when it is there; a variable of the real environment, even a
-blank one, wins over it. In that file put values that hold ` + "`$`, `#`, quotes or\nspaces" + ` between single quotes.
+Environment variables configure cutroom. A ` + "`.env`" + ` file in the working directory
+supplies those that are not set, not even to blank. In that file put values that
+contain ` + "`$`, `#`, quotes or spaces" + ` between single quotes.
 
 - A blank value counts as an absent one.
-- Anything wrong ends the process before it listens, with exit status 1 and one
-  line for every problem, all together. No line shows a value.
+- If anything is wrong, the process prints one line per problem and exits with
+  status 1 before it listens. No line shows a value.
 - Every secret (marked as such) may be given as ` + "`<KEY>_FILE`" + ` instead, the
   path of a file with the value; giving both is refused.
 - 1 MB here is 1 MiB, 1048576 bytes. Lists are separated by commas.
-- ` + "[`.env.example`](../.env.example)" + ` holds every key, ready to be copied.
+- ` + "[`.env.example`](../.env.example)" + ` has every key, ready to be copied.
 `)
 	group := ""
 	for _, k := range Keys {

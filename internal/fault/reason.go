@@ -1,14 +1,14 @@
 package fault
 
 // Reason says in one word why a job failed, for clients to branch on and to
-// translate. This list is the one that the API closes: the OpenAPI document
-// names the same words.
+// translate. The API promises that this list is complete: the OpenAPI document
+// has the same words.
 type Reason string
 
-// The reasons. A failure that has no word of its own is Unexplained, never a guess.
+// The reasons. A failure without a reason of its own is Unexplained.
 const (
 	SourceMissing       Reason = "source_missing"       // gone before it was read
-	SourceUnreadable    Reason = "source_unreadable"    // damaged or undecodable, or refused for no more exact reason
+	SourceUnreadable    Reason = "source_unreadable"    // damaged or undecodable, or refused without a more specific reason
 	SourceProtected     Reason = "source_protected"     // encrypted
 	SourceTooLarge      Reason = "source_too_large"     // larger than one job may be: pixels, memory, work
 	NoMedia             Reason = "no_media"             // nothing to see or hear where that is needed

@@ -59,7 +59,7 @@ type pacedWriter struct {
 	timeouts timeouts
 	control  *http.ResponseController
 	body     *timedBody    // nil without a body
-	behind   time.Duration // how far the client is behind the least speed
+	behind   time.Duration // how far the client is behind the minimum rate
 }
 
 // WriteHeader announces that the connection will close if the answer comes before a long body is read.

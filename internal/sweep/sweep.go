@@ -154,7 +154,7 @@ func (s *Sweeper) Sweep(ctx context.Context, confirmed bool) error {
 		for _, objects := range []struct {
 			why  string
 			list []objectstore.Info
-		}{{"needed no more", f.Unneeded}, {"not known to the database", f.Unknown}} {
+		}{{"no longer needed", f.Unneeded}, {"not known to the database", f.Unknown}} {
 			if err := s.removeAll(ctx, f.Rule, objects.why, objects.list); err != nil {
 				errs = append(errs, fmt.Errorf("sweep %s: %w", f.Rule.Kind, err))
 			}
@@ -169,7 +169,7 @@ func (s *Sweeper) Remove(ctx context.Context, kind string, keys ...string) error
 	for _, key := range keys {
 		objects = append(objects, objectstore.Info{Key: key})
 	}
-	return s.clean(ctx, kind, "their time was over", objects)
+	return s.clean(ctx, kind, "expired", objects)
 }
 
 // Clean removes unneeded objects under a prefix within a rule's, such as the folder of one job, without waiting

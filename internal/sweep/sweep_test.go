@@ -121,7 +121,7 @@ func TestSweepRemovesWhatNoRuleNeeds(t *testing.T) {
 	if r.gone["plain"] != 3 || r.gone["listed"] != 2 {
 		t.Errorf("counted %v", r.gone)
 	}
-	for _, want := range []string{`kind=plain objects=2 why="needed no more" oldest=72h0m0s newest=2h0m0s`,
+	for _, want := range []string{`kind=plain objects=2 why="no longer needed" oldest=72h0m0s newest=2h0m0s`,
 		`kind=plain objects=1 why="not known to the database" oldest=2h0m0s`} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, r.log.String())
@@ -253,7 +253,7 @@ func TestRemoveAsksAgain(t *testing.T) {
 	if left := r.keys(); !left["up/a-lives/back"] || left["up/a-lives/over"] || r.gone["listed"] != 1 {
 		t.Errorf("left %v, counted %v", left, r.gone)
 	}
-	if log := r.log.String(); !strings.Contains(log, `kind=listed objects=1 why="their time was over"`+"\n") {
+	if log := r.log.String(); !strings.Contains(log, `kind=listed objects=1 why=expired`+"\n") {
 		t.Errorf("logged %s", log)
 	}
 }

@@ -24,7 +24,7 @@ type User struct {
 	Erasing bool
 }
 
-// columns are what scan reads.
+// columns lists the columns that scan reads.
 const columns = `id, email, name, role, COALESCE(picture, ''), COALESCE(signed_out_at, 0), erasing_at IS NOT NULL, now_ms()`
 
 func scan(row db.Scanner) (User, error) {
@@ -38,9 +38,8 @@ func scan(row db.Scanner) (User, error) {
 // Identity names a person at an identity provider.
 type Identity struct{ Provider, Subject string }
 
-// Upsert returns the user with this identity, active now, and makes one where
-// there is none. Of an existing one the name stays, the picture becomes the given
-// one, and so does an e-mail that is not "".
+// Upsert returns the user with this identity, active now, and creates it if necessary. It keeps an existing user's
+// name, and replaces the picture and, unless empty, the e-mail address.
 func Upsert(ctx context.Context, d *db.DB, who Identity, email, name, picture string) (u User, err error) {
 	err = d.InTx(ctx, func(tx *db.Tx) (err error) {
 		u, err = scan(tx.QueryRow(ctx, `INSERT INTO users (id, provider, provider_sub, email, name, picture, created_at, last_active_at)

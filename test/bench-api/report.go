@@ -46,7 +46,7 @@ them but `+"`/healthz`"+` is one indexed query, which a test holds against the p
 which nothing changes; then every render changes, one after the other. Transactions a second are those of the whole
 service over %v, without anybody waiting and with all of them, by PostgreSQL's own count; times are from the request
 that changes a render to the answer at those who wait for it.`, o.duration)
-	r.Table("database", "clients", "transactions/s, nobody waits", "all wait", "heard after, p50", "p99", "last")
+	r.Table("database", "clients", "transactions/s, nobody waits", "all wait", "delay p50", "p99", "last")
 	for _, w := range r.waiting {
 		r.Row("%s | %d | %s | %s | %s | %s | %s", w.database, w.clients, w.perSecond(w.idle), w.perSecond(w.quiet),
 			benchtest.Millis(w.p50), benchtest.Millis(w.p99), benchtest.Millis(w.slowest))

@@ -167,7 +167,7 @@ func transactions(ctx context.Context, rows *db.DB, during time.Duration) (float
 
 func (w waiting) perSecond(n float64) string {
 	if w.database == "SQLite" {
-		return "not told"
+		return "not counted"
 	}
 	return fmt.Sprintf("%.1f", n)
 }

@@ -4,8 +4,8 @@ package main
 const (
 	introScale = `
 With PostgreSQL %s. Everything runs on the machine: all workers, the PostgreSQL server, which is the tests' (over TLS, without fsync,
-so its figures lack the disk's share), and the S3 server. Where many workers meet, their overhead shares its cores, which in
-production it does not: the efficiencies are lower bounds.
+so its figures lack the disk's share), and the S3 server. With many workers,
+the database competes with them for the cores; in production it has its own, so the efficiencies are lower bounds.
 
 The first three tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
 rows, leases, notifications, shared parts and the bucket are real, and the engine sleeps. Before it is measured, all workers make one
@@ -25,8 +25,8 @@ Idle workers wake to a batch of %d films of %v for each of them, and empty it.
   of workers that found the queue empty. **PostgreSQL CPU** is that of the server and its sessions in the same time.
 `
 	introFilm = `
-One job of %d parts of %v each; all workers but the one that claims it are idle and assist. Everything beside the parts (analysis,
-sound, joining) takes no time here; in a real film it is what one worker does alone.
+One job of %d parts of %v each; all workers but the one that claims it are idle and assist. Only encoding is simulated. In
+a real film one worker also analyses, mixes and joins, alone.
 
 - **Wall**: from the commit of the job to its completion. **Ideal**: the parts alone, evenly divided. **Speed-up** is against the
   parts alone one after the other.
