@@ -20,10 +20,10 @@ func isVoice(s timeline.Selection) bool {
 	return s.StemID == "voice_all" || strings.HasPrefix(s.StemID, "speaker_")
 }
 
-// selectsVoice reports whether a directive selects a voice stem, at any volume. If none
-// does, the segments' own sound is the voice.
-func selectsVoice(t timeline.Timeline) bool {
-	return slices.ContainsFunc(t.Directives, func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) })
+// hasVoice reports whether a clip is a voice or a directive selects a voice stem, at any volume. If not, the
+// segments' own sound is the voice.
+func hasVoice(t timeline.Timeline) bool {
+	return slices.ContainsFunc(t.Clips, func(c timeline.Clip) bool { return c.Voice }) || slices.ContainsFunc(t.Directives, func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) })
 }
 
 // duck lowers the music under voices. The whole film is known, so the music is already

@@ -122,7 +122,7 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	}
 	uses := joined(slices.Concat(segmentAudio(l), clips, stemAudio(t, l, sources)))
 	mute(uses, muteSpans(t, l))
-	if !selectsVoice(t) {
+	if !hasVoice(t) {
 		for _, u := range uses {
 			for _, region := range u.regions {
 				region.voice = u.line.kind == segmentLine
@@ -272,7 +272,7 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 		return nil
 	}
 	piece := newRegion("", start, end, c.Volume)
-	piece.Curves, piece.ducking = curves(c.Points, start), c.Ducking
+	piece.Curves, piece.ducking, piece.voice = curves(c.Points, start), c.Ducking, c.Voice
 	if c.SourceTrimStart > 0 {
 		piece.FadeIn.Length = seamFade
 	}

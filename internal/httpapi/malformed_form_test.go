@@ -234,6 +234,8 @@ func brokenSounds() map[soundJSON]string {
 	clip("endMs must be 0 or > startMs", `"endMs":-5`)
 	clip("endMs must be an integer", `"endMs":"2000"`)
 	clip("ducking must be an object", `"ducking":true`)
+	clip("voice must be true or false", `"voice":1`)
+	clip("voice must not be set together with ducking", `"voice":true,"ducking":{}`)
 	clip("ducking.amountDb must be 0..24", `"ducking":{"amountDb":24.5}`)
 	clip("ducking.amountDb must be 0..24", `"ducking":{"amountDb":-1}`)
 	clip("ducking.attackMs must be 0..2000", `"ducking":{"attackMs":2001}`)

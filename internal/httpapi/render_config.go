@@ -55,6 +55,7 @@ type clipWire struct {
 	Loop         *bool        `json:"loop"`
 	EndMs        *integer     `json:"endMs"`
 	Ducking      *duckingWire `json:"ducking"`
+	Voice        *bool        `json:"voice"`
 	VolumePoints []pointWire  `json:"volumePoints"`
 }
 
@@ -240,7 +241,7 @@ func (w clipWire) clip(i int, names timeline.Names) (timeline.Clip, error) {
 		SourceKey: *audio, Start: ms(*w.StartMs), End: msOr(w.EndMs, 0),
 		SourceTrimStart: msOr(w.SourceTrimStartMs, 0), SourceTrimEnd: msOr(w.SourceTrimEndMs, 0),
 		Volume: or(w.Volume, 1), Speed: or(w.Speed, 1), FadeIn: msOr(w.FadeInMs, 0), FadeOut: msOr(w.FadeOutMs, 0),
-		Loop: or(w.Loop, false), Ducking: w.Ducking.ducking(), Points: points,
+		Loop: or(w.Loop, false), Ducking: w.Ducking.ducking(), Voice: or(w.Voice, false), Points: points,
 	}, err
 }
 

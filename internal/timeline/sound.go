@@ -64,6 +64,9 @@ func (c *Clip) validateSound(at fieldName) error {
 			return err
 		}
 	}
+	if c.Voice && c.Ducking != nil {
+		return fault.Invalidf("%s must not be set together with ducking", at("voice"))
+	}
 	return validatePoints(at, c.Points)
 }
 

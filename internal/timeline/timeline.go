@@ -95,6 +95,7 @@ type Clip struct {
 	Loop    bool          `json:"loop,omitempty"`      // repeats the trimmed range
 	End     time.Duration `json:"endNs,omitempty"`     // 0 = none, else > Start, on the output timeline
 	Ducking *Ducking      `json:"ducking,omitempty"`
+	Voice   bool          `json:"voice,omitempty"` // ducks the clips with Ducking; never together with it
 	Points  []Point       `json:"points,omitempty"`
 }
 
