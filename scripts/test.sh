@@ -174,6 +174,8 @@ crashes)
 		step "separations against random faults and crashes: $shape"
 		$shape -- ./test/soak
 	done
+	step "the standby of the database takes over"
+	mixed -run StandbyTakesOver -- ./test/drill
 	step "a rolling restart of 8 replicas"
 	CUTROOM_TEST_REPLICAS=8 mixed -run RollingRestart -- ./test
 	;;

@@ -14,7 +14,10 @@ import (
 )
 
 // Pair is a primary and its synchronous standby.
-type Pair struct{ primary, standby *Cluster }
+type Pair struct {
+	primary, standby *Cluster
+	promoted         bool
+}
 
 // replicated are the settings for a failover without loss. The default settings of this package
 // turn them off.
@@ -69,12 +72,17 @@ func (p *Pair) Fail() error { return p.primary.Stop() }
 
 // Promote makes the standby the primary.
 func (p *Pair) Promote(ctx context.Context) error {
+	p.promoted = true
 	return p.standby.asSuperuser(ctx, "SELECT pg_promote(true, 30)")
 }
 
 // PSQL returns a shell command that runs psql on the primary as the superuser.
 func (p *Pair) PSQL() string {
-	return fmt.Sprintf("%s/psql -h %s -p %s -U postgres", p.primary.bin, p.primary.dir, p.primary.port)
+	c := p.primary
+	if p.promoted {
+		c = p.standby
+	}
+	return fmt.Sprintf("%s/psql -h %s -p %s -U postgres", c.bin, c.dir, c.port)
 }
 
 // StopStandby suspends the standby, as if its machine hung. Commits on the primary wait until

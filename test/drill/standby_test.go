@@ -12,8 +12,6 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/mediatest"
-	"cutroom/internal/sandbox/separator"
 )
 
 // The synchronous standby hangs, and with it every commit, while two replicas run renders and
@@ -25,17 +23,7 @@ func TestStoppedStandby(t *testing.T) {
 	if len(outages) == 0 {
 		t.Skip("runs in make drill-standby")
 	}
-	pair := dbtest.StartPair(t)
-	address, user, password := pair.Address()
-	const all = "api,render,separation,sweep"
-	s := apitest.Start(t, apitest.Roles(all, all), apitest.Env("DATABASE_URL", address), apitest.Env("DB_USER", user),
-		apitest.Env("DB_PASSWORD", password), apitest.Env("RENDER_MAX_CONCURRENT", "1"))
-	s.World.Separator.Configure(func(b *separator.Behaviour) { b.ProcessingMs = 2000 })
-	d := &standbyDrill{T: t, s: s, pair: pair, song: mediatest.Tones(t, 300, 1200),
-		clip: mediatest.Clip(t, mediatest.Spec{Width: 640, Height: 360, Duration: 20 * time.Second})}
-	for range 6 {
-		d.users = append(d.users, s.SignIn(t, apitest.Credits(500)))
-	}
+	d := startStandbyDrill(t, 20*time.Second)
 	for i, text := range outages {
 		outage, err := time.ParseDuration(text)
 		if err != nil {
@@ -50,6 +38,7 @@ type standbyDrill struct {
 	s          *apitest.Server
 	pair       *dbtest.Pair
 	users      []*apitest.User
+	film       time.Duration
 	clip, song string
 
 	mu       sync.Mutex
@@ -79,8 +68,19 @@ func (d *standbyDrill) outage(length time.Duration, without bool) {
 	d.wait("ready", time.Minute, func() bool { status, _ := d.s.Ops("/readyz"); return status == 200 })
 	time.Sleep(5 * time.Second) // clients submit more
 	stop()
-	d.wait("all jobs ended", 10*time.Minute, func() bool { return d.count(`state IN ('PENDING', 'QUEUED', 'SUBMITTING', 'PROCESSING')`) == 0 })
+	d.waitEnded()
 	d.judge()
+	if n := d.count(`state NOT IN ('COMPLETED', 'READY')`); n > 0 {
+		d.Errorf("%d jobs failed", n)
+	}
+	if n := d.count(`attempts <> 1`); n > 0 {
+		d.Errorf("%d jobs lost an attempt", n)
+	}
+}
+
+func (d *standbyDrill) waitEnded() {
+	d.Helper()
+	d.wait("all jobs ended", 10*time.Minute, func() bool { return d.count(`state IN ('PENDING', 'QUEUED', 'SUBMITTING', 'PROCESSING')`) == 0 })
 }
 
 // submitJobs makes every user submit a render and a separation every few seconds.
@@ -96,7 +96,7 @@ func (d *standbyDrill) submitJobs() (stop func()) {
 					return
 				case <-pause.C:
 				}
-				film := apitest.M{"segments": []apitest.M{apitest.Segment("video_0", 0, 20*time.Second)}}
+				film := apitest.M{"segments": []apitest.M{apitest.Segment("video_0", 0, d.film)}}
 				d.submit(u, "/api/v2/render", apitest.RenderForm(d.T, film, apitest.File("video_0", d.clip)))
 				d.submit(u, "/api/v2/separate", apitest.SeparationForm(d.song))
 				pause.Reset(10 * time.Second)
@@ -153,12 +153,6 @@ func (d *standbyDrill) count(where string) (n int) {
 
 func (d *standbyDrill) judge() {
 	d.Logf("%d jobs accepted, %d submissions answered 503, %d jobs in all", len(d.accepted), d.refused, d.count(`TRUE`))
-	if n := d.count(`state NOT IN ('COMPLETED', 'READY')`); n > 0 {
-		d.Errorf("%d jobs failed", n)
-	}
-	if n := d.count(`attempts <> 1`); n > 0 {
-		d.Errorf("%d jobs lost an attempt", n)
-	}
 	if n := d.count(`id IN ('` + strings.Join(d.accepted, `','`) + `')`); n != len(d.accepted) {
 		d.Errorf("%d of %d accepted jobs exist", n, len(d.accepted))
 	}

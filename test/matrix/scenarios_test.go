@@ -54,11 +54,11 @@ func (f fault) ends(step string) bool {
 }
 
 var faults = []fault{
-	{"401", "Authentication failed with the provider", fake.Rule{Kind: fake.KindStatus, Status: 401}},
-	{"402", "Insufficient provider quota", fake.Rule{Kind: fake.KindStatus, Status: 402}},
-	{"403", "Invalid request to the provider", fake.Rule{Kind: fake.KindStatus, Status: 403}},
-	{"404", "Invalid request to the provider", fake.Rule{Kind: fake.KindStatus, Status: 404}},
-	{"429 with Retry-After", "Provider rate limit exceeded, please try again later",
+	{"401", badKey, fake.Rule{Kind: fake.KindStatus, Status: 401}},
+	{"402", noQuota, fake.Rule{Kind: fake.KindStatus, Status: 402}},
+	{"403", badRequest, fake.Rule{Kind: fake.KindStatus, Status: 403}},
+	{"404", badRequest, fake.Rule{Kind: fake.KindStatus, Status: 404}},
+	{"429 with Retry-After", rateLimited,
 		fake.Rule{Kind: fake.KindStatus, Status: 429, Headers: map[string]string{"Retry-After": "120"}}},
 	{"500", "", fake.Rule{Kind: fake.KindStatus, Status: 500}},
 	{"503", "", fake.Rule{Kind: fake.KindStatus, Status: 503}},
@@ -89,7 +89,7 @@ func lasting() []scenario {
 			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != fake.KindStatus
 			c.require()
 			if paid && !f.ends(step) {
-				c.want, c.sentence, c.calls, c.anyCalls = "FAILED", "Provider service unavailable", 0, true
+				c.want, c.sentence, c.calls, c.anyCalls = "FAILED", unavailable, 0, true
 			}
 			out = append(out, c)
 		}
@@ -122,7 +122,7 @@ func (c *scenario) require() {
 	switch {
 	case c.calls > 0:
 	case status >= 500:
-		c.calls, c.sentence = 3, "Provider service unavailable"
+		c.calls, c.sentence = 3, unavailable
 	case status >= 400:
 		c.calls = 1
 	}
@@ -173,9 +173,9 @@ func passing() []scenario {
 			rule: rule(fake.Rule{Step: separator.StepSubmit, Kind: fake.KindClose, Effect: true, Times: 1})},
 		scenario{table: once, step: separator.StepDownload, fault: "404 on the first link, then a fresh one", want: "READY", anyCalls: true,
 			behave: func(b *separator.Behaviour) { b.StaleLinks = 1 }},
-		scenario{table: once, step: separator.StepProject, fault: "flags two looks late", want: "READY", anyCalls: true,
+		scenario{table: once, step: separator.StepProject, fault: "flags appear two polls late", want: "READY", anyCalls: true,
 			behave: func(b *separator.Behaviour) { b.FlagsLagCalls = 2 }},
-		scenario{table: once, step: separator.StepProject, fault: "no flags at all for two looks", want: "READY", anyCalls: true,
+		scenario{table: once, step: separator.StepProject, fault: "no flags in two polls", want: "READY", anyCalls: true,
 			rule: rule(fake.Rule{Step: separator.StepProject, Kind: fake.KindGarbage, Times: 2,
 				Body: `{"result":{"downloadInfo":null,"downloadPathInfo":null}}`})},
 		scenario{table: once, step: separator.StepProgress, fault: "a reason and no number, twice", want: "READY", anyCalls: true,
@@ -222,7 +222,7 @@ func hostile() []scenario {
 		{"archive of 5000 entries", "FAILED", archive(many(5000)...)},
 		{"archive that claims 8 GB of zeros", "FAILED", claims(8 << 30)},
 		{"archive without audio", "", archive(entry{name: "readme.txt", text: "nothing to hear"})},
-		{"archive that is none", "FAILED", bytes.Repeat([]byte("not a tar "), 200)},
+		{"not an archive", "FAILED", bytes.Repeat([]byte("not a tar "), 200)},
 	} {
 		add(a.name, a.want, func(b *separator.Behaviour) { b.Bytes = map[string][]byte{separator.ResultSpeakers: a.archive} })
 	}
@@ -245,9 +245,9 @@ func hostile() []scenario {
 	add("no background at all", "READY", func(b *separator.Behaviour) { b.NoBackground, b.NoSubBackground = true, true })
 	add("neither voice nor speakers", "FAILED", func(b *separator.Behaviour) { b.NoVoice, b.NoSpeakers = true, true })
 	out = append(out,
-		scenario{table: links, step: separator.StepProgress, fault: "hasFailed", want: "FAILED", sentence: "Provider service unavailable",
+		scenario{table: links, step: separator.StepProgress, fault: "hasFailed", want: "FAILED", sentence: unavailable,
 			behave: func(b *separator.Behaviour) { b.FailAtPercent = 1 }, anyCalls: true},
-		scenario{table: links, step: separator.StepProgress, fault: "progressReason Failed", want: "FAILED", sentence: "Provider service unavailable",
+		scenario{table: links, step: separator.StepProgress, fault: "progressReason Failed", want: "FAILED", sentence: unavailable,
 			behave: func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 1, true }, anyCalls: true})
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
-	"cutroom/internal/db"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
 )
@@ -25,10 +24,8 @@ func (k *soak) step() {
 	events := []event{
 		{"fault", 24, k.fault},
 		{"heal", 8, func() { k.s.World.Heal() }},
-		{"behaviour", 10, k.changeBehaviour},
 		{"kill", 16, k.kill},
 		{"stop", 3, k.stop},
-		{"jump", 3, k.jump},
 		{"read job", 10, k.readJob},
 		{"quiet", 3, k.quiet},
 		{"delete account", 1, k.deleteAccount},
@@ -54,7 +51,6 @@ func (k *soak) quiet() {
 		return
 	}
 	k.s.World.Heal()
-	k.s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent, b.FailAtPercent = 0, 0 })
 	time.Sleep(time.Duration(3000+k.rng.IntN(5000)) * time.Millisecond)
 }
 
@@ -87,20 +83,6 @@ func (k *soak) fault() {
 	k.s.World.FailSeparator(k.t, rule)
 }
 
-func (k *soak) changeBehaviour() {
-	k.s.World.Separator.Configure(func(b *separator.Behaviour) {
-		b.ProcessingMs = 50 + k.rng.IntN(1500)
-		b.FailAtPercent, b.HoldAtPercent = 0, 0
-		switch k.rng.IntN(16) {
-		case 0:
-			b.FailAtPercent = 1 + k.rng.IntN(99)
-		case 1:
-			b.HoldAtPercent = 1 + k.rng.IntN(99)
-		}
-		k.trace.add("behaviour: %d ms, hold at %d, fail at %d", b.ProcessingMs, b.HoldAtPercent, b.FailAtPercent)
-	})
-}
-
 // kill crashes one replica or all of them. They restart after a while. If another replica is up, the
 // restart is sometimes so late that the other replica takes over the jobs.
 func (k *soak) kill() {
@@ -111,15 +93,9 @@ func (k *soak) kill() {
 	if len(victims) > 1 && k.rng.IntN(4) > 0 {
 		victims = victims[k.rng.IntN(len(victims)):][:1]
 	}
-	if k.rng.IntN(3) > 0 {
-		k.waitForState()
-	}
 	down := time.Duration(100+k.rng.IntN(1500)) * time.Millisecond
 	if len(victims) < len(k.up) && k.rng.IntN(6) == 0 {
 		down = 13 * time.Second
-	}
-	for state, n := range k.states() {
-		k.hit[state] += n
 	}
 	k.markUp(false, victims...)
 	for _, i := range victims {
@@ -128,22 +104,6 @@ func (k *soak) kill() {
 	}
 	k.trace.add("kill %v, back in %v", victims, down)
 	k.restart = time.Now().Add(down)
-}
-
-// waitForState waits up to two seconds for a job in a short-lived state, and then a random part of
-// that state's duration.
-func (k *soak) waitForState() {
-	for _, state := range []string{"SUBMITTING", asking} {
-		if k.rng.IntN(2) == 0 {
-			continue
-		}
-		for deadline := time.Now().Add(2 * time.Second); k.states()[state] == 0 && time.Now().Before(deadline); {
-			time.Sleep(5 * time.Millisecond)
-		}
-		time.Sleep(time.Duration(k.rng.IntN(60)) * time.Millisecond)
-		return
-	}
-	time.Sleep(time.Duration(k.rng.IntN(300)) * time.Millisecond)
 }
 
 // stop stops a replica with SIGTERM and waits until it has handed back its jobs.
@@ -192,38 +152,6 @@ func (k *soak) running() []int {
 		}
 	}
 	return out
-}
-
-// jump moves all times in the database into the past, as if all clocks had jumped ahead: by less than
-// a lease, or by more than a lease, the SUBMITTING threshold, the polling threshold, or all of them.
-func (k *soak) jump() {
-	by := []time.Duration{5 * time.Second, 12 * time.Second, 12 * time.Second, 70 * time.Second, 130 * time.Second}[k.rng.IntN(5)]
-	if k.rng.IntN(12) == 0 {
-		by = 31 * time.Minute
-	}
-	k.trace.add("jump %v", by)
-	k.watch.pause()
-	err := k.db.InTx(k.t.Context(), func(tx *db.Tx) error {
-		for table, columns := range map[string][]string{
-			"separation_jobs": {"created_at", "submitting_at", "submit_intent_at", "processing_at", "ready_at", "collected_at", "finished_at", "lease_until"},
-			"nodes":           {"seen_at"}, "users": {"erasing_at"}, "idempotency_keys": {"created_at"},
-		} {
-			set := ""
-			for i, c := range columns {
-				if i > 0 {
-					set += ", "
-				}
-				set += c + " = " + c + " - $1"
-			}
-			if _, err := tx.Exec(k.t.Context(), "UPDATE "+table+" SET "+set, by.Milliseconds()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		k.t.Errorf("jump: %v", err)
-	}
 }
 
 // readJob reads a job as its owner, and downloads a stem if there is one.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,50 +29,6 @@ func (t *trace) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.Join(t.lines[max(0, len(t.lines)-400):], "\n")
-}
-
-// watch measures how long jobs stay idle after their lease has expired.
-type watch struct {
-	mu      sync.Mutex
-	since   map[string]time.Time // job and fence -> first seen expired
-	longest time.Duration
-	moved   int
-	samples int
-	most    int // jobs in flight
-}
-
-// pause restarts the measurement, because the clocks have jumped or no replica is up.
-func (w *watch) pause() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.since = map[string]time.Time{}
-}
-
-// note records the jobs whose leases have expired, and returns the longest time that a job has been
-// idle.
-func (w *watch) note(expired []string) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	if w.since == nil {
-		w.since = map[string]time.Time{}
-	}
-	longest := time.Duration(0)
-	for _, id := range expired {
-		if _, seen := w.since[id]; !seen {
-			w.since[id] = now
-		}
-		longest = max(longest, now.Sub(w.since[id]))
-	}
-	for id, first := range w.since {
-		if !slices.Contains(expired, id) {
-			longest = max(longest, now.Sub(first))
-			w.moved++
-			delete(w.since, id)
-		}
-	}
-	w.longest = max(w.longest, longest)
-	return longest
 }
 
 func (k *soak) query(ctx context.Context, query string, args ...any) ([][]string, error) {
@@ -107,30 +62,12 @@ func (k *soak) active() (int, error) {
 	return n, err
 }
 
-// asking is the part of SUBMITTING in which the provider may have received the request.
-const asking = "SUBMITTING, asking"
-
-// states counts the running jobs by state.
-func (k *soak) states() map[string]int {
-	rows, err := k.query(k.t.Context(), `SELECT CASE WHEN state = 'SUBMITTING' AND submit_intent_at IS NOT NULL THEN $1 ELSE state END
-		FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`, asking)
-	if err != nil {
-		k.t.Errorf("count states: %v", err)
-	}
-	out := map[string]int{}
-	for _, r := range rows {
-		out[r[0]]++
-	}
-	return out
-}
-
-// sample checks the running service many times a second: the provider's limit, the order of the
-// queue, and how long the jobs of dead workers stay idle.
+// sample checks the running service ten times a second: the provider's limit and the order of the queue.
 func (k *soak) sample(quit <-chan struct{}) {
 	ctx := context.WithoutCancel(k.t.Context())
 	ask := func(query string, args ...any) [][]string {
 		rows, err := k.query(ctx, query, args...)
-		if err != nil && !k.away.Load() {
+		if err != nil {
 			k.t.Errorf("sample: %v", err)
 		}
 		return rows
@@ -140,10 +77,6 @@ func (k *soak) sample(quit <-chan struct{}) {
 		case <-quit:
 			return
 		case <-time.After(100 * time.Millisecond):
-		}
-		if k.away.Load() {
-			k.watch.pause()
-			continue
 		}
 		// Read the provider's projects first. The job of a project never returns to the queue.
 		titles := map[string]bool{}
@@ -160,10 +93,6 @@ func (k *soak) sample(quit <-chan struct{}) {
 			}
 			running++
 		}
-		k.watch.mu.Lock()
-		k.watch.samples++
-		k.watch.most = max(k.watch.most, running)
-		k.watch.mu.Unlock()
 		if running > limit {
 			k.t.Errorf("%d jobs in flight, want at most %d", running, limit)
 		}
@@ -172,18 +101,6 @@ func (k *soak) sample(quit <-chan struct{}) {
 			JOIN separation_jobs x ON x.attempts > 0 AND x.created_at > y.created_at
 			WHERE y.state = 'QUEUED' AND y.fence = 0 AND u.erasing_at IS NULL LIMIT 1`) {
 			k.t.Errorf("%s was claimed before the older %s", r[1], r[0])
-		}
-		if len(k.running()) == 0 {
-			k.watch.pause()
-			continue
-		}
-		var expired []string
-		for _, r := range ask(`SELECT id, CAST(fence AS TEXT) FROM separation_jobs
-			WHERE state IN ('SUBMITTING', 'PROCESSING') AND lease_until < now_ms()`) {
-			expired = append(expired, r[0]+"/"+r[1])
-		}
-		if still := k.watch.note(expired); still > noticed {
-			k.t.Errorf("a dead worker's job stayed idle for %v after its lease expired", still)
 		}
 	}
 }
@@ -349,10 +266,7 @@ func (k *soak) report() {
 		k.t.Error(err)
 	}
 	k.t.Logf("%d replicas, %v: %d kills, events %v", len(k.up), time.Since(k.began).Round(time.Second), k.kills, k.events)
-	k.t.Logf("states of jobs at kills: %v", k.hit)
 	k.t.Logf("responses to submissions by status: %v, and %d lost; %d jobs accepted, %d projects at the provider",
 		k.answers, k.cutOff, len(k.accepted), len(k.s.World.Separator.Titles()))
 	k.t.Logf("jobs of the remaining accounts: %q", rows)
-	k.t.Logf("%d samples, at most %d in flight; %d leases expired, after which jobs stayed idle for at most %v",
-		k.watch.samples, k.watch.most, k.watch.moved, k.watch.longest.Round(10*time.Millisecond))
 }
