@@ -31,7 +31,7 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	}
 	pass := media.Pass{Timeout: r.cfg.FinalTimeout}
 	if p.Kind == timeline.Audio {
-		pass.Name, pass.Args = "mix to m4a", audioPass(p, name)
+		pass.Name, pass.Args = "mix to m4a", audioPass(p, name, time.Now())
 	} else {
 		same, err := r.sameConfig()
 		if err != nil {
@@ -40,7 +40,7 @@ func (r *run) final(ctx context.Context) (Output, error) {
 		if err := os.WriteFile(r.path(partList), []byte(concatList(p)), 0o640); err != nil {
 			return Output{}, fmt.Errorf("render: %w", noSpace(err))
 		}
-		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), videoPass(p, same, name)
+		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), videoPass(p, same, name, time.Now())
 	}
 	if err := r.encodeAudio(ctx, pass, name, done); err != nil {
 		return Output{}, err
@@ -88,11 +88,21 @@ func audioEncoder(p *Plan) []string {
 }
 
 // audioPass returns the arguments for the m4a of outputKind audio.
-func audioPass(p *Plan, out string) []string {
+func audioPass(p *Plan, out string, created time.Time) []string {
 	args := mixInput()
 	args = append(args, "-map", "0:a:0")
 	args = append(args, audioEncoder(p)...)
-	return append(args, "-map_metadata", "-1", "-movflags", "+faststart", "-f", "ipod", out)
+	return append(append(args, movieHeader(created)...), "-f", "ipod", out)
+}
+
+// movieTimescale is a multiple of the sample rate and of the common frame rates, so that the movie's header and
+// edit lists state exact lengths.
+const movieTimescale = 240_000
+
+// movieHeader returns the options for the header of a film: none of the sources' metadata, and when it was made.
+func movieHeader(created time.Time) []string {
+	return []string{"-map_metadata", "-1", "-metadata", "creation_time=" + created.UTC().Format(time.RFC3339),
+		"-movie_timescale", fmt.Sprint(movieTimescale), "-movflags", "+faststart"}
 }
 
 // reorderDelay is how many frames decoding runs ahead of display, as x264's B-frame
@@ -101,7 +111,7 @@ const reorderDelay = 2
 
 // videoPass concatenates the parts and adds the mix. same means that all parts have one decoder configuration;
 // otherwise each part's configuration is repeated in the stream.
-func videoPass(p *Plan, same bool, out string) []string {
+func videoPass(p *Plan, same bool, out string, created time.Time) []string {
 	convert := "1"
 	if same {
 		convert = "0"
@@ -115,8 +125,8 @@ func videoPass(p *Plan, same bool, out string) []string {
 	// film makes every frame equally long.
 	ticks := timescale(p.Canvas.Rate) / p.Canvas.Rate.Num * p.Canvas.Rate.Den
 	args = append(args, "-bsf:v", fmt.Sprintf("setts=pts=PTS:dts=(N-%d)*%d:duration=%d", reorderDelay, ticks, ticks))
-	return append(args, "-map_metadata", "-1", "-video_track_timescale", fmt.Sprint(timescale(p.Canvas.Rate)),
-		"-movflags", "+faststart", "-f", "mp4", out)
+	args = append(args, "-video_track_timescale", fmt.Sprint(timescale(p.Canvas.Rate)))
+	return append(append(args, movieHeader(created)...), "-f", "mp4", out)
 }
 
 // sameConfig reports whether all parts have the same decoder configuration. They do,

@@ -247,7 +247,9 @@ func fullRange(v *videoInfo) bool {
 	return v.ColorRange == "pc" || strings.HasPrefix(v.PixelFormat, "yuvj")
 }
 
-// toneMap converts PQ and HLG to SDR.
+// toneMap converts PQ and HLG to SDR. 203 cd/m2, the white of paper, becomes 1.0 and ends near 236 of 255, as
+// white paper in SDR does. Every clip has the peak of HLG, 1000 cd/m2, whatever its metadata claims, so that two
+// clips of a scene look alike.
 func (s *shot) toneMap(w, h int) []string {
 	video := s.source.info.Video
 	transfer := video.ColorTransfer
@@ -255,7 +257,7 @@ func (s *shot) toneMap(w, h int) []string {
 		fmt.Sprintf("zscale=w=%d:h=%d:filter=bicubic:tin=%s:min=2020_ncl:pin=2020:t=linear:npl=203", w, h, transfer),
 		"format=gbrpf32le",
 		"zscale=p=709",
-		"tonemap=tonemap=mobius:desat=0",
+		"tonemap=tonemap=mobius:param=0.7:peak=4.926:desat=0",
 		"zscale=t=709:m=709:r=limited",
 		"format=yuv420p",
 	}

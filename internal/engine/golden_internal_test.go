@@ -53,7 +53,7 @@ func describe(p *Plan, names map[string]string) string {
 	}
 	if p.Kind == timeline.Audio {
 		b.WriteString("\nmix to m4a\n")
-		args(audioPass(p, "output.m4a"))
+		args(audioPass(p, "output.m4a", time.Unix(0, 0)))
 		return b.String()
 	}
 	b.WriteString("\nparts.txt\n")
@@ -61,7 +61,7 @@ func describe(p *Plan, names map[string]string) string {
 		b.WriteString("    " + line)
 	}
 	b.WriteString("\nconcat, mix, mux\n")
-	args(videoPass(p, true, "output.mp4"))
+	args(videoPass(p, true, "output.mp4", time.Unix(0, 0)))
 	return b.String()
 }
 

@@ -316,6 +316,30 @@ func TestKeyFrames(t *testing.T) {
 	}
 }
 
+// The header states the exact length, and that the film was made now.
+func TestMovieHeader(t *testing.T) {
+	t.Parallel()
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 48, FPS: "30000/1001", Duration: 2 * time.Second, Tone: 440})
+	began := time.Now()
+	out := newBench(t).render(t, film(cut(clip, 0, 1234)))
+	said, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "format_tags=creation_time", "-of", "csv=p=0", out.Path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(said))); err != nil || at.Before(began.Add(-2*time.Second)) || at.After(time.Now()) {
+		t.Errorf("created at %q, rendered after %v", said, began)
+	}
+	data, err := os.ReadFile(out.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := bytes.Index(data, []byte("mvhd")) + 4 + 4 + 8
+	scale, length := binary.BigEndian.Uint32(data[header:]), binary.BigEndian.Uint32(data[header+4:])
+	if want := float64(out.Frames) * 1001 / 30000; math.Abs(float64(length)/float64(scale)-want) > 1e-5 {
+		t.Errorf("the header states %d/%d s, want %.6f s", length, scale, want)
+	}
+}
+
 // A tone-mapped film contains no light metadata of its master.
 func TestToneMappedFilmsSayNothingOfLight(t *testing.T) {
 	t.Parallel()
