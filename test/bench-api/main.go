@@ -1,7 +1,6 @@
 // Command bench-api measures the API: requests per second and latencies of what
-// phones ask for all day, on both databases and beside a bare net/http handler
-// that makes the same token check, and the memory of the service while many
-// clients upload at once. It starts everything itself. The load is bounded: a fixed number of clients, each with one
+// phones ask for all day, on both databases, and the memory of the service while
+// many clients upload at once. It starts everything itself. The load is bounded: a fixed number of clients, each with one
 // request at a time.
 //
 // `make bench-api` runs it inside a PostgreSQL cluster of its own. With -year, as
@@ -37,7 +36,6 @@ type options struct {
 
 func main() {
 	var o options
-	bare := flag.Bool("bare", false, "serve the bare handler; used by the command itself")
 	flag.IntVar(&o.clients, "clients", 16, "clients at a time, each with one request")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each endpoint is asked")
 	flag.IntVar(&o.uploads, "uploads", 50, "clients that upload at a time")
@@ -47,10 +45,6 @@ func main() {
 	flag.Int64Var(&o.jobs, "year", 0, "measure instead a database with a year of so many jobs")
 	flag.StringVar(&o.out, "out", "docs/benchmarks.md", "the page to write to")
 	flag.Parse()
-	if *bare {
-		serveBare()
-		return
-	}
 	if err := run(context.Background(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-api:", err)
 		os.Exit(1)
@@ -66,10 +60,6 @@ func run(ctx context.Context, o options) (err error) {
 	binary := filepath.Join(dir, "cutroom")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/cutroom").CombinedOutput(); err != nil {
 		return fmt.Errorf("build the service: %w: %s", err, out)
-	}
-	peer, err := installPeer(ctx)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-api: without a peer:", err)
 	}
 	world, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true})
 	if err != nil {
@@ -88,20 +78,6 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	databases = append(databases, postgres)
 	for _, d := range databases {
-		// Beside each database anew, because a machine is not the same from one
-		// minute to the next.
-		l, err := measureBare(ctx, o, world.Env()["AUTH_JWT_SECRET"])
-		if err != nil {
-			return fmt.Errorf("bare handler: %w", err)
-		}
-		r.bare = l
-		r.add("bare handler", d.name, l)
-		if d.name == "SQLite" && peer != "" {
-			if l, err = measurePeer(ctx, o, peer, dir); err != nil {
-				return fmt.Errorf("PocketBase: %w", err)
-			}
-			r.add("PocketBase "+peerVersion+", one record", d.name, l)
-		}
 		if err := measureService(ctx, o, binary, filepath.Join(dir, d.name), world, d, r); err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
 		}

@@ -9,7 +9,6 @@ import (
 // report is the section of the page that is being written.
 type report struct {
 	*benchtest.Section
-	bare   load // of the database that is being measured
 	memory []memory
 	// waiting is on each database.
 	waiting []waiting
@@ -21,20 +20,15 @@ func newReport(o options) *report {
 	r.Say(`The load driver, the service and PostgreSQL share the machine, so the figures are of about half of it. The service runs
 with its defaults, its log included; PostgreSQL with those of the tests, which matters to writes only.
 
-%d clients, each with one request at a time over a kept connection, %v an endpoint. The ratio is to a bare net/http
-handler that makes the same token check and answers as many bytes, measured just before each database. CPU is that of the
-serving process for a request, without PostgreSQL's: other work on the machine changes the rest, and this hardly.
-
-PocketBase is a backend for apps that many know. It is asked, with its defaults, for one record that only its owner may
-read, which is what a balance is there; it checks token and rule and reads the record, from SQLite.`, o.clients, o.duration)
-	r.Table("endpoint", "database", "requests/s", "p50", "p99", "CPU of the server", "ratio to bare", "errors")
+%d clients, each with one request at a time over a kept connection, %v an endpoint. CPU is that of the serving process
+for a request, without PostgreSQL's: other work on the machine changes the rest, and this hardly.`, o.clients, o.duration)
+	r.Table("endpoint", "database", "requests/s", "p50", "p99", "CPU of the server", "errors")
 	return r
 }
 
 func (r *report) add(endpoint, database string, l load) {
-	r.Row("%s | %s | %.0f | %s | %s | %d µs | %.2f | %d", endpoint, database, l.perSecond, benchtest.Millis(l.p50),
-		benchtest.Millis(l.p99), l.cpu.Microseconds(),
-		l.perSecond/r.bare.perSecond, l.errors)
+	r.Row("%s | %s | %.0f | %s | %s | %d µs | %d", endpoint, database, l.perSecond, benchtest.Millis(l.p50),
+		benchtest.Millis(l.p99), l.cpu.Microseconds(), l.errors)
 }
 
 // end writes what is known after all requests: the waiting, and the memory.
