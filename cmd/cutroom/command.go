@@ -127,10 +127,19 @@ func sinceFlag(fs *flag.FlagSet, v *invocation) {
 	})
 }
 
+// errorsOnOneLine joins the lines of an error, such as those of several attempts to connect, so that a search for
+// its cause finds the whole.
+func errorsOnOneLine(_ []string, a slog.Attr) slog.Attr {
+	if err, isError := a.Value.Any().(error); isError && strings.Contains(err.Error(), "\n") {
+		return slog.String(a.Key, oneLine(err.Error()))
+	}
+	return a
+}
+
 // load reads the configuration and creates the log that it configures.
 func (v *invocation) load() (config.Config, *slog.Logger, error) {
 	cfg, err := config.LoadEnvironment(v.envFile)
-	opts := &slog.HandlerOptions{Level: cfg.Log.Level}
+	opts := &slog.HandlerOptions{Level: cfg.Log.Level, ReplaceAttr: errorsOnOneLine}
 	var h slog.Handler = slog.NewTextHandler(v.stderr, opts)
 	if cfg.Log.JSON {
 		h = slog.NewJSONHandler(v.stderr, opts)

@@ -79,8 +79,20 @@ func showFailedJobs(ctx context.Context, v *invocation) error {
 	})
 }
 
-// oneLine replaces line breaks and other white space by single spaces.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// oneLine joins the lines of a text: "a:\n\tb\nc" becomes "a: b; c".
+func oneLine(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line != "" && b.Len() > 0 && strings.HasSuffix(b.String(), ":") {
+			b.WriteString(" ")
+		} else if line != "" && b.Len() > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
 
 func jobTable(w io.Writer, j admin.Job) {
 	fmt.Fprintf(w, "%s\t%s\nowner\t%s\t%s\nstatus\t%s, %d %%\nattempts\t%d\n", j.JobType, j.JobID, j.UserID, j.Email,

@@ -172,6 +172,10 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (moved bool, err
 	return moved, err
 }
 
+// NoteLostWorker is an assignment, after a comma, which adds the dead worker of a job to the cause that support
+// reads if the job fails.
+const NoteLostWorker = `, failure_cause = COALESCE(failure_cause || ', ', 'lost workers: ') || COALESCE(lease_owner, 'unknown')`
+
 // Complete ends a claimed job that succeeded. Set is further assignments,
 // each after a comma, with parameters from $4 on; clock.ms is the time of the end.
 func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, state, set string, args ...any) error {
@@ -187,14 +191,15 @@ func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, state, set stri
 
 // Fail moves the jobs of a condition to FAILED and takes them from their workers. Its
 // parameters begin with $4. The owner reads the sentence and the reason of failure; support
-// reads cause.
+// reads cause, or without one the workers that were lost.
 func (t Table) Fail(ctx context.Context, tx *db.Tx, failure *fault.Error, cause error, where string, args ...any) ([]End, error) {
 	reason := cmp.Or(failure.Reason, fault.Unexplained)
 	ends, err := db.All(ctx, tx, func(row db.Scanner) (End, error) {
 		e := End{State: "FAILED", Reason: reason}
 		err := row.Scan(&e.ID, &e.UserID)
 		return e, err
-	}, `UPDATE `+t.Name+` SET state = 'FAILED', error = $1, error_code = $2, failure_cause = NULLIF($3, ''), finished_at = now_ms(),
+	}, `UPDATE `+t.Name+` SET state = 'FAILED', error = $1, error_code = $2, finished_at = now_ms(),
+			failure_cause = COALESCE(NULLIF($3, ''), failure_cause || COALESCE(', ' || lease_owner, '')),
 			replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
 		WHERE `+where+` RETURNING id, user_id`, append([]any{failure.Answer(), string(reason), fault.Cause(cause)}, args...)...)
 	if err != nil {

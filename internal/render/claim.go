@@ -20,7 +20,7 @@ const queueLock = "render-queue"
 // claim, so that the table of turns counts only running jobs.
 func (s *Service) requeueDead(ctx context.Context) error {
 	ids, err := s.db.ExecTexts(db.Prompt(ctx, job.TTL/3), `UPDATE render_jobs SET state = 'PENDING', replica = COALESCE(lease_owner, replica),
-			lease_owner = NULL, lease_until = NULL, fence = fence + 1
+			lease_owner = NULL, lease_until = NULL, fence = fence + 1`+job.NoteLostWorker+`
 		WHERE state = 'PROCESSING' AND COALESCE(lease_until, 0) < now_ms() AND attempts < $1 AND `+user.Stays("user_id")+`
 		RETURNING id`, maxAttempts)
 	if err != nil {

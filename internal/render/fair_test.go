@@ -19,16 +19,24 @@ func (r *harness) replicas(slots int) {
 		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots`, slots)
 }
 
-// A job whose worker died three times fails.
+// A job whose worker died three times fails. Support sees which workers.
 func TestJobsOfThreeDeadWorkersFail(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		s := r.service(&jobtest.Engine{}, r.DB)
 		r.enqueue(2, r.User(0), nil)
-		r.Exec(`UPDATE render_jobs SET attempts = $1, lease_until = now_ms() - 1 WHERE id = $2`, maxAttempts, r.claimed(s).ID)
-		if err := s.SweepJobs(t.Context()); err != nil {
-			t.Fatal(err)
+		var workers []string
+		for attempt := 1; attempt <= maxAttempts; attempt++ {
+			s := r.service(&jobtest.Engine{}, r.DB)
+			r.Exec(`UPDATE render_jobs SET attempts = $1, lease_until = now_ms() - 1 WHERE id = $2`, attempt, r.claimed(s).ID)
+			workers = append(workers, s.Renewer.Owner())
+			if err := s.requeueDead(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.SweepJobs(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'interrupted'`, errInterrupted.Sentence); n != 1 {
+		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'interrupted'
+				AND failure_cause = $2`, errInterrupted.Sentence, "lost workers: "+strings.Join(workers, ", ")); n != 1 {
 			t.Errorf("%d jobs given up, want 1", n)
 		}
 	})

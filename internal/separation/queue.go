@@ -142,7 +142,7 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 			s.jobs.AttemptLog(j.Claim).Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice")
 			moved, err = s.fail(ctx, j, errInterrupted, errors.New("the worker was lost while the provider may have been starting the job"))
 		case j.Attempts >= maxAttempts:
-			moved, err = s.fail(ctx, j, errInterrupted, fmt.Errorf("%d workers were lost or stuck while submitting", j.Attempts))
+			moved, err = s.fail(ctx, j, errInterrupted, nil)
 		default:
 			moved, err = s.requeue(ctx, j)
 		}
@@ -174,7 +174,7 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 // for stale jobs does not count the time before it.
 func (s *Service) requeue(ctx context.Context, j claimedJob) (bool, error) {
 	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued,
-		Set: `, submitting_at = now_ms()`, And: ` AND submit_intent_at IS NULL`, Topics: []string{TopicQueue}})
+		Set: `, submitting_at = now_ms()` + job.NoteLostWorker, And: ` AND submit_intent_at IS NULL`, Topics: []string{TopicQueue}})
 }
 
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds it, in one
