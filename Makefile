@@ -213,7 +213,7 @@ drill-standby: build ## promote a standby, and stop one for DRILL_OUTAGES, durin
 		$(GO) test ./test/drill -run Standby -count=1 -timeout 40m -v
 
 .PHONY: drill-unit
-drill-unit: build ## run the units under a real systemd, as root: watchdog, doctor --as-unit, credentials, backups
+drill-unit: build ## run the units under a real systemd, as root: watchdog, doctor, credentials, backups
 	scripts/drill-unit.sh
 
 .PHONY: drill-backup

@@ -43,7 +43,6 @@ type invocation struct {
 	user, receipt  string
 	confirm        bool
 	roles          string
-	asUnit         bool
 	failed         bool
 	stdout, stderr io.Writer
 	// fatal logs the error that ended the command, one line per problem; nil if the output is for people.

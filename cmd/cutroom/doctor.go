@@ -42,9 +42,6 @@ var errUnhealthy = errors.New("some checks failed")
 
 // doctor checks everything that the roles of this process depend on, one line each.
 func doctor(ctx context.Context, v *invocation) error {
-	if v.asUnit {
-		return doctorAsUnit(ctx, v)
-	}
 	cfg, log, err := v.load()
 	if err != nil {
 		return err

@@ -24,8 +24,7 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   serve [--roles <list>]               run the service, or only some of its roles (overrides
                                        ROLES): api, render, separation, sweep
   migrate                              apply database migrations and exit
-  doctor [--roles <list>] [--as-unit]  check everything that these roles depend on; with
-                                       --as-unit inside the sandbox of the systemd unit
+  doctor [--roles <list>]              check everything that these roles depend on
   version                              print versions
 
   admin grant <email or uuid>          give a user the admin role
@@ -75,7 +74,7 @@ The configuration comes from the environment. The file that --env-file names, or
 var commands = map[string]command{
 	"serve":           {daemon: true, flags: rolesFlag, run: serve},
 	"migrate":         {daemon: true, run: migrate},
-	"doctor":          {flags: asUnitFlag, run: doctor},
+	"doctor":          {flags: rolesFlag, run: doctor},
 	"version":         {run: version},
 	"admin grant":     {args: 1, run: grantRole},
 	"admin revoke":    {args: 1, run: revokeRole},

@@ -38,7 +38,6 @@ type Eraser func(ctx context.Context, userID string) error
 type Service struct {
 	db        *db.DB
 	tokens    *Tokens
-	checked   checked
 	signOuts  *signOuts
 	providers map[string]IdentityVerifier
 	credits   *credit.Ledger
@@ -144,7 +143,7 @@ func nameFor(provider string, c identity.Claims, fullName string) string {
 // Authenticate checks a bearer token. It reads sign-outs at most once a second, for all users at
 // once, and does not check that the account still exists.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
-	p, err := s.checked.check(s.tokens, token)
+	p, err := s.tokens.Check(token)
 	if err != nil {
 		return Principal{}, err
 	}

@@ -372,25 +372,6 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// A verified token is cached until it expires.
-func TestACachedTokenExpires(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, r *harness) {
-		r.a["token"] = identity.Claims{Subject: "1", Email: "m@example.test"}
-		s, err := r.SignIn(t.Context(), account.ProviderA, "token", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Authenticate(t.Context(), s.Token); err != nil {
-			t.Fatal(err)
-		}
-		clock.Advance(time.Until(s.Expires) + time.Second)
-		defer clock.Advance(0)
-		if _, err := r.Authenticate(t.Context(), s.Token); !errors.Is(err, fault.New(fault.Unauthorized, "invalid_token")) {
-			t.Errorf("an expired token: %v", err)
-		}
-	})
-}
-
 func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, r *harness) {
 		r.a["token"] = identity.Claims{Subject: "1", Email: "m@example.test"}

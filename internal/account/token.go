@@ -3,8 +3,6 @@ package account
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -121,41 +119,9 @@ func (t *Tokens) Check(token string) (Principal, error) {
 	if c.IssuedAt != nil {
 		p.Issued = c.IssuedAt.Time
 	}
-	// Releases before auth_time issued tokens only at a sign-in.
 	p.SignedIn = p.Issued
 	if c.AuthTime != nil {
 		p.SignedIn = c.AuthTime.Time
 	}
-	return p, nil
-}
-
-// checked caches valid tokens, because a phone polls with the same one every few seconds, and parsing it takes
-// a quarter of the CPU time of a poll. It ignores sign-outs; see signOuts.
-type checked struct {
-	mu     sync.RWMutex
-	tokens map[string]Principal
-}
-
-// maxChecked bounds the cache. A token takes half a kilobyte.
-const maxChecked = 8192
-
-func (c *checked) check(t *Tokens, token string) (Principal, error) {
-	c.mu.RLock()
-	known, found := c.tokens[token]
-	c.mu.RUnlock()
-	if found && clock.Now().Before(known.Expires) {
-		return known, nil
-	}
-	p, err := t.Check(token)
-	if err != nil {
-		return p, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tokens == nil || len(c.tokens) >= maxChecked {
-		c.tokens = map[string]Principal{}
-	}
-	// Clone the text, which may be a slice of a whole request header.
-	c.tokens[strings.Clone(token)] = p
 	return p, nil
 }

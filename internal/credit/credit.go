@@ -16,6 +16,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/user"
@@ -91,7 +93,7 @@ func New(o Options) *Ledger {
 	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*limitedStore{}, signupBonus: o.SignupBonus, bonusKey: o.BonusKey,
 		dailyCap: o.AdminDailyCap, log: o.Log}
 	for platform, s := range o.Stores {
-		l.stores[platform] = &limitedStore{Store: s, platform: platform, slots: make(chan struct{}, maxAsking)}
+		l.stores[platform] = &limitedStore{Store: s, platform: platform, slots: semaphore.NewWeighted(maxAsking)}
 	}
 	return l
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
@@ -49,7 +50,7 @@ const maxAsking = 8
 type limitedStore struct {
 	Store
 	platform string
-	slots    chan struct{}
+	slots    *semaphore.Weighted
 }
 
 // Verify calls the store, as a span of the request's trace.
@@ -62,16 +63,14 @@ func (s *limitedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity
 // maxQueueing is how long a receipt waits for a free request to its store.
 const maxQueueing = 20 * time.Second
 
-// acquire waits until a request may be sent. The caller calls done after the request.
-func (s *limitedStore) acquire(ctx context.Context) (done func(), err error) {
+// acquire waits until a request may be sent. The caller calls release after the request.
+func (s *limitedStore) acquire(ctx context.Context) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxQueueing)
 	defer cancel()
-	select {
-	case s.slots <- struct{}{}:
-		return func() { <-s.slots }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: too many requests at once: %w", receipt.ErrUnavailable, context.Cause(ctx))
+	if err := s.slots.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("%w: too many requests at once: %w", receipt.ErrUnavailable, err)
 	}
+	return func() { s.slots.Release(1) }, nil
 }
 
 // PurchaseRequest is what a client claims to have bought.

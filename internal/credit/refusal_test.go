@@ -138,7 +138,7 @@ func TestSupportSpendsAnOrder(t *testing.T) {
 			t.Errorf("it counts as revenue: %+v, %v", r, err)
 		}
 		// A refund by the store revokes the credits that support granted.
-		if err := notified(t, l, s, "GPA.1", false); err != nil {
+		if err := notified(t, l, s, "GPA.1"); err != nil {
 			t.Fatal(err)
 		}
 		if have, err := l.Balance(t.Context(), user); err != nil || have != 0 {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -50,23 +48,20 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 		l.log.Warn("the store refunded part of a purchase; take the credits back by hand", "platform", platform, "order", t.ID)
 		return nil
 	}
-	return l.confirm(ctx, platform, store, t, notice.Reinstated)
+	return l.confirm(ctx, platform, store, t)
 }
 
-func (l *Ledger) confirm(ctx context.Context, platform string, store *limitedStore, t receipt.Transaction, reinstated bool) error {
+func (l *Ledger) confirm(ctx context.Context, platform string, store *limitedStore, t receipt.Transaction) error {
 	known, err := store.reversed(ctx, []receipt.Transaction{t})
 	if err != nil {
 		l.log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
 		return l.recheckSoon(ctx, platform, t.ID)
 	}
 	for id, reversed := range known {
-		switch {
-		case reversed:
-			err = l.reverse(ctx, platform, id)
-		case reinstated && id == t.ID:
-			err = l.reinstate(ctx, platform, id)
+		if !reversed {
+			continue
 		}
-		if err != nil {
+		if err := l.reverse(ctx, platform, id); err != nil {
 			return err
 		}
 	}
@@ -94,65 +89,31 @@ func (l *Ledger) recheckSoon(ctx context.Context, platform, transaction string) 
 // user's debt. It does nothing for a purchase that is unknown or already reversed.
 func (l *Ledger) reverse(ctx context.Context, platform, transaction string) error {
 	var taken, owed int64
-	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
-		if p.reversed {
-			return false, nil
+	p, changed := sale{}, false
+	err := l.db.InTx(ctx, func(tx *db.Tx) (err error) {
+		changed = false
+		if p, err = lockSale(ctx, tx, platform, transaction); err != nil || !p.found || p.reversed {
+			return err
 		}
 		taken, owed = 0, 0
 		if p.buyer != "" {
 			taken = min(p.balance, p.credits)
 			owed = p.credits - taken
-			entered, err := enter(ctx, tx, p.buyer, kindReversal, reversalRef(platform, transaction), -taken)
-			if err != nil || !entered {
-				return false, err // reversed and reinstated before: allowed once
+			if _, err := enter(ctx, tx, p.buyer, kindReversal, reversalRef(platform, transaction), -taken); err != nil {
+				return err
 			}
 		}
-		_, err := tx.Exec(ctx, `UPDATE purchases SET reversed_at = now_ms(), owed = $1
+		_, err = tx.Exec(ctx, `UPDATE purchases SET reversed_at = now_ms(), owed = $1
 			WHERE platform = $2 AND transaction_hash = $3`, owed, platform, TransactionHash(platform, transaction))
-		if err != nil {
-			return false, fmt.Errorf("mark purchase as reversed: %w", err)
-		}
-		return true, nil
-	})
-	log := l.log.With("platform", platform, "order", transaction, "user", p.buyer)
-	switch {
-	case err != nil:
-		return fmt.Errorf("reverse purchase: %w", err)
-	case changed:
-		log.Info("the store refunded a purchase; its credits were taken back", "taken", taken, "owed", owed)
-	case p.found && !p.reversed:
-		log.Warn("the store refunded a purchase a second time; settle it by hand")
-	}
-	return nil
-}
-
-// reinstate returns the credits that a reversal took, once, because the store cancelled its refund. It drops a
-// debt that is not settled.
-func (l *Ledger) reinstate(ctx context.Context, platform, transaction string) error {
-	p, changed, err := l.changeSale(ctx, platform, transaction, func(tx *db.Tx, p sale) (bool, error) {
-		if !p.reversed {
-			return false, nil
-		}
-		if p.buyer != "" {
-			ref := reversalRef(platform, transaction) + "-undone"
-			entered, err := enter(ctx, tx, p.buyer, kindReversal, ref, p.credits-p.owed)
-			if err != nil || !entered {
-				return false, err
-			}
-		}
-		_, err := tx.Exec(ctx, `UPDATE purchases SET reversed_at = NULL, owed = 0
-			WHERE platform = $1 AND transaction_hash = $2`, platform, TransactionHash(platform, transaction))
-		if err != nil {
-			return false, fmt.Errorf("mark purchase as standing: %w", err)
-		}
-		return true, nil
+		changed = true
+		return err
 	})
 	if err != nil {
-		return fmt.Errorf("reinstate purchase: %w", err)
+		return fmt.Errorf("reverse purchase: %w", err)
 	}
 	if changed {
-		l.log.Info("the store cancelled its refund; the credits were given back",
-			"platform", platform, "order", transaction, "user", p.buyer, "given", p.credits-p.owed)
+		l.log.Info("the store refunded a purchase; its credits were taken back",
+			"platform", platform, "order", transaction, "user", p.buyer, "taken", taken, "owed", owed)
 	}
 	return nil
 }
@@ -165,39 +126,31 @@ func reversalRef(platform, transaction string) string {
 type sale struct {
 	found, reversed bool
 	buyer           string // "" after the account's deletion
-	credits, owed   int64
+	credits         int64
 	balance         int64 // of the buyer
 }
 
-// changeSale locks a purchase and calls change with it, in a transaction that may run more than once. It
-// returns the purchase and the result of change. Every transaction that changes a debt locks the buyer's
-// balance before the purchase, so a debt and a job's refund neither miss each other nor deadlock.
-func (l *Ledger) changeSale(ctx context.Context, platform, transaction string,
-	change func(*db.Tx, sale) (bool, error)) (p sale, changed bool, err error) {
-	err = l.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		changed = false
-		if p, err = readSale(ctx, tx, platform, transaction, ""); err != nil || !p.found {
-			return err
-		}
-		balance, err := lockBalance(ctx, tx, p.buyer)
-		if err != nil {
-			return err
-		}
-		if p, err = readSale(ctx, tx, platform, transaction, tx.ForUpdate()); err != nil || !p.found {
-			return err
-		}
-		p.balance = balance
-		changed, err = change(tx, p)
-		return err
-	})
-	return p, changed, err
+// lockSale reads a purchase and locks it and its buyer's balance. Every transaction that changes a debt locks
+// the balance before the purchase, so a debt and a job's refund neither miss each other nor deadlock.
+func lockSale(ctx context.Context, tx *db.Tx, platform, transaction string) (sale, error) {
+	p, err := readSale(ctx, tx, platform, transaction, "")
+	if err != nil || !p.found {
+		return p, err
+	}
+	balance, err := lockBalance(ctx, tx, p.buyer)
+	if err != nil {
+		return sale{}, err
+	}
+	p, err = readSale(ctx, tx, platform, transaction, tx.ForUpdate())
+	p.balance = balance
+	return p, err
 }
 
 func readSale(ctx context.Context, tx *db.Tx, platform, transaction, locking string) (sale, error) {
 	p := sale{found: true}
-	err := tx.QueryRow(ctx, `SELECT COALESCE(buyer_id, ''), credits, owed, CASE WHEN reversed_at IS NULL THEN 0 ELSE 1 END
+	err := tx.QueryRow(ctx, `SELECT COALESCE(buyer_id, ''), credits, CASE WHEN reversed_at IS NULL THEN 0 ELSE 1 END
 		FROM purchases WHERE platform = $1 AND transaction_hash = $2`+locking,
-		platform, TransactionHash(platform, transaction)).Scan(&p.buyer, &p.credits, &p.owed, &p.reversed)
+		platform, TransactionHash(platform, transaction)).Scan(&p.buyer, &p.credits, &p.reversed)
 	if db.IsNoRows(err) {
 		return sale{}, nil
 	}
@@ -205,67 +158,6 @@ func readSale(ctx context.Context, tx *db.Tx, platform, transaction, locking str
 		return sale{}, fmt.Errorf("read purchase: %w", err)
 	}
 	return p, nil
-}
-
-// lockBalance returns a user's balance, 0 for an unknown user, and locks it until the transaction ends.
-func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
-	var n int64
-	err := tx.QueryRow(ctx, `SELECT balance FROM credit_balances WHERE user_id = $1`+tx.ForUpdate(), userID).Scan(&n)
-	if err != nil && !db.IsNoRows(err) {
-		return 0, fmt.Errorf("lock balance: %w", err)
-	}
-	return n, nil
-}
-
-// debt is what a user owes for one refunded purchase.
-type debt struct {
-	platform, hash, transaction string
-	owed                        int64
-}
-
-// settle uses up to this many credits to pay the debts of a user, the oldest first. It calls pay with each debt
-// and the amount paid of it. The caller's transaction must hold the lock on the user's balance.
-func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay func(d debt, paid int64) error) error {
-	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
-		err = row.Scan(&d.platform, &d.hash, &d.transaction, &d.owed)
-		return d, err
-	}, `SELECT platform, transaction_hash, COALESCE(order_id, transaction_hash), owed FROM purchases
-		WHERE buyer_id = $1 AND owed > 0 ORDER BY created_at, transaction_hash`, userID)
-	if err != nil {
-		return fmt.Errorf("look for debts: %w", err)
-	}
-	for _, d := range debts {
-		paid := min(credits, d.owed)
-		if paid == 0 {
-			break
-		}
-		if err := pay(d, paid); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `UPDATE purchases SET owed = owed - $1 WHERE platform = $2 AND transaction_hash = $3`,
-			paid, d.platform, d.hash); err != nil {
-			return fmt.Errorf("settle debt: %w", err)
-		}
-		credits -= paid
-	}
-	return nil
-}
-
-// settleFromRefund pays the user's debts from a job's refund.
-func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded int64) error {
-	return settle(ctx, tx, userID, refunded, func(d debt, paid int64) error {
-		base := reversalRef(d.platform, d.transaction) + "-"
-		var earlier int
-		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM credit_ledger WHERE user_id = $1 AND kind = 'reversal' AND substr(ref_id, 1, $2) = $3`,
-			userID, utf8.RuneCountInString(base), base).Scan(&earlier); err != nil {
-			return fmt.Errorf("count settlements: %w", err)
-		}
-		entered, err := enter(ctx, tx, userID, kindReversal, base+strconv.Itoa(earlier+1), -paid)
-		if err == nil && !entered {
-			err = fmt.Errorf("settlement %s%d exists already", base, earlier+1)
-		}
-		return err
-	})
 }
 
 // How often the service asks the stores about past sales: about once a night for each purchase while a refund
@@ -280,14 +172,14 @@ const (
 func (l *Ledger) CheckPastSales(ctx context.Context) error {
 	var errs []error
 	for platform, store := range l.stores {
-		if err := l.askAboutSales(ctx, platform, store); err != nil {
+		if err := l.checkPastSales(ctx, platform, store); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", platform, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Ledger) askAboutSales(ctx context.Context, platform string, store *limitedStore) error {
+func (l *Ledger) checkPastSales(ctx context.Context, platform string, store *limitedStore) error {
 	due, err := l.claimSales(ctx, platform)
 	if err != nil || len(due) == 0 {
 		return err

@@ -27,9 +27,9 @@ func buy(t *testing.T, l *credit.Ledger, user, transaction string) {
 }
 
 // notified passes a store's notification to the ledger and returns the result.
-func notified(t *testing.T, l *credit.Ledger, s *store, transaction string, reinstated bool) error {
+func notified(t *testing.T, l *credit.Ledger, s *store, transaction string) error {
 	t.Helper()
-	s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: transaction, Token: "t"}, Reinstated: reinstated}
+	s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: transaction, Token: "t"}}
 	return l.Notify(t.Context(), "platform_a", "", nil)
 }
 
@@ -56,14 +56,14 @@ func TestARefundRevokesTheBalanceAndRecordsTheRestAsDebt(t *testing.T) {
 		// A notification has no effect unless the store confirms it.
 		for _, said := range []map[string]bool{{}, {"t-1": false}} {
 			s.reversed = said
-			if err := notified(t, l, s, "t-1", false); err != nil {
+			if err := notified(t, l, s, "t-1"); err != nil {
 				t.Error(err)
 			}
 			expect("not confirmed", 3, 0)
 		}
 		s.reversed = map[string]bool{"t-1": true}
 		for _, unknown := range []string{"t-2", ""} {
-			if err := notified(t, l, s, unknown, false); err != nil {
+			if err := notified(t, l, s, unknown); err != nil {
 				t.Error(err)
 			}
 		}
@@ -73,7 +73,7 @@ func TestARefundRevokesTheBalanceAndRecordsTheRestAsDebt(t *testing.T) {
 		}
 		expect("another transaction, or a partial refund", 3, 0)
 		for range 2 {
-			if err := notified(t, l, s, "t-1", false); err != nil {
+			if err := notified(t, l, s, "t-1"); err != nil {
 				t.Error(err)
 			}
 			expect("refunded", 0, 7)
@@ -86,23 +86,6 @@ func TestARefundRevokesTheBalanceAndRecordsTheRestAsDebt(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("settled in part", 0, 2)
-		// If the store reinstates the purchase, all revoked credits are granted again.
-		if err := notified(t, l, s, "t-1", true); err != nil {
-			t.Error(err)
-		}
-		expect("reinstatement not confirmed", 0, 2)
-		s.reversed = map[string]bool{"t-1": false}
-		for range 2 {
-			if err := notified(t, l, s, "t-1", true); err != nil {
-				t.Error(err)
-			}
-			expect("reinstated", 8, 0)
-		}
-		s.reversed = map[string]bool{"t-1": true}
-		if err := notified(t, l, s, "t-1", false); err != nil {
-			t.Error(err)
-		}
-		expect("refunded a second time, which support must handle", 8, 0)
 	})
 }
 
@@ -121,7 +104,7 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 		}
 		dbtest.Exec(t, d, `UPDATE purchases SET created_at = created_at - 1000 WHERE order_id = 't-1'`)
 		for _, order := range []string{"t-1", "t-2"} {
-			if err := notified(t, l, s, order, false); err != nil {
+			if err := notified(t, l, s, order); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -220,7 +203,7 @@ func TestPastSalesAreQueriedNightly(t *testing.T) {
 		}
 		// The next sweep queries the transaction of a notification that could not be confirmed.
 		s.away, s.reversed["t-5"] = receipt.ErrUnavailable, true
-		if err := notified(t, l, s, "t-5", false); err != nil {
+		if err := notified(t, l, s, "t-5"); err != nil {
 			t.Error(err)
 		}
 		s.away = nil
@@ -232,7 +215,7 @@ func TestPastSalesAreQueriedNightly(t *testing.T) {
 		}
 		// If the sender of a notification cannot be verified, the store must send it again.
 		s.noticeErr = receipt.ErrUnavailable
-		if f := fault.As(notified(t, l, s, "t-5", false)); f == nil || f.Code != "unavailable" || f.RetryAfter == 0 {
+		if f := fault.As(notified(t, l, s, "t-5")); f == nil || f.Code != "unavailable" || f.RetryAfter == 0 {
 			t.Errorf("while its sender cannot be verified: %v", f)
 		}
 		pass(24 * 91)
@@ -309,7 +292,7 @@ func TestLedgerInvariants(t *testing.T) {
 				"signup": func(int) error { return l.GrantSignup(t.Context(), user) },
 				"notify": func(i int) error {
 					one := &store{reversed: s.reversed, notice: receipt.Notice{
-						Transaction: receipt.Transaction{ID: name(i), Token: "t"}, Reinstated: i%2 == 0}}
+						Transaction: receipt.Transaction{ID: name(i), Token: "t"}}}
 					return newLedger(t, d, one).Notify(t.Context(), "platform_a", "", nil)
 				},
 			}

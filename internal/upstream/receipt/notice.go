@@ -29,8 +29,6 @@ type Transaction struct {
 // Notice is the unverified claim of a store's notification. The zero Notice concerns none of our purchases.
 type Notice struct {
 	Transaction Transaction
-	// Reinstated says that a refund was reversed.
-	Reinstated bool
 	// Partial says that only part of the quantity was refunded.
 	Partial bool
 }
@@ -174,15 +172,15 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 		return Notice{}, nil
 	}
 	// REVOKE concerns family sharing, which grants nothing here; ask the store anyway. No other type affects a
-	// consumable.
-	if notice.Type != "REFUND" && notice.Type != "REVOKE" && notice.Type != "REFUND_REVERSED" {
+	// consumable; support handles a refund that the store takes back.
+	if notice.Type != "REFUND" && notice.Type != "REVOKE" {
 		return Notice{}, nil
 	}
 	t, err := p.open(notice.Data.Transaction)
 	if err != nil { // for another app or environment, or not a transaction
 		return Notice{}, nil
 	}
-	return Notice{Transaction: Transaction{ID: t.TransactionID}, Reinstated: notice.Type == "REFUND_REVERSED"}, nil
+	return Notice{Transaction: Transaction{ID: t.TransactionID}}, nil
 }
 
 // Reversed asks platform_b about each transaction and returns the known ids, true if platform_b has refunded or
