@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -111,4 +112,32 @@ func TestABucketWithoutAnIDIsRefused(t *testing.T) {
 	s.World.FailBucket(t, bucketDown)
 	s.Restart(t)
 	s.World.Heal()
+}
+
+// Without a bucket the files are on one disk. serve on another one exits and names both, until an operator adopts it.
+func TestAnotherDiskIsRefused(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(false), apitest.Replicas(1))
+	s.Stop(t)
+	first, other := s.Config("STORAGE_PATH"), t.TempDir()
+	id := func(dir string) string {
+		b, err := os.ReadFile(filepath.Join(dir, "disk-id"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b))
+	}
+	s.SetEnv("STORAGE_PATH", other)
+	status, out := s.Command(t, "serve")
+	if status != 1 || !strings.Contains(out, id(first)) || !strings.Contains(out, id(other)) || !strings.Contains(out, "cutroom adopt-disk") {
+		t.Errorf("serve on another disk: %d, want 1, the ids %s and %s, and what to do:\n%s", status, id(first), id(other), out)
+	}
+	if status, out := s.Command(t, "sweep", "--confirm"); status != 1 || !strings.Contains(out, "cutroom adopt-disk") {
+		t.Errorf("a sweep of another disk: %d\n%s", status, out)
+	}
+	if status, out := s.Command(t, "adopt-disk"); status != 0 || !strings.Contains(out, id(other)) {
+		t.Fatalf("adopt-disk: %d\n%s", status, out)
+	}
+	s.Restart(t)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -23,7 +24,7 @@ func adoptBucket(ctx context.Context, v *invocation) error {
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
 		bucket := app.NewBucket(cfg, nil)
 		if bucket == nil {
-			return errors.New("no bucket is configured: files on this machine's disk need no adoption")
+			return errors.New("no bucket is configured; `cutroom adopt-disk` assigns a disk")
 		}
 		before, after, err := installation.Adopt(ctx, d, bucket, actor())
 		switch {
@@ -36,6 +37,21 @@ func adoptBucket(ctx context.Context, v *invocation) error {
 			before = "no installation id"
 		}
 		_, err = fmt.Fprintf(v.stdout, "the bucket %s now belongs to this database (installation %s; before: %s)\n", bucket.Name(), after, before)
+		return err
+	})
+}
+
+// adoptDisk assigns the disk at STORAGE_PATH to the configured database.
+func adoptDisk(ctx context.Context, v *invocation) error {
+	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
+		if app.NewBucket(cfg, nil) != nil {
+			return errors.New("a bucket is configured; `cutroom adopt-bucket` assigns it")
+		}
+		before, after, err := installation.AdoptDisk(ctx, d, cfg.Storage.Path, actor())
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(v.stdout, "the files of this database are now on disk %s, in %s (before: %s)\n", after, cfg.Storage.Path, cmp.Or(before, "no disk"))
 		return err
 	})
 }

@@ -33,11 +33,11 @@ func retryJob(ctx context.Context, v *invocation) error {
 		return fmt.Errorf("%s is a separation, which was refunded when it failed: its owner can submit it again", id)
 	}
 	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
-		store, node, err := app.OpenStore(cfg)
+		store, err := app.OpenStore(cfg)
 		if err != nil {
 			return err
 		}
-		if err := render.Retry(ctx, d, store, node, id, func(tx *db.Tx) error {
+		if err := render.Retry(ctx, d, store, id, func(tx *db.Tx) error {
 			return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.RenderRetried, Target: id})
 		}); err != nil {
 			return err
@@ -111,7 +111,7 @@ func jobTable(w io.Writer, j admin.Job) {
 	for _, text := range []struct {
 		what string
 		text admin.Text
-	}{{"replica", j.Replica}, {"node", j.Node}, {"the user was told", j.Error}, {"error code", j.ErrorCode}, {"cause", j.Cause}, {"trace", j.Trace}} {
+	}{{"replica", j.Replica}, {"the user was told", j.Error}, {"error code", j.ErrorCode}, {"cause", j.Cause}, {"trace", j.Trace}} {
 		if text.text != "" {
 			fmt.Fprintf(w, "%s\t%s\n", text.what, text.text)
 		}

@@ -58,6 +58,7 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   events retry --since <date or time>  call it again for all events since then
 
   adopt-bucket                         assign the bucket to this database, also from another
+  adopt-disk                           assign this machine's disk to this database, if its disk is lost
   sweep [--confirm]                    list the objects that are no longer needed; with --confirm
                                        remove them, even if the service's own sweep is held
 
@@ -95,6 +96,7 @@ var commands = map[string]command{
 	"events":          {flags: eventsFlag, run: listEvents},
 	"events retry":    {args: 1, fewer: 1, flags: sinceFlag, run: retryEvents},
 	"adopt-bucket":    {run: adoptBucket},
+	"adopt-disk":      {run: adoptDisk},
 	"sweep":           {flags: confirmFlag, run: sweepObjects},
 	"audit":           {flags: sinceFlag, run: showAudit},
 	"erasures":        {flags: sinceFlag, run: showErasures},

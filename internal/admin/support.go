@@ -268,7 +268,6 @@ type Job struct {
 	Progress         int             `json:"progress"` // percent
 	Attempts         int             `json:"attempts"`
 	Replica          Text            `json:"replica"` // the one that works on it, or worked on it last
-	Node             Text            `json:"node"`    // whose disk holds its files; null if they are in the bucket
 	SourceDurationMs int64           `json:"sourceDurationMs"`
 	CreatedAt        Time            `json:"createdAt"`
 	StartedAt        Time            `json:"startedAt"` // when a worker started it
@@ -312,9 +311,9 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 // job reads a job of either kind: the common columns, followed by others.
 func (r *Reports) job(ctx context.Context, id, jobType, columns string, others func(*Job) []any) (Job, error) {
 	j := Job{JobType: jobType}
-	into := []any{&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica, &j.Node,
+	into := []any{&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica,
 		&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &j.Trace}
-	err := r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica), j.node_id,
+	err := r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica),
 			j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at, j.error, j.error_code, j.failure_cause,
 			SUBSTR(j.trace_parent, 4, 32), `+columns+`
 		FROM `+jobType+`_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).Scan(append(into, others(&j)...)...)

@@ -61,7 +61,6 @@ type App struct {
 	deps          *ops.Dependencies
 	ready         *ops.Readiness
 	outage        fault.Outage
-	nodeID        string
 	renewer       *job.Renewer
 	replica       job.Replica
 	store         objectstore.Store
@@ -109,7 +108,7 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 	if err := a.build(ctx); err != nil {
 		return nil, errors.Join(err, a.db.Close())
 	}
-	if err := a.claimBucket(ctx); err != nil {
+	if err := a.claimStore(ctx); err != nil {
 		return nil, errors.Join(err, a.db.Close())
 	}
 	return a, nil

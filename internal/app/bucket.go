@@ -9,7 +9,6 @@ import (
 	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/installation"
-	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ops"
 	"cutroom/internal/render"
@@ -20,12 +19,12 @@ import (
 // claimEvery is the pause between two claims of a bucket that did not answer.
 const claimEvery = 10 * time.Second
 
-// claimBucket returns an error if the bucket belongs to another installation. If the bucket does
+// claimStore returns an error if the bucket, or the disk, belongs to another installation. If the bucket does
 // not answer, the service starts anyway, because not everything needs the bucket, and keepClaimingBucket
 // tries again.
-func (a *App) claimBucket(ctx context.Context) error {
+func (a *App) claimStore(ctx context.Context) error {
 	if a.bucket == nil {
-		return nil
+		return installation.ClaimDisk(ctx, a.db, a.dirs.root)
 	}
 	lost, err := installation.Claim(ctx, a.db, a.bucket)
 	if lost && err == nil {
@@ -40,7 +39,7 @@ func (a *App) claimBucket(ctx context.Context) error {
 	return nil
 }
 
-// keepClaimingBucket repeats claimBucket until the bucket answers.
+// keepClaimingBucket repeats claimStore until the bucket answers.
 func (a *App) keepClaimingBucket(ctx context.Context) error {
 	if a.bucket == nil {
 		return nil
@@ -53,18 +52,17 @@ func (a *App) keepClaimingBucket(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := a.claimBucket(ctx); err != nil {
+		if err := a.claimStore(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// newSweeper returns the sweeper of the object store. A nil bucket means a folder on this machine,
-// which belongs to this installation alone.
+// newSweeper returns the sweeper of the object store. A nil bucket means a folder on this machine.
 func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store,
 	bucket *objectstore.Bucket, m *ops.Sweeps, log *slog.Logger) *sweep.Sweeper {
-	var check func(context.Context) error
+	check := func(ctx context.Context) error { return installation.CheckDisk(ctx, d, cfg.Storage.Path) }
 	if bucket != nil {
 		check = func(ctx context.Context) error {
 			err := installation.Check(ctx, d, bucket)
@@ -98,15 +96,10 @@ func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, 
 	return newSweeper(cfg, d, store, bucket, ops.NewSweeps(), log), nil
 }
 
-// OpenStore opens the configured object store, for a command beside the service. nodeID
-// names the disk that it writes to, and is "" for a bucket.
-func OpenStore(cfg config.Config) (store objectstore.Store, nodeID string, err error) {
-	store, bucket, err := openConfiguredStore(cfg)
-	if err != nil || bucket != nil {
-		return store, "", err
-	}
-	nodeID, err = job.NodeID(cfg.Storage.Path)
-	return store, nodeID, err
+// OpenStore opens the configured object store, for a command beside the service.
+func OpenStore(cfg config.Config) (objectstore.Store, error) {
+	store, _, err := openConfiguredStore(cfg)
+	return store, err
 }
 
 func openConfiguredStore(cfg config.Config) (objectstore.Store, *objectstore.Bucket, error) {

@@ -24,6 +24,7 @@ import (
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/httpapi"
+	"cutroom/internal/installation"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
@@ -182,9 +183,6 @@ func checkConfinement(layers []confine.Layer, required bool, log *slog.Logger) e
 func (a *App) buildStores(context.Context) error {
 	a.deps = ops.NewDependencies(a.db)
 	var err error
-	if a.nodeID, err = job.NodeID(a.dirs.root); err != nil {
-		return err
-	}
 	if a.store, a.bucket, err = openStore(a.cfg, a.dirs, a.deps); err != nil {
 		return err
 	}
@@ -209,14 +207,18 @@ func (a *App) buildOps(context.Context) error {
 	if err != nil {
 		host = "cutroom"
 	}
+	disk, err := installation.DiskID(a.dirs.root)
+	if err != nil {
+		return err
+	}
 	a.renewer = job.NewRenewer(a.db, host+"/"+uuid.NewString(), a.log)
 	o := ops.ReadinessOptions{DB: a.db, Store: a.store, Uploads: a.staging, MinFree: a.cfg.Storage.MinFreeDiskBytes,
-		NodeID: a.nodeID, Replica: a.renewer.Owner(), Log: a.log}
+		DiskID: disk, Replica: a.renewer.Owner(), Log: a.log}
 	if a.media != nil {
 		o.StartFFmpeg = a.media.Works
 	}
 	a.ready = ops.NewReadiness(o)
-	a.replica = job.Replica{ID: a.renewer.Owner(), NodeID: a.storeNode(),
+	a.replica = job.Replica{ID: a.renewer.Owner(),
 		Offers: a.ready.Offers(a.cfg.Render.MaxConcurrent), Log: a.log}
 	a.metrics = ops.NewMetrics(a.version, a.db, a.sweeps)
 	a.pauses = pause.NewGate(a.db)
@@ -266,7 +268,7 @@ func (a *App) buildSeparations(context.Context) error {
 	}
 	cfg := a.cfg.Separation
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Store: a.store, NodeID: a.storeNode(), WorkDir: a.dirs.work, Assets: a.assets, Quota: a.quota,
+		DB: a.db, Store: a.store, WorkDir: a.dirs.work, Assets: a.assets, Quota: a.quota,
 		Renewer: a.renewer, Sweeper: a.sweeper, CanWork: a.ready.CanWork,
 		Media: a.media, OnDemand: a.onDemand, Analyses: a.analysisSlots, Provider: provider,
 		MaxAudioBytes: cfg.MaxAudioBytes, PublicBaseURL: a.cfg.HTTP.PublicBaseURL,
@@ -282,7 +284,7 @@ func (a *App) buildSeparations(context.Context) error {
 func (a *App) buildRenders(context.Context) error {
 	cfg := a.cfg.Render
 	a.renders = render.New(render.Options{
-		DB: a.db, Store: a.store, Bucket: a.bucket, NodeID: a.storeNode(), WorkDir: a.dirs.work, Assets: a.assets,
+		DB: a.db, Store: a.store, Bucket: a.bucket, WorkDir: a.dirs.work, Assets: a.assets,
 		Quota: a.quota, Separations: a.separations,
 		Renewer: a.renewer, Sweeper: a.sweeper, CanWork: a.ready.CanWork,
 		Engine: a.newEngine(), Slots: a.slots, OnDemand: a.onDemand, EraseCaches: a.parts.EraseScope,
@@ -338,14 +340,6 @@ func (a *App) buildAPI(context.Context) error {
 	}
 	a.handler = httpapi.New(o)
 	return nil
-}
-
-// storeNode names the disk that holds the objects, "" when a bucket does.
-func (a *App) storeNode() string {
-	if a.bucket != nil {
-		return ""
-	}
-	return a.nodeID
 }
 
 // NewBucket returns the configured bucket, nil if there is none. Nil deps count nothing.

@@ -126,8 +126,7 @@ func (a *App) runSweeps(ctx context.Context) {
 	defer own.Wait()
 	own.Go(func() { a.runRounds(ctx, a.ownRounds()) })
 	if a.cfg.Roles.Sweep {
-		// Objects on a disk are swept by a replica that has this disk.
-		a.renewer.Exclusively(ctx, "sweep"+a.storeNode(), func(ctx context.Context) {
+		a.renewer.Exclusively(ctx, "sweep", func(ctx context.Context) {
 			a.sweeps.Lead()
 			defer a.sweeps.Resign()
 			a.runRounds(ctx, a.rounds())

@@ -37,7 +37,6 @@ var owners = map[string]string{
 	"leases":             "job",
 	"job_changes":        "admin", // written by triggers
 	"job_days":           "admin",
-	"nodes":              "job",
 	"pauses":             "pause",
 	"provider_call_days": "admin",
 	"provider_latencies": "admin", // written by a trigger

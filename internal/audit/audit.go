@@ -28,6 +28,7 @@ const (
 	SignedOut          = "signed-out"          // target: the user
 	TokenIssued        = "token-issued"        // target: the user
 	BucketAdopted      = "bucket-adopted"      // target: the installation
+	DiskAdopted        = "disk-adopted"        // target: the installation
 	SubmissionsPaused  = "submissions-paused"  // target: the kind of job
 	SubmissionsResumed = "submissions-resumed" // target: the kind of job
 	RenderRetried      = "render-retried"      // target: the job

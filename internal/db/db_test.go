@@ -34,6 +34,12 @@ func TestSQLiteMigratesTwiceAndKeepsTime(t *testing.T) {
 	}
 }
 
+// createCounters creates a table for tests.
+func createCounters(t *testing.T, d *db.DB) {
+	t.Helper()
+	dbtest.Exec(t, d, `CREATE TABLE counters (id TEXT PRIMARY KEY, seen_at BIGINT NOT NULL)`)
+}
+
 func TestNotifyRingsAfterCommitOnly(t *testing.T) {
 	d := open(t, "sqlite::memory:")
 	wake, stop := d.Listen("render")
@@ -81,10 +87,11 @@ func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 			case <-time.After(10 * time.Millisecond):
 			}
 		}
-		wake, stop := d.Listen("nodes")
+		createCounters(t, d)
+		wake, stop := d.Listen("counters")
 		defer stop()
 		for _, want := range []int64{0, 1} {
-			n, err := d.ExecNotify(ctx, "nodes", `UPDATE nodes SET seen_at = $2 WHERE id = $1`, "n", 7)
+			n, err := d.ExecNotify(ctx, "counters", `UPDATE counters SET seen_at = $2 WHERE id = $1`, "n", 7)
 			if err != nil || n != want {
 				t.Fatalf("%d rows, %v, want %d", n, err, want)
 			}
@@ -96,7 +103,7 @@ func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 				if len(wake) > 0 {
 					t.Error("rung for nothing")
 				}
-				dbtest.Exec(t, d, `INSERT INTO nodes (id, seen_at) VALUES ('n', 1)`)
+				dbtest.Exec(t, d, `INSERT INTO counters (id, seen_at) VALUES ('n', 1)`)
 			}
 		}
 		<-wake
@@ -139,13 +146,14 @@ func TestWorkersHearOfWorkAlone(t *testing.T) {
 // What many decide at once from what they count is decided one after the other.
 func TestExecRowLockedSeesConcurrentWrites(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		createCounters(t, d)
 		var all sync.WaitGroup
 		var done atomic.Int32
 		for i := range 16 {
 			all.Go(func() {
 				var id string
-				err := d.ExecRowLocked(t.Context(), "nodes", `INSERT INTO nodes (id, seen_at) SELECT $1, 1
-					WHERE (SELECT COUNT(*) FROM nodes) < 3 RETURNING id`, []any{fmt.Sprint("n", i)}, &id)
+				err := d.ExecRowLocked(t.Context(), "counters", `INSERT INTO counters (id, seen_at) SELECT $1, 1
+					WHERE (SELECT COUNT(*) FROM counters) < 3 RETURNING id`, []any{fmt.Sprint("n", i)}, &id)
 				switch {
 				case err == nil && id == fmt.Sprint("n", i):
 					done.Add(1)
@@ -171,17 +179,18 @@ func TestForeignKeyIsRecognised(t *testing.T) {
 
 func TestConcurrentTransactionsOnAFileLoseNothing(t *testing.T) {
 	d := open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))
-	dbtest.Exec(t, d, `INSERT INTO nodes (id, seen_at) VALUES ('n', 0)`)
+	createCounters(t, d)
+	dbtest.Exec(t, d, `INSERT INTO counters (id, seen_at) VALUES ('n', 0)`)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 10 {
 				err := d.InTx(t.Context(), func(tx *db.Tx) error {
 					var n int64
-					if err := tx.QueryRow(t.Context(), `SELECT seen_at FROM nodes WHERE id = 'n'`).Scan(&n); err != nil {
+					if err := tx.QueryRow(t.Context(), `SELECT seen_at FROM counters WHERE id = 'n'`).Scan(&n); err != nil {
 						return err
 					}
-					_, err := tx.Exec(t.Context(), `UPDATE nodes SET seen_at = $1 WHERE id = 'n'`, n+1)
+					_, err := tx.Exec(t.Context(), `UPDATE counters SET seen_at = $1 WHERE id = 'n'`, n+1)
 					return err
 				})
 				if err != nil {
@@ -192,7 +201,7 @@ func TestConcurrentTransactionsOnAFileLoseNothing(t *testing.T) {
 	}
 	wg.Wait()
 	var n int64
-	if err := d.QueryRow(t.Context(), `SELECT seen_at FROM nodes`).Scan(&n); err != nil || n != 80 {
+	if err := d.QueryRow(t.Context(), `SELECT seen_at FROM counters`).Scan(&n); err != nil || n != 80 {
 		t.Fatalf("n = %d, err %v; want 80", n, err)
 	}
 }

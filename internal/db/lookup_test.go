@@ -30,22 +30,23 @@ func postgres(t *testing.T, connections int) *db.DB {
 // Concurrent lookups get their own answers, whatever happens to the others.
 func TestLookupsAreAnsweredEachByItself(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		createCounters(t, d)
 		for n := range 100 {
-			dbtest.Exec(t, d, `INSERT INTO nodes (id, seen_at) VALUES ($1, $2)`, fmt.Sprint("n", n), n)
+			dbtest.Exec(t, d, `INSERT INTO counters (id, seen_at) VALUES ($1, $2)`, fmt.Sprint("n", n), n)
 		}
 		ctx := db.Prompt(t.Context(), 20*time.Second)
 		ours := errors.New("a row that is not liked")
 		var all sync.WaitGroup
 		for n := range 100 {
 			all.Go(func() {
-				query, keys, want := `SELECT seen_at FROM nodes WHERE id = $1`, []string{fmt.Sprint("n", n)}, []int{n}
+				query, keys, want := `SELECT seen_at FROM counters WHERE id = $1`, []string{fmt.Sprint("n", n)}, []int{n}
 				switch n % 10 {
 				case 3:
 					query = `SELECT seen_at FROM no_such_table WHERE id = $1`
 				case 5:
 					keys, want = []string{"nobody"}, nil
 				case 7:
-					query, keys, want = `SELECT seen_at FROM nodes WHERE seen_at >= CAST($1 AS BIGINT) ORDER BY seen_at`, []string{"97"}, []int{97, 98, 99}
+					query, keys, want = `SELECT seen_at FROM counters WHERE seen_at >= CAST($1 AS BIGINT) ORDER BY seen_at`, []string{"97"}, []int{97, 98, 99}
 				}
 				var got []int
 				err := d.Lookup(ctx, query, keys, func(row db.Scanner) error {
@@ -78,11 +79,12 @@ func TestLookupsAreAnsweredEachByItself(t *testing.T) {
 // A lookup that gets no answer ends in time.
 func TestLookupsEndWithTheirTime(t *testing.T) {
 	d := postgres(t, 4)
+	createCounters(t, d)
 	locked, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
 		err := d.InTx(context.Background(), func(tx *db.Tx) error {
-			_, err := tx.Exec(context.Background(), `LOCK TABLE nodes IN ACCESS EXCLUSIVE MODE`)
+			_, err := tx.Exec(context.Background(), `LOCK TABLE counters IN ACCESS EXCLUSIVE MODE`)
 			close(locked)
 			<-release
 			return err
@@ -96,7 +98,7 @@ func TestLookupsEndWithTheirTime(t *testing.T) {
 	for range 20 {
 		asked.Go(func() {
 			began := time.Now()
-			err := d.Lookup(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT seen_at FROM nodes WHERE id = $1`, []string{"x"},
+			err := d.Lookup(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT seen_at FROM counters WHERE id = $1`, []string{"x"},
 				func(db.Scanner) error { return nil })
 			if took := time.Since(began); !errors.Is(err, db.ErrUnavailable) || took > 30*time.Second {
 				t.Errorf("after %v: %v", took, err)

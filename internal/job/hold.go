@@ -32,9 +32,3 @@ func Release(ctx context.Context, tx *db.Tx, jobID string) error {
 func Held(key string) string {
 	return `EXISTS (SELECT 1 FROM render_sources h WHERE h.object_key = ` + key + `)`
 }
-
-// NodeSeen is the SQL condition that a disk was announced within so many milliseconds.
-// Column names the disk; ms is a parameter.
-func NodeSeen(column, ms string) string {
-	return `EXISTS (SELECT 1 FROM nodes n WHERE n.id = ` + column + ` AND n.seen_at > now_ms() - ` + ms + `)`
-}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -231,42 +229,6 @@ func TestPollWorksUntilThereIsNothing(t *testing.T) {
 	<-ended
 }
 
-func TestNodeIDIsOneForADisk(t *testing.T) {
-	dir := t.TempDir()
-	ids := make(chan string, 8)
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			id, err := job.NodeID(dir)
-			if err != nil {
-				t.Error(err)
-			}
-			ids <- id
-		})
-	}
-	wg.Wait()
-	first := <-ids
-	for range 7 {
-		if id := <-ids; id != first {
-			t.Errorf("two ids on one disk: %s and %s", first, id)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "node-id"), []byte("rubbish"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fresh, err := job.NodeID(dir)
-	if err != nil || fresh == first {
-		t.Fatalf("%s, %v", fresh, err)
-	}
-	if again, err := job.NodeID(dir); err != nil || again != fresh {
-		t.Errorf("%s after %s, %v", again, fresh, err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 1 {
-		t.Errorf("files left: %v, %v", entries, err)
-	}
-}
-
 func TestAReplicaIsRegisteredWhileItRuns(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
@@ -285,7 +247,6 @@ func TestAReplicaIsRegisteredWhileItRuns(t *testing.T) {
 			}
 			return n
 		}
-		nodes := func() int64 { return h.Number(`SELECT COUNT(*) FROM nodes WHERE id = 'n'`) }
 		if n := slots(); n != 0 {
 			t.Errorf("%d slots of dead replicas", n)
 		}
@@ -295,17 +256,17 @@ func TestAReplicaIsRegisteredWhileItRuns(t *testing.T) {
 		}
 		running, stop := context.WithCancel(ctx)
 		defer stop()
-		r := job.Replica{ID: "me", NodeID: "n", Log: quiet, Offers: func(context.Context) (int, int64) { return 3, 7 }}
+		r := job.Replica{ID: "me", Log: quiet, Offers: func(context.Context) (int, int64) { return 3, 7 }}
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run(running, h.DB) }()
-		h.Eventually("two replicas have 5 slots", func() bool { return slots() == 5 && nodes() == 1 })
+		h.Eventually("two replicas have 5 slots", func() bool { return slots() == 5 })
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		rows := h.Number(`SELECT COUNT(*) FROM replicas WHERE id <> 'silent'`)
-		if n := slots(); n != 2 || rows != 1 || nodes() != 1 {
-			t.Errorf("after the stop: %d slots, %d replicas, %d nodes", n, rows, nodes())
+		if n := slots(); n != 2 || rows != 1 {
+			t.Errorf("after the stop: %d slots, %d replicas", n, rows)
 		}
 	})
 }

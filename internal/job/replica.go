@@ -17,8 +17,6 @@ const ReplicaTTL = 30 * time.Second
 // Replica is what one process announces to the others about itself.
 type Replica struct {
 	ID string // the owner of its leases
-	// NodeID names the disk that jobs of this process may be bound to, or is "".
-	NodeID string
 	// Offers says how many jobs the process may run at once, 0 while it cannot
 	// work, and how many bytes these may still write.
 	Offers func(ctx context.Context) (slots int, freeBytes int64)
@@ -54,11 +52,6 @@ func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	_, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, $2, $3, now_ms())
 		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots, free_bytes = excluded.free_bytes, seen_at = excluded.seen_at`,
 		r.ID, slots, max(0, free))
-	if r.NodeID != "" {
-		_, nodeErr := d.Exec(ctx, `INSERT INTO nodes (id, seen_at) VALUES ($1, now_ms())
-			ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at`, r.NodeID)
-		err = errors.Join(err, nodeErr)
-	}
 	_, gone := d.Exec(ctx, `DELETE FROM replicas WHERE seen_at < now_ms() - $1`, 10*ReplicaTTL.Milliseconds())
 	if err = errors.Join(err, gone); err != nil {
 		return fmt.Errorf("announce replica: %w", err)

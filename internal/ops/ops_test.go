@@ -53,7 +53,7 @@ func startReplica(t *testing.T, d *db.DB) *replica {
 		t.Fatal(err)
 	}
 	r := &replica{metrics: NewMetrics("1.2.3 (abc)", d, NewSweeps()), slots: media.NewSlots(3)}
-	r.ready = NewReadiness(ReadinessOptions{DB: d, Store: store, Uploads: area, NodeID: "node", Replica: "replica",
+	r.ready = NewReadiness(ReadinessOptions{DB: d, Store: store, Uploads: area, DiskID: "disk", Replica: "replica",
 		StartFFmpeg: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)})
 	r.metrics.RegisterSlots(r.slots)
 	r.metrics.Register(r.ready)

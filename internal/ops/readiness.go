@@ -52,7 +52,7 @@ type ReadinessOptions struct {
 	Uploads     *staging.Area
 	StartFFmpeg func(ctx context.Context) error // nil in a process that runs no ffmpeg
 	MinFree     int64                           // bytes of free disk below which uploads fail
-	NodeID      string                          // part of the name of the object that a probe writes and deletes
+	DiskID      string                          // part of the name of the object that a probe writes and deletes
 	Replica     string                          // the row that a check of the database writes
 	Log         *slog.Logger
 }
@@ -157,7 +157,7 @@ func (r *Readiness) writeFile(ctx context.Context) (reason string, err error) {
 	if err != nil {
 		return reasonFolder, err
 	}
-	key := "ready/" + r.NodeID
+	key := "ready/" + r.DiskID
 	if err := r.Store.Put(ctx, key, file.Path, "text/plain"); err != nil {
 		return reasonStore, fmt.Errorf("write object: %w", err)
 	}

@@ -113,49 +113,6 @@ func TestJobsFailForLackOfDiskSpaceOnlyIfNoReplicaHasEnough(t *testing.T) {
 	})
 }
 
-// A job waits for its files only as long as their disk may come back.
-func TestJobsOfALostDiskFail(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
-		here := r.service(&jobtest.Engine{}, r.DB)
-		here.NodeID = "here"
-		const minute = 60_000
-		r.Exec(`INSERT INTO nodes (id, seen_at) VALUES ('away', now_ms() - $1), ('gone', now_ms() - $2)`, 29*minute, 31*minute)
-		want := map[string]string{}
-		owner := r.User(0)
-		for _, job := range []struct {
-			node, state string
-			leftMs      int64 // until its lease expires
-			becomes     string
-		}{
-			{"gone", StatePending, -1, StateFailed},
-			{"gone", StateProcessing, -1, StateFailed},
-			{"gone", StateProcessing, minute, StateProcessing}, // its worker is alive
-			{"never seen", StatePending, -1, StateFailed},
-			{"away", StatePending, -1, StatePending},
-			{"here", StatePending, -1, StatePending},
-			{"", StatePending, -1, StatePending}, // in a bucket
-		} {
-			ids := r.enqueue(1, owner, nil)
-			r.Exec(`UPDATE render_jobs SET node_id = NULLIF($2, ''), state = $3, lease_until = now_ms() + $4, created_at = created_at - $5
-				WHERE id = $1`, ids[0], job.node, job.state, job.leftMs, 31*minute)
-			want[ids[0]] = job.becomes
-		}
-		young := r.enqueue(1, owner, nil)
-		r.Exec(`UPDATE render_jobs SET node_id = 'gone' WHERE id = $1`, young[0])
-		want[young[0]] = StatePending
-		r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, 1000, now_ms())`)
-		if err := here.SweepJobs(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for id, state := range want {
-			st, err := here.Status(t.Context(), owner, id)
-			if err != nil || st.State != state || (st.ErrorCode == string(fault.Stale)) != (state == StateFailed) {
-				t.Errorf("%s: %+v (%v), want %s", id, st, err, state)
-			}
-		}
-	})
-}
-
 // A job does not fail because its replica's ffmpeg is broken.
 func TestAFailureOfTheInstallationFailsNoFilm(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {

@@ -33,14 +33,13 @@ func (s *Service) requeueDead(ctx context.Context) error {
 	return err
 }
 
-// oldestJob selects the oldest job of owner t that waits, whose pause is over, whose files node $1 can reach, and that
-// meets condition. suffix ends the statement. The list of states repeats the condition of the index
+// oldestJob selects the oldest job of owner t that waits, whose pause is over, and that meets condition. suffix ends the statement. The list of states repeats the condition of the index
 // render_open_by_user word for word, so that both databases use it. Without the bound by the owner's oldest job,
 // PostgreSQL may choose an index that holds all ended jobs.
 func oldestJob(condition, suffix string) string {
 	return `(SELECT j.id FROM render_jobs j WHERE j.state IN ('PENDING', 'PROCESSING') AND j.state = 'PENDING'
 		AND j.user_id = t.user_id AND (j.created_at, j.id) >= (t.next_created_at, t.next_job_id)
-		AND COALESCE(j.lease_until, 0) < now_ms() AND (j.node_id IS NULL OR j.node_id = $1)` + condition + `
+		AND COALESCE(j.lease_until, 0) < now_ms()` + condition + `
 		ORDER BY j.created_at, j.id LIMIT 1` + suffix + `)`
 }
 
@@ -51,27 +50,27 @@ func inLine(job string, limit int) string {
 		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, job, user.Stays("t.user_id"), limit)
 }
 
-// waitingSQL returns 1 if any job waits that node $1 could run, else 0.
+// waitingSQL returns 1 if any job waits, else 0.
 var waitingSQL = `SELECT COALESCE((SELECT 1 ` + inLine(oldestJob("", ""), 1) + `), 0)`
 
-// claimSQL claims the job whose turn it is, for replica $4 and for $5 milliseconds. The owner with the fewest
+// claimSQL claims the job whose turn it is, for replica $3 and for $4 milliseconds. The owner with the fewest
 // running jobs comes first; if several have equally few, the one whose last job started longest ago; then the one
-// whose job has waited longest. The job needs at most $2 bytes of disk. No owner gets more than $3 slots while
+// whose job has waited longest. The job needs at most $1 bytes of disk. No owner gets more than $2 slots while
 // another owner waits. However many owners wait, the claim reads the first two.
 func claimSQL(d *db.DB) string {
-	oldest := oldestJob(` AND COALESCE(j.needs_bytes, 0) <= $2`, d.SkipLockedOf("j"))
+	oldest := oldestJob(` AND COALESCE(j.needs_bytes, 0) <= $1`, d.SkipLockedOf("j"))
 	return `WITH line AS MATERIALIZED (SELECT t.*, ` + oldest + ` AS job_id ` + inLine(oldest, 2) + `)
 		UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
-			lease_owner = $4, lease_until = now_ms() + $5, fence = fence + 1, short_since = NULL
-		WHERE state = 'PENDING' AND id = (SELECT job_id FROM line WHERE processing < $3 OR (SELECT COUNT(*) FROM line) = 1
+			lease_owner = $3, lease_until = now_ms() + $4, fence = fence + 1, short_since = NULL
+		WHERE state = 'PENDING' AND id = (SELECT job_id FROM line WHERE processing < $2 OR (SELECT COUNT(*) FROM line) = 1
 			ORDER BY processing, last_started_at, next_created_at, next_job_id LIMIT 1)
 		RETURNING id, user_id, spec, attempts + 1, fence, progress, now_ms() - started_at, now_ms() - created_at`
 }
 
-// hasWaitingJob reports whether a job waits that this node could run.
+// hasWaitingJob reports whether a job waits.
 func (s *Service) hasWaitingJob(ctx context.Context) (bool, error) {
 	var n int
-	if err := s.db.QueryRow(ctx, waitingSQL, s.NodeID).Scan(&n); err != nil {
+	if err := s.db.QueryRow(ctx, waitingSQL).Scan(&n); err != nil {
 		return false, fmt.Errorf("look for waiting render jobs: %w", err)
 	}
 	return n == 1, nil
@@ -120,7 +119,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	// Do not cut a claim short: its outcome would be unknown.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
-	err = s.db.ExecRowLocked(call, queueLock, claimSQL(s.db), []any{s.NodeID, freeBytes, share, s.Renewer.Owner(), job.TTL.Milliseconds()},
+	err = s.db.ExecRowLocked(call, queueLock, claimSQL(s.db), []any{freeBytes, share, s.Renewer.Owner(), job.TTL.Milliseconds()},
 		&j.ID, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
 	if db.IsNoRows(err) {
 		return j, false, nil

@@ -193,9 +193,9 @@ func claimPartSQL(d *db.DB) string {
 	column := func(name string) string {
 		return `(SELECT j.` + name + ` FROM render_jobs j WHERE j.id = render_parts.job_id)`
 	}
-	return `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
+	return `UPDATE render_parts SET state = 'MAKING', owner = $1, lease_until = now_ms() + $2
 		WHERE (job_id, part_key) = (SELECT p.job_id, p.part_key FROM render_parts p WHERE p.state = 'OPEN' AND p.job_id = (
-				SELECT j.id FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $2
+				SELECT j.id FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $1
 					AND EXISTS (SELECT 1 FROM render_parts o WHERE o.job_id = j.id AND o.state = 'OPEN') AND (` + waitingSQL + `) = 0
 				ORDER BY j.created_at, j.id LIMIT 1)
 			ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)
@@ -223,7 +223,7 @@ func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
 	a.job.Table = s.jobs.Name
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
 	defer cancel()
-	err := s.db.ExecRow(call, claimPartSQL(s.db), []any{s.NodeID, s.Renewer.Owner(), job.TTL.Milliseconds()},
+	err := s.db.ExecRow(call, claimPartSQL(s.db), []any{s.Renewer.Owner(), job.TTL.Milliseconds()},
 		&a.part, &a.job.ID, &a.job.UserID, &a.spec, &a.job.Fence, &a.job.Attempts)
 	if db.IsNoRows(err) {
 		return nil, nil

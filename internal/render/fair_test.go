@@ -98,7 +98,7 @@ func TestAClaimFromALongQueueIsCheap(t *testing.T) {
 				t.Errorf("claimed a job of %s, want %s", got, want)
 			}
 		}
-		for query, args := range map[string][]any{waitingSQL: {""}, claimSQL(r.DB): {"", 0, 1, "replica", 9000}} {
+		for query, args := range map[string][]any{waitingSQL: nil, claimSQL(r.DB): {0, 1, "replica", 9000}} {
 			plan := strings.Join(dbtest.Plan(t, r.DB, "", query, args...), "\n")
 			if !strings.Contains(plan, "render_open_by_user") || !strings.Contains(plan, "render_turns_waiting") ||
 				strings.Contains(plan, "Seq Scan on render_jobs") || strings.Contains(plan, "SCAN j") {
@@ -117,9 +117,9 @@ func TestAClaimReadsNoEndedJobs(t *testing.T) {
 	r.Exec(`ANALYZE`)
 	r.Exec(`UPDATE render_jobs SET state = 'FAILED' WHERE created_at <= 1000`)
 	for name, step := range map[string]func(ctx context.Context, tx *db.Tx) error{
-		"look": func(ctx context.Context, tx *db.Tx) error { _, err := tx.Exec(ctx, waitingSQL, ""); return err },
+		"look": func(ctx context.Context, tx *db.Tx) error { _, err := tx.Exec(ctx, waitingSQL); return err },
 		"claim": func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.Exec(ctx, claimSQL(r.DB), "", 0, 1000, "replica", 9000)
+			_, err := tx.Exec(ctx, claimSQL(r.DB), 0, 1000, "replica", 9000)
 			return err
 		},
 		"end": func(ctx context.Context, tx *db.Tx) error {

@@ -78,8 +78,6 @@ type Options struct {
 	// CanWork returns how many bytes jobs here may still write, or why this replica must
 	// not work now, which it logs.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
-	// NodeID names the disk that Store writes to, or is "" for a bucket.
-	NodeID  string
 	WorkDir string // holds the work folders of running jobs
 
 	Timeout        time.Duration // of a job, from its first attempt to its end
@@ -168,6 +166,5 @@ var (
 	errInternal    = fault.Failedf(fault.Unexplained, "The video could not be rendered because of an internal error")
 	errSlow        = fault.Failedf(fault.TimedOut, "%s", errInternal.Sentence) // a program of ours, three times
 	errNoRoom      = fault.Failedf(fault.Stale, "The video could not be rendered: the service has been short of disk space for too long")
-	errNoNode      = fault.Failedf(fault.Stale, "The video could not be rendered: the machine that holds its files has been away for too long")
 	errInterrupted = fault.Failedf(fault.Interrupted, "The video could not be rendered: the service was interrupted too often")
 )

@@ -31,10 +31,9 @@ func keepsUploads(failure *fault.Error) bool {
 }
 
 // Retry puts a FAILED render back into the queue, with all its attempts and all its
-// time, and runs note in the same transaction. nodeID names the disk that store writes
-// to, or is "" for a bucket. The error says why a render cannot be run again.
-func Retry(ctx context.Context, d *db.DB, store objectstore.Store, nodeID, jobID string, note func(tx *db.Tx) error) error {
-	j, err := failedJob(ctx, d, nodeID, jobID)
+// time, and runs note in the same transaction. The error says why a render cannot be run again.
+func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string, note func(tx *db.Tx) error) error {
+	j, err := failedJob(ctx, d, jobID)
 	if err != nil {
 		return err
 	}
@@ -72,12 +71,12 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, nodeID, jobID
 }
 
 // failedJob reads a job that may be run again.
-func failedJob(ctx context.Context, d *db.DB, nodeID, jobID string) (j claimedJob, err error) {
-	var state, node, encoded string
+func failedJob(ctx context.Context, d *db.DB, jobID string) (j claimedJob, err error) {
+	var state, encoded string
 	var deleted bool
-	err = d.QueryRow(ctx, `SELECT user_id, state, COALESCE(node_id, ''), spec, fence, deleted_at IS NOT NULL
+	err = d.QueryRow(ctx, `SELECT user_id, state, spec, fence, deleted_at IS NOT NULL
 		FROM render_jobs WHERE id = $1`, jobID).
-		Scan(&j.UserID, &state, &node, &encoded, &j.Fence, &deleted)
+		Scan(&j.UserID, &state, &encoded, &j.Fence, &deleted)
 	switch {
 	case db.IsNoRows(err):
 		return j, fmt.Errorf("there is no render %q", jobID)
@@ -87,8 +86,6 @@ func failedJob(ctx context.Context, d *db.DB, nodeID, jobID string) (j claimedJo
 		return j, fmt.Errorf("the owner of render %s deleted it", jobID)
 	case state != StateFailed:
 		return j, fmt.Errorf("render %s is %s; only a FAILED one can be run again", jobID, state)
-	case node != nodeID:
-		return j, fmt.Errorf("the sources of render %s are on another machine, whose node id is %q", jobID, node)
 	case encoded == "":
 		return j, fmt.Errorf("the request of render %s is no longer kept", jobID)
 	}

@@ -44,7 +44,7 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		}
 		audited := 0
 		retry := func() error {
-			return Retry(t.Context(), r.DB, r.Store, "", id, func(*db.Tx) error { audited++; return nil })
+			return Retry(t.Context(), r.DB, r.Store, id, func(*db.Tx) error { audited++; return nil })
 		}
 		refused := func(want string) {
 			t.Helper()
@@ -71,8 +71,6 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		refused("is COMPLETED")
 		r.Exec(`UPDATE render_jobs SET state = 'FAILED'`)
 		refused("no longer kept")
-		r.Exec(`UPDATE render_jobs SET node_id = 'elsewhere'`)
-		refused("another machine")
 		r.Exec(`UPDATE render_jobs SET deleted_at = now_ms()`)
 		refused("deleted it")
 		r.Exec(`DELETE FROM render_jobs`)

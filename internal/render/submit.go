@@ -351,8 +351,8 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 		}
 	}
 	_, err = tx.Exec(ctx,
-		`INSERT INTO render_jobs (id, user_id, state, node_id, spec, output_kind, quality, source_duration_ms, upload_bytes, created_at)
-		VALUES ($1, $2, 'PENDING', NULLIF($3, ''), $4, $5, $6, $7, $8, now_ms())`, r.jobID, r.owner, r.s.NodeID, encoded,
+		`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, upload_bytes, created_at)
+		VALUES ($1, $2, 'PENDING', $3, $4, $5, $6, $7, now_ms())`, r.jobID, r.owner, encoded,
 		string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), r.sub.Timeline.SourceDuration().Milliseconds(), r.uploadBytes())
 	if err != nil {
 		return fmt.Errorf("insert render job: %w", err)

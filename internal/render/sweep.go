@@ -31,9 +31,7 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 }
 
 // SweepJobs fails the jobs that no worker will end: those whose workers died too often,
-// whose time ran out while they waited, for which no replica has had room, and whose
-// files are on a disk that is gone. This replica's own disk is present, even if it was
-// away so long that it is not announced yet.
+// whose time ran out while they waited, and for which no replica has had room.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	_, free, err := job.Live(ctx, s.db)
 	if err != nil {
@@ -48,14 +46,10 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(err,
 		s.failAll(ctx, errInterrupted, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
 		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $4`, s.Timeout.Milliseconds()),
-		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $4`, waitTimeout.Milliseconds()),
-		s.failAll(ctx, errNoNode, `state IN ('PENDING', 'PROCESSING') AND COALESCE(lease_until, 0) < now_ms()
-			AND created_at < now_ms() - $4 AND node_id <> $5 AND NOT `+job.NodeSeen("render_jobs.node_id", "$4"),
-			waitTimeout.Milliseconds(), s.NodeID))
+		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $4`, waitTimeout.Milliseconds()))
 }
 
-// waitTimeout is how long a job may wait while no live replica has room for it or
-// can reach its files.
+// waitTimeout is how long a job may wait while no live replica has room for it.
 const waitTimeout = 30 * time.Minute
 
 // overdue is the failure of a job that took too long.

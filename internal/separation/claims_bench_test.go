@@ -73,7 +73,7 @@ func measureClaims(t *testing.T, database string, finished, workers int) (versio
 			o.MaxPool = 2
 			own = dbtest.Open(t, o)
 		}
-		services[i] = r.service(func(o *Options) { o.DB, o.InFlight, o.NodeID = own, workers, "" })
+		services[i] = r.service(func(o *Options) { o.DB, o.InFlight = own, workers })
 	}
 	if r.DB.Postgres() {
 		r.Exec(`ANALYZE`) // autovacuum does this; SQLite has no counterpart

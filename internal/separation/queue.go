@@ -80,9 +80,9 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 				lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
 			WHERE state = 'QUEUED' AND id = (
 				SELECT j.id FROM separation_jobs j
-				WHERE j.state = 'QUEUED' AND `+notPaused+` AND (j.node_id IS NULL OR j.node_id = $3) AND `+ownerStays+`
+				WHERE j.state = 'QUEUED' AND `+notPaused+` AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1)
-			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.NodeID)
+			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds())
 		if j, err = s.scanJob(row); db.IsNoRows(err) {
 			return nil
 		}
@@ -97,18 +97,17 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 }
 
 // adopt claims a PROCESSING job whose worker died. The provider's project id is in the
-// row, so the provider is not asked again. The job needs nothing from the dead worker's
-// disk, so it moves to this node.
+// row, so the provider is not asked again.
 func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		ok = false
 		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET lease_owner = $1, lease_until = now_ms() + $2,
-				fence = fence + 1, node_id = NULLIF($3, '')
+				fence = fence + 1
 			WHERE state = 'PROCESSING' AND id = (
 				SELECT j.id FROM separation_jobs j
 				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
 				ORDER BY j.created_at, j.id LIMIT 1`+s.db.SkipLockedOf("j")+`)
-			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds(), s.NodeID)
+			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds())
 		if j, err = s.scanJob(row); db.IsNoRows(err) {
 			return nil
 		}

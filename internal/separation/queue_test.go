@@ -349,7 +349,7 @@ func TestHotQueriesUseTheirIndexes(t *testing.T) {
 		`SELECT id FROM separation_jobs WHERE ` + inFlight + ` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_at_work",
 		`SELECT j.id FROM separation_jobs j WHERE j.` + inFlight + ` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
 			AND ` + ownerStays + ` ORDER BY j.created_at, j.id LIMIT 1`: "separation_at_work",
-		`SELECT j.id FROM separation_jobs j WHERE j.state = 'QUEUED' AND (j.node_id IS NULL OR j.node_id = 'n') AND ` + ownerStays + `
+		`SELECT j.id FROM separation_jobs j WHERE j.state = 'QUEUED' AND ` + ownerStays + `
 			ORDER BY j.created_at, j.id LIMIT 1`: "separation_queue",
 		`SELECT id FROM separation_jobs WHERE state = 'READY' AND COALESCE(ready_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_ready",
 		`SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL`:                                     "separation_dequeued",

@@ -80,9 +80,6 @@ type Options struct {
 	// CanWork says how many bytes jobs here may still write, or why this replica
 	// must not work now.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
-	// NodeID names the disk that Store writes to, or is "" when Store is a
-	// bucket that every replica shares.
-	NodeID string
 	// WorkDir is a local folder for temporary files.
 	WorkDir string
 
@@ -130,20 +127,19 @@ func New(o Options) *Service {
 type claimedJob struct {
 	job.Claim
 	State                 string
-	NodeID                sql.NullString
 	SourceKey, SourceName string
 	DurationMs, Credits   int64 // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
 	IntentAt, DoneAt      sql.NullInt64 // the provider was asked, and was done
 }
 
-const jobColumns = `id, user_id, state, node_id, source_key, source_name, source_duration_ms, credits, project_id,
+const jobColumns = `id, user_id, state, source_key, source_name, source_duration_ms, credits, project_id,
 	submit_intent_at, provider_done_at, attempts, fence`
 
 func (s *Service) scanJob(row db.Scanner) (claimedJob, error) {
 	var j claimedJob
 	j.Table = s.jobs.Name
-	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.NodeID, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits,
+	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits,
 		&j.ProjectID, &j.IntentAt, &j.DoneAt, &j.Attempts, &j.Fence)
 	return j, err
 }

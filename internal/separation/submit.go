@@ -125,10 +125,10 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	if err := credit.Charge(ctx, tx, j.owner, j.id, price); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, node_id, source_key, source_name,
+	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, source_key, source_name,
 			source_size_bytes, source_duration_ms, language, credits, file_name, created_at)
-		VALUES ($1, $2, 'QUEUED', NULLIF($3, ''), $4, $5, $6, $7, $8, $9, NULLIF($10, ''), now_ms())`,
-		j.id, j.owner, s.NodeID, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price, j.fileName)
+		VALUES ($1, $2, 'QUEUED', $3, $4, $5, $6, $7, $8, NULLIF($9, ''), now_ms())`,
+		j.id, j.owner, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price, j.fileName)
 	if err != nil {
 		return fmt.Errorf("insert separation job: %w", err)
 	}

@@ -22,21 +22,18 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(s.requeueStuck(ctx), s.failBusy(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
 }
 
-// failStale fails queued jobs that cannot start: their source was on a node that is
-// gone, or no job has left the queue since they entered it, or the provider has only been
-// busy since then. A job that waits its turn in a moving queue is not stale, and failBusy
-// fails those that the provider refused. This replica's own node is present, even if it was
-// away so long that it is not announced yet.
+// failStale fails queued jobs that cannot start: no job has left the queue since they entered
+// it, or the provider has only been busy since then. A job that waits its turn in a moving
+// queue is not stale, and failBusy fails those that the provider refused.
 func (s *Service) failStale(ctx context.Context) error {
 	return s.failAll(ctx, errStale, "it could not start", `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
-		(node_id <> $2 AND NOT `+job.NodeSeen("separation_jobs.node_id", "$1")+`)
-		OR (SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1
+		(SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1
 			AND (SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms() - $1
-		OR busy_since IS NULL AND created_at < now_ms() - $3
-			AND (SELECT until_ms FROM separation_pause WHERE id = 1 AND refusals > 0) > now_ms() - $3
+		OR busy_since IS NULL AND created_at < now_ms() - $2
+			AND (SELECT until_ms FROM separation_pause WHERE id = 1 AND refusals > 0) > now_ms() - $2
 			AND NOT EXISTS (SELECT 1 FROM separation_jobs AS p WHERE p.`+inFlight+` AND p.state = 'PROCESSING')
-			AND NOT EXISTS (SELECT 1 FROM separation_jobs AS p WHERE p.submitting_at > now_ms() - $3 AND p.processing_at IS NOT NULL))`,
-		staleAfter.Milliseconds(), s.NodeID, max(staleAfter, s.BusyWait).Milliseconds())
+			AND NOT EXISTS (SELECT 1 FROM separation_jobs AS p WHERE p.submitting_at > now_ms() - $2 AND p.processing_at IS NOT NULL))`,
+		staleAfter.Milliseconds(), max(staleAfter, s.BusyWait).Milliseconds())
 }
 
 // fetchingTime is how long fetching the stems may take after the poll time-out, if the

@@ -89,7 +89,6 @@ CREATE TABLE separation_jobs (
     id                 TEXT PRIMARY KEY,
     user_id            TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     state              TEXT NOT NULL CHECK (state IN ('QUEUED', 'SUBMITTING', 'PROCESSING', 'READY', 'FAILED', 'DISPOSED')),
-    node_id            TEXT, -- the disk with the job's files, null if they are in the bucket
     source_key         TEXT NOT NULL,
     source_name        TEXT NOT NULL,
     file_name          TEXT, -- as the client called the upload
@@ -166,7 +165,6 @@ CREATE TABLE render_jobs (
     id                 TEXT PRIMARY KEY,
     user_id            TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     state              TEXT NOT NULL CHECK (state IN ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED')),
-    node_id            TEXT, -- the disk with the job's files, null if they are in the bucket
     spec               TEXT NOT NULL, -- the request, '' once nobody needs it
     output_kind        TEXT NOT NULL,
     quality            TEXT NOT NULL DEFAULT 'medium',
@@ -255,12 +253,6 @@ CREATE TABLE replicas (
     slots      INTEGER NOT NULL,
     free_bytes BIGINT NOT NULL,
     seen_at    BIGINT NOT NULL
-);
-
--- job: a disk with files of its own, alive while seen_at is recent.
-CREATE TABLE nodes (
-    id      TEXT PRIMARY KEY,
-    seen_at BIGINT NOT NULL
 );
 
 -- job: the lease of work that one replica does for all, by the work's name.
@@ -394,11 +386,12 @@ CREATE TABLE audit (
 CREATE INDEX audit_by_time ON audit (created_at, id);
 CREATE INDEX audit_by_target ON audit (target, created_at);
 
--- installation: one row, the id that the database shares with its bucket. Without it, a database could take
--- the objects of another one for its own, whose rows it has lost.
+-- installation: one row, the id that the database shares with its bucket, or the id of its disk. Without it, a
+-- database could take the objects of another one for its own, whose rows it has lost.
 CREATE TABLE installation (
     single     INTEGER PRIMARY KEY CHECK (single = 1),
     id         TEXT NOT NULL,
+    disk       TEXT, -- the id of the disk with the files, if there is no bucket
     created_at BIGINT NOT NULL
 );
 
