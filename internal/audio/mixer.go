@@ -42,6 +42,8 @@ type openFile struct {
 type Mixer struct {
 	// OnProgress is called with the number of frames mixed so far. It may be nil.
 	OnProgress func(frames int64)
+	// Gain multiplies the sum of all regions. It is 1 if there are no knots.
+	Gain Curve
 
 	dir     string
 	files   map[string]*openFile
@@ -54,7 +56,7 @@ type Mixer struct {
 
 	at      int64 // frames mixed
 	written int64 // frames returned
-	gain    float64
+	level   float64
 	limiter *limiter
 	sum     []frame
 	block   []frame
@@ -83,7 +85,7 @@ func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
 	}
 	return &Mixer{
 		dir: dir, files: map[string]*openFile{}, waiting: waiting, loops: map[*Region]*loop{}, regions: sorted, total: total,
-		gain: level.Gain, limiter: newLimiter(level.Threshold, level.Ceiling), sum: make([]frame, mixBlock), block: make([]frame, mixBlock),
+		level: level.Gain, limiter: newLimiter(level.Threshold, level.Ceiling), sum: make([]frame, mixBlock), block: make([]frame, mixBlock),
 		gains: make([]float64, mixBlock), bytes: make([]byte, mixBlock*FrameBytes),
 	}
 }
@@ -131,11 +133,7 @@ func (m *Mixer) fill() error {
 	if err := m.mix(m.sum); err != nil {
 		return err
 	}
-	if m.gain != 1 {
-		for i, f := range m.sum {
-			m.sum[i] = frame{f[0] * m.gain, f[1] * m.gain}
-		}
-	}
+	m.amplify(m.sum)
 	m.limiter.process(m.sum)
 	out := m.sum[max(0, lookAhead-m.at):]
 	out = out[:min(int64(len(out)), m.total-m.written)]
@@ -146,6 +144,25 @@ func (m *Mixer) fill() error {
 	m.written += int64(len(out))
 	m.unread = m.bytes[:len(out)*FrameBytes]
 	return nil
+}
+
+// amplify applies the gains of the whole mix to the block at m.at.
+func (m *Mixer) amplify(sum []frame) {
+	whole := Envelope{Volume: m.level, Curves: []Curve{m.Gain}}
+	end := m.at + int64(len(sum))
+	if gain, steady := whole.steady(m.at, end, 0, math.MaxInt64); steady {
+		if gain != 1 {
+			for i, f := range sum {
+				sum[i] = frame{f[0] * gain, f[1] * gain}
+			}
+		}
+		return
+	}
+	gains := m.gains[:len(sum)]
+	whole.gains(gains, m.at, 0, math.MaxInt64)
+	for i, f := range sum {
+		sum[i] = frame{f[0] * gains[i], f[1] * gains[i]}
+	}
 }
 
 // mix adds up all regions in the block at m.at.

@@ -162,7 +162,6 @@ func (r *run) collectParts(ctx context.Context, parts map[string]*videoPart, par
 		p := parts[key]
 		fetches = append(fetches, func(ctx context.Context) error {
 			if made && r.fetchPart(ctx, p) {
-				r.dropOverlaps(p.overlaps...)
 				p.task.finish()
 				return nil
 			}

@@ -7,12 +7,14 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// fade is a range of a part's frames that fades to a colour or from it.
+// fade is a range of a part's frames that fades to a colour or from it, at a join or at an end of the film. The
+// colour's weights are multiples of 1/steps.
 type fade struct {
 	colour string // in ffmpeg's syntax
 	from   int64  // the part's frame at which the fade begins; < 0 if it begins in an earlier part
 	frames int64
-	in     bool // fade from the colour
+	steps  int64 // frames + 1 at a join; frames at an end of the film, where one frame is the pure colour
+	in     bool  // fade from the colour
 }
 
 // fadesOf returns the fades at a segment's two ends that reach into its frames c.
@@ -21,7 +23,7 @@ func fadesOf(s *placed, c span) []fade {
 	add := func(kind timeline.TransitionKind, from, frames int64, in bool) {
 		if from < c.to && from+frames > c.from && frames > 0 {
 			colour := map[timeline.TransitionKind]string{timeline.FadeBlack: "black", timeline.FadeWhite: "white"}[kind]
-			fades = append(fades, fade{colour, from - c.from, frames, in})
+			fades = append(fades, fade{colour, from - c.from, frames, frames + 1, in})
 		}
 	}
 	add(s.join.Kind, 0, s.join.FadeIn(), true)
@@ -33,43 +35,92 @@ func fadesOf(s *placed, c span) []fade {
 // weight returns an expression for the colour's weight in the part's frame N.
 func (f fade) weight() string {
 	if f.in {
-		return fmt.Sprintf("(%d-N)/%d", f.from+f.frames, f.frames+1)
+		return fmt.Sprintf("(%d-N)/%d", f.from+f.frames, f.steps)
 	}
-	return fmt.Sprintf("(N-(%d))/%d", f.from-1, f.frames+1)
+	return fmt.Sprintf("(N-(%d))/%d", f.from-1, f.steps)
 }
 
-// graph brings the part's shots onto the canvas and joins them into [out].
+// pure returns the part's frame that is the pure colour, or -1 if there is none.
+func (f fade) pure() int64 {
+	switch {
+	case f.steps > f.frames:
+		return -1
+	case f.in:
+		return f.from
+	}
+	return f.from + f.frames - 1
+}
+
+// graph brings the part's shots onto the canvas, joins two of them, and fades the result into [out].
 func (v *videoPart) graph() string {
 	var graph []string
-	outs := make([]string, len(v.shots))
 	for i, s := range v.shots {
-		outs[i] = label("shot", i)
-		if len(v.shots) == 1 && len(v.fades) == 0 {
-			outs[i] = "out"
-		}
-		if v.draws == (ends{}) {
-			graph = append(graph, s.graph(i, outs[i], label("film", i), label("log", i)))
-		} else {
-			graph = append(graph, s.graph(i, "drawn", label("film", i), label("log", i)), v.divide("drawn", outs[i]))
-		}
+		graph = append(graph, s.graph(i, label("shot", i), label("film", i), label("log", i)))
 	}
-	if len(v.shots) == 2 {
-		weight := fmt.Sprintf("(N+1)/%d", v.Frames+1)
-		return strings.Join(append(graph, v.mask(weight, "mask"), "[shot][shot1][mask]maskedmerge[out]"), ";")
+	from := "shot"
+	if len(v.shots) > 1 {
+		graph = append(graph, v.overlap()...)
+		from = "joined"
 	}
-	from := outs[0]
 	for i, f := range v.fades {
 		first, last := max(0, f.from), min(v.Frames, f.from+f.frames)-1
 		colour, mask, out := label("colour", i), label("mask", i), label("faded", i)
-		if i == len(v.fades)-1 {
-			out = "out"
+		fill := ""
+		if n := f.pure(); n >= 0 && n < v.Frames { // a mask cannot weigh more than 255 of 256
+			fill = fmt.Sprintf(",drawbox=color=%s:thickness=fill:enable='eq(n,%d)'", f.colour, n)
 		}
 		weight := fmt.Sprintf("between(N,%d,%d)*%s", first, last, f.weight())
-		graph = append(graph, v.flat(f.colour)+fmt.Sprintf("[%s]", colour), v.mask(weight, mask),
-			fmt.Sprintf("[%s][%s][%s]maskedmerge=enable='between(n,%d,%d)'[%s]", from, colour, mask, first, last, out))
+		graph = append(graph, v.flat(f.colour)+fmt.Sprintf("[%s]", colour), v.evenMask(weight, mask),
+			fmt.Sprintf("[%s][%s][%s]maskedmerge=enable='between(n,%d,%d)'%s[%s]", from, colour, mask, first, last, fill, out))
 		from = out
 	}
+	last := len(graph) - 1
+	graph[last] = strings.TrimSuffix(graph[last], "["+from+"]") + "[out]"
 	return strings.Join(graph, ";")
+}
+
+// overlap lays the incoming [shot1] over the outgoing [shot] into [joined]. A mask says where the incoming picture
+// shows, and some kinds move pictures:
+//
+//	kind        the incoming picture shows            moving pictures
+//	dissolve    everywhere, with growing weight       none
+//	wipe        beyond an edge                        none
+//	slide       beyond an edge                        the incoming one
+//	push        beyond an edge                        both
+//
+// The edge moves through the canvas. It lies between even pixels, because colours have half the resolution.
+func (v *videoPart) overlap() []string {
+	if v.join.Kind == timeline.Dissolve {
+		return []string{v.evenMask(fmt.Sprintf("(N+1)/%d", v.Frames+1), "weights"), "[shot][shot1][weights]maskedmerge[joined]"}
+	}
+	w, h := v.canvas.Width, v.canvas.Height
+	position, length, maskWidth, maskHeight, stack, window := "X/SW", w, w, 2, "hstack", "'%s':0"
+	if v.join.Direction == timeline.Up || v.join.Direction == timeline.Down {
+		position, length, maskWidth, maskHeight, stack, window = "Y/SH", h, 2, h, "vstack", "0:'%s'"
+	}
+	// revealed is how many columns or rows show the incoming picture in the given frame.
+	revealed := func(frame string) string {
+		return fmt.Sprintf("2*floor(%d*(%s+1)/%d+0.5)", length, frame, 2*(v.Frames+1))
+	}
+	shows, begin := fmt.Sprintf("gte(%s,%d-%s)", position, length, revealed("N")), revealed("n")
+	if v.join.Direction == timeline.Right || v.join.Direction == timeline.Down {
+		shows, begin = fmt.Sprintf("lt(%s,%s)", position, revealed("N")), fmt.Sprintf("%d-%s", length, revealed("n"))
+	}
+	var graph []string
+	move := func(shot, moved string) string {
+		// Two copies of the picture, of which a moving window shows one canvas.
+		graph = append(graph, fmt.Sprintf("[%s]split[%[2]s1][%[2]s2];[%[2]s1][%[2]s2]%[3]s,crop=%[4]d:%[5]d:%[6]s[%[2]s]",
+			shot, moved, stack, w, h, fmt.Sprintf(window, begin)))
+		return moved
+	}
+	outgoing, incoming := "shot", "shot1"
+	if v.join.Kind == timeline.Push {
+		outgoing = move(outgoing, "outgoing")
+	}
+	if v.join.Kind != timeline.Wipe {
+		incoming = move(incoming, "incoming")
+	}
+	return append(graph, v.mask(maskWidth, maskHeight, shows, "edge"), fmt.Sprintf("[%s][%s][edge]maskedmerge[joined]", outgoing, incoming))
 }
 
 // label numbers a label. The first has no number, because it is the only one in most graphs.
@@ -86,11 +137,14 @@ func (v *videoPart) flat(colour string) string {
 		colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, neutral, v.Frames)
 }
 
-// mask generates pictures with the weight of maskedmerge's second input, in 256ths. Expressions are expensive
-// per pixel, so mask computes a few pixels and scales them up. Its colour tags are those of the shots, because
+// evenMask generates pictures with the same weight of maskedmerge's second input everywhere.
+func (v *videoPart) evenMask(weight, out string) string { return v.mask(16, 16, weight, out) }
+
+// mask generates pictures with the weight of maskedmerge's second input, in 256ths. Expressions are expensive per
+// pixel, so mask computes width x height pixels and scales them up. Its colour tags are those of the shots, because
 // ffmpeg 7 and later convert pictures with other tags, or none.
-func (v *videoPart) mask(weight, out string) string {
-	value := fmt.Sprintf("'round(256*%s)'", weight)
-	return fmt.Sprintf("color=black:size=16x16:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,%s,scale=%d:%d:flags=neighbor[%s]",
-		v.canvas.Rate, v.Frames, value, value, value, neutral, v.canvas.Width, v.canvas.Height, out)
+func (v *videoPart) mask(width, height int, weight, out string) string {
+	value := fmt.Sprintf("'min(255,round(256*%s))'", weight)
+	return fmt.Sprintf("color=black:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,%s,scale=%d:%d:flags=neighbor[%s]",
+		width, height, v.canvas.Rate, v.Frames, value, value, value, neutral, v.canvas.Width, v.canvas.Height, out)
 }

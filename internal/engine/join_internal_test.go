@@ -98,14 +98,14 @@ func TestMixesAreExact(t *testing.T) {
 	}
 	colour := func(kind timeline.TransitionKind) []byte {
 		luma := byte(16)
-		if kind == timeline.FadeWhite {
+		if kind == timeline.FadeWhite || kind == timeline.TransitionKind(timeline.White) {
 			luma = 235
 		}
 		return append(bytes.Repeat([]byte{luma}, w*h), bytes.Repeat([]byte{128}, w*h/2)...)
 	}
-	mixed := func(name string, got, a, b []byte, weight float64) {
+	mixed := func(name string, got, a, b []byte, weight float64) { // weights are rounded to 256ths, and mixes down
 		for i := range got {
-			if want := float64(a[i]) + (float64(b[i])-float64(a[i]))*weight; math.Abs(want-float64(got[i])) > 1.5 {
+			if want := float64(a[i]) + (float64(b[i])-float64(a[i]))*weight; math.Abs(want-float64(got[i])) > 1.9 {
 				t.Fatalf("%s: byte %d is %d, want %.1f", name, i, got[i], want)
 			}
 		}
@@ -120,6 +120,19 @@ func TestMixesAreExact(t *testing.T) {
 	raw, a, b := draw(dissolve), plain(dissolve, 0), plain(dissolve, 1)
 	for n := range int64(9) {
 		mixed("dissolve", frame(raw, n), frame(a, n), frame(b, n), float64(n+1)/10)
+	}
+
+	for i, kind := range []timeline.TransitionKind{timeline.Wipe, timeline.Slide, timeline.Push} {
+		for _, direction := range []timeline.Direction{timeline.Left, timeline.Right, timeline.Up, timeline.Down} {
+			next := joinedBy(kind, 300-33*int64(i%2), from("b", ms(200, 1000)))
+			next.Transition.Direction = direction
+			moving := planOf(t, infos, nil, from("a", ms(100, 900)), next).Sequence[1]
+			raw, a, b := draw(moving), plain(moving, 0), plain(moving, 1)
+			for n := range moving.Frames {
+				want := moved(frame(a, n), frame(b, n), kind, direction, n, moving.Frames)
+				mixed(fmt.Sprintf("%s %s, frame %d of %d", kind, direction, n, moving.Frames), frame(raw, n), want, want, 0)
+			}
+		}
 	}
 
 	const n = 11 // frames of a fade: 5 out, 6 in
@@ -140,6 +153,66 @@ func TestMixesAreExact(t *testing.T) {
 			}
 		}
 	}
+
+	// The ends of the film fade whatever joins they cover.
+	for _, c := range []timeline.Colour{timeline.Black, timeline.White} {
+		segments := []timeline.Segment{from("a", ms(0, 900)), joinedBy(timeline.Push, 300, from("b", ms(0, 800))), joinedBy(timeline.FadeWhite, 300, from("a", ms(0, 900)))}
+		segments[1].Transition.Direction = timeline.Left
+		plainFilm := planOf(t, infos, nil, segments...)
+		faded := planOf(t, infos, func(tl *timeline.Timeline) {
+			tl.FadeIn, tl.FadeOut = &timeline.FilmFade{Colour: c, Duration: 900 * time.Millisecond}, &timeline.FilmFade{Colour: c, Duration: time.Second}
+		}, segments...)
+		const in, out = 27, 30
+		film := func(p *Plan) (raw []byte) {
+			for _, v := range p.Sequence {
+				raw = append(raw, draw(v)...)
+			}
+			return raw
+		}
+		raw, a := film(faded), film(plainFilm)
+		for n := range faded.Frames {
+			weight := max(0, float64(in-n)/in, float64(out-faded.Frames+n+1)/out)
+			mixed(fmt.Sprintf("end, frame %d of %d", n, faded.Frames), frame(raw, n), frame(a, n), colour(timeline.TransitionKind(c)), weight)
+			if weight == 1 && !bytes.Equal(frame(raw, n), colour(timeline.TransitionKind(c))) {
+				t.Errorf("frame %d is not pure %s", n, c)
+			}
+		}
+	}
+}
+
+// moved returns frame i of n of a join of the 64x48 pictures a and b.
+func moved(a, b []byte, kind timeline.TransitionKind, direction timeline.Direction, i, n int64) []byte {
+	const w, h = 64, 48
+	length := w
+	if direction == timeline.Up || direction == timeline.Down {
+		length = h
+	}
+	d := 2 * int(math.Floor(float64(length)*float64(i+1)/float64(n+1)/2+0.5))
+	// What lies at x, y: the incoming picture at the end of the movement, shifted back by what is left of it.
+	var out []byte
+	plane := func(offset, scale int) {
+		w, h, d, length := w/scale, h/scale, d/scale, length/scale
+		for y := range h {
+			for x := range w {
+				back, forth := map[timeline.Direction][2]int{timeline.Left: {-1, 0}, timeline.Right: {1, 0}, timeline.Up: {0, -1}, timeline.Down: {0, 1}}[direction], length-d
+				shows := map[timeline.Direction]bool{timeline.Left: x >= w-d, timeline.Right: x < d, timeline.Up: y >= h-d, timeline.Down: y < d}[direction]
+				from, by := a, 0
+				switch {
+				case shows && kind != timeline.Wipe:
+					from, by = b, forth // not yet arrived
+				case shows:
+					from = b
+				case kind == timeline.Push:
+					by = -d // has left
+				}
+				out = append(out, from[offset+(y+back[1]*by)*w+x+back[0]*by])
+			}
+		}
+	}
+	plane(0, 1)
+	plane(w*h, 2)
+	plane(w*h*5/4, 2)
+	return out
 }
 
 // The parts of a film with many segments cover every frame, and changing one transition
@@ -150,7 +223,7 @@ func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 		infos["s"].Video.Keys = append(infos["s"].Video.Keys, key*1e9)
 	}
 	rng := rand.New(rand.NewPCG(5, 1))
-	kinds := []timeline.TransitionKind{timeline.Dissolve, timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite}
+	kinds := []timeline.TransitionKind{timeline.Dissolve, timeline.Push, timeline.FadeBlack, timeline.FadeWhite}
 	random := func(s timeline.Segment) timeline.Segment {
 		return joinedBy(kinds[rng.IntN(len(kinds))], 100+rng.Int64N(3000), s)
 	}

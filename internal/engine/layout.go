@@ -85,9 +85,9 @@ const (
 func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	ordered, indexes := t.InOrder()
 	l := &layout{rate: media.Rational{Num: audioGridRate, Den: 1}}
-	// Transitions count frames, so an audio-only render with transitions uses the film's
+	// Transitions and fades count frames, so an audio-only render with them uses the film's
 	// grid.
-	if v := sources[ordered[0].SourceKey].info.Video; t.OutputKind == timeline.Video || t.HasTransitions() {
+	if v := sources[ordered[0].SourceKey].info.Video; t.OutputKind == timeline.Video || t.CountsFrames() {
 		switch {
 		case t.Canvas != nil && t.Canvas.FrameRate != nil:
 			l.rate = media.Rational{Num: *t.Canvas.FrameRate, Den: 1}

@@ -62,10 +62,17 @@ func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, don
 	}
 }
 
+// mixer returns the mix of the film at a level.
+func (r *run) mixer(level audio.Level) *audio.Mixer {
+	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, level)
+	mix.Gain = r.plan.Gain
+	return mix
+}
+
 // encodeMix encodes the mix at a level and returns its highest sample before the
 // limiter.
 func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level, done *task) (peak float64, err error) {
-	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, level)
+	mix := r.mixer(level)
 	defer mix.Close()
 	mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
 	pass.Stdin = mix
@@ -98,7 +105,7 @@ func (r *run) withinFullScale(ctx context.Context, name string, level audio.Leve
 // loudness, or to the true-peak limit if it reaches that first. Sound without a loudness,
 // such as silence, is not normalised.
 func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, err error) {
-	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, audio.Untouched)
+	mix := r.mixer(audio.Untouched)
 	defer mix.Close()
 	meter := newLoudnessMeter()
 	if _, err := io.Copy(meter, ending{ctx, mix}); err != nil {

@@ -35,7 +35,7 @@ func (r *run) makeParts(ctx context.Context) error {
 	if err := r.reserveSpace(); err != nil {
 		return err
 	}
-	missing = inOrder(missing)
+	slices.SortStableFunc(missing, mostExpensiveFirst)
 	for _, p := range missing {
 		p.task = r.meter.work(p.cost() / float64(parallel))
 	}
@@ -68,9 +68,6 @@ func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel 
 		r.count(&r.stats.VideoParts, &r.stats.VideoPartsReused, found)
 		if !found {
 			missing = append(missing, p)
-		}
-		for _, o := range p.overlaps {
-			o.idle = found
 		}
 	}
 	parallel, err = r.assignThreads(ctx, missing)
@@ -172,9 +169,6 @@ func (s *shot) what() string { return fmt.Sprintf("segments[%d]: the video", s.s
 // encodeWithRetries encodes a part, and again if its sources need special treatment. It
 // returns how much of each source was decoded in the end.
 func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) ([]coverage, error) {
-	if r.encodeSharing(ctx, p, out) {
-		return p.wholly(), nil
-	}
 	keys := p.keyframes(0)
 	got, err := r.encodePart(ctx, p, out, keys)
 	if refusedSize(err) || err == nil && p.rebuilt(r.path(out)) {
@@ -229,9 +223,6 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 	got := make([]coverage, len(p.shots))
 	frames := 0
 	for i, s := range p.shots {
-		if s.stored != "" {
-			continue
-		}
 		times, err := readTimes(r.path(p.log(i)))
 		if err != nil {
 			return nil, err

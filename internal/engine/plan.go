@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"cutroom/internal/audio"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/timeline"
@@ -23,6 +24,7 @@ type Plan struct {
 	Audio     []*decodedAudio
 	Stretches []*stretchedAudio
 	Regions   []*region
+	Gain      audio.Curve // of the whole mix, before loudness and limiter
 }
 
 // Canvas is the picture format of the whole film.
@@ -66,12 +68,14 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 		return nil, fault.Failedf(fault.SourceTooLarge, "segments: the film would last %s, at most %s are accepted",
 			seconds(d), seconds(limits.MaxOutputDuration))
 	}
+	ends := filmEnds(t, l)
+	p.Gain = endGain(ends, l.rate)
 	if t.OutputKind == timeline.Video {
 		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video, t.Canvas)
 		if err := limits.checkCanvas(p.Canvas, t.Canvas); err != nil {
 			return nil, err
 		}
-		if err := p.planVideo(t, l, machine); err != nil {
+		if err := p.planVideo(t, l, ends, machine); err != nil {
 			return nil, err
 		}
 		if err := limits.checkWork(p); err != nil {

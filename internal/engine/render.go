@@ -49,8 +49,6 @@ type run struct {
 	mu      sync.Mutex
 	stats   Stats
 	decoded map[*videoPart][]coverage // of the parts made here, by shot
-
-	overlaps map[*overlap]bool // being drawn, or stored and not yet read
 }
 
 func (e *Engine) newRun(job Job) *run {
@@ -58,7 +56,7 @@ func (e *Engine) newRun(job Job) *run {
 		job.Coordinator = &alone{}
 	}
 	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
-		meter: newMeter(job.OnProgress), decoded: map[*videoPart][]coverage{}, overlaps: map[*overlap]bool{}}
+		meter: newMeter(job.OnProgress), decoded: map[*videoPart][]coverage{}}
 }
 
 // close removes the intermediate files and releases their disk space.

@@ -96,6 +96,35 @@ func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 	mediatest.ConstantRate(t, out.Path, 10, 300, 20*time.Microsecond)
 }
 
+// Changing a fade at an end of the film encodes at most the seconds at that end, however long the fades are.
+func TestChangedEndsEncodeTheirPartsAlone(t *testing.T) {
+	t.Parallel()
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, FPS: "10", GOP: 83, Duration: 30 * time.Second})
+	whole, cuts := film(cut(clip, 0, 0)), film(cut(clip, 0, 12000), cut(clip, 13000, 14000), cut(clip, 15000, 28000))
+	cuts.Segments[1].Transition = &timeline.Transition{Kind: timeline.Push, Direction: timeline.Up, Duration: 500 * time.Millisecond}
+	for _, tl := range []timeline.Timeline{whole, cuts} {
+		b := newBench(t)
+		fade := func(ms int64) *timeline.FilmFade {
+			return &timeline.FilmFade{Colour: timeline.White, Duration: timeline.Milliseconds(ms)}
+		}
+		tl.FadeIn, tl.FadeOut = fade(500), fade(700)
+		b.render(t, tl)
+		for _, change := range []func(){
+			func() { tl.FadeOut = fade(5000) }, func() { tl.FadeIn = fade(100) }, func() { tl.FadeOut = &timeline.DefaultFilmFade }, func() { tl.FadeIn = fade(3300) },
+		} {
+			change()
+			out := b.render(t, tl)
+			if n := out.Stats.FramesEncoded; n == 0 || n > 60 || out.Stats.VideoParts-out.Stats.VideoPartsReused > 2 {
+				t.Errorf("%+v, %+v: %d frames encoded, %d of %d parts reused", *tl.FadeIn, *tl.FadeOut, n, out.Stats.VideoPartsReused, out.Stats.VideoParts)
+			}
+		}
+		tl.OutputKind = timeline.Audio
+		if out := b.render(t, tl); out.Stats.VideoParts != 0 {
+			t.Errorf("sound alone: %+v", out.Stats)
+		}
+	}
+}
+
 // A cache that loses, breaks or refuses parts only costs time. Parts belong to the user
 // for whom they were made.
 func TestCachesThatHaveNothingCostTimeOnly(t *testing.T) {

@@ -108,9 +108,5 @@ func (p *Plan) spaceFor(bitsPerPixel float64) int64 {
 	// moved to the front.
 	film := int64(float64(p.Canvas.Width*p.Canvas.Height) * float64(p.Frames) * bitsPerPixel / 8)
 	film += int64(p.Samples / sampleRate * 24000)
-	overlaps := int64(0)
-	for _, v := range p.Parts {
-		overlaps += v.overlapBytes()
-	}
-	return need + 3*film + min(overlaps, overlapSpace)
+	return need + 3*film
 }

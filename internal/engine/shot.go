@@ -30,8 +30,6 @@ type shot struct {
 	// first and last are the source frames that the shot needs, as indexes into
 	// videoInfo.Starts, both included.
 	first, last int
-
-	stored string // file with the shot's frames as raw pictures, see overlap; "" = decode the source
 }
 
 // newShot returns the shot of frames c of a segment.
@@ -86,9 +84,6 @@ func (s *shot) line(n int) int64 {
 func (s *shot) framesUpTo(frame int64) int {
 	return sort.Search(len(s.source.info.Video.Starts), func(n int) bool { return s.line(n) > frame })
 }
-
-// shows returns the source frame that an output frame shows.
-func (s *shot) shows(frame int64) int { return max(0, s.framesUpTo(frame)-1) }
 
 // bounds returns the half-open range of the source's ticks that contains exactly the frames from first to last.
 // It is as wide as possible, because some decoders move frames. At the ends of the file, where an edit list may
@@ -191,9 +186,6 @@ const neutral = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color
 // input returns the arguments that open the shot's source. Decoding begins at the key frame at file time key,
 // or at the start of the file if key is 0.
 func (s *shot) input(threads string, key float64) []string {
-	if s.stored != "" {
-		return s.storedInput()
-	}
 	args := []string{"-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
 		// Seek to the key frame itself, not to the wanted frame. The demuxer compares
@@ -214,9 +206,6 @@ func (s *shot) input(threads string, key float64) []string {
 // graph returns the part of a filter graph that brings the n-th input onto the canvas. It ends in [out], and in
 // [log] for the times of all decoded frames.
 func (s *shot) graph(n int, out, film, log string) string {
-	if s.stored != "" {
-		return fmt.Sprintf("[%d:0]setsar=1,%s[%s]", n, neutral, out)
-	}
 	steady := s.requireSize()
 	if s.uneven {
 		steady = s.scaleToSize()

@@ -14,7 +14,7 @@ import (
 // videoVersion is part of every key. Raise it when the same part would look different.
 const videoVersion = 5
 
-// Raise joinVersion when the same dissolve would look different.
+// Raise joinVersion when the same join or fade would look different.
 const joinVersion = 1
 
 // videoPart is a range of the film that one ffmpeg run encodes: pictures only, at a
@@ -26,12 +26,9 @@ type videoPart struct {
 	Name   string // "normalize segments[0]", for logs
 	Frames int64
 
-	shots []*shot // one, or the two that a dissolve blends
+	shots []*shot       // one, or the two of a join
+	join  timeline.Join // of two shots
 	fades []fade
-
-	overlaps []*overlap // the overlaps that a dissolve reads if its neighbours drew them
-	beside   ends       // the overlaps that the part may draw for adjacent dissolves
-	draws    ends       // the overlaps that its pass draws, see sharing
 
 	canvas  Canvas
 	profile Profile
@@ -50,9 +47,12 @@ const (
 )
 
 // planVideo cuts every segment into parts; equal parts are made once.
-func (p *Plan) planVideo(t timeline.Timeline, l *layout, machine Machine) error {
+func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []filmEnd, machine Machine) error {
 	known := map[string]*videoPart{}
+	frame := int64(0) // of the film
 	add := func(part *videoPart) error {
+		part.fades = append(part.fades, endFades(ends, span{frame, frame + part.Frames})...)
+		frame += part.Frames
 		if err := part.economize(machine); err != nil {
 			return err
 		}
@@ -72,17 +72,16 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, machine Machine) error 
 		s.tolerance = tolerance(s.segment.Speed/l.rate.Float(), s.source.info.Video)
 		s.framing = newFraming(s.source.info.Video, p.Canvas, t.FitOf(s.segment), s.segment.FocusOf())
 		if s.join.Overlap() > 0 {
-			if err := add(newDissolve(&l.segments[k-1], s, p.Canvas, p.Profile)); err != nil {
+			if err := add(newOverlap(&l.segments[k-1], s, p.Canvas, p.Profile)); err != nil {
 				return err
 			}
 		}
-		for _, c := range chunks(s, l.rate) {
+		for _, c := range cutAtEnds(chunks(s, l.rate), s.frame, ends, l.rate) {
 			if err := add(newVideoPart(s, c, p.Canvas, p.Profile)); err != nil {
 				return err
 			}
 		}
 	}
-	p.planOverlaps()
 	return nil
 }
 
@@ -152,12 +151,12 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart 
 	return v
 }
 
-// newDissolve returns the part in which two segments overlap.
-func newDissolve(before, behind *placed, canvas Canvas, profile Profile) *videoPart {
+// newOverlap returns the part in which two segments overlap.
+func newOverlap(before, behind *placed, canvas Canvas, profile Profile) *videoPart {
 	n := behind.join.Overlap()
 	return &videoPart{
-		Name:   fmt.Sprintf("dissolve segments[%d] into segments[%d]", before.index, behind.index),
-		Frames: n, canvas: canvas, profile: profile,
+		Name:   fmt.Sprintf("%s from segments[%d] to segments[%d]", behind.join.Kind, before.index, behind.index),
+		Frames: n, join: behind.join, canvas: canvas, profile: profile,
 		shots: []*shot{newShot(before, span{before.frames - n, before.frames}, canvas), newShot(behind, span{0, n}, canvas)},
 	}
 }
@@ -171,7 +170,10 @@ func (v *videoPart) key() string {
 	k = k.add("width", v.canvas.Width).add("height", v.canvas.Height).add("rate", v.canvas.Rate).
 		add("crf", v.profile.CRF).add("preset", v.profile.Preset).add("economy", v.economy)
 	if len(v.shots) > 1 || len(v.fades) > 0 {
-		k = k.add("join", joinVersion)
+		k = k.add("joinVersion", joinVersion)
+	}
+	if len(v.shots) > 1 {
+		k = k.add("join", v.join)
 	}
 	for _, f := range v.fades {
 		k = k.add("fade", f)
@@ -205,9 +207,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	var inputs []string
 	for i, s := range v.shots {
 		args = append(args, s.input(threads, keys[i])...)
-		if s.stored == "" {
-			inputs = append(inputs, s.source.Path)
-		}
+		inputs = append(inputs, s.source.Path)
 	}
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
 		"-filter_complex", v.graph(),
@@ -217,11 +217,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out)
-	args = append(args, v.overlapOutputs()...)
-	for i, s := range v.shots {
-		if s.stored != "" {
-			continue
-		}
+	for i := range v.shots {
 		args = append(args, "-map", fmt.Sprintf("[%s]", label("log", i)), "-c:v", "wrapped_avframe", "-fps_mode", "passthrough",
 			"-enc_time_base", "1:1000", // a frame rate as time base would move frames between its ticks
 			"-f", "mkvtimestamp_v2", v.log(i))

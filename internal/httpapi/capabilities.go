@@ -24,7 +24,8 @@ var features = []feature{
 	{"analysis", needsBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always}, {"bgm.voice", always},
 	{"canvas", always}, {"canvas.frameRate", always}, {"canvas.shortSide", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"separate.v3", needsBucket}, {"stems.wav", always},
 	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
-	{"volumePoints", always},
+	{"transition.push", always}, {"transition.slide", always}, {"transition.wipe", always},
+	{"fadeIn", always}, {"fadeOut", always}, {"volumePoints", always},
 	{"devices.platform_a", func(o *Options) bool { return o.Devices.PushTo(events.PlatformA) }},
 	{"devices.platform_b", func(o *Options) bool { return o.Devices.PushTo(events.PlatformB) }},
 }

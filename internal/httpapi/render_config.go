@@ -22,6 +22,8 @@ type configWire struct {
 	Quality              *string         `json:"quality"`
 	Loudness             *loudnessWire   `json:"loudness"`
 	Canvas               *canvasWire     `json:"canvas"`
+	FadeIn               *filmFadeWire   `json:"fadeIn"`
+	FadeOut              *filmFadeWire   `json:"fadeOut"`
 }
 
 type segmentWire struct {
@@ -104,6 +106,12 @@ type canvasWire struct {
 
 type transitionWire struct {
 	Type       *string  `json:"type"`
+	DurationMs *integer `json:"durationMs"`
+	Direction  *string  `json:"direction"`
+}
+
+type filmFadeWire struct {
+	Color      *string  `json:"color"`
 	DurationMs *integer `json:"durationMs"`
 }
 
@@ -214,6 +222,7 @@ func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
 	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
 	t.Loudness = c.Loudness.loudness()
 	t.Canvas = c.Canvas.canvas()
+	t.FadeIn, t.FadeOut = c.FadeIn.fade(), c.FadeOut.fade()
 	for i, w := range c.BgmClips {
 		clip, err := w.clip(i, names)
 		if err != nil {
@@ -355,14 +364,30 @@ func (w *canvasWire) canvas() *timeline.Canvas {
 	}
 }
 
+// fade returns nil for an absent field.
+func (w *filmFadeWire) fade() *timeline.FilmFade {
+	if w == nil {
+		return nil
+	}
+	f := timeline.DefaultFilmFade
+	f.Colour, f.Duration = timeline.Colour(or(w.Color, string(f.Colour))), msOr(w.DurationMs, f.Duration)
+	return &f
+}
+
 // picture sets how the i-th segment joins the previous one and fits the canvas.
 func (w *segmentWire) picture(i int, s *timeline.Segment) error {
 	if t := w.Transition; t != nil {
 		if t.Type == nil {
 			return fault.Invalidf("segments[%d].transition.type is required", i)
 		}
-		s.Transition = &timeline.Transition{Kind: timeline.TransitionKind(*t.Type),
-			Duration: msOr(t.DurationMs, timeline.DefaultTransition)}
+		kind := timeline.TransitionKind(*t.Type)
+		s.Transition = &timeline.Transition{Kind: kind, Duration: msOr(t.DurationMs, timeline.DefaultTransition)}
+		switch {
+		case t.Direction != nil:
+			s.Transition.Direction = timeline.Direction(nonBlank(*t.Direction))
+		case kind.Moves():
+			s.Transition.Direction = timeline.Left
+		}
 	}
 	if w.Fit != nil {
 		s.Fit = timeline.Fit(nonBlank(*w.Fit))

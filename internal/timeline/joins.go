@@ -10,34 +10,85 @@ const (
 	Dissolve  TransitionKind = "dissolve"
 	FadeBlack TransitionKind = "fadeBlack"
 	FadeWhite TransitionKind = "fadeWhite"
+	Wipe      TransitionKind = "wipe"  // the incoming picture replaces the outgoing one; neither moves
+	Slide     TransitionKind = "slide" // the incoming picture moves over the outgoing one
+	Push      TransitionKind = "push"  // both pictures move
 )
 
-// Limits and default of a transition's duration.
+// Moves reports whether the transition has a direction.
+func (k TransitionKind) Moves() bool { return k == Wipe || k == Slide || k == Push }
+
+// fades reports whether the transition leads through a colour. All others lay the two segments over each other.
+func (k TransitionKind) fades() bool { return k == FadeBlack || k == FadeWhite }
+
+// Direction is where the edge between the two pictures of a wipe, a slide or a push moves, spelled as on the
+// wire.
+type Direction string
+
+// The directions.
+const (
+	Left  Direction = "left"
+	Right Direction = "right"
+	Up    Direction = "up"
+	Down  Direction = "down"
+)
+
+// Limits and default of the duration of a transition, and of a fade at an end of the film.
 const (
 	minTransition     = 100 * time.Millisecond
-	maxTransition     = 5 * time.Second
+	MaxTransition     = 5 * time.Second
 	DefaultTransition = 500 * time.Millisecond
 )
 
 // Transition leads from the previous segment, in play order, to the segment that has the transition. On the
 // first segment it is checked and ignored.
 type Transition struct {
-	Kind     TransitionKind `json:"type"`
-	Duration time.Duration  `json:"durationNs"` // minTransition..maxTransition
+	Kind      TransitionKind `json:"type"`
+	Duration  time.Duration  `json:"durationNs"`          // minTransition..MaxTransition
+	Direction Direction      `json:"direction,omitempty"` // "" unless the kind moves
+}
+
+// Colour is what a film begins or ends in, spelled as on the wire.
+type Colour string
+
+// The colours.
+const (
+	Black Colour = "black"
+	White Colour = "white"
+)
+
+// FilmFade leads from a colour into the film, or from the film into a colour. Its first or last frame is the pure
+// colour, and it fades whatever segments and transitions it covers.
+type FilmFade struct {
+	Colour   Colour        `json:"color"`
+	Duration time.Duration `json:"durationNs"` // minTransition..MaxTransition
+}
+
+// DefaultFilmFade is the meaning of a fade without fields.
+var DefaultFilmFade = FilmFade{Colour: Black, Duration: DefaultTransition}
+
+// FramesOf returns how many frames of a film fade: the duration in frames, halves rounded up, but at most half the
+// film's frames, rounded down. It is 0 for nil.
+func (f *FilmFade) FramesOf(film, rateNum, rateDen int64) int64 {
+	if f == nil {
+		return 0
+	}
+	return min(wholeFrames(f.Duration, rateNum, rateDen), film/2)
 }
 
 // Join is a transition on the film's frame grid.
 type Join struct {
-	Kind   TransitionKind
-	Frames int64 // 0 is a cut
+	Kind      TransitionKind
+	Direction Direction
+	Frames    int64 // 0 is a cut
 }
 
 // Overlap returns how many frames the two segments share.
 func (j Join) Overlap() int64 {
-	if j.Kind == Dissolve {
-		return j.Frames
+	if j.Kind.fades() {
+		return 0
 	}
-	return 0
+	return j.Frames
 }
 
 // FadeOut returns how many frames of the previous segment fade to the colour.
@@ -63,10 +114,10 @@ type Place struct {
 //	  0          ↑            ↑                     ↑               ↑
 //	  film       B begins     C begins              D begins        end
 //
-// A cut and a fade shorten nothing. A dissolve lays the last N frames of one
-// segment over the first N frames of the next: the film is N frames shorter,
-// and everything after it begins N frames earlier. The smaller half of a fade's N
-// frames ends one segment, the larger half begins the next.
+// A cut and a fade shorten nothing. A dissolve, wipe, slide or push lays the last N
+// frames of one segment over the first N frames of the next: the film is N frames
+// shorter, and everything after it begins N frames earlier. The smaller half of a
+// fade's N frames ends one segment, the larger half begins the next.
 //
 // N is the transition's duration in frames, halves rounded up, but at most half
 // the frames of the shorter neighbour, rounded down. So the transitions at the two
@@ -83,7 +134,8 @@ func Arrange(segments []Segment, frames []int64, rateNum, rateDen int64) (places
 	for k, s := range segments {
 		p := &places[k]
 		if k > 0 && s.Transition != nil {
-			p.In = Join{s.Transition.Kind, min(wholeFrames(s.Transition.Duration, rateNum, rateDen), min(frames[k-1], frames[k])/2)}
+			n := wholeFrames(s.Transition.Duration, rateNum, rateDen)
+			p.In = Join{s.Transition.Kind, s.Transition.Direction, min(n, frames[k-1]/2, frames[k]/2)}
 			places[k-1].Out = p.In
 		}
 		p.Begin = length - p.In.Overlap()
@@ -99,8 +151,12 @@ func wholeFrames(d time.Duration, rateNum, rateDen int64) int64 {
 	return (2*int64(d)*rateNum + second) / (2 * second)
 }
 
-// HasTransitions reports whether any two segments are joined by more than a cut.
-func (t Timeline) HasTransitions() bool {
+// CountsFrames reports whether the sound depends on the film's frame grid: any two segments are joined by more
+// than a cut, or the film fades at an end.
+func (t Timeline) CountsFrames() bool {
+	if t.FadeIn != nil || t.FadeOut != nil {
+		return true
+	}
 	segments, _ := t.InOrder()
 	for _, s := range segments[min(1, len(segments)):] {
 		if s.Transition != nil {

@@ -97,13 +97,13 @@ func TestArrangeProperties(t *testing.T) {
 	})
 }
 
-func TestHasTransitions(t *testing.T) {
+func TestCountsFrames(t *testing.T) {
 	first, second := join(timeline.Dissolve, 500), timeline.Segment{Order: 1}
-	if (timeline.Timeline{Segments: []timeline.Segment{second, first}}).HasTransitions() {
+	if (timeline.Timeline{Segments: []timeline.Segment{second, first}}).CountsFrames() {
 		t.Error("that of the segment that plays first counts")
 	}
 	first.Order = 2
-	if !(timeline.Timeline{Segments: []timeline.Segment{first, second}}).HasTransitions() {
+	if !(timeline.Timeline{Segments: []timeline.Segment{first, second}}).CountsFrames() {
 		t.Error("that of the segment that plays second does not count")
 	}
 }

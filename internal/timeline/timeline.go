@@ -60,6 +60,8 @@ type Timeline struct {
 	Directives []Directive `json:"directives,omitempty"`
 	Loudness   *Loudness   `json:"loudness,omitempty"` // nil leaves the loudness of the mix unchanged
 	Canvas     *Canvas     `json:"canvas,omitempty"`   // nil = the first segment's picture
+	FadeIn     *FilmFade   `json:"fadeIn,omitempty"`   // nil = the film begins with its first picture
+	FadeOut    *FilmFade   `json:"fadeOut,omitempty"`  // nil = the film ends with its last picture
 }
 
 // Segment is one range of a source with its own sound.

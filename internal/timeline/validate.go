@@ -69,7 +69,10 @@ func (t Timeline) validateConfig() error {
 	case t.Quality != Low && t.Quality != Medium && t.Quality != High:
 		return fault.Invalidf("quality must be %s, %s or %s", Low, Medium, High)
 	}
-	return t.Canvas.validate()
+	if err := t.Canvas.validate(); err != nil {
+		return err
+	}
+	return cmp.Or(t.FadeIn.validate("fadeIn"), t.FadeOut.validate("fadeOut"))
 }
 
 func (c *Canvas) validate() error {
@@ -106,13 +109,38 @@ func (t *Transition) validate(field string) error {
 	if t == nil {
 		return nil
 	}
-	switch t.Kind {
-	case Dissolve, FadeBlack, FadeWhite:
-	default:
-		return fault.Invalidf("%s.type must be %s, %s or %s", field, Dissolve, FadeBlack, FadeWhite)
+	if t.Kind != Dissolve && !t.Kind.fades() && !t.Kind.Moves() {
+		return fault.Invalidf("%s.type must be %s, %s, %s, %s, %s or %s", field, Dissolve, FadeBlack, FadeWhite, Wipe, Slide, Push)
 	}
-	if t.Duration < minTransition || t.Duration > maxTransition {
-		return fault.Invalidf("%s.durationMs must be %d..%d", field, minTransition.Milliseconds(), maxTransition.Milliseconds())
+	if err := validateFade(field, t.Duration); err != nil {
+		return err
+	}
+	switch t.Direction {
+	case Left, Right, Up, Down:
+		if !t.Kind.Moves() {
+			return fault.Invalidf("%s.direction must be absent unless type is %s, %s or %s", field, Wipe, Slide, Push)
+		}
+	case "":
+	default:
+		return fault.Invalidf("%s.direction must be %s, %s, %s or %s", field, Left, Right, Up, Down)
+	}
+	return nil
+}
+
+func (f *FilmFade) validate(field string) error {
+	switch {
+	case f == nil:
+		return nil
+	case f.Colour != Black && f.Colour != White:
+		return fault.Invalidf("%s.color must be %s or %s", field, Black, White)
+	}
+	return validateFade(field, f.Duration)
+}
+
+// validateFade checks the duration of a transition or of a fade at an end of the film.
+func validateFade(field string, d time.Duration) error {
+	if d < minTransition || d > MaxTransition {
+		return fault.Invalidf("%s.durationMs must be %d..%d", field, minTransition.Milliseconds(), MaxTransition.Milliseconds())
 	}
 	return nil
 }
