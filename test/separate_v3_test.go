@@ -1,6 +1,7 @@
 package test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -125,23 +126,29 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 	sameInEveryShape(t)
 	sound := generate(t, "sound.m4a", "-i", mixture(t), "-c:a", "aac")
 	for name, c := range map[string]struct {
-		request fake.Rule // the request to the store at which the process is killed
+		request fake.Rule // the request at which the process is killed: to the store, or to the provider
 		charged int
 	}{
-		"while the asset is fetched":                   {fake.Rule{Step: bucket.StepGet, Path: "/assets/", Kind: fake.KindStall}, 0},
-		"between the cut and the charge":               {fake.Rule{Step: bucket.StepPut, Path: "/uploads/sep-", Kind: fake.KindStall, Effect: true}, 0},
-		"between the charge and the provider's upload": {fake.Rule{Step: bucket.StepGet, Path: "/uploads/sep-", Kind: fake.KindStall}, 1},
+		"while the asset is fetched":  {fake.Rule{Step: bucket.StepGet, Path: "/assets/", Kind: fake.KindStall}, 0},
+		"while its sound is measured": {fake.Rule{Step: bucket.StepPut, Path: "/analysis/", Kind: fake.KindStall}, 0},
+		"after the job cut the sound": {fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := apitest.Start(t, apitest.StandInBucket())
 			u := s.SignIn(t)
 			body := M{"sourceAssetKey": uploadAsset(t, u, sound, "m4a", "audio/mp4")}
-			s.World.FailBucket(t, c.request)
+			hits := func() int { return s.World.Separator.Faults.Count(separator.StepUploadToken) }
+			if c.charged > 0 {
+				s.World.FailSeparator(t, c.request)
+			} else {
+				s.World.FailBucket(t, c.request)
+				hits = func() int { return s.World.Bucket.Faults.Hits()[0] }
+			}
 			var cutOff sync.WaitGroup
 			request := withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: body, Token: u.Token, Valid: true}, "key")
 			cutOff.Go(func() { _, _ = u.TryDo(t, request) }) // fails, because the service is killed
-			apitest.Eventually(t, maxWait, func() bool { return s.World.Bucket.Faults.Hits()[0] > 0 }, func() string { return "the store got no request" })
+			apitest.Eventually(t, maxWait, func() bool { return hits() > 0 }, func() string { return "no request to stop at" })
 			s.Kill9(t)
 			cutOff.Wait()
 			s.World.Heal()
@@ -164,5 +171,96 @@ func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 				t.Error("the job's source is left in the bucket")
 			}
 		})
+	}
+}
+
+// The same sound costs an account once, however often and however many at a time ask for it.
+func TestOnePriceForOneSound(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("ACCOUNT_MAX_WAITING_JOBS", "2"))
+	s.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall}) // so that no job ends
+	u, other := s.SignIn(t), s.SignIn(t)
+	spend(t, u, 1)
+	key := uploadAsset(t, u, generate(t, "sound.m4a", "-i", mixture(t), "-c:a", "aac"), "m4a", "audio/mp4")
+	type answer struct {
+		JobID  string
+		Reused bool
+	}
+	ask := func(u *apitest.User, body M) (a answer) {
+		t.Helper()
+		u.Post(t, separateV3Path, body).Expect(202).JSON(&a)
+		return a
+	}
+	first := M{"sourceAssetKey": key, "trimEndMs": 1500, "fileName": "  Interview "}
+	answers := make([]answer, 6)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() { answers[i] = ask(u, first) })
+	}
+	all.Wait()
+	fresh := 0
+	for _, a := range answers {
+		if !a.Reused {
+			fresh++
+		}
+		if a.JobID != answers[0].JobID {
+			t.Errorf("two jobs for one sound: %+v", answers)
+		}
+	}
+	if fresh != 1 || u.Balance(t) != 1 {
+		t.Errorf("%d new jobs, balance %d", fresh, u.Balance(t))
+	}
+
+	again := M{"sourceAssetKey": key, "trimStartMs": 0, "trimEndMs": 1500, "sourceLanguageCode": "AUTO", "fileName": "Another"}
+	withKeyA := withKey(apitest.Request{Method: "POST", Path: separateV3Path, JSON: maps.Clone(again), Valid: true}, "a")
+	var kept answer
+	u.Send(t, withKeyA).Expect(202).JSON(&kept)
+	if want := (answer{answers[0].JobID, true}); kept != want {
+		t.Errorf("%+v, want %+v", kept, want)
+	}
+	if o := ask(other, again); o.Reused || o.JobID == kept.JobID {
+		t.Errorf("another account: %+v", o)
+	}
+	again["again"] = true
+	second := ask(u, again)
+	if second.Reused || second.JobID == kept.JobID || u.Balance(t) != 0 {
+		t.Errorf("separated again: %+v, balance %d", second, u.Balance(t))
+	}
+	again["again"] = nil
+	if newest := ask(u, again); newest != (answer{second.JobID, true}) { // without credits, and with all places taken
+		t.Errorf("%+v, want the newest of several, %s", newest, second.JobID)
+	}
+	for field, value := range map[string]any{"trimStartMs": 1, "trimEndMs": 1400, "sourceLanguageCode": "en", "again": true} {
+		body := maps.Clone(again)
+		body[field] = value
+		u.Post(t, separateV3Path, body).Error(402, "insufficient_credits")
+	}
+	names := map[string]string{}
+	var list struct {
+		Jobs []struct{ JobID, FileName string }
+	}
+	u.Get(t, "/api/v2/separate").Expect(200).JSON(&list)
+	for _, j := range list.Jobs {
+		names[j.JobID] = j.FileName
+	}
+	if names[kept.JobID] != "Interview" || names[second.JobID] != "Another" {
+		t.Errorf("names %v", names)
+	}
+	again["fileName"] = strings.Repeat("ä", 201)
+	u.Send(t, apitest.Request{Method: "POST", Path: separateV3Path, JSON: again}).Error(400, "fileName must have at most 200 characters")
+	again["fileName"] = strings.Repeat("ä", 200)
+	ask(u, again)
+
+	// Deleted jobs do not count, but a key repeats its first answer.
+	for _, id := range []string{kept.JobID, second.JobID} {
+		u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/separate/" + id, Valid: true}).Expect(204)
+	}
+	if a := ask(u, again); a.Reused {
+		t.Errorf("a deleted job is reused: %+v", a)
+	}
+	var repeated answer
+	if u.Send(t, withKeyA).Expect(202).JSON(&repeated); repeated != kept {
+		t.Errorf("the key answers %+v, first %+v", repeated, kept)
 	}
 }

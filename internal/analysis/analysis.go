@@ -25,42 +25,38 @@ import (
 
 // Options configures a Service. All fields are required.
 type Options struct {
-	Assets *asset.Service
-	Bucket *objectstore.Bucket
-	Media  *media.Runner
-	Slots  *media.FairSlots // shared with the analysis of uploads, by user
-	Maker  *derived.Maker
-	// CanWork returns how many bytes this replica may still write, or why it must not
-	// work now.
-	CanWork func(ctx context.Context) (freeBytes int64, err error)
+	Assets  *asset.Service
+	Bucket  *objectstore.Bucket
+	Media   *media.Runner
+	Slots   *media.FairSlots // shared with the analysis of uploads, by user
+	Maker   *derived.Maker
 	WorkDir string // a local folder for unfinished files
 	Log     *slog.Logger
 }
 
 // Service analyses assets. It is safe for concurrent use.
 type Service struct {
-	o     Options
-	limit time.Duration // of one analysis
+	o      Options
+	limits media.MeasureOptions // of one analysis
 }
 
 // New returns a Service.
-func New(o Options) *Service { return &Service{o, timeLimit} }
+func New(o Options) *Service { return &Service{o, media.AnalysisLimits} }
 
-// What the analysis of one asset may cost.
 const (
-	maxMemory  = 512 << 20
-	maxPackets = 6_000_000
-	timeLimit  = 60 * time.Second
-	slotWait   = 20 * time.Second
+	slotWait     = 20 * time.Second
+	fetchTimeout = 2 * time.Minute
 	// retryAfter is how long an analysis that exceeded a limit is not repeated. Later it
 	// is, because the machine may have been busy.
 	retryAfter = time.Hour
 )
 
+var errBusy = fault.Busy(slotWait)
+
+// The failures of a file, without the field of the request that names it.
 var (
-	errBusy      = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: slotWait}
-	errNotMedia  = fault.Invalidf("assetKey names a file without readable pictures or sound")
-	errExhausted = fault.Invalidf("assetKey names a file that takes too much time or memory to analyse")
+	errNotMedia  = errors.New("file without readable pictures or sound")
+	errExhausted = errors.New("file that takes too much time or memory to analyse")
 )
 
 // Analysis describes an asset.
@@ -84,17 +80,8 @@ type Sound struct {
 	Peaks              audio.Waveform
 }
 
-// stored is an Analysis as the bucket has it.
-type stored struct {
-	Version  int
-	NotMedia bool // the asset has neither pictures nor sound
-	// TriedAt is when the analysis exceeded a limit, in epoch ms.
-	TriedAt int64 `json:",omitempty"`
-	Analysis
-}
-
 // version changes whenever the analysis of an asset would have another result.
-const version = 3
+const version = 4
 
 // Get returns the analysis of an asset, with at most this many points of its waveform. It
 // counts as a use of the asset by the owner.
@@ -102,29 +89,103 @@ func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (
 	if points < audio.MinPoints || points > audio.MaxPoints {
 		return Analysis{}, fault.Invalidf("points must be %d..%d", audio.MinPoints, audio.MaxPoints)
 	}
-	key, err := s.o.Assets.Use(ctx, owner, assetKey)
+	found, err := s.o.Assets.Use(ctx, owner, assetKey)
 	if err != nil {
 		return Analysis{}, err
 	}
-	found, err := derived.Get(ctx, s.o.Maker, key.AnalysisKey(), func() (stored, error) { return s.read(ctx, key.AnalysisKey()) },
-		func(ctx context.Context) error { return s.make(ctx, owner, key) })
+	src := source{found, owner, "assetKey"}
+	key := found.Key.Derived("analysis.json")
+	a, err := derived.Get(ctx, s.o.Maker, owner, key, func() (result[Analysis], error) { return read[Analysis](ctx, s, key) },
+		func(ctx context.Context) error {
+			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
+				a, err := s.analyse(ctx, file)
+				return store(ctx, s, key, dir, a, err)
+			})
+		})
+	if err == nil {
+		err = src.refusal(a.refused())
+	}
 	if err != nil {
 		return Analysis{}, err
 	}
-	switch {
-	case found.NotMedia:
-		return Analysis{}, errNotMedia
-	case found.TriedAt > 0:
-		return Analysis{}, errExhausted
+	if a.Found.Sound != nil {
+		a.Found.Sound.Peaks = a.Found.Sound.Peaks.Coarser(points)
 	}
-	if found.Sound != nil {
-		found.Sound.Peaks = found.Sound.Peaks.Coarser(points)
-	}
-	return found.Analysis, nil
+	return a.Found, nil
 }
 
-// read returns a stored analysis, or ErrNotFound if it has another version or is due to be repeated.
-func (s *Service) read(ctx context.Context, key string) (found stored, err error) {
+// source is an asset that a request reads.
+type source struct {
+	asset.Found
+	owner string
+	field string // of the request, for errors
+}
+
+// refusal names the field in a failure of its file.
+func (src source) refusal(err error) error {
+	switch {
+	case errors.Is(err, errNotMedia):
+		return fault.Invalidf("%s names a file without readable pictures or sound", src.field).WithCause(err)
+	case errors.Is(err, errExhausted):
+		return fault.Invalidf("%s names a file that takes too much time or memory to analyse", src.field).WithCause(err)
+	case errors.Is(err, asset.ErrCorrupt):
+		return fault.NotFoundf("%s: the asset was damaged and removed; upload it again", src.field).WithCause(err)
+	case errors.Is(err, objectstore.ErrNotFound): // removed since it was found
+		return fault.NotFoundf("%s: the asset does not exist in the object store", src.field).WithCause(err)
+	}
+	return err
+}
+
+// derive fetches an asset and calls do with a copy of it, and a folder that do may use. It waits for the
+// owner's analysis slot before it fetches, so that one user's requests fetch one asset at a time.
+func (s *Service) derive(ctx context.Context, src source, do func(ctx context.Context, file, dir string) error) error {
+	release, err := s.o.Slots.AcquireWithin(ctx, src.owner, slotWait, errBusy)
+	if err != nil {
+		return err
+	}
+	defer release()
+	free, err := s.o.Maker.Space.Reserve(ctx, src.SizeBytes)
+	if err != nil {
+		return err
+	}
+	defer free()
+	folder, err := os.MkdirTemp(s.o.WorkDir, folderPrefix+"*")
+	if err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	file, dir := filepath.Join(folder, "asset"), filepath.Join(folder, "job")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	fetching, cancel := context.WithTimeoutCause(ctx, fetchTimeout, errBusy)
+	defer cancel()
+	if err := s.o.Assets.FetchForRequest(fetching, src.Key.String(), file); err != nil {
+		return src.refusal(err)
+	}
+	return do(ctx, file, dir)
+}
+
+// result is what the bucket keeps of an analysis.
+type result[T any] struct {
+	Version  int
+	NotMedia bool  // the file has nothing to analyse
+	TriedAt  int64 `json:",omitempty"` // when the analysis exceeded a limit, in epoch ms
+	Found    T
+}
+
+func (r result[T]) refused() error {
+	switch {
+	case r.NotMedia:
+		return errNotMedia
+	case r.TriedAt > 0:
+		return errExhausted
+	}
+	return nil
+}
+
+// read returns a stored result, or ErrNotFound if it has another version or is due to be repeated.
+func read[T any](ctx context.Context, s *Service, key string) (found result[T], err error) {
 	obj, err := s.o.Bucket.Open(ctx, key)
 	if err != nil {
 		return found, fmt.Errorf("open analysis: %w", err)
@@ -146,43 +207,30 @@ func (s *Service) read(ctx context.Context, key string) (found stored, err error
 	return found, nil
 }
 
-// make analyses an asset and stores the result.
-func (s *Service) make(ctx context.Context, owner string, key asset.Key) error {
-	if err := derived.Room(ctx, s.o.CanWork, 0); err != nil {
-		return err
+// store keeps a result, or the failure of the file. It returns any other failure.
+func store[T any](ctx context.Context, s *Service, key, dir string, found T, failure error) error {
+	r := result[T]{Version: version, Found: found}
+	switch {
+	case errors.Is(failure, errNotMedia):
+		r.NotMedia = true
+	case errors.Is(failure, errExhausted):
+		r.TriedAt = time.Now().UnixMilli()
+		s.o.Log.Info("an analysis exceeded its time or memory", "object", key, "err", failure)
+	case failure != nil:
+		return failure
 	}
-	dir, err := os.MkdirTemp(s.o.WorkDir, folderPrefix+"*")
+	b, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("create work folder: %w", err)
+		return fmt.Errorf("encode analysis: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "asset")
-	switch err := s.o.Assets.FetchTo(ctx, key.String(), file); {
-	case errors.Is(err, asset.ErrCorrupt):
-		return fault.NotFoundf("assetKey: the asset was damaged and removed; upload it again").WithCause(err)
-	case errors.Is(err, objectstore.ErrNotFound): // removed since it was found
-		return fault.NotFoundf("assetKey: the asset does not exist in the object store").WithCause(err)
-	case err != nil:
-		return err
+	file := filepath.Join(dir, "result.json")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		return fmt.Errorf("write analysis: %w", err)
 	}
-	wait, cancel := context.WithTimeoutCause(ctx, slotWait, errBusy)
-	defer cancel()
-	release, err := s.o.Slots.Acquire(wait, owner)
-	if err != nil {
-		return err
+	if err := s.o.Bucket.Put(ctx, key, file, "application/json"); err != nil {
+		return fmt.Errorf("store analysis: %w", err)
 	}
-	defer release()
-	found := stored{Version: version}
-	switch found.Analysis, err = s.analyse(ctx, file); {
-	case errors.Is(err, errNotMedia):
-		found.NotMedia = true
-	case errors.Is(err, errExhausted):
-		found.TriedAt = time.Now().UnixMilli()
-		s.o.Log.Info("an analysis exceeded its time or memory", "asset", key, "err", err)
-	case err != nil:
-		return err
-	}
-	return s.store(ctx, key.AnalysisKey(), filepath.Join(dir, "analysis.json"), found)
+	return nil
 }
 
 // folderPrefix begins the names of our work folders.
@@ -192,20 +240,6 @@ const folderPrefix = "analysis-"
 func (s *Service) SweepFolders(context.Context) error {
 	if err := disk.RemoveOld(s.o.WorkDir, folderPrefix, time.Hour); err != nil {
 		return fmt.Errorf("sweep work folders: %w", err)
-	}
-	return nil
-}
-
-func (s *Service) store(ctx context.Context, key, file string, found stored) error {
-	b, err := json.Marshal(found)
-	if err != nil {
-		return fmt.Errorf("encode analysis: %w", err)
-	}
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		return fmt.Errorf("write analysis: %w", err)
-	}
-	if err := s.o.Bucket.Put(ctx, key, file, "application/json"); err != nil {
-		return fmt.Errorf("store analysis: %w", err)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -52,10 +54,11 @@ func TestAnalysesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	maker := derived.New(1, time.Minute, slog.New(slog.DiscardHandler))
+	maker := derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Space: derived.NewSpace(func(context.Context) (int64, error) { return 1 << 40, nil })})
 	defer maker.Close()
 	s := New(Options{Assets: asset.New(asset.Options{DB: d, Bucket: store, Cache: cache, MaxBytes: 1 << 30}), Bucket: store, Media: runner,
-		Slots: media.NewFairSlots(1), Maker: maker, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
+		Slots: media.NewFairSlots(media.FairLimits{Slots: 1}), Maker: maker,
 		WorkDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	put := func(path string) asset.Key {
 		t.Helper()
@@ -79,12 +82,16 @@ func TestAnalysesAreBounded(t *testing.T) {
 	}
 
 	tone := put(mediatest.Tone(t, 440, time.Second))
-	s.limit = time.Nanosecond
+	s.limits.Timeout = time.Nanosecond
 	want("out of time", tone, fault.Invalid)
-	s.limit = timeLimit
+	s.limits = media.AnalysisLimits
 	want("soon after", tone, fault.Invalid)
-	earlier := stored{Version: version, TriedAt: time.Now().Add(-retryAfter - time.Minute).UnixMilli()}
-	if err := s.store(t.Context(), tone.AnalysisKey(), filepath.Join(t.TempDir(), "x"), earlier); err != nil {
+	earlier, err := json.Marshal(result[Analysis]{Version: version, TriedAt: time.Now().Add(-retryAfter - time.Minute).UnixMilli()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "earlier")
+	if err := errors.Join(os.WriteFile(file, earlier, 0o600), store.Put(t.Context(), tone.Derived("analysis.json"), file, "")); err != nil {
 		t.Fatal(err)
 	}
 	want("an hour later", tone, 0)
@@ -94,7 +101,8 @@ func TestAnalysesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("bytes that do not hash to the key", damaged, fault.NotFound)
-	if f := fault.As(s.make(t.Context(), owner.ID, damaged)); f == nil || f.Kind != fault.NotFound {
+	removed := source{Found: asset.Found{Key: damaged}, owner: owner.ID, field: "assetKey"}
+	if f := fault.As(s.derive(t.Context(), removed, nil)); f == nil || f.Kind != fault.NotFound {
 		t.Errorf("removed since it was found: %v", f)
 	}
 }

@@ -15,14 +15,14 @@ import (
 // analyse reads and decodes a local file.
 func (s *Service) analyse(ctx context.Context, file string) (Analysis, error) {
 	began := time.Now()
-	probe, err := s.o.Media.ProbeWithin(ctx, file, media.MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: maxMemory, Timeout: s.limit})
+	probe, err := s.o.Media.ProbeWithin(ctx, file, s.limits)
 	if err != nil {
-		return Analysis{}, refusal(err)
+		return Analysis{}, blame(err)
 	}
 	found := Analysis{DurationMs: probe.End().Round(time.Millisecond).Milliseconds(), Video: describeVideo(probe)}
 	if probe.AudioPackets.Packets > 0 {
-		if found.Sound, err = s.listen(ctx, file, probe, s.limit-time.Since(began)); err != nil {
-			return Analysis{}, refusal(err)
+		if found.Sound, err = s.listen(ctx, file, probe, s.limits.Timeout-time.Since(began)); err != nil {
+			return Analysis{}, blame(err)
 		}
 	}
 	if found.Video == nil && found.Sound == nil {
@@ -31,15 +31,15 @@ func (s *Service) analyse(ctx context.Context, file string) (Analysis, error) {
 	return found, nil
 }
 
-// refusal separates faults of the file from our own.
-func refusal(err error) error {
+// blame separates failures of the file from our own.
+func blame(err error) error {
 	switch media.BlameFor(err) {
 	case media.BlameMachine:
 		return errBusy.WithCause(err)
 	case media.BlameCost:
-		return errExhausted.WithCause(err)
+		return fmt.Errorf("%w: %w", errExhausted, err)
 	case media.BlameFile:
-		return errNotMedia.WithCause(err)
+		return fmt.Errorf("%w: %w", errNotMedia, err)
 	}
 	return err
 }
@@ -67,7 +67,7 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Layout: layout})
 	_, err := s.o.Media.Encode(ctx, media.Pass{
 		Name: "analyse sound", Args: append(args, "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
-		Stdout: io.MultiWriter(begun, onsets, waveform.Floats()), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: maxMemory,
+		Stdout: io.MultiWriter(begun, onsets, waveform.Floats()), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: s.limits.MaxMemoryBytes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("analyse sound: %w", err)

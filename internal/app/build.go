@@ -247,12 +247,14 @@ func (a *App) buildAssets(context.Context) error {
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache,
 		MaxBytes: a.cfg.Storage.MaxUploadBytes, Lifetime: a.cfg.Asset.TTL, Quota: a.quota,
 		MaxPerAccount: a.cfg.Account.MaxAssets})
-	a.onDemand = derived.New(1, 8*time.Second, a.log)
+	space := derived.NewSpace(a.ready.CanWork)
+	a.onDemand = derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: space, Log: a.log})
 	// Requests wait longer for an analysis. The slots bound how many run at once.
-	a.analyses = derived.New(64, 30*time.Second, a.log)
-	a.analysisSlots = media.NewFairSlots(runtime.GOMAXPROCS(0))
+	a.analyses = derived.New(derived.Options{AtOnce: 64, PerHolder: 4, MaxWait: 30 * time.Second, Space: space, Log: a.log})
+	slots := max(2, runtime.GOMAXPROCS(0))
+	a.analysisSlots = media.NewFairSlots(media.FairLimits{Slots: slots, PerHolder: 1, Reserved: slots / 2, Recent: time.Minute})
 	a.analysis = analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: a.media,
-		Slots: a.analysisSlots, Maker: a.analyses, CanWork: a.ready.CanWork, WorkDir: a.dirs.work, Log: a.log})
+		Slots: a.analysisSlots, Maker: a.analyses, WorkDir: a.dirs.work, Log: a.log})
 	return nil
 }
 
@@ -268,7 +270,7 @@ func (a *App) buildSeparations(context.Context) error {
 	}
 	cfg := a.cfg.Separation
 	a.separations = separation.New(separation.Options{
-		DB: a.db, Store: a.store, WorkDir: a.dirs.work, Assets: a.assets, Quota: a.quota,
+		DB: a.db, Store: a.store, WorkDir: a.dirs.work, Assets: a.assets, Sounds: a.analysis, Quota: a.quota,
 		Renewer: a.renewer, Sweeper: a.sweeper, CanWork: a.ready.CanWork,
 		Media: a.media, OnDemand: a.onDemand, Analyses: a.analysisSlots, Provider: provider,
 		MaxAudioBytes: cfg.MaxAudioBytes, PublicBaseURL: a.cfg.HTTP.PublicBaseURL,

@@ -47,7 +47,8 @@ var owners = map[string]string{
 	"render_jobs":        "render",
 	"render_parts":       "render",
 	"render_turns":       "render", // written by triggers
-	"render_sources":     "job",    // what keeps objects from every sweep
+	"separation_sources": "job",
+	"render_sources":     "job", // what keeps objects from every sweep
 	"replicas":           "job",
 	"request_times":      "ratelimit",
 	"separation_jobs":    "separation",

@@ -74,15 +74,15 @@ type Service struct {
 	quota    *quota.Limits
 
 	maxPerAccount int64
-	// downloads are the slots of maxDownloads, and verifications those of
-	// maxVerifications: a request for an upload takes no render's slot.
-	downloads, verifications chan struct{}
+	// Requests fetch assets in slots of their own: they keep no job waiting.
+	jobDownloads, requestDownloads, verifications chan struct{}
 }
 
 // New returns a Service.
 func New(o Options) *Service {
 	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime, quota: o.Quota, maxPerAccount: o.MaxPerAccount,
-		downloads: make(chan struct{}, maxDownloads), verifications: make(chan struct{}, maxVerifications)}
+		jobDownloads: make(chan struct{}, maxDownloads), requestDownloads: make(chan struct{}, maxDownloads),
+		verifications: make(chan struct{}, maxDownloads)}
 }
 
 // Enabled reports whether there is a bucket.
@@ -272,6 +272,15 @@ func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 // for a missing object, and objectstore.ErrUnavailable if the store cannot be reached and
 // a retry may help.
 func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
+	return s.fetch(ctx, key, dst, s.jobDownloads)
+}
+
+// FetchForRequest is FetchTo for a request, which must not keep jobs waiting.
+func (s *Service) FetchForRequest(ctx context.Context, key, dst string) error {
+	return s.fetch(ctx, key, dst, s.requestDownloads)
+}
+
+func (s *Service) fetch(ctx context.Context, key, dst string, slots chan struct{}) error {
 	if s.bucket == nil {
 		return ErrDisabled
 	}
@@ -279,5 +288,5 @@ func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
 	if err != nil {
 		return err
 	}
-	return s.cache.Load(ctx, k.fileName(), dst, s.download(k, s.downloads))
+	return s.cache.Load(ctx, k.fileName(), dst, s.download(k, slots))
 }

@@ -11,13 +11,10 @@ import (
 	"cutroom/internal/objectstore"
 )
 
-// maxDownloads bounds the objects that jobs fetch from the bucket at a time, and
-// maxVerifications those that requests for uploads do. Each of them moves in several
-// parts at once.
-const (
-	maxDownloads     = 4
-	maxVerifications = 4
-)
+// maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be
+// fetched for requests that read an asset, and for requests for uploads. Each of them moves in
+// several parts at once.
+const maxDownloads = 4
 
 // NewCache returns the cache in dir, which should be on the disk of the work
 // folders. A file named <sha256>.<ext> in it is complete and verified.

@@ -126,16 +126,16 @@ func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) err
 
 // Use finds an asset for a request that reads it at once, and makes its user a holder.
 // The error is as in [Service.Lookup], or a 404 that names the field assetKey.
-func (s *Service) Use(ctx context.Context, userID, key string) (Key, error) {
+func (s *Service) Use(ctx context.Context, userID, key string) (Found, error) {
 	found, errs := s.Lookup(ctx, []string{key})
 	err := errs[0]
 	if err == nil {
 		err = s.holdAlone(ctx, userID, found[0])
 	}
 	if missing(err) || errors.Is(err, errRemoved) {
-		return Key{}, fault.NotFoundf("assetKey: the asset does not exist in the object store")
+		return Found{}, fault.NotFoundf("assetKey: the asset does not exist in the object store")
 	}
-	return found[0].Key, err
+	return found[0], err
 }
 
 // Counts are what assets count against an account's limits: the full size for each holder,

@@ -38,6 +38,9 @@ func parseFileName(name string) (Key, error) {
 	return Key{hash, ext}, nil
 }
 
+// ParseName parses the name of an asset, its key without the folder.
+func ParseName(name string) (Key, error) { return parseFileName(name) }
+
 // String is the key's form in the bucket.
 func (k Key) String() string { return keyPrefix + k.fileName() }
 
@@ -57,6 +60,6 @@ func isHash(s string) bool {
 	return true
 }
 
-// AnalysisKey is where the analysis of the asset's bytes is stored, for all extensions
-// of these bytes.
-func (k Key) AnalysisKey() string { return "analysis/" + k.SHA256 + ".json" }
+// Derived is where an object made from the asset's bytes is stored, for all extensions of
+// these bytes.
+func (k Key) Derived(name string) string { return "analysis/" + k.SHA256 + "/" + name }

@@ -151,8 +151,8 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	// If the same bytes are held under another extension, the analysis is made again.
-	if err := s.bucket.Delete(call, key, k.AnalysisKey()); err != nil {
+	// If the same bytes are held under another extension, what was derived from them is made again.
+	if err := errors.Join(s.bucket.Delete(call, key), objectstore.DeletePrefix(call, s.bucket, k.Derived(""))); err != nil {
 		return fmt.Errorf("remove asset: %w", err)
 	}
 	if err := s.cache.Drop(k.fileName()); err != nil {

@@ -23,14 +23,22 @@ import (
 // timeLimit bounds the making of one object, including the wait for its turn.
 const timeLimit = 10 * time.Minute
 
-// ErrBusy answers a request that waited for maxWait.
-var ErrBusy = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: 5 * time.Second}
+// ErrBusy answers a request that waited for MaxWait.
+var ErrBusy = fault.Busy(5 * time.Second)
+
+// Options configures a Maker.
+type Options struct {
+	AtOnce    int           // objects made at a time
+	PerHolder int           // of these, for one holder
+	MaxWait   time.Duration // of a request; the making continues without it
+	Space     *Space
+	Log       *slog.Logger
+}
 
 // Maker makes objects. It is safe for concurrent use.
 type Maker struct {
-	slots   *media.Slots
-	maxWait time.Duration
-	log     *slog.Logger
+	Options
+	slots   *media.FairSlots
 	flights singleflight.Group
 
 	open    context.Context // ends with Close
@@ -39,10 +47,9 @@ type Maker struct {
 	running sync.WaitGroup
 }
 
-// New returns a Maker that makes atOnce objects at a time. A request waits for at most maxWait; the
-// making continues without it.
-func New(atOnce int, maxWait time.Duration, log *slog.Logger) *Maker {
-	m := &Maker{slots: media.NewSlots(atOnce), maxWait: maxWait, log: log}
+// New returns a Maker.
+func New(o Options) *Maker {
+	m := &Maker{Options: o, slots: media.NewFairSlots(media.FairLimits{Slots: o.AtOnce, PerHolder: o.PerHolder})}
 	m.open, m.close = context.WithCancel(context.Background())
 	return m
 }
@@ -56,22 +63,22 @@ func (m *Maker) Close() {
 }
 
 // Get reads an object. If it is missing, Get first waits until produce has made it, called here or
-// for an earlier request. After maxWait Get returns ErrBusy while produce continues: a repeated
-// request finds the object or joins the wait.
-func Get[T any](ctx context.Context, m *Maker, key string, read func() (T, error), produce func(context.Context) error) (T, error) {
+// for an earlier request. After MaxWait Get returns ErrBusy while produce continues: a repeated
+// request finds the object or joins the wait. Holders, which are users or jobs, take turns.
+func Get[T any](ctx context.Context, m *Maker, holder, key string, read func() (T, error), produce func(context.Context) error) (T, error) {
 	found, err := read()
 	if !errors.Is(err, objectstore.ErrNotFound) {
 		return found, err
 	}
-	if err := m.wait(ctx, key, produce); err != nil {
+	if err := m.wait(ctx, holder, key, produce); err != nil {
 		return found, err
 	}
 	return read()
 }
 
-func (m *Maker) wait(ctx context.Context, key string, produce func(context.Context) error) error {
-	made := m.flights.DoChan(key, func() (any, error) { return nil, m.run(ctx, key, produce) })
-	over := time.NewTimer(m.maxWait)
+func (m *Maker) wait(ctx context.Context, holder, key string, produce func(context.Context) error) error {
+	made := m.flights.DoChan(key, func() (any, error) { return nil, m.run(ctx, holder, key, produce) })
+	over := time.NewTimer(m.MaxWait)
 	defer over.Stop()
 	select {
 	case r := <-made:
@@ -84,7 +91,7 @@ func (m *Maker) wait(ctx context.Context, key string, produce func(context.Conte
 }
 
 // run makes an object independently of the request that asked first.
-func (m *Maker) run(ctx context.Context, key string, produce func(context.Context) error) error {
+func (m *Maker) run(ctx context.Context, holder, key string, produce func(context.Context) error) error {
 	if !m.begin() {
 		return ErrBusy
 	}
@@ -92,7 +99,7 @@ func (m *Maker) run(ctx context.Context, key string, produce func(context.Contex
 	work, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeLimit, ErrBusy)
 	defer cancel()
 	defer context.AfterFunc(m.open, cancel)()
-	release, err := m.slots.Acquire(work)
+	release, err := m.slots.Acquire(work, holder)
 	if err != nil {
 		return ErrBusy
 	}
@@ -102,8 +109,8 @@ func (m *Maker) run(ctx context.Context, key string, produce func(context.Contex
 	if err != nil && work.Err() != nil {
 		return ErrBusy.WithCause(err)
 	}
-	if took := time.Since(began); err != nil && took > m.maxWait {
-		m.log.Warn("not made on demand", "name", key, "ms", took.Milliseconds(), "err", err) // the request may have ended
+	if took := time.Since(began); err != nil && took > m.MaxWait {
+		m.Log.Warn("not made on demand", "name", key, "ms", took.Milliseconds(), "err", err) // the request may have ended
 	}
 	return err
 }
@@ -125,6 +132,8 @@ type Recipe struct {
 	// Folder is the pattern of the work folder's path, see [os.MkdirTemp]. Its name begins with the
 	// job's id, so that erasing the job and the sweep find the folder.
 	Folder string
+	Space  *Space
+	Bytes  int64 // of disk space that Run needs
 	// Make makes the object from a local copy of the source, and stores it. ffmpeg may change
 	// anything in dir.
 	Make func(ctx context.Context, source, dir string) error
@@ -135,6 +144,11 @@ type Recipe struct {
 
 // Run follows the recipe.
 func (r Recipe) Run(ctx context.Context) error {
+	release, err := r.Space.Reserve(ctx, r.Bytes)
+	if err != nil {
+		return err
+	}
+	defer release()
 	folder, err := os.MkdirTemp(filepath.Dir(r.Folder), filepath.Base(r.Folder))
 	if err != nil {
 		return fmt.Errorf("create work folder: %w", err)
@@ -162,14 +176,36 @@ func (r Recipe) Run(ctx context.Context) error {
 	return nil
 }
 
-// Room returns ErrBusy unless this replica can work and has room for so many bytes.
-func Room(ctx context.Context, canWork func(context.Context) (freeBytes int64, err error), bytes int64) error {
-	free, err := canWork(ctx)
-	if err == nil && bytes > free {
-		err = fmt.Errorf("%d bytes needed, %d free", bytes, free)
+// Space reserves disk space for what requests write. Only looking at the free space would admit many
+// requests of which one fits. It is safe for concurrent use.
+type Space struct {
+	// canWork returns how many bytes this replica may still write, or why it must not work now.
+	canWork  func(context.Context) (freeBytes int64, err error)
+	mu       sync.Mutex
+	reserved int64
+}
+
+// NewSpace returns the Space of a disk.
+func NewSpace(canWork func(context.Context) (freeBytes int64, err error)) *Space {
+	return &Space{canWork: canWork}
+}
+
+// Reserve reserves so many bytes until release is called. It returns ErrBusy if they do not fit, or if this
+// replica cannot work. Bytes count as reserved even after they were written.
+func (s *Space) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
+	free, err := s.canWork(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.reserved+bytes > free {
+		err = fmt.Errorf("%d bytes needed, %d free, %d reserved", bytes, free, s.reserved)
 	}
 	if err != nil {
-		return ErrBusy.WithCause(err)
+		return nil, ErrBusy.WithCause(err)
 	}
-	return nil
+	s.reserved += bytes
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.reserved -= bytes
+		s.mu.Unlock()
+	}), nil
 }

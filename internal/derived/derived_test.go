@@ -3,6 +3,7 @@ package derived
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -13,14 +14,18 @@ import (
 
 const maxWait = 8 * time.Second
 
+func newMaker(atOnce int) *Maker {
+	return New(Options{AtOnce: atOnce, PerHolder: atOnce, MaxWait: maxWait, Log: slog.New(slog.DiscardHandler)})
+}
+
 func TestObjectsAreMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(2, maxWait, slog.New(slog.DiscardHandler))
+		m := newMaker(2)
 		var made, now, most atomic.Int64
 		var all sync.WaitGroup
 		for i := range 40 {
 			all.Go(func() {
-				err := m.wait(t.Context(), string(rune('a'+i%4)), func(context.Context) error {
+				err := m.wait(t.Context(), "", string(rune('a'+i%4)), func(context.Context) error {
 					for n, seen := now.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 					}
 					time.Sleep(time.Second)
@@ -45,22 +50,22 @@ func TestObjectsAreMadeOnce(t *testing.T) {
 // clients leave.
 func TestNextRequestFindsSlowObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(1, maxWait, slog.New(slog.DiscardHandler))
+		m := newMaker(1)
 		var made atomic.Int64
 		slow := func(ctx context.Context) error {
 			time.Sleep(3 * maxWait / 2)
 			made.Add(1)
 			return ctx.Err()
 		}
-		if err := m.wait(t.Context(), "film", slow); !errors.Is(err, ErrBusy) {
+		if err := m.wait(t.Context(), "", "film", slow); !errors.Is(err, ErrBusy) {
 			t.Errorf("first request: %v", err)
 		}
 		leaves, leave := context.WithCancel(t.Context())
 		leave()
-		if err := m.wait(leaves, "film", slow); !errors.Is(err, context.Canceled) {
+		if err := m.wait(leaves, "", "film", slow); !errors.Is(err, context.Canceled) {
 			t.Errorf("client that left: %v", err)
 		}
-		if err := m.wait(t.Context(), "film", slow); err != nil || made.Load() != 1 {
+		if err := m.wait(t.Context(), "", "film", slow); err != nil || made.Load() != 1 {
 			t.Errorf("second request: %v, made %d times", err, made.Load())
 		}
 		m.Close()
@@ -69,19 +74,60 @@ func TestNextRequestFindsSlowObject(t *testing.T) {
 
 func TestCloseEndsRunningWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(1, maxWait, slog.New(slog.DiscardHandler))
+		m := newMaker(1)
 		forever := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		for _, name := range []string{"runs", "waits"} {
 			go func() {
-				if err := m.wait(t.Context(), name, forever); !errors.Is(err, ErrBusy) {
+				if err := m.wait(t.Context(), "", name, forever); !errors.Is(err, ErrBusy) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}()
 		}
 		synctest.Wait()
 		m.Close()
-		if err := m.wait(t.Context(), "late", forever); !errors.Is(err, ErrBusy) {
+		if err := m.wait(t.Context(), "", "late", forever); !errors.Is(err, ErrBusy) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
+}
+
+// A holder with much work keeps no other holder waiting.
+func TestHoldersShareTheMaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(Options{AtOnce: 64, PerHolder: 4, MaxWait: maxWait, Log: slog.New(slog.DiscardHandler)})
+		var running atomic.Int64
+		forever := func(ctx context.Context) error { running.Add(1); <-ctx.Done(); return ctx.Err() }
+		for i := range 110 {
+			go func() { _ = m.wait(t.Context(), "greedy", fmt.Sprint(i), forever) }()
+		}
+		synctest.Wait()
+		if running.Load() != 4 {
+			t.Errorf("%d objects of one holder are made at once, want 4", running.Load())
+		}
+		began := time.Now()
+		if err := m.wait(t.Context(), "other", "x", func(context.Context) error { return nil }); err != nil || time.Since(began) > 0 {
+			t.Errorf("another holder: %v after %v", err, time.Since(began))
+		}
+		m.Close()
+	})
+}
+
+func TestSpaceIsReserved(t *testing.T) {
+	free := int64(100)
+	s := NewSpace(func(context.Context) (int64, error) { return free, nil })
+	release, err := s.Reserve(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Reserve(t.Context(), 60); !errors.Is(err, ErrBusy) {
+		t.Errorf("more than is free: %v", err)
+	}
+	release()
+	release() // a second call does nothing
+	if _, err := s.Reserve(t.Context(), 100); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Reserve(t.Context(), 1); !errors.Is(err, ErrBusy) {
+		t.Errorf("one byte too many: %v", err)
+	}
 }

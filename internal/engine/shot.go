@@ -131,10 +131,8 @@ func (s *shot) decodes() int64 {
 // contain two shots.
 func (s *shot) filters(n int) []string {
 	var chain []string
-	video := s.source.info.Video
-	if video.Interlaced() {
-		parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
-		chain = append(chain, "bwdif=mode=send_frame:parity="+parity+":deint=all")
+	if filter := s.deinterlace(); filter != "" {
+		chain = append(chain, filter)
 	}
 	// setpts moves every source frame to the first output frame that shows it, see line. fps then repeats and
 	// drops frames: it keeps the last of several frames on one line, and start_time=0 shows the first frame
@@ -160,6 +158,16 @@ func (s *shot) filters(n int) []string {
 	// Remove side data, which describes the source: mastering display, rotation,
 	// captions.
 	return append(chain, "sidedata=mode=delete", neutral)
+}
+
+// deinterlace returns the filter that makes whole frames of fields, "" for progressive video.
+func (s *shot) deinterlace() string {
+	video := s.source.info.Video
+	if !video.Interlaced() {
+		return ""
+	}
+	parity := map[string]string{"tt": "tff", "bt": "tff", "bb": "bff", "tb": "bff"}[video.FieldOrder]
+	return "bwdif=mode=send_frame:parity=" + parity + ":deint=all"
 }
 
 // tags returns the filter that marks the source's pictures with the matrix and range that the plan assumes.

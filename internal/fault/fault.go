@@ -48,6 +48,11 @@ func (e *Error) Answer() string { return cmp.Or(e.Code, e.Sentence) }
 // New returns a failure of the given kind with a machine code.
 func New(kind Kind, code string) *Error { return &Error{Kind: kind, Code: code} }
 
+// Busy returns a 503 for a client that should repeat its request after that time.
+func Busy(after time.Duration) *Error {
+	return &Error{Kind: Unavailable, Code: "unavailable", RetryAfter: after}
+}
+
 // Sentencef returns a failure of the given kind for which the API defines no code.
 func Sentencef(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Sentence: fmt.Sprintf(format, args...)}

@@ -2,10 +2,13 @@ package httpapi
 
 import (
 	"net/http"
+	"strconv"
 
 	"cutroom/internal/account"
 	"cutroom/internal/analysis"
+	"cutroom/internal/asset"
 	"cutroom/internal/audio"
+	"cutroom/internal/fault"
 )
 
 type analysisRequest struct {
@@ -41,6 +44,37 @@ func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who accoun
 		return err
 	}
 	return ok(w, bodyOfAnalysis(found))
+}
+
+func (s *Server) storyboard(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+	name, err := asset.ParseName(r.PathValue("name"))
+	if err != nil {
+		return fault.NotFoundf("asset not found").WithCause(err)
+	}
+	tiles, valid := queryNumber(r, "frames", analysis.DefaultTiles)
+	if !valid {
+		return analysis.ErrInvalidTiles
+	}
+	height, valid := queryNumber(r, "height", analysis.DefaultHeight)
+	if !valid {
+		return analysis.ErrInvalidHeight
+	}
+	obj, err := s.o.Analyses.Storyboard(r.Context(), who.UserID, name, tiles, height)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", revalidated)
+	return serveObject(w, r, obj, name.SHA256+".jpg")
+}
+
+// queryNumber reads a number from the query. It is not valid if it is given twice or is no number.
+func queryNumber(r *http.Request, name string, fallback int) (n int, valid bool) {
+	values := r.URL.Query()[name]
+	if len(values) == 0 {
+		return fallback, true
+	}
+	n, err := strconv.Atoi(values[0])
+	return n, err == nil && len(values) == 1
 }
 
 func bodyOfAnalysis(a analysis.Analysis) analysisBody {

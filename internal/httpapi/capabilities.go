@@ -22,7 +22,8 @@ type feature struct {
 // works, not before.
 var features = []feature{
 	{"analysis", needsBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always}, {"bgm.voice", always},
-	{"canvas", always}, {"canvas.frameRate", always}, {"canvas.shortSide", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always}, {"separate.v3", needsBucket}, {"stems.wav", always},
+	{"canvas", always}, {"canvas.frameRate", always}, {"canvas.shortSide", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always},
+	{"separate.reuse", needsBucket}, {"separate.v3", needsBucket}, {"stems.wav", always}, {"storyboard", needsBucket},
 	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
 	{"transition.push", always}, {"transition.slide", always}, {"transition.wipe", always},
 	{"fadeIn", always}, {"fadeOut", always}, {"volumePoints", always},

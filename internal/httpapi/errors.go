@@ -97,7 +97,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 // errUnavailable is the answer while a dependency is down.
-var errUnavailable = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: 10 * time.Second}
+var errUnavailable = fault.Busy(10 * time.Second)
 
 // dependencyLimit is how long a request waits for the database or the bucket. It leaves time to
 // answer within 10 s, transfers of bodies aside.

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
+	"unicode/utf8"
 
 	"cutroom/internal/account"
 	"cutroom/internal/asset"
@@ -14,6 +16,16 @@ type separateV3Request struct {
 	TrimStartMs        integer `json:"trimStartMs"`
 	TrimEndMs          integer `json:"trimEndMs"`
 	SourceLanguageCode *string `json:"sourceLanguageCode"`
+	FileName           *string `json:"fileName"`
+	Again              *bool   `json:"again"`
+}
+
+// maxFileName bounds the name that a client gives a separation by reference, in characters.
+const maxFileName = 200
+
+type separateV3Body struct {
+	JobID  string `json:"jobId"`
+	Reused bool   `json:"reused"`
 }
 
 func (q separateV3Request) reference() (separation.Reference, error) {
@@ -25,8 +37,13 @@ func (q separateV3Request) reference() (separation.Reference, error) {
 	case q.TrimEndMs > 0 && q.TrimEndMs <= q.TrimStartMs:
 		return separation.Reference{}, fault.Invalidf("trimEndMs must be > trimStartMs, or 0 for the end")
 	}
+	name := strings.TrimSpace(or(q.FileName, ""))
+	if utf8.RuneCountInString(name) > maxFileName {
+		return separation.Reference{}, fault.Invalidf("fileName must have at most %d characters", maxFileName)
+	}
 	code, err := readLanguage("sourceLanguageCode", q.SourceLanguageCode)
-	return separation.Reference{AssetKey: q.SourceAssetKey, Language: code, From: ms(q.TrimStartMs), To: ms(q.TrimEndMs)}, err
+	return separation.Reference{AssetKey: q.SourceAssetKey, Language: code, From: ms(q.TrimStartMs), To: ms(q.TrimEndMs),
+		FileName: name, Again: or(q.Again, false)}, err
 }
 
 func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
@@ -46,13 +63,12 @@ func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account
 	if err != nil {
 		return err
 	}
-	if err := s.o.Separations.Admit(r.Context(), user.UserID, key); err != nil {
-		return err
-	}
 	key.Fingerprint = digest("separate/v3", string(body))
-	id, err := s.o.Separations.SubmitReference(r.Context(), user.UserID, ref, key)
+	id, reused, err := s.o.Separations.SubmitReference(r.Context(), user.UserID, ref, key)
 	if err != nil {
 		return err
 	}
-	return submitted(w, r, http.StatusAccepted, id)
+	about(r.Context()).jobID = id
+	writeJSON(w, http.StatusAccepted, separateV3Body{id, reused})
+	return nil
 }

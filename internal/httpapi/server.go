@@ -150,6 +150,7 @@ func (s *Server) routes() {
 
 	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.uploadURL))))
 	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.completeUpload))))
+	s.handle("GET /api/v2/assets/{name}/storyboard", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.storyboard))))
 	s.handle("POST /api/v2/assets/analysis", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.analyseAsset))))
 	s.handle("GET /api/v2/assets", s.signedIn(history("assets", s.o.Assets.List, bodyOfAsset)))
 	s.handle("DELETE /api/v2/assets/{name}", s.limited(limitDeleteAsset, s.byUser, s.signedIn(s.deleteAsset)))

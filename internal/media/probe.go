@@ -102,6 +102,9 @@ type AudioStream struct {
 	Default         bool
 }
 
+// AnalysisLimits bound what reading one file for a request may cost. Twelve hours of film have fewer packets.
+var AnalysisLimits = MeasureOptions{MaxPackets: 6_000_000, MaxMemoryBytes: 512 << 20, Timeout: 60 * time.Second}
+
 // Limits on reading one file. A small file can contain an index of a billion packets. Twelve hours with several
 // audio tracks have fewer packets than this.
 const (

@@ -2,8 +2,10 @@ package media
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Slots limits how many media operations run at once in the process, first come, first served. It is safe for
@@ -45,25 +47,46 @@ func (s *Slots) Size() int { return cap(s.taken) }
 // InUse returns the number of slots in use.
 func (s *Slots) InUse() int { return len(s.taken) }
 
-// FairSlots limits how many media operations run at once in the process and shares the slots among holders.
-// Each holder has at most one slot. Waiting holders take turns, regardless of how much work each of them has
-// waiting. It is safe for concurrent use.
+// FairSlots limits how many operations run at once in the process and shares the slots among holders. Waiting
+// holders take turns, regardless of how much work each of them has waiting. It is safe for concurrent use.
 type FairSlots struct {
+	FairLimits
+
 	mu      sync.Mutex
-	free    int
-	holders map[string]*holder // all that hold a slot or wait for one
-	turn    []*holder          // holders that wait without a slot, next first
+	busy    int // slots in use
+	busyOld int // slots in use by holders that had used one recently
+	holders map[string]*holder
+	turn    []*holder // holders that wait and have less than their share, next first
+}
+
+// FairLimits configures FairSlots. All but Reserved and Recent are at least 1.
+type FairLimits struct {
+	Slots     int
+	PerHolder int // slots that one holder may have at once
+	// Reserved slots are kept for holders that used none within Recent, so that those that always have work
+	// cannot make everybody wait.
+	Reserved int
+	Recent   time.Duration
 }
 
 // holder is one party that shares FairSlots. Its waiting work is in order of arrival.
 type holder struct {
-	busy    bool
-	waiting []chan struct{}
+	busy    int
+	used    time.Time // when it last returned a slot
+	waiting []*waiter
 }
 
-// NewFairSlots returns a pool of n slots; n below 1 counts as 1.
-func NewFairSlots(n int) *FairSlots {
-	return &FairSlots{free: max(n, 1), holders: map[string]*holder{}}
+// waiter is an operation that waits for a slot.
+type waiter struct {
+	granted chan struct{}
+	old     bool // the holder had used a slot recently; valid once granted
+}
+
+// NewFairSlots returns a pool of slots.
+func NewFairSlots(l FairLimits) *FairSlots {
+	l.Slots, l.PerHolder = max(l.Slots, 1), max(l.PerHolder, 1)
+	l.Reserved = min(l.Reserved, l.Slots-1)
+	return &FairSlots{FairLimits: l, holders: map[string]*holder{}}
 }
 
 // Acquire waits for a slot of the named holder, as Slots.Acquire does.
@@ -71,72 +94,103 @@ func (s *FairSlots) Acquire(ctx context.Context, name string) (release func(), e
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	granted := make(chan struct{})
+	w := &waiter{granted: make(chan struct{})}
 	s.mu.Lock()
+	s.forget()
 	h := s.holders[name]
 	if h == nil {
 		h = &holder{}
 		s.holders[name] = h
 	}
-	if h.waiting = append(h.waiting, granted); len(h.waiting) == 1 && !h.busy {
-		s.turn = append(s.turn, h)
-	}
+	h.waiting = append(h.waiting, w)
+	s.line(h)
 	s.grant()
 	s.mu.Unlock()
-	release = sync.OnceFunc(func() { s.release(name) })
+	release = sync.OnceFunc(func() { s.release(h, w) })
 	select {
-	case <-granted:
+	case <-w.granted:
 		return release, nil
 	case <-ctx.Done():
-		if !s.leave(name, granted) {
+		if !s.leave(h, w) {
 			release() // it was granted at the same moment
 		}
 		return nil, context.Cause(ctx)
 	}
 }
 
-// grant gives free slots to the holders whose turn it is.
-func (s *FairSlots) grant() {
-	for s.free > 0 && len(s.turn) > 0 {
-		h := s.turn[0]
-		s.turn = s.turn[1:]
-		close(h.waiting[0])
-		h.waiting, h.busy = h.waiting[1:], true
-		s.free--
+// AcquireWithin is Acquire with a limit on the wait. After that the error is busy.
+func (s *FairSlots) AcquireWithin(ctx context.Context, name string, wait time.Duration, busy error) (release func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, busy)
+	defer cancel()
+	return s.Acquire(ctx, name)
+}
+
+// line puts a holder at the end of the queue if it may have another slot and is not queued yet.
+func (s *FairSlots) line(h *holder) {
+	if len(h.waiting) > 0 && h.busy < s.PerHolder && !slices.Contains(s.turn, h) {
+		s.turn = append(s.turn, h)
 	}
 }
 
+// grant gives free slots to the holders whose turn it is.
+func (s *FairSlots) grant() {
+	for i := 0; i < len(s.turn) && s.busy < s.Slots; {
+		h := s.turn[i]
+		old := s.Reserved > 0 && (h.busy > 0 || s.recent(h))
+		if old && s.busyOld >= s.Slots-s.Reserved {
+			i++
+			continue
+		}
+		w := h.waiting[0]
+		w.old = old
+		h.waiting = h.waiting[1:]
+		h.busy++
+		s.busy++
+		if old {
+			s.busyOld++
+		}
+		close(w.granted)
+		s.turn = slices.Delete(s.turn, i, i+1)
+		s.line(h)
+	}
+}
+
+func (s *FairSlots) recent(h *holder) bool { return !h.used.IsZero() && time.Since(h.used) < s.Recent }
+
 // release takes a slot back and puts its holder at the end of the queue.
-func (s *FairSlots) release(name string) {
+func (s *FairSlots) release(h *holder, w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.holders[name]
-	h.busy = false
-	s.free++
-	if len(h.waiting) > 0 {
-		s.turn = append(s.turn, h)
-	} else {
-		delete(s.holders, name)
+	h.busy--
+	s.busy--
+	if w.old {
+		s.busyOld--
 	}
+	h.used = time.Now()
+	s.line(h)
 	s.grant()
+	s.forget()
 }
 
 // leave removes a waiting operation from the queue. It reports false if the operation already has its slot.
-func (s *FairSlots) leave(name string, granted chan struct{}) bool {
+func (s *FairSlots) leave(h *holder, w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.holders[name]
-	if h == nil {
-		return false
-	}
-	i := slices.Index(h.waiting, granted)
+	i := slices.Index(h.waiting, w)
 	if i < 0 {
 		return false
 	}
 	h.waiting = slices.Delete(h.waiting, i, i+1)
-	if len(h.waiting) == 0 && !h.busy {
+	if len(h.waiting) == 0 {
 		s.turn = slices.DeleteFunc(s.turn, func(other *holder) bool { return other == h })
-		delete(s.holders, name)
 	}
+	s.forget()
 	return true
+}
+
+// forget removes the holders that need not be remembered.
+func (s *FairSlots) forget() {
+	maps.DeleteFunc(s.holders, func(_ string, h *holder) bool {
+		return h.busy == 0 && len(h.waiting) == 0 && !s.recent(h)
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"cutroom/internal/media"
 )
@@ -74,7 +75,7 @@ func TestSlotsWaitEndsWithTheContext(t *testing.T) {
 // TestFairSlotsTakeTurns queues much work of one holder before any work of the others.
 func TestFairSlotsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := media.NewFairSlots(2)
+		s := media.NewFairSlots(media.FairLimits{Slots: 2})
 		var mu sync.Mutex
 		var order []string
 		next := make(chan struct{})
@@ -112,6 +113,43 @@ func TestFairSlotsTakeTurns(t *testing.T) {
 		// their next work.
 		if len(order) != 6 || order[2] != "c" || order[5] != "a" {
 			t.Errorf("the order was %q", order)
+		}
+	})
+}
+
+// TestReservedSlots fills the unreserved slots with holders that always have work. A holder that used
+// no slot within the last minute gets a reserved one at once.
+func TestReservedSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := media.NewFairSlots(media.FairLimits{Slots: 4, PerHolder: 2, Reserved: 2, Recent: time.Minute})
+		acquire := func(name string) func() {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			release, _ := s.Acquire(ctx, name)
+			return release
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			acquire(name)()
+		}
+		a, b := acquire("a"), acquire("b")
+		if a == nil || b == nil || acquire("c") != nil || acquire("a") != nil {
+			t.Error("holders of the last minute do not get half of the slots")
+		}
+		fresh := acquire("fresh")
+		if fresh == nil {
+			t.Error("a reserved slot was refused")
+		}
+		if acquire("fresh") != nil {
+			t.Error("the second slot of a new holder is a reserved one")
+		}
+		time.Sleep(time.Minute)
+		if c := acquire("c"); c == nil {
+			t.Error("a holder of more than a minute ago was refused")
+		}
+		a()
+		if acquire("a") == nil {
+			t.Error("the slot of a holder is not free again")
 		}
 	})
 }

@@ -96,7 +96,7 @@ func (r *harness) service(e Engine, d *db.DB) *Service {
 		r.T.Fatal(err)
 	}
 	return New(Options{DB: d, Renewer: job.NewRenewer(d, name, log), Store: r.Store, Bucket: r.Bucket, Engine: e,
-		Slots: media.NewSlots(1), OnDemand: derived.New(1, 2*time.Minute, log), CanWork: free(1 << 40), Timeout: time.Hour,
+		Slots: media.NewSlots(1), OnDemand: derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 2 * time.Minute, Space: derived.NewSpace(free(1 << 40)), Log: log}), CanWork: free(1 << 40), Timeout: time.Hour,
 		WorkDir: work, InputLifetime: time.Hour, OutputLifetime: time.Hour,
 		Sweeper:       sweep.New(sweep.Options{DB: d, Store: r.Store, Rules: SweepRules(time.Hour, time.Hour), Log: log}),
 		SignedURLLife: time.Minute, EraseCaches: func(context.Context, string) error { return nil }, Log: log})

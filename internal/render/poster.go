@@ -28,7 +28,7 @@ func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectst
 		return nil, "", errNoPicture
 	}
 	key := posterKey(jobID)
-	obj, err = derived.Get(ctx, s.OnDemand, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
+	obj, err = derived.Get(ctx, s.OnDemand, owner, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
 		func(ctx context.Context) error { return s.makePoster(ctx, jobID, f) })
 	if errors.Is(err, objectstore.ErrNotFound) { // deleted in the meantime
 		return nil, "", errExpired.WithCause(err)
@@ -43,10 +43,7 @@ var errNoPicture = fault.NotFoundf("an audio-only render has no poster")
 
 // makePoster makes the poster of a stored film and records it in the job's row.
 func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error {
-	if err := derived.Room(ctx, s.CanWork, f.size); err != nil {
-		return err
-	}
-	return derived.Recipe{Store: s.Store, Source: f.key, Key: posterKey(jobID), Folder: filepath.Join(s.WorkDir, jobID+"-poster-*"),
+	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: f.size, Source: f.key, Key: posterKey(jobID), Folder: filepath.Join(s.WorkDir, jobID+"-poster-*"),
 		Make: func(ctx context.Context, film, dir string) error { return s.storePoster(ctx, jobID, film, dir) },
 		Note: func(ctx context.Context) (int64, error) {
 			return s.db.Exec(ctx, `UPDATE render_jobs SET poster_key = $2

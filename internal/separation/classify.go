@@ -27,19 +27,17 @@ type payer struct {
 	balance int64
 }
 
-// The limits of analysing one upload. Two million packets are more than twelve hours
+// The limits of an upload beside media.AnalysisLimits. Two million packets are more than twelve hours
 // of AAC.
 const (
-	analysisMemory  = 512 << 20
-	analysisTimeout = 60 * time.Second
-	maxPackets      = 2_000_000
-	maxTracks       = 32
-	analysisWait    = 20 * time.Second // for a free slot
+	maxPackets   = 2_000_000
+	maxTracks    = 32
+	analysisWait = 20 * time.Second // for a free slot
 )
 
 var (
 	errUnsupported = fault.New(fault.Invalid, "unsupported_audio_format")
-	errBusy        = &fault.Error{Kind: fault.Unavailable, Code: "unavailable", RetryAfter: analysisWait}
+	errBusy        = fault.Busy(analysisWait)
 	errTooMany     = fault.Invalidf("file has more than %d packets of sound", maxPackets)
 	errTracks      = fault.Invalidf("file has more than %d tracks: send one track of sound", maxTracks)
 	errUncounted   = fault.Invalidf("the length of the sound cannot be counted: convert the file to AAC, MP3 or PCM")
@@ -85,9 +83,7 @@ func (s *Service) classify(ctx context.Context, by payer, f staging.File) (class
 // analysisSlot waits for a slot to analyse an upload. There is one per core, each user
 // holds at most one, and users take turns.
 func (s *Service) analysisSlot(ctx context.Context, owner string) (release func(), err error) {
-	wait, cancel := context.WithTimeoutCause(ctx, s.analysisWait, errBusy)
-	defer cancel()
-	return s.analyses.Acquire(wait, owner)
+	return s.analyses.AcquireWithin(ctx, owner, s.analysisWait, errBusy)
 }
 
 // Files with an index of up to longIndex packets are simply read, in a second at
@@ -228,7 +224,7 @@ var errNoSound = errors.New("no packets of sound")
 
 // tracks measures the audio of a file that holds nothing else, covers aside.
 func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
-	opts.MaxStreams, opts.MaxMemoryBytes, opts.Timeout = maxTracks, analysisMemory, analysisTimeout
+	opts.MaxStreams, opts.MaxMemoryBytes, opts.Timeout = maxTracks, media.AnalysisLimits.MaxMemoryBytes, media.AnalysisLimits.Timeout
 	all, err := s.Media.Measure(ctx, path, kind, opts)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func classifier(t *testing.T) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Media: runner, Analyses: media.NewFairSlots(2), Log: slog.New(slog.DiscardHandler)})
+	return New(Options{Media: runner, Analyses: media.NewFairSlots(media.FairLimits{Slots: 2}), Log: slog.New(slog.DiscardHandler)})
 }
 
 // rich is a user who can pay for anything.

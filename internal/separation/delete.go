@@ -20,7 +20,7 @@ var errDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 // not fetched.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
-		j, err := s.scanJob(tx.QueryRow(ctx, `UPDATE separation_jobs SET file_name = NULL WHERE id = $1 RETURNING `+jobColumns, jobID))
+		j, err := s.scanJob(tx.QueryRow(ctx, `UPDATE separation_jobs SET file_name = NULL, reference = NULL WHERE id = $1 RETURNING `+jobColumns, jobID))
 		if err != nil {
 			return fmt.Errorf("delete separation job: %w", err)
 		}

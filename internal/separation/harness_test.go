@@ -99,7 +99,8 @@ func (r *harness) service(change ...func(*Options)) *Service {
 	o := Options{DB: r.DB, CanWork: func(context.Context) (int64, error) { return 1 << 40, nil },
 		Renewer: job.NewRenewer(r.DB, fmt.Sprintf("replica-%d", r.serial.Add(1)), slog.New(slog.DiscardHandler)),
 		Sweeper: sweep.New(sweep.Options{DB: r.DB, Store: r.Store, Rules: SweepRules(time.Hour), Log: slog.New(slog.DiscardHandler)}),
-		Store:   r.Store, OnDemand: derived.New(1, 2*time.Minute, slog.New(slog.DiscardHandler)), Analyses: media.NewFairSlots(2), WorkDir: filepath.Join(r.Dir, "work"), PublicBaseURL: "https://api.example.test",
+		Store:   r.Store, OnDemand: derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 2 * time.Minute, Log: slog.New(slog.DiscardHandler),
+			Space: derived.NewSpace(func(context.Context) (int64, error) { return 1 << 40, nil })}), Analyses: media.NewFairSlots(media.FairLimits{Slots: 2}), WorkDir: filepath.Join(r.Dir, "work"), PublicBaseURL: "https://api.example.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: 365 * 24 * time.Hour, AbandonAfter: time.Hour, InFlight: 2,
 		StuckAfter: 10 * time.Minute, PollEvery: 20 * time.Millisecond, PollTimeout: 30 * time.Minute, Log: slog.New(slog.DiscardHandler)}
 	if err := os.MkdirAll(o.WorkDir, 0o700); err != nil {

@@ -33,7 +33,7 @@ func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points
 		return audio.Waveform{}, errInvalidPoints
 	}
 	key := peaksKey(jobID, stemID)
-	w, err := derived.Get(ctx, s.OnDemand, key, func() (audio.Waveform, error) { return s.readPeaks(ctx, key) },
+	w, err := derived.Get(ctx, s.OnDemand, jobID, key, func() (audio.Waveform, error) { return s.readPeaks(ctx, key) },
 		func(ctx context.Context) error { return s.makePeaks(ctx, t) })
 	if errors.Is(err, objectstore.ErrNotFound) { // removed in the meantime
 		return w, ErrNoStem.WithCause(err)
@@ -59,7 +59,7 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 
 // makePeaks draws a stored stem and records the peaks in its row.
 func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
-	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), func(ctx context.Context, dir string, made *stem) error {
+	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, func(ctx context.Context, dir string, made *stem) error {
 		if err := s.measure(ctx, made); err != nil {
 			return err
 		}
@@ -68,9 +68,9 @@ func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
 }
 
 // deriveFromStem makes an object from a stored stem and records its key in the stem's row.
-func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string,
+func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string, bytes int64,
 	derive func(ctx context.Context, dir string, made *stem) error) error {
-	return derived.Recipe{Store: s.Store, Source: t.key, Key: key, Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
+	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: bytes, Source: t.key, Key: key, Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
 		Make: func(ctx context.Context, source, dir string) error {
 			class, err := container.SniffFile(source)
 			if err != nil {

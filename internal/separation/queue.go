@@ -205,6 +205,9 @@ func ended(ctx context.Context, tx *db.Tx, e job.End) error {
 		WHERE id = $1`, e.ID).Scan(&deleted, &asked); err != nil {
 		return fmt.Errorf("read ended separation: %w", err)
 	}
+	if err := job.Release(ctx, tx, e.ID); err != nil {
+		return err
+	}
 	what := events.SeparationReady
 	if e.State == StateFailed {
 		what = events.SeparationFailed

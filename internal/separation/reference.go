@@ -1,22 +1,26 @@
 package separation
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"cutroom/internal/asset"
 	"cutroom/internal/credit"
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
-	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/user"
 )
 
 // Reference is a request to separate a stretch of the sound of an asset.
@@ -24,30 +28,50 @@ type Reference struct {
 	AssetKey string
 	From, To time.Duration // of the asset; To 0 is its end
 	Language string        // "auto" or an ISO language code
+	FileName string        // for the owner's history; "" is the asset key
+	Again    bool          // makes a new job even if the owner has one of this sound
+}
+
+// sound identifies what a job by reference separates.
+func (r Reference) sound() string {
+	return fmt.Sprintf("%s %d %d %s", r.AssetKey, r.From.Milliseconds(), r.To.Milliseconds(), r.Language)
 }
 
 var (
-	errSilentAsset = fault.Invalidf("sourceAssetKey names a file without readable sound")
-	errEmptyCut    = fault.Invalidf("trimStartMs and trimEndMs leave no sound of the asset")
-	errNoAsset     = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
-	errLongAsset   = fault.Invalidf("sourceAssetKey names a file that takes too much time or memory to cut")
+	errEmptyCut = fault.Invalidf("trimStartMs and trimEndMs leave no sound of the asset")
+	errNoAsset  = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
 )
 
-// SubmitReference is Submit for a stretch of an asset. It cuts the sound at once,
-// because the job's charge needs the price of the cut.
-func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (jobID string, err error) {
-	jobID, err = s.newID()
+// SubmitReference is Submit for a stretch of an asset. Unless the owner wants the sound separated again, it
+// answers with the owner's newest job of the same sound, as long as that has its stems or will have them. Reused
+// reports this. The owner then needs neither credits nor room, and the job's life is not lengthened.
+func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (jobID string, reused bool, err error) {
+	// A job may be inserted after we looked for it, and it may end before we look again.
+	for range 3 {
+		answer, err := s.submitReference(ctx, owner, ref, key)
+		if !errors.Is(err, errRepeated) && !errors.Is(err, errNotRepeated) {
+			jobID, reused = strings.CutSuffix(answer, reusedMark)
+			return jobID, reused, err
+		}
+	}
+	return "", false, errBusy
+}
+
+func (s *Service) submitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (answer string, err error) {
+	if !ref.Again {
+		if id, err := s.sameSound(ctx, s.db, owner, ref); err != nil || id != "" {
+			return s.reuse(ctx, owner, ref, key, err)
+		}
+	}
+	jobID, err := s.newID()
 	if err != nil {
 		return "", err
 	}
-	// The sweep of folders recognises the job's id at the start of the name.
-	dir, err := os.MkdirTemp(s.WorkDir, jobID+"-cut-*")
-	if err != nil {
-		return "", fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	made, file := newJob{id: jobID, owner: owner, fileName: ref.AssetKey, language: ref.Language}, ""
-	answer, err := idempotency.Prepare(ctx, s.db, key, func() error {
+	made := newJob{id: jobID, owner: owner, fileName: cmp.Or(ref.FileName, ref.AssetKey), language: ref.Language, reference: &ref}
+	answer, err = idempotency.Prepare(ctx, s.db, key, func() error {
+		if err := s.Admit(ctx, owner, key); err != nil {
+			return err
+		}
 		found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
 		if errors.Is(errs[0], objectstore.ErrNotFound) {
 			return errNoAsset
@@ -56,120 +80,99 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 			return errs[0]
 		}
 		made.used = found
-		file, err = s.cut(ctx, dir, ref, &made)
-		return err
+		return s.plan(ctx, &made, ref)
 	})
 	if err != nil || answer != "" {
 		return answer, err
 	}
-	return s.accept(ctx, key, made, file)
+	return s.enqueueOnce(ctx, key, made)
 }
 
-// cut writes the stretch of the asset to a file that the provider accepts, and describes
-// that file in the job.
-func (s *Service) cut(ctx context.Context, dir string, ref Reference, made *newJob) (file string, err error) {
-	source := filepath.Join(dir, "asset")
-	found, err := s.fetch(ctx, source, ref, made)
+// reusedMark ends the remembered answer to a request that got an earlier request's job.
+const reusedMark = " reused"
+
+var (
+	errRepeated    = errors.New("the owner has a job of this sound")
+	errNotRepeated = errors.New("the owner's job of this sound has ended")
+)
+
+// reuse answers with the owner's job of the same sound, and remembers that answer.
+func (s *Service) reuse(ctx context.Context, owner string, ref Reference, key idempotency.Key, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	work := filepath.Join(dir, "job")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return "", fmt.Errorf("create work folder: %w", err)
+	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
+		return answer, err
 	}
-	release, err := s.analysisSlot(ctx, made.owner)
+	answer, _, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
+		if err := user.Lock(ctx, tx, owner); err != nil {
+			return "", err
+		}
+		id, err := s.sameSound(ctx, tx, owner, ref)
+		if err == nil && id == "" {
+			err = errNotRepeated
+		}
+		return id + reusedMark, err
+	})
+	return answer, err
+}
+
+// sameSound returns the owner's newest job of the same sound whose stems are there or will be, or "".
+func (s *Service) sameSound(ctx context.Context, q db.Querier, owner string, ref Reference) (jobID string, err error) {
+	err = q.QueryRow(ctx, `SELECT id FROM separation_jobs WHERE user_id = $1 AND reference = $2 AND deleted_at IS NULL
+		AND (state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') OR state = 'READY'
+			AND (ready_at >= now_ms() - $3 OR COALESCE(collected_at, 0) >= now_ms() - $3))
+		ORDER BY created_at DESC, id DESC LIMIT 1`, owner, ref.sound(), s.AbandonAfter.Milliseconds()).Scan(&jobID)
+	if err != nil && !db.IsNoRows(err) {
+		return "", fmt.Errorf("look for a job of the same sound: %w", err)
+	}
+	return jobID, nil
+}
+
+// cut is a stretch of the sound of an asset, in the form in which the provider gets it.
+type cut struct {
+	AssetKey   string
+	From, To   time.Duration
+	SampleRate int
+	Channels   int  // 1 or 2
+	AAC        bool // instead of WAV
+}
+
+// plan completes the job with the price and the size of the stretch, if the owner can pay for it.
+func (s *Service) plan(ctx context.Context, made *newJob, ref Reference) error {
+	length := func(end time.Duration) time.Duration {
+		if ref.To > 0 {
+			end = min(end, ref.To)
+		}
+		return end - ref.From
+	}
+	sound, err := s.Sounds.Sound(ctx, made.owner, made.used[0], "sourceAssetKey", func(declared time.Duration) error {
+		return s.affordable(ctx, made.owner, credit.Price(length(declared).Milliseconds()))
+	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer release()
-	return s.encode(ctx, work, source, found, made)
-}
-
-// stretch is a part of the sound of a file.
-type stretch struct {
-	media.Probe
-	window media.SoundWindow
-}
-
-func (s *Service) fetch(ctx context.Context, path string, ref Reference, made *newJob) (stretch, error) {
-	if err := s.room(ctx, made.used[0].SizeBytes); err != nil {
-		return stretch{}, err
+	c := cut{AssetKey: ref.AssetKey, From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate, Channels: min(2, sound.Channels)}
+	if c.To <= max(sound.From, c.From) {
+		return errEmptyCut
 	}
-	switch err := s.Assets.FetchTo(ctx, ref.AssetKey, path); {
-	case errors.Is(err, asset.ErrCorrupt):
-		return stretch{}, fault.NotFoundf("sourceAssetKey: the asset was damaged and removed; upload it again").WithCause(err)
-	case errors.Is(err, objectstore.ErrNotFound): // removed since it was found
-		return stretch{}, errNoAsset.WithCause(err)
-	case err != nil:
-		return stretch{}, fmt.Errorf("fetch asset: %w", err)
+	if !slices.Contains(cutRates, c.SampleRate) {
+		c.SampleRate = 48000
 	}
-	probe, err := s.probe(ctx, made.owner, path)
-	if err != nil {
-		return stretch{}, assetRefused(err)
+	made.audio.durationMs = (c.To - c.From).Milliseconds()
+	if err := s.affordable(ctx, made.owner, credit.Price(made.audio.durationMs)); err != nil {
+		return err
 	}
-	return s.plan(ctx, made.owner, probe, ref)
-}
-
-// room refuses a cut if that many bytes of the asset do not fit on the disk.
-func (s *Service) room(ctx context.Context, bytes int64) error {
-	free, unable := s.CanWork(ctx)
-	if unable == nil && bytes+s.MaxAudioBytes <= free {
-		return nil
+	c.AAC = c.bytes() > s.MaxAudioBytes
+	if c.bytes() > s.MaxAudioBytes {
+		return fault.Invalidf("the sound to separate is larger than the limit of %d MB: choose a shorter stretch", s.MaxAudioBytes>>20)
 	}
-	return errBusy.WithCause(errors.Join(unable, fmt.Errorf("%d bytes to fetch, %d free", bytes, free)))
-}
-
-// probe reads a file in an analysis slot.
-func (s *Service) probe(ctx context.Context, owner, path string) (media.Probe, error) {
-	release, err := s.analysisSlot(ctx, owner)
-	if err != nil {
-		return media.Probe{}, err
+	made.audio.ext = "wav"
+	if c.AAC {
+		made.audio.ext = "m4a"
 	}
-	defer release()
-	return s.Media.ProbeWithin(ctx, path, media.MeasureOptions{MaxPackets: maxAssetPackets,
-		MaxMemoryBytes: analysisMemory, Timeout: analysisTimeout})
-}
-
-// maxAssetPackets is more than the packets of twelve hours of film.
-const maxAssetPackets = 6_000_000
-
-// cutTimeout bounds the decoding and encoding of a cut: AAC of the usual size limit takes
-// a minute and a half.
-const cutTimeout = 3 * time.Minute
-
-// assetRefused separates faults of the asset from faults of the service.
-func assetRefused(err error) error {
-	switch media.BlameFor(err) {
-	case media.BlameMachine:
-		return errBusy.WithCause(err)
-	case media.BlameCost:
-		return errLongAsset.WithCause(err)
-	case media.BlameFile:
-		return errSilentAsset.WithCause(err)
-	}
-	return err
-}
-
-// plan returns the stretch of sound between the trims, if the owner can pay for it.
-func (s *Service) plan(ctx context.Context, owner string, p media.Probe, ref Reference) (stretch, error) {
-	if p.Audio == nil || p.AudioPackets.Packets == 0 {
-		return stretch{}, errSilentAsset
-	}
-	begin, end := p.AudioPackets.First-p.Zero(), p.AudioPackets.End-p.Zero()
-	if ref.To > 0 {
-		end = min(end, ref.To)
-	}
-	if end <= max(begin, ref.From) {
-		return stretch{}, errEmptyCut
-	}
-	w := media.SoundWindow{From: ref.From, To: end, SampleRate: p.Audio.SampleRate}
-	if p.Audio.Channels > 2 {
-		w.Layout = "stereo"
-	}
-	if !slices.Contains(cutRates, w.SampleRate) {
-		w.SampleRate = 48000
-	}
-	return stretch{p, w}, s.affordable(ctx, owner, credit.Price((end - ref.From).Milliseconds()))
+	made.cut = &c
+	return nil
 }
 
 // cutRates are the sample rates that WAV and AAC both have; others become 48 kHz.
@@ -178,45 +181,77 @@ var cutRates = []int{8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 4800
 // cutBitrate is the bit rate per channel of a cut that is too long for WAV.
 const cutBitrate = 96_000
 
-// encode writes the stretch as WAV, which is exact, or as AAC if the WAV file would be
-// too large for the provider. It measures the result as it measures an upload.
-func (s *Service) encode(ctx context.Context, dir, source string, found stretch, made *newJob) (file string, err error) {
-	w, channels := found.window, int64(min(2, found.Audio.Channels))
-	length := w.To - w.From
-	kind, codec, file := container.WAV, []string{"-c:a", "pcm_s16le", "-f", "wav"}, filepath.Join(dir, "cut.wav")
-	if wavHeader+media.MulDiv(int64(length), 2*channels*int64(w.SampleRate), int64(time.Second)) > s.MaxAudioBytes {
-		if media.MulDiv(int64(length), cutBitrate*channels/8, int64(time.Second)) > s.MaxAudioBytes {
-			return "", s.errLargeCut()
-		}
-		kind, file = container.MP4, filepath.Join(dir, "cut.m4a")
-		codec = []string{"-c:a", "aac", "-b:a", strconv.FormatInt(cutBitrate*channels, 10), "-movflags", "+faststart", "-f", "ipod"}
+// errCut reports that ffmpeg could not cut an asset.
+var errCut = errors.New("cut asset")
+
+// encode returns the form of a cut in the job's row, "" for nil.
+func (c *cut) encode() string {
+	if c == nil {
+		return ""
 	}
-	args := append(append(found.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+file)...)
-	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: dir, Inputs: []string{source},
-		Timeout: cutTimeout, MaxMemoryBytes: analysisMemory}); err != nil {
-		return "", assetRefused(err)
-	}
-	info, err := os.Stat(file)
+	b, err := json.Marshal(c)
 	if err != nil {
-		return "", fmt.Errorf("cut sound: %w", err)
+		panic(err) // plain values always encode
 	}
-	if made.sizeBytes = info.Size(); made.sizeBytes > s.MaxAudioBytes {
-		return "", s.errLargeCut()
-	}
-	measured, err := s.length(ctx, file, kind, maxPackets)
-	if errors.Is(err, errNoSound) || errors.Is(err, errUnsupported) || err == nil && measured <= 0 {
-		return "", errEmptyCut.WithCause(err)
-	}
-	if err != nil {
-		return "", fmt.Errorf("measure cut: %w", err)
-	}
-	made.audio = classified{kind.AudioExt(), measured.Milliseconds()}
-	return file, nil
+	return string(b)
 }
 
 // wavHeader is at least the size of the header of a WAV file.
 const wavHeader = 128
 
-func (s *Service) errLargeCut() error {
-	return fault.Invalidf("the sound to separate is larger than the limit of %d MB: choose a shorter stretch", s.MaxAudioBytes>>20)
+// bytes is at least the size of the cut's file. The average of the AAC encoder stays within 5 % of its
+// bit rate, container included.
+func (c cut) bytes() int64 {
+	perSecond := 2 * int64(c.Channels) * int64(c.SampleRate)
+	if c.AAC {
+		perSecond = cutBitrate * int64(c.Channels) / 8 * 105 / 100
+	}
+	return wavHeader + media.MulDiv(int64(c.To-c.From), perSecond, int64(time.Second))
+}
+
+// cutTimeout bounds the decoding and encoding of a cut: AAC of the usual size limit takes
+// a minute and a half.
+const cutTimeout = 3 * time.Minute
+
+// makeCut writes the stretch to a file in dir, as WAV, which is exact, or as AAC if the WAV file would be
+// too large for the provider.
+func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
+	var c cut
+	if err := json.Unmarshal([]byte(stored), &c); err != nil {
+		return fmt.Errorf("read cut: %w", err)
+	}
+	dir, err := os.MkdirTemp(dir, "cut-*")
+	if err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(dir) // the asset may be large
+	source, work := filepath.Join(dir, "asset"), filepath.Join(dir, "job")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	if err := job.Retry(ctx, func() error { return s.Assets.FetchTo(ctx, c.AssetKey, source) }); err != nil {
+		return fmt.Errorf("fetch asset: %w", err)
+	}
+	probe, err := s.Media.ProbeWithin(ctx, source, media.AnalysisLimits)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errCut, err)
+	}
+	if probe.Audio == nil {
+		return fmt.Errorf("%w: %w: no sound", errCut, media.ErrNotMedia)
+	}
+	w := media.SoundWindow{From: c.From, To: c.To, SampleRate: c.SampleRate}
+	if probe.Audio.Channels > 2 {
+		w.Layout = "stereo"
+	}
+	codec := []string{"-c:a", "pcm_s16le", "-f", "wav"}
+	if c.AAC {
+		codec = []string{"-c:a", "aac", "-b:a", strconv.Itoa(cutBitrate * c.Channels), "-movflags", "+faststart", "-f", "ipod"}
+	}
+	cutFile := filepath.Join(work, "sound")
+	args := append(append(probe.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+cutFile)...)
+	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: work, Inputs: []string{source},
+		Timeout: cutTimeout, MaxMemoryBytes: media.AnalysisLimits.MaxMemoryBytes}); err != nil {
+		return fmt.Errorf("%w: %w", errCut, err)
+	}
+	return os.Rename(cutFile, file)
 }

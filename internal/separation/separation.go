@@ -29,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/analysis"
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/derived"
@@ -74,8 +75,9 @@ type Options struct {
 	Store    objectstore.Store
 	Media    Media
 	Assets   *asset.Service
-	OnDemand *derived.Maker   // makes missing peaks
-	Analyses *media.FairSlots // for the uploads of each user
+	Sounds   *analysis.Service // measures the sound of assets
+	OnDemand *derived.Maker    // makes missing peaks
+	Analyses *media.FairSlots  // for the uploads of each user
 	Provider *separator.Client
 	// CanWork says how many bytes jobs here may still write, or why this replica
 	// must not work now.
@@ -128,18 +130,19 @@ type claimedJob struct {
 	job.Claim
 	State                 string
 	SourceKey, SourceName string
-	DurationMs, Credits   int64 // of the source as measured, and what it cost
+	Cut                   sql.NullString // how to cut the source out of an asset
+	DurationMs, Credits   int64          // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
 	IntentAt, DoneAt      sql.NullInt64 // the provider was asked, and was done
 }
 
-const jobColumns = `id, user_id, state, source_key, source_name, source_duration_ms, credits, project_id,
+const jobColumns = `id, user_id, state, source_key, source_name, cut, source_duration_ms, credits, project_id,
 	submit_intent_at, provider_done_at, attempts, fence`
 
 func (s *Service) scanJob(row db.Scanner) (claimedJob, error) {
 	var j claimedJob
 	j.Table = s.jobs.Name
-	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.SourceKey, &j.SourceName, &j.DurationMs, &j.Credits,
+	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.SourceKey, &j.SourceName, &j.Cut, &j.DurationMs, &j.Credits,
 		&j.ProjectID, &j.IntentAt, &j.DoneAt, &j.Attempts, &j.Fence)
 	return j, err
 }
@@ -195,6 +198,8 @@ const (
 var (
 	errInternal       = fault.Failedf(fault.Unexplained, sentenceInternal)
 	errSlow           = fault.Failedf(fault.TimedOut, sentenceInternal) // a program of ours
+	errUnreadable     = fault.Failedf(fault.SourceUnreadable, "The sound of the asset cannot be decoded")
+	errTooLarge       = fault.Failedf(fault.SourceTooLarge, "The asset takes too much time or memory to cut")
 	errNoSource       = fault.Failedf(fault.SourceMissing, sentenceInternal)
 	errStale          = fault.Failedf(fault.Stale, "The separation could not be started in time")
 	errInterrupted    = fault.Failedf(fault.Interrupted, sentenceNoAnswer)

@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/staging"
@@ -80,8 +81,14 @@ func (s *Service) accept(ctx context.Context, key idempotency.Key, made newJob, 
 	if err := s.Store.Put(ctx, made.source(), file, objectstore.ContentType(made.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
+	return s.enqueueOnce(ctx, key, made)
+}
+
+// enqueueOnce charges the owner of a job and puts it into the queue, unless the idempotency key
+// has an answer.
+func (s *Service) enqueueOnce(ctx context.Context, key idempotency.Key, made newJob) (jobID string, err error) {
 	answer, unused, err := s.jobs.Enqueue(ctx, key, made.id, func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
-	if unused {
+	if unused && made.cut == nil {
 		s.dropSource(context.WithoutCancel(ctx), made.source())
 	}
 	return answer, err
@@ -93,7 +100,10 @@ type newJob struct {
 	fileName            string // as the client called it, its asset key, or ""
 	sizeBytes           int64  // of the source
 	audio               classified
-	used                []asset.Found // the asset from which the source was cut, if any
+	// A job by reference has no source of its own: its worker cuts it out of the asset.
+	reference *Reference
+	cut       *cut
+	used      []asset.Found
 }
 
 // maxFileName is the number of characters kept of an upload's name.
@@ -118,6 +128,17 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	if err := user.Lock(ctx, tx, j.owner); err != nil {
 		return err
 	}
+	var reference string
+	if j.reference != nil {
+		reference = j.reference.sound()
+		if !j.reference.Again {
+			if id, err := s.sameSound(ctx, tx, j.owner, *j.reference); err != nil {
+				return err
+			} else if id != "" {
+				return errRepeated
+			}
+		}
+	}
 	if err := asset.Hold(ctx, tx, j.owner, j.used...); err != nil {
 		return err
 	}
@@ -126,11 +147,16 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 		return err
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, source_key, source_name,
-			source_size_bytes, source_duration_ms, language, credits, file_name, created_at)
-		VALUES ($1, $2, 'QUEUED', $3, $4, $5, $6, $7, $8, NULLIF($9, ''), now_ms())`,
-		j.id, j.owner, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price, j.fileName)
+			source_size_bytes, source_duration_ms, language, credits, file_name, reference, cut, created_at)
+		VALUES ($1, $2, 'QUEUED', $3, $4, $5, $6, $7, $8, NULLIF($9, ''), NULLIF($10, ''), NULLIF($11, ''), now_ms())`,
+		j.id, j.owner, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price, j.fileName, reference, j.cut.encode())
 	if err != nil {
 		return fmt.Errorf("insert separation job: %w", err)
+	}
+	if j.cut != nil {
+		if err := job.Hold(ctx, tx, j.id, j.cut.AssetKey); err != nil {
+			return err
+		}
 	}
 	if err := s.Quota.Check(ctx, tx, j.owner, quota.Usage{}); err != nil {
 		return err

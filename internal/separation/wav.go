@@ -20,7 +20,7 @@ var errFormat = fault.Invalidf("format must be wav or absent")
 // openWAV opens the WAV file with the samples of a stem, which is made at first use.
 func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object, error) {
 	key := wavKey(t.jobID, t.stemID)
-	return derived.Get(ctx, s.OnDemand, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
+	return derived.Get(ctx, s.OnDemand, t.jobID, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
 		func(ctx context.Context) error { return s.makeWAV(ctx, t, key) })
 }
 
@@ -29,10 +29,7 @@ func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object
 const wavGrowth = 4
 
 func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
-	if err := derived.Room(ctx, s.CanWork, wavGrowth*t.sizeBytes); err != nil {
-		return err
-	}
-	return s.deriveFromStem(ctx, t, "wav", key, func(ctx context.Context, dir string, made *stem) error {
+	return s.deriveFromStem(ctx, t, "wav", key, wavGrowth*t.sizeBytes, func(ctx context.Context, dir string, made *stem) error {
 		probe, err := s.Media.Probe(ctx, made.Path)
 		if err != nil {
 			return fmt.Errorf("probe stem: %w", err)

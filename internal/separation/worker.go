@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
@@ -120,8 +121,12 @@ func verdict(err error) (failure *fault.Error, message string, expected bool) {
 		return errProviderFailed, "separation failed at the provider", true
 	case errors.Is(err, errPriceMismatch):
 		return errPriceMismatch, "separation costs more than was paid", true
-	case errors.Is(err, objectstore.ErrNotFound): // nothing else is fetched
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, asset.ErrCorrupt): // nothing else is fetched
 		return errNoSource, ours, false
+	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameFile:
+		return errUnreadable, "the sound of an asset cannot be decoded", true
+	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameCost:
+		return errTooLarge, "an asset takes too much to cut", true
 	case errors.Is(err, media.ErrTimeout):
 		return errSlow, ours, false
 	case errors.Is(err, errDeleted):
@@ -179,8 +184,8 @@ func (s *Service) advance(ctx context.Context, j *claimedJob, dir string) error 
 // submit uploads the source and makes the provider start on it, once.
 func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	source := filepath.Join(dir, "source"+filepath.Ext(j.SourceName))
-	if err := job.Retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, source) }); err != nil {
-		return fmt.Errorf("fetch source: %w", err)
+	if err := s.fetchSource(ctx, j, dir, source); err != nil {
+		return err
 	}
 	medium, err := s.Provider.Upload(ctx, source, j.SourceName, s.maySubmit)
 	if err != nil {
@@ -206,6 +211,17 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 		return fmt.Errorf("submit to provider: %w", err)
 	}
 	return job.Retry(ctx, func() error { return s.started(ctx, j, project) })
+}
+
+// fetchSource writes the source of a job to a file.
+func (s *Service) fetchSource(ctx context.Context, j *claimedJob, dir, file string) error {
+	if j.Cut.Valid {
+		return s.makeCut(ctx, dir, j.Cut.String, file)
+	}
+	if err := job.Retry(ctx, func() error { return s.Store.Fetch(ctx, j.SourceKey, file) }); err != nil {
+		return fmt.Errorf("fetch source: %w", err)
+	}
+	return nil
 }
 
 // started stores the provider's project id and moves SUBMITTING to PROCESSING. From

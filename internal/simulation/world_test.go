@@ -127,13 +127,13 @@ func (r *replica) build() error {
 	r.sweeper = sweep.New(sweep.Options{DB: r.db, Store: s, Log: quietLog,
 		Rules: append(separation.SweepRules(time.Hour), render.SweepRules(time.Hour, 24*time.Hour)...)})
 	able := func(context.Context) (int64, error) { return 1 << 40, nil }
-	onDemand := derived.New(1, 8*time.Second, quietLog)
+	onDemand := derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: derived.NewSpace(able), Log: quietLog})
 	client, err := separator.New(separator.Config{BaseURL: "https://provider.test", StorageBaseURL: "https://storage.test", APIKey: "key", SpaceID: 1, Observe: func(http.RoundTripper) http.RoundTripper { return line{r} }})
 	if err != nil {
 		return err
 	}
 	r.separations = separation.New(separation.Options{DB: r.db, Renewer: r.renewer, Sweeper: r.sweeper, Store: s, Media: soundMeter{}, OnDemand: onDemand,
-		Analyses: media.NewFairSlots(2), Provider: client, CanWork: able, WorkDir: work, PublicBaseURL: "https://api.test",
+		Analyses: media.NewFairSlots(media.FairLimits{Slots: 2}), Provider: client, CanWork: able, WorkDir: work, PublicBaseURL: "https://api.test",
 		SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour, JobLifetime: longLife, AbandonAfter: longLife, InFlight: inFlight,
 		StuckAfter: stuckAfter, PollEvery: 2 * time.Second, PollTimeout: pollTimeout, BusyWait: busyWait, Log: quietLog})
 	r.renders = render.New(render.Options{DB: r.db, Renewer: r.renewer, Store: s, Separations: r.separations, Sweeper: r.sweeper, Engine: renderEngine{r},

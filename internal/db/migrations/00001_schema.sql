@@ -92,6 +92,8 @@ CREATE TABLE separation_jobs (
     source_key         TEXT NOT NULL,
     source_name        TEXT NOT NULL,
     file_name          TEXT, -- as the client called the upload
+    reference          TEXT, -- the asset, trims and language of a separation by reference
+    cut                TEXT, -- how its worker cuts the sound out of the asset, as JSON
     source_size_bytes  BIGINT NOT NULL,
     source_duration_ms BIGINT NOT NULL,
     language           TEXT NOT NULL,
@@ -134,6 +136,16 @@ CREATE INDEX separation_underpaid ON separation_jobs (id)
     WHERE actual_duration_ms > credits * 300000 + 1000 AND actual_duration_ms > source_duration_ms + 500;
 CREATE INDEX separation_kept_by_user ON separation_jobs (user_id, state, source_size_bytes)
     WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING', 'READY');
+
+CREATE INDEX separation_by_reference ON separation_jobs (user_id, reference) WHERE reference IS NOT NULL;
+
+-- job: an object that a separation still reads, as render_sources has it for renders.
+CREATE TABLE separation_sources (
+    job_id     TEXT NOT NULL REFERENCES separation_jobs (id) ON DELETE CASCADE,
+    object_key TEXT NOT NULL,
+    PRIMARY KEY (job_id, object_key)
+);
+CREATE INDEX separation_sources_by_key ON separation_sources (object_key);
 
 -- separation: a stem of a READY job, and what was derived from it.
 CREATE TABLE separation_stems (

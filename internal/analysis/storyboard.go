@@ -1,0 +1,166 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/derived"
+	"cutroom/internal/engine"
+	"cutroom/internal/fault"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+)
+
+// The limits of a storyboard, in tiles and pixels.
+const (
+	MaxTiles, DefaultTiles              = 60, 12
+	MinHeight, MaxHeight, DefaultHeight = 45, 360, 90
+	maxStripWidth                       = 65_000 // JPEG has 65,535
+	maxStoryboards                      = 24     // kept of one asset
+	jpegQuality                         = 82
+)
+
+var (
+	// ErrInvalidTiles refuses a number of tiles.
+	ErrInvalidTiles = fault.New(fault.Invalid, "invalid_frames")
+	// ErrInvalidHeight refuses the height of a storyboard.
+	ErrInvalidHeight = fault.New(fault.Invalid, "invalid_height")
+
+	errNoPictures = fault.Invalidf("the asset has no pictures")
+)
+
+// Storyboard opens a JPEG with pictures of an asset: tiles of equal width from left to right, of a height that is
+// rounded down to an even number. It counts as a use of the asset by the owner. Like all analyses it is made
+// once, for all accounts.
+func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, tiles, height int) (objectstore.Object, error) {
+	switch {
+	case tiles < 1 || tiles > MaxTiles:
+		return nil, ErrInvalidTiles
+	case height < MinHeight || height > MaxHeight:
+		return nil, ErrInvalidHeight
+	}
+	found, err := s.o.Assets.Use(ctx, owner, name.String())
+	if err != nil {
+		return nil, err
+	}
+	src := source{found, owner, "the name"}
+	// The size of the pictures decides how wide the strip is.
+	pictures := found.Key.Derived("pictures.json")
+	p, err := derived.Get(ctx, s.o.Maker, owner, pictures, func() (result[Video], error) { return read[Video](ctx, s, pictures) },
+		func(ctx context.Context) error {
+			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
+				_, video, err := s.probePictures(ctx, file)
+				return store(ctx, s, pictures, dir, video, err)
+			})
+		})
+	if err == nil {
+		err = p.refused()
+	}
+	if err != nil {
+		return nil, noPictures(src.refusal(err), err)
+	}
+	board := engine.Storyboard{Tiles: tiles, Height: height &^ 1}
+	board.Width = engine.TileWidth(p.Found.Width, p.Found.Height, board.Height)
+	if board.Width*board.Tiles > maxStripWidth {
+		return nil, ErrInvalidTiles
+	}
+	key := found.Key.Derived(fmt.Sprintf("%s%d-%d.jpg", storyboardPrefix, board.Tiles, board.Height))
+	obj, err := derived.Get(ctx, s.o.Maker, owner, key, func() (objectstore.Object, error) { return s.openStoryboard(ctx, key) },
+		func(ctx context.Context) error {
+			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
+				err := s.draw(ctx, board, key, file, dir)
+				if errors.Is(err, errNotMedia) || errors.Is(err, errExhausted) {
+					return store(ctx, s, key+refusedSuffix, dir, struct{}{}, err)
+				}
+				return err
+			})
+		})
+	return obj, noPictures(src.refusal(err), err)
+}
+
+// noPictures returns the answer for an asset without pictures in place of that for one without media.
+func noPictures(answer, err error) error {
+	if errors.Is(err, errNotMedia) {
+		return errNoPictures.WithCause(err)
+	}
+	return answer
+}
+
+const (
+	storyboardPrefix = "storyboard-"
+	refusedSuffix    = ".json" // of the result that tells why there is no storyboard
+)
+
+func (s *Service) openStoryboard(ctx context.Context, key string) (objectstore.Object, error) {
+	obj, err := s.o.Bucket.Open(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		if r, rerr := read[struct{}](ctx, s, key+refusedSuffix); rerr == nil {
+			return nil, r.refused()
+		}
+	}
+	return obj, err
+}
+
+// probePictures measures the pictures of a local file.
+func (s *Service) probePictures(ctx context.Context, file string) (media.Probe, Video, error) {
+	p, err := s.o.Media.ProbeWithin(ctx, file, s.limits)
+	if err != nil {
+		return p, Video{}, blame(err)
+	}
+	v := describeVideo(p)
+	if v == nil {
+		return p, Video{}, errNotMedia
+	}
+	return p, *v, nil
+}
+
+// draw makes a storyboard of a local file and stores it.
+func (s *Service) draw(ctx context.Context, board engine.Storyboard, key, file, dir string) error {
+	p, _, err := s.probePictures(ctx, file)
+	if err != nil {
+		return err
+	}
+	strip, err := board.Draw(ctx, s.o.Media, file, dir, p, s.limits)
+	if err != nil {
+		return blame(err)
+	}
+	picture := filepath.Join(dir, "storyboard.jpg")
+	f, err := os.Create(picture)
+	if err != nil {
+		return fmt.Errorf("write storyboard: %w", err)
+	}
+	if err := errors.Join(jpeg.Encode(f, strip, &jpeg.Options{Quality: jpegQuality}), f.Close()); err != nil {
+		return fmt.Errorf("write storyboard: %w", err)
+	}
+	if err := s.o.Bucket.Put(ctx, key, picture, "image/jpeg"); err != nil {
+		return fmt.Errorf("store storyboard: %w", err)
+	}
+	return s.dropOldStoryboards(ctx, key)
+}
+
+// dropOldStoryboards keeps the newest storyboards of an asset: there are thousands of sizes, and none of them
+// counts for an account.
+func (s *Service) dropOldStoryboards(ctx context.Context, key string) error {
+	var all []objectstore.Info
+	if err := s.o.Bucket.List(ctx, key[:strings.LastIndexByte(key, '/')+1]+storyboardPrefix, func(o objectstore.Info) error {
+		all = append(all, o)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("list storyboards: %w", err)
+	}
+	slices.SortFunc(all, func(a, b objectstore.Info) int { return a.ModTime.Compare(b.ModTime) })
+	var old []string
+	for _, o := range all[:max(0, len(all)-maxStoryboards)] {
+		if o.Key != key {
+			old = append(old, o.Key)
+		}
+	}
+	return s.o.Bucket.Delete(ctx, old...)
+}
