@@ -27,7 +27,8 @@ func TestUpgrade(t *testing.T) {
 		t.Skip("runs in make drill-upgrade")
 	}
 	const all = "api,render,separation,sweep"
-	s := apitest.Start(t, apitest.Roles(all, all), apitest.Env("RENDER_MAX_CONCURRENT", "1"))
+	s := apitest.Start(t, apitest.Roles(all, all), apitest.Env("RENDER_MAX_CONCURRENT", "1"),
+		apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "5"))
 	s.World.Separator.Configure(func(b *separator.Behaviour) { b.ProcessingMs, b.NoSpeakers = 500, true })
 	d := &upgradeDrill{T: t, s: s, front: startFront(t, s), song: mediatest.Tones(t, 300, 1200),
 		clip: mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 90, Duration: 2 * time.Second})}
@@ -135,7 +136,7 @@ func (d *upgradeDrill) load() (stop func()) {
 		every(8*time.Second, func(n int) {
 			d.send(u, apitest.Request{Method: "POST", Path: "/api/v2/auth/refresh", Header: key("refresh", n)})
 		})
-		every(5*time.Second, func(n int) { d.submit(u, "/api/v2/separate", fmt.Sprint(n)) })
+		every(8*time.Second, func(n int) { d.submit(u, "/api/v2/separate", fmt.Sprint(n)) })
 		every(8*time.Second, func(n int) { d.submit(u, "/api/v2/render", fmt.Sprint(n)) })
 	}
 	return sync.OnceFunc(func() { close(done); clients.Wait() })
@@ -168,6 +169,12 @@ func (d *upgradeDrill) submit(u *apitest.User, path, serial string) string {
 func (d *upgradeDrill) send(u *apitest.User, req apitest.Request) *apitest.Response {
 	out := request{name: req.Method + " " + req.Path, began: time.Now()}
 	req.Token = u.Token
+	// A reload of nginx closes idle connections, and so might one on which a request is being sent. Clients repeat
+	// such a request under its key.
+	if req.Header = req.Header.Clone(); req.Header == nil {
+		req.Header = http.Header{}
+	}
+	req.Header.Set("Connection", "close")
 	res, err := u.TryDo(d.T, req)
 	if out.err = err; err == nil {
 		if out.status = res.Status; res.Status >= 500 && (res.Status != 503 || res.Header.Get("Retry-After") == "") {
