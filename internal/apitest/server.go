@@ -36,6 +36,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/logtest"
 	"cutroom/internal/relaytest"
@@ -378,6 +379,17 @@ func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 		t.Fatal(err)
 	}
 	return status, out
+}
+
+// Database opens the service's database until the test ends.
+func (s *Server) Database(t testing.TB) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), db.Options{URL: s.Config("DATABASE_URL"), User: s.Config("DB_USER"), Password: s.Config("DB_PASSWORD"), MaxPool: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
 }
 
 // PID returns the process id of a running replica.

@@ -18,6 +18,7 @@ import (
 	"cutroom/internal/mediatest"
 	"cutroom/internal/relaytest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/test/invariants"
 )
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
@@ -222,6 +223,13 @@ func (b *testbed) judge() {
 			b.t.Errorf("%s: the balance is %d, want %d", phase, got, want)
 		}
 	}
+	rows, left := b.s.Database(b.t), 0
+	apitest.Eventually(b.t, 3*time.Minute, func() bool { // jobs whose answer was lost
+		var err error
+		left, err = invariants.Active(b.t.Context(), rows)
+		return err == nil && left == 0
+	}, func() string { return fmt.Sprintf("%d jobs have not ended", left) })
+	invariants.Check(b.t, rows)
 	projects := map[string]int{}
 	for _, title := range b.s.World.Separator.Titles() {
 		if projects[title]++; projects[title] > 1 {

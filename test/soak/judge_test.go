@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/test/invariants"
 )
 
 // trace records the events, for the report of a failure.
@@ -56,11 +57,7 @@ func (k *soak) query(ctx context.Context, query string, args ...any) ([][]string
 	return out, rows.Err()
 }
 
-func (k *soak) active() (int, error) {
-	var n int
-	err := k.db.QueryRow(k.t.Context(), `SELECT COUNT(*) FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`).Scan(&n)
-	return n, err
-}
+func (k *soak) active() (int, error) { return invariants.Active(k.t.Context(), k.db) }
 
 // sample checks the running service ten times a second: the provider's limit and the order of the queue.
 func (k *soak) sample(quit <-chan struct{}) {
@@ -111,32 +108,7 @@ func (k *soak) judge() {
 		return
 	}
 	ctx := k.t.Context()
-	none := func(what, query string) {
-		k.t.Helper()
-		rows, err := k.query(ctx, query)
-		if err != nil {
-			k.t.Errorf("%s: %v", what, err)
-		}
-		for _, r := range rows {
-			k.t.Errorf("%s: %v", what, r)
-		}
-	}
-	none("balance is not the sum of the ledger, or negative", `SELECT u.id, CAST(COALESCE(b.balance, 0) AS TEXT) FROM users u
-		LEFT JOIN credit_balances b ON b.user_id = u.id
-		WHERE COALESCE(b.balance, 0) < 0 OR COALESCE(b.balance, 0) <> COALESCE((SELECT SUM(amount) FROM credit_ledger l WHERE l.user_id = u.id), 0)`)
-	none("a job without its charge", `SELECT j.id FROM separation_jobs j LEFT JOIN credit_ledger c ON c.ref_id = 'consume-' || j.id
-		WHERE c.amount IS NULL OR c.amount <> -j.credits OR c.user_id <> j.user_id`)
-	none("a charge without its job", `SELECT c.ref_id FROM credit_ledger c LEFT JOIN separation_jobs j ON 'consume-' || j.id = c.ref_id
-		WHERE c.kind = 'consume' AND j.id IS NULL`)
-	none("a charge that has neither results nor one refund, or both", `SELECT j.id, j.state FROM separation_jobs j
-		LEFT JOIN credit_ledger r ON r.ref_id = 'refund-' || j.id
-		WHERE NOT (j.state IN ('READY', 'DISPOSED') AND r.amount IS NULL OR j.state = 'FAILED' AND COALESCE(r.amount, 0) = j.credits)`)
-	none("a refund without its job", `SELECT r.ref_id FROM credit_ledger r LEFT JOIN separation_jobs j ON 'refund-' || j.id = r.ref_id
-		WHERE r.kind = 'refund' AND j.id IS NULL`)
-	none("READY without stems", `SELECT j.id FROM separation_jobs j WHERE j.state = 'READY'
-		AND NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND t.stem_id = 'voice_all')`)
-	none("an ended job that still has a lease or no sentence", `SELECT id FROM separation_jobs
-		WHERE lease_until IS NOT NULL OR state = 'FAILED' AND COALESCE(error, '') = ''`)
+	invariants.Check(k.t, k.db)
 	k.judgeProvider(ctx)
 	k.judgeFiles(ctx)
 	k.judgeHistory()

@@ -105,13 +105,7 @@ func start(t *testing.T, seed uint64) *soak {
 		k.direct = append(k.direct, k.s.Replica(i))
 		k.up[i] = true
 	}
-	var err error
-	k.db, err = db.Open(t.Context(), db.Options{URL: k.s.Config("DATABASE_URL"), User: k.s.Config("DB_USER"),
-		Password: k.s.Config("DB_PASSWORD"), MaxPool: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { k.db.Close() })
+	k.db = k.s.Database(t)
 	k.source = mediatest.Tone(t, 1200, 500*time.Millisecond)
 	for range 8 {
 		k.users = append(k.users, k.direct[0].SignIn(t, apitest.Credits(60)))
