@@ -88,7 +88,7 @@ func start(t *testing.T, seed uint64) *soak {
 	if apitest.Postgres() {
 		replicas = 2
 	}
-	k := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), accepted: map[string]string{}, answers: map[int]int{},
+	k := &soak{t: t, rng: rand.New(rand.NewPCG(seed, 0)), accepted: map[string]string{}, answers: map[int]int{},
 		events: map[string]int{}, up: make([]bool, replicas)}
 	opts := []apitest.Option{apitest.Replicas(replicas)}
 	for key, value := range map[string]string{
@@ -110,7 +110,8 @@ func start(t *testing.T, seed uint64) *soak {
 	for range 8 {
 		k.users = append(k.users, k.direct[0].SignIn(t, apitest.Credits(60)))
 	}
-	k.credits, k.history.began = k.users[0].Balance(t), k.began
+	k.credits, k.began = k.users[0].Balance(t), time.Now()
+	k.history.began = k.began
 	k.watchClaims()
 	t.Cleanup(func() {
 		if t.Failed() {
