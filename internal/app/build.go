@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +99,7 @@ func (a *App) buildMonitor(context.Context) error {
 	}
 	var err error
 	a.monitor, err = monitor.New(monitor.Options{DSN: a.cfg.Monitoring.DSN.Reveal(),
-		Environment: a.cfg.Monitoring.Environment, Release: release, TraceRate: a.cfg.Monitoring.TracesSampleRate})
+		Environment: a.cfg.Monitoring.Environment, Release: release})
 	if err != nil {
 		return err
 	}
@@ -114,6 +115,12 @@ func (a *App) buildTracer(ctx context.Context) error {
 	for key, value := range a.cfg.Tracing.FromFile {
 		if err := os.Setenv(key, value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
+		rate := strconv.FormatFloat(a.cfg.Monitoring.TracesSampleRate, 'f', -1, 64)
+		if err := errors.Join(os.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), os.Setenv("OTEL_TRACES_SAMPLER_ARG", rate)); err != nil {
+			return fmt.Errorf("set the share of traces: %w", err)
 		}
 	}
 	log := a.log
@@ -335,7 +342,7 @@ func (a *App) buildAPI(context.Context) error {
 		MaxRenderPixels: a.cfg.Render.MaxPixelFrames, RenderOutputTTL: a.cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies, ProxyHops: cfg.ProxyHops,
 		AdminSlug: cfg.AdminSlug, AdminClientID: cfg.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.APIDocs,
-		Trace: a.monitor.Trace, Tracer: a.tracer, Observe: a.metrics.ObserveRequest, Stopping: a.stopping, Log: a.log,
+		Tracer: a.tracer, Observe: a.metrics.ObserveRequest, Stopping: a.stopping, Log: a.log,
 	}
 	if cfg.TestdataMock {
 		o.TestdataDir = "."

@@ -167,7 +167,8 @@ func (s *settings) logKeys() []Key {
 		{Name: "MONITORING_ENV", Default: "dev", set: text(&s.Monitoring.Environment),
 			Meaning: "Environment name in error reports."},
 		{Name: "MONITORING_TRACES_SAMPLE_RATE", Default: "0.1", set: into(&s.Monitoring.TracesSampleRate, fraction),
-			Meaning: "Share of requests that are traced, from 0.0 to 1.0."},
+			Meaning: "Share of requests that are traced, from 0.0 to 1.0, if OTEL_EXPORTER_OTLP_ENDPOINT is set. " +
+				"OTEL_TRACES_SAMPLER overrides it."},
 		{Name: "MONITORING_RELEASE", set: text(&s.Monitoring.Release),
 			Meaning: "Release identifier in error reports. Blank uses the version of the build."},
 		{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", set: into(&s.Tracing.Endpoint, httpURL),

@@ -84,10 +84,6 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		started := time.Now()
 		id := newRequestID()
 		ctx := promptly(context.WithValue(r.Context(), requestKey{}, &request{id: id}))
-		traced := func(string, int) {}
-		if s.o.Trace != nil && r.URL.Path != "/healthz" {
-			ctx, traced = s.o.Trace(ctx, methodLabel(r.Method), id)
-		}
 		spanned := func(string, int) {}
 		if r.URL.Path != "/healthz" {
 			ctx, spanned = s.o.Tracer.Request(ctx, methodLabel(r.Method), r.Header, s.fromProxy(r))
@@ -101,7 +97,6 @@ func (s *Server) observed(next http.Handler) http.Handler {
 				s.panicked(rec, r, p)
 			}
 			s.finish(rec, r, time.Since(started))
-			traced(rec.route(), rec.status)
 			spanned(rec.route(), rec.status)
 			if rec.status == statusGone {
 				// A client that only closed its sending half would otherwise read an empty 200.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,21 +116,6 @@ func TestAClientThatHungUpIsNoFailure(t *testing.T) {
 	srv.Close()
 	if strings.Contains(s.log.String(), "ERROR") || fmt.Sprint(s.counts) != "[GET|unmatched|499]" || len(answer) > 0 || err != nil {
 		t.Errorf("counted %v, answered %q, %v, logged\n%s", s.counts, answer, err, s.log.String())
-	}
-}
-
-func TestRequestsAreTracedByRoute(t *testing.T) {
-	s := newWatched()
-	var got []string
-	s.o.Trace = func(ctx context.Context, method, id string) (context.Context, func(string, int)) {
-		return ctx, func(route string, status int) {
-			got = append(got, fmt.Sprintf("%s %s %d %v", method, route, status, id != ""))
-		}
-	}
-	s.ask(func(http.ResponseWriter, *http.Request) error { panic("boom") }, "GET")
-	s.observed(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/healthz", nil))
-	if fmt.Sprint(got) != "[GET unmatched 500 true]" {
-		t.Errorf("traced %v", got)
 	}
 }
 

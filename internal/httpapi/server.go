@@ -6,7 +6,6 @@
 package httpapi
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -73,9 +72,6 @@ type Options struct {
 
 	// Pauses refuses submissions that an operator paused; nil pauses nothing.
 	Pauses *pause.Gate
-	// Trace begins the trace of a request. The returned function is called with route and status when the
-	// request has ended. nil disables tracing.
-	Trace func(ctx context.Context, method, requestID string) (context.Context, func(route string, status int))
 	// Tracer begins the span of a request; nil disables tracing.
 	Tracer *tracing.Tracer
 	// Observe counts a finished request for metrics; pattern is the route.

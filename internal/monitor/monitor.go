@@ -1,5 +1,4 @@
-// Package monitor reports unexpected failures to an error monitoring service that uses the Sentry protocol, and
-// samples traces of requests.
+// Package monitor reports unexpected failures to an error monitoring service that uses the Sentry protocol.
 //
 // Whatever the service logs at level Error is a failure of ours and is reported, so other packages only need to
 // log: see [Monitor.Handler]. A client's mistakes are logged below that level. Reports contain no personal
@@ -7,7 +6,6 @@
 package monitor
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
@@ -20,7 +18,6 @@ type Options struct {
 	DSN         string // "" = off
 	Environment string
 	Release     string
-	TraceRate   float64 // 0..1, the share of requests that is traced
 }
 
 // At most maxSame reports of the same failure are sent within quietFor, because a database that is down makes
@@ -53,10 +50,8 @@ func New(o Options) (*Monitor, error) {
 	}
 	client, err := sentry.NewClient(sentry.ClientOptions{
 		Dsn: o.DSN, Environment: o.Environment, Release: o.Release, ServerName: "cutroom",
-		EnableTracing: o.TraceRate > 0, TracesSampleRate: o.TraceRate,
-		MaxBreadcrumbs:        -1,
-		BeforeSend:            withoutPerson,
-		BeforeSendTransaction: withoutPerson,
+		MaxBreadcrumbs: -1,
+		BeforeSend:     withoutPerson,
 	})
 	if err != nil {
 		// The library's message repeats the DSN, which is a secret.
@@ -144,25 +139,6 @@ func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 	skipped = r.skipped
 	r.sent, r.skipped = r.sent+1, 0
 	return skipped, false
-}
-
-// Trace begins the trace of a request. The returned function ends it and names it by its route, a pattern
-// without ids. It does nothing if traces are off.
-func (m *Monitor) Trace(ctx context.Context, method, requestID string) (context.Context, func(route string, status int)) {
-	if m.hub == nil || !m.hub.Client().Options().EnableTracing {
-		return ctx, func(string, int) {}
-	}
-	span := sentry.StartTransaction(sentry.SetHubOnContext(ctx, m.hub.Clone()), method+" unmatched", sentry.WithOpName("http.server"),
-		sentry.WithTransactionSource(sentry.SourceRoute))
-	return span.Context(), func(route string, status int) {
-		span.Name = route
-		if route == "unmatched" {
-			span.Name = method + " unmatched"
-		}
-		span.Status = sentry.HTTPtoSpanStatus(status)
-		span.SetTag("request", requestID)
-		span.Finish()
-	}
 }
 
 // Flush waits until all reports are sent, but not longer than limit.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,10 +115,10 @@ func (c *collector) dsn() string {
 	return u.String()
 }
 
-func start(t *testing.T, rate float64) (*collector, *monitor.Monitor, *slog.Logger, *bytes.Buffer) {
+func start(t *testing.T) (*collector, *monitor.Monitor, *slog.Logger, *bytes.Buffer) {
 	t.Helper()
 	c := startCollector(t)
-	m, err := monitor.New(monitor.Options{DSN: c.dsn(), Environment: "staging", Release: "1.2.3", TraceRate: rate})
+	m, err := monitor.New(monitor.Options{DSN: c.dsn(), Environment: "staging", Release: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +127,7 @@ func start(t *testing.T, rate float64) (*collector, *monitor.Monitor, *slog.Logg
 }
 
 func TestErrorsAreReportedWithReleaseEnvironmentAndRequest(t *testing.T) {
-	c, m, log, kept := start(t, 0)
+	c, m, log, kept := start(t)
 	log.With("request", "ab12cd34").Error("request failed", "route", "GET /api/v2/credits", "err", errors.New("read balance: broken pipe"))
 	m.Flush(5 * time.Second)
 	events := c.all("event")
@@ -157,7 +156,7 @@ func TestErrorsAreReportedWithReleaseEnvironmentAndRequest(t *testing.T) {
 }
 
 func TestNothingBelowErrorIsReported(t *testing.T) {
-	c, m, log, kept := start(t, 0)
+	c, m, log, kept := start(t)
 	log.Info("request refused", "err", errors.New("client's"))
 	log.Warn("provider slow", "err", errors.New("theirs"))
 	m.Flush(time.Second)
@@ -170,7 +169,7 @@ func TestNothingBelowErrorIsReported(t *testing.T) {
 }
 
 func TestTheSameFailureIsReportedTenTimesAMinute(t *testing.T) {
-	c, m, log, _ := start(t, 0)
+	c, m, log, _ := start(t)
 	for i := range 50 {
 		log.Error("request failed", "request", fmt.Sprint(i), "err", fmt.Errorf("job sep-0190b6f2-7e0a-7cc1-8f5e-%012d: lost", i))
 	}
@@ -195,7 +194,7 @@ var secrets = []string{"alice@example.com", "eyJhbGciOiJIUzI1NiJ9", "hunter2hunt
 	"/var/lib/cutroom", "Alice", "203.0.113.77", "2001:db8::77", "4111111111111111", "db.internal", "id_token", "s3cr3t"}
 
 func TestReportsHoldNoPersonalData(t *testing.T) {
-	c, m, log, _ := start(t, 1)
+	c, m, log, _ := start(t)
 	const jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJlc2lnbmF0dXJl"
 	for _, err := range []error{
 		fmt.Errorf("upsert user: %w", &pgconn.PgError{Code: "23505", Message: `duplicate key (email)=(alice@example.com)`, Detail: "Alice"}),
@@ -212,8 +211,6 @@ func TestReportsHoldNoPersonalData(t *testing.T) {
 		log.Error("request failed", "path", "/api/v2/separate/sep-0190b6f2-7e0a-7cc1-8f5e-0123456789ab", "ip", "203.0.113.77",
 			"user", "Alice", "err", err)
 	}
-	_, end := m.Trace(context.Background(), "GET", "ab12")
-	end("GET /api/v2/separate/{jobId}", 200)
 	m.Flush(5 * time.Second)
 	if n := len(c.all("event")); n != 10 {
 		t.Errorf("%d events, want 10", n)
@@ -231,31 +228,6 @@ func TestReportsHoldNoPersonalData(t *testing.T) {
 	}
 }
 
-func TestTracesFollowTheSampleRate(t *testing.T) {
-	for _, tt := range []struct {
-		rate     float64
-		min, max int
-	}{{0, 0, 0}, {1, 200, 200}, {0.25, 20, 80}} {
-		t.Run(fmt.Sprint(tt.rate), func(t *testing.T) {
-			c, m, _, _ := start(t, tt.rate)
-			for range 200 {
-				_, end := m.Trace(context.Background(), "GET", "ab12")
-				end("GET /api/v2/render/{jobId}/status", 404)
-			}
-			m.Flush(10 * time.Second)
-			traces := c.all("transaction")
-			if n := len(traces); n < tt.min || n > tt.max {
-				t.Fatalf("%d of 200 traced, want %d..%d", n, tt.min, tt.max)
-			}
-			for _, tr := range traces {
-				if tr["transaction"] != "GET /api/v2/render/{jobId}/status" || tr["release"] != "1.2.3" || tr["environment"] != "staging" {
-					t.Fatalf("trace = %v", tr)
-				}
-			}
-		})
-	}
-}
-
 func TestOffDoesNothing(t *testing.T) {
 	m, err := monitor.New(monitor.Options{})
 	if err != nil {
@@ -264,11 +236,6 @@ func TestOffDoesNothing(t *testing.T) {
 	next := slog.NewTextHandler(io.Discard, nil)
 	if m.Handler(next) != slog.Handler(next) {
 		t.Error("a monitor that is off stands in the way of the log")
-	}
-	ctx, end := m.Trace(t.Context(), "GET", "x")
-	end("GET /healthz", 200)
-	if ctx != t.Context() {
-		t.Error("a monitor that is off changes the context")
 	}
 	m.Flush(time.Second)
 }
@@ -284,7 +251,7 @@ func TestADeadCollectorDelaysNoRequest(t *testing.T) {
 	c := startCollector(t)
 	dsn := c.dsn()
 	c.Close()
-	m, err := monitor.New(monitor.Options{DSN: dsn, TraceRate: 1})
+	m, err := monitor.New(monitor.Options{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,8 @@ const (
 	// renewBefore is how long before its expiry an access token is replaced, so that it does not expire on the
 	// way to the vendor.
 	renewBefore = time.Minute
+	// maxTokenLife bounds the lifetime that a vendor may state.
+	maxTokenLife = 24 * time.Hour
 )
 
 // TokenError is a failure to get an access token.
@@ -109,7 +111,9 @@ func (t *AccessTokens) renew(ctx context.Context) (string, error) {
 	if err != nil || token.AccessToken == "" {
 		return "", sent.tokenError()
 	}
-	life := max(0, time.Until(token.Expiry)) // 0 if the answer has none
+	// Not token.Expiry, which the library computes with another clock than ours.
+	seconds, _ := token.Extra("expires_in").(float64) // 0 if the answer has none
+	life := time.Duration(min(max(0, seconds), maxTokenLife.Seconds())) * time.Second
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.token, t.renewAt = token.AccessToken, began.Add(life-renewBefore)
