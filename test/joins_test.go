@@ -241,3 +241,49 @@ func TestRenderMovingJoinsOfOtherSizes(t *testing.T) {
 		}
 	}
 }
+
+// One film with most of the vocabulary: a vertical canvas with its own size and rate, mixed clips, a push, a wipe, both
+// ends, a voice-over that turns music down, and loudness.
+func TestRenderEverythingTogether(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	u := apitest.Shared(t).SignIn(t)
+	film := u.RenderFilm(t, M{
+		"canvas":   M{"aspect": "9:16", "shortSide": 360, "frameRate": 30, "fit": "cover"},
+		"fadeIn":   M{"durationMs": 200},
+		"fadeOut":  M{"color": "white", "durationMs": 200},
+		"loudness": M{"targetLufs": -20},
+		"segments": []M{
+			apitest.With(apitest.Segment("video_0", 0, clipLength), M{"trimEndMs": 1000}),
+			apitest.With(apitest.Segment("video_1", 1, clipLength), M{"trimEndMs": 1000, "transition": M{"type": "push", "durationMs": 300}}),
+			apitest.With(apitest.Segment("video_0", 2, clipLength), M{"trimEndMs": 1000, "transition": M{"type": "wipe", "direction": "up", "durationMs": 300}}),
+		},
+		"bgmClips": []M{
+			{"startMs": 0, "audioFileKey": "bgm_0", "ducking": M{"amountDb": 12, "attackMs": 50, "releaseMs": 50}},
+			{"startMs": 1200, "audioFileKey": "bgm_1", "voice": true},
+		},
+	}, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)), apitest.File("bgm_0", music(t)),
+		apitest.File("bgm_1", mediatest.Tone(t, 300, 600*time.Millisecond)))
+	isFilm(t, film, 360, 640, "30/1", 2400*time.Millisecond)
+	black, white := color.RGBA{0, 0, 0, 255}, color.RGBA{255, 255, 255, 255}
+	for _, tt := range []struct {
+		frame int
+		x, y  float64
+		want  color.RGBA
+	}{
+		{0, 0.5, 0.5, black}, {10, 0.5, 0.5, red},
+		{25, 0.25, 0.5, red}, {25, 0.75, 0.5, blue}, // the fifth of nine frames: half of the canvas
+		{36, 0.5, 0.5, blue},
+		{46, 0.5, 0.25, blue}, {46, 0.5, 0.75, red},
+		{60, 0.5, 0.5, red}, {71, 0.5, 0.5, white},
+	} {
+		picture := mediatest.Frame(t, film, time.Duration(2*tt.frame+1)*time.Second/60)
+		if got := mediatest.ColorAt(picture, tt.x, tt.y); mediatest.ColorDistance(got, tt.want) > 24 {
+			t.Errorf("frame %d at %v, %v is %v, want %v", tt.frame, tt.x, tt.y, got, tt.want)
+		}
+	}
+	before, under := mediatest.ToneLevel(t, film, 1500, mediatest.Between(600, 1000)), mediatest.ToneLevel(t, film, 1500, mediatest.Between(1300, 1700))
+	if math.Abs(before-under-12) > 0.5 {
+		t.Errorf("the voice turns the music down by %.1f dB, want 12", before-under)
+	}
+}
