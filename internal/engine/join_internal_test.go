@@ -309,6 +309,40 @@ func TestSoundOfJoins(t *testing.T) {
 			return fade(n, 165, 176)
 		},
 	}
+	gainsAre(t, p, want)
+}
+
+// The sounds on both sides of a cut cross with equal power, if both sources go on there.
+func TestSoundOfCuts(t *testing.T) {
+	rate := r(25, 1)
+	infos := map[string]*Info{"a": fakeVideo(rate, 250, 0), "b": fakeVideo(rate, 250, 0), "c": fakeVideo(rate, 250, 0)}
+	from := func(key string, s timeline.Segment) timeline.Segment { s.SourceKey = key; return s }
+	p := planOf(t, infos, nil, from("a", ms(1000, 2000)), from("a", ms(2000, 3000)), from("b", ms(4000, 5000)), from("c", ms(0, 1000)))
+	const cut, next, end, half = 96000, 144000, 192000, seamFade / 2
+	ramp := func(n, from, length int64) float64 { return min(1, max(0, (float64(n-from)+0.5)/float64(length))) }
+	gainsAre(t, p, map[string]func(n int64) float64{
+		"a": func(n int64) float64 { return math.Cos(math.Pi / 2 * ramp(n, cut-half, 2*half)) },
+		"b": func(n int64) float64 {
+			if n >= next {
+				return 0
+			}
+			return math.Sin(math.Pi/2*ramp(n, cut-half, 2*half)) * (1 - ramp(n, next-seamFade, seamFade)) // c has nothing before its start
+		},
+		"c": func(n int64) float64 {
+			if n < next {
+				return 0
+			}
+			return ramp(n, next, seamFade)
+		},
+	})
+	if p.Samples != end {
+		t.Errorf("%d samples", p.Samples)
+	}
+}
+
+// gainsAre checks the gain of each source's sound in every sample of the mix.
+func gainsAre(t *testing.T, p *Plan, want map[string]func(n int64) float64) {
+	t.Helper()
 	for key, gain := range want {
 		dir := t.TempDir()
 		for _, s := range p.Audio { // one sound is at full scale throughout, the others are silent

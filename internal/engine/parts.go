@@ -236,8 +236,8 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 	return got, nil
 }
 
-// wholly returns the coverage of a part whose sources were decoded without a fault.
-func (v *videoPart) wholly() []coverage {
+// fullCoverage returns the coverage of a part whose sources were decoded without a fault.
+func (v *videoPart) fullCoverage() []coverage {
 	length := framesDuration(v.Frames, v.canvas.Rate)
 	return slices.Repeat([]coverage{{got: length, wanted: length}}, len(v.shots))
 }
@@ -262,7 +262,7 @@ func (r *run) checkDamage() error {
 	for _, p := range r.plan.Sequence {
 		made, ok := r.decoded[p]
 		if !ok {
-			made = p.wholly() // the cache keeps only complete parts
+			made = p.fullCoverage() // the cache keeps only complete parts
 		}
 		for i, s := range p.shots {
 			sum := sums[s.segment]

@@ -8,108 +8,8 @@ import (
 
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
-	"cutroom/internal/media"
 	"cutroom/internal/timeline"
 )
-
-const (
-	// seamFade softens a cut between unrelated sounds. 2 ms are too short to hear and
-	// long enough to remove the click.
-	seamFade = 2 * sampleRate / 1000
-	// directiveFade is the length in samples of the cross-fade at the ends of a directive's range: 5 ms. Both
-	// sides ramp linearly, so a stem that equals what it replaces passes unchanged.
-	directiveFade = 5 * sampleRate / 1000
-)
-
-// region is a range of the mix. What it plays is set after planDecodes.
-type region struct {
-	audio.Region
-	// keepsIn and keepsOut protect the fades that the client asked for: readOn does not
-	// replace them.
-	keepsIn, keepsOut bool
-	ducking           *timeline.Ducking // nil if voices do not duck the region
-	voice             bool              // ducks the music
-}
-
-// soundsLike reports whether two regions have the same gain wherever both play.
-func (r *region) soundsLike(b *region) bool {
-	return r.Volume == b.Volume && len(r.Curves) == 0 && len(b.Curves) == 0 && r.ducking == nil && b.ducking == nil && r.voice == b.voice
-}
-
-// audioUse is one continuous range of a source's sound that the timeline plays. The plan
-// decides later how to decode it.
-type audioUse struct {
-	source *Source
-	from   float64 // first needed sample of the source, at 48 kHz
-	tempo  float64
-	start  int64 // output sample at which from plays
-	length int64 // output samples
-	line   line
-	// regions play the range; there are several if the gain changes.
-	regions []*region
-}
-
-// line groups uses: a use can only continue a use of the same line.
-type line struct {
-	kind lineKind
-	run  int // segments: the first one of the run; loops: the clip itself, because nothing continues a loop
-}
-
-type lineKind int
-
-const (
-	segmentLine lineKind = iota
-	clipLine
-	loopLine
-	stemLine
-)
-
-// readOn joins a region to the one that continues it; both have seam fades there. If the gain changes, a
-// cross-fade of seamFade softens the change. If the gains are equal, the sound passes unchanged.
-func (u *audioUse) readOn(behind *region) {
-	before := u.regions[len(u.regions)-1]
-	switch {
-	case before.keepsOut || behind.keepsIn:
-	case before.soundsLike(behind):
-		before.End, before.FadeOut, before.keepsOut = behind.End, behind.FadeOut, behind.keepsOut
-		return
-	default:
-		half := min(seamFade, before.End-before.Start, behind.End-behind.Start) / 2
-		before.End, before.FadeOut = before.End+half, audio.Fade{Length: 2 * half}
-		behind.Start, behind.FadeIn = behind.Start-half, audio.Fade{Length: 2 * half}
-	}
-	u.regions = append(u.regions, behind)
-}
-
-// useEnd is the lookup key for the use that another one continues.
-type useEnd struct {
-	line   line
-	source *Source
-	tempo  float64
-	at     int64 // output sample
-}
-
-// joined merges uses that continue each other: segments cut from one take, music that was
-// split to change its volume, and stems of neighbouring directives. If each faded by
-// itself, there would be a gap.
-func joined(uses []audioUse) []audioUse {
-	var all []audioUse
-	ends := map[useEnd]int{}
-	for _, u := range uses {
-		end := useEnd{u.line, u.source, u.tempo, u.start + u.length}
-		i, found := ends[useEnd{u.line, u.source, u.tempo, u.start}]
-		if !found || u.line.kind != segmentLine && math.Abs(all[i].from+float64(all[i].length)*u.tempo-u.from) >= 1 {
-			ends[end] = len(all)
-			all = append(all, u)
-			continue
-		}
-		before := &all[i]
-		before.readOn(u.regions[0])
-		before.length += u.length
-		ends[end] = i
-	}
-	return all
-}
 
 // planAudio places every sound and decides what to decode and stretch.
 func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Source) error {
@@ -187,29 +87,8 @@ func segmentAudio(l *layout) []audioUse {
 		u.regions = []*region{piece}
 		uses = append(uses, u)
 	}
+	crossCuts(uses)
 	return uses
-}
-
-// join fades a segment's sound over the frames of its transitions: an equal-power
-// cross-fade where it overlaps its neighbour's sound, and a fade to or from silence
-// elsewhere.
-func (r *region) join(p *placed, rate media.Rational) {
-	samples := func(from, to int64) int64 { return samplesAt(to, rate) - samplesAt(from, rate) }
-	end := p.frame + p.frames
-	if n := p.join.Overlap(); n > 0 {
-		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n), Shape: audio.Power}, true
-	} else if n := p.join.FadeIn(); n > 0 {
-		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n)}, true
-	}
-	if n := p.next.Overlap(); n > 0 {
-		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end), Shape: audio.Power}, true
-	} else if n := p.next.FadeOut(); n > 0 {
-		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end)}, true
-	}
-}
-
-func newRegion(name string, start, end int64, volume float64) *region {
-	return &region{Region: audio.Region{Name: name, Start: start, End: end, Envelope: audio.Envelope{Volume: volume}}}
 }
 
 // mute silences the segments' own sound in the spans.
@@ -292,37 +171,6 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 	}
 	return u
 }
-
-// fade gives the region the fades that the client requested. If both together are longer than the region, both
-// shrink in proportion.
-func (r *region) fade(in, out int64) {
-	if length := r.End - r.Start; in+out > length {
-		in = media.MulDiv(in, length, in+out)
-		out = min(out, length-in)
-	}
-	if in > 0 {
-		r.FadeIn, r.keepsIn = audio.Fade{Length: in}, true
-	}
-	if out > 0 {
-		r.FadeOut, r.keepsOut = audio.Fade{Length: out}, true
-	}
-}
-
-// curves returns the envelope of volume points whose times count from output sample from.
-func curves(points []timeline.Point, from int64) []audio.Curve {
-	if len(points) == 0 {
-		return nil
-	}
-	var c audio.Curve
-	for _, p := range points {
-		c = append(c, audio.Knot{At: float64(from + samplesOf(p.At)), Gain: p.Volume})
-	}
-	return []audio.Curve{c}
-}
-
-// roundUp returns n rounded up to a multiple of unit. A stretched clip is made a little longer than the film,
-// so that the cached one is still long enough after the film has grown.
-func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
 // shiftedRange is the part of a directive's range in segments with the same shift: within
 // it, the client's times and the film's times differ by a constant.

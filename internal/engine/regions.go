@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"math"
+
+	"cutroom/internal/audio"
+	"cutroom/internal/media"
+	"cutroom/internal/timeline"
+)
+
+const (
+	// seamFade softens a cut between unrelated sounds. 2 ms are too short to hear and
+	// long enough to remove the click.
+	seamFade = 2 * sampleRate / 1000
+	// directiveFade is the length in samples of the cross-fade at the ends of a directive's range: 5 ms. Both
+	// sides ramp linearly, so a stem that equals what it replaces passes unchanged.
+	directiveFade = 5 * sampleRate / 1000
+)
+
+// region is a range of the mix. What it plays is set after planDecodes.
+type region struct {
+	audio.Region
+	// keepsIn and keepsOut protect the fades that the client asked for: readOn does not
+	// replace them.
+	keepsIn, keepsOut bool
+	ducking           *timeline.Ducking // nil if voices do not duck the region
+	voice             bool              // ducks the music
+}
+
+// soundsLike reports whether two regions have the same gain wherever both play.
+func (r *region) soundsLike(b *region) bool {
+	return r.Volume == b.Volume && len(r.Curves) == 0 && len(b.Curves) == 0 && r.ducking == nil && b.ducking == nil && r.voice == b.voice
+}
+
+// audioUse is one continuous range of a source's sound that the timeline plays. The plan
+// decides later how to decode it.
+type audioUse struct {
+	source *Source
+	from   float64 // first needed sample of the source, at 48 kHz
+	tempo  float64
+	start  int64 // output sample at which from plays
+	length int64 // output samples
+	line   line
+	// regions play the range; there are several if the gain changes.
+	regions []*region
+}
+
+// line groups uses: a use can only continue a use of the same line.
+type line struct {
+	kind lineKind
+	run  int // segments: the first one of the run; loops: the clip itself, because nothing continues a loop
+}
+
+type lineKind int
+
+const (
+	segmentLine lineKind = iota
+	clipLine
+	loopLine
+	stemLine
+)
+
+// readOn joins a region to the one that continues it; both have seam fades there. If the gain changes, a
+// cross-fade of seamFade softens the change. If the gains are equal, the sound passes unchanged.
+func (u *audioUse) readOn(next *region) {
+	before := u.regions[len(u.regions)-1]
+	switch {
+	case before.keepsOut || next.keepsIn:
+	case before.soundsLike(next):
+		before.End, before.FadeOut, before.keepsOut = next.End, next.FadeOut, next.keepsOut
+		return
+	default:
+		half := min(seamFade, before.End-before.Start, next.End-next.Start) / 2
+		before.End, before.FadeOut = before.End+half, audio.Fade{Length: 2 * half}
+		next.Start, next.FadeIn = next.Start-half, audio.Fade{Length: 2 * half}
+	}
+	u.regions = append(u.regions, next)
+}
+
+// useEnd is the lookup key for the use that another one continues.
+type useEnd struct {
+	line   line
+	source *Source
+	tempo  float64
+	at     int64 // output sample
+}
+
+// joined merges uses that continue each other: segments cut from one take, music that was
+// split to change its volume, and stems of neighbouring directives. If each faded by
+// itself, there would be a gap.
+func joined(uses []audioUse) []audioUse {
+	var all []audioUse
+	ends := map[useEnd]int{}
+	for _, u := range uses {
+		end := useEnd{u.line, u.source, u.tempo, u.start + u.length}
+		i, found := ends[useEnd{u.line, u.source, u.tempo, u.start}]
+		if !found || u.line.kind != segmentLine && math.Abs(all[i].from+float64(all[i].length)*u.tempo-u.from) >= 1 {
+			ends[end] = len(all)
+			all = append(all, u)
+			continue
+		}
+		before := &all[i]
+		before.readOn(u.regions[0])
+		before.length += u.length
+		ends[end] = i
+	}
+	return all
+}
+
+// crossCuts lets the sounds of two segments cross with equal power at a cut, if both sources have sound beyond
+// it. Otherwise each fades by itself, which is a short dip in a lasting sound. A stretched sound keeps its ends,
+// because other ends would change all of its samples.
+func crossCuts(uses []audioUse) {
+	first := 0 // of the run that ends at the cut
+	for i := 1; i < len(uses); i++ {
+		a, b := &uses[i-1], &uses[i]
+		if a.line == b.line {
+			continue
+		}
+		before, after := a.regions[0], b.regions[0]
+		half := min(seamFade, before.End-before.Start, after.End-after.Start) / 2
+		end := uses[first].from + float64(before.End-uses[first].start) // in a's source
+		first = i
+		if before.End != after.Start || a.tempo != 1 || b.tempo != 1 || before.keepsOut || after.keepsIn ||
+			int64(end)+half > samplesOf(a.source.info.Audio.End) || int64(b.from)-half < samplesOf(b.source.info.Audio.First) {
+			continue
+		}
+		cross := audio.Fade{Length: 2 * half, Shape: audio.Power}
+		before.End, before.FadeOut, a.length = before.End+half, cross, a.length+half
+		after.Start, after.FadeIn = after.Start-half, cross
+		b.start, b.from, b.length = b.start-half, b.from-float64(half), b.length+half
+	}
+}
+
+// join fades a segment's sound over the frames of its transitions: an equal-power
+// cross-fade where it overlaps its neighbour's sound, and a fade to or from silence
+// elsewhere.
+func (r *region) join(p *placed, rate media.Rational) {
+	samples := func(from, to int64) int64 { return samplesAt(to, rate) - samplesAt(from, rate) }
+	end := p.frame + p.frames
+	if n := p.join.Overlap(); n > 0 {
+		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n), Shape: audio.Power}, true
+	} else if n := p.join.FadeIn(); n > 0 {
+		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n)}, true
+	}
+	if n := p.next.Overlap(); n > 0 {
+		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end), Shape: audio.Power}, true
+	} else if n := p.next.FadeOut(); n > 0 {
+		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end)}, true
+	}
+}
+
+func newRegion(name string, start, end int64, volume float64) *region {
+	return &region{Region: audio.Region{Name: name, Start: start, End: end, Envelope: audio.Envelope{Volume: volume}}}
+}
+
+// fade gives the region the fades that the client requested. If both together are longer than the region, both
+// shrink in proportion.
+func (r *region) fade(in, out int64) {
+	if length := r.End - r.Start; in+out > length {
+		in = media.MulDiv(in, length, in+out)
+		out = min(out, length-in)
+	}
+	if in > 0 {
+		r.FadeIn, r.keepsIn = audio.Fade{Length: in}, true
+	}
+	if out > 0 {
+		r.FadeOut, r.keepsOut = audio.Fade{Length: out}, true
+	}
+}
+
+// curves returns the envelope of volume points whose times count from output sample from.
+func curves(points []timeline.Point, from int64) []audio.Curve {
+	if len(points) == 0 {
+		return nil
+	}
+	var c audio.Curve
+	for _, p := range points {
+		c = append(c, audio.Knot{At: float64(from + samplesOf(p.At)), Gain: p.Volume})
+	}
+	return []audio.Curve{c}
+}
+
+// roundUp returns n rounded up to a multiple of unit. A stretched clip is made a little longer than the film,
+// so that the cached one is still long enough after the film has grown.
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
