@@ -1,14 +1,18 @@
 package test
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sandbox/fake"
 )
 
 const analysisPath = "/api/v2/assets/analysis"
@@ -134,4 +138,45 @@ func TestNoUseOfAssetsWithoutABucket(t *testing.T) {
 	u := apitest.Shared(t).SignIn(t)
 	u.Post(t, analysisPath, M{"assetKey": "x"}).Error(503, "r2_disabled")
 	u.Post(t, separateV3Path, M{"sourceAssetKey": "x"}).Error(503, "r2_disabled")
+}
+
+// Requests that wait for the bucket keep no render waiting, and one account's requests transfer one asset at a
+// time.
+func TestRequestsKeepNoRenderWaiting(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.StandInBucket())
+	greedy, other := s.SignIn(t), s.SignIn(t)
+	film := uploadAsset(t, other, generate(t, "film.mp4", "-f", "lavfi", "-i", "testsrc2=s=64x64:d=1", "-pix_fmt", "yuv420p"), "mp4", "video/mp4")
+	var stalled []string
+	for n := range 6 {
+		tone := generate(t, "tone.mp3", "-f", "lavfi", "-i", fmt.Sprintf("sine=f=%d:d=1", 300+n))
+		key := uploadAsset(t, greedy, tone, "mp3", "audio/mpeg")
+		s.World.FailBucket(t, fake.Rule{Step: bucket.StepGet, Path: "/" + key, Kind: fake.KindStall})
+		stalled = append(stalled, key)
+	}
+	transfers := func() (n int) {
+		for _, hits := range s.World.Bucket.Faults.Hits() {
+			n += min(1, hits)
+		}
+		return n
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer s.World.Heal()
+	for i, key := range stalled {
+		path, body := separateV3Path, M{"sourceAssetKey": key}
+		if i%2 == 1 {
+			path, body = analysisPath, M{"assetKey": key}
+		}
+		all.Go(func() {
+			_, _ = greedy.TryDo(t, apitest.Request{Method: "POST", Path: path, JSON: body, Token: greedy.Token}) // whatever the answer
+		})
+	}
+	apitest.Eventually(t, maxWait, func() bool { return transfers() > 0 }, func() string { return "nothing is fetched" })
+	id := other.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": film, "order": 0, "durationMs": 1000}}}).Job(200)
+	other.WaitRendered(t, id)
+	if n := transfers(); n != 1 {
+		t.Errorf("%d assets are fetched for one account at once", n)
+	}
 }

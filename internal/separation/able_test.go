@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -69,6 +70,13 @@ out=${out#file:}
 case $out in *.flac) ` + end + `;; esac
 `
 				if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				ffprobe, err := exec.LookPath("ffprobe")
+				if err == nil {
+					err = os.Symlink(ffprobe, filepath.Join(filepath.Dir(script), "ffprobe"))
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 				var log logtest.Buffer
