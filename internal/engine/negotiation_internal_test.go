@@ -81,9 +81,9 @@ func TestNothingIsLeftToNegotiation(t *testing.T) {
 		t.Run(string(fit), func(t *testing.T) {
 			t.Parallel()
 			tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low, Canvas: &timeline.Canvas{Aspect: "1:1", Fit: fit}}
-			joins := []timeline.TransitionKind{timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite}
+			joins := []timeline.TransitionKind{timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite, timeline.Wipe, timeline.Slide, timeline.Push}
 			for k, key := range keys {
-				tl.Segments = append(tl.Segments, joinedBy(joins[(i+k)%3], 200, timeline.Segment{SourceKey: key, Order: int64(k), Duration: time.Hour, Volume: 1, Speed: 1}))
+				tl.Segments = append(tl.Segments, joinedBy(joins[(i+k)%len(joins)], 200, timeline.Segment{SourceKey: key, Order: int64(k), Duration: time.Hour, Volume: 1, Speed: 1}))
 			}
 			r := New(Config{Media: runner, Cores: 2}).newRun(Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
 			defer r.close()
