@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"net/http"
@@ -190,6 +191,47 @@ func TestAssetsHaveOwners(t *testing.T) {
 		t.Error("an erased asset counts as existing")
 	}
 	renderAsset(t, ben, both)
+}
+
+// A holder reads the bytes from the bucket, also in a browser; for anybody else the asset does not exist.
+func TestHoldersDownloadTheirAssets(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true))
+	u, other := s.SignIn(t), s.SignIn(t)
+	clip := uniqueCopy(t, redClip(t))
+	key, content := uploadAsset(t, u, clip, "mp4", "video/mp4"), readFile(t, clip)
+	ask := func(u *apitest.User, method, path string) *apitest.Response {
+		t.Helper()
+		return u.Send(t, apitest.Request{Method: method, Path: path, Valid: method != "HEAD" && path == "/api/v2/"+key})
+	}
+	address := ask(u, "GET", "/api/v2/"+key).Expect(302).Header.Get("Location")
+	whole := u.Outside(t, "GET", address, nil, nil).Expect(200)
+	if !bytes.Equal(whole.Body, content) || whole.Header.Get("Content-Type") != "video/mp4" {
+		t.Errorf("%d bytes of %s, want %d", len(whole.Body), whole.Header.Get("Content-Type"), len(content))
+	}
+	part := u.Outside(t, "GET", address, http.Header{"Range": {"bytes=3-9"}, "Origin": {"https://app.example.com"}}, nil).Expect(206)
+	if !bytes.Equal(part.Body, content[3:10]) || part.Header.Get("Access-Control-Allow-Origin") == "" ||
+		!strings.Contains(part.Header.Get("Access-Control-Expose-Headers"), "Content-Range") {
+		t.Errorf("a range: %q, %v", part.Body, part.Header)
+	}
+	u.Outside(t, "HEAD", ask(u, "HEAD", "/api/v2/"+key).Expect(302).Header.Get("Location"), nil, nil).Expect(200)
+
+	announced := strings.Repeat("a", 64)
+	u.Post(t, uploadURLPath, M{"sha256Hex": announced, "sizeBytes": 1, "ext": "mp4", "contentType": "video/mp4"}).Expect(200)
+	for _, path := range []string{"/api/v2/assets/" + announced + ".mp4", "/api/v2/assets/" + strings.Repeat("b", 64) + ".mp4",
+		"/api/v2/assets/nonsense", "/api/v2/" + strings.ToUpper(key[:9]) + key[9:] + "x"} {
+		if res := ask(u, "GET", path); res.Status != 404 {
+			t.Errorf("%s: %d", path, res.Status)
+		}
+	}
+	ask(other, "GET", "/api/v2/"+key).Error(404, "asset not found")
+	ask(u, "DELETE", "/api/v2/"+key).Expect(204)
+	ask(u, "GET", "/api/v2/"+key).Error(404, "asset not found")
+	bare := apitest.Shared(t)
+	if !bare.HasBucket() {
+		bare.SignIn(t).Send(t, apitest.Request{Path: "/api/v2/" + key}).Error(503, "r2_disabled")
+	}
 }
 
 // Without a bucket there are no assets.

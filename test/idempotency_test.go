@@ -3,6 +3,7 @@ package test
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"cutroom/internal/apitest"
@@ -18,9 +19,14 @@ func TestIdempotentSeparation(t *testing.T) {
 	s := apitest.Shared(t)
 	u, other := s.SignIn(t), s.SignIn(t)
 	request := apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t)), Valid: true}
+	var replayed atomic.Int32
 	jobOf := func(u *apitest.User, r apitest.Request) string {
 		t.Helper()
-		return u.Send(t, r).Job(202)
+		res := u.Send(t, r)
+		if res.Header.Get("Idempotent-Replayed") == "true" {
+			replayed.Add(1)
+		}
+		return res.Job(202)
 	}
 	ids := make([]string, 4)
 	var wg sync.WaitGroup
@@ -35,6 +41,9 @@ func TestIdempotentSeparation(t *testing.T) {
 	}
 	if b := u.Balance(t); b != 2 {
 		t.Errorf("balance %d, want one charge of 3", b)
+	}
+	if n := replayed.Load(); n != 3 {
+		t.Errorf("%d of 4 answers are marked as repeated, want 3", n)
 	}
 	if id := jobOf(u, withKey(request, " key-1 ")); id != ids[0] {
 		t.Error("a key with surrounding space counts as another key")
@@ -61,6 +70,28 @@ func TestIdempotentSeparation(t *testing.T) {
 	}
 	if b := u.Balance(t); b != 1 {
 		t.Errorf("balance %d, want 1 after two jobs", b)
+	}
+	if n := replayed.Load(); n != 5 { // also with spaces around the key, and after the job's end
+		t.Errorf("%d answers are marked as repeated, want 5", n)
+	}
+}
+
+func TestRepeatedRendersAreMarked(t *testing.T) {
+	t.Parallel()
+	u := apitest.Shared(t).SignIn(t)
+	for _, r := range []apitest.Request{
+		{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{apitest.File("video", redClip(t))}},
+		{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))},
+	} {
+		r.Valid = true
+		for _, want := range []string{"", "true", "true"} {
+			if got := u.Send(t, withKey(r, r.Path)).Expect(200).Header.Get("Idempotent-Replayed"); got != want {
+				t.Errorf("%s: Idempotent-Replayed %q, want %q", r.Path, got, want)
+			}
+		}
+		if got := u.Send(t, withKey(r, r.Path+"2")).Expect(200).Header.Get("Idempotent-Replayed"); got != "" {
+			t.Errorf("%s with another key: Idempotent-Replayed %q", r.Path, got)
+		}
 	}
 }
 

@@ -123,6 +123,10 @@ func TestSeparationPrice(t *testing.T) {
 	if res.Error(402, "insufficient_credits"); res.Detail() != "required=2 balance=1" {
 		t.Errorf("detail %q, want required=2 balance=1", res.Detail())
 	}
+	var short struct{ Required, Balance int }
+	if res.JSON(&short); short.Required != 2 || short.Balance != 1 {
+		t.Errorf("%+v, want 2 and 1", short)
+	}
 	// The longest of several tracks determines the price.
 	both := filepath.Join(t.TempDir(), "both.m4a")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-t", "2", "-i", "anullsrc=r=8000:cl=mono", "-f", "lavfi", "-t", "302", "-i", "anullsrc=r=8000:cl=mono",

@@ -253,7 +253,7 @@ func (a *App) buildAssets(context.Context) error {
 	a.quota = NewQuota(a.cfg)
 	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache,
 		MaxBytes: a.cfg.Storage.MaxUploadBytes, Lifetime: a.cfg.Asset.TTL, Quota: a.quota,
-		MaxPerAccount: a.cfg.Account.MaxAssets})
+		MaxPerAccount: a.cfg.Account.MaxAssets, SignedURLLife: a.cfg.ObjectStore.SignedURLTTL})
 	space := derived.NewSpace(a.ready.CanWork)
 	a.onDemand = derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: space, Log: a.log})
 	// Requests wait longer for an analysis. The slots bound how many run at once.

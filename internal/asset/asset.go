@@ -61,6 +61,7 @@ type Options struct {
 	Lifetime time.Duration
 	// MaxPerAccount is how many assets an account may have; 0 is no limit.
 	MaxPerAccount int64
+	SignedURLLife time.Duration // of a download's address
 	Quota         *quota.Limits
 }
 
@@ -74,13 +75,14 @@ type Service struct {
 	quota    *quota.Limits
 
 	maxPerAccount int64
+	signedURLLife time.Duration
 	// Requests fetch assets in slots of their own: they keep no job waiting.
 	jobDownloads, requestDownloads, verifications chan struct{}
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime, quota: o.Quota, maxPerAccount: o.MaxPerAccount,
+	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime, quota: o.Quota, maxPerAccount: o.MaxPerAccount, signedURLLife: o.SignedURLLife,
 		jobDownloads: make(chan struct{}, maxDownloads), requestDownloads: make(chan struct{}, maxDownloads),
 		verifications: make(chan struct{}, maxDownloads)}
 }

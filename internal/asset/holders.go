@@ -72,9 +72,9 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 }
 
 // holds reports whether a user holds an asset.
-func holds(ctx context.Context, tx *db.Tx, userID string, key Key) (bool, error) {
+func holds(ctx context.Context, q db.Querier, userID string, key Key) (bool, error) {
 	var n int
-	err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String()).Scan(&n)
+	err := q.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String()).Scan(&n)
 	if err != nil {
 		return false, fmt.Errorf("look for holder: %w", err)
 	}
@@ -166,6 +166,36 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 		return nil, "", fmt.Errorf("list assets: %w", err)
 	}
 	return page, next, nil
+}
+
+var errNotHeld = fault.NotFoundf("asset not found")
+
+// DownloadURL returns an address from which anyone can read an asset that the user holds until it expires,
+// with head for HEAD requests. The name is the key without its folder. A malformed name, an asset that the
+// user does not hold and a missing object are the same 404.
+func (s *Service) DownloadURL(ctx context.Context, userID, name string, head bool) (string, error) {
+	if s.bucket == nil {
+		return "", ErrDisabled
+	}
+	key, err := parseFileName(name)
+	if err != nil {
+		return "", errNotHeld
+	}
+	held, err := holds(ctx, s.db, userID, key)
+	if err != nil {
+		return "", err
+	}
+	if !held {
+		return "", errNotHeld
+	}
+	info, err := s.bucket.Stat(ctx, key.String())
+	if missing(err) {
+		return "", errNotHeld
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for asset: %w", err)
+	}
+	return s.bucket.PresignGet(ctx, key.String(), s.signedURLLife, key.fileName(), info.ContentType, head)
 }
 
 // Release ends the user's hold of an asset and the user's unfinished upload of it. The asset

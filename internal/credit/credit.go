@@ -177,8 +177,9 @@ func Charge(ctx context.Context, tx *db.Tx, userID, jobID string, credits int64)
 
 // Insufficient returns the error for a balance that does not cover a price.
 func Insufficient(required, have int64) *fault.Error {
-	return fault.New(fault.PaymentRequired, "insufficient_credits").
-		WithDetail("required=%d balance=%d", required, have)
+	err := fault.New(fault.PaymentRequired, "insufficient_credits").WithDetail("required=%d balance=%d", required, have)
+	err.Shortfall = &fault.Shortfall{Required: required, Balance: have}
+	return err
 }
 
 // Refund returns a job's charge inside the caller's transaction. The refund first

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -36,11 +37,17 @@ type Error struct {
 	Code     string // wire "error": a machine code; "" where the API defines none
 	Sentence string // wire "error" where there is no code
 	Detail   string // wire "detail"; never an upstream's text, a path or a stack
+	Field    string // wire "field": the path with which a sentence about one field begins
 	Reason   Reason // why a job failed; "" for a failure outside a job
+	// Shortfall is what insufficient_credits adds to the body; nil otherwise.
+	Shortfall *Shortfall
 	// RetryAfter is how long the client should wait, for RateLimited; 0 omits the header.
 	RetryAfter time.Duration
 	Err        error // cause, for the log only
 }
+
+// Shortfall says how many credits a request needs, and how many its account has.
+type Shortfall struct{ Required, Balance int64 }
 
 // Answer returns the wire's "error": the machine code, or else the sentence.
 func (e *Error) Answer() string { return cmp.Or(e.Code, e.Sentence) }
@@ -53,13 +60,21 @@ func Busy(after time.Duration) *Error {
 	return &Error{Kind: Unavailable, Code: "unavailable", RetryAfter: after}
 }
 
-// Sentencef returns a failure of the given kind for which the API defines no code.
+// Sentencef returns a failure of the given kind for which the API defines no code. If an Invalid or NotFound
+// sentence begins with the path of a field, as in "segments[1].speedScale must be > 0" and "assetKey: the asset
+// does not exist", Field is that path.
 func Sentencef(kind Kind, format string, args ...any) *Error {
-	return &Error{Kind: kind, Sentence: fmt.Sprintf(format, args...)}
+	e := &Error{Kind: kind, Sentence: fmt.Sprintf(format, args...)}
+	if m := aboutField.FindStringSubmatch(e.Sentence); m != nil && (kind == Invalid || kind == NotFound) {
+		e.Field = m[1]
+	}
+	return e
 }
 
-// Invalidf returns a failed input validation (400) with a sentence that names
-// the field.
+// aboutField matches a sentence that begins with the path of a field.
+var aboutField = regexp.MustCompile(`^([a-z][A-Za-z0-9_]*(?:\[\d+\]|\.[a-z][A-Za-z0-9]*)*)(?::| (?:must|is|has|names) )`)
+
+// Invalidf returns a failed input validation (400) with a sentence that begins with the field.
 func Invalidf(format string, args ...any) *Error {
 	return Sentencef(Invalid, format, args...)
 }

@@ -21,7 +21,7 @@ type feature struct {
 // features is the list that GET /capabilities answers from. Add a feature when it
 // works, not before.
 var features = []feature{
-	{"analysis", needsBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always}, {"bgm.voice", always},
+	{"analysis", needsBucket}, {"assets.download", needsBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always}, {"bgm.voice", always},
 	{"canvas", always}, {"canvas.frameRate", always}, {"canvas.shortSide", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always},
 	{"separate.reuse", needsBucket}, {"separate.v3", needsBucket}, {"stems.wav", always}, {"storyboard", needsBucket},
 	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},

@@ -36,6 +36,14 @@ var statuses = map[fault.Kind]int{
 type errorBody struct {
 	Error  string `json:"error"`
 	Detail string `json:"detail,omitempty"`
+	Field  string `json:"field,omitempty"`
+	*shortfallBody
+}
+
+// shortfallBody is what the answer insufficient_credits adds.
+type shortfallBody struct {
+	Required int64 `json:"required"`
+	Balance  int64 `json:"balance"`
 }
 
 // errBadRequest refuses a body that cannot be parsed.
@@ -136,7 +144,10 @@ func writeError(w http.ResponseWriter, f *fault.Error) {
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
 	}
-	writeJSON(w, statuses[f.Kind], errorBody{Error: f.Answer(), Detail: f.Detail})
+	if f.Kind == fault.Unauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	writeJSON(w, statuses[f.Kind], errorBody{f.Answer(), f.Detail, f.Field, (*shortfallBody)(f.Shortfall)})
 }
 
 // writeJSON writes an answer. It drops write errors: the connection has failed, so nobody could receive them.

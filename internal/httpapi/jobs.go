@@ -12,12 +12,12 @@ import (
 
 // idempotencyKey reads the optional header. Handlers call it before they read the body, so that an invalid key
 // wastes no upload, and add the request's fingerprint later.
-func idempotencyKey(r *http.Request, user account.Principal) (idempotency.Key, error) {
+func idempotencyKey(w http.ResponseWriter, r *http.Request, user account.Principal) (idempotency.Key, error) {
 	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
 	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return idempotency.Key{}, fault.Invalidf("Idempotency-Key must be at most %d printable ASCII characters", idempotency.MaxKeyLength)
 	}
-	return idempotency.Key{UserID: user.UserID, Value: v}, nil
+	return idempotency.Key{UserID: user.UserID, Value: v, OnReplay: func() { w.Header().Set("Idempotent-Replayed", "true") }}, nil
 }
 
 type jobBody struct {

@@ -65,7 +65,7 @@ func deletedUser(r *harness, q request) malformed {
 }
 
 func TestMalformedSeparations(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
+	onSQLite(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/separate"
 		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
 		add := func(name, body string, parts ...part) {
@@ -108,7 +108,7 @@ func TestMalformedSeparations(t *testing.T) {
 }
 
 func TestMalformedRenders(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
+	onSQLite(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/render"
 		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
 		add := func(name, config, body string, parts ...part) {
@@ -272,7 +272,7 @@ func brokenSounds() map[soundJSON]string {
 }
 
 func TestMalformedRenderInputs(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
+	onSQLite(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/render/inputs"
 		cases := append(formRefusals(target), deletedUser(r, form(target, "")))
 		for name, c := range map[string]struct {
@@ -305,7 +305,7 @@ func TestMalformedReferences(t *testing.T) {
 		}
 		checkMalformed(t, r, []malformed{deletedUser(r, request{method: "POST", target: v3, body: "{"})})
 	})
-	eachDatabase(t, func(t *testing.T, r *harness) {
+	onSQLite(t, func(t *testing.T, r *harness) {
 		hash := strings.Repeat("0123456789abcdef", 4)
 		var cases []malformed
 		for _, c := range jsonRefusals(v3, false) {

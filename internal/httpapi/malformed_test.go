@@ -41,12 +41,16 @@ func checkMalformed(t *testing.T, r *harness, cases []malformed) {
 			if c.q.user == "" && !c.anon {
 				c.q.user = r.signIn().token
 			}
+			c.body = withField(c.body)
 			w := r.do(c.q)
 			if w.Code != c.status || strings.TrimSpace(w.Body.String()) != c.body {
 				t.Errorf("%s %.120s\n  got  %d %s  want %d %s", c.q.method, c.q.target, w.Code, w.Body, c.status, c.body)
 			}
 			if got := w.Header().Get("Content-Type"); got != "application/json; charset=utf-8" {
 				t.Errorf("content type %q", got)
+			}
+			if wants := c.status == http.StatusUnauthorized; wants != (w.Header().Get("WWW-Authenticate") == "Bearer") {
+				t.Errorf("WWW-Authenticate: %q", w.Header().Get("WWW-Authenticate"))
 			}
 			if w.Header().Get("X-Request-Id") == "" || w.Header().Get("Cache-Control") != "no-store" {
 				t.Errorf("headers %v", w.Header())

@@ -27,7 +27,7 @@ type inputBody struct {
 }
 
 func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(r, user)
+	key, err := idempotencyKey(w, r, user)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user accoun
 }
 
 func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(r, user)
+	key, err := idempotencyKey(w, r, user)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 }
 
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(r, user)
+	key, err := idempotencyKey(w, r, user)
 	if err != nil {
 		return err
 	}
@@ -158,13 +158,18 @@ func (s *Server) renderDownload(w http.ResponseWriter, r *http.Request, user acc
 		return err
 	}
 	if d.RedirectURL != "" {
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Location", d.RedirectURL)
-		w.WriteHeader(http.StatusFound)
+		redirect(w, d.RedirectURL)
 		return nil
 	}
 	w.Header().Set("ETag", `"`+d.ETag+`"`)
 	return serveObject(w, r, d.Object, d.FileName)
+}
+
+// redirect answers with a presigned address.
+func redirect(w http.ResponseWriter, address string) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Location", address)
+	w.WriteHeader(http.StatusFound)
 }
 
 func (s *Server) renderPoster(w http.ResponseWriter, r *http.Request, user account.Principal) error {

@@ -167,7 +167,7 @@ func (s *Server) unpaused(kind string, h userHandler) userHandler {
 		if paused == nil {
 			return h(w, r, who)
 		}
-		key, err := idempotencyKey(r, who)
+		key, err := idempotencyKey(w, r, who)
 		if err != nil {
 			return err
 		}

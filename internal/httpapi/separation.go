@@ -25,7 +25,7 @@ const maxLanguageCode = 35
 var languageCode = regexp.MustCompile(`^(?i:auto|[a-z]{2,3}([-_][a-z0-9]{2,8})*)$`)
 
 func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(r, user)
+	key, err := idempotencyKey(w, r, user)
 	if err != nil {
 		return err
 	}

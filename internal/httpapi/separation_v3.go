@@ -47,7 +47,7 @@ func (q separateV3Request) reference() (separation.Reference, error) {
 }
 
 func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(r, user)
+	key, err := idempotencyKey(w, r, user)
 	if err != nil {
 		return err
 	}

@@ -149,6 +149,7 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/assets/{name}/storyboard", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.storyboard))))
 	s.handle("POST /api/v2/assets/analysis", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.analyseAsset))))
 	s.handle("GET /api/v2/assets", s.signedIn(history("assets", s.o.Assets.List, bodyOfAsset)))
+	s.handle("GET /api/v2/assets/{name}", s.signedIn(s.downloadAsset))
 	s.handle("DELETE /api/v2/assets/{name}", s.limited(limitDeleteAsset, s.byUser, s.signedIn(s.deleteAsset)))
 
 	s.adminRoutes()
@@ -243,8 +244,8 @@ func (s *Server) withCORS(next http.Handler) http.Handler {
 		AllowedOrigins: s.o.AllowedOrigins, // empty allows any
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
 		AllowedHeaders: []string{"*"},
-		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Preference-Applied",
-			"Retry-After", "X-Request-Id"},
+		ExposedHeaders: []string{"Content-Disposition", "Content-Range", "Accept-Ranges", "ETag", "Idempotent-Replayed",
+			"Preference-Applied", "Retry-After", "X-Request-Id"},
 		MaxAge: 600,
 	}).Handler(next)
 }

@@ -65,10 +65,17 @@ func knownFields(r *http.Request, document []byte, dst any, prefix string, absen
 		return nil
 	}
 	if sentence := (shape{strict: true, absent: absent}).compare(document, dst); sentence != "" {
-		return fault.Invalidf("%s%s", prefix, sentence)
+		refused := fault.Invalidf("%s%s", prefix, sentence)
+		if path, unknown := strings.CutSuffix(refused.Sentence, notKnown); unknown {
+			refused.Field = path // the key may have any characters
+		}
+		return refused
 	}
 	return nil
 }
+
+// notKnown ends the sentence about an unknown key.
+const notKnown = " is not a known field"
 
 // compare returns a sentence about the first value that does not fit.
 func (s shape) compare(document []byte, dst any) string {
@@ -149,7 +156,7 @@ func (s shape) object(v json.RawMessage, t reflect.Type, path string) string {
 	}
 	for _, m := range members {
 		if s.strict && !s.known(m.key, t) {
-			return strings.TrimPrefix(path+"."+cmp.Or(printable(m.key), `""`), ".") + " is not a known field"
+			return strings.TrimPrefix(path+"."+cmp.Or(printable(m.key), `""`), ".") + notKnown
 		}
 		for f := range t.Fields() {
 			name := wireName(f)

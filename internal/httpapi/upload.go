@@ -75,6 +75,15 @@ func bodyOfAsset(h asset.Held) assetBody {
 		CreatedAt: h.Created.UnixMilli(), LastUsedAt: h.LastUsed.UnixMilli()}
 }
 
+func (s *Server) downloadAsset(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+	address, err := s.o.Assets.DownloadURL(r.Context(), user.UserID, r.PathValue("name"), r.Method == http.MethodHead)
+	if err != nil {
+		return err
+	}
+	redirect(w, address)
+	return nil
+}
+
 func (s *Server) deleteAsset(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	return noContent(w, s.o.Assets.Release(r.Context(), user.UserID, r.PathValue("name")))
 }

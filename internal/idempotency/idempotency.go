@@ -28,6 +28,7 @@ type Key struct {
 	UserID      string
 	Value       string
 	Fingerprint string // hex digest of the request's content and endpoint
+	OnReplay    func() // called if the answer is that of an earlier request; nil does nothing
 }
 
 // errReused refuses a key that was used with another body.
@@ -40,6 +41,20 @@ var errRace = errors.New("idempotency key stored concurrently")
 // Find returns the stored answer of k, or "" if there is none. A key that was used with another
 // fingerprint is the client's error.
 func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
+	answer, err = find(ctx, q, k)
+	if answer != "" {
+		k.replayed()
+	}
+	return answer, err
+}
+
+func (k Key) replayed() {
+	if k.OnReplay != nil {
+		k.OnReplay()
+	}
+}
+
+func find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	if k.Value == "" {
 		return "", nil
 	}
@@ -78,7 +93,7 @@ func Prepare(ctx context.Context, q db.Querier, k Key, work func() error) (answe
 
 // Known reports whether k has an answer, even if the fingerprint differs.
 func Known(ctx context.Context, q db.Querier, k Key) (bool, error) {
-	_, err := Find(ctx, q, k)
+	_, err := find(ctx, q, k)
 	if errors.Is(err, errReused) {
 		return true, nil
 	}
@@ -121,12 +136,15 @@ func Once(ctx context.Context, d *db.DB, k Key,
 	if err == nil {
 		return answer, true, nil
 	}
-	stored, ferr := Find(context.WithoutCancel(ctx), d, k)
+	stored, ferr := find(context.WithoutCancel(ctx), d, k)
 	switch {
 	case ferr != nil && errors.Is(err, errRace):
 		return "", false, ferr
 	case stored != "" && ferr == nil:
 		// If only the reply to our commit was lost, the stored answer is our own.
+		if stored != answer {
+			k.replayed()
+		}
 		return stored, stored == answer, nil
 	}
 	return "", false, err

@@ -174,7 +174,7 @@ func shared(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	w.Header().Set("Access-Control-Allow-Origin", "*")
-	w.Header().Set("Access-Control-Expose-Headers", "ETag")
+	w.Header().Set("Access-Control-Expose-Headers", "ETag, Accept-Ranges, Content-Length, Content-Range")
 	if r.Method != http.MethodOptions {
 		return false
 	}
