@@ -14,6 +14,7 @@ import (
 	"cutroom/internal/app"
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
+	"cutroom/internal/quota"
 	"cutroom/internal/user"
 )
 
@@ -34,26 +35,16 @@ type userReport struct {
 	Purchases []admin.Purchase    `json:"purchases"`
 	Jobs      []admin.UserJob     `json:"jobs"`
 	Assets    []admin.Asset       `json:"assets"`
-	Usage     accountUsage        `json:"usage"`
+	Usage     quota.Report        `json:"usage"`
 	Audit     []audit.Entry       `json:"audit"`
 }
 
-// accountUsage is an account's usage and limits; 0 means no limit.
-type accountUsage struct {
-	WaitingJobs    int64 `json:"waitingJobs"`
-	MaxWaitingJobs int64 `json:"maxWaitingJobs"`
-	StoredBytes    int64 `json:"storedBytes"`
-	MaxStoredBytes int64 `json:"maxStoredBytes"`
-}
-
-func (v *invocation) usageOf(ctx context.Context, d *db.DB, userID string) (accountUsage, error) {
+func (v *invocation) usageOf(ctx context.Context, d *db.DB, userID string) (quota.Report, error) {
 	cfg, _, err := v.load()
 	if err != nil {
-		return accountUsage{}, err
+		return quota.Report{}, err
 	}
-	limits := app.NewQuota(cfg)
-	has, err := limits.Usage(ctx, d, userID)
-	return accountUsage{has.WaitingJobs, limits.Max.WaitingJobs, has.StoredBytes, limits.Max.StoredBytes}, err
+	return app.NewQuota(cfg).Report(ctx, d, userID)
 }
 
 // showUser shows the user with the id in its argument, or the user of an order: its buyer, or else the last
@@ -134,8 +125,8 @@ func readUserReport(ctx context.Context, d *db.DB, id string) (p userReport, err
 func (p userReport) table(w io.Writer) {
 	fmt.Fprintf(w, "id\t%s\ne-mail\t%s\nname\t%s\nprovider\t%s\nrole\t%s\n", p.UserID, p.Email, p.Name, p.Provider, p.Role)
 	fmt.Fprintf(w, "first sign-in\t%s\nlast activity\t%s\nbalance\t%d credits\n", p.CreatedAt, p.LastActivityAt, p.Balance)
-	fmt.Fprintf(w, "waiting\t%d jobs%s\n", p.Usage.WaitingJobs, of(p.Usage.MaxWaitingJobs, strconv.FormatInt(p.Usage.MaxWaitingJobs, 10)))
-	fmt.Fprintf(w, "stored\t%s%s\n", megabytes(p.Usage.StoredBytes), of(p.Usage.MaxStoredBytes, megabytes(p.Usage.MaxStoredBytes)))
+	fmt.Fprintf(w, "waiting\t%d jobs%s\n", p.Usage.WaitingJobs, of(p.Usage.MaxWaitingJobs, func(n int64) string { return strconv.FormatInt(n, 10) }))
+	fmt.Fprintf(w, "stored\t%s%s\n", megabytes(p.Usage.StoredBytes), of(p.Usage.MaxStoredBytes, megabytes))
 	if p.Owed > 0 {
 		fmt.Fprintf(w, "owed\t%d credits of purchases that the store took back\n", p.Owed)
 	}
@@ -176,12 +167,12 @@ func (p userReport) table(w io.Writer) {
 // megabytes formats a size in the unit of the configuration: 1 MB is 1048576 bytes.
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
 
-// of appends a limit to the formatted value that it limits; 0 means no limit.
-func of(limit int64, written string) string {
-	if limit == 0 {
+// of formats a limit, to stand after the value that it limits; nil means no limit.
+func of(limit *int64, write func(int64) string) string {
+	if limit == nil {
 		return ", no limit"
 	}
-	return " of " + written
+	return " of " + write(*limit)
 }
 
 // section prints the number and the first rows of a list under its name.

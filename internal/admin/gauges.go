@@ -53,7 +53,7 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), job_type, state FROM `+allJobs+` GROUP BY job_type, state`, jobStates...)
 	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, job_type, state FROM (`+openJobs+`) AS open
 		GROUP BY job_type, state`, unfinishedStates...)
-	g.gauge(ctx, ch, eventsDesc, oldestEventSQL, []string{"outbox"}, []string{"webhook"}, []string{"platform_a"}, []string{"platform_b"})
+	g.gauge(ctx, ch, eventsDesc, oldestEventSQL, []string{"outbox"}, []string{"webhook"}, []string{credit.PlatformA}, []string{credit.PlatformB})
 	g.drift(ctx, ch)
 	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
 }

@@ -53,7 +53,7 @@ func (e *LedgerEntry) about() {
 	}
 }
 
-var platforms = [2]string{"platform_a", "platform_b"}
+var platforms = [2]string{credit.PlatformA, credit.PlatformB}
 
 // ErrNoUser is the error for a user that does not exist.
 var ErrNoUser = fault.Sentencef(fault.NotFound, "User not found")

@@ -1,10 +1,10 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 
 	"cutroom/internal/account"
+	"cutroom/internal/quota"
 	"cutroom/internal/user"
 )
 
@@ -46,25 +46,11 @@ func bodyOfUser(u user.User) userBody {
 	return userBody{Sub: u.ID, Email: u.Email, Name: u.Name, Picture: orNull(u.Picture), Role: u.Role}
 }
 
-// usageBody is an account's usage and its limits; null means unlimited.
-type usageBody struct {
-	StoredBytes    int64  `json:"storedBytes"`
-	MaxStoredBytes *int64 `json:"maxStoredBytes"`
-	WaitingJobs    int64  `json:"waitingJobs"`
-	MaxWaitingJobs *int64 `json:"maxWaitingJobs"`
-}
-
-func (s *Server) usageOf(ctx context.Context, userID string) (usageBody, error) {
-	has, err := s.o.Quota.Usage(ctx, s.o.DB, userID)
-	limit := s.o.Quota.Max
-	return usageBody{has.StoredBytes, positive(limit.StoredBytes), has.WaitingJobs, positive(limit.WaitingJobs)}, err
-}
-
 // accountBody is what a signed-in user may see of the account.
 type accountBody struct {
 	User    userBody `json:"user"`
 	Balance int64    `json:"balance"`
-	usageBody
+	quota.Report
 	ExpiresAt     int64  `json:"expiresAt"`     // of the access token, in epoch ms
 	SessionEndsAt *int64 `json:"sessionEndsAt"` // epoch ms; null for a token that cannot be renewed
 }
@@ -78,8 +64,8 @@ func (s *Server) account(w http.ResponseWriter, r *http.Request, who account.Pri
 	if err != nil {
 		return err
 	}
-	usage, err := s.usageOf(r.Context(), who.UserID)
-	return answer(w, accountBody{User: bodyOfUser(u), Balance: balance, usageBody: usage,
+	usage, err := s.o.Quota.Report(r.Context(), s.o.DB, who.UserID)
+	return answer(w, accountBody{User: bodyOfUser(u), Balance: balance, Report: usage,
 		ExpiresAt: who.Expires.UnixMilli(), SessionEndsAt: epochMs(s.o.Accounts.SessionEnd(who))}, err)
 }
 

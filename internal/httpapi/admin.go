@@ -161,7 +161,7 @@ func (s *Server) adminUserUsage(w http.ResponseWriter, r *http.Request, _ accoun
 	} else if err != nil {
 		return err
 	}
-	usage, err := s.usageOf(r.Context(), id)
+	usage, err := s.o.Quota.Report(r.Context(), s.o.DB, id)
 	return answer(w, usage, err)
 }
 

@@ -18,6 +18,14 @@ type Usage struct {
 	StoredBytes int64
 }
 
+// Report is what an account has and may have; a maximum of nil means no limit.
+type Report struct {
+	StoredBytes    int64  `json:"storedBytes"`
+	MaxStoredBytes *int64 `json:"maxStoredBytes"`
+	WaitingJobs    int64  `json:"waitingJobs"`
+	MaxWaitingJobs *int64 `json:"maxWaitingJobs"`
+}
+
 // Counts are SQL expressions that count something of the user $1.
 type Counts struct {
 	Waiting []string // jobs
@@ -51,6 +59,19 @@ func (l *Limits) Usage(ctx context.Context, q db.Querier, userID string) (u Usag
 		return u, fmt.Errorf("read the usage of an account: %w", err)
 	}
 	return u, nil
+}
+
+// Report reads what an account has, beside its limits.
+func (l *Limits) Report(ctx context.Context, q db.Querier, userID string) (Report, error) {
+	has, err := l.Usage(ctx, q, userID)
+	r := Report{StoredBytes: has.StoredBytes, WaitingJobs: has.WaitingJobs}
+	if l.Max.StoredBytes > 0 {
+		r.MaxStoredBytes = &l.Max.StoredBytes
+	}
+	if l.Max.WaitingJobs > 0 {
+		r.MaxWaitingJobs = &l.Max.WaitingJobs
+	}
+	return r, err
 }
 
 // retryAfter is when the account's queue may have become shorter.
