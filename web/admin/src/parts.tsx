@@ -109,7 +109,7 @@ export const Status = (props: { status: string }) => (
   <span class={`status ${tones[props.status] ?? 'going'}`}>{props.status.toLowerCase()}</span>
 );
 
-/** A source's length, which renders of early releases may lack. */
+/** A source's length, which is not known before a worker has read it. */
 export const length = (ms: number | null | undefined): string => (ms ? duration(ms) : '–');
 
 export const providerName = (provider: string): string => provider.replace('provider_a', 'Provider A').replace('provider_b', 'Provider B');
