@@ -10,6 +10,7 @@ import (
 	"cutroom/internal/admin"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/upstream/separator"
 )
 
 // onBoth runs a test on both databases.
@@ -99,12 +100,10 @@ func (s *seed) ledger(user, kind string, amount int64) {
 
 func (s *seed) call(endpoint string, success bool, latencyMs int64, at time.Time) {
 	s.t.Helper()
-	ok := 0
-	if success {
-		ok = 1
+	call := separator.Call{Endpoint: endpoint, Success: success, Status: 200, Latency: time.Duration(latencyMs) * ms}
+	if err := admin.WriteCall(s.t.Context(), s.db, call, at); err != nil {
+		s.t.Fatal(err)
 	}
-	s.exec(`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
-		VALUES ($1, 'separation', $2, $3, 200, $4, $5)`, fmt.Sprint(s.next()), endpoint, ok, latencyMs, at.UnixMilli())
 }
 
 // must fails the test on an error and returns the value.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,58 +59,63 @@ func (c *CallLog) Run(ctx context.Context) {
 	}
 }
 
-// callsByDay returns the SQL for the calls on the days that meet condition, by day, provider and endpoint:
-// their number, their failures, and the 95th percentile of latency, which is the latency of rank ceil(0.95 n)
-// of n calls, computed in integers. A trigger counts every call by its latency.
-func callsByDay(condition string) string {
-	return `SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
-			MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
-		FROM (SELECT day, provider, endpoint, latency_ms, failures,
-				SUM(calls) OVER (PARTITION BY day, provider, endpoint ORDER BY latency_ms) AS place,
-				CAST(SUM(calls) OVER (PARTITION BY day, provider, endpoint) AS BIGINT) AS calls
-			FROM provider_latencies WHERE ` + condition + `) AS ranked
-		GROUP BY day, provider, endpoint, calls`
-}
+// callsByDay is the SQL for the calls on the days from $1 to before $2, by day, provider and endpoint: their number,
+// their failures, and the 95th percentile of latency, which is the latency of rank ceil(0.95 n) of n calls, computed
+// in integers.
+const callsByDay = `SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
+		MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
+	FROM (SELECT day, provider, endpoint, latency_ms, failures,
+			SUM(calls) OVER (PARTITION BY day, provider, endpoint ORDER BY latency_ms) AS place,
+			CAST(SUM(calls) OVER (PARTITION BY day, provider, endpoint) AS BIGINT) AS calls
+		FROM provider_call_days WHERE day >= $1 AND day < $2) AS ranked
+	GROUP BY day, provider, endpoint, calls`
 
-// Sweep stores the totals of days that ended more than an hour ago, and deletes calls older than lifetime. If a
-// call is written after that hour, its day has more calls than its total, and Sweep recomputes the total. Any
-// number of replicas may run it at once.
+// Sweep deletes calls older than lifetime. Their days stay counted.
 func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
-	days, err := db.All(ctx, c.db, func(rows db.Scanner) (day Day, err error) { err = rows.Scan(&day); return day, err },
-		`SELECT day FROM (SELECT day, SUM(calls) AS calls FROM provider_latencies
-			WHERE day < (SELECT (now_ms() - 3600000) / 86400000) GROUP BY day) AS past
-		WHERE calls > COALESCE((SELECT SUM(d.calls) FROM provider_call_days d WHERE d.day = past.day), 0) ORDER BY day`)
-	if err != nil {
-		return fmt.Errorf("look for days to add up: %w", err)
-	}
-	for _, day := range days { // the oldest first: reports take a day as counted if a later one is
-		_, err := c.db.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, calls, failures, p95_ms) `+callsByDay("day = $1")+`
-			ON CONFLICT (day, provider, endpoint) DO UPDATE SET calls = excluded.calls, failures = excluded.failures, p95_ms = excluded.p95_ms`,
-			int64(day))
-		if err != nil {
-			return fmt.Errorf("add up calls of %s: %w", day, err)
-		}
-	}
-	for _, query := range []string{`DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
-		`DELETE FROM provider_latencies WHERE day < (SELECT now_ms() / 86400000 - $1)`} {
-		if _, err := c.db.Exec(ctx, query, int64(lifetime/(24*time.Hour))); err != nil {
-			return fmt.Errorf("delete old calls: %w", err)
-		}
+	if _, err := c.db.Exec(ctx, `DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
+		int64(lifetime/(24*time.Hour))); err != nil {
+		return fmt.Errorf("delete old calls: %w", err)
 	}
 	return nil
+}
+
+// rounded is the latency as which a call is counted: exact below 50 ms, and within 5 % above, so that a day has few
+// different latencies.
+func rounded(ms int64) int64 {
+	const ratio = 1.08 // of the bounds of a bucket
+	if ms < 50 {
+		return ms
+	}
+	bucket := math.Floor(math.Log(float64(ms)) / math.Log(ratio))
+	return int64(math.Round(math.Pow(ratio, bucket+0.5)))
 }
 
 func (c *CallLog) write(ctx context.Context, call timedCall) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+	err := WriteCall(ctx, c.db, call.Call, call.at)
+	if err != nil {
+		c.log.Warn("provider call not recorded", "endpoint", call.Endpoint, "err", err)
+	}
+}
+
+// WriteCall stores a call and counts it in its day.
+func WriteCall(ctx context.Context, d *db.DB, call separator.Call, at time.Time) error {
 	success := 0
 	if call.Success {
 		success = 1
 	}
-	_, err := c.db.Exec(ctx, `INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
-		VALUES ($1, 'separation', $2, $3, $4, $5, $6)`,
-		uuid.NewString(), call.Endpoint, success, call.Status, call.Latency.Milliseconds(), call.at.UnixMilli())
-	if err != nil {
-		c.log.Warn("provider call not recorded", "endpoint", call.Endpoint, "err", err)
-	}
+	ms := call.Latency.Milliseconds()
+	return d.InTx(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
+			VALUES ($1, 'separation', $2, $3, $4, $5, $6)`, uuid.NewString(), call.Endpoint, success, call.Status, ms, at.UnixMilli()); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, latency_ms, calls, failures)
+			VALUES ($1, 'separation', $2, $3, 1, $4)
+			ON CONFLICT (day, provider, endpoint, latency_ms) DO UPDATE SET calls = provider_call_days.calls + 1,
+				failures = provider_call_days.failures + excluded.failures`,
+			int64(DayOf(at)), call.Endpoint, rounded(ms), 1-success)
+		return err
+	})
 }

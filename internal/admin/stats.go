@@ -84,8 +84,8 @@ type Calls struct {
 	Failures int64  `json:"failureCount"`
 	// FailureRate is the share of calls that failed, 0 to 1.
 	FailureRate float64 `json:"failureRate"`
-	// P95Ms is the latency in milliseconds that 95 % of the calls did not exceed (nearest rank, so a measured
-	// value). It is 0 on a day without calls.
+	// P95Ms is the latency in milliseconds that 95 % of the calls did not exceed (nearest rank), to 5 %. It is
+	// 0 on a day without calls.
 	P95Ms int64 `json:"p95LatencyMs"`
 }
 
@@ -120,9 +120,7 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 		}
 		seen[e][c.Day] = c
 		return nil
-	}, `SELECT day, provider, endpoint, calls, failures, p95_ms FROM provider_call_days WHERE day >= $1 AND day < $2
-		UNION ALL `+callsByDay(`day >= $1 AND day < $2 AND day > (SELECT COALESCE(MAX(day), 0) FROM provider_call_days)`)+`
-		ORDER BY 2, 3, 1`, int64(span.From), int64(span.To))
+	}, callsByDay+` ORDER BY provider, endpoint, day`, int64(span.From), int64(span.To))
 	if err != nil {
 		return nil, fmt.Errorf("external calls by day: %w", err)
 	}

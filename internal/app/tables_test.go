@@ -39,7 +39,6 @@ var owners = map[string]string{
 	"job_days":           "admin",
 	"pauses":             "pause",
 	"provider_call_days": "admin",
-	"provider_latencies": "admin", // written by a trigger
 	"provider_calls":     "admin",
 	"purchases":          "credit",
 	"receipt_refusals":   "credit",

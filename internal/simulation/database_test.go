@@ -115,8 +115,7 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Triggers write to these tables while others are emptied.
-	depths["job_changes"], depths["provider_latencies"] = -1, -1
+	depths["job_changes"] = -1 // triggers write to it while others are emptied
 	slices.SortStableFunc(tables, func(a, b string) int { return depths[b] - depths[a] })
 	out := &database{DB: d}
 	var filled []string

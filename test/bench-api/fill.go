@@ -72,10 +72,9 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 			`INSERT INTO credit_ledger SELECT 'signup-' || id, id, 'signup', 2, created_at FROM users`,
 			`INSERT INTO credit_ledger SELECT 'admin-' || n, user_id(n % 10), 'admin', 50, now_ms() FROM generate_series(1, 1000) AS n`,
 			`INSERT INTO credit_ledger SELECT 'purchase-' || platform || '-' || order_id, buyer_id, 'purchase', credits, created_at FROM purchases`,
-			`INSERT INTO provider_call_days SELECT now_ms() / 86400000 - n, 'separation', endpoint, $half * 12 / 365 / 7, 100, 1234
-			FROM generate_series(31, 365) AS n, (SELECT DISTINCT endpoint FROM provider_calls) AS e`,
-			`INSERT INTO provider_latencies SELECT created_at / 86400000, provider, endpoint, latency_ms, COUNT(*), SUM(1 - success)
-			FROM provider_calls GROUP BY 1, 2, 3, 4`,
+			`INSERT INTO provider_call_days SELECT now_ms() / 86400000 - n, 'separation', endpoint, (30 * power(1.08, bucket))::bigint,
+				$half * 12 / 365 / 7 / 65, 1
+			FROM generate_series(0, 365) AS n, generate_series(0, 64) AS bucket, (SELECT DISTINCT endpoint FROM provider_calls) AS e`,
 			`INSERT INTO job_days
 				SELECT kind, created_at / 86400000, state, width_bucket(ms, ARRAY[60000, 300000, 900000, 3600000]::bigint[]),
 				COUNT(*), SUM(ms)

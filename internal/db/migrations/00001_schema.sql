@@ -419,26 +419,15 @@ CREATE TABLE provider_calls (
 );
 CREATE INDEX provider_calls_by_created ON provider_calls (created_at);
 
--- admin: how many of a day's calls to an endpoint took so long. A trigger writes it.
-CREATE TABLE provider_latencies (
+-- admin: how many of a day's calls to an endpoint took about so long.
+CREATE TABLE provider_call_days (
     day        BIGINT NOT NULL, -- since 1970-01-01, in UTC
     provider   TEXT NOT NULL,
     endpoint   TEXT NOT NULL,
-    latency_ms BIGINT NOT NULL,
+    latency_ms BIGINT NOT NULL, -- to 5 %
     calls      BIGINT NOT NULL,
     failures   BIGINT NOT NULL,
     PRIMARY KEY (day, provider, endpoint, latency_ms)
-);
-
--- admin: a past day's calls to an endpoint, as the report shows them.
-CREATE TABLE provider_call_days (
-    day      BIGINT NOT NULL,
-    provider TEXT NOT NULL,
-    endpoint TEXT NOT NULL,
-    calls    BIGINT NOT NULL,
-    failures BIGINT NOT NULL,
-    p95_ms   BIGINT NOT NULL,
-    PRIMARY KEY (day, provider, endpoint)
 );
 
 -- admin: how many of the jobs submitted on a day ended in a state, by the bucket of the histogram of source

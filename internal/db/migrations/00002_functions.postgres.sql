@@ -48,18 +48,6 @@ CREATE TRIGGER count_moved AFTER UPDATE OF state ON separation_jobs FOR EACH ROW
     WHEN (OLD.state <> NEW.state) EXECUTE FUNCTION count_job('separation');
 CREATE TRIGGER count_gone AFTER DELETE ON separation_jobs FOR EACH ROW EXECUTE FUNCTION count_job('separation');
 
--- +goose StatementBegin
-CREATE FUNCTION count_call() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO provider_latencies VALUES (NEW.created_at / 86400000, NEW.provider, NEW.endpoint, NEW.latency_ms, 1,
-        CASE WHEN NEW.success = 0 THEN 1 ELSE 0 END)
-    ON CONFLICT (day, provider, endpoint, latency_ms) DO UPDATE SET calls = provider_latencies.calls + 1,
-        failures = provider_latencies.failures + excluded.failures;
-    RETURN NULL;
-END $$;
--- +goose StatementEnd
-CREATE TRIGGER count_call AFTER INSERT ON provider_calls FOR EACH ROW EXECUTE FUNCTION count_call();
-
 -- Each row is changed under its lock. The lock is a statement of its own, because the
 -- statement after it sees what others committed while this one waited. The trigger is
 -- deferred: nobody waits for the lock longer than a commit takes.

@@ -34,14 +34,6 @@ CREATE TRIGGER separation_gone AFTER DELETE ON separation_jobs BEGIN
 END;
 -- +goose StatementEnd
 -- +goose StatementBegin
-CREATE TRIGGER count_call AFTER INSERT ON provider_calls BEGIN
-    INSERT INTO provider_latencies VALUES (NEW.created_at / 86400000, NEW.provider, NEW.endpoint, NEW.latency_ms, 1,
-        CASE WHEN NEW.success = 0 THEN 1 ELSE 0 END)
-    ON CONFLICT (day, provider, endpoint, latency_ms) DO UPDATE SET calls = provider_latencies.calls + 1,
-        failures = provider_latencies.failures + excluded.failures;
-END;
--- +goose StatementEnd
--- +goose StatementBegin
 CREATE TRIGGER render_turn_added AFTER INSERT ON render_jobs WHEN NEW.state IN ('PENDING', 'PROCESSING') BEGIN
     INSERT INTO render_turns (user_id) VALUES (NEW.user_id) ON CONFLICT (user_id) DO NOTHING;
     UPDATE render_turns SET processing = processing + (NEW.state = 'PROCESSING'),
