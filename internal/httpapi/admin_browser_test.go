@@ -13,6 +13,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/browsertest"
+	"cutroom/internal/upstream/separator"
 )
 
 // shotsEnv names a folder for screenshots of all pages.
@@ -70,9 +71,8 @@ func (s *adminServer) populate() (ann string) {
 	for day := range 90 {
 		for k, endpoint := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"} {
 			for j := range 1 + (day+k)%4 {
-				s.exec(`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
-					VALUES ($1, 'separation', $2, $3, 200, $4, $5)`, uuid.NewString(), endpoint,
-					map[bool]int{true: 0, false: 1}[(day*7+k*3+j)%23 == 0], 80+(day*131+k*977+j*53)%(400*(k+1)), ago(day, 0))
+				s.call(separator.Call{Endpoint: endpoint, Success: (day*7+k*3+j)%23 != 0, Status: 200,
+					Latency: time.Duration(80+(day*131+k*977+j*53)%(400*(k+1))) * time.Millisecond}, time.UnixMilli(ago(day, 0)))
 			}
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"cutroom/internal/httpapi"
 	"cutroom/internal/quota"
 	"cutroom/internal/upstream/identity"
+	"cutroom/internal/upstream/separator"
 )
 
 // adminServer is the API with its own database, the reports and the web app, and without
@@ -245,6 +246,14 @@ func (s *adminServer) exec(query string, args ...any) {
 	dbtest.Exec(s.t, s.db, query, args...)
 }
 
+// call records a call of the separation provider.
+func (s *adminServer) call(c separator.Call, at time.Time) {
+	s.t.Helper()
+	if err := admin.WriteCall(s.t.Context(), s.db, c, at); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // quietCall is the row of a day without such calls.
 func quietCall(endpoint string) string {
 	return `{"date":"2026-01-01","provider":"separation","endpoint":"` + endpoint +
@@ -295,8 +304,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	s.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
 			language, credits, created_at, finished_at, error)
 		VALUES ('sep-1', $1, 'FAILED', '', '', 1, 2500, 'auto', 1, 1767225600001, 1767225601000, 'Provider service unavailable')`, user)
-	s.exec(`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
-		VALUES ('1', 'separation', 'progress', 0, 500, 321, 1767225600000)`)
+	s.call(separator.Call{Endpoint: "progress", Status: 500, Latency: 42 * time.Millisecond}, time.UnixMilli(1767225600000))
 	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, owed, created_at)
 		VALUES ('platform_b', 'h', 'p', 50, $1, '2000', 4, 1767225600000)`, user)
 	s.exec(`INSERT INTO receipt_refusals (user_id, platform, order_id, product_id, reason, attempts, created_at)
@@ -334,7 +342,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 			`{"bucket":"15-60m","count":0},{"bucket":"60m+","count":0}]`,
 		"/stats/external-calls" + day: `[` + quietCall("upload-token") + `,` + quietCall("upload") + `,` + quietCall("register") + `,` +
 			quietCall("audio-separation") + `,{"date":"2026-01-01","provider":"separation","endpoint":"progress","callCount":1,` +
-			`"failureCount":1,"failureRate":1,"p95LatencyMs":321},` + quietCall("project") + `,` + quietCall("download") + `]`,
+			`"failureCount":1,"failureRate":1,"p95LatencyMs":42},` + quietCall("project") + `,` + quietCall("download") + `]`,
 		"/stats/daily" + day:   `[{"date":"2026-01-01","renderCount":1,"separationCount":1,"totalSourceDurationMs":4000}]`,
 		"/stats/signups" + day: `[{"date":"2026-01-01","providerACount":0,"providerBCount":1}]`,
 		"/revenue/daily" + day: `[{"date":"2026-01-01","platformACredits":0,"platformBCredits":50,"purchaseCount":1}]`,
