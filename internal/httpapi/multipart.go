@@ -237,23 +237,6 @@ func partNames(part *multipart.Part) (name, fileName string) {
 	return name, fileName
 }
 
-// splitHeader splits a header at separators outside quotes.
-func splitHeader(header string, separator byte) []string {
-	var fields []string
-	quoted, start := false, 0
-	for i := 0; i < len(header); i++ {
-		switch {
-		case header[i] == '\\' && quoted:
-			i++
-		case header[i] == '"':
-			quoted = !quoted
-		case header[i] == separator && !quoted:
-			fields, start = append(fields, header[start:i]), i+1
-		}
-	}
-	return append(fields, header[start:])
-}
-
 func unquote(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {

@@ -125,26 +125,6 @@ func knows(r *http.Request, tag string) bool {
 	return false
 }
 
-// preference returns the first value of a preference of the request (RFC 7240), or "".
-func preference(r *http.Request, name string) string {
-	for _, list := range r.Header.Values("Prefer") {
-		for _, p := range splitHeader(list, ',') {
-			given, value, _ := strings.Cut(splitHeader(p, ';')[0], "=")
-			if strings.EqualFold(strings.TrimSpace(given), name) {
-				return strings.Trim(strings.TrimSpace(value), `"`)
-			}
-		}
-	}
-	return ""
-}
-
-// strictHandling is the preference that makes unknown keys an error.
-const strictHandling = "handling=strict"
-
-func prefersStrict(r *http.Request) bool {
-	return strings.EqualFold(preference(r, "handling"), "strict")
-}
-
 // waitFor returns how many seconds the client wants to wait, 0 for a missing preference or a value outside
 // 1..maxWait.
 func waitFor(r *http.Request) int {
