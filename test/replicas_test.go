@@ -25,9 +25,9 @@ var sharedKeys = []string{"DATABASE_URL", "DB_USER", "DB_PASSWORD", "AUTH_JWT_SE
 
 // startPeer starts a second replica of a's service with its own disk, as on another machine. They
 // share only the database and the bucket. The second replica stops before a does.
-func startPeer(t *testing.T, a *apitest.Server) *apitest.Server {
+func startPeer(t *testing.T, a *apitest.Server, more ...apitest.Option) *apitest.Server {
 	t.Helper()
-	same := []apitest.Option{apitest.Replicas(1)}
+	same := append([]apitest.Option{apitest.Replicas(1)}, more...)
 	for _, key := range sharedKeys {
 		same = append(same, apitest.Env(key, a.Config(key)))
 	}

@@ -19,19 +19,20 @@ var build struct {
 	err  error
 }
 
-// Binary returns the path of the cutroom binary: CUTROOM_BIN, or a new build of this module.
+// Binary returns the path of the cutroom binary: CUTROOM_BIN, or a new build of this module. The sandbox's
+// binary is in the same folder.
 func Binary() (string, error) {
 	build.once.Do(func() {
 		if path := os.Getenv("CUTROOM_BIN"); path != "" {
 			build.path, build.err = filepath.Abs(path)
 			return
 		}
-		build.path, build.err = goBuild("./cmd/cutroom")
+		build.path, build.err = goBuild()
 	})
 	return build.path, build.err
 }
 
-func goBuild(pkg string) (string, error) {
+func goBuild() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -43,13 +44,12 @@ func goBuild(pkg string) (string, error) {
 	build.dir = dir
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	path := filepath.Join(dir, filepath.Base(pkg))
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir, "./cmd/cutroom", "./cmd/sandbox")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
-	return path, nil
+	return filepath.Join(dir, "cutroom"), nil
 }
 
 // moduleRoot returns the folder that contains go.mod. It searches upwards from the working

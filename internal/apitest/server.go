@@ -12,7 +12,7 @@
 //	CUTROOM_TEST_REPLICAS=2           that many processes behind a round-robin front (postgres only)
 //	CUTROOM_TEST_SHAPE_ONLY=1         skip the tests whose result is the same in every shape
 //	CUTROOM_TEST_S3=http://ACCESS:SECRET@HOST:PORT/BUCKET   a real S3 server instead of the stand-in
-//	CUTROOM_BIN=path                  a binary to test instead of building one
+//	CUTROOM_BIN=path                  a binary to test instead of building one, with the sandbox's beside it
 //
 // It depends on the contract of the service, not on its code.
 package apitest
@@ -60,6 +60,7 @@ type Server struct {
 	Storage string // STORAGE_PATH, shared by all replicas
 
 	binary   string
+	ahead    time.Duration // see ClockAhead
 	env      map[string]string
 	replicas []*replica
 	client   *http.Client
@@ -81,6 +82,7 @@ type options struct {
 	roles    []string // of each replica; nil means all roles
 	bucket   bool
 	standIn  bool // the bucket is World.Bucket
+	ahead    time.Duration
 	relays   map[string]**relaytest.Relay
 }
 
@@ -95,6 +97,10 @@ func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
 
 // StandInBucket gives the service World.Bucket, whose faults a test may order, whatever CUTROOM_TEST_S3 says.
 func StandInBucket() Option { return func(o *options) { o.bucket, o.standIn = true, true } }
+
+// ClockAhead runs the service with a clock that is wrong by d, or late if d is negative. Only the sandbox's
+// binary can do that. Times that libraries and ffmpeg read themselves, such as in presigned addresses, stay right.
+func ClockAhead(d time.Duration) Option { return func(o *options) { o.ahead = d } }
 
 // Relay sets *r to a relay between the service and the server whose address the key holds.
 func Relay(r **relaytest.Relay, key string) Option { return func(o *options) { o.relays[key] = r } }
@@ -148,7 +154,7 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 		return nil, err
 	}
 	dir := t.TempDir()
-	s := &Server{binary: binary, Dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient()}
+	s := &Server{binary: binary, Dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient(), ahead: o.ahead}
 	t.Cleanup(s.client.CloseIdleConnections)
 	real := o.bucket && !o.standIn && os.Getenv("CUTROOM_TEST_S3") != ""
 	if s.World, err = startWorld(t, o.bucket && !real); err != nil {
@@ -276,7 +282,11 @@ func roundRobin(targets []*url.URL) http.Handler {
 // startReplica starts one process and waits until it answers.
 func (s *Server) startReplica(i int) error {
 	r := s.replicas[i]
-	p, err := process.Start(s.binary, s.Dir, environ(r.env), r.log, "serve")
+	binary, args := s.binary, []string{"serve"}
+	if s.ahead != 0 {
+		binary, args = filepath.Join(filepath.Dir(s.binary), "sandbox"), append(args, "-ahead", s.ahead.String())
+	}
+	p, err := process.Start(binary, s.Dir, environ(r.env), r.log, args...)
 	if err != nil {
 		return err
 	}
@@ -481,6 +491,6 @@ func (s *Server) Replica(i int) *Server {
 // At returns the service at another address, such as a front's. It shares everything else with s,
 // and is valid as long as s.
 func (s *Server) At(address string) *Server {
-	return &Server{URL: address, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary,
+	return &Server{URL: address, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary, ahead: s.ahead,
 		env: s.env, replicas: s.replicas, client: s.client, secrets: s.secrets}
 }

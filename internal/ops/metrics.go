@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"cutroom/internal/admin"
+	"cutroom/internal/clock"
 	"cutroom/internal/db"
 	"cutroom/internal/events"
 	"cutroom/internal/job"
@@ -140,12 +141,12 @@ func (c clockSkew) Describe(ch chan<- *prometheus.Desc) { ch <- clockSkewDesc }
 func (c clockSkew) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	sent := time.Now()
+	sent := clock.Now()
 	var databaseMs int64
 	if c.db.QueryRow(ctx, `SELECT now_ms()`).Scan(&databaseMs) != nil {
 		return // cutroom_dependency_errors_total counts database failures
 	}
-	halfway := sent.Add(time.Since(sent) / 2)
+	halfway := sent.Add(clock.Now().Sub(sent) / 2)
 	skew := halfway.Sub(time.UnixMilli(databaseMs))
 	ch <- prometheus.MustNewConstMetric(clockSkewDesc, prometheus.GaugeValue, skew.Seconds())
 }

@@ -1,0 +1,192 @@
+package test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"cutroom/internal/apitest"
+	"cutroom/internal/db"
+	"cutroom/internal/job"
+	"cutroom/internal/sandbox/separator"
+)
+
+// A replica whose clock is two minutes wrong works with one whose clock is right. It judges the expiry of
+// tokens and links two minutes wrong, and nothing else.
+func TestAReplicaWithAWrongClock(t *testing.T) {
+	t.Parallel()
+	needPostgres(t)
+	for _, ahead := range []time.Duration{2 * time.Minute, -2 * time.Minute} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			t.Parallel()
+			a := startFirst(t)
+			b := startPeer(t, a, apitest.ClockAhead(ahead), apitest.Env("OPS_ADDR", "127.0.0.1:"+freePort(t)))
+			if skew := metricOf(t, b, "cutroom_clock_skew_seconds"); math.Abs(skew-ahead.Seconds()) > 20 {
+				t.Errorf("cutroom_clock_skew_seconds is %g, want %g", skew, ahead.Seconds())
+			}
+			u := a.SignIn(t, apitest.Credits(10))
+			u.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
+			keepsItsLease(t, a, b, u)
+			u.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
+			id := history(t, u, "/api/v2/separate", "10")[0].JobID
+			u.WaitReady(t, id)
+			if n := len(a.World.Separator.Titles()); n != 1 {
+				t.Errorf("%d projects at the provider for one job", n)
+			}
+			wrongTokens(t, a, b, ahead)
+			wrongLinks(t, a, b, u, id, ahead)
+			// Replicas count together, whatever their clocks say.
+			fresh := a.SignIn(t)
+			both := []*apitest.User{fresh, at(fresh, b)}
+			for i := range 12 {
+				res := both[i%2].Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Raw: `{"segments":[]}`})
+				if i < 10 {
+					res.Expect(400)
+				} else {
+					isLimited(t, res)
+				}
+			}
+		})
+	}
+}
+
+// keepsItsLease submits a job and fails the test if a replica takes it from the other one while that works.
+func keepsItsLease(t *testing.T, a, b *apitest.Server, u *apitest.User) {
+	t.Helper()
+	d := a.Database(t)
+	b.Stop(t)
+	id := u.Separate(t, mixture(t))
+	u.WaitSeparation(t, id, "PROCESSING")
+	b.Restart(t)
+	first := renewed(t, d, id)
+	a.Stop(t)
+	at(u, b).WaitSeparation(t, id, "PROCESSING")
+	a.Restart(t)
+	if second := renewed(t, d, id); second == first {
+		t.Error("the replica with the wrong clock did not take the job over")
+	}
+}
+
+// renewed waits until the lease of a job has been renewed for longer than it lasts, and returns its owner.
+func renewed(t *testing.T, d *db.DB, id string) string {
+	t.Helper()
+	read := func() (owner string, fence, until int64) {
+		if err := d.QueryRow(t.Context(), `SELECT COALESCE(lease_owner, ''), fence, COALESCE(lease_until, 0) FROM separation_jobs WHERE id = $1`, id).
+			Scan(&owner, &fence, &until); err != nil {
+			t.Fatal(err)
+		}
+		return owner, fence, until
+	}
+	var owner string
+	var fence, until int64
+	apitest.Eventually(t, maxWait, func() bool { owner, fence, until = read(); return owner != "" }, func() string { return "nobody has the job" })
+	apitest.Eventually(t, maxWait, func() bool {
+		o, f, u := read()
+		if o != owner || f != fence {
+			t.Fatalf("%s took the job from %s, which works", o, owner)
+		}
+		return u > until+(job.TTL+time.Second).Milliseconds()
+	}, func() string { return "the lease is not renewed" })
+	return owner
+}
+
+// wrongTokens checks tokens at a and at b, whose clock is ahead.
+func wrongTokens(t *testing.T, a, b *apitest.Server, ahead time.Duration) {
+	t.Helper()
+	ask := func(s *apitest.Server, token string) *apitest.Response {
+		t.Helper()
+		return s.Do(t, apitest.Request{Path: "/api/v2/credits", Token: token})
+	}
+	for _, pair := range [][2]*apitest.Server{{a, b}, {b, a}} {
+		from, to := pair[0], pair[1]
+		u := from.SignIn(t)
+		ask(to, u.Token).Expect(200)
+		var auth apitest.Auth
+		renew(t, to, u.Token).Expect(200).JSON(&auth)
+		ask(from, auth.AccessToken).Expect(200)
+		u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/sign-out", Valid: true}).Expect(204)
+		for _, s := range pair {
+			for _, token := range []string{u.Token, auth.AccessToken} {
+				apitest.Eventually(t, maxWait, func() bool { return ask(s, token).Status == 401 },
+					func() string { return "a token from before the sign-out is valid" })
+			}
+		}
+		u.SignInAgain(t)
+		ask(from, u.Token).Expect(200)
+		ask(to, u.Token).Expect(200)
+	}
+	u := a.SignIn(t)
+	expiring := func(in time.Duration) string {
+		now := time.Now()
+		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": u.Sub, "iss": "cutroom", "aud": "cutroom-mobile", "role": "user",
+			"iat": now.Add(-time.Hour).Unix(), "exp": now.Add(in).Unix()}).SignedString([]byte(a.Config("AUTH_JWT_SECRET")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	for _, s := range []*apitest.Server{a, b} {
+		if detail := ask(s, expiring(-4*time.Minute)).Error(401, "invalid_token").Detail(); detail != "expired" {
+			t.Errorf("an expired token: detail %q", detail)
+		}
+		ask(s, expiring(4*time.Minute)).Expect(200)
+	}
+	if ahead > 0 {
+		ask(b, expiring(time.Minute)).Error(401, "invalid_token")
+	} else {
+		ask(b, expiring(-time.Minute)).Expect(200)
+	}
+}
+
+// wrongLinks checks stem links at a and at b, whose clock is ahead.
+func wrongLinks(t *testing.T, a, b *apitest.Server, u *apitest.User, id string, ahead time.Duration) {
+	t.Helper()
+	get := func(s *apitest.Server, path string) *apitest.Response {
+		t.Helper()
+		return s.Do(t, apitest.Request{Path: path})
+	}
+	for _, from := range []*apitest.Server{a, b} {
+		path := stemPath(t, at(u, from).Separation(t, id).Stem(t, "voice_all"))
+		for _, s := range []*apitest.Server{a, b} {
+			get(s, path).Expect(http.StatusOK)
+		}
+	}
+	path, _, _ := strings.Cut(stemPath(t, u.Separation(t, id).Stem(t, "voice_all")), "?")
+	expiring := func(in time.Duration) string {
+		expiry := time.Now().Add(in).Unix()
+		mac := hmac.New(sha256.New, []byte(a.Config("SEPARATION_SIGNING_SECRET")))
+		fmt.Fprintf(mac, "%s\n%s\n%d", id, "voice_all", expiry)
+		return fmt.Sprintf("%s?token=%d.%s", path, expiry, base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	for _, s := range []*apitest.Server{a, b} {
+		get(s, expiring(-4*time.Minute)).Expect(http.StatusForbidden)
+		get(s, expiring(4*time.Minute)).Expect(http.StatusOK)
+	}
+	if ahead > 0 {
+		get(b, expiring(time.Minute)).Expect(http.StatusForbidden)
+	} else {
+		get(b, expiring(-time.Minute)).Expect(http.StatusOK)
+	}
+}
+
+// metricOf returns a metric without labels.
+func metricOf(t *testing.T, s *apitest.Server, name string) float64 {
+	t.Helper()
+	_, text := s.Ops("/metrics")
+	_, rest, _ := strings.Cut(text, "\n"+name+" ")
+	value, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
