@@ -251,6 +251,9 @@ func (a *assistant) assist() {
 			a.s.log.Warn("could not assist a render", "job", a.job.ID, "err", err)
 		}
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), job.TTL)
+	defer cancel()
+	a.s.dropIfErased(ctx, a.job)
 	a.s.jobs.AttemptLog(a.job.Claim).Info("assisted a render", "parts", n)
 }
 

@@ -100,6 +100,38 @@ func TestNothingStoredAfterAnErasureStays(t *testing.T) {
 	})
 }
 
+// An assistant does the same for the parts that it stores after the account was erased.
+func TestNoPartStoredAfterAnErasureStays(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		r.UseBucket()
+		owner := r.User(0)
+		ids := r.enqueue(1, owner, nil)
+		film := r.service(&jobtest.Engine{}, r.DB)
+		r.claimed(film)
+		c := film.newPartCoordinator(t.Context(), ids[0])
+		defer c.stop()
+		if err := c.Announce(t.Context(), []string{"video-a"}); err != nil {
+			t.Fatal(err)
+		}
+		late := "parts/" + owner + "/part"
+		helper := r.service(&jobtest.Engine{Helps: func() {
+			r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+			if err := film.Erase(t.Context(), owner); err != nil {
+				t.Error(err)
+			}
+			r.Put(late)
+		}}, r.DB)
+		a, err := helper.claimPart(t.Context())
+		if a == nil || err != nil {
+			t.Fatal("no part: ", err)
+		}
+		a.assist()
+		if left := r.Keys(late); len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+	})
+}
+
 // In any order of operations by workers, assistants, sweeps and deletions, sequential or concurrent, each
 // render is deleted once, and nothing of it is left or comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
