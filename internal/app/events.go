@@ -35,11 +35,15 @@ func (a *App) buildEvents(context.Context) error {
 	return nil
 }
 
+// attemptLimits give the whole of an attempt to any part of it, whatever the limits of other outbound calls are.
+var attemptLimits = config.Outbound{ConnectTimeout: events.AttemptTimeout, RequestTimeout: events.AttemptTimeout,
+	SocketTimeout: events.AttemptTimeout}
+
 func newWebhook(cfg config.Config, deps *ops.Dependencies) (*events.Webhook, error) {
 	if cfg.Webhook.URL == "" {
 		return nil, nil
 	}
-	hook := &events.Webhook{URL: cfg.Webhook.URL, HTTP: deps.Client("webhook", outboundClient(cfg))}
+	hook := &events.Webhook{URL: cfg.Webhook.URL, HTTP: deps.Client("webhook", outboundClient(attemptLimits))}
 	for _, secret := range []config.Secret{cfg.Webhook.Secret, cfg.Webhook.PreviousSecret} {
 		if secret.IsBlank() {
 			continue
@@ -58,13 +62,13 @@ func newWebhook(cfg config.Config, deps *ops.Dependencies) (*events.Webhook, err
 func NewPushers(cfg config.Config, deps *ops.Dependencies) (a *push.PlatformA, b *push.PlatformB, err error) {
 	if p := cfg.Push.PlatformA; !p.ServiceAccountJSON.IsBlank() {
 		a, err = push.NewPlatformA(push.PlatformAConfig{BaseURL: p.BaseURL, ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()),
-			HTTP: deps.Client("push_platform_a", outboundClient(cfg))})
+			HTTP: deps.Client("push_platform_a", outboundClient(attemptLimits))})
 		if err != nil {
 			return nil, nil, fmt.Errorf("PUSH_PLATFORM_A_SERVICE_ACCOUNT: %w", err)
 		}
 	}
 	if p := cfg.Push.PlatformB; p.Configured() {
-		client := outboundClient(cfg)
+		client := outboundClient(attemptLimits)
 		client.Transport = push.TransportB(client.Transport.(*http.Transport), p.BaseURL)
 		b, err = push.NewPlatformB(push.PlatformBConfig{BaseURL: p.BaseURL, TeamID: p.TeamID, KeyID: p.KeyID,
 			KeyPEM: []byte(p.Key.Reveal()), Topic: p.Topic, HTTP: deps.Client("push_platform_b", client)})

@@ -19,9 +19,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// outboundClient returns a client for identity providers, app stores and push services.
-func outboundClient(cfg config.Config) *http.Client {
-	limits := cfg.Outbound.Prompt()
+// outboundClient returns a client for identity providers, app stores, the web hook and push services.
+func outboundClient(limits config.Outbound) *http.Client {
 	dial := &net.Dialer{Timeout: limits.ConnectTimeout}
 	return &http.Client{
 		Timeout: limits.RequestTimeout,
@@ -35,7 +34,7 @@ func outboundClient(cfg config.Config) *http.Client {
 const authorizeURL = "https://accounts.google.com/o/oauth2/v2/auth"
 
 func newIdentityProviders(cfg config.Config, deps *ops.Dependencies) map[string]account.IdentityVerifier {
-	client := outboundClient(cfg)
+	client := outboundClient(cfg.Outbound.Prompt())
 	out := map[string]account.IdentityVerifier{
 		account.ProviderA: identity.NewProviderA(identity.ProviderAConfig{
 			TokenInfoURL: cfg.Auth.ProviderA.TokenInfoURL, ClientIDs: cfg.Auth.ProviderA.ClientIDs,
@@ -74,7 +73,7 @@ func NewLedger(cfg config.Config, d *db.DB, deps *ops.Dependencies, log *slog.Lo
 // NewStores returns the clients of the app stores, nil for a store that is not configured. Nil deps
 // count nothing.
 func NewStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
-	client := outboundClient(cfg)
+	client := outboundClient(cfg.Outbound.Prompt())
 	if p := cfg.IAP.PlatformA; p.Configured() {
 		a, err = receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
 			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,5 +45,27 @@ func TestCallsToTheSeparationProviderAreCounted(t *testing.T) {
 	}
 	if counted != 1 {
 		t.Errorf("%v failures of the provider are counted", counted)
+	}
+}
+
+// A delivery has 15 seconds of its own, however short the limits of other outbound calls are.
+func TestTheWebHookHasLimitsOfItsOwn(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer receiver.Close()
+	var cfg config.Config
+	cfg.Webhook.URL = receiver.URL
+	cfg.Outbound = config.Outbound{ConnectTimeout: 1, RequestTimeout: 1, SocketTimeout: 1}
+	hook, err := newWebhook(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hook.HTTP.CloseIdleConnections()
+	res, err := hook.HTTP.Post(receiver.URL, "application/json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if limit := hook.HTTP.Timeout; limit != 15*time.Second {
+		t.Errorf("a delivery may take %v", limit)
 	}
 }

@@ -107,7 +107,8 @@ func (s *settings) outboundKeys() []Key {
 		{Name: "HTTP_REQUEST_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs,
 			set: number(&s.Outbound.RequestTimeout, time.Millisecond),
 			Meaning: "Time for a whole request to the separation provider, in milliseconds. Identity providers and app " +
-				"stores get 30 s at most; bucket, web hook and push services have limits of their own."},
+				"stores get 30 s at most; the bucket has limits of its own. A web hook or push gets 15 s whatever these " +
+				"HTTP_* keys say."},
 		{Name: "HTTP_SOCKET_TIMEOUT_MS", Default: "600000", Min: 1, Max: maxDayMs,
 			set: number(&s.Outbound.SocketTimeout, time.Millisecond),
 			Meaning: "Maximum time without data on a connection to another service, in milliseconds. Identity providers " +

@@ -20,15 +20,15 @@ import (
 const (
 	// pollEvery is how often the dispatcher looks for new events and due deliveries.
 	pollEvery = time.Second
-	// tryTimeout bounds one attempt, from its connection to the end of the answer.
-	tryTimeout = 15 * time.Second
+	// AttemptTimeout bounds one attempt, from its connection to the end of the answer.
+	AttemptTimeout = 15 * time.Second
 	// claimLife is how long a claim lasts. If its process dies, the delivery is due again afterwards. It is
 	// longer than an attempt plus the write of its outcome.
 	claimLife = 35 * time.Second
 	// settleTimeout bounds the write of an attempt's outcome.
 	settleTimeout = 10 * time.Second
 	// inFlight is how many attempts of one channel may run at a time. A hanging receiver
-	// blocks each for tryTimeout.
+	// blocks each for AttemptTimeout.
 	inFlight = 64
 	// fanOutBatch is how many events one transaction fans out.
 	fanOutBatch = 100
@@ -259,7 +259,7 @@ type message struct {
 
 // attempt makes one attempt at a claimed delivery and records its outcome.
 func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
-	try, cancel := context.WithTimeout(ctx, tryTimeout)
+	try, cancel := context.WithTimeout(ctx, AttemptTimeout)
 	defer cancel()
 	m, err := d.load(try, id)
 	if db.IsNoRows(err) {
