@@ -152,6 +152,36 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 // one returns a map with one entry.
 func one(key, value string) map[string]string { return map[string]string{key: value} }
 
+// A port that another program holds is reported by the name of its setting.
+func TestStartupNamesTheSettingOfATakenPort(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String()
+	_, port, _ := net.SplitHostPort(taken)
+	for _, tt := range []struct {
+		key string
+		set map[string]string
+	}{
+		{"PORT", map[string]string{"PORT": port, "BIND_ADDR": "127.0.0.1"}},
+		{"OPS_ADDR", one("OPS_ADDR", taken)},
+		{"BIND_ADDR", one("BIND_ADDR", "192.0.2.1")}, // of no machine
+	} {
+		t.Run(tt.key, func(t *testing.T) {
+			env := validEnv(t)
+			maps.Copy(env, tt.set)
+			status, out, err := apitest.Run(t.Context(), t.TempDir(), env, "serve")
+			if err != nil || status != 1 || !strings.Contains(out, tt.key+": cannot listen") {
+				t.Errorf("status %d, %v: want %s in\n%s", status, err, tt.key, out)
+			}
+		})
+	}
+}
+
 func TestStartupRefusesWrongDatabasePassword(t *testing.T) {
 	t.Parallel()
 	if !apitest.Postgres() {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -151,7 +152,11 @@ func (a *App) listen(ctx context.Context) (net.Listener, error) {
 			"connection refused: the client holds its share of connections", "client", client)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		key := "PORT"
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			key = "BIND_ADDR"
+		}
+		return nil, fmt.Errorf("%s: cannot listen: %w", key, err)
 	}
 	return l, nil
 }
