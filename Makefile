@@ -32,9 +32,11 @@ ready:
 demo: ready ## run the main job end to end on generated media; results in demo-output/
 	bin/sandbox demo
 
+PORT ?= 8080
+
 .PHONY: sandbox
-sandbox: ready ## run the whole system on this machine; needs no accounts
-	bin/sandbox
+sandbox: ready ## run the whole system on this machine, with the API on PORT (default 8080); needs no accounts
+	bin/sandbox --port $(PORT)
 
 .PHONY: test
 test: ## install the tests' dependencies and run all tests but the long ones
