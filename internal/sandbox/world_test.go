@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -49,6 +50,17 @@ func TestWorldStartsWhatItsEnvironmentNames(t *testing.T) {
 		_ = res.Body.Close()
 		if res.StatusCode != 200 {
 			t.Errorf("%s: %d", name, res.StatusCode)
+		}
+	}
+	for _, name := range []string{"push_a", "push_b", "webhook_receiver"} {
+		res, err := client.Get(w.Servers()[name] + "/__control/messages")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if text := strings.TrimSpace(string(body)); err != nil || text != "[]" {
+			t.Errorf("%s without messages: %s, %v", name, text, err)
 		}
 	}
 	taken, _ := strconv.Atoi(strings.TrimPrefix(w.PlatformA.Addr(), "127.0.0.1:"))

@@ -73,7 +73,7 @@ func (b *inbox) isStale(token string) bool {
 func (b *inbox) Messages() []Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.messages)
+	return append([]Message{}, b.messages...)
 }
 
 // maxMessages is how many messages are kept.
