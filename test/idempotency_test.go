@@ -76,20 +76,30 @@ func TestIdempotentSeparation(t *testing.T) {
 	}
 }
 
-func TestRepeatedRendersAreMarked(t *testing.T) {
+func TestRepeatedSubmitsAreMarked(t *testing.T) {
 	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	for _, r := range []apitest.Request{
-		{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{apitest.File("video", redClip(t))}},
-		{Method: "POST", Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))},
+	s := apitest.Start(t, apitest.Bucket(true))
+	render, assets := s.SignIn(t), s.SignIn(t)
+	film := uploadAsset(t, assets, redClip(t), "mp4", "video/mp4")
+	speech := uploadAsset(t, assets, mixture(t), "wav", "audio/wav")
+	for _, tt := range []struct {
+		user    *apitest.User
+		request apitest.Request
+		status  int
+	}{
+		{render, apitest.Request{Path: "/api/v2/render/inputs", Form: []apitest.Part{apitest.File("video", redClip(t))}}, 200},
+		{render, apitest.Request{Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))}, 200},
+		{assets, apitest.Request{Path: "/api/v2/render/v3", JSON: M{"segments": []M{{"sourceAssetKey": film, "order": 0, "durationMs": 500}}}}, 200},
+		{assets, apitest.Request{Path: separateV3Path, JSON: M{"sourceAssetKey": speech}}, 202},
 	} {
-		r.Valid = true
+		r := tt.request
+		r.Method, r.Valid = "POST", true
 		for _, want := range []string{"", "true", "true"} {
-			if got := u.Send(t, withKey(r, r.Path)).Expect(200).Header.Get("Idempotent-Replayed"); got != want {
+			if got := tt.user.Send(t, withKey(r, r.Path)).Expect(tt.status).Header.Get("Idempotent-Replayed"); got != want {
 				t.Errorf("%s: Idempotent-Replayed %q, want %q", r.Path, got, want)
 			}
 		}
-		if got := u.Send(t, withKey(r, r.Path+"2")).Expect(200).Header.Get("Idempotent-Replayed"); got != "" {
+		if got := tt.user.Send(t, withKey(r, r.Path+"2")).Expect(tt.status).Header.Get("Idempotent-Replayed"); got != "" {
 			t.Errorf("%s with another key: Idempotent-Replayed %q", r.Path, got)
 		}
 	}
