@@ -26,7 +26,8 @@ type segment struct {
 	volume   float64
 	start    time.Duration // in the film
 	fit      string        // "" means pad
-	dissolve time.Duration // overlap with the previous segment
+	join     string        // type of the transition from the previous segment; "" means cut
+	overlap  time.Duration // with the previous segment
 }
 
 func (s segment) length() time.Duration { return s.to - s.from }
@@ -62,7 +63,8 @@ type film struct {
 // The mix of the demonstration. In the first third of the first segment, its original sound plays. In the
 // second third its voice is raised. In the last third both stems have their original volume, and the music
 // pauses, so that nothing covers the comparison. A moment of silence leads to the dissolve, in which the two
-// clips' own sounds cross-fade.
+// clips' own sounds cross-fade. A push leads to the third segment. Both ends fade, and the music ends before
+// the fade at the end.
 const (
 	liftVoice      = 1.4
 	liftBackground = 0.4
@@ -74,13 +76,14 @@ const (
 	targetLUFS     = -20
 	maxTruePeakDB  = -1
 	silence        = 500 * time.Millisecond
-	dissolve       = 500 * time.Millisecond
+	overlap        = 500 * time.Millisecond // of a dissolve and of a push
+	ends           = 500 * time.Millisecond // the fades from black and to black
 	ownLongest     = 20 * time.Second
 )
 
 // edit lays out the film. Clips with a lamp are the demonstration's own. Their music starts a bar at the end of
-// lead, so the first clip is trimmed to it, and the second shows its lead in the dissolve. Other clips are used
-// from their start.
+// lead, so the first clip is trimmed to it, and the second shows its lead in the dissolve. The first clip's last
+// bar follows. Other clips are used from their start.
 func edit(clips []clip, musicLength time.Duration) film {
 	f := film{clips: clips}
 	var at time.Duration
@@ -92,13 +95,18 @@ func edit(clips []clip, musicLength time.Duration) film {
 		if i > 0 {
 			s.volume = laterVolume
 		}
-		if i == 1 {
+		switch i {
+		case 1:
 			s.fit = "blur"
-			f.segments = append(f.segments, f.dissolveInto(s))
-		} else {
-			f.segments = append(f.segments, s)
+			s = f.overlapped(s, "dissolve")
+		case 2:
+			s = f.overlapped(s, "push")
 		}
+		f.segments = append(f.segments, s)
 		at = f.length()
+	}
+	if first := f.segments[0]; clips[0].lamp != nil && len(clips) == 2 {
+		f.segments = append(f.segments, f.overlapped(segment{from: first.to - bar, to: first.to, volume: laterVolume, start: at}, "push"))
 	}
 	first := f.segments[0]
 	third := (first.length() / 3).Truncate(time.Millisecond)
@@ -116,9 +124,9 @@ func edit(clips []clip, musicLength time.Duration) film {
 	end = first.end()
 	below := min(same, musicLength)
 	f.music = []music{{start: 0, from: 0, to: below, volume: musicBelow, ducking: musicDucked}}
-	if after := min(f.length(), musicLength); after > end+time.Second {
+	if after := min(f.length()-ends, musicLength); after > end+time.Second {
 		f.music = append(f.music, music{start: end, from: end, to: after, volume: musicAfter})
-	} else if rest := min(f.length()-end, musicLength); rest > time.Second {
+	} else if rest := min(f.length()-ends-end, musicLength); rest > time.Second {
 		f.music = append(f.music, music{start: end, from: 0, to: rest, volume: musicAfter})
 	}
 	if n := len(f.music) - 1; n > 0 {
@@ -127,24 +135,24 @@ func edit(clips []clip, musicLength time.Duration) film {
 	return f
 }
 
-// dissolveInto overlaps the start of s with the end of the previous segment, by whole frames of the film. If
+// overlapped overlaps the start of s with the end of the previous segment, by whole frames of the film. If
 // the segments are too short, they are joined by a cut.
-func (f film) dissolveInto(s segment) segment {
-	before, frames := f.segments[len(f.segments)-1], f.frameAt(dissolve)
+func (f film) overlapped(s segment, join string) segment {
+	before, frames := f.segments[len(f.segments)-1], f.frameAt(overlap)
 	if f.clips[s.clip].lamp != nil {
-		s.from -= min(s.from, dissolve)
+		s.from -= min(s.from, overlap)
 	}
-	if min(before.length(), s.length()) >= 5*dissolve {
-		s.dissolve = f.timeOf(frames)
-		s.start -= s.dissolve
+	if min(before.length(), s.length()) >= 5*overlap {
+		s.join, s.overlap = join, f.timeOf(frames)
+		s.start -= s.overlap
 	}
 	return s
 }
 
-// dissolveAt returns the segment that dissolves in at a time, or nil.
-func (f film) dissolveAt(at time.Duration) *segment {
+// joinAt returns the segment that overlaps the previous one at a time, or nil.
+func (f film) joinAt(at time.Duration) *segment {
 	for i, s := range f.segments {
-		if s.start <= at && at < s.start+s.dissolve {
+		if s.start <= at && at < s.start+s.overlap {
 			return &f.segments[i]
 		}
 	}
@@ -153,7 +161,7 @@ func (f film) dissolveAt(at time.Duration) *segment {
 
 // alone returns the time in which a segment does not overlap another.
 func (f film) alone(n int) (from, to time.Duration) {
-	from, to = f.segments[n].start+f.segments[n].dissolve, f.segments[n].end()
+	from, to = f.segments[n].start+f.segments[n].overlap, f.segments[n].end()
 	if n+1 < len(f.segments) {
 		to = f.segments[n+1].start
 	}
@@ -173,6 +181,9 @@ func (f film) timeOf(frame int) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }
 
+// fade returns the length of the fade at each end of the film, in whole frames.
+func (f film) fade() time.Duration { return f.timeOf(f.frameAt(ends)) }
+
 // length returns how long the film lasts.
 func (f film) length() time.Duration { return f.segments[len(f.segments)-1].end() }
 
@@ -190,9 +201,9 @@ func (f film) canvas() (width, height int, rate *big.Rat) {
 // frames returns the number of the film's frames.
 func (f film) frames() int { return f.frameAt(f.length()) }
 
-// cuts returns the times at which the audible sources change, from zero to the end.
+// cuts returns the times at which the audible sources or the film's fades change, from zero to the end.
 func (f film) cuts() []time.Duration {
-	times := []time.Duration{0, f.length()}
+	times := []time.Duration{0, f.fade(), f.length() - f.fade(), f.length()}
 	for _, s := range f.segments {
 		times = append(times, s.start, s.end())
 	}
@@ -291,8 +302,8 @@ func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map
 		if s.fit != "" {
 			body["fit"] = s.fit
 		}
-		if s.dissolve > 0 {
-			body["transition"] = map[string]any{"type": "dissolve", "durationMs": dissolve.Milliseconds()}
+		if s.join != "" {
+			body["transition"] = map[string]any{"type": s.join, "durationMs": overlap.Milliseconds()}
 		}
 		segments = append(segments, body)
 	}
@@ -313,6 +324,8 @@ func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map
 			},
 		})
 	}
+	fade := map[string]any{"color": "black", "durationMs": ends.Milliseconds()}
 	return map[string]any{"segments": segments, "bgmClips": clips, "separationDirectives": directives, "outputKind": kind, "quality": "medium",
+		"fadeIn": fade, "fadeOut": fade,
 		"loudness": map[string]any{"targetLufs": targetLUFS, "maxTruePeakDb": maxTruePeakDB}}
 }

@@ -17,23 +17,27 @@ const msec = time.Millisecond
 
 func TestOwnFilmFallsOnBars(t *testing.T) {
 	f := edit(ownClips(), 16800*msec)
-	if f.length() != 14*time.Second || f.frames() != 420 {
-		t.Errorf("%v in %d frames, want 14 s in 420", f.length(), f.frames())
+	if f.length() != 16800*msec || f.frames() != 504 {
+		t.Errorf("%v in %d frames, want 16.8 s in 504", f.length(), f.frames())
 	}
 	if width, height, rate := f.canvas(); width != 1280 || height != 720 || rate.Cmp(big.NewRat(30, 1)) != 0 {
 		t.Errorf("canvas %d×%d at %v", width, height, rate)
 	}
-	if want := []time.Duration{0, 2800 * msec, 5600 * msec, 7400 * msec, 7900 * msec, 8400 * msec, 12500 * msec, 14000 * msec}; !slices.Equal(f.cuts(), want) {
+	if want := []time.Duration{0, 500 * msec, 2800 * msec, 5600 * msec, 7400 * msec, 7900 * msec, 8400 * msec,
+		13500 * msec, 14000 * msec, 14800 * msec, 16300 * msec, 16800 * msec}; !slices.Equal(f.cuts(), want) {
 		t.Errorf("cuts %v, want %v", f.cuts(), want)
 	}
-	if len(f.music) != 2 || f.music[0].end() != 5600*msec || f.music[1].start != 8400*msec || f.music[1].from != 8400*msec {
+	if len(f.music) != 2 || f.music[0].end() != 5600*msec || f.music[1].start != 8400*msec || f.music[1].from != 8400*msec || f.music[1].end() != 16300*msec {
 		t.Errorf("music %+v", f.music)
 	}
 	if !f.mutedAt(7400*msec) || f.mutedAt(7399*msec) || f.mutedAt(7900*msec) {
 		t.Error("silence does not lead to the dissolve alone")
 	}
-	if s := f.segments[1]; s.from != 0 || s.start != 7900*msec || s.dissolve != 500*msec {
+	if s := f.segments[1]; s.from != 0 || s.start != 7900*msec || s.join != "dissolve" || s.overlap != 500*msec {
 		t.Errorf("second segment %+v", s)
+	}
+	if s := f.segments[2]; s.clip != 0 || s.from != 5600*msec || s.start != 13500*msec || s.join != "push" || s.overlap != 500*msec {
+		t.Errorf("third segment %+v", s)
 	}
 	for at, want := range map[time.Duration]float64{0: 0, 2799 * msec: 0, 2800 * msec: liftVoice, 5600 * msec: 1, 7400 * msec: 0, 8400 * msec: 0} {
 		var got float64
@@ -88,7 +92,8 @@ func TestConfigOfBothPaths(t *testing.T) {
 		}
 		for _, want := range append(tt.want,
 			`"durationMs":9000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":8900`, `"trimEndMs":6100`, `"order":1`,
-			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`, `"fit":"blur"`, `"transition":{"durationMs":500,"type":"dissolve"}`, `"fadeOutMs":1500`, `"ducking":{"amountDb":9,"attackMs":50}`, `"targetLufs":-20`,
+			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`, `"fit":"blur"`, `"transition":{"durationMs":500,"type":"dissolve"}`,
+			`"transition":{"durationMs":500,"type":"push"}`, `"fadeIn":{"color":"black","durationMs":500}`, `"fadeOut":{"color":"black","durationMs":500}`, `"fadeOutMs":1500`, `"ducking":{"amountDb":9,"attackMs":50}`, `"targetLufs":-20`,
 			`"muteOriginalSegmentAudio":true,"rangeEndMs":5600,"rangeStartMs":2800`, `"sourceOffsetMs":3300`,
 			`{"audioUrl":"V","stemId":"voice_all","volume":1.4}`, `{"audioUrl":"B","stemId":"background","volume":0.4}`) {
 			if !strings.Contains(string(raw), want) {

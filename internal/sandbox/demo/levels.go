@@ -97,7 +97,7 @@ func (f film) stretches() []stretch {
 	var all []stretch
 	for i := range f.segments {
 		from, to := f.alone(i)
-		if s := f.segments[i]; s.dissolve > 0 {
+		if s := f.segments[i]; s.overlap > 0 {
 			all = append(all, stretch{s.start, from, "cross"})
 		}
 		for _, r := range f.remixes {
@@ -121,7 +121,7 @@ func (r remix) name() string {
 	case r.voice == 0 && r.background == 0:
 		return "silent"
 	case r.voice > 1:
-		return "voice lifted · music steps back"
+		return "voice up · music down"
 	}
-	return "stems as they were"
+	return "stems unchanged"
 }

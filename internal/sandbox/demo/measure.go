@@ -80,7 +80,7 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 		name string
 		run  func(context.Context) error
 	}{
-		{"length and format", j.format}, {"picture against sound", j.sync}, {"dissolve and bars", j.pictures}, {"stems", j.separated},
+		{"length and format", j.format}, {"picture against sound", j.sync}, {"fades, joins and bars", j.pictures}, {"stems", j.separated},
 		{"the mix", j.mix}, {"loudness", j.loudness}, {"other renders", j.same},
 	} {
 		on(float64(i)/8, t.name)
@@ -277,8 +277,23 @@ type part struct {
 	gain  float64
 }
 
-// partsAt lists the sounds that are audible at a.
+// partsAt lists the sounds that are audible at a, shaped by the film's fade there.
 func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
+	parts, err := j.mixedAt(ctx, a)
+	fade, rest := j.film.fade(), j.film.length()-a
+	for i := range parts {
+		switch {
+		case a < fade:
+			parts[i].shape(fade-a, func(at time.Duration) float64 { return float64(a+at) / float64(fade) })
+		case rest <= fade:
+			parts[i].shape(rest, func(at time.Duration) float64 { return float64(rest-at) / float64(fade) })
+		}
+	}
+	return parts, err
+}
+
+// mixedAt lists the sounds that are mixed at a.
+func (j *judge) mixedAt(ctx context.Context, a time.Duration) ([]part, error) {
 	var parts []part
 	add := func(name, path string, from time.Duration, gain float64) error {
 		s, err := j.decode(ctx, path)
@@ -299,8 +314,8 @@ func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
 				if err := add(j.film.clips[s.clip].name, j.film.clips[s.clip].path, a-s.start+s.from, s.volume); err != nil {
 					return nil, err
 				}
-				if d := j.film.dissolveAt(a); d != nil {
-					parts[len(parts)-1].cross(a-d.start, d.dissolve, s.start == d.start)
+				if d := j.film.joinAt(a); d != nil {
+					parts[len(parts)-1].cross(a-d.start, d.overlap, s.start == d.start)
 				}
 			}
 		}
@@ -313,19 +328,25 @@ func (j *judge) partsAt(ctx context.Context, a time.Duration) ([]part, error) {
 	return parts, add(musicPart, j.music, a, 0) // if the music pauses, it must not be audible either
 }
 
-// cross sets the gain of a sound that fades in or out with equal power over a dissolve that began into ago. If
-// it is hardly audible there, it becomes silence, because its gain would be a guess.
-func (p *part) cross(into, length time.Duration, in bool) {
-	p.sound = p.sound.cut(p.from, p.from+length-into)
+// shape multiplies a sound's next part by a gain that changes over time.
+func (p *part) shape(length time.Duration, gain func(at time.Duration) float64) {
+	p.sound = p.sound.cut(p.from, p.from+length)
 	p.from = 0
 	for i := range p.sound {
-		turn := math.Pi / 2 * (float64(at(into)/2+i/2) + 0.5) / float64(at(length)/2)
-		if in {
-			p.sound[i] *= float32(math.Sin(turn))
-		} else {
-			p.sound[i] *= float32(math.Cos(turn))
-		}
+		p.sound[i] *= float32(gain(time.Duration((float64(i/2) + 0.5) / sampleRate * float64(time.Second))))
 	}
+}
+
+// cross sets the gain of a sound that fades in or out with equal power over a join that began into ago. If
+// it is hardly audible there, it becomes silence, because its gain would be a guess.
+func (p *part) cross(into, length time.Duration, in bool) {
+	p.shape(length-into, func(at time.Duration) float64 {
+		turn := math.Pi / 2 * float64(into+at) / float64(length)
+		if in {
+			return math.Sin(turn)
+		}
+		return math.Cos(turn)
+	})
 	if p.sound.level() < -50 {
 		clear(p.sound)
 	}

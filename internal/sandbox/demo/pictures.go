@@ -4,27 +4,30 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"cutroom/internal/sandbox/process"
 )
 
-// pictures compares the frames of the dissolve with those of the clips, and the bars
+// pictures compares the frames of the fades, the dissolve and the push with those of the clips, and the bars
 // beside the second clip with the blurred picture.
 func (j *judge) pictures(ctx context.Context) error {
 	if !j.ownMedia() || len(j.film.segments) < 2 {
 		return nil // the user's clips may have any rate, and bright edges
 	}
-	if err := j.dissolved(ctx); err != nil {
-		return err
+	for _, measure := range []func(context.Context) error{j.fades, j.dissolved, j.pushed, j.bars} {
+		if err := measure(ctx); err != nil {
+			return err
+		}
 	}
-	return j.bars(ctx)
+	return nil
 }
 
 // thumbnails returns the brightness of frames frames, starting at first, averaged to columns by rows of an
 // area.
 func thumbnails(ctx context.Context, path, filter string, first, frames, columns, rows int) ([]byte, error) {
 	raw, err := process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
-		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area,format=gray", filter, first, first+frames, columns, rows),
+		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area+accurate_rnd,format=gray", filter, first, first+frames, columns, rows),
 		"-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
 	if err == nil && len(raw) != frames*columns*rows {
 		err = fmt.Errorf("%s: %d bytes of %d frames", path, len(raw), frames)
@@ -39,7 +42,7 @@ func (j *judge) dissolved(ctx context.Context) error {
 	const columns, rows, within = 8, 14, 6.0
 	before, s := j.film.segments[0], j.film.segments[1]
 	_, _, rate := j.film.canvas()
-	first, n := j.film.frameAt(s.start), j.film.frameAt(s.dissolve)
+	first, n := j.film.frameAt(s.start), j.film.frameAt(s.overlap)
 	shown := j.film.inside(s.clip).crop()
 	film, err := thumbnails(ctx, j.video, shown, first, n, columns, rows)
 	if err != nil {
@@ -62,6 +65,121 @@ func (j *judge) dissolved(ctx context.Context) error {
 	}
 	j.add("dissolve", fmt.Sprintf("%d frames, each the right blend within %.0f of 255 levels", n, within),
 		fmt.Sprintf("%d frames, worst %.1f levels", n, worst), worst <= within)
+	return nil
+}
+
+// fades measures both ends of the film: the first and the last frame are black, and the frames between them and
+// the undimmed picture have the right share of it.
+func (j *judge) fades(ctx context.Context) error {
+	const columns, rows, within, black = 16, 9, 3.0, 1 // levels of 255
+	n, last := j.film.frameAt(ends), len(j.film.segments)-1
+	for _, end := range []struct {
+		name, moves string
+		s           segment
+		first       int               // frame of the film
+		share       func(int) float64 // of the picture, in frame i
+	}{
+		{"opens from black", "rising", j.film.segments[0], 0, func(i int) float64 { return float64(i) / float64(n) }},
+		{"ends in black", "falling", j.film.segments[last], j.film.frames() - n, func(i int) float64 { return float64(n-1-i) / float64(n) }},
+	} {
+		film, err := thumbnails(ctx, j.video, "null", end.first, n, columns, rows)
+		if err != nil {
+			return err
+		}
+		// The clip fills the canvas and has the canvas's rate.
+		clip, err := thumbnails(ctx, j.film.clips[end.s.clip].path, "null", j.film.frameAt(end.s.from)+end.first-j.film.frameAt(end.s.start), n, columns, rows)
+		if err != nil {
+			return err
+		}
+		worst, means := 0.0, make([]float64, n)
+		for i, level := range film {
+			frame := i / (columns * rows)
+			worst = max(worst, math.Abs(float64(level)-end.share(frame)*float64(clip[i])))
+			means[frame] += float64(level) / (columns * rows)
+		}
+		dark := end.first
+		if end.first > 0 {
+			dark += n - 1
+			slices.Reverse(means)
+		}
+		levels, err := process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+j.video, "-map", "0:v:0", "-vf",
+			fmt.Sprintf("trim=start_frame=%d:end_frame=%d,format=rgb24", dark, dark+1), "-f", "rawvideo", "pipe:1")
+		if err != nil {
+			return err
+		}
+		if len(levels) == 0 {
+			return fmt.Errorf("%s: no frame %d", j.video, dark)
+		}
+		brightest, moves := slices.Max(levels), "not "+end.moves
+		if slices.IsSorted(means) && means[0] < means[n-1] {
+			moves = end.moves
+		}
+		j.add(end.name, fmt.Sprintf("frame %d black, %d frames %s, each the right share within %.0f of 255 levels", dark, n, end.moves, within),
+			fmt.Sprintf("brightest %d of 255, %d frames %s, worst %.1f levels", brightest, n, moves, worst),
+			brightest <= black && moves == end.moves && worst <= within)
+	}
+	return nil
+}
+
+// pushed measures the push to the left: in each frame the incoming picture must have its left edge, and the
+// outgoing one its own, where the frame's number puts them.
+func (j *judge) pushed(ctx context.Context) error {
+	const rows, reach, within, enough = 90, 24, 3.0, 80 // reach and enough in pixels
+	before, s := j.film.segments[1], j.film.segments[2]
+	width, _, rate := j.film.canvas()
+	first, n := j.film.frameAt(s.start), j.film.frameAt(s.overlap)
+	film, err := thumbnails(ctx, j.video, "null", first, n, width, rows)
+	if err != nil {
+		return err
+	}
+	// The incoming clip fills the canvas and has the canvas's rate.
+	in, err := thumbnails(ctx, j.film.clips[s.clip].path, "null", j.film.frameAt(s.from), n, width, rows)
+	if err != nil {
+		return err
+	}
+	// The outgoing one is upright and as high as the canvas.
+	inside := j.film.inside(before.clip)
+	onGrid := fmt.Sprintf("fps=%s:start_time=0", rate.RatString())
+	out, err := thumbnails(ctx, j.film.clips[before.clip].path, onGrid, j.film.frameAt(before.from+s.start-before.start), n, inside.width, rows)
+	if err != nil {
+		return err
+	}
+	// apart returns the mean difference between the columns from left to right of frame i and a clip's picture with
+	// its left edge at edge.
+	apart := func(i int, clip []byte, columns, edge, left, right int) float64 {
+		left, right = max(left, edge), min(right, edge+columns)
+		sum := 0.0
+		for y := range rows {
+			for x := left; x < right; x++ {
+				sum += math.Abs(float64(film[(i*rows+y)*width+x]) - float64(clip[(i*rows+y)*columns+x-edge]))
+			}
+		}
+		return sum / float64(max(right-left, 1)*rows)
+	}
+	off, worst, compared := 0, 0.0, 0
+	for i := range n {
+		d := 2 * int(math.Round(float64((i+1)*width)/float64(n+1)/2))
+		for _, p := range []struct {
+			clip                       []byte
+			columns, edge, left, right int // the picture's, and the part of the canvas where it may be seen
+		}{{in, width, width - d, width - d, width}, {out, inside.width, inside.left - d, 0, width - d}} {
+			if min(p.right, p.edge+p.columns)-max(p.left, p.edge) < enough {
+				continue // out of the canvas
+			}
+			compared++
+			worst = max(worst, apart(i, p.clip, p.columns, p.edge, p.left, p.right))
+			best, least := 0, math.Inf(1)
+			for shift := -reach; shift <= reach; shift++ {
+				// Away from its edges, so that the picture covers the same columns at every shift.
+				if a := apart(i, p.clip, p.columns, p.edge+shift, max(p.left, p.edge+reach), min(p.right, p.edge+p.columns-reach)); a < least {
+					best, least = shift, a
+				}
+			}
+			off = max(off, best, -best)
+		}
+	}
+	j.add("push", fmt.Sprintf("%d frames, both pictures within 1 pixel of their place and %.0f of 255 levels", n, within),
+		fmt.Sprintf("%d frames, %d pictures, worst %d pixels, %.1f levels", n, compared, off, worst), off <= 1 && worst <= within)
 	return nil
 }
 

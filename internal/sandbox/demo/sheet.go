@@ -134,8 +134,8 @@ func levelHeight(db float64) int { return int(max(0, min(1, 1+db/54)) * laneHeig
 // laneX returns the x position of a time of the film in its lanes.
 func (f film) laneX(at time.Duration) int { return int(laneWidth * at / f.length()) }
 
-// chosen returns the frames that the sheet shows: evenly spaced, with the middle of a dissolve in place of the
-// frame nearest to it.
+// chosen returns the frames that the sheet shows: evenly spaced, with the middle of each overlap in place of
+// the frame nearest to it.
 func (j *judge) chosen() []int {
 	var frames []int
 	n := sheetColumns * sheetRows
@@ -143,7 +143,7 @@ func (j *judge) chosen() []int {
 		frames = append(frames, j.made.frames*(2*i+1)/(2*n))
 	}
 	for _, s := range j.film.segments {
-		if middle := j.film.frameAt(s.start + s.dissolve/2); s.dissolve > 0 {
+		if middle := j.film.frameAt(s.start + s.overlap/2); s.overlap > 0 {
 			frames[min(n-1, middle*n/j.made.frames)] = middle
 		}
 	}
@@ -156,9 +156,9 @@ func (f film) caption(frame int) string {
 	text := fmt.Sprintf("%.1f s", at.Seconds())
 	for i, s := range f.segments {
 		switch {
-		case f.dissolveAt(at) != nil && s.dissolve > 0 && at >= s.start && at < s.start+s.dissolve:
-			return text + " · dissolve"
-		case at >= s.start && at < s.end() && f.dissolveAt(at) == nil:
+		case at >= s.start && at < s.start+s.overlap:
+			return text + " · " + s.join
+		case at >= s.start && at < s.end() && f.joinAt(at) == nil:
 			text += " · " + f.clips[f.segments[i].clip].name
 			if s.fit == "blur" && f.inside(s.clip).left+f.inside(s.clip).top > 0 {
 				text += " on its blur"
