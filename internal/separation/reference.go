@@ -82,6 +82,12 @@ func (s *Service) submitReference(ctx context.Context, owner string, ref Referen
 		made.used = found
 		return s.plan(ctx, &made, ref)
 	})
+	if err != nil && !ref.Again {
+		// A request at the same time may have used the owner's last credits or room for this very sound.
+		if id, lookErr := s.sameSound(ctx, s.db, owner, ref); lookErr == nil && id != "" {
+			return "", errRepeated
+		}
+	}
 	if err != nil || answer != "" {
 		return answer, err
 	}
