@@ -63,18 +63,19 @@ func TestReplicasCountTogether(t *testing.T) {
 		apitest.Env("ACCOUNT_MAX_ASSETS", "5"), apitest.Env("MIN_FREE_DISK_MB", "1000000000"))
 	t.Run("waiting jobs", func(t *testing.T) {
 		t.Parallel()
-		u := s.SignIn(t)
-		// Requests of one asset wait for each other in any case.
-		var keys []string
-		for range 4 {
-			keys = append(keys, uploadAsset(t, u, uniqueCopy(t, redClip(t)), "mp4", "video/mp4"))
+		var keys []string // of several assets, because requests for one asset wait for each other
+		for range 8 {
+			keys = append(keys, uploadAsset(t, s.SignIn(t), uniqueCopy(t, redClip(t)), "mp4", "video/mp4"))
 		}
-		passed(t, "waiting jobs", atOnce(t, u, 8, func(i int) apitest.Request {
-			return apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Valid: true,
-				JSON: M{"segments": []M{{"sourceAssetKey": keys[i%4], "order": 0, "durationMs": 500 + i}}}}
-		}), 200, 3, 429, "too_many_jobs")
-		if a := accountOf(t, u); a.WaitingJobs != 3 {
-			t.Errorf("%d jobs wait", a.WaitingJobs)
+		for range 4 {
+			u := s.SignIn(t)
+			passed(t, "waiting jobs", atOnce(t, u, 8, func(i int) apitest.Request {
+				return apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Valid: true,
+					JSON: M{"segments": []M{{"sourceAssetKey": keys[i], "order": 0, "durationMs": 500}}}}
+			}), 200, 3, 429, "too_many_jobs")
+			if a := accountOf(t, u); a.WaitingJobs != 3 {
+				t.Errorf("%d jobs wait", a.WaitingJobs)
+			}
 		}
 	})
 	announce := func(bytes int) func(i int) apitest.Request {
