@@ -165,11 +165,19 @@ func makeFilm(t *testing.T, address string) {
 	p.See("3 credits")
 	look(t, p, "empty")
 
-	// Buy credits with the keyboard.
+	// Buy credits with the keyboard. The shop asks before it takes money.
+	buy := func() {
+		p.Until(`document.querySelectorAll('.credits .panel > button').length === 3`)
+		p.Click(".credits .panel > button")
+		p.Click(".credits .primary:not([aria-disabled])")
+	}
 	tab(t, p, ".credits summary")
 	p.Press(kb.Enter)
-	p.See("Buy 10 credits")
-	tab(t, p, ".credits .panel button")
+	tab(t, p, ".credits .panel > button")
+	p.Press(kb.Enter)
+	p.See("10 credits for 0.00?")
+	p.Until(`document.querySelector('.credits .primary:not([aria-disabled])')`)
+	tab(t, p, ".credits .primary")
 	p.Press(kb.Enter)
 	p.See("13 credits")
 	// If the answer to a purchase is lost, the next press presents the same purchase.
@@ -179,25 +187,39 @@ func makeFilm(t *testing.T, address string) {
 		window.fetch = real;
 		throw Error('lost');
 	}; }`)
-	p.Press(kb.Enter)
+	buy()
 	p.See("The service cannot be reached.")
-	p.Press(kb.Enter)
+	p.Click(".credits .primary:not([aria-disabled])")
 	p.See("Your earlier purchase had already been credited.")
 	p.See("23 credits")
-	// A double click buys once, and Escape closes the shop.
-	p.Eval(`(() => { const buy = document.querySelector('.credits .panel button'); buy.click(); buy.click(); })()`)
+	// A double tap buys nothing, two clicks on Buy buy once, and Escape closes the shop.
+	p.Eval(`(() => { const product = document.querySelector('.credits .panel > button'); product.click(); product.click(); })()`)
+	p.See("10 credits for 0.00?")
+	p.Until(`document.querySelector('.credits .primary:not([aria-disabled])')`)
+	p.Eval(`(() => { const buy = document.querySelector('.credits .primary'); buy.click(); buy.click(); })()`)
 	p.See("33 credits")
 	p.See("10 credits bought.")
 	p.Press(kb.Escape)
 	p.Until(`!document.querySelector('.credits').open && document.activeElement.matches('.credits summary')`)
 
-	p.Click(".material header button")
+	p.Click(".material header .primary")
 	p.See("Separate for 1 credit")
-	p.Until(`document.querySelectorAll('.segments li').length === 2`)
+	p.Until(`document.querySelectorAll('.piece').length === 2`)
+	// The film can be watched before it is rendered.
+	p.Until(`document.querySelector('.stage canvas').dataset.sources === '0:0'`)
+	tab(t, p, `[aria-label="Playhead"]`)
+	p.Press(kb.ArrowRight)
+	p.Until(`document.querySelector('.stage canvas').dataset.sources === '0:1'`)
+	p.Press(kb.End)
+	p.Until(`document.querySelector('.stage canvas').dataset.sources?.startsWith('1:')`)
+	p.Press(kb.Home + " ")
+	p.Until(`document.querySelector('[aria-label=Pause]') && Number(document.querySelector('.stage canvas').dataset.frame) > 5`)
+	p.Press(" ")
+	p.Until(`document.querySelector('[aria-label=Play]')`)
 	tab(t, p, ".ask .primary")
 	p.Press(kb.Enter)
 	p.See("Your stems are ready.")
-	p.Until(`document.querySelectorAll('canvas').length >= 2 && [...document.querySelectorAll('canvas')].every(c => c.dataset.points > 50)`)
+	p.Until(`document.querySelectorAll('.stems canvas').length >= 2 && [...document.querySelectorAll('.stems canvas')].every(c => c.dataset.points > 50)`)
 	p.See("32 credits")
 
 	// A cut, a speed, an order, a volume: the first three with the keyboard.
@@ -209,20 +231,32 @@ func makeFilm(t *testing.T, address string) {
 	p.Click(`[aria-label^="Edit Segment 2"]`)
 	p.Eval(`(() => { const e = document.querySelector('[aria-label="Speed of Segment 2"]'); e.value = '2'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	p.See("Segment 2, 1.0 s")
-	tab(t, p, `[aria-label="Move Segment 2 earlier"]`)
-	p.Press(kb.Enter)
-	p.Until(`document.body.innerText.includes('Segment 1, 1.0 s') && document.activeElement.matches('[aria-label="Move Segment 1 earlier"]')`)
+	tab(t, p, `[aria-label^="Move Segment 2"]`)
+	p.Press(kb.ArrowLeft)
+	p.Until(`document.body.innerText.includes('Segment 1, 1.0 s') && document.activeElement.matches('[aria-label^="Move Segment 1"]')`)
 	// A removed item can be restored, and the focus moves to the button for that.
 	p.Click(`[aria-label^="Edit Segment 2"]`)
 	tab(t, p, `[aria-label="Remove Segment 2"]`)
 	p.Press(kb.Enter)
-	p.Until(`document.querySelectorAll('.segments li').length === 1 && document.activeElement.matches('.undo .primary')`)
+	p.Until(`document.querySelectorAll('.piece').length === 1 && document.activeElement.matches('.undo .primary')`)
 	p.Press(kb.Enter)
-	p.Until(`document.querySelectorAll('.segments li').length === 2`)
+	p.Until(`document.querySelectorAll('.piece').length === 2`)
+	// A segment is split at the playhead. Every edit can be undone and done again, also after a reload.
+	p.Eval(`(() => { const e = document.querySelector('[aria-label="Playhead"]'); e.value = '50'; e.dispatchEvent(new Event('input', { bubbles: true })); })()`)
+	p.Click(`[aria-label="Split at the playhead"]`)
+	p.Until(`document.querySelectorAll('.piece').length === 3`)
+	p.Reload()
+	p.Until(`document.querySelectorAll('.piece').length === 3`)
+	p.Click(`[aria-label="Undo the last edit"]`)
+	p.Until(`document.querySelectorAll('.piece').length === 2`)
+	p.Click(`[aria-label="Redo the edit"]`)
+	p.Until(`document.querySelectorAll('.piece').length === 3`)
+	p.Eval(`document.dispatchEvent(new KeyboardEvent('keydown', { key: 'z', ctrlKey: true, bubbles: true }))`)
+	p.Until(`document.querySelectorAll('.piece').length === 2 && document.querySelectorAll('.stems canvas').length >= 2`)
 	p.Click(`[aria-label="Remove the speech"]`)
 	p.See("Separated before (1)")
 	p.Click(".undo .primary")
-	p.Until(`document.querySelectorAll('canvas').length >= 2`)
+	p.Until(`document.querySelectorAll('.stems canvas').length >= 2`)
 	tab(t, p, `[aria-label="Volume of Background audio"]`)
 	p.Press(kb.Home)
 	p.Until(`document.querySelector('.stems li:last-child').className === 'mute'`)
@@ -247,6 +281,7 @@ func makeFilm(t *testing.T, address string) {
 	p.Press(kb.Delete)
 	p.Until(`!document.querySelector('.point')`)
 	// If cuts snap to the music, arrow keys go from onset to onset.
+	p.Click(`[aria-label^="Edit Segment 2"]`)
 	p.Click(".cut > .check input")
 	tab(t, p, `[aria-label="End of Segment 2"]`)
 	p.Until(`(document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft', bubbles: true })), document.body.innerText.includes('Segment 2, 1.0 s'))`)
@@ -272,7 +307,7 @@ func makeFilm(t *testing.T, address string) {
 
 	// Everything is restored.
 	p.Reload()
-	p.Until(`document.querySelectorAll('.films li').length === 1 && document.querySelectorAll('canvas').length >= 2`)
+	p.Until(`document.querySelectorAll('.films li').length === 1 && document.querySelectorAll('.stems canvas').length >= 2`)
 	p.See("Segment 2, 2.0 s")
 	p.Click(".films .poster")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
@@ -364,13 +399,13 @@ func signInAndOut(t *testing.T, address string) {
 		t.Errorf("the browser complains: %s", problem)
 	}
 	// If the session ended elsewhere, the page returns to the sign-in, and the same name finds the same draft.
-	p.Eval(`(() => { const e = document.querySelector('.go select'); e.value = 'high'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	p.Eval(`(() => { const e = document.querySelector('.options select'); e.value = 'high'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
 	p.Eval(`sessionStorage.setItem('cutroom-player', sessionStorage.getItem('cutroom-player').replace(/"accessToken":"[^"]*"/, '"accessToken":"x.y.z"'))`)
 	p.Reload()
 	p.See("Continue with provider A")
 	p.See("Your session is over.")
 	p.Click("form button[type=button]")
-	p.Until(`document.querySelector('.go select').value === 'high'`)
+	p.Until(`document.querySelector('.options select').value === 'high'`)
 	p.Problems() // the browser complains of each 401
 
 	p.Click(".menu summary")
@@ -385,7 +420,7 @@ func signInAndOut(t *testing.T, address string) {
 	p.Click(`[aria-label="Really? Delete the account"]`)
 	p.See("Your account, its films and its credits are deleted.")
 	p.Click("form button[type=button]")
-	p.Until(`document.querySelector('.go select').value === 'medium'`)
+	p.Until(`document.querySelector('.options select').value === 'medium'`)
 
 	res, err := http.Get(address)
 	if err != nil {

@@ -2,9 +2,9 @@
 
 import { useState } from 'preact/hooks';
 import { answer, api, type Schemas, type Session } from './api';
-import { forget, keysOf } from './draft';
 import type { Trouble } from './errors';
 import { Act, Confirm, Popover, useTask, Wrong } from './parts';
+import { forget, keysOf } from './projects';
 
 type Entry = Schemas['CreditEntry'];
 
@@ -29,11 +29,13 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
   const load = async () => {
     setAccount(await answer(api.GET('/api/v2/auth/account')));
     setEntries((await answer(api.GET('/api/v2/credits/history', { params: { query: { limit: 5 } } }))).entries);
+    setUnused(await unusedUploads(keysOf(user.sub)));
   };
+  const [unused, setUnused] = useState<Schemas['AssetList']['assets']>([]);
   const tidy = () =>
     run(async () => {
-      const removed = await removeUnused(keysOf(user.sub));
-      setSaid(removed === 1 ? 'One upload deleted.' : `${removed} uploads deleted.`);
+      for (const { assetKey } of unused) await answer(api.DELETE('/api/v2/assets/{name}', { params: { path: { name: assetKey.replace('assets/', '') } } }));
+      setSaid(`${uploads(unused)} deleted.`);
       await load();
     });
   const signOutEverywhere = () =>
@@ -66,9 +68,14 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
           ))}
         </ul>
       )}
-      <Confirm off={busy} label="Delete unused uploads" act={() => void tidy()}>
-        Delete unused uploads
-      </Confirm>
+      {unused.length > 0 && (
+        <>
+          <Confirm off={busy} label={`Delete ${uploads(unused)}`} act={() => void tidy()}>
+            Delete {uploads(unused)}
+          </Confirm>
+          <small>They are older than {keptDays} days, and no project in this browser needs them. A project on another device may.</small>
+        </>
+      )}
       <p role="status">{said}</p>
       <Act off={busy} act={() => props.leave('')}>
         Sign out
@@ -85,19 +92,26 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
   );
 }
 
+const mb = (bytes: number) => `${Math.ceil(bytes / (1 << 20)).toLocaleString('en')} MB`;
+
+/** "3 unused uploads, 412 MB" */
+const uploads = (list: Schemas['AssetList']['assets']) =>
+  `${list.length === 1 ? 'one unused upload' : `${list.length} unused uploads`}, ${mb(list.reduce((sum, a) => sum + a.sizeBytes, 0))}`;
+
 function storage({ storedBytes, maxStoredBytes }: Schemas['Account']): string {
-  const mb = (bytes: number) => `${Math.ceil(bytes / (1 << 20)).toLocaleString('en')} MB`;
   return maxStoredBytes === null ? mb(storedBytes) : `${mb(storedBytes)} of ${mb(maxStoredBytes)}`;
 }
 
-/** Deletes the uploads of the account whose keys are not to be kept, and returns their number. */
-async function removeUnused(keep: string[]): Promise<number> {
-  const unused: string[] = [];
+/** How long an upload is kept for projects on other devices. */
+const keptDays = 30;
+
+/** The uploads of the account that no project needs and that were last used long ago. */
+async function unusedUploads(needed: string[]): Promise<Schemas['AssetList']['assets']> {
+  const unused: Schemas['AssetList']['assets'] = [];
   for (let cursor: string | null = ''; cursor !== null; ) {
     const page: Schemas['AssetList'] = await answer(api.GET('/api/v2/assets', { params: { query: { limit: 100, ...(cursor && { cursor }) } } }));
-    unused.push(...page.assets.map((a) => a.assetKey).filter((key) => !keep.includes(key)));
+    unused.push(...page.assets.filter((a) => !needed.includes(a.assetKey) && (a.lastUsedAt ?? a.createdAt) < Date.now() - keptDays * 86_400_000));
     cursor = page.nextCursor;
   }
-  for (const key of unused) await answer(api.DELETE('/api/v2/assets/{name}', { params: { path: { name: key.replace('assets/', '') } } }));
-  return unused.length;
+  return unused;
 }

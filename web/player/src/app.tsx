@@ -132,11 +132,13 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
   const open = () => {
     if (!products.length) void run(async () => setProducts((await answer(api.GET('/api/v2/credits/products'))).products));
   };
+  const [asked, ask] = useState<Schemas['Product']>();
   const purchase = (p: Schemas['Product']) =>
     run(async () => {
       setSaid('');
       const { granted, balance } = await buy(p.productId);
       props.bought(balance);
+      ask(undefined); // another purchase has to be asked for again
       setSaid(granted ? `${granted} credits bought.` : 'Your earlier purchase had already been credited.');
     });
   const balance = (
@@ -147,13 +149,41 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
   return (
     <Popover class="credits" button={balance} opened={open}>
       <p class="quiet">A separation costs one credit for each started five minutes. This shop takes no money.</p>
-      {products.map((p) => (
-        <Act key={p.productId} off={busy} act={() => void purchase(p)}>
-          Buy {p.credits} credits
-        </Act>
-      ))}
+      {asked ? (
+        <Ask product={asked} busy={busy} buy={() => void purchase(asked)} cancel={() => ask(undefined)} />
+      ) : (
+        products.map((p) => (
+          <Act key={p.productId} act={() => (setSaid(''), ask(p))}>
+            {p.credits} credits
+          </Act>
+        ))
+      )}
       <p role="status">{said}</p>
       <Wrong trouble={trouble} />
     </Popover>
+  );
+}
+
+/** A store's own question before it takes money. Its buttons come a moment later, so that a double tap does not answer it. */
+function Ask(props: { product: Schemas['Product']; busy: boolean; buy: () => void; cancel: () => void }) {
+  const [ready, setReady] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setReady(true), 600);
+    return () => clearTimeout(timer);
+  }, []);
+  return (
+    <div role="group" aria-label="Confirm the purchase">
+      <p>
+        <b>{props.product.credits} credits for 0.00?</b>
+      </p>
+      <div class="row">
+        <Act class="primary" off={props.busy || !ready} act={props.buy}>
+          Buy
+        </Act>
+        <Act class="plain" off={props.busy} act={props.cancel}>
+          Cancel
+        </Act>
+      </div>
+    </div>
   );
 }

@@ -1,7 +1,7 @@
 // The draft of the film. The browser stores it with asset keys, which do not expire.
 
-import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import type { Schemas } from './api';
+import type { Direction, Fit, JoinType, VolumePoint } from './preview/config';
 
 export interface Clip {
   name: string;
@@ -11,14 +11,12 @@ export interface Clip {
   picture: string;
 }
 
-export type JoinType = 'dissolve' | 'fadeBlack' | 'fadeWhite';
+export type { Direction, Fit, JoinType };
 type Aspect = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['aspect']>;
-export type Fit = 'contain' | 'cover' | 'blur';
 /** A volume at a time; between two points it changes evenly. */
-export interface Point {
-  atMs: number;
-  volume: number;
-}
+export type Point = VolumePoint;
+/** The colours from which a film opens and to which it ends. */
+export type EndColor = 'black' | 'white';
 
 export interface Segment {
   id: number;
@@ -28,7 +26,7 @@ export interface Segment {
   speed: number;
   volume: number;
   /** The transition from the segment before; a cut if absent. */
-  join?: { type: JoinType; durationMs: number } | undefined;
+  join?: { type: JoinType; durationMs: number; direction?: Direction | undefined } | undefined;
   /** Which part stays visible if the canvas crops the clip, 0 to 1. */
   focusX?: number;
   focusY?: number;
@@ -38,6 +36,9 @@ export interface Music {
   name: string;
   assetKey: string;
   volume: number;
+  /** Where in the film the music begins, and where in the song. */
+  startMs?: number;
+  fromMs?: number;
   fadeInMs?: number;
   fadeOutMs?: number;
   loop?: boolean;
@@ -56,6 +57,8 @@ export interface Speech {
   segments?: number[] | undefined;
   /** The time in their clip at which the stems begin. */
   fromMs?: number;
+  /** What was separated, to separate it again. */
+  source?: { name: string; assetKey: string; fromMs: number; toMs: number | null; segment?: number | undefined } | undefined;
 }
 
 export interface Draft {
@@ -65,44 +68,23 @@ export interface Draft {
   speech?: Speech | undefined;
   aspect?: string;
   fit?: Fit;
+  /** The short side of the film in pixels, and its frames a second; absent = as the first clip. */
+  shortSide?: number | undefined;
+  frameRate?: number | undefined;
+  fadeIn?: EndColor | undefined;
+  fadeOut?: EndColor | undefined;
   loud?: boolean;
   quality: Schemas['Quality'];
 }
 
 export const empty: Draft = { clips: [], segments: [], quality: 'medium' };
 
-const keyOf = (user: string) => `cutroom-draft-${user}`;
-
-/** Erases a user's draft from this browser. */
-export const forget = (user: string): void => localStorage.removeItem(keyOf(user));
-
-const stored = (user: string): Draft => JSON.parse(localStorage.getItem(keyOf(user)) ?? 'null') ?? empty;
-
-/** The keys of the uploads that a user's draft needs. */
-export function keysOf(user: string): string[] {
-  const { segments, music } = stored(user);
-  return [...segments.map((s) => s.assetKey), ...(music ? [music.assetKey] : [])];
-}
-
-/** A draft that survives a reload, and that two tabs share. */
-export function useDraft(user: string): [Draft, (change: (old: Draft) => Draft) => void] {
-  const key = keyOf(user);
-  const [draft, set] = useState<Draft>(() => stored(user));
-  useLayoutEffect(() => localStorage.setItem(key, JSON.stringify(draft)), [draft]); // before a reload can come
-  useEffect(() => {
-    const follow = (e: StorageEvent) => e.key === key && e.newValue && set(JSON.parse(e.newValue));
-    addEventListener('storage', follow);
-    return () => removeEventListener('storage', follow);
-  }, [key]);
-  return [draft, set];
-}
-
 export const lengthOf = (s: Segment): number => (s.toMs - s.fromMs) / s.speed;
 
 /** How long a segment overlaps the one before. */
 export function overlapOf(segments: Segment[], i: number): number {
   const [before, s] = [segments[i - 1], segments[i]];
-  if (!before || !s || s.join?.type !== 'dissolve') return 0;
+  if (!before || !s?.join || s.join.type === 'fadeBlack' || s.join.type === 'fadeWhite') return 0;
   return Math.min(s.join.durationMs, lengthOf(before) / 2, lengthOf(s) / 2);
 }
 
@@ -114,6 +96,9 @@ export function beginsOf(segments: Segment[]): number[] {
 }
 
 export const lengthOfAll = (segments: Segment[]): number => beginsOf(segments).at(-1) ?? 0;
+
+/** The shortest stretch of a clip, in milliseconds. */
+export const shortest = 200;
 
 export const nextId = (segments: Segment[]): number => Math.max(0, ...segments.map((s) => s.id)) + 1;
 
@@ -128,6 +113,22 @@ export function duplicated(draft: Draft, s: Segment): Draft {
   };
 }
 
+/** Cuts a segment in two at a time of the film. A cut closer than `shortest` to an end changes nothing. */
+export function split(draft: Draft, filmMs: number): Draft {
+  const begins = beginsOf(draft.segments);
+  const i = draft.segments.findLastIndex((_, k) => (begins[k] ?? 0) <= filmMs);
+  const s = draft.segments[i];
+  if (!s) return draft;
+  const atMs = Math.round(s.fromMs + (filmMs - (begins[i] ?? 0)) * s.speed);
+  if (atMs < s.fromMs + shortest || atMs > s.toMs - shortest) return draft;
+  const copied = duplicated(draft, s);
+  const second = copied.segments[i + 1];
+  return {
+    ...copied,
+    segments: copied.segments.map((o) => (o.id === s.id ? { ...o, toMs: atMs } : o.id === second?.id ? { ...o, fromMs: atMs, join: undefined } : o)),
+  };
+}
+
 /** Removes a segment, and the stems of its own sound with its last copy. */
 export function without(draft: Draft, id: number): Draft {
   const segments = draft.segments.filter((s) => s.id !== id);
@@ -138,13 +139,24 @@ export function without(draft: Draft, id: number): Draft {
 
 const when = <T extends object>(on: unknown, fields: T): T | Record<never, never> => (on ? fields : {});
 
+/** How long the film takes to open and to end, where it does. */
+const endMs = 1000;
+type FrameRate = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['frameRate']>;
+
 /** The draft as the API renders it, with the features that this server has. */
 export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: string) => boolean): Schemas['RenderConfigV3'] {
   const { music } = draft;
-  const canvas = has('canvas') && (draft.aspect || draft.fit);
+  const size = {
+    ...when(draft.shortSide && has('canvas.shortSide'), { shortSide: draft.shortSide ?? null }),
+    ...when(draft.frameRate && has('canvas.frameRate'), { frameRate: (draft.frameRate ?? null) as FrameRate }),
+  };
+  const canvas = has('canvas') && (draft.aspect || draft.fit || Object.keys(size).length > 0);
+  const end = (color: EndColor | undefined) => ({ color: color ?? 'black', durationMs: endMs });
   return {
     quality: draft.quality,
-    ...when(canvas, { canvas: { aspect: (draft.aspect || 'source') as Aspect, fit: draft.fit ?? 'contain' } }),
+    ...when(canvas, { canvas: { aspect: (draft.aspect || 'source') as Aspect, fit: draft.fit ?? 'contain', ...size } }),
+    ...when(draft.fadeIn && has('fadeIn'), { fadeIn: end(draft.fadeIn) }),
+    ...when(draft.fadeOut && has('fadeOut'), { fadeOut: end(draft.fadeOut) }),
     ...when(draft.loud && has('loudness'), { loudness: {} }),
     segments: draft.segments.map((s, order) => ({
       sourceAssetKey: s.assetKey,
@@ -154,14 +166,15 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: 
       trimEndMs: s.toMs,
       speedScale: s.speed,
       volumeScale: s.volume,
-      ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: s.join ?? null }),
+      ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: transitionOf(s.join) }),
       ...when(canvas, { focusX: s.focusX ?? 0.5, focusY: s.focusY ?? 0.5 }),
     })),
     bgmClips: music
       ? [
           {
             audioAssetKey: music.assetKey,
-            startMs: 0,
+            startMs: music.startMs ?? 0,
+            sourceTrimStartMs: music.fromMs ?? 0,
             volume: music.volume,
             ...when(has('bgm.fade'), { fadeInMs: music.fadeInMs ?? 0, fadeOutMs: music.fadeOutMs ?? 0 }),
             ...when(music.loop && has('bgm.loop'), { loop: true }),
@@ -172,6 +185,14 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: 
       : [],
     separationDirectives: directivesOf(draft, stems),
   };
+}
+
+const directed: JoinType[] = ['wipe', 'slide', 'push'];
+
+function transitionOf(join: Segment['join']): Schemas['Segment']['transition'] {
+  if (!join) return null;
+  const { type, durationMs, direction } = join;
+  return { type, durationMs, ...when(directed.includes(type), { direction: direction ?? 'left' }) };
 }
 
 type Directive = NonNullable<Schemas['RenderConfigV3']['separationDirectives']>[number];

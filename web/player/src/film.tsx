@@ -5,17 +5,28 @@ import { answer, api, bytesOf, followRender, newKey, type Schemas } from './api'
 import { configOf, type Draft } from './draft';
 import { failureOf, Trouble } from './errors';
 import { History } from './history';
-import { Act, Panel, Progress, useTask, Wrong } from './parts';
-import type { Change } from './studio';
+import { Act, Choice, Panel, Popover, Progress, useTask, Wrong } from './parts';
+import type { Change } from './projects';
+import { watchEvent } from './pushes';
 
 type Status = Schemas['RenderStatus'];
 
 /** The storage key of the current film, which survives a reload or a new sign-in. */
 const followed = 'cutroom-follows';
 
+const qualities: [string, string][] = [['low', 'Low'], ['medium', 'Medium'], ['high', 'High']]; // prettier-ignore
+
+/** Opens the share sheet of the phone. A person who closes it has changed their mind. */
+async function share(url: string, name: string): Promise<void> {
+  const file = new File([await (await fetch(url)).blob()], `${name}.mp4`, { type: 'video/mp4' });
+  await navigator.share({ files: [file], title: name }).catch(() => {});
+}
+
 export function Film(props: {
   draft: Draft;
   change: Change;
+  /** The project's name, which the saved file gets. */
+  name: string;
   stems: Schemas['Stem'][];
   /** Why the film cannot be rendered now, or ''. */
   notYet: string;
@@ -57,7 +68,7 @@ export function Film(props: {
       const end = await followRender(jobId, setState);
       retry.current = () => again.current();
       if (end.status === 'FAILED') throw failureOf(end);
-      await show(jobId);
+      await watched(jobId);
     } catch (e) {
       if (!(e instanceof Trouble) || e.status !== 404) throw e;
       if (cancelled.current !== jobId) throw new Trouble('This film was deleted while it was rendered.');
@@ -92,19 +103,30 @@ export function Film(props: {
       const all = await list();
       const kept = sessionStorage.getItem(followed);
       const going = all.find((j) => j.jobId === kept) ?? all.find((j) => j.status === 'PENDING' || j.status === 'PROCESSING');
+      const newest = all.find((j) => j.status === 'COMPLETED' && (j.expiresAt ?? 0) > Date.now());
       if (going) await follow(going.jobId);
+      else if (newest) await show(newest.jobId);
     });
   };
   useEffect(() => void start(), []);
-
-  useEffect(() => player.current?.focus(), [film]); // scrolls to the film, too
+  useEffect(() => {
+    const watch = (e: Event) => void watched((e as CustomEvent<string>).detail);
+    addEventListener(watchEvent, watch);
+    return () => removeEventListener(watchEvent, watch);
+  }, []);
+  /** Shows a film because its owner asked for it. */
+  const watched = async (jobId: string) => {
+    await show(jobId);
+    player.current?.scrollIntoView({ block: 'center' });
+    player.current?.focus({ preventScroll: true });
+  };
 
   const percent = state?.progress ?? 0;
   // The list and the panel share one state.
   const shown = jobs.map((job) => (job.jobId === state?.jobId ? { ...job, status: state.status, progress: percent } : job));
   return (
     <div class="result">
-      <Panel step={4} title="Film" class="film">
+      <Panel title="Film" class="film">
         {film ? (
           <video ref={player} src={film.url} poster={film.poster} controls playsInline tabIndex={0} aria-label="The rendered film" />
         ) : (
@@ -121,20 +143,14 @@ export function Film(props: {
             </>
           )}
           {!state && (
-            <label>
-              Quality{' '}
-              <select value={draft.quality} onChange={(e) => change((old) => ({ ...old, quality: e.currentTarget.value as Draft['quality'] }))}>
-                <option value="low">Low</option>
-                <option value="medium">Medium</option>
-                <option value="high">High</option>
-              </select>
-            </label>
-          )}
-          {!state && props.has('loudness') && (
-            <label class="check">
-              <input type="checkbox" checked={!!draft.loud} onChange={(e) => change((old) => ({ ...old, loud: e.currentTarget.checked }))} /> Match
-              loudness
-            </label>
+            <Popover class="options" label="Options of the render" button="Options">
+              <Choice label="Quality" value={draft.quality} options={qualities} set={(quality) => change((old) => ({ ...old, quality: quality as Draft['quality'] }))} />
+              {props.has('loudness') && (
+                <label class="check">
+                  <input type="checkbox" checked={!!draft.loud} onChange={(e) => change((old) => ({ ...old, loud: e.currentTarget.checked }))} /> Match loudness
+                </label>
+              )}
+            </Popover>
           )}
           {!state && (
             <Act class="primary" off={busy || !!props.notYet} act={() => void render()}>
@@ -143,9 +159,14 @@ export function Film(props: {
           )}
           {!state && props.notYet && <small>{props.notYet}</small>}
           {film && (
-            <a class="button" href={film.url} download="cutroom.mp4">
+            <a class="button" href={film.url} download={`${props.name}.mp4`}>
               Save
             </a>
+          )}
+          {film && 'share' in navigator && (
+            <button type="button" onClick={() => void share(film.url, props.name)}>
+              Share
+            </button>
           )}
         </div>
       </Panel>
@@ -153,7 +174,7 @@ export function Film(props: {
         <History
           jobs={shown}
           more={cursor ? () => void list(cursor).catch((e: Trouble) => setTrouble(new Trouble(e.message))) : undefined}
-          play={(jobId) => void show(jobId)}
+          play={(jobId) => void watched(jobId)}
           changed={() => void list().catch(() => {})}
           failed={(e) => setTrouble(e && new Trouble(e.message))}
         />

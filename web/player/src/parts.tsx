@@ -18,18 +18,11 @@ export const Icon = (props: { of: keyof typeof icons }) => (
   </svg>
 );
 
-export function Panel(props: { title: string; step?: number; aside?: ComponentChildren; class?: string; children: ComponentChildren }) {
+export function Panel(props: { title: string; aside?: ComponentChildren; class?: string; children: ComponentChildren }) {
   return (
     <section class={`panel ${props.class ?? ''}`} aria-label={props.title}>
       <header>
-        <h2>
-          {props.step && (
-            <span class="step" aria-hidden="true">
-              {props.step}
-            </span>
-          )}
-          {props.title}
-        </h2>
+        <h2>{props.title}</h2>
         {props.aside}
       </header>
       {props.children}
@@ -243,6 +236,20 @@ export function Slider(props: {
     </label>
   );
 }
+
+/** A list of which one value is chosen. */
+export const Choice = (props: { label: string; of?: string; value: string; options: [value: string, label: string][]; set: (value: string) => void }) => (
+  <label class="slider">
+    <span>{props.label}</span>
+    <select aria-label={props.of ?? props.label} value={props.value} onChange={(e) => props.set(e.currentTarget.value)}>
+      {props.options.map(([value, label]) => (
+        <option key={value} value={value}>
+          {label}
+        </option>
+      ))}
+    </select>
+  </label>
+);
 
 export const Volume = (props: { of: string; value: number; set: (value: number) => void }) => (
   <Slider label="Volume" of={`Volume of ${props.of}`} value={props.value} max={2} step={0.05} text={`${Math.round(props.value * 100)} %`} set={props.set} />

@@ -27,6 +27,9 @@ const sentences: Record<string, string> = {
 
 const shownMs = 10_000;
 
+/** The event by which a push opens a film. */
+export const watchEvent = 'cutroom-watch';
+
 /** Pushes as they arrive, over the page: nothing moves under the pointer. */
 export function Pushes() {
   const [shown, show] = useState<Push[]>([]);
@@ -53,9 +56,11 @@ export function Pushes() {
       {shown.map((p) => (
         <p key={p.jobId + p.at}>
           <b>{sentences[p.type] ?? p.type}</b> <time dateTime={p.at}>{new Date(p.at).toLocaleTimeString('en', { hourCycle: 'h23' })}</time>
-          <small>
-            Push {p.type} of {p.jobId}
-          </small>
+          {p.type === 'render.completed' && (
+            <button type="button" class="link" onClick={() => dispatchEvent(new CustomEvent(watchEvent, { detail: p.jobId }))}>
+              Watch it
+            </button>
+          )}
         </p>
       ))}
     </div>

@@ -2,31 +2,34 @@
 // voices.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { answer, api, type Schemas } from './api';
+import type { Schemas } from './api';
 import type { Music, Point } from './draft';
+import { analysisOf } from './files';
 import { seconds } from './media';
 import { Act, Icon, Slider, Volume } from './parts';
-import type { Change, Remove } from './studio';
+import type { Change } from './projects';
+import { drag } from './strip';
+import type { Remove } from './studio';
 
 type Analysis = Schemas['Analysis'];
 
-/** The service's analysis of a file, fetched once. */
-const known = new Map<string, Promise<Analysis>>();
-export function analysisOf(assetKey: string): Promise<Analysis> {
-  const asked = known.get(assetKey) ?? answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 600 } }));
-  known.set(assetKey, asked);
-  asked.catch(() => known.delete(assetKey));
-  return asked;
-}
+/** Changes the music; the steps of one control are one edit. */
+const setter = (change: Change) => (part: Partial<Music>) =>
+  change((old) => ({ ...old, music: old.music && { ...old.music, ...part } }), `music ${Object.keys(part).join()}`);
 
-export function Sound(props: { music: Music; change: Change; remove: Remove; has: (feature: string) => boolean }) {
-  const { music, change, has } = props;
+/** The service's analysis of the music. */
+export function useAnalysis(assetKey: string | undefined, on: boolean): Analysis | undefined {
   const [found, setFound] = useState<Analysis>();
-  const set = (part: Partial<Music>) => change((old) => ({ ...old, music: old.music && { ...old.music, ...part } }));
   useEffect(() => {
     setFound(undefined);
-    if (has('analysis')) analysisOf(music.assetKey).then(setFound, () => {});
-  }, [music.assetKey, has('analysis')]);
+    if (assetKey && on) analysisOf(assetKey).then(setFound, () => {});
+  }, [assetKey, on]);
+  return found;
+}
+
+export function Sound(props: { music: Music; analysis: Analysis | undefined; filmMs: number; change: Change; remove: Remove; has: (feature: string) => boolean }) {
+  const { music, analysis, has } = props;
+  const set = setter(props.change);
   return (
     <div class="music">
       <div class="track">
@@ -38,8 +41,18 @@ export function Sound(props: { music: Music; change: Change; remove: Remove; has
           Remove
         </button>
       </div>
-      {found?.peaks && <Lane music={music} analysis={found} set={set} has={has} />}
       <div class="knobs">
+        <Slider label="Begins in the film" max={Math.max(0, Math.round(props.filmMs - 100))} step={100} value={music.startMs ?? 0} text={seconds(music.startMs ?? 0)} set={(startMs) => set({ startMs })} />
+        {analysis && (
+          <Slider
+            label="From this part of the song"
+            max={Math.max(0, analysis.durationMs - 1000)}
+            step={100}
+            value={music.fromMs ?? 0}
+            text={seconds(music.fromMs ?? 0)}
+            set={(fromMs) => set({ fromMs })}
+          />
+        )}
         {has('bgm.fade') && (
           <>
             <Slider label="Fade in" max={10_000} step={100} value={music.fadeInMs ?? 0} text={seconds(music.fadeInMs ?? 0)} set={(fadeInMs) => set({ fadeInMs })} />
@@ -68,32 +81,34 @@ const top = 2; // the largest volume of a point
 /** How far an arrow key moves a point, in milliseconds and in volume. */
 const steps: Record<string, [number, number]> = { ArrowUp: [0, 0.05], ArrowDown: [0, -0.05], ArrowLeft: [-100, 0], ArrowRight: [100, 0] };
 
-/** The waveform with handles for the fades and the volume points. */
-function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Music>) => void; has: (feature: string) => boolean }) {
-  const { music, analysis, set, has } = props;
+/** The music along the film, with handles for the fades and the volume points. */
+export function Lane(props: { music: Music; analysis: Analysis; filmMs: number; change: Change; has: (feature: string) => boolean }) {
+  const { music, analysis, filmMs, has } = props;
+  const set = setter(props.change);
   const lane = useRef<SVGSVGElement>(null);
-  const length = analysis.durationMs;
   const points = music.points ?? [];
-  const x = (ms: number) => (100 * ms) / length;
+  const begin = Math.min(filmMs, music.startMs ?? 0);
+  const range = Math.max(1, analysis.durationMs - (music.fromMs ?? 0));
+  const end = music.loop ? filmMs : Math.min(filmMs, begin + range);
+  /** How long the music is heard: its fades and points lie in it. */
+  const heard = Math.max(1, end - begin);
+  const x = (ms: number) => (100 * (begin + ms)) / filmMs;
   const y = (volume: number) => 40 * (1 - volume / top);
-  /** The time and the volume under the pointer. */
+  /** The time in the music and the volume under the pointer. */
   const under = (e: MouseEvent): Point => {
     const box = lane.current?.getBoundingClientRect() ?? new DOMRect(0, 0, 1, 1);
     const share = (at: number) => Math.min(1, Math.max(0, at));
-    return { atMs: Math.round(share((e.clientX - box.left) / box.width) * length), volume: Math.round(share(1 - (e.clientY - box.top) / box.height) * top * 20) / 20 };
+    const ms = share((e.clientX - box.left) / box.width) * filmMs - begin;
+    return { atMs: Math.round(Math.min(heard, Math.max(0, ms))), volume: Math.round(share(1 - (e.clientY - box.top) / box.height) * top * 20) / 20 };
   };
   const keep = (list: Point[]) => set({ points: list.sort((a, b) => a.atMs - b.atMs).filter((p, i, all) => p.atMs !== all[i - 1]?.atMs).slice(0, 64) });
-  const drag = (moved: (at: Point) => void) => (e: PointerEvent) => {
+  const dragging = (moved: (at: Point) => void) => (e: PointerEvent) => {
     e.stopPropagation();
-    const handle = e.currentTarget as Element;
-    handle.setPointerCapture(e.pointerId);
-    const move = (m: Event) => moved(under(m as PointerEvent));
-    handle.addEventListener('pointermove', move);
-    handle.addEventListener('lostpointercapture', () => handle.removeEventListener('pointermove', move), { once: true });
+    drag(e, (m) => moved(under(m)));
   };
   /** Adds a point in the middle of the longest stretch without one. */
   const add = () => {
-    const ends = [0, ...points.map((p) => p.atMs), length];
+    const ends = [0, ...points.map((p) => p.atMs), heard];
     const gaps = ends.slice(1).map((to, i) => ({ from: ends[i] ?? 0, to }));
     const { from, to } = gaps.reduce((a, b) => (b.to - b.from > a.to - a.from ? b : a));
     keep([...points, { atMs: Math.round((from + to) / 2), volume: 1 }]);
@@ -102,15 +117,13 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
   const stepped = (p: Point, i: number, key: string): Point | undefined => {
     const [ms, volume] = steps[key] ?? [];
     if (ms === undefined || volume === undefined) return undefined;
-    const [least, most] = [points[i - 1]?.atMs ?? -1, points[i + 1]?.atMs ?? length + 1];
+    const [before, after] = [points[i - 1]?.atMs ?? -1, points[i + 1]?.atMs ?? heard + 1];
     const loud = Math.round((p.volume + volume) * 20) / 20;
-    return { atMs: Math.min(most - 1, Math.max(least + 1, p.atMs + ms)), volume: Math.min(top, Math.max(0, loud)) };
+    return { atMs: Math.min(after - 1, Math.max(before + 1, p.atMs + ms)), volume: Math.min(top, Math.max(0, loud)) };
   };
-  const fadeIn = music.fadeInMs ?? 0;
-  const fadeOut = music.fadeOutMs ?? 0;
-  const line = [{ atMs: 0, volume: points[0]?.volume ?? 1 }, ...points, { atMs: length, volume: points.at(-1)?.volume ?? 1 }];
-  const data = analysis.peaks?.data ?? [];
-  const loudest = Math.max(1, ...data.map(Math.abs));
+  const shrink = Math.min(1, heard / Math.max(1, (music.fadeInMs ?? 0) + (music.fadeOutMs ?? 0)));
+  const [fadeIn, fadeOut] = [(music.fadeInMs ?? 0) * shrink, (music.fadeOutMs ?? 0) * shrink];
+  const line = [{ atMs: 0, volume: points[0]?.volume ?? 1 }, ...points.filter((p) => p.atMs < heard), { atMs: heard, volume: points.at(-1)?.volume ?? 1 }];
   return (
     <figure class="lane">
       <svg
@@ -118,22 +131,22 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
         viewBox="0 0 100 40"
         preserveAspectRatio="none"
         role="img"
-        aria-label={`Waveform of ${music.name}, ${seconds(length)}, ${points.length} volume points`}
+        aria-label={`${music.name} in the film, ${seconds(heard)}, ${points.length} volume points`}
         onClick={(e) => has('volumePoints') && keep([...points, under(e)])}
       >
-        <path class="wave" d={waveOf(data, loudest)} />
+        <path class="wave" d={waveOf(analysis, music, begin, heard, filmMs)} />
         {has('volumePoints') && <polyline class="level" points={line.map((p) => `${x(p.atMs)},${y(p.volume)}`).join(' ')} />}
         {has('bgm.fade') && (
           <>
-            <polygon class="fade" points={`0,0 ${x(fadeIn)},0 0,40`} />
-            <polygon class="fade" points={`100,0 ${100 - x(fadeOut)},0 100,40`} />
+            <polygon class="fade" points={`${x(0)},0 ${x(fadeIn)},0 ${x(0)},40`} />
+            <polygon class="fade" points={`${x(heard)},0 ${x(heard - fadeOut)},0 ${x(heard)},40`} />
           </>
         )}
       </svg>
       {has('bgm.fade') && (
         <>
-          <span class="handle" style={{ left: `${x(fadeIn)}%` }} aria-hidden="true" onPointerDown={drag((at) => set({ fadeInMs: Math.min(30_000, at.atMs) }))} />
-          <span class="handle" style={{ left: `${100 - x(fadeOut)}%` }} aria-hidden="true" onPointerDown={drag((at) => set({ fadeOutMs: Math.min(30_000, length - at.atMs) }))} />
+          <span class="handle" style={{ left: `${x(fadeIn)}%` }} aria-hidden="true" onPointerDown={dragging((at) => set({ fadeInMs: Math.min(30_000, at.atMs) }))} />
+          <span class="handle" style={{ left: `${x(heard - fadeOut)}%` }} aria-hidden="true" onPointerDown={dragging((at) => set({ fadeOutMs: Math.min(30_000, Math.round(heard - at.atMs)) }))} />
         </>
       )}
       {has('volumePoints') &&
@@ -144,7 +157,7 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
             class="point"
             style={{ left: `${x(p.atMs)}%`, top: `calc(var(--lane) * ${y(p.volume) / 40})` }}
             aria-label={`Volume point at ${seconds(p.atMs)}, ${Math.round(p.volume * 100)} %. Arrow keys change it, Delete removes it.`}
-            onPointerDown={drag((at) => keep([...points.filter((_, n) => n !== i), at]))}
+            onPointerDown={dragging((at) => keep([...points.filter((_, n) => n !== i), at]))}
             onDblClick={() => keep(points.filter((_, n) => n !== i))}
             onKeyDown={(e) => {
               const next = stepped(p, i, e.key);
@@ -152,12 +165,13 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
               else if (next) keep(points.map((o, n) => (n === i ? next : o)));
               else return;
               e.preventDefault();
+              e.stopPropagation();
             }}
           />
         ))}
       {has('bgm.fade') && has('volumePoints') && (
         <figcaption class="row">
-          <small>Tap the waveform to set the volume at a time, and a point twice to remove it. Drag the corners to fade.</small>
+          <small>Tap the music to set its volume at a time, and a point twice to remove it. Drag the corners to fade.</small>
           <Act class="plain" act={add}>
             Add a volume point
           </Act>
@@ -167,13 +181,19 @@ function Lane(props: { music: Music; analysis: Analysis; set: (part: Partial<Mus
   );
 }
 
-/** The outline of pairs of the lowest and the highest sample, 100 wide and 40 high. */
-function waveOf(data: number[], loudest: number): string {
+/** The outline of the music where it is heard, with the film 100 wide and 40 high. */
+function waveOf(analysis: Analysis, music: Music, begin: number, heard: number, filmMs: number): string {
+  const data = analysis.peaks?.data ?? [];
+  const loudest = Math.max(1, ...data.map(Math.abs));
   const count = data.length / 2;
+  const range = Math.max(1, analysis.durationMs - (music.fromMs ?? 0));
+  const columns = Math.min(1200, Math.max(100, Math.round((count * heard) / analysis.durationMs)));
   let d = '';
-  for (let i = 0; i < count; i++) {
+  for (let k = 0; k < columns; k++) {
+    const ms = (music.fromMs ?? 0) + (((k / columns) * heard) % range);
+    const i = Math.min(count - 1, Math.floor((ms / analysis.durationMs) * count));
     const [low = 0, high = 0] = [data[2 * i], data[2 * i + 1]];
-    d += `M${(100 * i) / count} ${20 - (19 * high) / loudest}V${20 - (19 * low) / loudest}`;
+    d += `M${(100 * (begin + (k / columns) * heard)) / filmMs} ${20 - (19 * high) / loudest}V${20 - (19 * low) / loudest}`;
   }
   return d;
 }

@@ -2,26 +2,37 @@
 // progress, mix and history.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { answer, api, followSeparation, newKey, type Schemas } from './api';
+import { answer, api, current, followSeparation, newKey, type Schemas } from './api';
 import { openShop } from './app';
 import type { Draft, Speech as Spoken } from './draft';
 import { failureOf, Trouble } from './errors';
+import { analysisOf } from './files';
 import { inspect, seconds } from './media';
 import { Act, Confirm, Icon, Progress, useTask, useUnloadWarning, Wrong } from './parts';
-import { analysisOf } from './sound';
 import { Stems } from './stems';
-import type { Change, Remove } from './studio';
+import type { Change } from './projects';
+import type { Remove } from './studio';
 import { upload } from './upload';
 
 type Status = Schemas['SeparationStatus'];
 type Old = Schemas['SeparationHistoryJob'];
 
-/** A source to separate: a file, or a piece of a clip that was uploaded before. */
-export type Recording = { file: File } | { name: string; assetKey: string; fromMs: number; toMs: number; segment: number };
+/** A source to separate: a file, or a stretch of one that was uploaded before. toMs null is its end. */
+export type Recording = { file: File } | Stretch;
+export interface Stretch {
+  name: string;
+  assetKey: string;
+  fromMs: number;
+  toMs: number | null;
+  /** The segment whose own sound it is. */
+  segment?: number | undefined;
+}
 
 interface Offer {
   recording: Recording;
   credits: number;
+  /** The job that has these stems already, which costs nothing. */
+  made: string | undefined;
   /** The idempotency key of the submit, made with the offer: two clicks are one separation. */
   key: string;
 }
@@ -36,6 +47,7 @@ export function Speech(props: {
   spent: () => void;
   /** Whether the server can separate uploads from the object store. */
   byReference: boolean;
+  has: (feature: string) => boolean;
   /** Lets the rest of the page find the input for recordings. */
   ask: { current: (recording: Recording) => Promise<void> };
   stems: Schemas['Stem'][];
@@ -46,27 +58,26 @@ export function Speech(props: {
   const { speech } = draft;
   const [state, setState] = useState<Status>();
   const [offer, setOffer] = useState<Offer>();
-  const [sent, setSent] = useState<number | null>(null);
   const [trouble, setTrouble] = useState<Trouble>();
   const [busy, run] = useTask(setTrouble);
   const asked = useRef<HTMLDivElement>(null);
 
-  props.ask.current = async (recording) => {
+  props.ask.current = async (wanted) => {
     // The price is quoted before anything is charged.
-    const durationMs = 'file' in recording ? await lengthOf(recording.file, props.byReference) : recording.toMs - recording.fromMs;
+    const [recording, durationMs] = await measured(wanted, props.byReference);
     const cost = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs: Math.round(durationMs) } } }));
-    setOffer({ recording, credits: cost.credits, key: newKey() });
+    setOffer({ recording, credits: cost.credits, made: 'file' in recording ? undefined : await madeBefore(recording), key: newKey() });
   };
   useEffect(() => asked.current?.scrollIntoView({ block: 'nearest' }), [offer]);
-  const separate = ({ recording, key }: Offer) =>
+  const separate = ({ recording, key, made }: Offer) =>
     run(async () => {
-      const jobId = await submit(recording, key, props.byReference, setSent).finally(() => {
-        setSent(null);
-        props.spent(); // also after a refusal: another tab may have spent credits
-      });
+      const submitted = made ?? submit(recording, key, props.has('separate.reuse'));
+      const jobId = await Promise.resolve(submitted).finally(props.spent); // also after a refusal: another tab may have spent credits
+      if (!('file' in recording)) remember(recording, jobId);
       setOffer(undefined);
-      const place = 'segment' in recording ? { segments: [recording.segment], fromMs: recording.fromMs } : {};
-      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, ...place });
+      if ('file' in recording) return use({ name: nameOf(recording), jobId, volumes: {}, alone: true });
+      const place = recording.segment === undefined ? {} : { segments: [recording.segment], fromMs: recording.fromMs };
+      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, source: recording, ...place });
     });
   useUnloadWarning(busy && !!offer && 'file' in offer.recording);
   const use = (spoken: Spoken) => change((old) => ({ ...old, speech: spoken }));
@@ -95,7 +106,7 @@ export function Speech(props: {
   }, [speech?.jobId]);
 
   const set = (part: Partial<Spoken>) => change((old) => ({ ...old, speech: old.speech && { ...old.speech, ...part } }));
-  const enough = !offer || props.balance === undefined || props.balance >= offer.credits;
+  const enough = !offer || !!offer.made || props.balance === undefined || props.balance >= offer.credits;
   return (
     <>
       {offer && (
@@ -105,7 +116,10 @@ export function Speech(props: {
               <Icon of="speech" /> {nameOf(offer.recording)}
             </strong>
             {enough ? (
-              <small>Voices and background become tracks of their own{speech ? `, instead of ${speech.name}` : ''}.</small>
+              <small>
+                {offer.made ? 'It was separated before: its stems are still there' : 'Voices and background become tracks of their own'}
+                {speech ? `, instead of ${speech.name}` : ''}.
+              </small>
             ) : (
               <button type="button" class="link" onClick={openShop}>
                 Buy credits first
@@ -113,12 +127,12 @@ export function Speech(props: {
             )}
           </span>
           <Act class="primary" off={busy || !enough} act={() => void separate(offer)}>
-            Separate for {offer.credits} {offer.credits === 1 ? 'credit' : 'credits'}
+            {offer.made ? 'Use its stems, free' : `Separate for ${offer.credits} ${offer.credits === 1 ? 'credit' : 'credits'}`}
           </Act>
           <Act class="plain" off={busy} act={() => setOffer(undefined)}>
             Not now
           </Act>
-          {busy && <Progress label={`${'file' in offer.recording ? 'Uploading' : 'Preparing'} ${nameOf(offer.recording)}`} value={sent} />}
+          {busy && <Progress label={`Preparing ${nameOf(offer.recording)}`} value={null} />}
         </div>
       )}
       <Wrong trouble={trouble} again={offer && !busy ? () => void separate(offer) : undefined} />
@@ -135,7 +149,7 @@ export function Speech(props: {
               Remove
             </button>
           </div>
-          {state && <Going state={state} />}
+          {state && <Going state={state} again={speech.source && (() => void props.ask.current(speech.source as Stretch))} />}
           {state?.status === 'READY' && stems.length > 0 && (
             <>
               <Stems stems={stems} volumes={speech.volumes} set={(id, v) => set({ volumes: { ...speech.volumes, [id]: v } })} />
@@ -153,32 +167,54 @@ export function Speech(props: {
   );
 }
 
-/** The length of a recording, measured by the service if this browser cannot read it. */
-async function lengthOf(file: File, byReference: boolean): Promise<number> {
+/** A recording as it is separated, and its length. A file is uploaded first, so that the same sound is known again. */
+async function measured(recording: Recording, byReference: boolean): Promise<[Recording, durationMs: number]> {
+  if (!('file' in recording)) {
+    const toMs = recording.toMs ?? (await analysisOf(recording.assetKey)).durationMs;
+    return [recording, toMs - recording.fromMs];
+  }
+  const { file } = recording;
   const seen = await inspect(file).catch(() => undefined);
-  if (seen) return seen.durationMs;
-  if (!byReference) throw new Trouble(`This browser cannot read ${file.name}. Choose an m4a, mp3 or wav file.`);
-  return (await analysisOf(await upload(file, () => {}))).durationMs;
+  if (!byReference) {
+    if (!seen) throw new Trouble(`This browser cannot read ${file.name}. Choose an m4a, mp3 or wav file.`);
+    return [recording, seen.durationMs];
+  }
+  const assetKey = await upload(file, () => {});
+  const found = await analysisOf(assetKey).catch((e: Trouble) => {
+    if (e.again) throw e;
+    return undefined;
+  });
+  if (!found?.hasAudio) throw new Trouble(`${file.name} has no sound.`);
+  return [{ name: file.name, assetKey, fromMs: 0, toMs: null }, found.durationMs];
+}
+
+/** The separations that this browser asked for, by what was separated. */
+const doneKey = () => `cutroom-separated-${current()?.user.sub}`;
+const done = (): Record<string, string> => JSON.parse(localStorage.getItem(doneKey()) ?? '{}');
+const nameOfStretch = ({ assetKey, fromMs, toMs }: Stretch) => `${assetKey} ${fromMs} ${toMs ?? ''}`;
+const remember = (stretch: Stretch, jobId: string) => localStorage.setItem(doneKey(), JSON.stringify({ ...done(), [nameOfStretch(stretch)]: jobId }));
+
+/** The job that separated the same sound before, if it can still be used. */
+async function madeBefore(stretch: Stretch): Promise<string | undefined> {
+  const jobId = done()[nameOfStretch(stretch)];
+  if (!jobId) return undefined;
+  const job = await answer(api.GET('/api/v2/separate/{jobId}', { params: { path: { jobId } } })).catch(() => undefined);
+  return job && job.status !== 'FAILED' && job.status !== 'DISPOSED' ? jobId : undefined;
 }
 
 /** Submits a separation under its key and returns the job. */
-async function submit(recording: Recording, key: string, byReference: boolean, sent: (percent: number) => void): Promise<string> {
-  const header = { 'Idempotency-Key': key };
+async function submit(recording: Recording, key: string, named: boolean): Promise<string> {
+  const params = { header: { 'Idempotency-Key': key } };
   if (!('file' in recording)) {
-    const { assetKey, fromMs, toMs } = recording;
-    return reference({ sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs, sourceLanguageCode: 'auto' }, header);
+    const { assetKey, fromMs, toMs, name } = recording;
+    const body = { sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs, sourceLanguageCode: 'auto', ...(named && { fileName: name.slice(0, 200) }) };
+    return (await answer(api.POST('/api/v2/separate/v3', { body, params }))).jobId;
   }
-  const { file } = recording;
-  if (byReference) return reference({ sourceAssetKey: await upload(file, (part) => sent(100 * part)), trimStartMs: 0, trimEndMs: null, sourceLanguageCode: 'auto' }, header);
   const form = new FormData();
   form.set('spec', new Blob(['{"sourceLanguageCode":"auto"}'], { type: 'application/json' }));
-  form.set('file', file);
+  form.set('file', recording.file);
   const body = form as unknown as { file: string; spec: Schemas['SeparationSpec'] }; // a form types its files as text
-  return (await answer(api.POST('/api/v2/separate', { body, bodySerializer: () => form, params: { header } }))).jobId;
-}
-
-async function reference(body: Schemas['SeparationByReference'], header: { 'Idempotency-Key': string }): Promise<string> {
-  return (await answer(api.POST('/api/v2/separate/v3', { body, params: { header } }))).jobId;
+  return (await answer(api.POST('/api/v2/separate', { body, bodySerializer: () => form, params }))).jobId;
 }
 
 /** What a separation is called: the service knows only the key of an upload by reference. */
@@ -230,7 +266,7 @@ function Earlier(props: { draft: Draft; use: (job: Old, name: string) => void })
 }
 
 /** The progress of a separation without stems, or why it failed. */
-function Going({ state }: { state: Status }) {
+function Going({ state, again }: { state: Status; again: (() => void) | undefined }) {
   switch (state.status) {
     case 'QUEUED':
       return <Progress label={`Waiting, place ${state.queuePosition} in the queue`} value={null} />;
@@ -241,6 +277,11 @@ function Going({ state }: { state: Status }) {
       return (
         <p class="wrong" role="alert">
           {failureOf(state).message} {state.refunded && 'The credits are back.'}
+          {again && (
+            <button type="button" onClick={again}>
+              Try again
+            </button>
+          )}
         </p>
       );
     case 'DISPOSED':

@@ -1,29 +1,37 @@
 // The studio: clips are added at the top, and the film appears at the bottom.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { answer, api, capabilities, pause, type Schemas } from './api';
-import { empty, lengthOfAll, nextId, useDraft, type Clip, type Draft } from './draft';
+import { capabilities, pause, type Schemas } from './api';
+import { lengthOfAll, nextId, configOf, split, type Clip, type Draft } from './draft';
 import { Trouble } from './errors';
 import { Film } from './film';
+import { analysisOf } from './files';
 import { inspect, seconds } from './media';
-import { Act, Drop, Panel, Progress, Undo, useTask, useUnloadWarning, Wrong } from './parts';
+import { Act, Choice, Confirm, Drop, Panel, Popover, Progress, Undo, useTask, useUnloadWarning, Wrong } from './parts';
+import { Player, type Peek } from './player';
+import type { FilmConfig } from './preview/config';
+import { keepFile } from './preview/library';
+import { useProjects, type Change, type Projects } from './projects';
 import { Speech, type Recording } from './speech';
-import { Sound } from './sound';
+import { Lane, Sound, useAnalysis } from './sound';
 import { Timeline } from './timeline';
 import { upload } from './upload';
 
-export type Change = (change: (old: Draft) => Draft) => void;
 /** Removes something and offers to undo it, until the next edit. */
 export type Remove = (what: string, change: (old: Draft) => Draft) => void;
 
 export function Studio(props: { user: string; balance: number | undefined; spent: () => void }) {
-  const [draft, setDraft] = useDraft(props.user);
+  const projects = useProjects(props.user);
+  const { draft, undo, redo } = projects;
   const can = useCapabilities();
   const [upping, setUpping] = useState<{ label: string; part: number | null }>();
   const [trouble, setTrouble] = useState<Trouble>();
   /** The stems of the speech; undefined while they are being made or fetched. */
   const [stems, setStems] = useState<Schemas['Stem'][] | undefined>([]);
-  const [removed, setRemoved] = useState<{ said: string; before: Draft }>();
+  const [removed, setRemoved] = useState('');
+  const [chosen, choose] = useState<number>();
+  const [at, seek] = useState(0);
+  const [peek, setPeek] = useState<Peek>();
   const [busy, run] = useTask(setTrouble);
   const lastTry = useRef<() => void>(() => {});
   const ask = useRef<(recording: Recording) => Promise<void>>(async () => {});
@@ -38,21 +46,23 @@ export function Studio(props: { user: string; balance: number | undefined; spent
       await task((part) => setUpping({ label, part: part * 100 })).finally(() => setUpping(undefined));
     });
   }
-  const change: Change = (f) => {
-    setRemoved(undefined); // undoing it later would undo this edit as well
-    setDraft(f);
+  const change: Change = (f, what) => {
+    setRemoved('');
+    projects.change(f, what);
   };
   const latest = useRef(draft);
   latest.current = draft;
   const replace = (said: string, f: (old: Draft) => Draft) => {
-    setRemoved({ said, before: latest.current });
-    setDraft(f);
+    projects.change(f);
+    setRemoved(said);
   };
   const remove: Remove = (what, f) => replace(`${what} removed.`, f);
+  useShortcuts(undo, redo);
 
   const addClip = async (file: File, sent: (part: number) => void) => {
     const seen = await inspect(file).catch(() => undefined);
     const assetKey = await upload(file, sent);
+    keepFile(assetKey, file);
     const { durationMs, picture } = seen?.picture ? seen : await measured(assetKey, file.name, has('analysis'));
     const clip: Clip = { name: file.name, assetKey, durationMs, picture };
     change((old) => ({
@@ -63,6 +73,8 @@ export function Studio(props: { user: string; balance: number | undefined; spent
   };
   const addMusicFile = async (file: File, sent: (part: number) => void) => {
     const assetKey = await upload(file, sent);
+    if (has('analysis')) await checkSound(assetKey, file.name);
+    keepFile(assetKey, file);
     const add = (old: Draft): Draft => ({ ...old, music: { name: file.name, assetKey, volume: 0.5 } });
     const before = latest.current.music;
     if (before) replace(`${before.name} replaced.`, add);
@@ -87,7 +99,7 @@ export function Studio(props: { user: string; balance: number | undefined; spent
   const addMusic = ([file]: File[]) => file && work(`Uploading ${file.name}`, (sent) => addMusicFile(file, sent));
   const addSpeech = ([file]: File[]) => file && work(`Looking at ${file.name}`, () => ask.current({ file }));
   const addSamples = () =>
-    work('Fetching the sample material; the first time it is painted, which takes a moment', async (sent) => {
+    work('Fetching the sample material', async (sent) => {
       const fetched = ['dusk.mp4', 'aurora.mp4', 'song.m4a', 'speech.m4a'].map(async (name) => {
         const sample = await fetch(`samples/${name}`);
         if (!sample.ok) throw new Trouble('The sample material cannot be made on this machine.');
@@ -109,16 +121,25 @@ export function Studio(props: { user: string; balance: number | undefined; spent
     (!draft.segments.length && 'A film needs at least one clip.') ||
     (!stems && 'The stems are not ready yet. Remove the speech to render without them.');
   const bare = !draft.segments.length && !draft.music && !draft.speech;
+  const analysis = useAnalysis(draft.music?.assetKey, has('analysis'));
+  const filmMs = lengthOfAll(draft.segments);
+  const playhead = Math.min(at, Math.max(0, filmMs - 1));
+  const body = configOf(draft, stems ?? [], has);
+  const splitHere = () => change((old) => split(old, playhead));
   return (
     <div class="studio">
       <Panel
-        step={1}
         title="Material"
         class="material"
         aside={
-          <Act class={bare ? 'primary' : ''} off={busy} act={() => void addSamples()}>
-            Use sample material
-          </Act>
+          <span class="row">
+            <ProjectMenu projects={projects} />
+            {bare && (
+              <Act class="primary" off={busy} act={() => void addSamples()}>
+                Use sample material
+              </Act>
+            )}
+          </span>
         }
       >
         <div class="drops">
@@ -130,39 +151,109 @@ export function Studio(props: { user: string; balance: number | undefined; spent
         <Wrong trouble={trouble} again={busy ? undefined : lastTry.current} />
       </Panel>
 
+      <Player config={body as FilmConfig} at={playhead} seek={seek} peek={peek} split={draft.segments.length ? splitHere : undefined} />
+
       <Panel
-        step={2}
         title="Timeline"
         class="cut"
         aside={
-          draft.segments.length > 0 && (
-            <span class="row">
-              <small>{seconds(lengthOfAll(draft.segments))}</small>
-              <button type="button" class="plain" onClick={() => remove('Everything', () => empty)}>
-                Start over
-              </button>
-            </span>
-          )
+          <span class="row">
+            {filmMs > 0 && <small>{seconds(filmMs)}</small>}
+            <Act class="plain" label="Undo the last edit" off={!undo} act={() => (setRemoved(''), undo?.())}>
+              Undo
+            </Act>
+            <Act class="plain" label="Redo the edit" off={!redo} act={() => redo?.()}>
+              Redo
+            </Act>
+          </span>
         }
       >
-        <Timeline draft={draft} change={change} remove={remove} has={has} separate={(recording) => void ask.current(recording)} />
+        <Timeline
+          draft={draft}
+          change={change}
+          remove={remove}
+          has={has}
+          separate={(recording) => void ask.current(recording)}
+          chosen={chosen}
+          choose={choose}
+          at={playhead}
+          seek={seek}
+          peek={setPeek}
+        >
+          {draft.music && analysis?.peaks && <Lane music={draft.music} analysis={analysis} filmMs={filmMs} change={change} has={has} />}
+        </Timeline>
       </Panel>
 
-      <Panel step={3} title="Sound" class="sound">
-        {draft.music && <Sound music={draft.music} change={change} remove={remove} has={has} />}
-        <Speech draft={draft} change={change} remove={remove} balance={props.balance} spent={props.spent} byReference={has('separate.v3')} ask={ask} stems={stems ?? []} found={setStems} />
+      <Panel title="Sound" class="sound">
+        {draft.music && <Sound music={draft.music} analysis={analysis} filmMs={filmMs} change={change} remove={remove} has={has} />}
+        <Speech
+          draft={draft}
+          change={change}
+          remove={remove}
+          balance={props.balance}
+          spent={props.spent}
+          byReference={has('separate.v3')}
+          has={has}
+          ask={ask}
+          stems={stems ?? []}
+          found={setStems}
+        />
       </Panel>
 
-      <Film draft={draft} change={change} stems={stems ?? []} notYet={notYet || ''} has={has} />
-      {removed && (
+      <Film draft={draft} change={change} name={projects.current.name} stems={stems ?? []} notYet={notYet || ''} has={has} />
+      {removed && undo && (
         <Undo
-          label={removed.said}
-          undo={() => change(() => removed.before)}
-          close={() => setRemoved(undefined)}
+          label={removed}
+          undo={() => {
+            setRemoved('');
+            undo();
+          }}
+          close={() => setRemoved('')}
         />
       )}
     </div>
   );
+}
+
+/** The projects of this browser: opened, named, copied, removed. */
+function ProjectMenu({ projects }: { projects: Projects }) {
+  const { current, all } = projects;
+  return (
+    <Popover class="projects" label={`Project ${current.name}`} button={current.name}>
+      <label class="slider">
+        <span>Name</span>
+        <input type="text" maxLength={60} value={current.name} onChange={(e) => projects.rename(e.currentTarget.value.trim() || 'My film')} />
+      </label>
+      {all.length > 1 && <Choice label="Open" value={current.id} options={all.map((p) => [p.id, p.name])} set={projects.open} />}
+      <Act act={projects.create}>New project</Act>
+      <Act act={projects.duplicate}>Duplicate it</Act>
+      <Confirm label={`Delete the project ${current.name}`} act={projects.remove}>
+        Delete it
+      </Confirm>
+    </Popover>
+  );
+}
+
+/** Undo and redo by the keys that every editor has. */
+function useShortcuts(undo: (() => void) | undefined, redo: (() => void) | undefined): void {
+  useEffect(() => {
+    const press = (e: KeyboardEvent) => {
+      if (!(e.ctrlKey || e.metaKey) || e.key.toLowerCase() !== 'z' || (e.target instanceof HTMLInputElement && e.target.type === 'text')) return;
+      e.preventDefault();
+      (e.shiftKey ? redo : undo)?.();
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, [undo, redo]);
+}
+
+/** Refuses music that the service cannot read, before it is in the film. */
+async function checkSound(assetKey: string, name: string): Promise<void> {
+  const found = await analysisOf(assetKey).catch((e: Trouble) => {
+    if (e.again) throw e;
+    return undefined;
+  });
+  if (!found?.hasAudio) throw new Trouble(`${name} holds no sound that can be read.`);
 }
 
 /** What the server can do, asked until it answers. */
@@ -185,7 +276,7 @@ function useCapabilities(): Schemas['Capabilities'] | undefined {
 /** The service's analysis of a clip that this browser cannot read, such as HEVC. */
 async function measured(assetKey: string, name: string, canAnalyse: boolean): Promise<{ durationMs: number; picture: string }> {
   if (!canAnalyse) throw new Trouble(`This browser cannot read ${name}.`);
-  const found = await answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 100 } })).catch((e: Trouble) => {
+  const found = await analysisOf(assetKey).catch((e: Trouble) => {
     if (e.again) throw e;
     return undefined;
   });

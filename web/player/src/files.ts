@@ -1,0 +1,42 @@
+// What the service has of the user's files.
+
+import { answer, api, current, stemAddress, type Schemas } from './api';
+
+type Analysis = Schemas['Analysis'];
+
+const known = new Map<string, Promise<Analysis>>();
+
+/** The service's analysis of a file, fetched once. */
+export function analysisOf(assetKey: string): Promise<Analysis> {
+  const asked = known.get(assetKey) ?? answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 600 } }));
+  known.set(assetKey, asked);
+  asked.catch(() => known.delete(assetKey));
+  return asked;
+}
+
+const url = (path: string): URL => new URL(`../api/v2/${path}`, document.baseURI);
+const signed = () => ({ Authorization: `Bearer ${current()?.accessToken ?? ''}` });
+
+/** An address in the object store from which a file of the user can be read in ranges, for some minutes. */
+export async function addressOf(assetKey: string): Promise<URL> {
+  // One byte is enough to be told the address.
+  const found = await fetch(url(assetKey), { headers: { ...signed(), Range: 'bytes=0-0' } });
+  if (!found.ok) throw new Error(`the file is gone: ${found.status}`);
+  await found.arrayBuffer();
+  return new URL(found.url);
+}
+
+/** The service's tiles of a clip, from left to right. */
+export async function storyboardOf(assetKey: string, frames: number, height = 180): Promise<Blob> {
+  const found = await fetch(url(`${assetKey}/storyboard?frames=${frames}&height=${height}`), { headers: signed() });
+  if (!found.ok) throw new Error(`there is no storyboard: ${found.status}`);
+  return found.blob();
+}
+
+/** The sound of a stem. */
+export async function stemBytes(jobId: string, stemId: string): Promise<Blob> {
+  const { stems } = await answer(api.GET('/api/v2/separate/{jobId}', { params: { path: { jobId } } }));
+  const stem = stems?.find((s) => s.stemId === stemId);
+  if (!stem) throw new Error('the stem is gone');
+  return (await fetch(stemAddress(stem))).blob();
+}

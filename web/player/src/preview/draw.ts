@@ -1,0 +1,140 @@
+// Draws a frame of the film from the pictures of its clips.
+
+import { nearestEven, sourceFrame, type Film, type Join, type PlacedSegment } from './plan';
+
+/** A decoded picture, as displayed. */
+export interface Picture {
+  image: CanvasImageSource;
+  width: number;
+  height: number;
+}
+
+/** A picture that a frame of the film needs. */
+export interface Need {
+  segment: PlacedSegment;
+  /** The index of the frame in the clip. */
+  frame: number;
+}
+
+const segmentAt = (film: Film, frame: number): PlacedSegment[] => film.segments.filter((s) => s.begin <= frame && frame < s.end);
+
+/** The pictures that a frame of the film shows, the outgoing one first. */
+export const needs = (film: Film, frame: number): Need[] =>
+  segmentAt(film, frame).map((segment) => ({ segment, frame: sourceFrame(segment, frame - segment.begin) }));
+
+/** How much of a colour lies over a frame, from 0 to 1. */
+interface Veil {
+  color: 'black' | 'white';
+  weight: number;
+}
+
+function veils(film: Film, frame: number, on: PlacedSegment[]): Veil[] {
+  const found: Veil[] = [];
+  const add = (color: Veil['color'], weight: number) => weight > 0 && found.push({ color, weight });
+  const colorOf = (join: Join) => (join.type === 'fadeWhite' ? 'white' : 'black');
+  for (const s of on) {
+    if (s.next && isFade(s.next)) {
+      const n = Math.floor(s.next.frames / 2);
+      const i = frame - (s.end - n);
+      if (i >= 0) add(colorOf(s.next), (i + 1) / (n + 1));
+    }
+    if (s.join && isFade(s.join)) {
+      const n = s.join.frames - Math.floor(s.join.frames / 2);
+      const i = frame - s.begin;
+      if (i < n) add(colorOf(s.join), (n - i) / (n + 1));
+    }
+  }
+  if (film.fadeIn && frame < film.fadeIn.frames) add(film.fadeIn.color, (film.fadeIn.frames - frame) / film.fadeIn.frames);
+  if (film.fadeOut) {
+    const i = frame - (film.frames - film.fadeOut.frames);
+    if (i >= 0) add(film.fadeOut.color, (i + 1) / film.fadeOut.frames);
+  }
+  return found;
+}
+
+const isFade = (join: Join): boolean => join.type === 'fadeBlack' || join.type === 'fadeWhite';
+
+/** Draws a frame. `pictureOf` returns a picture that `needs` listed, or undefined if it is not there yet: black. */
+export function drawFrame(ctx: CanvasRenderingContext2D, film: Film, frame: number, pictureOf: (need: Need) => Picture | undefined): void {
+  const { width, height } = ctx.canvas;
+  const scale = width / film.width;
+  const shown = needs(film, frame);
+  ctx.setTransform(1, 0, 0, 1, 0, 0);
+  ctx.globalAlpha = 1;
+  ctx.fillStyle = 'black';
+  ctx.fillRect(0, 0, width, height);
+  const [first, second] = shown;
+  if (first) drawShot(ctx, first, pictureOf(first));
+  const join = second?.segment.join;
+  if (second && join) {
+    const w = (frame - second.segment.begin + 1) / (join.frames + 1);
+    // A join draws the incoming picture on a canvas of its own: its bars cover as well.
+    const layer = new OffscreenCanvas(width, height);
+    const onLayer = layer.getContext('2d') as unknown as CanvasRenderingContext2D;
+    onLayer.fillStyle = 'black';
+    onLayer.fillRect(0, 0, width, height);
+    drawShot(onLayer, second, pictureOf(second));
+    joinOnto(ctx, layer, join, w, film, scale);
+  }
+  for (const { color, weight } of veils(film, frame, shown.map((n) => n.segment))) {
+    ctx.globalAlpha = weight;
+    ctx.fillStyle = color;
+    ctx.fillRect(0, 0, width, height);
+  }
+  ctx.globalAlpha = 1;
+}
+
+/** Lays the incoming picture over the outgoing one, w of the way through the join. */
+function joinOnto(ctx: CanvasRenderingContext2D, layer: OffscreenCanvas, join: Join, w: number, film: Film, scale: number): void {
+  const { width, height } = ctx.canvas;
+  if (join.type === 'dissolve') {
+    ctx.globalAlpha = w;
+    ctx.drawImage(layer, 0, 0);
+    ctx.globalAlpha = 1;
+    return;
+  }
+  const upright = join.direction === 'up' || join.direction === 'down';
+  const d = nearestEven(w * (upright ? film.height : film.width)) * scale;
+  // (x, y) is the direction in which the pictures move.
+  const [x, y] = { left: [-1, 0], right: [1, 0], up: [0, -1], down: [0, 1] }[join.direction] as [number, number];
+  if (join.type === 'push') {
+    const outgoing = new OffscreenCanvas(width, height);
+    outgoing.getContext('2d')?.drawImage(ctx.canvas, 0, 0);
+    ctx.drawImage(outgoing, x * d, y * d);
+  }
+  // The incoming picture comes from the side opposite to the direction.
+  const [dx, dy] = [x === 0 ? 0 : -x * (width - d), y === 0 ? 0 : -y * (height - d)];
+  if (join.type === 'wipe') {
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(dx, dy, width, height);
+    ctx.clip();
+    ctx.drawImage(layer, 0, 0);
+    ctx.restore();
+  } else {
+    ctx.drawImage(layer, dx, dy);
+  }
+}
+
+/** Draws a clip's picture onto the whole canvas, as its segment's fit says. */
+function drawShot(ctx: CanvasRenderingContext2D, { segment }: Need, picture: Picture | undefined): void {
+  if (!picture) return;
+  const { width, height } = ctx.canvas;
+  const cover = Math.max(width / picture.width, height / picture.height);
+  const contain = Math.min(width / picture.width, height / picture.height);
+  const at = (room: number, length: number, focus: number) => Math.min(0, Math.max(room - length, room / 2 - focus * length));
+  const place = (scale: number, x: number, y: number) => ctx.drawImage(picture.image, x, y, picture.width * scale, picture.height * scale);
+  if (segment.fit === 'cover') {
+    const [w, h] = [picture.width * cover, picture.height * cover];
+    place(cover, at(width, w, segment.focusX), at(height, h, segment.focusY));
+    return;
+  }
+  if (segment.fit === 'blur' && cover > contain * 1.005) {
+    const [w, h] = [picture.width * cover, picture.height * cover];
+    ctx.save();
+    ctx.filter = `blur(${Math.min(width, height) / 16}px)`;
+    place(cover, at(width, w, segment.focusX), at(height, h, segment.focusY));
+    ctx.restore();
+  }
+  place(contain, (width - picture.width * contain) / 2, (height - picture.height * contain) / 2);
+}

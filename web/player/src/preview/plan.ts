@@ -1,0 +1,278 @@
+// Which frame of which clip each frame of the film shows. The rules are those of the renderer, so the two agree frame
+// by frame: docs/app/film.md describes them.
+
+import type { Direction, FilmConfig, Fit, JoinType, SegmentConfig } from './config';
+
+/** What is known of a clip. All times are in seconds. */
+export interface ClipFacts {
+  /** The size as displayed. */
+  width: number;
+  height: number;
+  /** When each frame begins, ascending, on the clock of the file. */
+  starts: number[];
+  /** The time of the file that counts as 0: where the earlier of pictures and sound begins. */
+  zero: number;
+  /** When the later of pictures and sound ends, counted from zero. */
+  end: number;
+}
+
+export interface Rate {
+  num: number;
+  den: number;
+}
+
+const valueOf = (rate: Rate): number => rate.num / rate.den;
+
+export interface Join {
+  type: JoinType;
+  direction: Direction;
+  frames: number;
+}
+
+export interface PlacedSegment {
+  config: SegmentConfig;
+  /** The segment's index in the request. */
+  index: number;
+  facts: ClipFacts;
+  /** Frames of the film, half-open. */
+  begin: number;
+  end: number;
+  frames: number;
+  /** The time of the clip that the first frame shows, in seconds. */
+  start: number;
+  speed: number;
+  join: Join | undefined;
+  next: Join | undefined;
+  fit: Fit;
+  focusX: number;
+  focusY: number;
+  origin: number; // microseconds, see sourceFrame
+  step: number; // microseconds
+}
+
+export interface Film {
+  rate: Rate;
+  width: number;
+  height: number;
+  frames: number;
+  segments: PlacedSegment[];
+  fadeIn: End | undefined;
+  fadeOut: End | undefined;
+}
+
+export interface End {
+  color: 'black' | 'white';
+  frames: number;
+}
+
+const cutSlack = 0.00137;
+const coarseRate = 20;
+const maxDrift = 0.7501;
+const maxEndDrift = 0.5001;
+const roundingUp = 0.3501;
+const maxRate = 60;
+const smallestSide = 16;
+
+const standardRates: Rate[] = [
+  [5, 1], [8, 1], [10, 1], [12, 1], [25, 2], [15000, 1001], [15, 1], [18, 1], [20, 1], [24000, 1001], [24, 1], [25, 1],
+  [30000, 1001], [30, 1], [48000, 1001], [48, 1], [50, 1], [60000, 1001], [60, 1],
+].map(([num = 30, den = 1]) => ({ num, den })); // prettier-ignore
+
+/** Plans a film. Every clip must have at least one frame. */
+export function planFilm(config: FilmConfig, factsOf: (assetKey: string) => ClipFacts): Film {
+  const facts = config.segments.map((s) => factsOf(s.sourceAssetKey));
+  const [first] = facts;
+  if (!first) return { rate: { num: 30, den: 1 }, width: 1280, height: 720, frames: 0, segments: [], fadeIn: undefined, fadeOut: undefined };
+  const chosen = config.canvas?.frameRate;
+  const rate = chosen ? { num: chosen, den: 1 } : filmRate(first);
+  const [width, height] = canvasSize(first, config.canvas ?? {});
+  const segments = config.segments.map((s, i) => segmentOf(s, i, facts[i] ?? first, config.canvas?.fit ?? 'contain'));
+  countFrames(segments, valueOf(rate));
+  const frames = arrange(segments, rate);
+  for (const s of segments) {
+    s.step = (s.speed / valueOf(rate)) * 1e6;
+    const tolerance = 0.4142 * Math.min(s.step / 1e6, usualStep(s.facts.starts));
+    s.origin = Math.round(s.start * 1e6) + Math.round(s.facts.zero * 1e6) + Math.round(tolerance * 1e6);
+  }
+  const end = (e: FilmConfig['fadeIn']): End | undefined =>
+    e ? { color: e.color ?? 'black', frames: Math.min(wholeFrames(e.durationMs ?? 500, rate), Math.floor(frames / 2)) } : undefined;
+  return { rate, width, height, frames, segments, fadeIn: end(config.fadeIn), fadeOut: end(config.fadeOut) };
+}
+
+function segmentOf(config: SegmentConfig, index: number, facts: ClipFacts, fit: Fit): PlacedSegment {
+  return {
+    config, index, facts, fit: config.fit ?? fit, focusX: config.focusX ?? 0.5, focusY: config.focusY ?? 0.5, speed: config.speedScale ?? 1,
+    begin: 0, end: 0, frames: 0, start: 0, origin: 0, step: 0, join: undefined, next: undefined,
+  }; // prettier-ignore
+}
+
+const trimOf = (s: PlacedSegment): [from: number, to: number] => [
+  (s.config.trimStartMs ?? 0) / 1000,
+  Math.min(s.facts.end, s.config.trimEndMs ? s.config.trimEndMs / 1000 : Infinity),
+];
+
+/** Gives each segment its frames and the grid on which it reads its clip. */
+function countFrames(segments: PlacedSegment[], rate: number): void {
+  let [anchor, grid, run, ideal, total, runStart] = [0, 0, 0, 0, 0, 0];
+  segments.forEach((s, k) => {
+    const step = s.speed / rate;
+    const [from, to] = trimOf(s);
+    if (!follows(segments[k - 1], s)) {
+      [runStart, run] = [total, 0];
+      anchor = anchorOf(s, from, rate);
+      grid = gridLine(from, anchor, step);
+    }
+    const length = (to - from) / step;
+    s.start = anchor + grid * step;
+    ideal += length;
+    run += length;
+    const last = k === segments.length - 1;
+    if (follows(s, segments[k + 1])) s.frames = Math.max(0, gridLine(to, anchor, step) - grid);
+    else s.frames = framesOf(total, run - (total - runStart), ideal, last);
+    grid += s.frames;
+    total += s.frames;
+  });
+}
+
+/** The frames of a segment that begins at frame `begin`: whole ones, and no more drift than a frame. */
+function framesOf(begin: number, length: number, ideal: number, last: boolean): number {
+  let frames = Math.max(0, Math.floor(length + roundingUp));
+  while (frames > 0 && begin + frames - ideal > maxDrift) frames--;
+  const behind = last ? maxEndDrift : maxDrift;
+  while (ideal - (begin + frames) > behind || (last && begin + frames === 0)) frames++;
+  return frames;
+}
+
+function anchorOf(s: PlacedSegment, from: number, rate: number): number {
+  if (rate < coarseRate) return from;
+  const { starts, zero } = s.facts;
+  const shown = s.speed === 1 ? 0 : Math.max(0, upperBound(starts, from + cutSlack + zero) - 1);
+  return (starts[shown] ?? 0) - zero;
+}
+
+function gridLine(t: number, anchor: number, step: number): number {
+  const slack = Math.min(cutSlack, step / 4);
+  return Math.max(Math.floor((t - anchor + slack) / step), Math.ceil((0 - anchor - slack) / step));
+}
+
+const follows = (a: PlacedSegment | undefined, b: PlacedSegment | undefined): boolean =>
+  !!a && !!b && a.facts === b.facts && a.speed === b.speed && trimOf(a)[1] === trimOf(b)[0];
+
+const overlapping = ['dissolve', 'wipe', 'slide', 'push'];
+
+/** How many frames the two sides of a join share. */
+export const overlapOf = (join: Join | undefined): number => (join && overlapping.includes(join.type) ? join.frames : 0);
+
+const wholeFrames = (ms: number, rate: Rate): number => Math.floor((ms / 1000) * valueOf(rate) + 0.5);
+
+/** Places the segments one after the other, overlapped by their joins, and returns the length of the film. */
+function arrange(segments: PlacedSegment[], rate: Rate): number {
+  let length = 0;
+  segments.forEach((s, k) => {
+    const before = segments[k - 1];
+    const t = s.config.transition;
+    if (before && t) {
+      const frames = Math.min(wholeFrames(t.durationMs ?? 500, rate), Math.floor(Math.min(before.frames, s.frames) / 2));
+      s.join = frames > 0 ? { type: t.type, direction: t.direction ?? 'left', frames } : undefined;
+      before.next = s.join;
+    }
+    s.begin = length - overlapOf(s.join);
+    s.end = s.begin + s.frames;
+    length = s.end;
+  });
+  return length;
+}
+
+/** The index of the clip's frame that a segment shows in its i-th frame. */
+export function sourceFrame(s: PlacedSegment, i: number): number {
+  const { starts } = s.facts;
+  let [low, high] = [0, starts.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const line = Math.max(0, Math.ceil((Math.round((starts[middle] ?? 0) * 1e6) - s.origin) / s.step));
+    if (line > i) high = middle;
+    else low = middle + 1;
+  }
+  return Math.max(0, low - 1);
+}
+
+/** The rate of a film whose first clip is this. */
+function filmRate(clip: ClipFacts): Rate {
+  const rate = constantRate(clip.starts) ?? variableRate(clip.starts);
+  const value = valueOf(rate);
+  if (value < 1) return { num: 1, den: 1 };
+  if (value <= maxRate) return rate;
+  const divided = snap(value / Math.ceil(value / maxRate));
+  return divided && valueOf(divided) >= 48 ? divided : { num: maxRate, den: 1 };
+}
+
+function constantRate(starts: number[]): Rate | undefined {
+  const n = starts.length;
+  if (n < 2) return { num: 30, den: 1 };
+  const step = ((starts[n - 1] ?? 0) - (starts[0] ?? 0)) / (n - 1);
+  const slack = Math.max(0.0011, step * 0.02);
+  if (starts.some((s, i) => Math.abs(s - (starts[0] ?? 0) - i * step) > slack)) return undefined;
+  return snap(1 / step) ?? { num: Math.round(1000 / step), den: 1000 };
+}
+
+function variableRate(starts: number[]): Rate {
+  const usual = nearest(1 / usualStep(starts));
+  const short = stepsOf(starts);
+  const decile = short[Math.floor(short.length / 10)] ?? 1 / 30;
+  return valueOf(usual) < 24 && decile < (usualStep(starts) * 2) / 3 ? nearest(Math.max(30, 1 / decile)) : usual;
+}
+
+function snap(f: number): Rate | undefined {
+  const close = (r: number) => Math.abs(f / r - 1) < 0.0002;
+  const whole = Math.round(f);
+  return standardRates.find((r) => close(valueOf(r))) ?? (whole >= 1 && close(whole) ? { num: whole, den: 1 } : undefined);
+}
+
+function nearest(f: number): Rate {
+  if (f < 4) return { num: Math.max(1, Math.round(f)), den: 1 };
+  const distance = (r: Rate) => {
+    const d = Math.abs(Math.log(f / valueOf(r)));
+    return r.den === 1001 && d > 0.0004 ? d + 0.0015 : d;
+  };
+  return standardRates.reduce((best, r) => (distance(r) < distance(best) ? r : best));
+}
+
+const stepsOf = (starts: number[]): number[] =>
+  starts.slice(1).map((s, i) => s - (starts[i] ?? 0)).filter((d) => d > 0).sort((a, b) => a - b); // prettier-ignore
+
+/** The usual distance between frames, in seconds: the mean of those within a quarter of the median. */
+function usualStep(starts: number[]): number {
+  const steps = stepsOf(starts);
+  const median = steps[steps.length >> 1];
+  if (!median) return 1 / 30;
+  const near = steps.filter((d) => Math.abs(d - median) <= median / 4);
+  return near.reduce((sum, d) => sum + d, 0) / near.length;
+}
+
+const upperBound = (sorted: number[], t: number): number => {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] ?? 0) > t) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+};
+
+/** Rounds to the nearest even number; odd numbers go up. */
+export const nearestEven = (f: number): number => 2 * Math.floor(f / 2 + 0.5);
+
+function canvasSize(clip: ClipFacts, canvas: NonNullable<FilmConfig['canvas']>): [width: number, height: number] {
+  let [w, h] = [clip.width & ~1, clip.height & ~1];
+  const [a = 0, b = 0] = (canvas.aspect ?? 'source').split(':').map(Number);
+  if (a > 0 && b > 0) {
+    const short = Math.min(clip.width, clip.height) / Math.min(a, b);
+    [w, h] = [short * a, short * b];
+  }
+  const scale = canvas.shortSide
+    ? canvas.shortSide / Math.min(w, h)
+    : canvas.maxSide && Math.max(w, h) > canvas.maxSide
+      ? (canvas.maxSide & ~1) / Math.max(w, h)
+      : 1;
+  return [Math.max(smallestSide, nearestEven(w * scale)), Math.max(smallestSide, nearestEven(h * scale))];
+}

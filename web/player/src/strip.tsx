@@ -1,0 +1,330 @@
+// The film along a line: pieces that are trimmed and moved by hand, the joins between them, the playhead, and below
+// them what else sounds at each time.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { beginsOf, lengthOf, lengthOfAll, shortest, type Clip, type Direction, type JoinType, type Segment } from './draft';
+import { storyboardOf } from './files';
+import { seconds } from './media';
+import { focusNext, Popover, Slider } from './parts';
+import type { Peek } from './player';
+
+const joins: [JoinType | 'cut', string, string][] = [
+  ['cut', 'Cut', '|'],
+  ['dissolve', 'Dissolve', '⨉'],
+  ['fadeBlack', 'Through black', '◼'],
+  ['fadeWhite', 'Through white', '◻'],
+  ['wipe', 'Wipe', '◧'],
+  ['slide', 'Slide', '◪'],
+  ['push', 'Push', '⇤'],
+];
+const directions: [Direction, string][] = [['left', 'to the left'], ['right', 'to the right'], ['up', 'up'], ['down', 'down']]; // prettier-ignore
+const largest = 16; // of the zoom
+
+/** Follows a finger until it is lifted. */
+export function drag(e: PointerEvent, moved: (e: PointerEvent) => void, done: () => void = () => {}): void {
+  e.preventDefault();
+  const handle = e.currentTarget as HTMLElement;
+  handle.setPointerCapture(e.pointerId);
+  const move = (m: Event) => moved(m as PointerEvent);
+  handle.addEventListener('pointermove', move);
+  handle.addEventListener(
+    'lostpointercapture',
+    () => {
+      handle.removeEventListener('pointermove', move);
+      done();
+    },
+    { once: true },
+  );
+}
+
+export function Strip(props: {
+  segments: Segment[];
+  clip: (s: Segment) => Clip | undefined;
+  has: (feature: string) => boolean;
+  chosen: number | undefined;
+  choose: (id: number) => void;
+  set: (s: Segment, part: Partial<Segment>) => void;
+  /** Moves a segment to a place in the order. */
+  place: (s: Segment, index: number) => void;
+  /** Moves an end of a segment to the next beat of the music instead, if cuts snap to it. */
+  jump: (s: Segment, index: number, by: number) => boolean;
+  at: number;
+  seek: (ms: number) => void;
+  peek: (peek: Peek | undefined) => void;
+  /** Lanes below the pieces, on the same line. */
+  children?: ComponentChildren;
+}) {
+  const { segments, chosen, set, seek } = props;
+  const rail = useRef<HTMLDivElement>(null);
+  const [zoom, setZoom] = useState(1);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => setWidth(entry?.contentRect.width ?? 0));
+    if (rail.current) watch.observe(rail.current);
+    return () => watch.disconnect();
+  }, []);
+  const total = Math.max(1, lengthOfAll(segments));
+  const begins = beginsOf(segments);
+  const share = (ms: number) => `${(100 * ms) / total}%`;
+  const timeAt = (x: number) => {
+    const box = rail.current?.getBoundingClientRect();
+    return box ? Math.min(total, Math.max(0, ((x - box.left) / box.width) * total)) : 0;
+  };
+  const msPerPixel = total / Math.max(1, width);
+  const pinch = usePinch(zoom, (z) => setZoom(Math.min(largest, Math.max(1, z))));
+  const trim = (s: Segment, end: 'fromMs' | 'toMs') => (e: PointerEvent) => {
+    const [x, was, ms] = [e.clientX, s[end], msPerPixel];
+    drag(
+      e,
+      (m) => trimTo(s, end, was + (m.clientX - x) * ms * s.speed),
+      () => props.peek(undefined),
+    );
+  };
+  const trimTo = (s: Segment, end: 'fromMs' | 'toMs', wanted: number) => {
+    const last = props.clip(s)?.durationMs ?? s.toMs;
+    const ms = Math.round(end === 'fromMs' ? Math.min(s.toMs - shortest, Math.max(0, wanted)) : Math.max(s.fromMs + shortest, Math.min(last, wanted)));
+    set(s, { [end]: ms });
+    props.peek({ assetKey: s.assetKey, atMs: end === 'fromMs' ? ms : ms - 1 });
+  };
+  const handle = (s: Segment, i: number, end: 'fromMs' | 'toMs') => {
+    const name = `${end === 'fromMs' ? 'Start' : 'End'} of Segment ${i + 1}`;
+    return (
+      <span
+        class={`trim ${end === 'fromMs' ? 'from' : 'to'}`}
+        role="slider"
+        tabIndex={0}
+        aria-label={name}
+        aria-valuemin={0}
+        aria-valuemax={props.clip(s)?.durationMs ?? s.toMs}
+        aria-valuenow={s[end]}
+        aria-valuetext={seconds(s[end])}
+        onPointerDown={trim(s, end)}
+        onBlur={() => props.peek(undefined)}
+        onKeyDown={(e) => {
+          const by = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
+          if (!by) return;
+          e.preventDefault();
+          e.stopPropagation();
+          if (end === 'toMs' && props.jump(s, i, by)) return;
+          trimTo(s, end, s[end] + by * (e.shiftKey ? 10 : 100));
+        }}
+      />
+    );
+  };
+  const grip = (s: Segment, i: number) => (
+    <button
+      type="button"
+      class="grip"
+      aria-label={`Move Segment ${i + 1}: drag it, or use the arrow keys`}
+      onPointerDown={(e) => {
+        let index = i;
+        drag(e, (m) => {
+          // The place among the others, by their middles.
+          const at = timeAt(m.clientX);
+          const next = segments.filter((o, k) => o.id !== s.id && (begins[k] ?? 0) + lengthOf(o) / 2 < at).length;
+          if (next !== index) props.place(s, (index = next));
+        });
+      }}
+      onKeyDown={(e) => {
+        const by = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
+        if (!by) return;
+        e.preventDefault();
+        e.stopPropagation();
+        props.place(s, Math.min(segments.length - 1, Math.max(0, i + by)));
+        focusNext(e.currentTarget); // an element that moves loses the focus
+      }}
+    >
+      ⠿
+    </button>
+  );
+  return (
+    <div class="timeline" {...pinch}>
+      <div class="zoom">
+        <button type="button" class="plain" aria-label="Zoom out" disabled={zoom === 1} onClick={() => setZoom(Math.max(1, zoom / 2))}>
+          −
+        </button>
+        <button type="button" class="plain" aria-label="Zoom in" disabled={zoom === largest} onClick={() => setZoom(Math.min(largest, zoom * 2))}>
+          +
+        </button>
+      </div>
+      <div class="scroll">
+        <div ref={rail} class="rail" style={{ width: `${zoom * 100}%` }}>
+          <div class="ruler" aria-hidden="true" onPointerDown={(e) => (seek(timeAt(e.clientX)), drag(e, (m) => seek(timeAt(m.clientX))))}>
+            {ticks(total, width).map((ms) => (
+              <span key={ms} style={{ left: share(ms) }}>
+                {seconds(ms).replace('.0 s', ' s')}
+              </span>
+            ))}
+          </div>
+          <div class="pieces">
+            {segments.map((s, i) => (
+              <div key={s.id} class="piece" style={{ left: share(begins[i] ?? 0), width: share(lengthOf(s)) }}>
+                <button
+                  type="button"
+                  class="shot"
+                  aria-pressed={s.id === chosen}
+                  aria-label={`Edit Segment ${i + 1}, ${seconds(lengthOf(s))}`}
+                  onClick={(e) => {
+                    props.choose(s.id);
+                    // A key press has no place.
+                    if (e.detail) seek(timeAt(e.clientX));
+                  }}
+                >
+                  <Filmstrip segment={s} clip={props.clip(s)} width={(lengthOf(s) / total) * width} has={props.has} />
+                  <span>{(lengthOf(s) / total) * width > 60 && seconds(lengthOf(s))}</span>
+                </button>
+                {s.id === chosen && (
+                  <>
+                    {handle(s, i, 'fromMs')}
+                    {grip(s, i)}
+                    {handle(s, i, 'toMs')}
+                  </>
+                )}
+              </div>
+            ))}
+            {segments.slice(1).map((s, k) => (
+              <div key={s.id} class="seam" style={{ left: share(begins[k + 1] ?? 0) }}>
+                <Join segment={s} name={`Join of Segments ${k + 1} and ${k + 2}`} has={props.has} set={(join) => set(s, { join })} />
+              </div>
+            ))}
+          </div>
+          {props.children}
+          <span class="playhead" aria-hidden="true" style={{ left: share(Math.min(total, props.at)) }} />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+/** Times to print on the ruler, at least 70 pixels apart. */
+function ticks(total: number, width: number): number[] {
+  const least = (70 * total) / Math.max(70, width);
+  const step = [500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 300_000].find((s) => s >= least) ?? 600_000;
+  return Array.from({ length: Math.floor(total / step) + 1 }, (_, k) => k * step);
+}
+
+/** Two fingers that move apart enlarge the timeline. */
+function usePinch(zoom: number, set: (zoom: number) => void) {
+  const fingers = useRef(new Map<number, number>());
+  const begun = useRef({ distance: 1, zoom: 1 });
+  const distance = () => {
+    const [a = 0, b = 0] = [...fingers.current.values()];
+    return Math.max(1, Math.abs(a - b));
+  };
+  const lift = (e: PointerEvent) => void fingers.current.delete(e.pointerId);
+  return {
+    onPointerDownCapture: (e: PointerEvent) => {
+      if (e.pointerType !== 'touch') return;
+      fingers.current.set(e.pointerId, e.clientX);
+      begun.current = { distance: distance(), zoom };
+    },
+    onPointerMoveCapture: (e: PointerEvent) => {
+      if (!fingers.current.has(e.pointerId)) return;
+      fingers.current.set(e.pointerId, e.clientX);
+      if (fingers.current.size === 2) set((begun.current.zoom * distance()) / begun.current.distance);
+    },
+    onPointerUpCapture: lift,
+    onPointerCancelCapture: lift,
+  };
+}
+
+/** The service's pictures of a clip, each a tile of one image. */
+interface Board {
+  url: string;
+  tileWidth: number;
+  count: number;
+}
+
+const boardTiles = 24;
+const boardHeight = 90;
+const boards = new Map<string, Promise<Board>>();
+
+async function makeBoard(assetKey: string): Promise<Board> {
+  const url = URL.createObjectURL(await storyboardOf(assetKey, boardTiles, boardHeight));
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  return { url, tileWidth: image.naturalWidth / boardTiles, count: boardTiles };
+}
+
+function useBoard(assetKey: string, on: boolean): Board | undefined {
+  const [board, set] = useState<Board>();
+  useEffect(() => {
+    if (!on) return;
+    const made = boards.get(assetKey) ?? makeBoard(assetKey);
+    boards.set(assetKey, made);
+    made.then(set, () => boards.delete(assetKey));
+  }, [assetKey, on]);
+  return board;
+}
+
+/** Pictures of the piece's own times, side by side. */
+function Filmstrip(props: { segment: Segment; clip: Clip | undefined; width: number; has: (feature: string) => boolean }) {
+  const { segment: s, clip, width } = props;
+  const board = useBoard(s.assetKey, props.has('storyboard'));
+  if (!board) return <span class="strip-picture" style={{ backgroundImage: `url(${clip?.picture ?? ''})` }} />;
+  const height = 67; // of a piece, in pixels
+  const tile = (board.tileWidth * height) / boardHeight;
+  const slots = Math.min(60, Math.max(1, Math.round(width / tile)));
+  const whole = clip?.durationMs ?? s.toMs;
+  return (
+    <span class="filmstrip">
+      {Array.from({ length: slots }, (_, k) => {
+        const ms = s.fromMs + ((k + 0.5) / slots) * (s.toMs - s.fromMs);
+        const n = Math.min(board.count - 1, Math.floor((ms / whole) * board.count));
+        const middle = (width / slots - tile) / 2;
+        return (
+          <span key={k} style={{ backgroundImage: `url(${board.url})`, backgroundSize: `${tile * board.count}px ${height}px`, backgroundPosition: `${middle - n * tile}px 0` }} />
+        );
+      })}
+    </span>
+  );
+}
+
+/** The transition between two segments: a click opens its kind and its length. */
+function Join(props: { segment: Segment; name: string; has: (feature: string) => boolean; set: (join: Segment['join']) => void }) {
+  const { segment, has, set } = props;
+  const offered = joins.filter(([type]) => type === 'cut' || has(`transition.${type}`));
+  const type = segment.join?.type ?? 'cut';
+  const length = segment.join?.durationMs ?? 500;
+  const direction = segment.join?.direction ?? 'left';
+  if (offered.length < 2) return null;
+  const sign = joins.find(([t]) => t === type)?.[2];
+  return (
+    <Popover class="join" label={props.name} button={sign}>
+      <label class="slider">
+        <span>{props.name}</span>
+        <select
+          aria-label={`Kind of ${props.name}`}
+          value={type}
+          onChange={(e) => {
+            const next = e.currentTarget.value as JoinType | 'cut';
+            set(next === 'cut' ? undefined : { type: next, durationMs: length, direction });
+          }}
+        >
+          {offered.map(([t, label]) => (
+            <option key={t} value={t}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </label>
+      {(type === 'wipe' || type === 'slide' || type === 'push') && (
+        <label class="slider">
+          <span>Moves</span>
+          <select aria-label={`Direction of ${props.name}`} value={direction} onChange={(e) => set({ type, durationMs: length, direction: e.currentTarget.value as Direction })}>
+            {directions.map(([d, label]) => (
+              <option key={d} value={d}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {type !== 'cut' && (
+        <Slider label="Length" of={`Length of ${props.name}`} min={100} max={5000} step={100} value={length} text={seconds(length)} set={(durationMs) => set({ type, durationMs, direction })} />
+      )}
+    </Popover>
+  );
+}
