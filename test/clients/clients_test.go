@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/sandbox/store"
 )
 
 // builtEnv names the variable that `make clients` sets after it has generated and built the clients.
@@ -42,5 +43,24 @@ func TestGeneratedClientsMakeAFilm(t *testing.T) {
 			}
 			mediatest.DurationWithin(t, film, 1500*time.Millisecond, 100*time.Millisecond)
 		})
+	}
+}
+
+// The package of web/client makes a film over a connection that fails, and buys credits.
+func TestClientPackage(t *testing.T) {
+	if os.Getenv(builtEnv) == "" {
+		t.Skip("runs in make clients")
+	}
+	s := apitest.Start(t, apitest.Bucket(true))
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Tone: 440, Duration: 2 * time.Second})
+	idToken, err := s.World.ProviderA.Mint(identity.Claims{Email: "package@client.example", Name: "Package"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bought := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
+	cmd := exec.CommandContext(t.Context(), "node", "--test", "../../web/client/test/client.test.mjs")
+	cmd.Env = append(os.Environ(), "BASE="+s.URL, "ID_TOKEN="+idToken, "CLIP="+clip, "ORDER="+bought.OrderID, "RECEIPT="+bought.Token)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }

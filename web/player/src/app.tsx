@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Account } from './account';
-import { answer, api, buy, current, keep, lastName, onEnd, onWait, pause, present, renew, signIn, type Provider, type Schemas, type Session } from './api';
+import { answer, api, buy, current, cutroom, lastName, onEnd, onWait, pause, present, signIn, type Provider, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
 import { Act, Popover, useTask, Wrong } from './parts';
 import { Pushes, unregister } from './pushes';
@@ -14,16 +14,12 @@ export function App() {
       setWhy(reason);
       set(null);
     });
-    const stay = () => void renew().catch(() => {}); // also when a person returns to the tab after days
-    stay();
-    document.addEventListener('visibilitychange', stay);
-    return () => document.removeEventListener('visibilitychange', stay);
   }, []);
   if (!session) return <SignIn why={why} done={set} />;
   /** Ends the session here. With a reason, the service has ended it already. */
   const leave = async (reason: string) => {
     if (!reason) await Promise.race([unregister(), pause(2000)]);
-    keep(null);
+    await cutroom.signOut();
     setWhy(reason);
     set(null);
   };

@@ -1,7 +1,7 @@
 // The error messages for users: what happened, and what to do.
 // docs/app/errors.md lists every code.
 
-import type { Schemas } from './api';
+import type { CutroomError } from '../../client/src';
 
 /** An error with a message for the user. */
 export class Trouble extends Error {
@@ -24,8 +24,6 @@ const answers: Record<string, Sentence> = {
   r2_disabled: ['This sandbox runs without an object store. Start it without --no-bucket.'],
   insufficient_credits: ['There are not enough credits. Buy some at the top of the page, then try again.', 'again'],
   unsupported_audio_format: ['This recording is not m4a, mp3 or wav.'],
-  'sourceAssetKey names a file without readable sound': ['This recording has no sound that can be read. Choose another file.'],
-  'assetKey names a file without readable pictures or sound': ['This file has no pictures or sound that can be read. Choose another file.'],
   invalid_stem_url: ['These stems are gone. Separate the recording again.'],
   invalid_asset_key: ['One of the clips is gone. Remove it and add it again.'],
   rate_limited: ['That was a lot at once. Wait a minute, then try again.', 'again'],
@@ -74,26 +72,23 @@ const plain = (sentence: string): string =>
     .replace(/separationDirectives\[\d+\](\.\w+|\[\d+\])*/g, 'The speech');
 
 /** An upload that the object store no longer has. The same file has the same key, so its cuts stay. */
-function goneAsset(sentence: string): Sentence | undefined {
-  const field = /^(\S*)assetKey: /i.exec(sentence);
-  if (!field) return undefined;
-  const place = /[[]/.test(field[1] ?? '') ? ` of ${plain(field[1] ?? '').replace('The', 'the')}` : '';
+function goneAsset({ next, field = '' }: CutroomError): Sentence | undefined {
+  if (next !== 'uploadAgain') return undefined;
+  const place = field.includes('[') ? ` of ${plain(field).replace('The', 'the')}` : '';
   return [`The file${place} is gone. Add the same file again: your cuts stay.`];
 }
 
-/** The Trouble of an answer that is not a success. */
-export function troubleOf(status: number, error: Schemas['Error'] | undefined): Trouble {
-  const code = error?.error ?? '';
-  const text = plain(code) || `The service answered ${status}. Try again.`;
-  const other: Sentence = status >= 500 || !code ? [text, 'again'] : [text];
-  const [sentence, again] = answers[code] ?? goneAsset(code) ?? statuses[status] ?? other;
-  return new Trouble(sentence, code, again === 'again', status);
+/** The Trouble of an answer that is not a success, or of none. */
+export function troubleOf(e: CutroomError): Trouble {
+  if (e.status === 0 && !e.code) return new Trouble('The service cannot be reached. Check the connection and try again.', '', true);
+  const text = plain(e.code) || `The service answered ${e.status}. Try again.`;
+  const [sentence, again] = answers[e.code] ?? goneAsset(e) ?? statuses[e.status] ?? [text, e.next === 'again' ? 'again' : undefined];
+  return new Trouble(sentence, e.code, again === 'again', e.status);
 }
 
 /** The Trouble of a job that failed. The service's own sentence names the segment or the limit. */
-export function failureOf(job: { error?: string | null; errorCode?: string | null }): Trouble {
-  const code = job.errorCode ?? '';
+export function failureOf({ code, message }: { code: string; message: string }): Trouble {
   const [text, again] = failures[code] ?? ['Something went wrong.', 'again'];
-  const detail = job.error && /^(segments|bgmClips|separationDirectives)\[/.test(job.error) ? ` (${plain(job.error)})` : '';
+  const detail = /^(segments|bgmClips|separationDirectives)\[/.test(message) ? ` (${plain(message)})` : '';
   return new Trouble(text + detail, code, again === 'again');
 }

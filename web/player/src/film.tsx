@@ -1,9 +1,9 @@
 // Rendering, the film, and earlier films.
 
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { answer, api, bytesOf, followRender, newKey, type Schemas } from './api';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { answer, api, bytesOf, cutroom, followRender, result, type Schemas } from './api';
 import { configOf, type Draft } from './draft';
-import { failureOf, Trouble } from './errors';
+import { Trouble } from './errors';
 import { History } from './history';
 import { Act, Choice, Panel, Popover, Progress, useTask, Wrong } from './parts';
 import type { Change } from './projects';
@@ -27,6 +27,8 @@ export function Film(props: {
   change: Change;
   /** The project's name, which the saved file gets. */
   name: string;
+  /** Its id: a submit of it that got no answer is sent again as the same one. */
+  project: string;
   stems: Schemas['Stem'][];
   /** Why the film cannot be rendered now, or ''. */
   notYet: string;
@@ -45,9 +47,6 @@ export function Film(props: {
   const cancelled = useRef('');
   const player = useRef<HTMLVideoElement>(null);
   const body = configOf(draft, props.stems, props.has);
-  const [made, setMade] = useState(0);
-  // Two submits of the same film are one job; a changed film, or a later submit, is a new one.
-  const key = useMemo(newKey, [JSON.stringify(body), made]);
 
   async function list(after = ''): Promise<Schemas['RenderHistoryJob'][]> {
     const page = await answer(api.GET('/api/v2/render', { params: { query: { limit: 12, ...(after && { cursor: after }) } } }));
@@ -65,11 +64,10 @@ export function Film(props: {
   async function follow(jobId: string) {
     sessionStorage.setItem(followed, jobId);
     try {
-      const end = await followRender(jobId, setState);
-      retry.current = () => again.current();
-      if (end.status === 'FAILED') throw failureOf(end);
+      await followRender(jobId, setState);
       await watched(jobId);
     } catch (e) {
+      retry.current = () => again.current();
       if (!(e instanceof Trouble) || e.status !== 404) throw e;
       if (cancelled.current !== jobId) throw new Trouble('This film was deleted while it was rendered.');
     } finally {
@@ -82,8 +80,7 @@ export function Film(props: {
     retry.current = () => again.current();
     return run(async () => {
       setFilm(undefined);
-      const { jobId } = await answer(api.POST('/api/v2/render/v3', { body, params: { header: { 'Idempotency-Key': key } } }));
-      setMade(made + 1);
+      const { jobId } = await result(cutroom.jobs.render(body, props.project));
       void list().catch(() => {});
       await follow(jobId);
     });

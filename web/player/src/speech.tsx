@@ -90,14 +90,16 @@ export function Speech(props: {
     followSeparation(speech.jobId, (s) => !left && setState(s)).then(
       (end) => {
         if (left) return;
-        props.spent(); // or refunded
-        props.found(end.status === 'READY' ? end.stems : []);
-        if (end.status !== 'READY') return;
-        const volumes = Object.fromEntries(end.stems.map((s) => [s.stemId, s.stemId === 'voice_all' ? 1 : s.stemId === 'background' ? 0.2 : 0]));
-        change((old) => ({ ...old, speech: old.speech && { ...old.speech, volumes: { ...volumes, ...old.speech.volumes } } }));
+        props.found(end.stems ?? []);
+        const volumes = Object.fromEntries((end.stems ?? []).map((s) => [s.stemId, s.stemId === 'voice_all' ? 1 : s.stemId === 'background' ? 0.2 : 0]));
+        change((old) => ({ ...old, speech: old.speech && { ...old.speech, volumes: { ...volumes, ...old.speech.volumes } } }), 'stems');
       },
       (e: Trouble) => {
         if (left || e.status === 401) return; // the draft waits for the next sign-in
+        props.spent(); // or refunded
+        props.found([]);
+        if (!e.status) return; // the card says why it failed
+        if (e.code === 'invalid_stem_url') return;
         setTrouble(e.status === 404 ? new Trouble(`The stems of ${speech.name} were deleted.`) : e);
         if (e.status === 404) change((old) => ({ ...old, speech: undefined }));
       },
@@ -276,7 +278,7 @@ function Going({ state, again }: { state: Status; again: (() => void) | undefine
     case 'FAILED':
       return (
         <p class="wrong" role="alert">
-          {failureOf(state).message} {state.refunded && 'The credits are back.'}
+          {failureOf({ code: state.errorCode ?? 'internal', message: state.error ?? '' }).message} {state.refunded && 'The credits are back.'}
           {again && (
             <button type="button" onClick={again}>
               Try again

@@ -200,7 +200,7 @@ export function Studio(props: { user: string; balance: number | undefined; spent
         />
       </Panel>
 
-      <Film draft={draft} change={change} name={projects.current.name} stems={stems ?? []} notYet={notYet || ''} has={has} />
+      <Film draft={draft} change={change} name={projects.current.name} project={projects.current.id} stems={stems ?? []} notYet={notYet || ''} has={has} />
       {removed && undo && (
         <Undo
           label={removed}

@@ -1,0 +1,85 @@
+// Every error of the API as a value, with what an app should do next. docs/app/errors.md lists the codes.
+
+import type { components } from '../../api/schema';
+
+type Body = components['schemas']['Error'] & { field?: string; required?: number; balance?: number };
+
+/**
+ * What an app does after an error:
+ * - `signIn`: the session is over; keep drafts unless the code is `account_deleted`.
+ * - `again`: the same call may succeed later; `retryAfterSec` says when, if the server knows.
+ * - `buyCredits`, `freeStorage`: the user has to make room, then repeats.
+ * - `uploadAgain`: a file is gone; `field` names it. Upload it and send the request again.
+ * - `separateAgain`: the stems are gone.
+ * - `fix`: the user or the app has to change the request; `field` names what is wrong.
+ * - `hide`: this server does not offer that.
+ */
+export type Next = 'signIn' | 'again' | 'buyCredits' | 'freeStorage' | 'uploadAgain' | 'separateAgain' | 'fix' | 'hide';
+
+const byCode: Record<string, Next> = {
+  account_deleted: 'signIn',
+  expired_stem_token: 'again',
+  iap_unconfigured: 'hide',
+  insufficient_credits: 'buyCredits',
+  invalid_id_token: 'fix',
+  invalid_stem_token: 'again',
+  invalid_stem_url: 'separateAgain',
+  paused: 'again',
+  provider_b_disabled: 'hide',
+  push_disabled: 'hide',
+  r2_disabled: 'hide',
+  receipt_verify_unavailable: 'again',
+  storage_full: 'freeStorage',
+};
+
+function nextOf(status: number, { error = '', field = '' }: Partial<Body>): Next {
+  const known = byCode[error];
+  if (known) return known;
+  if (status === 401) return 'signIn';
+  if (status === 404 && /AssetKey$/i.test(field)) return 'uploadAgain';
+  return status === 0 || status === 429 || status >= 500 ? 'again' : 'fix';
+}
+
+/** An answer that is no success, or none at all (status 0). */
+export class CutroomError extends Error {
+  /** The machine code, or an English sentence where the API has no code. */
+  readonly code: string;
+  readonly detail: string | undefined;
+  /** The path of the field that a sentence is about, such as `segments[1].speedScale`. */
+  readonly field: string | undefined;
+  /** What `insufficient_credits` needs, and what there is. */
+  readonly required: number | undefined;
+  readonly balance: number | undefined;
+  readonly next: Next;
+
+  constructor(
+    readonly status: number,
+    body: Partial<Body>,
+    /** Seconds after which the same request may succeed. */
+    readonly retryAfterSec: number | undefined = undefined,
+    /** The id under which support finds the request. */
+    readonly requestId: string | undefined = undefined,
+  ) {
+    super(body.error ?? (status ? `the server answered ${status}` : 'the server does not answer'));
+    this.name = 'CutroomError';
+    this.code = body.error ?? '';
+    this.detail = body.detail ?? undefined;
+    this.field = body.field;
+    this.required = body.required;
+    this.balance = body.balance;
+    this.next = nextOf(status, body);
+  }
+}
+
+/** A job that ended in FAILED. The credits of a separation have been refunded. */
+export class JobFailed extends Error {
+  constructor(
+    readonly jobId: string,
+    /** One of the API's error codes; `internal` if the server gave none. */
+    readonly code: string,
+    sentence: string,
+  ) {
+    super(sentence);
+    this.name = 'JobFailed';
+  }
+}

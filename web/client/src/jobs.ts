@@ -1,0 +1,125 @@
+// Renders and separations: submitted under a key that is kept until the answer is there, and followed to their end.
+
+import { bytesToHex, randomBytes } from '@noble/hashes/utils.js';
+import type { components } from '../../api/schema';
+import { pause, type Cutroom } from './client';
+import { CutroomError, JobFailed } from './errors';
+import { read, write } from './store';
+
+type Schemas = components['schemas'];
+export type Render = Schemas['RenderStatus'];
+export type Separation = Schemas['SeparationStatus'];
+type Submit = '/api/v2/render/v3' | '/api/v2/separate/v3';
+
+/** A submit that has no answer yet. The text of its body is kept: the server compares it. */
+interface Open {
+  path: Submit;
+  key: string;
+  text: string;
+}
+
+interface Follow<S> {
+  /** Is called with every state that differs from the last. */
+  onState?: (state: S) => void;
+  /** Is told whether the server could be reached. */
+  onReachable?: (yes: boolean) => void;
+  signal?: AbortSignal;
+}
+
+const openKey = (slot: string) => `cutroom.submit.${slot}`;
+
+export class Jobs {
+  constructor(private cutroom: Cutroom) {}
+
+  /** Submits a render. `slot` names the draft: see `separate`. */
+  render = (body: Schemas['RenderConfigV3'], slot = 'render') => this.submit('/api/v2/render/v3', body, slot);
+
+  /**
+   * Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
+   * A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once.
+   */
+  separate = (body: Schemas['SeparationByReference'], slot = 'separate') => this.submit('/api/v2/separate/v3', body, slot);
+
+  private async submit(path: Submit, body: unknown, slot: string): Promise<{ jobId: string; reused: boolean }> {
+    const { store } = this.cutroom;
+    const text = JSON.stringify(body);
+    const before = await read<Open>(store, openKey(slot));
+    const open = before?.path === path && before.text === text ? before : { path, text, key: bytesToHex(randomBytes(16)) };
+    await write(store, openKey(slot), open);
+    return this.resume(slot, open);
+  }
+
+  /** Sends a submit of a former run of the app that got no answer. Undefined if there is none in this slot. */
+  async unanswered(slot: string): Promise<{ jobId: string; reused: boolean } | undefined> {
+    const open = await read<Open>(this.cutroom.store, openKey(slot));
+    return open && this.resume(slot, open);
+  }
+
+  private async resume(slot: string, { path, key, text }: Open): Promise<{ jobId: string; reused: boolean }> {
+    const { api, answer, store } = this.cutroom;
+    const init = { params: { header: { 'Idempotency-Key': key } }, body: {} as never, bodySerializer: () => text };
+    try {
+      const { jobId, ...rest } = await answer<{ jobId: string; reused?: boolean }>(
+        path === '/api/v2/render/v3' ? api.POST('/api/v2/render/v3', init) : api.POST('/api/v2/separate/v3', init),
+      );
+      await write(store, openKey(slot), undefined);
+      return { jobId, reused: rest.reused ?? false };
+    } catch (e) {
+      // A refusal is an answer. Without one, the same submit has to be sent again.
+      if (e instanceof CutroomError && e.status >= 400 && e.status < 500 && e.status !== 401) await write(store, openKey(slot), undefined);
+      throw e;
+    }
+  }
+
+  /** Follows a render until it is COMPLETED. Throws JobFailed if it fails. */
+  film = async (jobId: string, follow: Follow<Render> = {}): Promise<Schemas['RenderCompleted']> => {
+    const end = await this.follow(
+      (header) => this.cutroom.api.GET('/api/v2/render/{jobId}/status', { params: { path: { jobId }, header }, ...(follow.signal && { signal: follow.signal }) }),
+      ['COMPLETED', 'FAILED'],
+      follow,
+    );
+    if (end.status === 'FAILED') throw failed(jobId, end);
+    return end as Schemas['RenderCompleted'];
+  };
+
+  /** Follows a separation until it is READY. Throws JobFailed if it fails, and a CutroomError if its stems are gone. */
+  stems = async (jobId: string, follow: Follow<Separation> = {}): Promise<Separation> => {
+    const end = await this.follow(
+      (header) => this.cutroom.api.GET('/api/v2/separate/{jobId}', { params: { path: { jobId }, header }, ...(follow.signal && { signal: follow.signal }) }),
+      ['READY', 'DISPOSED', 'FAILED'],
+      follow,
+    );
+    if (end.status === 'FAILED') throw failed(jobId, end);
+    if (end.status === 'DISPOSED') throw new CutroomError(404, { error: 'invalid_stem_url' });
+    return end;
+  };
+
+  /** Asks at once, then again and again: each answer comes as soon as the state differs from the last. */
+  private async follow<S extends { status: string }>(
+    ask: (header: { Prefer?: string; 'If-None-Match'?: string }) => Promise<{ data?: S; error?: unknown; response: Response }>,
+    final: string[],
+    { onState, onReachable, signal }: Follow<S>,
+  ): Promise<S> {
+    for (let tag = ''; ; ) {
+      signal?.throwIfAborted();
+      const call = ask(tag ? { Prefer: 'wait=30', 'If-None-Match': tag } : {});
+      const response = await call.then((a) => a.response).catch((e: unknown) => {
+        if (signal?.aborted) throw e;
+        return undefined;
+      });
+      const lost = !response || response.status >= 500 || response.status === 429;
+      onReachable?.(!lost);
+      if (!lost && response.status !== 304) {
+        const state = await this.cutroom.answer<S>(call);
+        onState?.(state);
+        if (final.includes(state.status)) return state;
+      }
+      const waited = !lost && (response.headers.has('Preference-Applied') || (!tag && response.headers.has('ETag')));
+      if (!lost) tag = response.headers.get('ETag') ?? tag;
+      if (!waited) await pause(2000);
+    }
+  }
+}
+
+const failed = (jobId: string, { errorCode, error }: { errorCode?: string | null; error?: string | null }) =>
+  new JobFailed(jobId, errorCode ?? 'internal', error ?? 'the job failed');

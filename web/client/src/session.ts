@@ -1,0 +1,57 @@
+// The signed-in session: kept in the store, renewed in time, by the server's clock.
+
+import type { components } from '../../api/schema';
+import { read, write, type Store } from './store';
+
+export type Session = components['schemas']['AuthResponse'];
+
+const key = 'cutroom.session';
+const day = 86_400_000;
+
+export class Sessions {
+  private current: Session | undefined;
+  private loaded: Promise<void> | undefined;
+  private renewing: Promise<void> | undefined;
+  /** The server's clock minus this device's, in milliseconds. */
+  private skewMs = 0;
+
+  constructor(
+    private store: Store,
+    private now: () => number,
+    private refresh: (session: Session) => Promise<Session>,
+  ) {}
+
+  /** The session as it is, undefined if nobody is signed in. */
+  async get(): Promise<Session | undefined> {
+    this.loaded ??= read<Session>(this.store, key).then((session) => void (this.current ??= session));
+    await this.loaded;
+    return this.current;
+  }
+
+  async keep(session: Session | undefined): Promise<void> {
+    await this.get();
+    this.current = session;
+    await write(this.store, key, session);
+  }
+
+  /** Learns the server's clock from the `Date` header of an answer. */
+  heard(date: string | null): void {
+    const at = date ? Date.parse(date) : NaN;
+    if (!Number.isNaN(at)) this.skewMs = at - this.now();
+  }
+
+  /** The access token. Renews it first when less than half of a week is left; only one renewal runs at a time. */
+  async token(): Promise<string | undefined> {
+    const session = await this.get();
+    if (!session) return undefined;
+    if (session.expiresAt - (this.now() + this.skewMs) < 3.5 * day) {
+      this.renewing ??= this.refresh(session)
+        // A sign-out or another sign-in in the meantime wins.
+        .then((fresh) => (this.current === session ? this.keep(fresh) : undefined))
+        .catch(() => {}) // the old token may still be valid; if it is not, the next answer says so
+        .finally(() => (this.renewing = undefined));
+      await this.renewing;
+    }
+    return this.current?.accessToken;
+  }
+}

@@ -1,0 +1,109 @@
+// Uploads by reference: hashed on the device, then sent straight to the object store, large files in parts that are
+// sent again one by one when a connection breaks.
+
+import { sha256 } from '@noble/hashes/sha2.js';
+import { bytesToHex } from '@noble/hashes/utils.js';
+import type { components } from '../../api/schema';
+import { pause, type Cutroom } from './client';
+import { CutroomError } from './errors';
+
+/** A file of the device: a Blob, or anything that can be read in pieces. */
+export type Source = Blob | { size: number; slice(from: number, to: number): { arrayBuffer(): Promise<ArrayBuffer> } };
+
+/** Receives how much of a file has been sent, from 0 to 1. */
+export type Progress = (share: number) => void;
+
+type Slot = components['schemas']['AssetUploadUrlResponse'];
+
+const types: Record<string, string> = {
+  mp4: 'video/mp4', m4v: 'video/mp4', mov: 'video/quicktime', webm: 'video/webm',
+  m4a: 'audio/mp4', mp3: 'audio/mpeg', wav: 'audio/wav', aac: 'audio/aac',
+}; // prettier-ignore
+
+/** Files above this size are sent in parts, in bytes. */
+const inParts = 16_000_000;
+const parallel = 3;
+const tries = 4;
+/** How much is read at a time to compute the hash, in bytes. */
+const step = 1 << 22;
+
+export class Assets {
+  constructor(private cutroom: Cutroom) {}
+
+  /** The file name extensions that can be uploaded. */
+  static readonly extensions = Object.keys(types);
+
+  /**
+   * Uploads a file, unless the server has it, and returns its asset key. A repeated call continues an interrupted
+   * upload in parts. Throws a CutroomError with the field `ext` if the name's extension is none of `extensions`.
+   */
+  async upload(file: Source, name: string, progress: Progress = () => {}): Promise<string> {
+    const { api, answer } = this.cutroom;
+    const ext = name.split('.').pop()?.toLowerCase() ?? '';
+    const contentType = types[ext];
+    if (!contentType) throw new CutroomError(400, { error: `ext must be one of ${Assets.extensions.join(', ')}`, field: 'ext' });
+    const body = { sha256Hex: await digest(file), sizeBytes: file.size, ext, contentType, multipart: file.size > inParts };
+    for (let attempt = 1; ; attempt++) {
+      const slot = await answer(api.POST('/api/v2/assets/upload-url', { body }));
+      try {
+        if (slot.uploadUrl) await put(slot.uploadUrl, await piece(file, 0, file.size), contentType, progress);
+        else if (!slot.alreadyExists) await this.putParts(file, slot, progress);
+        progress(1);
+        return slot.assetKey;
+      } catch (e) {
+        // The next answer says which parts have arrived, with fresh addresses.
+        if (attempt === tries || (e instanceof CutroomError && e.next === 'fix')) throw e;
+        await pause(500 * 2 ** attempt);
+      }
+    }
+  }
+
+  private async putParts(file: Source, slot: Slot, progress: Progress): Promise<void> {
+    const { parts = [], partSizeBytes = 0, uploadId = '' } = slot;
+    const arrived = parts.map((part) => (part.done ? part.sizeBytes : 0));
+    const waiting = parts.filter((part) => !part.done);
+    const send = async () => {
+      for (let part = waiting.shift(); part; part = waiting.shift()) {
+        const { partNumber, url, sizeBytes } = part;
+        const from = (partNumber - 1) * partSizeBytes;
+        await put(url, await piece(file, from, from + sizeBytes), '', (share) => {
+          arrived[partNumber - 1] = share * sizeBytes;
+          progress(arrived.reduce((sum, n) => sum + n, 0) / file.size);
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: parallel }, send));
+    await this.cutroom.answer(this.cutroom.api.POST('/api/v2/assets/complete', { body: { uploadId } }));
+  }
+}
+
+/** A piece of a file as a request's body. A Blob is not read into memory. */
+async function piece(file: Source, from: number, to: number): Promise<Blob | ArrayBuffer> {
+  const part = file.slice(from, to);
+  return typeof Blob !== 'undefined' && part instanceof Blob ? part : part.arrayBuffer();
+}
+
+async function digest(file: Source): Promise<string> {
+  const hash = sha256.create();
+  for (let at = 0; at < file.size; at += step) hash.update(new Uint8Array(await file.slice(at, Math.min(file.size, at + step)).arrayBuffer()));
+  return bytesToHex(hash.digest());
+}
+
+/** One PUT, without the access token. Where there is XMLHttpRequest, it reports the progress; fetch cannot. */
+async function put(url: string, bytes: Blob | ArrayBuffer, contentType: string, progress: Progress): Promise<void> {
+  const refused = new CutroomError(0, { error: 'the object store did not take the upload' });
+  if (typeof XMLHttpRequest === 'undefined') {
+    const done = await fetch(url, { method: 'PUT', body: bytes, headers: contentType ? { 'Content-Type': contentType } : {} }).catch(() => undefined);
+    if (!done?.ok) throw refused;
+    return progress(1);
+  }
+  await new Promise<void>((done, failed) => {
+    const request = new XMLHttpRequest();
+    request.open('PUT', url);
+    if (contentType) request.setRequestHeader('Content-Type', contentType);
+    request.upload.onprogress = (e) => progress(e.loaded / e.total);
+    request.onload = () => (request.status === 200 ? done() : failed(refused));
+    request.onerror = () => failed(refused);
+    request.send(bytes);
+  });
+}

@@ -1,0 +1,141 @@
+// Runs the built package against a server: BASE and ID_TOKEN say where and who, CLIP is a video of two seconds, and
+// ORDER, RECEIPT are a purchase of credits.10 in the sandbox's store.
+
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { Cutroom, CutroomError, JobFailed, memory } from '../dist/index.js';
+
+const { BASE: baseUrl, ID_TOKEN: idToken, CLIP: clipPath, ORDER, RECEIPT } = process.env;
+const clip = new Blob([await readFile(clipPath)]);
+
+/** A fetch that fails in a way of the test's choosing, then works. */
+function faulty() {
+  const faults = [];
+  const calls = [];
+  const send = async (request) => {
+    const path = new URL(request.url).pathname;
+    const k = faults.findIndex((f) => path.endsWith(f.path));
+    const fault = k >= 0 ? faults.splice(k, 1)[0] : undefined;
+    calls.push({ path, key: request.headers.get('Idempotency-Key'), body: await request.clone().text() });
+    if (fault?.instead) return fault.instead();
+    const response = await fetch(request);
+    if (fault?.lose) throw new TypeError('the connection broke');
+    return fault?.after ? fault.after(response) : response;
+  };
+  return { send, faults, calls };
+}
+
+const json = (status, body, headers = {}) => () => new Response(JSON.stringify(body), { status, headers: { 'Content-Type': 'application/json', ...headers } });
+
+const net = faulty();
+const store = memory();
+const ended = [];
+const waits = [];
+const cutroom = new Cutroom({ baseUrl, store, fetch: net.send, onSignedOut: (reason) => ended.push(reason), onWait: (s) => s !== undefined && waits.push(s) });
+const sent = (path) => net.calls.filter((c) => c.path.endsWith(path));
+
+const films = (assetKey) => ({ quality: 'low', segments: [{ sourceAssetKey: assetKey, order: 0, durationMs: 2000, trimEndMs: 1000 }] });
+
+test('a film, over a bad connection', async (t) => {
+  await cutroom.signIn('provider_a', idToken);
+  let assetKey = '';
+
+  await t.test('an upload asks again after a 503', async () => {
+    net.faults.push({ path: '/assets/upload-url', instead: json(503, { error: 'unavailable' }, { 'Retry-After': '1' }) });
+    const shares = [];
+    assetKey = await cutroom.assets.upload(clip, 'clip.mp4', (share) => shares.push(share));
+    assert.match(assetKey, /^assets\/[0-9a-f]{64}\.mp4$/);
+    assert.deepEqual(waits.splice(0), [1]);
+    assert.equal(shares.at(-1), 1);
+    assert.equal(await cutroom.assets.upload(clip, 'again.mp4'), assetKey);
+  });
+
+  await t.test('a submit whose answer is lost is the same job', async () => {
+    net.faults.push({ path: '/render/v3', lose: true });
+    const { jobId } = await cutroom.jobs.render(films(assetKey), 'draft');
+    const keys = sent('/render/v3').map((c) => c.key);
+    assert.equal(keys.length, 2);
+    assert.equal(keys[0], keys[1]);
+    const states = [];
+    const film = await cutroom.jobs.film(jobId, { onState: (s) => states.push(s.status) });
+    assert.equal(film.jobId, jobId);
+    assert.equal(states.at(-1), 'COMPLETED');
+    const { jobs } = await cutroom.answer(cutroom.api.GET('/api/v2/render'));
+    assert.equal(jobs.length, 1);
+  });
+
+  await t.test('a submit survives the app', async () => {
+    // The app ends before any answer: every try is lost.
+    for (let i = 0; i < 6; i++) net.faults.push({ path: '/separate/v3', instead: () => Promise.reject(new TypeError('offline')) });
+    const dying = new Cutroom({ baseUrl, store, fetch: async (request) => (request.url.endsWith('/separate/v3') ? Promise.reject(new TypeError('offline')) : fetch(request)) });
+    const stuck = dying.jobs.separate({ sourceAssetKey: assetKey, trimStartMs: 0 }, 'voice');
+    stuck.catch(() => {});
+    while (!(await store.getItem('cutroom.submit.voice'))) await new Promise((done) => setTimeout(done, 5));
+    net.faults.length = 0;
+    const first = await cutroom.jobs.unanswered('voice');
+    assert.match(first.jobId, /^sep-/);
+    assert.equal(await cutroom.jobs.unanswered('voice'), undefined);
+    const ready = await cutroom.jobs.stems(first.jobId);
+    assert.ok(ready.stems.length > 0);
+    const { balance } = await cutroom.answer(cutroom.api.GET('/api/v2/credits'));
+    assert.equal(balance, 2);
+  });
+
+  await t.test('errors are values with a next step', async () => {
+    const missing = `assets/${'0'.repeat(64)}.mp4`;
+    const refused = await cutroom.jobs.render(films(missing)).then(() => undefined, (e) => e);
+    assert.ok(refused instanceof CutroomError);
+    assert.equal(refused.status, 404);
+    assert.equal(refused.field, 'segments[0].sourceAssetKey');
+    assert.equal(refused.next, 'uploadAgain');
+    const misspelt = await cutroom.answer(cutroom.api.POST('/api/v2/assets/analysis', { body: { assetKey, pionts: 100 } })).then(() => undefined, (e) => e);
+    assert.equal(misspelt.status, 400);
+    assert.equal(misspelt.next, 'fix');
+    const name = await cutroom.assets.upload(clip, 'clip.exe').then(() => undefined, (e) => e);
+    assert.equal(name.field, 'ext');
+    assert.ok(new JobFailed('rnd-1', 'internal', 'x') instanceof Error);
+  });
+
+  await t.test('a purchase is kept until the server has answered', async () => {
+    const purchase = { platform: 'platform_a', transactionId: ORDER, receipt: RECEIPT, productId: 'credits.10' };
+    net.faults.push({ path: '/credits/purchase', instead: json(502, { error: 'receipt_verify_unavailable' }) }, { path: '/credits/purchase', lose: true });
+    const [settled] = await cutroom.purchases.add(purchase);
+    assert.equal(settled.outcome, 'credited');
+    assert.equal(settled.balance, 12);
+    assert.deepEqual(await cutroom.purchases.waiting(), []);
+    const [never] = await cutroom.purchases.add({ ...purchase, transactionId: 'GPA.0000-0000-0000-00000', receipt: 'nonsense' });
+    assert.equal(never.outcome, 'kept');
+    assert.equal((await cutroom.purchases.waiting()).length, 1);
+  });
+});
+
+test('the session', async (t) => {
+  await t.test('is renewed once, by the clock of the server', async () => {
+    const session = await cutroom.session();
+    // This device is six days ahead: without the server's clock the token would seem nearly over.
+    const ahead = faulty();
+    const device = new Cutroom({ baseUrl, store: memory(), fetch: ahead.send, now: () => Date.now() + 6 * 86_400_000 });
+    await device.store.setItem('cutroom.session', JSON.stringify(session));
+    await device.answer(device.api.GET('/api/v2/credits'));
+    await device.answer(device.api.GET('/api/v2/credits'));
+    const renewals = ahead.calls.filter((c) => c.path.endsWith('/auth/refresh')).length;
+    assert.ok(renewals <= 1, `${renewals} renewals`);
+    const old = faulty();
+    const late = new Cutroom({ baseUrl, store: memory(), fetch: old.send });
+    await late.store.setItem('cutroom.session', JSON.stringify({ ...session, expiresAt: Date.now() + 86_400_000 }));
+    await Promise.all([1, 2, 3].map(() => late.answer(late.api.GET('/api/v2/credits'))));
+    assert.equal(old.calls.filter((c) => c.path.endsWith('/auth/refresh')).length, 1);
+    assert.ok((await late.session()).expiresAt > Date.now() + 5 * 86_400_000);
+  });
+
+  await t.test('ends once, and says so', async () => {
+    const session = await cutroom.session();
+    await store.setItem('cutroom.session', JSON.stringify({ ...session, accessToken: 'x.y.z' }));
+    const tampered = new Cutroom({ baseUrl, store, onSignedOut: (reason) => ended.push(reason) });
+    const refused = await tampered.answer(tampered.api.GET('/api/v2/credits')).then(() => undefined, (e) => e);
+    assert.equal(refused.next, 'signIn');
+    assert.deepEqual(ended, ['signed_out']);
+    assert.equal(await tampered.session(), undefined);
+  });
+});
