@@ -41,6 +41,21 @@ func numbers() (keys []string) {
 	return keys
 }
 
+// inBackground runs a task whose failure only costs time later. The function that it returns stops the task and
+// waits for its end.
+func inBackground(ctx context.Context, task func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = task(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 // up runs the sandbox until ctx or the service ends.
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	flags := flag.NewFlagSet("sandbox up", flag.ContinueOnError)
@@ -104,7 +119,11 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 		defer cancel()
 		err = errors.Join(err, s.Stop(stopping))
 	}()
-	s.Mount(player.Prefix, player.New(s.World.Servers, filepath.Join(*data, "samples")))
+	page := player.New(s.World.Servers, filepath.Join(*data, "samples"))
+	s.Mount(player.Prefix, page)
+	if !*fast {
+		defer inBackground(ctx, page.Prepare)()
+	}
 	if err := furnish(ctx, *data); err != nil {
 		return err
 	}

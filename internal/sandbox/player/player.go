@@ -31,9 +31,29 @@ var dist embed.FS
 // steering lists the control calls that the page may make.
 var steering = []string{"provider_a/mint", "provider_b/mint", "platform_a/purchases"}
 
+// Page serves the studio and its sample material.
+type Page struct {
+	mux     *http.ServeMux
+	making  sync.Mutex
+	samples string // folder, made by Prepare
+}
+
+// ServeHTTP serves everything under Prefix.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeHTTP(w, r) }
+
+// Prepare makes the sample material unless it exists. A request for a sample does so as well, but then a person waits.
+func (p *Page) Prepare(ctx context.Context) error {
+	p.making.Lock()
+	defer p.making.Unlock()
+	if _, err := os.Stat(p.samples); err == nil {
+		return nil
+	}
+	return demo.Samples(ctx, p.samples)
+}
+
 // New serves the page under Prefix. servers returns the addresses of the stand-ins by name. samples is a folder
-// for the material that the page offers, generated on the first request.
-func New(servers func() map[string]string, samples string) http.Handler {
+// for the material that the page offers.
+func New(servers func() map[string]string, samples string) *Page {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
 		panic(err) // the embedded files always exist
@@ -49,22 +69,16 @@ func New(servers func() map[string]string, samples string) http.Handler {
 	mux.HandleFunc("GET "+Prefix+"sandbox/pushes/{token}", func(w http.ResponseWriter, r *http.Request) {
 		pushes(w, r, servers()["push_b"])
 	})
-	var making sync.Mutex
+	p := &Page{mux: mux, samples: samples}
 	mux.HandleFunc("GET "+Prefix+"samples/{name}", func(w http.ResponseWriter, r *http.Request) {
-		making.Lock()
-		_, err := os.Stat(samples)
-		if err != nil {
-			// If this client disconnects, the next one finds the file.
-			err = demo.Samples(context.WithoutCancel(r.Context()), samples)
-		}
-		making.Unlock()
-		if err != nil {
+		// If this client disconnects, the next one finds the file.
+		if err := p.Prepare(context.WithoutCancel(r.Context())); err != nil {
 			http.Error(w, "the samples cannot be made", http.StatusInternalServerError)
 			return
 		}
 		http.ServeFileFS(w, r, os.DirFS(samples), filepath.Base(r.PathValue("name")))
 	})
-	return mux
+	return p
 }
 
 // page serves a file with a policy that allows its own scripts and styles, and requests to its own server and

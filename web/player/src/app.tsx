@@ -135,7 +135,7 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
       const { granted, balance } = await buy(p.productId);
       props.bought(balance);
       ask(undefined); // another purchase has to be asked for again
-      setSaid(granted ? `${granted} credits bought.` : 'Your earlier purchase had already been credited.');
+      setSaid(granted ? `${granted} credits bought.` : 'Your purchase has been credited.');
     });
   const balance = (
     <span>
