@@ -108,7 +108,7 @@ func (p *Page) Size(width, height int64) {
 	p.t.Helper()
 	var opts []chromedp.EmulateViewportOption
 	if width < 600 {
-		opts = append(opts, chromedp.EmulateMobile)
+		opts = append(opts, chromedp.EmulateMobile, chromedp.EmulateTouch)
 	}
 	do(p, chromedp.EmulateViewport(width, height, opts...))
 }
@@ -195,6 +195,29 @@ func (p *Page) Fill(selector, text string) {
 		return
 	}
 	do(p, command(input.InsertText, input.InsertTextParams{Text: text}))
+}
+
+// Drag touches the middle of the element that matches a CSS selector, moves the finger by dx and dy CSS pixels in
+// steps, and lifts it. The page must have the size of a phone. Without a distance it is a tap.
+func (p *Page) Drag(selector string, dx, dy float64) {
+	p.t.Helper()
+	p.Until(fmt.Sprintf(`document.querySelector(%s)`, quote(selector)))
+	p.Eval(fmt.Sprintf(`document.querySelector(%s).scrollIntoView({ block: 'center', inline: 'center' })`, quote(selector)))
+	var box struct{ X, Y float64 }
+	text := p.Eval(fmt.Sprintf(`(() => { const b = document.querySelector(%s).getBoundingClientRect();
+		return { x: b.x + b.width / 2, y: b.y + b.height / 2 }; })()`, quote(selector)))
+	if err := json.Unmarshal([]byte(text), &box); err != nil {
+		p.t.Fatalf("%s: %v", text, err)
+	}
+	touch := func(kind input.DispatchTouchEventType, at ...*input.TouchPoint) {
+		do(p, command(input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: append([]*input.TouchPoint{}, at...)}))
+	}
+	touch("touchStart", &input.TouchPoint{X: box.X, Y: box.Y})
+	const steps = 5
+	for i := 1.; i <= steps && (dx != 0 || dy != 0); i++ {
+		touch("touchMove", &input.TouchPoint{X: box.X + dx*i/steps, Y: box.Y + dy*i/steps})
+	}
+	touch("touchEnd")
 }
 
 // Press presses and releases a key, or several, of package kb.

@@ -152,6 +152,7 @@ func TestStudio(t *testing.T) {
 	t.Parallel()
 	address := studio(t)
 	t.Run("a person makes a film", func(t *testing.T) { makeFilm(t, address) })
+	t.Run("a person makes a film by touch", func(t *testing.T) { makeFilmByTouch(t, address) })
 	t.Run("the other provider, and the end of a session", func(t *testing.T) { signInAndOut(t, address) })
 }
 
@@ -369,6 +370,50 @@ func makeFilm(t *testing.T, address string) {
 	refusals(t, p)
 }
 
+// makeFilmByTouch cuts a film on a phone.
+func makeFilmByTouch(t *testing.T, address string) {
+	p := browsertest.Open(t)
+	p.Size(390, 844)
+	p.Go(address)
+	p.Fill("input[type=text]", "Tina Touch")
+	p.Drag("form button[type=submit]", 0, 0)
+	p.Drag(".material header .primary", 0, 0)
+	p.See("Separate for 1 credit")
+	p.Until(`document.querySelectorAll('.piece').length === 2 && document.querySelector('.stage canvas').dataset.frame`)
+	// Everything that a finger has to hit is large enough.
+	small := p.Eval(`[...document.querySelectorAll('button, summary, select, input[type=range], [role=slider]')].filter(e => {
+		const box = e.getBoundingClientRect(), reach = getComputedStyle(e, '::before');
+		const wide = e.matches('.trim') ? 40 : box.width, high = e.matches('input[type=range]') ? 40 : Math.max(box.height, parseFloat(reach.height) || 0);
+		return box.width && e.checkVisibility() && (wide < 40 || high < 40) && !e.matches('.link, .shot, .point');
+	}).map(e => e.outerHTML.slice(0, 90))`)
+	if small != "[]" {
+		t.Errorf("too small for a finger: %s", small)
+	}
+	// A finger on the end of a segment trims it. The player shows the frame under the finger, then the film again.
+	p.Drag(".trim.to", -60, 0)
+	p.Until(`parseFloat(document.querySelector('.card .face small').innerText.split(',')[1]) < 2.6`)
+	// Dragging a segment beyond its neighbour changes the order.
+	p.Drag(".grip", 170, 0)
+	p.Until(`document.querySelector('.shot[aria-pressed=true]').getAttribute('aria-label').startsWith('Edit Segment 2')`)
+	p.Drag(`[aria-label="Undo the last edit"]`, 0, 0)
+	p.Until(`document.querySelector('.shot[aria-pressed=true]').getAttribute('aria-label').startsWith('Edit Segment 1')`)
+	// A tap on a piece moves the playhead there; the film is split, and the pieces are joined by a dissolve.
+	p.Drag(".shot", 0, 0)
+	p.Drag(`[aria-label="Split at the playhead"]`, 0, 0)
+	p.Until(`document.querySelectorAll('.piece').length === 3`)
+	p.Drag(".join summary", 0, 0)
+	p.Eval(`(() => { const e = document.querySelector('.join[open] select'); e.value = 'dissolve'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
+	p.Until(`document.querySelector('.join summary').innerText === '⨉'`)
+	p.Drag(`[aria-label="Zoom in"]`, 0, 0)
+	p.Until(`document.querySelector('.rail').getBoundingClientRect().width > 500`)
+	p.Drag(".film .primary", 0, 0)
+	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
+	// The film fits between the header and the bar.
+	p.Until(`(() => { const film = document.querySelector('.film video').getBoundingClientRect(), bar = document.querySelector('.go').getBoundingClientRect();
+		return film.height > 100 && film.height < bar.top; })()`)
+	look(t, p, "touch")
+}
+
 // refusals checks that the page says what each refusal of a render means.
 func refusals(t *testing.T, p *browsertest.Page) {
 	for _, refusal := range []struct {
@@ -381,8 +426,9 @@ func refusals(t *testing.T, p *browsertest.Page) {
 		{404, "segments[1].sourceAssetKey: the asset does not exist in the object store", "The file of Segment 2 is gone. Add the same file again"},
 		{400, "bgmClips[0].fadeInMs must be 0..30000", "The music must be 0..30000"},
 	} {
-		p.Eval(fmt.Sprintf(`window.fetch = async () => new Response(JSON.stringify({ error: %q }),
-			{ status: %d, headers: { 'Content-Type': 'application/json', 'Retry-After': '60' } })`, refusal.code, refusal.status))
+		field, _, _ := strings.Cut(refusal.code, " ")
+		p.Eval(fmt.Sprintf(`window.fetch = async () => new Response(JSON.stringify({ error: %q, field: %q }),
+			{ status: %d, headers: { 'Content-Type': 'application/json', 'Retry-After': '60' } })`, refusal.code, strings.TrimSuffix(field, ":"), refusal.status))
 		p.Click(".film .primary:not([aria-disabled])")
 		p.See(refusal.says)
 	}

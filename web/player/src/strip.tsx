@@ -59,6 +59,8 @@ export function Strip(props: {
   const rail = useRef<HTMLDivElement>(null);
   const [zoom, setZoom] = useState(1);
   const [width, setWidth] = useState(0);
+  /** The piece before which a dragged one will be dropped. */
+  const [target, setTarget] = useState<number>();
   useEffect(() => {
     const watch = new ResizeObserver(([entry]) => setWidth(entry?.contentRect.width ?? 0));
     if (rail.current) watch.observe(rail.current);
@@ -119,12 +121,19 @@ export function Strip(props: {
       aria-label={`Move Segment ${i + 1}: drag it, or use the arrow keys`}
       onPointerDown={(e) => {
         let index = i;
-        drag(e, (m) => {
-          // The place among the others, by their middles.
-          const at = timeAt(m.clientX);
-          const next = segments.filter((o, k) => o.id !== s.id && (begins[k] ?? 0) + lengthOf(o) / 2 < at).length;
-          if (next !== index) props.place(s, (index = next));
-        });
+        drag(
+          e,
+          (m) => {
+            // The place among the others, by their middles.
+            const at = timeAt(m.clientX);
+            index = segments.filter((o, k) => o.id !== s.id && (begins[k] ?? 0) + lengthOf(o) / 2 < at).length;
+            setTarget(index === i ? undefined : index > i ? index + 1 : index);
+          },
+          () => {
+            setTarget(undefined);
+            if (index !== i) props.place(s, index); // only now: a piece that moves in the page loses its finger
+          },
+        );
       }}
       onKeyDown={(e) => {
         const by = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
@@ -189,6 +198,7 @@ export function Strip(props: {
               </div>
             ))}
           </div>
+          {target !== undefined && <span class="target" style={{ left: share(begins[target] ?? total) }} />}
           {props.children}
           <span class="playhead" aria-hidden="true" style={{ left: share(Math.min(total, props.at)) }} />
         </div>
