@@ -398,7 +398,7 @@ func makeFilmByTouch(t *testing.T, address string) {
 	p.Drag(`[aria-label="Undo the last edit"]`, 0, 0)
 	p.Until(`document.querySelector('.shot[aria-pressed=true]').getAttribute('aria-label').startsWith('Edit Segment 1')`)
 	// A tap on a piece moves the playhead there; the film is split, and the pieces are joined by a dissolve.
-	p.Drag(".shot", 0, 0)
+	p.Drag(".piece:not(:has(.grip)) .shot", 0, 0)
 	p.Drag(`[aria-label="Split at the playhead"]`, 0, 0)
 	p.Until(`document.querySelectorAll('.piece').length === 3`)
 	p.Drag(".join summary", 0, 0)
