@@ -218,6 +218,8 @@ func (p *Page) Drag(selector string, dx, dy float64) {
 		touch("touchMove", &input.TouchPoint{X: box.X + dx*i/steps, Y: box.Y + dy*i/steps})
 	}
 	touch("touchEnd")
+	// The browser takes two taps in one place within 300 ms for a double tap.
+	p.Eval(`new Promise(done => setTimeout(done, 350))`)
 }
 
 // Press presses and releases a key, or several, of package kb.

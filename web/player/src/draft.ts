@@ -187,9 +187,10 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: 
   };
 }
 
+type Transition = NonNullable<Schemas['RenderConfigV3']['segments'][number]['transition']>;
 const directed: JoinType[] = ['wipe', 'slide', 'push'];
 
-function transitionOf(join: Segment['join']): Schemas['Segment']['transition'] {
+function transitionOf(join: Segment['join']): Transition | null {
   if (!join) return null;
   const { type, durationMs, direction } = join;
   return { type, durationMs, ...when(directed.includes(type), { direction: direction ?? 'left' }) };

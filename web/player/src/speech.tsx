@@ -209,7 +209,7 @@ async function submit(recording: Recording, key: string, named: boolean): Promis
   const params = { header: { 'Idempotency-Key': key } };
   if (!('file' in recording)) {
     const { assetKey, fromMs, toMs, name } = recording;
-    const body = { sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs, sourceLanguageCode: 'auto', ...(named && { fileName: name.slice(0, 200) }) };
+    const body = { sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs, sourceLanguageCode: 'auto', again: false, ...(named && { fileName: name.slice(0, 200) }) };
     return (await answer(api.POST('/api/v2/separate/v3', { body, params }))).jobId;
   }
   const form = new FormData();
