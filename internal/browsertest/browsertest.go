@@ -217,6 +217,10 @@ func (p *Page) Drag(selector string, dx, dy float64) {
 	for i := 1.; i <= steps && (dx != 0 || dy != 0); i++ {
 		touch("touchMove", &input.TouchPoint{X: box.X + dx*i/steps, Y: box.Y + dy*i/steps})
 	}
+	if dx != 0 || dy != 0 {
+		// A finger that is lifted while it moves flings the page, and the next tap only ends that.
+		p.Eval(`new Promise(done => setTimeout(done, 100))`)
+	}
 	touch("touchEnd")
 	// The browser takes two taps in one place within 300 ms for a double tap.
 	p.Eval(`new Promise(done => setTimeout(done, 350))`)
