@@ -241,7 +241,9 @@ func makeFilm(t *testing.T, address string) {
 	p.Press(kb.Enter)
 	p.Until(`document.querySelectorAll('.piece').length === 2`)
 	// A segment is split at the playhead. Every edit can be undone and done again, also after a reload.
+	p.Until(`!document.querySelector('[aria-label="Playhead"]').disabled`)
 	p.Eval(`(() => { const e = document.querySelector('[aria-label="Playhead"]'); e.value = '50'; e.dispatchEvent(new Event('input', { bubbles: true })); })()`)
+	p.Until(`document.querySelector('.stage canvas').dataset.frame === '50'`)
 	p.Click(`[aria-label="Split at the playhead"]`)
 	p.Until(`document.querySelectorAll('.piece').length === 3`)
 	p.Reload()
@@ -307,7 +309,7 @@ func makeFilm(t *testing.T, address string) {
 	// Everything is restored.
 	p.Reload()
 	p.Until(`document.querySelectorAll('.films li').length === 1 && document.querySelectorAll('.stems canvas').length >= 2`)
-	p.See("Segment 2, 2.0 s")
+	p.Until(`document.querySelector('[aria-label="Edit Segment 2, 2.0 s"]')`)
 	p.Click(".films .poster")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
 	// The dropped file was uploaded before, so it is only referenced.
@@ -319,11 +321,11 @@ func makeFilm(t *testing.T, address string) {
 		})`, sample, name))
 	}
 	drop("dusk.mp4", "again.mp4")
-	p.See("Segment 3, 3.0 s")
+	p.Until(`document.querySelector('[aria-label="Edit Segment 3, 3.0 s"]')`)
 	// If this browser cannot read a file, the service measures it, and it has no
 	// thumbnail.
 	drop("odd.mp4", "phone.mp4")
-	p.See("Segment 4, 2.0 s")
+	p.Until(`document.querySelector('[aria-label="Edit Segment 4, 2.0 s"]')`)
 	drop("song.m4a", "song.mp4")
 	p.See("song.mp4 holds no video.")
 	// A press elsewhere takes back the question whether to delete.
@@ -366,7 +368,7 @@ func makeFilm(t *testing.T, address string) {
 	p.See("The stems are not ready yet.")
 	p.Click(`[aria-label="Remove the speech"]`)
 	p.Click(".earlier summary")
-	p.See("Recording of ") // no asset key
+	p.Until(`document.querySelector('.earlier li').innerText.startsWith('again.mp4')`)
 	refusals(t, p)
 }
 

@@ -40,14 +40,14 @@ func TestPreviewIsTheFilm(t *testing.T) {
 				{ id: 2, assetKey: two, fromMs: 0, toMs: 1000, speed: 0.5, volume: 1 },
 				{ id: 3, assetKey: one, fromMs: 1234, toMs: 3000, speed: 2, volume: 1 },
 			]`},
-		{"dissolve, wipe and both ends", `
+		{"dissolve and wipe and both ends", `
 			fadeIn: 'black', fadeOut: 'white', fit: 'contain',
 			segments: [
 				{ id: 1, assetKey: one, fromMs: 0, toMs: 1500, speed: 1, volume: 1 },
 				{ id: 2, assetKey: one, fromMs: 1500, toMs: 3000, speed: 1, volume: 1, join: { type: 'dissolve', durationMs: 700 } },
 				{ id: 3, assetKey: two, fromMs: 300, toMs: 2000, speed: 1, volume: 1, join: { type: 'wipe', durationMs: 600, direction: 'right' } },
 			]`},
-		{"upright at 25, filled, with a push and a fade", `
+		{"upright at 25 with a push and a fade", `
 			aspect: '9:16', fit: 'cover', shortSide: 360, frameRate: 25,
 			segments: [
 				{ id: 1, assetKey: one, fromMs: 0, toMs: 1500, speed: 1, volume: 1 },

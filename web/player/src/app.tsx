@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Account } from './account';
 import { answer, api, buy, current, cutroom, lastName, onEnd, onWait, pause, present, signIn, type Provider, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
@@ -163,12 +163,19 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
 /** A store's own question before it takes money. Its buttons come a moment later, so that a double tap does not answer it. */
 function Ask(props: { product: Schemas['Product']; busy: boolean; buy: () => void; cancel: () => void }) {
   const [ready, setReady] = useState(false);
+  const group = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const timer = setTimeout(() => setReady(true), 600);
-    return () => clearTimeout(timer);
+    // The pressed buttons come and go: without this the focus would leave the shop with them.
+    const shop = group.current?.closest('details')?.querySelector('summary');
+    group.current?.focus();
+    return () => {
+      clearTimeout(timer);
+      shop?.focus();
+    };
   }, []);
   return (
-    <div role="group" aria-label="Confirm the purchase">
+    <div ref={group} role="group" tabIndex={-1} aria-label="Confirm the purchase">
       <p>
         <b>{props.product.credits} credits for 0.00?</b>
       </p>

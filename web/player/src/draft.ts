@@ -50,6 +50,7 @@ export interface Music {
 export interface Speech {
   name: string;
   jobId: string;
+  /** The volumes that were set, by stem. */
   volumes: Record<string, number>;
   /** Whether the clips are silent while it plays. */
   alone: boolean;
@@ -198,6 +199,11 @@ function transitionOf(join: Segment['join']): Transition | null {
 
 type Directive = NonNullable<Schemas['RenderConfigV3']['separationDirectives']>[number];
 
+const usualVolumes: Record<string, number> = { voice_all: 1, background: 0.2 };
+
+/** The volume of a stem, also if it was never set. */
+export const volumeOf = ({ volumes }: Speech, stemId: string): number => volumes[stemId] ?? usualVolumes[stemId] ?? 0;
+
 /** The stems, over each segment whose sound they are or from the beginning of the film. */
 function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): Directive[] {
   if (!speech) return [];
@@ -213,7 +219,7 @@ function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): Di
     const rangeStartMs = Math.floor(begin + Math.max(0, later) / speed);
     const sourceOffsetMs = Math.max(0, -later);
     const rangeEndMs = Math.floor(Math.min(begin + lengthMs, rangeStartMs + (stemMs - sourceOffsetMs) / speed));
-    const selections = stems.map((s) => ({ stemId: s.stemId, volume: speech.volumes[s.stemId] ?? 0, separationJobId: speech.jobId }));
+    const selections = stems.map((s) => ({ stemId: s.stemId, volume: volumeOf(speech, s.stemId), separationJobId: speech.jobId }));
     const directive: Directive = {
       id: `speech-${i}`,
       rangeStartMs,

@@ -4,7 +4,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, current, followSeparation, newKey, type Schemas } from './api';
 import { openShop } from './app';
-import type { Draft, Speech as Spoken } from './draft';
+import { volumeOf, type Draft, type Speech as Spoken } from './draft';
 import { failureOf, Trouble } from './errors';
 import { analysisOf } from './files';
 import { inspect, seconds } from './media';
@@ -89,10 +89,7 @@ export function Speech(props: {
     let left = false;
     followSeparation(speech.jobId, (s) => !left && setState(s)).then(
       (end) => {
-        if (left) return;
-        props.found(end.stems ?? []);
-        const volumes = Object.fromEntries((end.stems ?? []).map((s) => [s.stemId, s.stemId === 'voice_all' ? 1 : s.stemId === 'background' ? 0.2 : 0]));
-        change((old) => ({ ...old, speech: old.speech && { ...old.speech, volumes: { ...volumes, ...old.speech.volumes } } }), 'stems');
+        if (!left) props.found(end.stems ?? []);
       },
       (e: Trouble) => {
         if (left || e.status === 401) return; // the draft waits for the next sign-in
@@ -154,7 +151,7 @@ export function Speech(props: {
           {state && <Going state={state} again={speech.source && (() => void props.ask.current(speech.source as Stretch))} />}
           {state?.status === 'READY' && stems.length > 0 && (
             <>
-              <Stems stems={stems} volumes={speech.volumes} set={(id, v) => set({ volumes: { ...speech.volumes, [id]: v } })} />
+              <Stems stems={stems} volume={(id) => volumeOf(speech, id)} set={(id, v) => set({ volumes: { ...speech.volumes, [id]: v } })} />
               {stems.some((s) => s.stemId === 'speaker_0') && <small>All speakers is the sum of the speakers: raise one or the other, not both.</small>}
               <label class="check">
                 <input type="checkbox" checked={speech.alone} onChange={(e) => set({ alone: e.currentTarget.checked })} />{' '}

@@ -7,8 +7,8 @@ import { Icon, Volume } from './parts';
 
 type Stem = Schemas['Stem'];
 
-export function Stems(props: { stems: Stem[]; volumes: Record<string, number>; set: (stemId: string, volume: number) => void }) {
-  const { stems, volumes } = props;
+export function Stems(props: { stems: Stem[]; volume: (stemId: string) => number; set: (stemId: string, volume: number) => void }) {
+  const { stems, volume } = props;
   const [playing, setPlaying] = useState(false);
   const [at, setAt] = useState(0);
   const sounds = useRef(new Map<string, HTMLAudioElement>());
@@ -17,10 +17,10 @@ export function Stems(props: { stems: Stem[]; volumes: Record<string, number>; s
     const all = sounds.current;
     for (const stem of stems) {
       const sound = all.get(stem.stemId) ?? new Audio(stemAddress(stem).href);
-      sound.volume = Math.min(1, volumes[stem.stemId] ?? 0);
+      sound.volume = Math.min(1, volume(stem.stemId));
       all.set(stem.stemId, sound);
     }
-  }, [stems, volumes]);
+  });
   useEffect(() => () => sounds.current.forEach((sound) => sound.pause()), []);
 
   useEffect(() => {
@@ -53,10 +53,10 @@ export function Stems(props: { stems: Stem[]; volumes: Record<string, number>; s
       </div>
       <ul>
         {stems.map((stem) => (
-          <li key={stem.stemId} class={volumes[stem.stemId] ? '' : 'mute'}>
+          <li key={stem.stemId} class={volume(stem.stemId) ? '' : 'mute'}>
             <strong>{stem.label}</strong>
-            <Wave stem={stem} at={at} loud={volumes[stem.stemId] ?? 0} seek={seek} />
-            <Volume of={stem.label} value={volumes[stem.stemId] ?? 0} set={(v) => props.set(stem.stemId, v)} />
+            <Wave stem={stem} at={at} loud={volume(stem.stemId)} seek={seek} />
+            <Volume of={stem.label} value={volume(stem.stemId)} set={(v) => props.set(stem.stemId, v)} />
           </li>
         ))}
       </ul>

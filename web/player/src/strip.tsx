@@ -23,7 +23,7 @@ const largest = 16; // of the zoom
 
 /** Follows a finger until it is lifted. */
 export function drag(e: PointerEvent, moved: (e: PointerEvent) => void, done: () => void = () => {}): void {
-  if (e.pointerType === 'mouse') e.preventDefault(); // selects no text; for a finger it would swallow the next tap
+  if (e.pointerType === 'mouse') e.preventDefault(); // selects no text
   const handle = e.currentTarget as HTMLElement;
   handle.setPointerCapture(e.pointerId);
   const move = (m: Event) => moved(m as PointerEvent);

@@ -93,7 +93,10 @@ async function byDecoder(bytes: Bytes): Promise<ClipFrames | undefined> {
   }
   starts.sort((a, b) => a - b);
   const audio = await input.getPrimaryAudioTrack();
-  const zero = Math.min(starts[0] ?? 0, audio ? await audio.getFirstTimestamp() : Infinity);
+  const [picture = 0] = starts;
+  const sound = audio ? await audio.getFirstTimestamp() : Infinity;
+  // Sound begins a little before 0 where an encoder's delay precedes it, which is not heard.
+  const zero = picture >= 0 && sound < 0 && sound > -0.2 ? 0 : Math.min(picture, sound);
   if (audio) end = Math.max(end, await audio.computeDuration());
   const [width, height] = [await track.getDisplayWidth(), await track.getDisplayHeight()];
   const facts: ClipFacts = { width, height, starts, zero, end: end - zero };
