@@ -8,7 +8,7 @@ import (
 
 // Without this test, a check that accepts every exchange would go unnoticed.
 func TestContractCheckTells(t *testing.T) {
-	json := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}}
+	json := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "Www-Authenticate": {"Bearer"}}
 	state := http.Header{"Content-Type": {"application/json"}, "Etag": {`W/"x"`}}
 	const times = `"createdAt":1700000000000,"finishedAt":null,"expiresAt":null,"errorCode":null`
 	const film = `"outputKind":"video","quality":"medium","durationMs":null,"sizeBytes":null,` + times
@@ -38,7 +38,7 @@ func TestContractCheckTells(t *testing.T) {
 		{"bad query", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x", Valid: true}, 400, json, `{"error":"missing_duration_ms"}`, "request breaks"},
 		{"bad query on purpose", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x"}, 400, json, `{"error":"missing_duration_ms"}`, ""},
 
-		{"refusal without an id", Request{Path: "/api/v2/credits"}, 401, http.Header{"Content-Type": {"application/json"}}, `{"error":"missing_token"}`, "X-Request-Id"},
+		{"refusal without an id", Request{Path: "/api/v2/credits"}, 401, http.Header{"Content-Type": {"application/json"}, "Www-Authenticate": {"Bearer"}}, `{"error":"missing_token"}`, "X-Request-Id"},
 		{"limit without Retry-After", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, json, `{"error":"rate_limited"}`, "Retry-After"},
 		{"limit", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "Retry-After": {"5"}}, `{"error":"rate_limited"}`, ""},
 
