@@ -170,7 +170,7 @@ func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if want := `{"error":"insufficient_credits","detail":"required=1 balance=0"}`; err != nil || answer.StatusCode != 402 || strings.TrimSpace(string(body)) != want {
+	if want := `{"error":"insufficient_credits","detail":"required=1 balance=0","required":1,"balance":0}`; err != nil || answer.StatusCode != 402 || strings.TrimSpace(string(body)) != want {
 		t.Errorf("%d %s (%v), want 402 %s", answer.StatusCode, body, err, want)
 	}
 }
