@@ -192,7 +192,7 @@ func TestOnePriceForOneSound(t *testing.T) {
 		u.Post(t, separateV3Path, body).Expect(202).JSON(&a)
 		return a
 	}
-	first := M{"sourceAssetKey": key, "trimEndMs": 1500, "fileName": "  Interview "}
+	first := M{"sourceAssetKey": key, "trimEndMs": 1500, "fileName": "  Inter\x00view "}
 	answers := make([]answer, 6)
 	var all sync.WaitGroup
 	for i := range answers {

@@ -67,7 +67,7 @@ func (s *Service) submitReference(ctx context.Context, owner string, ref Referen
 	if err != nil {
 		return "", err
 	}
-	made := newJob{id: jobID, owner: owner, fileName: cmp.Or(ref.FileName, ref.AssetKey), language: ref.Language, reference: &ref}
+	made := newJob{id: jobID, owner: owner, fileName: cmp.Or(db.Clean(ref.FileName, maxFileName), ref.AssetKey), language: ref.Language, reference: &ref}
 	answer, err = idempotency.Prepare(ctx, s.db, key, func() error {
 		if err := s.Admit(ctx, owner, key); err != nil {
 			return err
