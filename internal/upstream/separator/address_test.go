@@ -57,6 +57,31 @@ func TestResolveLink(t *testing.T) {
 		"file:///etc/passwd":                 refused,
 		"javascript:alert(1)":                refused,
 		"/a\r\nX: y":                         refused,
+		"HTTPS://CDN.Example.COM/a":          "https://CDN.Example.COM/a",
+		"https://cdn.example.com?@evil.com":  "https://cdn.example.com?@evil.com",
+		"/perso-storage/../../v1/a":          "https://media.example.com/perso-storage/../../v1/a",
+		"https://cdn.example.com../a":        refused,
+		"https://.cdn.example.com/a":         refused,
+		"https://@cdn.example.com/a":         refused,
+		"https://cdn.example.com:444@evil/a": refused,
+		`https://cdn.example.com\@evil.com/`: refused,
+		"https://evil.com#@cdn.example.com":  refused,
+		"https://cdn.example.com%2eevil.com": refused,
+		"https://cdn.example.com%00.evil/a":  refused,
+		"https://cdn。example.com/a":          refused,
+		"https://ports.example.com:08443/a":  refused,
+		"https://cdn.example.com:http/a":     refused,
+		"https://cdn.example.com:-1/a":       refused,
+		"https://0177.0.0.1/a":               refused,
+		"https://0x7f.1/a":                   refused,
+		"https://127.1/a":                    refused,
+		"https://[::1%25lo]:9000/a":          refused,
+		"https://[0:0:0:0:0:0:0:1]:9000/a":   refused,
+		"https://[::127.0.0.1]/a":            refused,
+		"https://[::1/a":                     refused,
+		"https://127.0.0.1.example/a":        refused,
+		"data:audio/wav;base64,AAAA":         refused,
+		"https://cdn.example.com/\x00":       refused,
 		"https://cdn.example.com/%zz":        refused,
 	} {
 		u, withKey, err := c.resolveLink(link)
@@ -249,6 +274,18 @@ func TestRedirects(t *testing.T) {
 		}, false, 0},
 		{"other scheme", "/perso-storage/1", func(p *provider) map[string]string {
 			return map[string]string{"/perso-storage/1": "file:///etc/passwd"}
+		}, false, 0},
+		{"another host without a scheme", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": "//evil.example/voice"}
+		}, false, 0},
+		{"loopback in another notation", "/perso-storage/1", func(p *provider) map[string]string {
+			return map[string]string{"/perso-storage/1": strings.Replace(p.storage.URL, "127.0.0.1", "2130706433", 1) + "/perso-storage/voice"}
+		}, false, 0},
+		{"from the API to a host that is not allowed", "/1", func(p *provider) map[string]string {
+			return map[string]string{"/1": "https://evil.example/?key"}
+		}, false, 0},
+		{"loop of two", "/1", func(p *provider) map[string]string {
+			return map[string]string{"/1": p.storage.URL + "/2", "/2": p.api.URL + "/1"}
 		}, false, 0},
 		{"nowhere", "/perso-storage/1", func(p *provider) map[string]string {
 			return map[string]string{"/perso-storage/1": ""}

@@ -41,7 +41,7 @@ func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (ste
 	if err != nil {
 		return nil, err
 	}
-	tracks, err := extract(tar.NewReader(content), dir, limits)
+	tracks, err := extract(ctx, tar.NewReader(content), dir, limits)
 	defer func() {
 		if err != nil {
 			for _, t := range tracks {
@@ -79,7 +79,8 @@ type track struct {
 // tarStream returns the tar in f, decompressed if it is gzipped. Reading fails beyond maxBytes and when ctx
 // ends. The stream is not seekable, so skipping an entry reads and counts it.
 func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, error) {
-	in := bufio.NewReaderSize(f, 64<<10)
+	// Below gzip, because one read of gzip may go through any number of empty members.
+	in := bufio.NewReaderSize(endingReader{ctx, f}, 64<<10)
 	var r io.Reader = in
 	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
 		if r, err = gzip.NewReader(in); err != nil {
@@ -87,19 +88,28 @@ func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, erro
 		}
 	}
 	// Headers and padding add to the files' own bytes.
-	return &boundedReader{ctx: ctx, r: r, left: maxBytes + maxBytes/8 + 1<<20}, nil
+	return &boundedReader{r: r, left: maxBytes + maxBytes/8 + 1<<20}, nil
+}
+
+// endingReader fails when ctx ends.
+type endingReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (e endingReader) Read(p []byte) (int, error) {
+	if e.ctx.Err() != nil {
+		return 0, context.Cause(e.ctx)
+	}
+	return e.r.Read(p)
 }
 
 type boundedReader struct {
-	ctx  context.Context
 	r    io.Reader
 	left int64
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
-	if b.ctx.Err() != nil {
-		return 0, context.Cause(b.ctx)
-	}
 	if b.left <= 0 {
 		return 0, oversize("archive unpacks to too much")
 	}
@@ -110,7 +120,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 
 // extract writes every audio file of the tar under a generated name, in the archive's order. On failure it
 // returns the files written so far.
-func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, err error) {
+func extract(ctx context.Context, r *tar.Reader, dir string, limits archiveLimits) (tracks []track, err error) {
 	left := limits.totalBytes
 	head := make([]byte, container.HeadBytes)
 	for entries := 1; ; entries++ {
@@ -142,7 +152,7 @@ func extract(r *tar.Reader, dir string, limits archiveLimits) (tracks []track, e
 		left -= h.Size
 		t := track{name: h.Name, path: filepath.Join(dir, fmt.Sprintf("speaker_%d.part", len(tracks))), kind: class.Kind}
 		tracks = append(tracks, t)
-		if err := writeTrack(t.path, head[:n], r, h.Size); err != nil {
+		if err := writeTrack(t.path, head[:n], endingReader{ctx, r}, h.Size); err != nil {
 			return tracks, err
 		}
 		if isAudio(t.kind) {
@@ -170,7 +180,7 @@ func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
 		return fmt.Errorf("unpack: %w", err)
 	}
 	// Copy through a plain writer, so that the hole of a sparse entry is read and written
-	// as zeros and cannot bypass ctx.
+	// as zeros. Otherwise it would bypass rest, which ends with the caller's context.
 	from := &erroringReader{r: rest}
 	n, err := io.Copy(struct{ io.Writer }{f}, from)
 	switch {

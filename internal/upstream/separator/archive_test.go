@@ -30,6 +30,12 @@ func special(name string, kind byte, target string) entry {
 	return entry{header: tar.Header{Name: name, Typeflag: kind, Linkname: target, Mode: 0o777}}
 }
 
+func gnu(name string, content []byte) entry {
+	e := file(name, content)
+	e.header.Format = tar.FormatGNU
+	return e
+}
+
 func tarOf(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -73,18 +79,24 @@ func rawHeader(name string, kind byte, size int64) []byte {
 	return b
 }
 
+// paxHeader returns an extended header, with pairs of key and value, for the entry that follows.
+func paxHeader(pairs ...string) []byte {
+	var records strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		record := fmt.Sprintf(" %s=%s\n", pairs[i], pairs[i+1])
+		fmt.Fprintf(&records, "%d%s", len(record)+2, record) // it includes its own length, which has two digits here
+	}
+	return slices.Concat(rawHeader("pax", tar.TypeXHeader, int64(records.Len())), block(records.String()))
+}
+
+// block fills up a block of a tar.
+func block(s string) []byte { return append([]byte(s), make([]byte, 512-len(s))...) }
+
 // sparseWav is an archive of a few kilobytes with a WAV file of realSize bytes that is
 // almost entirely a hole.
 func sparseWav(realSize int64) []byte {
-	var records strings.Builder
-	for _, kv := range [][2]string{{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", "bomb.wav"}, {"GNU.sparse.realsize", fmt.Sprint(realSize)}} {
-		// A record includes its own length; all lengths here have two digits.
-		n := len("00 =\n") + len(kv[0]) + len(kv[1])
-		fmt.Fprintf(&records, "%d %s=%s\n", n, kv[0], kv[1])
-	}
-	block := func(s string) []byte { return append([]byte(s), make([]byte, 512-len(s))...) }
 	return slices.Concat(
-		rawHeader("pax", tar.TypeXHeader, int64(records.Len())), block(records.String()),
+		paxHeader("GNU.sparse.major", "1", "GNU.sparse.minor", "0", "GNU.sparse.name", "bomb.wav", "GNU.sparse.realsize", fmt.Sprint(realSize)),
 		rawHeader("bomb.wav", tar.TypeReg, 1024), block("1\n0\n512\n"), block(string(wav("bomb"))),
 		make([]byte, 1024))
 }
@@ -197,6 +209,25 @@ func TestUnpack(t *testing.T) {
 		{"half an archive", tarOf(t, twenty...)[:1500], nil, broken},
 		{"half a zip", zipped(tarOf(t, twenty...))[:100], nil, broken},
 		{"bad zip", []byte("\x1f\x8bnothing of the kind"), nil, broken},
+		{"names in extended headers", slices.Concat(paxHeader("path", "../../../etc/b.wav"), tarOf(t, file("z", wav("b")))[:1024],
+			paxHeader("path", "/etc/a.wav"), tarOf(t, file("y", wav("a")))), []string{"b", "a"}, nil},
+		{"long GNU names", tarOf(t, gnu(strings.Repeat("../", 200)+"b.wav", wav("b")), gnu("/"+strings.Repeat("x", 300), wav("x"))), []string{"b", "x"}, nil},
+		{"names of no bytes that print", tarOf(t, file("\u202e1\u2066.wav", wav("bidi")), file("\x1b[2J\n.wav", wav("escape")), file("2.wav", wav("two"))),
+			[]string{"escape", "two", "bidi"}, nil},
+		{"a name of two megabytes", slices.Concat(rawHeader("long", tar.TypeGNULongName, 2<<20), bytes.Repeat([]byte("n"), 2<<20), tarOf(t, one...)), nil, broken},
+		{"thousands of global headers", tarOf(t, slices.Repeat([]entry{{header: tar.Header{Typeflag: tar.TypeXGlobalHeader,
+			PAXRecords: map[string]string{"path": "x"}}}}, 5000)...), nil, tooMuch},
+		{"thousands of headers for one file", slices.Concat(bytes.Repeat(paxHeader("path", "x"), 3000), tarOf(t, one...)), oneTag, nil},
+		{"headers beyond the limit", slices.Concat(bytes.Repeat(paxHeader("path", "x"), 6<<10), tarOf(t, one...)), nil, tooMuch},
+		{"a larger size in the extended header", slices.Concat(paxHeader("size", "99999999999"), tarOf(t, one...)), nil, tooMuch},
+		{"a negative size", slices.Concat(paxHeader("size", "-1"), tarOf(t, one...)), nil, broken},
+		{"link with content", slices.Concat(rawHeader("a.wav", tar.TypeSymlink, 512), block(string(wav("a"))), tarOf(t, one...)), nil, broken},
+		{"archive in the archive", tarOf(t, file("1.tar", tarOf(t, twenty...)), file("2.tgz", zipped(tarOf(t, twenty...))), file("a.wav", wav("a"))), []string{"a"}, nil},
+		{"archive after the archive", slices.Concat(tarOf(t, one...), tarOf(t, twenty...)), oneTag, nil},
+		{"zipped in two parts", slices.Concat(zipped(tarOf(t, twenty...)[:700]), zipped(tarOf(t, twenty...)[700:])), twentyTags, nil},
+		{"second part broken", slices.Concat(zipped(tarOf(t, twenty...)[:700]), []byte("no zip")), nil, broken},
+		{"a million holes", slices.Concat(sparseWav(100_000)[:1024], rawHeader("bomb.wav", tar.TypeReg, 4<<20), []byte("999999\n"),
+			bytes.Repeat([]byte("0\n0\n"), 1<<20)), nil, broken},
 		{"size beyond the end", append(rawHeader("a.wav", tar.TypeReg, 1<<19), wav("a")...), nil, broken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -247,6 +278,42 @@ func TestUnpackStops(t *testing.T) {
 	cancel(io.ErrClosedPipe)
 	if _, err := unpack(ctx, archive, dir, roomy); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// endsAfter is a context that ends after so many looks at it.
+type endsAfter struct {
+	context.Context
+	looks int
+}
+
+func (c *endsAfter) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A few bytes that stand for much work do not delay the end of the context.
+func TestUnpackStopsWithinAnEntry(t *testing.T) {
+	one := tarOf(t, file("a.wav", wav("a")))
+	for name, content := range map[string][]byte{
+		"a hole":             sparseWav(8 << 20),
+		"empty gzip members": slices.Concat(bytes.Repeat(zipped(nil), 200_000), zipped(one)),
+	} {
+		dir := t.TempDir()
+		archive := filepath.Join(dir, "a.tar")
+		if err := os.WriteFile(archive, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		limits := archiveLimits{entries: 64, entryBytes: 16 << 20, totalBytes: 16 << 20}
+		_, err := unpack(&endsAfter{t.Context(), 20}, archive, dir, limits)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: err = %v", name, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Errorf("%s: left behind: %v (%v)", name, left, err)
+		}
 	}
 }
 
