@@ -215,14 +215,19 @@ func (f *Refusal) explain(userID string) {
 	}
 }
 
-// quoted quotes a word for a shell unless it needs no quotes. Clients choose the order numbers.
+// quoted quotes a word for a shell unless it needs no quotes. Clients choose the order numbers, so one that looks
+// like a flag comes after the mark that ends the flags.
 func quoted(word string) string {
+	endOfFlags := ""
+	if strings.HasPrefix(word, "-") {
+		endOfFlags = "-- "
+	}
 	if word != "" && !strings.ContainsFunc(word, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("._:-", c)
 	}) {
-		return word
+		return endOfFlags + word
 	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	return endOfFlags + "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // Refusals returns a page of the orders that a user presented without success within 90 days, the latest attempt
