@@ -52,7 +52,7 @@ func TestRenderBothEnds(t *testing.T) {
 					want = mixedLuma(base[n], tt.last, out)
 				}
 				if in == 1 || out == 1 {
-					tolerance = 0
+					tolerance = 1 // of the encoder; the pictures it gets are pure
 				}
 				for i, luma := range got[n] {
 					if d := math.Abs(float64(luma) - want[i]); d > float64(tolerance) {

@@ -315,7 +315,7 @@ func checkSettings(t *testing.T, m manifests) {
 		// this.
 		limits := pod.Containers[0].Resources.Limits
 		cores, memory := limits.Cpu().Value(), limits.Memory().Value()
-		analysis := number(t, "../../internal/separation/classify.go", `analysisMemory\s+= (\d+) << 20`) << 20
+		analysis := number(t, "../../internal/media/probe.go", `AnalysisLimits = .*MaxMemoryBytes: (\d+) << 20`) << 20
 		most := int64(300 << 20)
 		if cfg.Roles.API {
 			most += cores*analysis + cfg.Media.MaxMemoryBytes
