@@ -62,7 +62,7 @@ func TestStoryboard(t *testing.T) {
 				}
 				return 50 + int((at-2)*10)
 			}, false},
-		"rotated":     {mediatest.WithMatrix(t, plain, [4]int32{0, 1, -1, 0}), "?height=256", 12, 64, 256, 5, steady, true},
+		"rotated":     {mediatest.WithMatrix(t, plain, [4]int32{0, -1, 1, 0}), "?height=256", 12, 64, 256, 5, steady, true},
 		"wide pixels": {film("sar.mp4", "-vf", "setsar=2"), "?frames=3", 3, 720, 90, 5, steady, false},
 		"HEVC, HDR": {film("hdr.mp4", "-c:v", "libx265", "-x265-params", "log-level=error:colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc",
 			"-pix_fmt", "yuv420p10le", "-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc", "-tag:v", "hvc1"), "", 12, 360, 90, 5, steady, false},
