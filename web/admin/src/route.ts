@@ -23,6 +23,7 @@ export function useRoute(): Route {
   useEffect(() => {
     const changed = () => set(parse());
     addEventListener('hashchange', changed);
+    changed(); // the address may have changed since the first render
     return () => removeEventListener('hashchange', changed);
   }, []);
   return route;
