@@ -19,6 +19,9 @@ import (
 // shotsEnv names a folder for screenshots of all pages.
 const shotsEnv = "CUTROOM_TEST_SHOTS"
 
+// markup is text of a stranger that would run as a script, or ask for a missing file, if a page took it for HTML.
+const markup = `'><img src=x onerror=alert(1)>`
+
 // populate fills the service with three months of work of 119 users.
 func (s *adminServer) populate() (ann string) {
 	now := time.Now().UTC()
@@ -56,7 +59,10 @@ func (s *adminServer) populate() (ann string) {
 	s.exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
 		VALUES ('reversal-platform_a-GPA.0000-0', $1, 'reversal', -10, 1)`, ann)
 	s.exec(`INSERT INTO receipt_refusals (user_id, platform, order_id, product_id, reason, attempts, created_at)
-		VALUES ($1, 'platform_a', 'GPA.7777-7', 'credits.10', 'receipt_verify_unavailable', 3, $2)`, ann, ago(0, time.Hour))
+		VALUES ($1, 'platform_a', 'GPA.7777-7', 'credits.10', 'receipt_verify_unavailable', 3, $2),
+		($1, 'platform_b', $3, $3, 'other_account', 1, $2)`, ann, ago(0, time.Hour), markup)
+	s.exec(`UPDATE users SET name = $1, email = $1 WHERE email = 'person007@mail.example'`, markup)
+	s.exec(`UPDATE render_jobs SET error = $1 WHERE state = 'FAILED' AND user_id = (SELECT id FROM users WHERE email = 'person008@mail.example')`, markup)
 	for i, state := range []string{"PENDING", "PROCESSING"} {
 		s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
 			VALUES ($1, $2, $3, '{}', 'video', 95000, $4, $5)`, "rnd-active-"+strings.ToLower(state), ann, state, i*63, ago(0, 3*time.Minute))
@@ -170,6 +176,7 @@ func TestAdminApp(t *testing.T) {
 	ann := s.populate()
 	t.Run("shows every report", func(t *testing.T) { showsEveryReport(t, s.visit(t), ann) })
 	t.Run("finds a user and their jobs", func(t *testing.T) { findsAUser(t, s.visit(t)) })
+	t.Run("shows markup as text", func(t *testing.T) { showsMarkupAsText(t, s.visit(t)) })
 	t.Run("shows a purchase that the store did not answer", func(t *testing.T) { showsAnUnansweredPurchase(t, s.visit(t), ann) })
 	t.Run("shows failures on a phone", func(t *testing.T) { showsFailuresOnAPhone(t, s.visit(t)) })
 	t.Run("chooses days", func(t *testing.T) { choosesDays(t, s.visit(t)) })
@@ -256,6 +263,18 @@ func findsAUser(t *testing.T, p *browsertest.Page) {
 	quiet(t, p)
 }
 
+func showsMarkupAsText(t *testing.T, p *browsertest.Page) {
+	for _, path := range []string{"/users?q=onerror", "/jobs"} {
+		p.Eval(fmt.Sprintf(`location.hash = %q`, path))
+		p.See(markup)
+		p.Until(`!document.querySelector('[aria-busy=true]')`)
+		if n := p.Eval(`document.querySelectorAll('img').length`); n != "0" {
+			t.Errorf("%s shows %s images", path, n)
+		}
+	}
+	quiet(t, p)
+}
+
 func showsAnUnansweredPurchase(t *testing.T, p *browsertest.Page, ann string) {
 	p.Eval(`location.hash = '/users'`)
 	p.See("of 120")
@@ -266,6 +285,7 @@ func showsAnUnansweredPurchase(t *testing.T, p *browsertest.Page, ann string) {
 	p.See("The store did not answer.")
 	command := "cutroom purchase verify platform_a GPA.7777-7 --user " + ann + " --receipt TOKEN"
 	p.See(command)
+	p.See(`cutroom user show ''\''><img src=x onerror=alert(1)>'`)
 	// Headless Chromium has a clipboard on loopback, but nobody grants it.
 	p.Eval(`Object.defineProperty(navigator, 'clipboard', { value: { writeText: async text => { window.copied = text; } } })`)
 	p.Click(fmt.Sprintf(`[aria-label=%q]`, "Copy "+command))
