@@ -208,7 +208,7 @@ func TestPartsOfADeletedAccount(t *testing.T) {
 	before := parts(gone)
 	uploadAsset(t, other, file, "mp4", "video/mp4")
 	film(at(other, b), 1000)
-	// Whoever uses a stored part does not store it again.
+	// A render that uses a stored part does not store it again.
 	if got := parts(other); !slices.Equal(got, before) {
 		t.Errorf("parts of the same film for another account: %v, want its own %v", got, before)
 	}
