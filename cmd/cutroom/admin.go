@@ -2,8 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"time"
 
 	"cutroom/internal/account"
 	"cutroom/internal/db"
@@ -11,11 +10,11 @@ import (
 )
 
 func grantRole(ctx context.Context, v *invocation) error {
-	return v.setRole(ctx, account.RoleAdmin, "The role is in the user's token from the next sign-in on.")
+	return v.setRole(ctx, account.RoleAdmin, "has the admin role. It is in the user's token from the next sign-in on.")
 }
 
 func revokeRole(ctx context.Context, v *invocation) error {
-	return v.setRole(ctx, account.RoleUser, "The role is revoked.")
+	return v.setRole(ctx, account.RoleUser, "no longer has the admin role.")
 }
 
 func (v *invocation) setRole(ctx context.Context, role, done string) error {
@@ -24,11 +23,7 @@ func (v *invocation) setRole(ctx context.Context, role, done string) error {
 		if err != nil {
 			return err
 		}
-		if err := v.printUsers([]user.User{u}); err != nil || v.json {
-			return err
-		}
-		_, err = fmt.Fprintln(v.stdout, done)
-		return err
+		return v.say(roleRows(u), "%s (%s) %s", u.ID, u.Email, done)
 	})
 }
 
@@ -38,28 +33,42 @@ func listAdmins(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		if len(users) == 0 && !v.json {
-			_, err = fmt.Fprintln(v.stdout, "Nobody has the admin role. `cutroom admin grant` gives it.")
-			return err
+		if len(users) == 0 {
+			return v.say([]roleRow{}, "Nobody has the admin role. `cutroom admin grant` gives it.")
 		}
-		return v.printUsers(users)
+		return v.print(roleRows(users...))
 	})
 }
 
-func (v *invocation) printUsers(users []user.User) error {
-	type row struct {
-		UserID string `json:"userId"`
-		Email  string `json:"email"`
-		Name   string `json:"name"`
-		Role   string `json:"role"`
-	}
-	rows := make([]row, 0, len(users))
+// roleRow is a user with a role.
+type roleRow struct {
+	UserID string `json:"userId"`
+	Email  string `json:"email"`
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+}
+
+func roleRows(users ...user.User) (rows []roleRow) {
 	for _, u := range users {
-		rows = append(rows, row{u.ID, u.Email, u.Name, u.Role})
+		rows = append(rows, roleRow{u.ID, u.Email, u.Name, u.Role})
 	}
-	return v.print(rows, func(w io.Writer) {
-		for _, r := range rows {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.UserID, r.Email, r.Name, r.Role)
+	return rows
+}
+
+// tokenLife is the lifetime of a token from the command line.
+const tokenLife = 15 * time.Minute
+
+func issueToken(ctx context.Context, v *invocation) error {
+	return v.withUser(ctx, func(d *db.DB, u user.User) error {
+		cfg, _, err := v.load()
+		if err != nil {
+			return err
 		}
+		tokens := account.NewTokens(cfg.Auth.JWTSecret.Reveal(), tokenLife)
+		token, err := account.IssueAdminToken(ctx, d, tokens, u.ID, actor())
+		if err != nil {
+			return err
+		}
+		return v.say(map[string]string{"accessToken": token}, "%s", token)
 	})
 }

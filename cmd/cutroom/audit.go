@@ -3,15 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"time"
 
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 )
-
-// shortList is the number of audit entries shown without --since.
-const shortList = 100
 
 func showAudit(ctx context.Context, v *invocation) error {
 	f := audit.Filter{Since: v.since}
@@ -23,11 +18,7 @@ func showAudit(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		return v.print(entries, func(w io.Writer) {
-			for _, e := range entries {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Time.Format(time.RFC3339), e.Actor, e.Action, e.Target, e.Detail)
-			}
-		})
+		return v.print(entries)
 	})
 }
 
@@ -46,10 +37,6 @@ func showErasures(ctx context.Context, v *invocation) error {
 		for _, e := range entries {
 			ids = append(ids, e.Target)
 		}
-		return v.print(ids, func(w io.Writer) {
-			for _, id := range ids {
-				fmt.Fprintln(w, id)
-			}
-		})
+		return v.print(ids)
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -104,24 +103,15 @@ func (v *invocation) printFindings(found []sweep.Finding) error {
 	type row struct {
 		Kind     string     `json:"kind"`
 		Objects  int        `json:"objects"`
-		Unneeded int        `json:"unneeded"`
-		Unknown  int        `json:"unknown"`
-		Oldest   *time.Time `json:"oldest"`
+		Unneeded int        `json:"unneeded"` // no longer needed
+		Unknown  int        `json:"unknown"`  // not in the database
+		Oldest   *time.Time `json:"oldest"`   // of these two
 	}
 	rows := []row{}
 	for _, f := range found {
 		rows = append(rows, row{f.Rule.Kind, f.Listed, len(f.Unneeded), len(f.Unknown), oldestOf(f.Unneeded, f.Unknown)})
 	}
-	return v.print(rows, func(w io.Writer) {
-		fmt.Fprintln(w, "KIND\tOBJECTS\tNO LONGER NEEDED\tNOT IN THE DATABASE\tOLDEST OF THESE")
-		for _, r := range rows {
-			oldest := ""
-			if r.Oldest != nil {
-				oldest = r.Oldest.Format(time.RFC3339)
-			}
-			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", r.Kind, r.Objects, r.Unneeded, r.Unknown, oldest)
-		}
-	})
+	return v.print(rows)
 }
 
 // oldestOf returns the time of the oldest object, or nil if there is none.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,13 +11,14 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"cutroom/internal/account"
 	"cutroom/internal/app"
 	"cutroom/internal/config"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/user"
 )
 
 // command is a command of the program.
@@ -163,6 +163,17 @@ func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) e
 	return v.withInstallation(ctx, func(_ config.Config, d *db.DB, _ *slog.Logger) error { return use(d) })
 }
 
+// withUser is withDatabase for a command whose first argument names a user.
+func (v *invocation) withUser(ctx context.Context, use func(*db.DB, user.User) error) error {
+	return v.withDatabase(ctx, func(d *db.DB) error {
+		u, err := account.Find(ctx, d, v.args[0])
+		if err != nil {
+			return err
+		}
+		return use(d, u)
+	})
+}
+
 // withInstallation is withDatabase for commands that also need the configuration and the log.
 func (v *invocation) withInstallation(ctx context.Context, use func(config.Config, *db.DB, *slog.Logger) error) (err error) {
 	cfg, log, err := v.load()
@@ -188,21 +199,4 @@ func actor() string {
 		return "cli:" + id
 	}
 	return "cli:" + strconv.Itoa(os.Getuid())
-}
-
-// print writes value as JSON if --json is set, or else as a table.
-func (v *invocation) print(value any, table func(w io.Writer)) error {
-	if v.json {
-		return v.printJSON(value)
-	}
-	w := tabwriter.NewWriter(v.stdout, 0, 0, 2, ' ', 0)
-	table(w)
-	return w.Flush()
-}
-
-func (v *invocation) printJSON(value any) error {
-	enc := json.NewEncoder(v.stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(value)
 }

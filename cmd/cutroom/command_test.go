@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,5 +19,31 @@ func TestErrorsAreLoggedOnOneLine(t *testing.T) {
 	const want = "read: the database does not answer; failed to connect to `user=cutroom`: db-1:5432: dial error: refused; db-2:5432: tls error: x509: expired"
 	if !strings.HasSuffix(strings.TrimSpace(out.String()), fmt.Sprintf("err=%q", want)) {
 		t.Errorf("%s\nwant %s", out.String(), want)
+	}
+}
+
+func TestReportsForPeople(t *testing.T) {
+	type row struct {
+		ID   string         `json:"id"`
+		Note *string        `json:"note"`
+		More map[string]any `json:"more"`
+	}
+	report := struct {
+		Name        string         `json:"name"`
+		Nothing     *int           `json:"nothing"`
+		StoredBytes int64          `json:"storedBytes"`
+		Usage       map[string]int `json:"usage"`
+		Rows        []row          `json:"rows"`
+		None        []row          `json:"none"`
+		Others      []string       `json:"others"`
+	}{"a\nb", nil, 3 << 19, map[string]int{"jobs": 2}, slices.Repeat([]row{{"x", nil, map[string]any{"k": 1}}}, screen+1), nil, []string{"u", "v"}}
+	var out bytes.Buffer
+	if err := (&invocation{stdout: &out}).print(report); err != nil {
+		t.Fatal(err)
+	}
+	want := "name         a; b\nstoredBytes  1.5 MB\n\nusage\njobs  2\n\nrows\nid  note  more\n" + strings.Repeat("x         {\"k\":1}\n", screen) +
+		"older ones with --json\n\nothers\nu\nv\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}
 }

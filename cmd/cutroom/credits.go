@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -57,9 +56,7 @@ func (v *invocation) support(ctx context.Context, sign int64) error {
 		if e.Balance, err = credit.Balance(ctx, d, u.ID); err != nil {
 			return err
 		}
-		return v.print(e, func(w io.Writer) {
-			fmt.Fprintf(w, "%s: %+d credits, the balance is %d (%s)\n", e.UserID, e.Credits, e.Balance, e.Ref)
-		})
+		return v.say(e, "%s: %+d credits, the balance is %d (%s)", e.UserID, e.Credits, e.Balance, e.Ref)
 	})
 }
 

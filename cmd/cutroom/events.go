@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 
@@ -28,24 +27,9 @@ func listEvents(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		return v.print(list, func(w io.Writer) {
-			for _, e := range list {
-				next, lastError := "", ""
-				if e.NextTry != nil {
-					next = "next " + e.NextTry.Format(timeOfDay)
-				}
-				if e.LastError != nil {
-					lastError = *e.LastError
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\tattempts=%d\t%s\t%s\n", e.CreatedAt.Format(timeOfDay), e.ID, e.Type, e.JobID,
-					e.Webhook, e.Attempts, next, lastError)
-			}
-		})
+		return v.print(list)
 	})
 }
-
-// timeOfDay formats a time for tables.
-const timeOfDay = "2006-01-02T15:04:05Z"
 
 // retryEvents calls the web hook again for one event, or for all since a time.
 func retryEvents(ctx context.Context, v *invocation) error {
@@ -66,6 +50,6 @@ func retryEvents(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		return v.print(map[string]int64{"events": n}, func(w io.Writer) { fmt.Fprintf(w, "%d events will be sent again\n", n) })
+		return v.say(map[string]int64{"events": n}, "%d events will be sent again", n)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 
@@ -22,7 +21,7 @@ func showJob(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		return v.print(j, func(w io.Writer) { jobTable(w, j) })
+		return v.print(j)
 	})
 }
 
@@ -42,9 +41,7 @@ func retryJob(ctx context.Context, v *invocation) error {
 		}); err != nil {
 			return err
 		}
-		return v.print(map[string]string{"jobId": id, "status": render.StatePending}, func(w io.Writer) {
-			fmt.Fprintf(w, "%s is PENDING again\n", id)
-		})
+		return v.say(map[string]string{"jobId": id, "status": render.StatePending}, "%s is PENDING again", id)
 	})
 }
 
@@ -67,60 +64,6 @@ func showFailedJobs(ctx context.Context, v *invocation) error {
 		if err != nil {
 			return err
 		}
-		return v.print(jobs, func(w io.Writer) {
-			for _, j := range jobs {
-				cause := oneLine(string(j.Cause))
-				if j.Cause == j.Error {
-					cause = ""
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.FinishedAt, j.JobID, j.ErrorCode, j.Error, cause)
-			}
-		})
+		return v.print(jobs)
 	})
-}
-
-// oneLine joins the lines of a text: "a:\n\tb\nc" becomes "a: b; c".
-func oneLine(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if line != "" && b.Len() > 0 && strings.HasSuffix(b.String(), ":") {
-			b.WriteString(" ")
-		} else if line != "" && b.Len() > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(line)
-	}
-	return b.String()
-}
-
-func jobTable(w io.Writer, j admin.Job) {
-	fmt.Fprintf(w, "%s\t%s\nowner\t%s\t%s\nstatus\t%s, %d %%\nattempts\t%d\n", j.JobType, j.JobID, j.UserID, j.Email,
-		j.Status, j.Progress, j.Attempts)
-	for _, at := range []struct {
-		what string
-		time admin.Time
-	}{
-		{"submitted", j.CreatedAt}, {"started", j.StartedAt}, {"at the provider", j.ProcessingAt}, {"provider done", j.ProviderDoneAt},
-		{"finished", j.FinishedAt}, {"last collected", j.CollectedAt}, {"expires", j.ExpiresAt}, {"deleted by its owner", j.DeletedAt},
-	} {
-		if !at.time.IsZero() {
-			fmt.Fprintf(w, "%s\t%s\n", at.what, at.time)
-		}
-	}
-	for _, text := range []struct {
-		what string
-		text admin.Text
-	}{{"replica", j.Replica}, {"the user was told", j.Error}, {"error code", j.ErrorCode}, {"cause", j.Cause}, {"trace", j.Trace}} {
-		if text.text != "" {
-			fmt.Fprintf(w, "%s\t%s\n", text.what, text.text)
-		}
-	}
-	fmt.Fprintf(w, "source\t%d ms\n", j.SourceDurationMs)
-	if string(j.Inputs) != "null" {
-		fmt.Fprintf(w, "inputs\t%s\n", j.Inputs)
-	}
-	for _, e := range j.Ledger {
-		fmt.Fprintf(w, "%s\t%+d credits\t%s\n", e.Kind, e.Credits, e.CreatedAt)
-	}
 }

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 
-	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/pause"
 )
@@ -27,18 +24,16 @@ func (v *invocation) switchSubmissions(ctx context.Context,
 	if !slices.Contains(pause.Kinds, kind) {
 		return fmt.Errorf("%q is not a kind of job: write render or separation", kind)
 	}
-	return v.withInstallation(ctx, func(_ config.Config, d *db.DB, _ *slog.Logger) error {
+	return v.withDatabase(ctx, func(d *db.DB) error {
 		changed, err := do(ctx, d, kind, actor())
 		if err != nil {
 			return err
 		}
-		out := map[string]any{"type": kind, "state": done, "changed": changed}
-		return v.print(out, func(w io.Writer) {
-			before := ""
-			if !changed {
-				before = " already"
-			}
-			fmt.Fprintf(w, "Submissions of %s are %s%s on all replicas.\n", kind, done, before)
-		})
+		before := ""
+		if !changed {
+			before = " already"
+		}
+		return v.say(map[string]any{"type": kind, "state": done, "changed": changed},
+			"Submissions of %s are %s%s on all replicas.", kind, done, before)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"cutroom/internal/account"
@@ -62,13 +61,10 @@ func verifyPurchase(ctx context.Context, v *invocation) error {
 			return err
 		}
 		out := verified{u.ID, order.Platform, order.TransactionID, grant.Granted, grant.Balance}
-		return v.print(out, func(w io.Writer) {
-			if out.Granted == 0 {
-				fmt.Fprintf(w, "order %s was paid out before: +0 credits, the balance of %s is %d\n", out.TransactionID, u.ID, out.Balance)
-				return
-			}
-			fmt.Fprintf(w, "%s: +%d credits, the balance is %d\n", u.ID, out.Granted, out.Balance)
-		})
+		if out.Granted == 0 {
+			return v.say(out, "order %s was paid out before: +0 credits, the balance of %s is %d", out.TransactionID, u.ID, out.Balance)
+		}
+		return v.say(out, "%s: +%d credits, the balance is %d", u.ID, out.Granted, out.Balance)
 	})
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
@@ -46,9 +44,7 @@ func version(ctx context.Context, v *invocation) error {
 		Go      string `json:"go"`
 		FFmpeg  string `json:"ffmpeg"`
 	}{release, commitString(), runtime.Version(), ffmpegVersion(ctx)}
-	return v.print(of, func(w io.Writer) {
-		fmt.Fprintf(w, "cutroom %s\ncommit  %s\ngo      %s\nffmpeg  %s\n", of.Version, of.Commit, of.Go, of.FFmpeg)
-	})
+	return v.say(of, "cutroom %s\ncommit  %s\ngo      %s\nffmpeg  %s", of.Version, of.Commit, of.Go, of.FFmpeg)
 }
 
 // ffmpegVersion runs the ffmpeg in PATH. It opens no media, so it need not be confined.

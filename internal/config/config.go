@@ -1,8 +1,8 @@
 // Package config turns the environment into one validated, typed value. Only this package reads the
 // environment: others receive plain fields and do not know the names of keys.
 //
-// keys.go declares each key once, with its default, its range, its meaning and its field. rules.go has the
-// rules that involve several keys. .env.example and docs/configuration.md are generated from [Keys].
+// keys.go declares each key once, with its default, its range and its field. rules.go has the rules that involve
+// several keys. docs/configuration.md says what the keys mean; tests compare it with [Keys].
 package config
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // Config is the whole configuration. A Config from Load satisfies every rule. Printing it shows no secret.
-// keys.go documents the meaning of each field; comments here only add what the type does not show.
+// docs/configuration.md says what each field means; comments here only add what the type does not show.
 type Config struct {
 	Roles       Roles
 	HTTP        HTTP

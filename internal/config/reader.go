@@ -61,10 +61,8 @@ func (r *reader) text(k Key) string {
 		if !r.incomplete {
 			r.problem(k.Name, "is required")
 		}
-	case !k.Computed:
-		return k.Default
 	}
-	return ""
+	return k.Default
 }
 
 // missing returns the blank keys of a requirement, and how many keys it has.
