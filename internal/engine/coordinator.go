@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -60,121 +59,150 @@ func (a *alone) Await(ctx context.Context, keys []string) (map[string]bool, erro
 	return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("nobody makes %v", keys))
 }
 
+// PartLoop makes the parts of one render, together with other machines.
+type PartLoop struct {
+	Coordinator PartCoordinator
+	Parallel    int // parts made here at once
+	// Make makes a claimed part and puts it into the cache. It reports false for a part of a damaged source, which
+	// the cache does not keep.
+	Make func(ctx context.Context, key string) (cached bool, err error)
+	// Fetch fetches a part from the cache and reports whether it was there.
+	Fetch func(ctx context.Context, key string) bool
+}
+
 // fetchLanes is how many parts made by other machines are fetched at once.
 const fetchLanes = 8
 
-// makeVideo makes the missing parts in their order, together with assisting machines.
-func (r *run) makeVideo(ctx context.Context, missing []*videoPart, parallel int) error {
-	open := map[string]*videoPart{}
-	var keys []string
-	for _, p := range missing {
-		keys = append(keys, p.Key)
-		open[p.Key] = p
-	}
-	if err := r.job.Coordinator.Announce(ctx, keys); err != nil {
+// All makes or fetches all parts of a render. It returns when all are here.
+func (l PartLoop) All(ctx context.Context, keys []string) error {
+	if err := l.Coordinator.Announce(ctx, keys); err != nil {
 		return fmt.Errorf("announce parts: %w", err)
 	}
-	for claimable := true; len(open) > 0; {
-		var ended map[string]bool
+	missing := map[string]bool{}
+	for _, key := range keys {
+		missing[key] = true
+	}
+	for claimable := true; len(missing) > 0; {
+		var made []string
 		var err error
 		if claimable {
-			_, err = r.claimParts(ctx, open, parallel, "")
+			made, err = l.Claim(ctx, "")
 			claimable = false
-		} else if ended, err = r.job.Coordinator.Await(ctx, slices.Collect(maps.Keys(open))); err == nil {
-			err = r.collectParts(ctx, open, parallel, ended)
-			claimable = len(ended) == 0
+		} else {
+			made, err = l.collect(ctx, slices.Collect(maps.Keys(missing)))
+			claimable = len(made) == 0
 		}
 		if err != nil {
 			return fmt.Errorf("make parts: %w", err)
 		}
-		maps.DeleteFunc(open, func(key string, p *videoPart) bool {
-			_, over := ended[key]
-			_, here := r.decoded[p]
-			return over || here
-		})
+		for _, key := range made {
+			delete(missing, key)
+		}
 	}
 	return nil
 }
 
-// claimParts makes parts, up to parallel at once, until the coordinator has none left. If
-// first is not "", it is already claimed. It returns how many parts it made.
-func (r *run) claimParts(ctx context.Context, parts map[string]*videoPart, parallel int, first string) (int, error) {
-	var made atomic.Int64
+// Claim makes parts until the coordinator has none left, and returns them. If first is not "", it is already claimed.
+func (l PartLoop) Claim(ctx context.Context, first string) (made []string, err error) {
+	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
-	for range parallel {
+	for range l.Parallel {
 		key := first
 		first = ""
 		group.Go(rescue.Func(func() error {
-			n, err := r.claimOneByOne(ctx, parts, key)
-			made.Add(n)
+			own, err := l.claimOneByOne(ctx, key)
+			mu.Lock()
+			defer mu.Unlock()
+			made = append(made, own...)
 			if err != nil {
 				return fmt.Errorf("claim part: %w", err)
 			}
 			return nil
 		}))
 	}
-	err := group.Wait()
-	return int(made.Load()), err
+	err = group.Wait()
+	return made, err
 }
 
-// claimOneByOne runs one lane of claimParts.
-func (r *run) claimOneByOne(ctx context.Context, parts map[string]*videoPart, key string) (made int64, err error) {
-	c := r.job.Coordinator
+// claimOneByOne runs one lane of Claim.
+func (l PartLoop) claimOneByOne(ctx context.Context, key string) (made []string, err error) {
+	c := l.Coordinator
 	if key == "" {
 		key, err = c.Next(ctx, "")
 	}
 	for key != "" && err == nil {
-		p := parts[key]
-		if p == nil { // announced by another release
-			return made, c.GiveUp(ctx, key)
-		}
-		if err := r.makePart(ctx, p); err != nil {
+		cached, err := l.Make(ctx, key)
+		if err != nil {
 			if ctx.Err() == nil { // otherwise another machine may succeed
 				err = errors.Join(err, c.GiveUp(ctx, key))
 			}
 			return made, err
 		}
-		made++
-		if !r.madeWhole(p) {
-			err, key = c.GiveUp(context.WithoutCancel(ctx), key), ""
+		made = append(made, key)
+		if !cached {
+			if err := c.GiveUp(context.WithoutCancel(ctx), key); err != nil {
+				return made, err
+			}
+			key = ""
 		}
-		if err == nil {
-			key, err = c.Next(ctx, key)
+		if key, err = c.Next(ctx, key); err != nil {
+			return made, err
 		}
 	}
 	return made, err
 }
 
-// madeWhole reports whether a part made here is complete, and therefore in the cache.
-func (r *run) madeWhole(p *videoPart) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return complete(r.decoded[p])
-}
-
-// collectParts fetches the parts that other machines made. It makes those that they could
-// not make or that the cache has lost. Making a part twice only costs time: both are
-// equal.
-func (r *run) collectParts(ctx context.Context, parts map[string]*videoPart, parallel int, ended map[string]bool) error {
+// collect waits for parts that other machines claimed, and fetches those whose claims have ended. It makes those that
+// the others could not make or that the cache has lost. Making a part twice only costs time: both are equal.
+func (l PartLoop) collect(ctx context.Context, keys []string) ([]string, error) {
+	ended, err := l.Coordinator.Await(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
 	var mu sync.Mutex
 	var fetches, repairs []step
 	for key, made := range ended {
-		p := parts[key]
 		fetches = append(fetches, func(ctx context.Context) error {
-			if made && r.fetchPart(ctx, p) {
-				p.task.finish()
+			if made && l.Fetch(ctx, key) {
 				return nil
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			repairs = append(repairs, func(ctx context.Context) error { return r.makePart(ctx, p) })
+			repairs = append(repairs, func(ctx context.Context) error {
+				_, err := l.Make(ctx, key)
+				return err
+			})
 			return nil
 		})
 	}
 	if err := runSteps(ctx, fetches, fetchLanes); err != nil {
-		return err
+		return nil, err
 	}
-	return runSteps(ctx, repairs, parallel)
+	return slices.Collect(maps.Keys(ended)), runSteps(ctx, repairs, l.Parallel)
+}
+
+// partLoop returns the loop over the parts of the plan.
+func (r *run) partLoop(parallel int) PartLoop {
+	parts := map[string]*videoPart{}
+	for _, p := range r.plan.Parts {
+		parts[p.Key] = p
+	}
+	return PartLoop{
+		Coordinator: r.job.Coordinator, Parallel: parallel,
+		Make: func(ctx context.Context, key string) (bool, error) {
+			if parts[key] == nil { // announced by a machine with another plan
+				return false, fmt.Errorf("no part %s in the plan", key)
+			}
+			return r.makePart(ctx, parts[key])
+		},
+		Fetch: func(ctx context.Context, key string) bool {
+			found := r.fetchPart(ctx, parts[key])
+			if found {
+				parts[key].task.finish()
+			}
+			return found
+		},
+	}
 }
 
 // Assist makes parts of a job that another machine renders, starting with the claimed
@@ -192,9 +220,6 @@ func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int,
 		t.apply(r.plan.Parts)
 		parallel = t.Parallel
 	}
-	parts := map[string]*videoPart{}
-	for _, p := range r.plan.Parts {
-		parts[p.Key] = p
-	}
-	return r.claimParts(ctx, parts, parallel, claimed)
+	parts, err := r.partLoop(parallel).Claim(ctx, claimed)
+	return len(parts), err
 }

@@ -12,7 +12,7 @@ func (panickingCoordinator) Next(context.Context, string) (string, error) { pani
 
 // A bug in one render ends neither the process nor the renders beside it.
 func TestAPanicFailsItsRenderAlone(t *testing.T) {
-	_, claimErr := (&run{job: Job{Coordinator: panickingCoordinator{}}}).claimParts(t.Context(), nil, 1, "")
+	_, claimErr := PartLoop{Coordinator: panickingCoordinator{}, Parallel: 1}.Claim(t.Context(), "")
 	stepErr := runSteps(t.Context(), []step{func(context.Context) error { panic("boom") }}, 1)
 	for _, err := range []error{claimErr, stepErr} {
 		if err == nil || !strings.Contains(err.Error(), "panic: boom") {

@@ -36,12 +36,14 @@ func (r *run) makeParts(ctx context.Context) error {
 		return err
 	}
 	slices.SortStableFunc(missing, mostExpensiveFirst)
+	var keys []string
 	for _, p := range missing {
 		p.task = r.meter.work(p.cost() / float64(parallel))
+		keys = append(keys, p.Key)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if len(missing) > 0 {
-		group.Go(rescue.Func(func() error { return r.makeVideo(ctx, missing, parallel) }))
+		group.Go(rescue.Func(func() error { return r.partLoop(parallel).All(ctx, keys) }))
 	}
 	audioLanes := 1
 	if len(missing) == 0 {
@@ -131,36 +133,37 @@ func (r *run) heard(s *decodedAudio) bool {
 	return slices.ContainsFunc(r.plan.Regions, func(p *region) bool { return p.File == s.File })
 }
 
-// makePart encodes one video part.
-func (r *run) makePart(ctx context.Context, p *videoPart) error {
+// makePart encodes one video part. It caches the part and reports true if all of it could be decoded.
+func (r *run) makePart(ctx context.Context, p *videoPart) (whole bool, err error) {
 	out := unfinished(p.File)
 	if err := r.reserveSpace(); err != nil {
-		return err
+		return false, err
 	}
 	got, err := r.encodeWithRetries(ctx, p, out)
 	if err != nil {
-		return r.blameEncoder(ctx, err, p)
+		return false, r.blameEncoder(ctx, err, p)
 	}
 	for i, c := range got {
 		if c.got == 0 || c.noise {
-			return undecoded(p.shots[i].what())
+			return false, undecoded(p.shots[i].what())
 		}
 	}
 	if err := container.Neutralize(r.path(out)); err != nil {
-		return fmt.Errorf("%s: %w", p.Name, err)
+		return false, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	if _, err := p.checkPart(r.path(out)); err != nil {
-		return err
+		return false, err
 	}
 	r.mu.Lock()
 	r.decoded[p] = got
 	r.stats.FramesEncoded += p.Frames
 	r.mu.Unlock()
-	if err := r.finish(ctx, p.Key, p.File, complete(got)); err != nil {
-		return err
+	whole = complete(got)
+	if err := r.finish(ctx, p.Key, p.File, whole); err != nil {
+		return false, err
 	}
 	p.task.finish()
-	return nil
+	return whole, nil
 }
 
 // what names the shot's pictures in a message.

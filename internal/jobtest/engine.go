@@ -3,7 +3,6 @@ package jobtest
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,13 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"cutroom/internal/engine"
 )
 
-// Engine simulates renders, which take a fixed time and no CPU. It shares parts through the
-// coordinator as the real engine does, with one encoder.
+// Engine simulates renders, which take a fixed time and no CPU. It shares parts by the loop of the
+// real engine, with one encoder.
 type Engine struct {
 	Takes time.Duration // time to make a film, or each of its parts
 	Parts int           // parts in a film; 0 makes films in one piece, without a coordinator
@@ -101,72 +98,23 @@ func (e *Engine) render(ctx context.Context, job engine.Job) error {
 		}
 		return nil
 	}
-	left := map[string]bool{}
-	for _, key := range e.keys() {
-		left[key] = true
+	keys := make([]string, e.Parts)
+	for i := range keys {
+		keys[i] = videoPart(i)
 	}
-	if err := job.Coordinator.Announce(ctx, e.keys()); err != nil {
-		return err
-	}
-	for open := true; len(left) > 0; {
-		if open {
-			made, err := e.makeParts(ctx, job, "", func() { job.OnProgress(100 - 100*len(left)/e.Parts) })
-			if err != nil {
-				return err
-			}
-			for _, key := range made {
-				delete(left, key)
-			}
-			open = false
-			continue
-		}
-		ended, err := job.Coordinator.Await(ctx, slices.Collect(maps.Keys(left)))
-		if err != nil {
-			return err
-		}
-		open = len(ended) == 0
-		if err := e.collect(ctx, job, ended); err != nil {
-			return err
-		}
-		for key := range ended {
-			delete(left, key)
-		}
-	}
-	return nil
+	return e.parts(job).All(ctx, keys)
 }
 
-// collect fetches the parts that other replicas made, and makes the parts that they gave up.
-func (e *Engine) collect(ctx context.Context, job engine.Job, ended map[string]bool) error {
-	var group errgroup.Group
-	group.SetLimit(8)
-	for key, made := range ended {
-		group.Go(func() (err error) {
-			if made {
-				made, err = e.Cache.Get(ctx, job.CacheScope, key, filepath.Join(job.Dir, key))
-			}
-			if !made && err == nil {
-				err = e.makePart(ctx, job, key)
-			}
-			return err
-		})
+// parts returns the loop over the parts of a film.
+func (e *Engine) parts(job engine.Job) engine.PartLoop {
+	return engine.PartLoop{
+		Coordinator: job.Coordinator, Parallel: 1,
+		Make: func(ctx context.Context, key string) (bool, error) { return true, e.makePart(ctx, job, key) },
+		Fetch: func(ctx context.Context, key string) bool {
+			found, err := e.Cache.Get(ctx, job.CacheScope, key, filepath.Join(job.Dir, key))
+			return found && err == nil
+		},
 	}
-	return group.Wait()
-}
-
-// makeParts claims and makes parts one after another, as the real engine does.
-func (e *Engine) makeParts(ctx context.Context, job engine.Job, key string, each func()) (made []string, err error) {
-	if key == "" {
-		key, err = job.Coordinator.Next(ctx, "")
-	}
-	for key != "" && err == nil {
-		if err = e.makePart(ctx, job, key); err != nil {
-			break
-		}
-		made = append(made, key)
-		each()
-		key, err = job.Coordinator.Next(ctx, key)
-	}
-	return made, err
 }
 
 // Assist makes parts of another replica's film.
@@ -174,7 +122,7 @@ func (e *Engine) Assist(ctx context.Context, job engine.Job, claimed string) (in
 	if e.Helps != nil {
 		e.Helps()
 	}
-	made, err := e.makeParts(ctx, job, claimed, func() {})
+	made, err := e.parts(job).Claim(ctx, claimed)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.helped += len(made)
@@ -186,15 +134,7 @@ func (e *Engine) Poster(_ context.Context, film, jpeg string) error {
 	return os.WriteFile(jpeg, []byte("a poster"), 0o600)
 }
 
-// keys returns the part keys of a plan. The caches separate them by owner.
-func (e *Engine) keys() []string {
-	keys := make([]string, e.Parts)
-	for i := range keys {
-		keys[i] = videoPart(i)
-	}
-	return keys
-}
-
+// videoPart returns the key of a part. Its film does not matter, because caches separate owners.
 func videoPart(i int) string { return fmt.Sprintf("video-%03d", i) }
 
 func (e *Engine) makePart(ctx context.Context, job engine.Job, key string) error {
