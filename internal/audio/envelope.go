@@ -113,14 +113,14 @@ func ramp(n, length int64) float64 {
 	return (float64(n) + 0.5) / float64(length)
 }
 
-// behind returns the index of the first knot after instant x.
-func (c Curve) behind(x float64) int {
+// after returns the index of the first knot after instant x.
+func (c Curve) after(x float64) int {
 	return sort.Search(len(c), func(i int) bool { return c[i].At > x })
 }
 
 // steady returns the curve's gain in [from, to) if it is constant there.
 func (c Curve) steady(from, to int64) (gain float64, steady bool) {
-	k := c.behind(float64(from))
+	k := c.after(float64(from))
 	switch {
 	case len(c) == 0:
 		return 1, true
@@ -141,7 +141,7 @@ func (c Curve) multiply(dst []float64, from int64) {
 	}
 	for len(dst) > 0 {
 		first := float64(from) + 0.5
-		k, n := c.behind(first), len(dst)
+		k, n := c.after(first), len(dst)
 		if k < len(c) {
 			n = min(n, max(1, int(math.Ceil(c[k].At-first))))
 		}

@@ -114,13 +114,13 @@ func (l *limiter) limit(in frame, want float64) frame {
 	for len(l.low) > 0 && l.low[0].at < l.count-lookAhead {
 		l.low = l.low[1:]
 	}
-	least := 1.0
+	lowest := 1.0
 	if len(l.low) > 0 {
-		least = l.low[0].gain
+		lowest = l.low[0].gain
 	}
-	if least < l.held {
-		l.held = least
-	} else if l.held += (least - l.held) * release; least == 1 && 1-l.held < 1e-6 {
+	if lowest < l.held {
+		l.held = lowest
+	} else if l.held += (lowest - l.held) * release; lowest == 1 && 1-l.held < 1e-6 {
 		l.held = 1
 	}
 	old := l.smooth[l.at]

@@ -133,7 +133,7 @@ func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 		t.Fatal(err)
 	}
 	mediatest.ConstantRate(t, shared.Path, 30, parts*30, time.Millisecond)
-	if digest(t, shared.Path) != digest(t, alone.Path) {
+	if mediatest.Digest(t, shared.Path) != mediatest.Digest(t, alone.Path) {
 		t.Error("the shared film differs from the one made alone")
 	}
 }

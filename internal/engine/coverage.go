@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"cutroom/internal/media"
 )
 
 // ffmpeg reports success even if it decodes almost nothing of a broken file, and fills
@@ -101,8 +99,8 @@ func (s *decodedAudio) decoded(times []int64) coverage {
 	a := s.source.info.Audio
 	var c coverage
 	for _, n := range s.need {
-		from := max(a.First, time.Duration(media.MulDiv(max(0, n.from), int64(time.Second), sampleRate)))
-		to := min(a.End, time.Duration(media.MulDiv(max(0, n.to), int64(time.Second), sampleRate)))
+		from := max(a.First, samplesDuration(max(0, n.from)))
+		to := min(a.End, samplesDuration(max(0, n.to)))
 		if from >= to {
 			continue
 		}

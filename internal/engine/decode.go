@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"cutroom/internal/audio"
@@ -34,8 +33,8 @@ const (
 	// wholeAudio is the maximum length of a sound that is always decoded entirely. That is cheap, and later
 	// edits find it in the cache.
 	wholeAudio = 3 * time.Minute
-	// mostAudio is the maximum length of a sound that is decoded entirely if a quarter of it is used.
-	mostAudio = 15 * time.Minute
+	// maxWholeAudio is the maximum length of a sound that is decoded entirely if a quarter of it is used.
+	maxWholeAudio = 15 * time.Minute
 	// windowGrid is the grid, in samples, to which windows are rounded outwards, so that a slightly different
 	// trim still finds them in the cache.
 	windowGrid = 10 * sampleRate
@@ -113,7 +112,7 @@ func windows(needs []span, length int64) []span {
 	for _, w := range all {
 		used += w.to - w.from
 	}
-	if len(all) == 0 || length <= samplesOf(mostAudio) && used >= length/4 {
+	if len(all) == 0 || length <= samplesOf(maxWholeAudio) && used >= length/4 {
 		return whole
 	}
 	return all
@@ -144,48 +143,15 @@ func audioKey(s *decodedAudio) string {
 // log (see coverage).
 func (s *decodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
-	a := info.Audio
-	args := []string{"-copyts", "-noaccurate_seek"}
-	if from := time.Duration(media.MulDiv(s.From, int64(time.Second), sampleRate)); from > media.SeekLead && media.SeeksExactly(info.Kind) {
-		args = append(args, "-seek_timestamp", "1", "-ss", decimal((from - media.SeekLead + info.Zero).Seconds()))
-	}
-	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and
-	// ALAC at an edit list, and lose every second packet of the rest.
-	args = append(args, "-vn", "-sn", "-dn", "-threads", "1")
-	args = append(args, media.InputArgs(info.Kind, s.source.Path)...)
-	// The window begins at 0 in the graph, because first_pts counts samples at the source's rate, which the
-	// header may state wrongly. first_pts fills with silence up to that point, or cuts. async fills gaps of
-	// more than 20 ms, such as a lost packet or the start of a fragmented file, and never stretches. min_comp
-	// makes the first sample exact too.
-	filters := []string{
-		fmt.Sprintf("asetpts=PTS-(%s)/TB", decimal(float64(s.From)/sampleRate)),
-		stereo(a),
-		fmt.Sprintf("aresample=%d:out_sample_fmt=flt:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0", sampleRate),
-		fmt.Sprintf("atrim=end_pts=%d", s.To-s.From),
-	}
-	// Make times relative to the source's zero before they are logged: the log's muxer
-	// shifts negative times.
-	graph := fmt.Sprintf("[0:%d]asetpts=PTS-(%s)/TB,asplit[sound][log];[sound]%s[out]",
-		a.Index, decimal(info.Zero.Seconds()), strings.Join(filters, ","))
-	args = append(args,
-		"-filter_complex", graph,
-		"-map", "[out]", "-c:a", "pcm_f32le", "-f", "f32le", out,
+	sound := media.Sound{Path: s.source.Path, Kind: info.Kind, Stream: &info.Audio.AudioStream, Zero: info.Zero}
+	args := append(sound.Args(media.SoundWindow{From: samplesDuration(s.From), To: samplesDuration(s.To),
+		SampleRate: sampleRate, Layout: "stereo", Log: true}),
+		"-c:a", "pcm_f32le", "-f", "f32le", out,
 		"-map", "[log]", "-c:a", "pcm_s16le", "-f", "mkvtimestamp_v2", log)
 	return media.Pass{
 		Name: fmt.Sprintf("decode the sound of %s", s.source.user), Args: args, Inputs: []string{s.source.Path},
-		Timeout: passTimeout(time.Duration(media.MulDiv(s.To-s.From, int64(time.Second), sampleRate)), 0.5),
+		Timeout: passTimeout(samplesDuration(s.To-s.From), 0.5),
 	}
-}
-
-// stereo converts any channel layout to two channels and keeps the level: mono goes to
-// both sides at full level, and surround is folded down as in ITU-R BS.775 (centre and
-// surrounds 3 dB down, no LFE). ffmpeg scales the sum down for integer samples but not
-// for float samples; the limiter handles what exceeds full scale.
-func stereo(a *audioInfo) string {
-	if a.Channels == 1 {
-		return "pan=stereo|c0=c0|c1=c0"
-	}
-	return "aformat=sample_fmts=fltp,aformat=channel_layouts=stereo"
 }
 
 // Raise stretchVersion when stretching the same samples gives another result.

@@ -175,7 +175,7 @@ func (r *run) checkOutput(path string) error {
 	switch {
 	case err != nil:
 	case !m.IndexFirst:
-		err = errors.New("index behind the data")
+		err = errors.New("index after the data")
 	case samples < r.plan.Samples || samples > r.plan.Samples+3*packet:
 		err = fmt.Errorf("%d samples of sound, %d planned", samples, r.plan.Samples)
 	case film && m.Video.Samples != r.plan.Frames:

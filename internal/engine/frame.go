@@ -60,7 +60,7 @@ func (s *shot) overBackdrop(w, h, n int) string {
 	whole := window{w: video.Width, h: video.Height}
 	placed, opaque := s.placedOn(whole, w, h), s.overBlack()
 	colours := append([]string{opaque[2]}, placed...)
-	behind := append(append(opaque[1:], placed...), s.backdrop(), fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height))
+	background := append(append(opaque[1:], placed...), s.backdrop(), fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height))
 	matteW, matteH := w, h
 	if video.Orientation.SwapsSides() {
 		matteW, matteH = h, w
@@ -72,8 +72,8 @@ func (s *shot) overBackdrop(w, h, n int) string {
 	branch := func(from string, filters []string, to string) string {
 		return fmt.Sprintf("[%s]%s[%s];", label(from, n), strings.Join(filters, ","), label(to, n))
 	}
-	return fmt.Sprintf("%s,split=3[%s][%s][%s];", opaque[0], label("colours", n), label("alpha", n), label("behind", n)) +
-		branch("colours", colours, "opaque") + branch("alpha", matte, "matte") + branch("behind", behind, "backdrop") +
+	return fmt.Sprintf("%s,split=3[%s][%s][%s];", opaque[0], label("colours", n), label("alpha", n), label("background", n)) +
+		branch("colours", colours, "opaque") + branch("alpha", matte, "matte") + branch("background", background, "backdrop") +
 		fmt.Sprintf("[%s][%s]alphamerge[%s];[%s][%s]overlay=%d:%d:format=yuv420,format=yuv420p", label("opaque", n), label("matte", n),
 			label("front", n), label("backdrop", n), label("front", n), (s.canvas.Width-w)/4*2, (s.canvas.Height-h)/4*2)
 }

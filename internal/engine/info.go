@@ -2,10 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -34,8 +30,8 @@ type Info struct {
 type videoInfo struct {
 	media.VideoStream
 	Packets int64
-	Starts  tickList      // starts of the frames in TimeBase, file time, ascending
-	Keys    tickList      // starts of the keyframes in nanoseconds, file time, ascending
+	Starts  []int64       // starts of the frames in TimeBase, file time, ascending
+	Keys    []int64       // starts of the keyframes in nanoseconds, file time, ascending
 	End     time.Duration // real end
 	// ClaimedEnd is where the undamaged file would end. It is greater than End only if
 	// part of the file is known to be missing.
@@ -152,44 +148,6 @@ func (v *videoInfo) shortStep() time.Duration {
 		return singleStep
 	}
 	return time.Duration(float64(steps[len(steps)/10]) * v.TimeBase.Float() * float64(time.Second))
-}
-
-// tickList is stored as differences of varying length: a frame takes about two
-// bytes instead of twelve digits.
-type tickList []int64
-
-// MarshalJSON packs the list.
-func (l tickList) MarshalJSON() ([]byte, error) {
-	packed := make([]byte, 0, 2*len(l))
-	previous := int64(0)
-	for _, t := range l {
-		packed = binary.AppendVarint(packed, t-previous)
-		previous = t
-	}
-	return json.Marshal(base64.StdEncoding.EncodeToString(packed))
-}
-
-// UnmarshalJSON unpacks what MarshalJSON wrote.
-func (l *tickList) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return err
-	}
-	packed, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return err
-	}
-	*l = nil
-	for t := int64(0); len(packed) > 0; {
-		d, n := binary.Varint(packed)
-		if n <= 0 {
-			return errors.New("tick list: broken varint")
-		}
-		t += d
-		*l = append(*l, t)
-		packed = packed[n:]
-	}
-	return nil
 }
 
 // analyse reads a file's headers and the times of all its packets. The error wraps

@@ -235,11 +235,11 @@ func (p *placed) count(length, ideal float64, last bool) {
 		p.frames--
 	}
 	p.base = p.frames
-	behind := maxDrift
+	allowed := maxDrift
 	if last {
-		behind = maxEndDrift
+		allowed = maxEndDrift
 	}
-	for ideal-float64(p.frame+p.frames) > behind || last && p.frame+p.frames == 0 { // a film has at least one frame
+	for ideal-float64(p.frame+p.frames) > allowed || last && p.frame+p.frames == 0 { // a film has at least one frame
 		p.frames++
 	}
 }

@@ -318,7 +318,7 @@ func TestFit(t *testing.T) {
 
 func TestInfoSurvivesStorage(t *testing.T) {
 	info := fakeVideo(r(30000, 1001), 500, 1234)
-	info.Video.Keys = tickList{-5, 0, 1_000_000_000}
+	info.Video.Keys = []int64{-5, 0, 1_000_000_000}
 	data, err := json.Marshal(info)
 	if err != nil {
 		t.Fatal(err)
@@ -326,13 +326,6 @@ func TestInfoSurvivesStorage(t *testing.T) {
 	var back Info
 	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(&back, info) {
 		t.Errorf("%+v, %v", back, err)
-	}
-	if len(data) > 6000 {
-		t.Errorf("%d bytes for 500 frames", len(data))
-	}
-	var list tickList
-	if err := json.Unmarshal([]byte(`"gICA"`), &list); err == nil {
-		t.Error("a broken list was read")
 	}
 }
 

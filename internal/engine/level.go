@@ -24,7 +24,7 @@ const (
 	encodeTries = 4
 	// How many dB a delivered film may be quieter or louder than requested. The API
 	// promises 0.5; every further encoding costs as much as the first.
-	mostTooSoft, mostTooLoud = 0.4, 0.3
+	maxTooQuiet, maxTooLoud = 0.4, 0.3
 )
 
 // encodeAudio runs the final pass on the mix. AAC is lossy, so the result is measured. If
@@ -129,9 +129,9 @@ func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level)
 	}
 	change := r.headroom(meter)
 	if beyond := toDB(meter.TruePeak()); beyond > 0 { // players would clip it
-		change = min(change, -beyond-mostTooLoud)
+		change = min(change, -beyond-maxTooLoud)
 	}
-	if -mostTooLoud <= change && change <= mostTooSoft {
+	if -maxTooLoud <= change && change <= maxTooQuiet {
 		return level, nil
 	}
 	level.Gain *= fromDB(change)

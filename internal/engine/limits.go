@@ -7,7 +7,6 @@ import (
 
 	"cutroom/internal/disk"
 	"cutroom/internal/fault"
-	"cutroom/internal/media"
 	"cutroom/internal/timeline"
 )
 
@@ -31,8 +30,8 @@ func (l Limits) withDefaults() Limits {
 	l.MaxPixels = cmp.Or(l.MaxPixels, 8192*4320)
 	l.MaxSourceDuration = cmp.Or(l.MaxSourceDuration, 4*time.Hour)
 	l.MaxStreams = cmp.Or(l.MaxStreams, 32)
-	const mostFrames = 1_000_000 // the packet scan keeps no more
-	l.MaxFrames = min(cmp.Or(l.MaxFrames, mostFrames), mostFrames)
+	const maxFrames = 1_000_000 // the packet scan keeps no more
+	l.MaxFrames = min(cmp.Or(l.MaxFrames, maxFrames), maxFrames)
 	l.MaxOutputDuration = cmp.Or(l.MaxOutputDuration, 3*time.Hour)
 	l.MaxPixelFrames = cmp.Or(l.MaxPixelFrames, 1344e9) // three hours of 1920x1080 at 30 a second, decoded and encoded
 	l.MaxSound = cmp.Or(l.MaxSound, 24*time.Hour)
@@ -129,13 +128,12 @@ func (l Limits) checkSound(p *Plan) error {
 	for _, r := range p.Regions {
 		mixed += r.End - r.Start
 	}
-	check := func(samples int64, work string, most time.Duration) error {
-		if samples <= samplesOf(most) {
+	check := func(samples int64, work string, limit time.Duration) error {
+		if samples <= samplesOf(limit) {
 			return nil
 		}
-		length := time.Duration(media.MulDiv(samples, int64(time.Second), sampleRate))
 		return fault.Failedf(fault.SourceTooLarge, "the sound is too much work: %s to %s, at most %s are accepted",
-			seconds(length), work, seconds(most))
+			seconds(samplesDuration(samples)), work, seconds(limit))
 	}
 	if err := check(decoded, "decode and to change in tempo", l.MaxSound); err != nil {
 		return err

@@ -43,17 +43,17 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))
 }
 
-// economy lowers an encoder's settings if its preset would need more memory than a process may use. Most of
+// encoderSettings lowers the settings of an encoder's preset if that would need more memory than a process may use. Most of
 // that memory holds the lookahead's pictures, and every thread works on its own pictures.
-type economy struct {
+type encoderSettings struct {
 	lookahead, references, threads int // 0 is the preset's, or the plan's
 }
 
-// economies are tried in this order.
-var economies = []economy{{}, {lookahead: 20}, {lookahead: 10, references: 2, threads: 1}, {lookahead: 5, references: 1, threads: 1}}
+// leanerSettings are tried in this order.
+var leanerSettings = []encoderSettings{{}, {lookahead: 20}, {lookahead: 10, references: 2, threads: 1}, {lookahead: 5, references: 1, threads: 1}}
 
 // args are the encoder's options.
-func (e economy) args() []string {
+func (e encoderSettings) args() []string {
 	var args []string
 	if e.lookahead > 0 {
 		args = append(args, "-rc-lookahead", fmt.Sprint(e.lookahead))
@@ -64,12 +64,12 @@ func (e economy) args() []string {
 	return args
 }
 
-// economize sets the first economy with which the part's encoder fits into one process.
+// fitMemory sets the first settings with which the part's encoder fits into one process.
 // It leaves an eighth unused, because the limit counts reserved memory as well as used
 // memory. A dissolve decodes two sources. A shorter lookahead pays for the second one, so
 // that as many encoders run at once as without dissolves.
-func (v *videoPart) economize(machine Machine) error {
-	for _, v.economy = range economies[len(v.shots)-1:] {
+func (v *videoPart) fitMemory(machine Machine) error {
+	for _, v.settings = range leanerSettings[len(v.shots)-1:] {
 		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
 			return nil
 		}
@@ -90,18 +90,18 @@ func (v *videoPart) tooLarge() *fault.Error {
 }
 
 // memory estimates the memory of the part's encoder with the given number of threads. The
-// economy's number of threads takes precedence. Measured on pictures from 720p to
+// settings' number of threads takes precedence. Measured on pictures from 720p to
 // 7680x4320.
 func (v *videoPart) memory(threads int) int64 {
 	lookahead, perPixel := int64(30), int64(60) // about a dozen pictures being encoded
 	if v.profile.Preset == "slow" {
 		lookahead, perPixel = 50, 80 // and more references
 	}
-	if cmp.Or(v.economy.threads, threads) == 1 {
+	if cmp.Or(v.settings.threads, threads) == 1 {
 		perPixel -= 25
 	}
-	if v.economy.lookahead > 0 {
-		lookahead = int64(v.economy.lookahead)
+	if v.settings.lookahead > 0 {
+		lookahead = int64(v.settings.lookahead)
 	}
 	perPixel += 3 * lookahead
 	total := 60<<20 + perPixel*v.canvas.pixels()

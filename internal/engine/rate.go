@@ -31,6 +31,11 @@ func samplesOf(d time.Duration) int64 {
 	return media.MulDiv(int64(d), sampleRate, int64(time.Second))
 }
 
+// samplesDuration returns how long n samples last, rounded to a nanosecond.
+func samplesDuration(n int64) time.Duration {
+	return time.Duration(media.MulDiv(n, int64(time.Second), sampleRate))
+}
+
 // standardRates are the frame rates that cameras and editors use.
 var standardRates = []media.Rational{
 	{Num: 5, Den: 1}, {Num: 8, Den: 1}, {Num: 10, Den: 1}, {Num: 12, Den: 1}, {Num: 25, Den: 2}, {Num: 15000, Den: 1001}, {Num: 15, Den: 1},

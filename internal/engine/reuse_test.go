@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,7 +45,7 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 		}
 		return out
 	}
-	first := digest(t, expect("first time", base(), 4).Path)
+	first := mediatest.Digest(t, expect("first time", base(), 4).Path)
 
 	tl := base()
 	tl.Clips[0].Volume, tl.Clips[0].Start = 1, 100*time.Millisecond
@@ -70,7 +68,7 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 	if out := b.render(t, tl); out.Stats.VideoParts != 0 {
 		t.Errorf("sound alone has video parts: %+v", out.Stats)
 	}
-	if again := digest(t, expect("the first one again", base(), 0).Path); again != first {
+	if again := mediatest.Digest(t, expect("the first one again", base(), 0).Path); again != first {
 		t.Error("the same timeline gave another film")
 	}
 }
@@ -136,14 +134,14 @@ func TestCachesThatHaveNothingCostTimeOnly(t *testing.T) {
 	}
 	b := newBench(t, func(c *engine.Config) { c.Cache = cache })
 	tl := film(cut(picture(t, time.Second), 0, 0))
-	good := digest(t, b.render(t, tl).Path)
+	good := mediatest.Digest(t, b.render(t, tl).Path)
 	job := engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources(tl), CacheScope: "another"}
 	if out, err := b.engine.Render(t.Context(), job); err != nil || out.Stats.VideoPartsReused != 0 || out.Stats.AnalysesReused != 0 {
 		t.Errorf("for another user: %+v, %v", out.Stats, err)
 	}
 	for name, cache := range map[string]engine.PartCache{"refusing cache": refusing{}, "missing cache": nil} {
 		without := newBench(t, func(c *engine.Config) { c.Cache = cache })
-		if d := digest(t, without.render(t, tl).Path); d != good {
+		if d := mediatest.Digest(t, without.render(t, tl).Path); d != good {
 			t.Errorf("another film with a %s", name)
 		}
 	}
@@ -160,7 +158,7 @@ func TestCachesThatHaveNothingCostTimeOnly(t *testing.T) {
 	if out.Stats.VideoPartsReused != 0 || out.Stats.AnalysesReused != 0 {
 		t.Errorf("torn parts were used: %+v", out.Stats)
 	}
-	if d := digest(t, out.Path); d != good {
+	if d := mediatest.Digest(t, out.Path); d != good {
 		t.Error("another film from a torn cache")
 	}
 }
@@ -251,7 +249,7 @@ func TestKilledRendersGiveTheSameFilm(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(begin)
-	want := digest(t, filepath.Join(undisturbed, "output.mp4"))
+	want := mediatest.Digest(t, filepath.Join(undisturbed, "output.mp4"))
 
 	rng := rand.New(rand.NewPCG(7, uint64(begin.UnixNano())))
 	for i := range kills {
@@ -264,15 +262,8 @@ func TestKilledRendersGiveTheSameFilm(t *testing.T) {
 		if err := start(cacheDir, dir).Wait(); err != nil {
 			t.Fatalf("after a kill at %v: %v", after, err)
 		}
-		if got := digest(t, filepath.Join(dir, "output.mp4")); got != want {
+		if got := mediatest.Digest(t, filepath.Join(dir, "output.mp4")); got != want {
 			t.Errorf("kill %d after %v of %v (%v): another film", i, after, took, err)
 		}
 	}
-}
-
-// digest is the hash of all decoded frames and samples of a film.
-func digest(t testing.TB, path string) string {
-	t.Helper()
-	sum := sha256.Sum256(mediatest.FFmpeg(t, "-i", path, "-map", "0", "-c:v", "rawvideo", "-c:a", "pcm_f32le", "-f", "framehash", "-"))
-	return hex.EncodeToString(sum[:])
 }

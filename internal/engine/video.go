@@ -30,11 +30,11 @@ type videoPart struct {
 	join  timeline.Join // of two shots
 	fades []fade
 
-	canvas  Canvas
-	profile Profile
-	economy economy
-	threads int   // set by assignThreads
-	task    *task // its share of the progress; nil when assisting another machine
+	canvas   Canvas
+	profile  Profile
+	settings encoderSettings
+	threads  int   // set by assignThreads
+	task     *task // its share of the progress; nil when assisting another machine
 }
 
 const (
@@ -53,7 +53,7 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []filmEnd, machine
 	add := func(part *videoPart) error {
 		part.fades = append(part.fades, endFades(ends, span{frame, frame + part.Frames})...)
 		frame += part.Frames
-		if err := part.economize(machine); err != nil {
+		if err := part.fitMemory(machine); err != nil {
 			return err
 		}
 		part.Key = part.key()
@@ -114,11 +114,11 @@ func baseChunks(s *placed, rate media.Rational) []span {
 	step := s.segment.Speed / rate.Float()
 	grid := int64(math.Round(s.start / step)) // the segment's first line, counted from the source's start
 	size := int64(math.Round(chunkSeconds * rate.Float()))
-	least := int64(math.Round(minChunkSeconds * rate.Float()))
+	shortest := int64(math.Round(minChunkSeconds * rate.Float()))
 	var out []span
 	from := int64(0)
 	for line := roundUp(grid+1, size) - size; line < grid+s.base; line += size {
-		if at := s.keyLine(line-grid, size, step); at-from >= least && s.base-at >= least {
+		if at := s.keyLine(line-grid, size, step); at-from >= shortest && s.base-at >= shortest {
 			out = append(out, span{from, at})
 			from = at
 		}
@@ -152,12 +152,12 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart 
 }
 
 // newOverlap returns the part in which two segments overlap.
-func newOverlap(before, behind *placed, canvas Canvas, profile Profile) *videoPart {
-	n := behind.join.Overlap()
+func newOverlap(before, after *placed, canvas Canvas, profile Profile) *videoPart {
+	n := after.join.Overlap()
 	return &videoPart{
-		Name:   fmt.Sprintf("%s from segments[%d] to segments[%d]", behind.join.Kind, before.index, behind.index),
-		Frames: n, join: behind.join, canvas: canvas, profile: profile,
-		shots: []*shot{newShot(before, span{before.frames - n, before.frames}, canvas), newShot(behind, span{0, n}, canvas)},
+		Name:   fmt.Sprintf("%s from segments[%d] to segments[%d]", after.join.Kind, before.index, after.index),
+		Frames: n, join: after.join, canvas: canvas, profile: profile,
+		shots: []*shot{newShot(before, span{before.frames - n, before.frames}, canvas), newShot(after, span{0, n}, canvas)},
 	}
 }
 
@@ -168,7 +168,7 @@ func (v *videoPart) key() string {
 		k = s.addTo(k)
 	}
 	k = k.add("width", v.canvas.Width).add("height", v.canvas.Height).add("rate", v.canvas.Rate).
-		add("crf", v.profile.CRF).add("preset", v.profile.Preset).add("economy", v.economy)
+		add("crf", v.profile.CRF).add("preset", v.profile.Preset).add("economy", v.settings)
 	if len(v.shots) > 1 || len(v.fades) > 0 {
 		k = k.add("joinVersion", joinVersion)
 	}
@@ -201,7 +201,7 @@ func (v *videoPart) log(shot int) string {
 // pass returns the ffmpeg run that encodes the part into out. It decodes each shot's source from its entry of
 // keys.
 func (v *videoPart) pass(out string, keys []float64) media.Pass {
-	threads := fmt.Sprint(cmp.Or(v.economy.threads, v.threads))
+	threads := fmt.Sprint(cmp.Or(v.settings.threads, v.threads))
 	// Coverage decides how much of a source must be decodable, not ffmpeg.
 	args := []string{"-max_error_rate", "1", "-copyts"}
 	var inputs []string
@@ -213,7 +213,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		"-filter_complex", v.graph(),
 		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF),
 		"-g", fmt.Sprint(keyInterval(v.canvas.Rate)))
-	args = append(append(args, v.economy.args()...),
+	args = append(append(args, v.settings.args()...),
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out)

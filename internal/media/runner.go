@@ -44,12 +44,12 @@ type Config struct {
 // defaultMaxMemory is three quarters of the machine's memory, between 1 and 8 GiB.
 // Encoding 3840x2160 with the slow preset takes about 2 GiB.
 func defaultMaxMemory() int64 {
-	const least, most = 1 << 30, 8 << 30
+	const lowest, highest = 1 << 30, 8 << 30
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return most / 2
+		return highest / 2
 	}
-	return min(max(int64(info.Totalram)*int64(info.Unit)/4*3, least), most)
+	return min(max(int64(info.Totalram)*int64(info.Unit)/4*3, lowest), highest)
 }
 
 // Runner runs ffmpeg and ffprobe, confined. It is safe for concurrent use.

@@ -34,12 +34,12 @@ func (p Probe) End() time.Duration {
 	return max(0, max(p.VideoPackets.End, p.AudioPackets.End)-p.Zero())
 }
 
-// SeekLead is how long before a window decoding starts: lossy audio decoders need the packets before it.
-const SeekLead = 2 * time.Second
+// seekLead is how long before a window decoding starts: lossy audio decoders need the packets before it.
+const seekLead = 2 * time.Second
 
-// SeeksExactly reports whether the demuxer of a container knows where a seek landed. Bare frames of MP3 and AAC
+// seeksExactly reports whether the demuxer of a container knows where a seek landed. Bare frames of MP3 and AAC
 // have no timestamps, so they are decoded from the start, which is fast.
-func SeeksExactly(kind container.Kind) bool {
+func seeksExactly(kind container.Kind) bool {
 	switch kind {
 	case container.MP4, container.Matroska, container.WAV, container.FLAC:
 		return true
@@ -47,32 +47,67 @@ func SeeksExactly(kind container.Kind) bool {
 	return false
 }
 
-// SoundWindow is a range of the sound of a probed file.
+// SoundWindow is a range of the sound of a file.
 type SoundWindow struct {
-	From, To   time.Duration // counted from Zero; To 0 is the end
+	From, To   time.Duration // counted from the file's zero; To 0 is the end
 	SampleRate int           // of the output, Hz
 	Layout     string        // ffmpeg's name for the output channels; "" keeps the file's
+	// Log adds an output [log] with all decoded frames, whose times count from the file's zero.
+	Log bool
 }
 
-// SoundArgs returns the arguments that decode a window of the file's sound, exact to the
-// sample, with silence where the file has no sound. Encoder and output follow.
+// SoundArgs returns the arguments that decode a window of the file's sound, see Sound.Args.
 func (p Probe) SoundArgs(path string, w SoundWindow) []string {
+	return Sound{Path: path, Kind: p.Kind, Stream: p.Audio, Zero: p.Zero()}.Args(w)
+}
+
+// Sound is the sound of a file.
+type Sound struct {
+	Path   string
+	Kind   container.Kind
+	Stream *AudioStream
+	Zero   time.Duration // see Probe.Zero
+}
+
+// Args returns the arguments that decode a window of the sound to [out], exact to the sample, with silence where the
+// file has no sound. Encoder and output follow.
+func (s Sound) Args(w SoundWindow) []string {
 	args := []string{"-copyts", "-noaccurate_seek"}
-	if w.From > SeekLead && SeeksExactly(p.Kind) {
-		args = append(args, "-seek_timestamp", "1", "-ss", seconds(w.From-SeekLead+p.Zero()))
+	if w.From > seekLead && seeksExactly(s.Kind) {
+		args = append(args, "-seek_timestamp", "1", "-ss", seconds(w.From-seekLead+s.Zero))
 	}
 	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and
 	// ALAC at an edit list, and lose every second packet of the rest.
-	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(p.Kind, path)...)
-	graph := fmt.Sprintf("[0:%d]asetpts=PTS-(%s)/TB", p.Audio.Index, seconds(p.Zero()+w.From))
-	if w.Layout != "" {
-		graph += ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + w.Layout
+	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(s.Kind, s.Path)...)
+	graph, before := fmt.Sprintf("[0:%d]", s.Stream.Index), s.Zero+w.From
+	if w.Log {
+		// The log's muxer shifts negative times, so they count from the file's zero before they are logged.
+		graph += fmt.Sprintf("asetpts=PTS-(%s)/TB,asplit[sound][log];[sound]", seconds(s.Zero))
+		before = w.From
 	}
-	graph += fmt.Sprintf(",aresample=%d:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0", w.SampleRate)
+	// The window begins at 0 in the graph, because first_pts counts samples at the source's rate, which the
+	// header may state wrongly. first_pts fills with silence up to that point, or cuts. async fills gaps of
+	// more than 20 ms, such as a lost packet or the start of a fragmented file, and never stretches. min_comp
+	// makes the first sample exact too.
+	graph += fmt.Sprintf("asetpts=PTS-(%s)/TB%s,aresample=%d:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0",
+		seconds(before), s.remix(w.Layout), w.SampleRate)
 	if w.To > 0 {
 		graph += fmt.Sprintf(",atrim=end_pts=%d", MulDiv(int64(w.To-w.From), int64(w.SampleRate), int64(time.Second)))
 	}
 	return append(args, "-filter_complex", graph+"[out]", "-map", "[out]")
+}
+
+// remix returns the filters that convert the channels to a layout and keep the level: mono goes to both sides of
+// stereo at full level, and surround is folded down as in ITU-R BS.775 (centre and surrounds 3 dB down, no LFE). ffmpeg
+// scales the sum down for integer samples but not for float samples, which may exceed full scale.
+func (s Sound) remix(layout string) string {
+	switch {
+	case layout == "":
+		return ""
+	case layout == "stereo" && s.Stream.Channels == 1:
+		return ",pan=stereo|c0=c0|c1=c0"
+	}
+	return ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + layout
 }
 
 // seconds formats a time for ffmpeg.

@@ -18,7 +18,7 @@ type streamScan struct {
 
 	packets, discarded, size int64
 	first, end               int64 // of the packets that are shown
-	least, most              int64 // of all packets
+	earliest, latest         int64 // of all packets
 	skip, trim               int64
 	longest, last            int64 // durations of the longest packet and of the one that ends last
 	endsWithDuration         bool
@@ -43,9 +43,9 @@ func (s *streamScan) add(p packet) {
 		p.pts = s.end
 	}
 	if s.packets+s.discarded == 0 {
-		s.least, s.most = p.pts, p.pts
+		s.earliest, s.latest = p.pts, p.pts
 	}
-	s.least, s.most = min(s.least, p.pts), max(s.most, p.pts+max(p.duration, 0))
+	s.earliest, s.latest = min(s.earliest, p.pts), max(s.latest, p.pts+max(p.duration, 0))
 	s.size += p.size
 	if p.discard {
 		s.discarded++
@@ -105,7 +105,7 @@ func (s *streamScan) finish() Measured {
 		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Counted: s.header.counted(),
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
 		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts,
-		Extent: between(ticksToDuration(s.least, base), ticksToDuration(max(s.most, s.end), base)),
+		Extent: between(ticksToDuration(s.earliest, base), ticksToDuration(max(s.latest, s.end), base)),
 	}
 	if sample := (Rational{1, m.SampleRate}); sample.Known() && s.packets+s.discarded > 0 {
 		m.Extent = max(m.Extent, ticksToDuration(s.header.samples(s.packets+s.discarded, s.size), sample))
