@@ -243,12 +243,14 @@ func TestRenderMovingJoinsOfOtherSizes(t *testing.T) {
 }
 
 // One film with most of the vocabulary: a vertical canvas with its own size and rate, mixed clips, a push, a wipe, both
-// ends, a voice-over that turns music down, and loudness.
+// ends, a voice-over that turns music down, and loudness. It is the same film whether its media are uploaded with it or
+// are assets.
 func TestRenderEverythingTogether(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	u := apitest.Shared(t).SignIn(t)
-	film := u.RenderFilm(t, M{
+	u := apitest.Start(t, apitest.Bucket(true)).SignIn(t)
+	voice := mediatest.Tone(t, 300, 600*time.Millisecond)
+	config := M{
 		"canvas":   M{"aspect": "9:16", "shortSide": 360, "frameRate": 30, "fit": "cover"},
 		"fadeIn":   M{"durationMs": 200},
 		"fadeOut":  M{"color": "white", "durationMs": 200},
@@ -262,8 +264,9 @@ func TestRenderEverythingTogether(t *testing.T) {
 			{"startMs": 0, "audioFileKey": "bgm_0", "ducking": M{"amountDb": 12, "attackMs": 50, "releaseMs": 50}},
 			{"startMs": 1200, "audioFileKey": "bgm_1", "voice": true},
 		},
-	}, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)), apitest.File("bgm_0", music(t)),
-		apitest.File("bgm_1", mediatest.Tone(t, 300, 600*time.Millisecond)))
+	}
+	film := u.RenderFilm(t, config, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)), apitest.File("bgm_0", music(t)),
+		apitest.File("bgm_1", voice))
 	isFilm(t, film, 360, 640, "30/1", 2400*time.Millisecond)
 	black, white := color.RGBA{0, 0, 0, 255}, color.RGBA{255, 255, 255, 255}
 	for _, tt := range []struct {
@@ -285,5 +288,21 @@ func TestRenderEverythingTogether(t *testing.T) {
 	before, under := mediatest.ToneLevel(t, film, 1500, mediatest.Between(600, 1000)), mediatest.ToneLevel(t, film, 1500, mediatest.Between(1300, 1700))
 	if math.Abs(before-under-12) > 0.5 {
 		t.Errorf("the voice turns the music down by %.1f dB, want 12", before-under)
+	}
+
+	videos := []string{uploadAsset(t, u, redClip(t), "mp4", "video/mp4"), uploadAsset(t, u, blueClip(t), "mp4", "video/mp4")}
+	sounds := []string{uploadAsset(t, u, music(t), "wav", "audio/wav"), uploadAsset(t, u, voice, "wav", "audio/wav")}
+	for i, s := range config["segments"].([]M) {
+		delete(s, "sourceFileKey")
+		s["sourceAssetKey"] = videos[i%2]
+	}
+	for i, c := range config["bgmClips"].([]M) {
+		delete(c, "audioFileKey")
+		c["audioAssetKey"] = sounds[i]
+	}
+	job := u.Post(t, "/api/v2/render/v3", config).Job(200)
+	u.WaitRendered(t, job)
+	if mediatest.Digest(t, u.Download(t, job)) != mediatest.Digest(t, film) {
+		t.Error("the film of assets differs from that of uploads")
 	}
 }

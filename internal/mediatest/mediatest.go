@@ -120,6 +120,12 @@ func IndexFirst(t testing.TB, path string) bool {
 	return index < data
 }
 
+// Digest is the hash of all decoded frames and samples of a film.
+func Digest(t testing.TB, path string) string {
+	t.Helper()
+	return string(FFmpeg(t, "-i", "file:"+path, "-map", "0", "-c:v", "rawvideo", "-c:a", "pcm_f32le", "-f", "streamhash", "-"))
+}
+
 // DurationWithin fails the test unless the length in the file's header is within tolerance of want.
 func DurationWithin(t testing.TB, path string, want, tolerance time.Duration) {
 	t.Helper()
