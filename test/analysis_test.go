@@ -140,16 +140,16 @@ func TestNoUseOfAssetsWithoutABucket(t *testing.T) {
 	u.Post(t, separateV3Path, M{"sourceAssetKey": "x"}).Error(503, "r2_disabled")
 }
 
-// Requests that wait for the bucket keep no render waiting, and one account's requests transfer one asset at a
-// time.
-func TestRequestsKeepNoRenderWaiting(t *testing.T) {
+// Requests of one account that wait for the bucket keep nothing of another account waiting: no render, no analysis and
+// no separation. They transfer one asset at a time.
+func TestRequestsKeepNoOtherAccountWaiting(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.StandInBucket())
 	greedy, other := s.SignIn(t), s.SignIn(t)
 	film := uploadAsset(t, other, generate(t, "film.mp4", "-f", "lavfi", "-i", "testsrc2=s=64x64:d=1", "-pix_fmt", "yuv420p"), "mp4", "video/mp4")
 	var stalled []string
-	for n := range 6 {
+	for n := range 12 {
 		tone := generate(t, "tone.mp3", "-f", "lavfi", "-i", fmt.Sprintf("sine=f=%d:d=1", 300+n))
 		key := uploadAsset(t, greedy, tone, "mp3", "audio/mpeg")
 		s.World.FailBucket(t, fake.Rule{Step: bucket.StepGet, Path: "/" + key, Kind: fake.KindStall})
@@ -176,6 +176,8 @@ func TestRequestsKeepNoRenderWaiting(t *testing.T) {
 	apitest.Eventually(t, maxWait, func() bool { return transfers() > 0 }, func() string { return "nothing is fetched" })
 	id := other.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": film, "order": 0, "durationMs": 1000}}}).Job(200)
 	other.WaitRendered(t, id)
+	other.Post(t, analysisPath, M{"assetKey": film}).Expect(200)
+	other.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}).Job(202)
 	if n := transfers(); n != 1 {
 		t.Errorf("%d assets are fetched for one account at once", n)
 	}

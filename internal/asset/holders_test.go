@@ -320,33 +320,6 @@ func TestAFileThatWasNeverUploadedIsDeletedOnce(t *testing.T) {
 	})
 }
 
-// One account announces and gives up more than a sweep reads at a time, and another account is deleted.
-// Nobody's object waits for that.
-func TestAFloodOfReleasesDelaysNoErasure(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
-		ann, ben := p.user("ann"), p.user("ben")
-		const flood = 2100
-		var rows []string
-		for i := range flood {
-			rows = append(rows, fmt.Sprintf("('assets/%064x.mp4', 1, 'video/mp4')", i))
-		}
-		p.exec(`INSERT INTO assets (asset_key, size_bytes, content_type) VALUES ` + strings.Join(rows, ", "))
-		p.exec(`INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at, given_up_at)
-			SELECT $1, asset_key, 1, 1, 1 FROM assets WHERE asset_key < $2`, ann, fmt.Sprintf("assets/%064x.mp4", flood/2))
-		key := p.upload(ben, "a clip")
-		p.release(ben, key)
-		p.sweep()
-		if p.exists(key) {
-			t.Error("after one sweep the other account's object exists")
-		}
-		p.store.setHook(nil)
-		p.sweep()
-		if n := p.store.count(http.MethodDelete) + p.store.count(http.MethodHead); n != 0 {
-			t.Errorf("the next sweep called the bucket %d times", n)
-		}
-	})
-}
-
 // If another account holds the asset, it is not erased, so it no longer counts for the first.
 func TestAnAssetThatAnotherAccountHoldsCountsOnlyThere(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
