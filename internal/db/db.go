@@ -65,9 +65,8 @@ type DB struct {
 	// file lock. A send acquires it.
 	write chan struct{}
 
-	notifier   *notifier
-	statements *statements
-	gate       Gate // nil outside simulations
+	notifier *notifier
+	gate     Gate // nil outside simulations
 }
 
 // Open connects and checks the credentials. The caller closes the database. [DB.Migrate] applies
@@ -76,7 +75,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &DB{log: o.Log, write: make(chan struct{}, 1), notifier: &notifier{}, statements: &statements{}}
+	d := &DB{log: o.Log, write: make(chan struct{}, 1), notifier: &notifier{}}
 	var err error
 	if strings.HasPrefix(o.URL, "sqlite:") {
 		err = d.openSQLite(o)
@@ -262,10 +261,7 @@ func sqlitePath(raw string) string {
 func (d *DB) Postgres() bool { return d.postgres }
 
 // Close closes the pool. Running transactions fail.
-func (d *DB) Close() error {
-	d.statements.close()
-	return d.pool.Close()
-}
+func (d *DB) Close() error { return d.pool.Close() }
 
 // Ping checks that the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.PingContext(ctx) }

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -35,6 +36,19 @@ func TestSQLiteMigratesTwiceAndKeepsTime(t *testing.T) {
 }
 
 // createCounters creates a table for tests.
+func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Run("memory", func(t *testing.T) { test(t, open(t, "sqlite::memory:")) })
+	t.Run("file", func(t *testing.T) { test(t, open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))) })
+	t.Run("postgres", func(t *testing.T) { test(t, postgres(t, 4)) })
+}
+
+// postgres opens a database with so many connections.
+func postgres(t *testing.T, connections int) *db.DB {
+	t.Helper()
+	address, user, password := dbtest.URL(t)
+	return dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: connections})
+}
+
 func createCounters(t *testing.T, d *db.DB) {
 	t.Helper()
 	dbtest.Exec(t, d, `CREATE TABLE counters (id TEXT PRIMARY KEY, seen_at BIGINT NOT NULL)`)
@@ -225,4 +239,37 @@ func TestAnAddressThatIsNotValidIsExplained(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
+}
+
+// A read that gets no answer ends in time.
+func TestReadsEndWithTheirTime(t *testing.T) {
+	d := postgres(t, 4)
+	createCounters(t, d)
+	locked, release := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := d.InTx(context.Background(), func(tx *db.Tx) error {
+			_, err := tx.Exec(context.Background(), `LOCK TABLE counters IN ACCESS EXCLUSIVE MODE`)
+			close(locked)
+			<-release
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	<-locked
+	var asked sync.WaitGroup
+	for range 20 {
+		asked.Go(func() {
+			began := time.Now()
+			_, err := db.Texts(d.Query(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT id FROM counters`))
+			if took := time.Since(began); !errors.Is(err, db.ErrUnavailable) || took > 30*time.Second {
+				t.Errorf("after %v: %v", took, err)
+			}
+		})
+	}
+	asked.Wait()
+	close(release)
+	all.Wait()
 }

@@ -24,7 +24,7 @@ const beginTx, commitTx = "BEGIN", "COMMIT"
 // the listeners of both.
 func (d *DB) Through(g Gate) *DB {
 	return &DB{pool: d.pool, postgres: d.postgres, memory: d.memory, pgConfig: d.pgConfig, foldICU: d.foldICU, log: d.log,
-		write: d.write, notifier: d.notifier, statements: d.statements, gate: g}
+		write: d.write, notifier: d.notifier, gate: g}
 }
 
 // begin returns the context of a call, and a function to call with the call's error.

@@ -86,6 +86,9 @@ func unavailable(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
+// Scanner reads one row.
+type Scanner interface{ Scan(dest ...any) error }
+
 // Row is the result of a read of at most one row.
 type Row struct {
 	row *sql.Row
@@ -130,7 +133,13 @@ func Each(ctx context.Context, q Querier, row func(*Rows) error, query string, a
 	if err != nil {
 		return err
 	}
-	return each(rows, func(Scanner) error { return row(rows) })
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // All runs a query and returns its rows. The slice is never nil.
@@ -139,15 +148,27 @@ func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), q
 	return all(rows, err, scan)
 }
 
+// Lookup runs a query and calls row with each of its rows.
+func (d *DB) Lookup(ctx context.Context, query string, keys []string, row func(Scanner) error) error {
+	args := make([]any, len(keys))
+	for i, key := range keys {
+		args[i] = key
+	}
+	return Each(ctx, d, func(rows *Rows) error { return row(rows) }, query, args...)
+}
+
 func all[T any](rows *Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer rows.Close()
 	out := []T{}
-	err = each(rows, func(row Scanner) error {
-		one, err := scan(row)
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
 		out = append(out, one)
-		return err
-	})
-	return out, err
+	}
+	return out, rows.Err()
 }
