@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -34,6 +37,8 @@ type Page struct {
 
 	mu       sync.Mutex
 	problems []string
+
+	dialogs chan cdp.BackendNodeID // inputs that opened a dialog to choose files
 }
 
 // shared is the browser of this test process.
@@ -60,7 +65,7 @@ func Open(t testing.TB) *Page {
 	if shared.once.Do(func() { start(program) }); shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	p := &Page{t: t}
+	p := &Page{t: t, dialogs: make(chan cdp.BackendNodeID, 1)}
 	ctx, end := chromedp.NewContext(shared.ctx, chromedp.WithListener(p.event), chromedp.WithNewBrowserContext())
 	t.Cleanup(end)
 	p.ctx = ctx
@@ -70,7 +75,7 @@ func Open(t testing.TB) *Page {
 		t.Fatalf("open a tab: %v", err)
 	}
 	starting.Stop()
-	p.Size(1280, 900)
+	p.Size(1440, 900)
 	return p
 }
 
@@ -222,14 +227,37 @@ func (p *Page) Drag(selector string, dx, dy float64) {
 		p.Eval(`new Promise(done => setTimeout(done, 100))`)
 	}
 	touch("touchEnd")
-	// The browser takes two taps in one place within 300 ms for a double tap.
-	p.Eval(`new Promise(done => setTimeout(done, 350))`)
 }
 
-// Press presses and releases a key, or several, of package kb.
-func (p *Page) Press(keys string) {
+// Choose taps the element that matches a CSS selector, and chooses files in the dialog that it opens.
+func (p *Page) Choose(selector string, paths ...string) {
 	p.t.Helper()
-	do(p, chromedp.KeyEvent(keys))
+	do(p, command(page.SetInterceptFileChooserDialog, page.SetInterceptFileChooserDialogParams{Enabled: true}))
+	p.Drag(selector, 0, 0)
+	select {
+	case input := <-p.dialogs:
+		do(p, command(dom.SetFileInputFiles, dom.SetFileInputFilesParams{Files: paths, BackendNodeID: input}))
+	case <-time.After(maxWait):
+		p.t.Fatalf("%s opened no dialog", selector)
+	}
+}
+
+// Press presses and releases a key, or several, of package kb, while the modifiers are held.
+func (p *Page) Press(keys string, modifiers ...chromedp.Modifier) {
+	p.t.Helper()
+	do(p, chromedp.KeyEvent(keys, chromedp.KeyModifiers(modifiers...)))
+}
+
+// Network connects the device, or disconnects it: requests under way fail as well. bytesPerSecond slows uploads
+// down; 0 means no limit.
+func (p *Page) Network(on bool, bytesPerSecond float64) {
+	p.t.Helper()
+	if bytesPerSecond == 0 {
+		bytesPerSecond = -1
+	}
+	do(p, command(network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{
+		{Offline: !on, DownloadThroughput: -1, UploadThroughput: bytesPerSecond}}}))
+	do(p, command(network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: !on, DownloadThroughput: -1, UploadThroughput: bytesPerSecond}))
 }
 
 // Screenshot returns the whole page as a PNG picture.
@@ -253,6 +281,9 @@ func (p *Page) Problems() []string {
 func (p *Page) event(event any) {
 	var problem string
 	switch e := event.(type) {
+	case *page.EventFileChooserOpened:
+		p.dialogs <- e.BackendNodeID
+		return
 	case *runtime.EventExceptionThrown:
 		problem = (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error()
 	case *runtime.EventConsoleAPICalled:

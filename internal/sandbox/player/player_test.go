@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"cutroom/internal/apitest"
@@ -93,8 +94,9 @@ func song(t *testing.T) string {
 // look checks the page in its current state against the rules for every state.
 func look(t *testing.T, p *browsertest.Page, name string) {
 	t.Helper()
-	for _, width := range []int64{1280, 390} {
-		p.Size(width, 900)
+	for _, size := range [][2]int64{{1440, 900}, {390, 844}} {
+		p.Size(size[0], size[1])
+		width := size[0]
 		if over := p.Eval(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); over != "0" {
 			t.Errorf("%s is %s pixels wider than a window of %d", name, over, width)
 		}
@@ -106,7 +108,7 @@ func look(t *testing.T, p *browsertest.Page, name string) {
 			}
 		}
 	}
-	p.Size(1280, 900)
+	p.Size(1440, 900)
 	for _, problem := range p.Problems() {
 		t.Errorf("the browser complains at %s: %s", name, problem)
 	}
@@ -153,6 +155,7 @@ func TestStudio(t *testing.T) {
 	address := studio(t)
 	t.Run("a person makes a film", func(t *testing.T) { makeFilm(t, address) })
 	t.Run("a person makes a film by touch", func(t *testing.T) { makeFilmByTouch(t, address) })
+	t.Run("the network goes and comes back", func(t *testing.T) { loseNetwork(t, address) })
 	t.Run("the other provider, and the end of a session", func(t *testing.T) { signInAndOut(t, address) })
 }
 
@@ -242,18 +245,29 @@ func makeFilm(t *testing.T, address string) {
 	p.Until(`document.querySelectorAll('.piece').length === 2`)
 	// A segment is split at the playhead. Every edit can be undone and done again, also after a reload.
 	p.Until(`!document.querySelector('[aria-label="Playhead"]').disabled`)
-	p.Eval(`(() => { const e = document.querySelector('[aria-label="Playhead"]'); e.value = '50'; e.dispatchEvent(new Event('input', { bubbles: true })); })()`)
+	tab(t, p, `[aria-label="Playhead"]`)
+	p.Press(kb.Home)
+	p.Press(kb.ArrowRight, chromedp.ModifierShift) // a second
+	p.Press(strings.Repeat(kb.ArrowRight, 20))
 	p.Until(`document.querySelector('.stage canvas').dataset.frame === '50'`)
-	p.Click(`[aria-label="Split at the playhead"]`)
+	p.Press("s")
 	p.Until(`document.querySelectorAll('.piece').length === 3`)
 	p.Reload()
 	p.Until(`document.querySelectorAll('.piece').length === 3`)
-	p.Click(`[aria-label="Undo the last edit"]`)
+	p.Press("z", chromedp.ModifierCtrl)
 	p.Until(`document.querySelectorAll('.piece').length === 2`)
-	p.Click(`[aria-label="Redo the edit"]`)
+	p.Press("Z", chromedp.ModifierCtrl, chromedp.ModifierShift)
 	p.Until(`document.querySelectorAll('.piece').length === 3`)
-	p.Eval(`document.dispatchEvent(new KeyboardEvent('keydown', { key: 'z', ctrlKey: true, bubbles: true }))`)
+	tab(t, p, `[aria-label="Undo the last edit"]`)
+	p.Press(kb.Enter)
 	p.Until(`document.querySelectorAll('.piece').length === 2 && document.querySelectorAll('.stems canvas').length >= 2`)
+	// The line is enlarged and reduced.
+	tab(t, p, `[aria-label="Zoom in"]`)
+	p.Press(kb.Enter)
+	p.Until(`document.querySelector('.rail').clientWidth > 1.5 * document.querySelector('.scroll').clientWidth`)
+	p.Press(kb.Tab, chromedp.ModifierShift)
+	p.Press(kb.Enter)
+	p.Until(`document.querySelector('.rail').clientWidth <= document.querySelector('.scroll').clientWidth`)
 	p.Click(`[aria-label="Remove the speech"]`)
 	p.See("Separated before (1)")
 	p.Click(".undo .primary")
@@ -372,20 +386,76 @@ func makeFilm(t *testing.T, address string) {
 	refusals(t, p)
 }
 
-// makeFilmByTouch cuts a film on a phone.
+// mostTaps is how many taps a film of three clips, with music under a voice, may take.
+const mostTaps = 24
+
+// makeFilmByTouch makes a film on a phone, and then cuts it.
 func makeFilmByTouch(t *testing.T, address string) {
 	p := browsertest.Open(t)
 	p.Size(390, 844)
 	p.Go(address)
 	p.Fill("input[type=text]", "Tina Touch")
-	p.Drag("form button[type=submit]", 0, 0)
-	p.Drag(".material header .primary", 0, 0)
+	begun, taps := time.Now(), 0
+	tap := func(selector string) {
+		t.Helper()
+		p.Drag(selector, 0, 0)
+		taps++
+	}
+	// The phone's own dialog takes a tap for each file, and another one for a list of several files.
+	files := func(selector string, paths ...string) {
+		t.Helper()
+		p.Choose(selector, paths...)
+		if taps += 1 + len(paths); len(paths) > 1 {
+			taps++
+		}
+	}
+	// The phone's own list takes a tap to open it and another one to choose.
+	choose := func(selector, value string) {
+		t.Helper()
+		p.Until(fmt.Sprintf(`document.querySelector(%q)`, selector))
+		p.Eval(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.value = %q; e.dispatchEvent(new Event('change', { bubbles: true })); })()`, selector, value))
+		taps += 2
+	}
+	clip := func(width, height int, tone float64) string {
+		return mediatest.Clip(t, mediatest.Spec{Width: width, Height: height, Duration: 2 * time.Second, Tone: tone})
+	}
+	tap("form button[type=submit]")
+	files(`.drop:has([multiple])`, clip(320, 180, 330), clip(180, 320, 440), clip(320, 180, 550))
+	p.Until(`document.querySelectorAll('.piece').length === 3 && !document.querySelector('.material .going')`)
+	files(`.drop:nth-child(2)`, song(t))
+	p.Until(`document.querySelector('.music') && !document.querySelector('.material .going')`)
+	files(`.drop:nth-child(3)`, mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 880, Container: "m4a"}))
 	p.See("Separate for 1 credit")
-	p.Until(`document.querySelectorAll('.piece').length === 2 && document.querySelector('.stage canvas').dataset.frame`)
+	tap(".ask .primary")
+	choose(`[aria-label="Format"]`, "9:16")
+	choose(`[aria-label="Fit"]`, "blur")
+	for _, join := range []string{"Join of Segments 1 and 2", "Join of Segments 2 and 3"} {
+		tap(fmt.Sprintf("[aria-label=%q]", join))
+		choose(fmt.Sprintf("[aria-label=%q]", "Kind of "+join), "dissolve")
+	}
+	tap(`.music .check ~ .check`)
+	p.See("Ducked by")
+	p.Until(`document.querySelectorAll('.stems canvas').length >= 2`)
+	tap(".film .primary:not([aria-disabled])")
+	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
+	// The film fits between the header and the bar.
+	p.Until(`(() => { const film = document.querySelector('.film video').getBoundingClientRect(), bar = document.querySelector('.go').getBoundingClientRect();
+		return film.height > 100 && film.height < bar.top; })()`)
+	p.Eval(`document.querySelector('.film video').play()`)
+	taps++
+	p.Until(`document.querySelector('.film video').currentTime > .3`)
+	t.Logf("%d taps and %.0f s for a film of three clips", taps, time.Since(begun).Seconds())
+	if taps > mostTaps {
+		t.Errorf("%d taps for a film, at most %d are wanted", taps, mostTaps)
+	}
+	if film := p.Eval(`(() => { const v = document.querySelector('.film video'); return [v.videoWidth, v.videoHeight, Math.round(v.duration)]; })()`); film != "[180,320,5]" {
+		t.Errorf("width, height and length of the film: %s", film)
+	}
+
 	// Everything that a finger has to hit is large enough.
-	small := p.Eval(`[...document.querySelectorAll('button, summary, select, input[type=range], [role=slider]')].filter(e => {
+	small := p.Eval(`[...document.querySelectorAll('button, summary, select, a.button, label:has(input), [role=slider]')].filter(e => {
 		const box = e.getBoundingClientRect(), reach = getComputedStyle(e, '::before');
-		const wide = e.matches('.trim') ? 40 : box.width, high = e.matches('input[type=range]') ? 40 : Math.max(box.height, parseFloat(reach.height) || 0);
+		const wide = e.matches('.trim') ? 40 : box.width, high = Math.max(box.height, parseFloat(reach.height) || 0);
 		return box.width && e.checkVisibility() && (wide < 40 || high < 40) && !e.matches('.link, .shot, .point');
 	}).map(e => e.outerHTML.slice(0, 90))`)
 	if small != "[]" {
@@ -393,27 +463,64 @@ func makeFilmByTouch(t *testing.T, address string) {
 	}
 	// A finger on the end of a segment trims it. The player shows the frame under the finger, then the film again.
 	p.Drag(".trim.to", -60, 0)
-	p.Until(`parseFloat(document.querySelector('.card .face small').innerText.split(',')[1]) < 2.6`)
+	p.Until(`parseFloat(document.querySelector('.card .face small').innerText.split(',')[1]) < 1.6`)
 	// Dragging a segment beyond its neighbour changes the order.
-	p.Drag(".grip", 170, 0)
+	p.Drag(".grip", 130, 0)
 	p.Until(`document.querySelector('.shot[aria-pressed=true]').getAttribute('aria-label').startsWith('Edit Segment 2')`)
 	p.Drag(`[aria-label="Undo the last edit"]`, 0, 0)
 	p.Until(`document.querySelector('.shot[aria-pressed=true]').getAttribute('aria-label').startsWith('Edit Segment 1')`)
-	// A tap on a piece moves the playhead there; the film is split, and the pieces are joined by a dissolve.
+	// A tap on a piece moves the playhead there, and the film is split.
 	p.Drag(".piece:not(:has(.grip)) .shot", 0, 0)
 	p.Drag(`[aria-label="Split at the playhead"]`, 0, 0)
-	p.Until(`document.querySelectorAll('.piece').length === 3`)
-	p.Drag(".join summary", 0, 0)
-	p.Eval(`(() => { const e = document.querySelector('.join[open] select'); e.value = 'dissolve'; e.dispatchEvent(new Event('change', { bubbles: true })); })()`)
-	p.Until(`document.querySelector('.join summary').innerText === '⨉'`)
+	p.Until(`document.querySelectorAll('.piece').length === 4`)
 	p.Drag(`[aria-label="Zoom in"]`, 0, 0)
 	p.Until(`document.querySelector('.rail').getBoundingClientRect().width > 500`)
-	p.Drag(".film .primary", 0, 0)
-	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
-	// The film fits between the header and the bar.
-	p.Until(`(() => { const film = document.querySelector('.film video').getBoundingClientRect(), bar = document.querySelector('.go').getBoundingClientRect();
-		return film.height > 100 && film.height < bar.top; })()`)
 	look(t, p, "touch")
+}
+
+// loseNetwork takes the network away during an upload and during a render. The page says so once and goes on by itself.
+func loseNetwork(t *testing.T, address string) {
+	p := browsertest.Open(t)
+	p.Go(address)
+	p.Fill("input[type=text]", "Otto Offline")
+	p.Click("form button[type=submit]")
+	p.See("3 credits")
+	p.Until(`document.querySelector('.drop input:not(:disabled)')`)
+	// The page's clock runs twenty times as fast, so that it would give up soon.
+	p.Eval(`(() => { window.said = [];
+		const real = window.setTimeout;
+		window.setTimeout = (f, ms, ...rest) => real(f, ms / 20, ...rest);
+		const look = () => {
+			for (const e of document.querySelectorAll('.waiting, .wrong, .pushes p')) if (e.innerText && window.said.at(-1) !== e.innerText) window.said.push(e.innerText);
+		};
+		new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
+	})()`)
+	offline := func(when string) {
+		t.Helper()
+		p.Network(false, 0)
+		p.See("You are offline.")
+		p.Eval(`new Promise(aMinuteLater => setTimeout(aMinuteLater, 60_000))`)
+		p.Network(true, 0)
+		p.Until(`!document.body.innerText.includes('You are offline.')`)
+		said := p.Eval(`window.said.splice(0).filter(text => !text.startsWith('Your film'))`)
+		if want := `["You are offline. Nothing is lost: the page goes on by itself when the network is back."]`; said != want {
+			t.Errorf("%s the page says %s, want %s", when, said, want)
+		}
+	}
+	clip := mediatest.Clip(t, mediatest.Spec{Width: 640, Height: 360, Duration: 4 * time.Second, Tone: 330})
+	p.Network(true, 20_000)
+	p.Choose(".drop:has([multiple])", clip)
+	p.Until(`document.querySelector('.material progress')?.value > 10`)
+	offline("during an upload")
+	p.Until(`document.querySelectorAll('.piece').length === 1`)
+	p.Click(".film .primary:not([aria-disabled])")
+	p.Until(`document.querySelector('.film progress')`)
+	offline("during a render")
+	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
+	if said := p.Eval(`window.said.filter(text => !text.startsWith('Your film'))`); said != "[]" {
+		t.Errorf("afterwards the page says %s", said)
+	}
+	p.Problems() // the browser reports each request that failed
 }
 
 // refusals checks that the page says what each refusal of a render means.

@@ -18,6 +18,8 @@ export interface Options {
   fetch?: typeof fetch;
   /** The device's clock, in milliseconds. */
   now?: () => number;
+  /** Resolves once the device has a network: no request is sent before. By default the browser knows, and others always have one. */
+  online?: () => Promise<unknown>;
   /** Whether a misspelt field is an error. On by default. */
   strict?: boolean;
   /** Is told when the server ends the session. */
@@ -36,6 +38,11 @@ const repeatable = /\/(credits\/purchase|assets\/(upload-url|complete|analysis)|
 const tries = 6;
 const longestWait = 60;
 const missingRetryAfter = 10;
+
+/** Resolves at once, or when a browser that is offline says that it is back. */
+const inBrowser = async (): Promise<void> => {
+  if (globalThis.navigator?.onLine === false) await new Promise((back) => addEventListener('online', back, { once: true }));
+};
 
 export const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
@@ -64,11 +71,14 @@ export class Cutroom {
   readonly jobs: Jobs;
   readonly purchases: Purchases;
   readonly store: Store;
+  /** Resolves once the device has a network. */
+  readonly online: () => Promise<unknown>;
   private sessions: Sessions;
   private send: typeof fetch;
 
   constructor(private options: Options) {
     this.store = options.store ?? memory();
+    this.online = options.online ?? inBrowser;
     this.send = options.fetch ?? ((...call) => fetch(...call));
     this.sessions = new Sessions(this.store, options.now ?? Date.now, (session) => this.refresh(session));
     this.api = createClient<paths>({ baseUrl: options.baseUrl, fetch: (request) => this.request(request) });
@@ -104,12 +114,13 @@ export class Cutroom {
 
   /** Sends a request, signed, and repeats it by the rules of docs/app/errors.md. */
   private async request(request: Request): Promise<Response> {
+    await this.online();
     const signIn = request.url.includes('/api/v2/auth/provider_');
     const token = signIn ? undefined : await this.sessions.token();
     if (token) request.headers.set('Authorization', `Bearer ${token}`);
     if (request.method === 'POST' && this.options.strict !== false) request.headers.append('Prefer', 'handling=strict');
     const safe = request.method !== 'POST' || request.headers.has('Idempotency-Key') || repeatable.test(new URL(request.url).pathname);
-    for (let attempt = 1; ; attempt++) {
+    for (let attempt = 1; ; attempt++, await this.online()) {
       const response = await this.send(request.clone()).catch((e: unknown) => {
         if (!safe || attempt === tries || request.signal.aborted) throw request.signal.aborted ? e : new CutroomError(0, {});
         return undefined;

@@ -32,7 +32,8 @@ const net = faulty();
 const store = memory();
 const ended = [];
 const waits = [];
-const cutroom = new Cutroom({ baseUrl, store, fetch: net.send, onSignedOut: (reason) => ended.push(reason), onWait: (s) => s !== undefined && waits.push(s) });
+let network = Promise.resolve();
+const cutroom = new Cutroom({ baseUrl, store, fetch: net.send, online: () => network, onSignedOut: (reason) => ended.push(reason), onWait: (s) => s !== undefined && waits.push(s) });
 const sent = (path) => net.calls.filter((c) => c.path.endsWith(path));
 
 const films = (assetKey) => ({ quality: 'low', segments: [{ sourceAssetKey: assetKey, order: 0, durationMs: 2000, trimEndMs: 1000 }] });
@@ -49,6 +50,17 @@ test('a film, over a bad connection', async (t) => {
     assert.deepEqual(waits.splice(0), [1]);
     assert.equal(shares.at(-1), 1);
     assert.equal(await cutroom.assets.upload(clip, 'again.mp4'), assetKey);
+  });
+
+  await t.test('nothing is sent before there is a network', async () => {
+    let back;
+    network = new Promise((done) => (back = done));
+    const before = net.calls.length;
+    const asked = cutroom.answer(cutroom.api.GET('/api/v2/credits'));
+    await new Promise(setImmediate);
+    assert.equal(net.calls.length, before);
+    back();
+    assert.ok((await asked).balance >= 0);
   });
 
   await t.test('a submit whose answer is lost is the same job', async () => {

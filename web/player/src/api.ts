@@ -11,11 +11,24 @@ export type Provider = 'provider_a' | 'provider_b';
 
 let ended: (why: string) => void = () => {};
 let notice: (text: string) => void = () => {};
+/** Why the page waits while it is online. */
+let waiting = '';
+
+/** Says once why the page waits; offline is reason enough. */
+const say = (why = waiting): void => {
+  waiting = why;
+  notice(navigator.onLine ? waiting : 'You are offline. Nothing is lost: the page goes on by itself when the network is back.');
+};
+addEventListener('online', () => say());
+addEventListener('offline', () => say());
 
 /** Receives the reason when the session ends. */
 export const onEnd = (f: (why: string) => void): void => void (ended = f);
 /** Receives why the page is waiting for the service, and '' when the wait is over. */
-export const onWait = (f: (text: string) => void): void => void (notice = f);
+export function onWait(f: (text: string) => void): void {
+  notice = f;
+  say();
+}
 
 // The page is on the API's host, one folder below it.
 export const cutroom = new Cutroom({
@@ -23,7 +36,7 @@ export const cutroom = new Cutroom({
   store: localStorage,
   onSignedOut: (reason) =>
     ended(reason === 'account_deleted' ? 'This account was deleted.' : 'Your session is over. Sign in again: your draft and your films are kept.'),
-  onWait: (s) => notice(s === undefined ? '' : `The service is busy. The page asks again in ${Math.ceil(s)} ${Math.ceil(s) === 1 ? 'second' : 'seconds'}.`),
+  onWait: (s) => say(s === undefined ? '' : `The service is busy. The page asks again in ${Math.ceil(s)} ${Math.ceil(s) === 1 ? 'second' : 'seconds'}.`),
 });
 export const { api } = cutroom;
 
@@ -51,7 +64,8 @@ export const newKey = (): string => bytesToHex(randomBytes(16));
 
 /** Controls a stand-in of the sandbox. */
 async function steer<T>(path: string, body: object): Promise<T> {
-  const said = await fetch(`sandbox/${path}`, { method: 'POST', body: JSON.stringify(body) });
+  await cutroom.online();
+  const said = await result(fetch(`sandbox/${path}`, { method: 'POST', body: JSON.stringify(body) }));
   if (!said.ok) throw new Trouble('The sandbox did not do as it was told.');
   return (await said.json()) as T;
 }
@@ -110,7 +124,7 @@ function creditedBy(settled: Settled | undefined): Credited {
 }
 
 /** Says that the service does not answer, while it does not. */
-const onReachable = (yes: boolean) => notice(yes ? '' : 'The service does not answer. The page keeps trying; nothing is lost.');
+const onReachable = (yes: boolean) => say(yes ? '' : 'The service does not answer. The page keeps trying; nothing is lost.');
 
 /** Follows a render to its film. Throws the Trouble of one that failed. */
 export const followRender = (jobId: string, onState: (state: Schemas['RenderStatus']) => void) => result(cutroom.jobs.film(jobId, { onState, onReachable }));
@@ -121,8 +135,12 @@ export const followSeparation = (jobId: string, onState: (state: Schemas['Separa
 /** A film or its poster as an address for this page. */
 export async function bytesOf(what: 'download' | 'poster', jobId: string): Promise<string> {
   const init = { params: { path: { jobId } }, parseAs: 'blob' } as const;
-  const call = what === 'poster' ? api.GET('/api/v2/render/{jobId}/poster', init) : api.GET('/api/v2/render/{jobId}/download', init);
-  return URL.createObjectURL((await answer<Blob | string>(call)) as Blob);
+  const ask = () => answer<Blob | string>(what === 'poster' ? api.GET('/api/v2/render/{jobId}/poster', init) : api.GET('/api/v2/render/{jobId}/download', init));
+  const bytes = await ask().catch((e: Trouble) => {
+    if (e.status) throw e;
+    return ask(); // the connection broke in the middle
+  });
+  return URL.createObjectURL(bytes as Blob);
 }
 
 /** The URL of a stem, relative to this page. */

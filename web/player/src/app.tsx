@@ -15,7 +15,6 @@ export function App() {
       set(null);
     });
   }, []);
-  if (!session) return <SignIn why={why} done={set} />;
   /** Ends the session here. With a reason, the service has ended it already. */
   const leave = async (reason: string) => {
     if (!reason) await Promise.race([unregister(), pause(2000)]);
@@ -23,7 +22,23 @@ export function App() {
     setWhy(reason);
     set(null);
   };
-  return <Signed key={session.user.sub} session={session} leave={(reason) => void leave(reason)} />;
+  return (
+    <>
+      <Waiting />
+      {session ? <Signed key={session.user.sub} session={session} leave={(reason) => void leave(reason)} /> : <SignIn why={why} done={set} />}
+    </>
+  );
+}
+
+/** Why the page waits, if it does. */
+function Waiting() {
+  const [why, set] = useState('');
+  useEffect(() => onWait(set), []);
+  return (
+    <p class="waiting" role="status">
+      {why}
+    </p>
+  );
 }
 
 const Brand = () => (
@@ -81,8 +96,6 @@ function Signed(props: { session: Session; leave: (why: string) => void }) {
   useEffect(() => {
     void present().catch(() => {}).then(count);
   }, []);
-  const [wait, setWait] = useState('');
-  useEffect(() => onWait(setWait), []);
   return (
     <>
       <a class="skip" href="#studio">
@@ -95,9 +108,6 @@ function Signed(props: { session: Session; leave: (why: string) => void }) {
           <Account user={user} leave={props.leave} />
         </div>
       </header>
-      <p class="waiting" role="status">
-        {wait}
-      </p>
       <Pushes />
       <main id="studio" tabIndex={-1}>
         <h1 class="unseen">Studio</h1>

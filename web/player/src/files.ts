@@ -1,6 +1,6 @@
 // What the service has of the user's files.
 
-import { answer, api, current, stemAddress, type Schemas } from './api';
+import { answer, api, current, cutroom, stemAddress, type Schemas } from './api';
 
 type Analysis = Schemas['Analysis'];
 
@@ -14,13 +14,15 @@ export function analysisOf(assetKey: string): Promise<Analysis> {
   return asked;
 }
 
-const url = (path: string): URL => new URL(`../api/v2/${path}`, document.baseURI);
-const signed = () => ({ Authorization: `Bearer ${current()?.accessToken ?? ''}` });
+async function get(path: string, headers: Record<string, string> = {}): Promise<Response> {
+  await cutroom.online();
+  return fetch(new URL(`../api/v2/${path}`, document.baseURI), { headers: { Authorization: `Bearer ${current()?.accessToken ?? ''}`, ...headers } });
+}
 
 /** An address in the object store from which a file of the user can be read in ranges, for some minutes. */
 export async function addressOf(assetKey: string): Promise<URL> {
   // One byte is enough to be told the address.
-  const found = await fetch(url(assetKey), { headers: { ...signed(), Range: 'bytes=0-0' } });
+  const found = await get(assetKey, { Range: 'bytes=0-0' });
   if (!found.ok) throw new Error(`the file is gone: ${found.status}`);
   await found.arrayBuffer();
   return new URL(found.url);
@@ -28,7 +30,7 @@ export async function addressOf(assetKey: string): Promise<URL> {
 
 /** The service's tiles of a clip, from left to right. */
 export async function storyboardOf(assetKey: string, frames: number, height = 180): Promise<Blob> {
-  const found = await fetch(url(`${assetKey}/storyboard?frames=${frames}&height=${height}`), { headers: signed() });
+  const found = await get(`${assetKey}/storyboard?frames=${frames}&height=${height}`);
   if (!found.ok) throw new Error(`there is no storyboard: ${found.status}`);
   return found.blob();
 }

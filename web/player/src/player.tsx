@@ -25,7 +25,7 @@ const piece = sampleRate / 4;
 const slotOf = ({ segment }: Need): number => segment.index % 2;
 
 /** Plans the film of a request once all its clips are open. */
-function useFilm(config: FilmConfig): { film: Film | undefined; library: Library; drawn: number } {
+function useFilm(config: FilmConfig): { film: Film | undefined; library: Library; drawn: number; heard: boolean } {
   const [drawn, redraw] = useState(0);
   const library = useMemo(() => new Library(() => redraw((n) => n + 1)), []);
   const text = JSON.stringify(config);
@@ -38,7 +38,7 @@ function useFilm(config: FilmConfig): { film: Film | undefined; library: Library
     const facts = new Map(config.segments.map((s, i) => [s.sourceAssetKey, library.clip(s.sourceAssetKey, i % 2)?.facts]));
     return planFilm(config, (key) => facts.get(key) ?? { width: 16, height: 9, starts: [0], zero: 0, end: 1 });
   }, [text, ready]);
-  return { film, library, drawn };
+  return { film, library, drawn, heard: library.hears(config) };
 }
 
 export function Player(props: {
@@ -51,7 +51,7 @@ export function Player(props: {
   split: (() => void) | undefined;
 }) {
   const { config, at, seek, peek } = props;
-  const { film, library, drawn } = useFilm(config);
+  const { film, library, drawn, heard } = useFilm(config);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [playing, setPlaying] = useState(false);
   const rate = film ? film.rate.num / film.rate.den : 30;
@@ -73,7 +73,7 @@ export function Player(props: {
     ctx.canvas.dataset['sources'] = shown.map((n) => `${n.segment.index}:${n.frame}`).join(' ');
   }, [film, frame, drawn, peek?.assetKey, peek?.atMs]);
 
-  usePlayback(playing, film, config, library, frame, toFrame, () => setPlaying(false));
+  usePlayback(playing && heard, film, config, library, frame, toFrame, () => setPlaying(false));
   const wide = film ? film.width / film.height : 16 / 9;
   const [width, height] = wide > 1 ? [drawnSide, Math.round(drawnSide / wide)] : [Math.round(drawnSide * wide), drawnSide];
   const by = film && config.segments.some((s, i) => library.clip(s.sourceAssetKey, i % 2)?.by === 'storyboard');
@@ -96,6 +96,7 @@ export function Player(props: {
       <div class="stage">
         <canvas ref={canvas} width={width} height={height} style={{ aspectRatio: `${width} / ${height}` }} role="img" aria-label="The film at the playhead" onClick={() => setPlaying(!playing)} />
         {!film && <p class="loading">{config.segments.length ? 'Opening the clips …' : 'Add a clip to see the film.'}</p>}
+        {film && playing && !heard && <p class="loading">Opening the sound …</p>}
         {by && <small class="note">This browser cannot decode one of the clips. Its pictures are from the service, a few of each clip.</small>}
       </div>
       <div class="transport">

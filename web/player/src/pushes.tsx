@@ -46,7 +46,7 @@ export function Pushes() {
     };
     const watch = async () => {
       await answer(api.PUT('/api/v2/devices', { body: device() }));
-      for (; open; await pause(1000)) if (!document.hidden) await look().catch(() => {});
+      for (; open; await pause(1000)) if (!document.hidden && navigator.onLine) await look().catch(() => {});
     };
     watch().catch(() => {}); // a server without push
     return () => void (open = false);

@@ -158,7 +158,7 @@ export function Strip(props: {
         </button>
       </div>
       <div class="scroll">
-        <div ref={rail} class="rail" style={{ width: `${zoom * 100}%` }}>
+        <div ref={rail} class="rail" style={{ width: `${zoom * 100}%`, '--seen': `${width / zoom}px` }}>
           <div class="ruler" aria-hidden="true" onPointerDown={(e) => (seek(timeAt(e.clientX)), drag(e, (m) => seek(timeAt(m.clientX))))}>
             {ticks(total, width).map((ms) => (
               <span key={ms} style={{ left: share(ms) }}>

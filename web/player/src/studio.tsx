@@ -1,7 +1,7 @@
 // The studio: clips are added at the top, and the film appears at the bottom.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { capabilities, pause, type Schemas } from './api';
+import { capabilities, cutroom, pause, result, type Schemas } from './api';
 import { lengthOfAll, nextId, configOf, split, type Clip, type Draft } from './draft';
 import { Trouble } from './errors';
 import { Film } from './film';
@@ -101,7 +101,8 @@ export function Studio(props: { user: string; balance: number | undefined; spent
   const addSamples = () =>
     work('Fetching the sample material', async (sent) => {
       const fetched = ['dusk.mp4', 'aurora.mp4', 'song.m4a', 'speech.m4a'].map(async (name) => {
-        const sample = await fetch(`samples/${name}`);
+        await cutroom.online();
+        const sample = await result(fetch(`samples/${name}`));
         if (!sample.ok) throw new Trouble('The sample material cannot be made on this machine.');
         return new File([await sample.blob()], name);
       });

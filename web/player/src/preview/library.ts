@@ -22,10 +22,23 @@ async function open(assetKey: string): Promise<ClipFrames> {
   return openClip(await bytesOf(assetKey), describe, () => storyboardOf(assetKey, tiles));
 }
 
+/** The names of a film's sounds: asset keys, and stems as the separation and the stem. */
+function soundsOf(config: FilmConfig): string[] {
+  const stems = (config.separationDirectives ?? []).flatMap((d) => (d.selections ?? []).map((s) => `${s.separationJobId} ${s.stemId}`));
+  return [...new Set([...config.segments.map((s) => s.sourceAssetKey), ...(config.bgmClips ?? []).map((m) => m.audioAssetKey), ...stems])];
+}
+
+async function heard(name: string): Promise<Pcm> {
+  const [key = '', stemId] = name.split(' ');
+  const bytes = await (stemId === undefined ? bytesOf(key) : stemBytes(key, stemId));
+  return decode(bytes).catch(() => silence);
+}
+
 export class Library implements Sounds {
   private clips = new Map<string, ClipFrames>();
   private sounds = new Map<string, Pcm>();
   private opening = new Map<string, Promise<unknown>>();
+  private tried = new Set<string>();
 
   /** `changed` is called when a file has been opened or a frame decoded. */
   constructor(private changed: () => void) {}
@@ -33,14 +46,15 @@ export class Library implements Sounds {
   /** The frames of a clip, once it is open. Neighbouring segments have different slots, so that each is read in order. */
   clip = (assetKey: string, slot = 0): ClipFrames | undefined => this.clips.get(`${assetKey} ${slot}`);
 
+  /** Whether all sounds of a film are there. Those that could not be opened are silent. */
+  hears = (config: FilmConfig): boolean => soundsOf(config).every((name) => this.tried.has(`sound ${name}`));
+
   asset = (key: string): Pcm | undefined => this.sounds.get(key);
   stem = (jobId: string, stemId: string): Pcm | undefined => this.sounds.get(`${jobId} ${stemId}`);
 
   /** Opens what a film needs and is not open, and reports whether all of it is there. */
   async open(config: FilmConfig): Promise<void> {
     const slots = new Set(config.segments.map((s, i) => `${s.sourceAssetKey} ${i % 2}`));
-    const keys = new Set([...config.segments.map((s) => s.sourceAssetKey), ...(config.bgmClips ?? []).map((m) => m.audioAssetKey)]);
-    const stems = new Set((config.separationDirectives ?? []).flatMap((d) => (d.selections ?? []).map((s) => `${s.separationJobId} ${s.stemId}`)));
     for (const [name, clip] of this.clips) {
       if (slots.has(name)) continue;
       clip.close();
@@ -54,14 +68,8 @@ export class Library implements Sounds {
           this.clips.set(name, clip);
         }),
       ),
-      ...[...keys].map((key) => this.once(`sound ${key}`, this.sounds.has(key), async () => void this.sounds.set(key, await decode(await bytesOf(key)).catch(() => silence)))),
-      ...[...stems].map((name) => this.once(`sound ${name}`, this.sounds.has(name), async () => void this.sounds.set(name, await this.decodeStem(name)))),
+      ...soundsOf(config).map((name) => this.once(`sound ${name}`, this.sounds.has(name), async () => void this.sounds.set(name, await heard(name)))),
     ]);
-  }
-
-  private async decodeStem(name: string): Promise<Pcm> {
-    const [jobId = '', stemId = ''] = name.split(' ');
-    return decode(await stemBytes(jobId, stemId)).catch(() => silence);
   }
 
   private async once(name: string, done: boolean, task: () => Promise<void>): Promise<void> {
@@ -69,6 +77,7 @@ export class Library implements Sounds {
     const running = this.opening.get(name) ?? task().finally(() => this.opening.delete(name));
     this.opening.set(name, running);
     await running.catch(() => {}); // opened again at the next edit
+    this.tried.add(name);
     this.changed();
   }
 
