@@ -82,9 +82,9 @@ func TestSeparateAnAsset(t *testing.T) {
 		body M
 		want string
 	}{
-		{M{"sourceAssetKey": late, "trimEndMs": 1900}, "trimStartMs and trimEndMs leave no sound of the asset"},
+		{M{"sourceAssetKey": late, "trimEndMs": 1900}, "trimEndMs must be after the beginning of the asset's sound, or 0 for the end"},
 		{M{"sourceAssetKey": mute}, "sourceAssetKey names a file without readable sound"},
-		{M{"sourceAssetKey": key, "trimStartMs": 400000}, "trimStartMs and trimEndMs leave no sound of the asset"},
+		{M{"sourceAssetKey": key, "trimStartMs": 400000}, "trimStartMs must be before the end of the asset's sound"},
 		{M{"sourceAssetKey": key, "trimStartMs": 2000, "trimEndMs": 2000}, "trimEndMs must be > trimStartMs, or 0 for the end"},
 		{M{"sourceAssetKey": key, "trimStartMs": -1}, "trimStartMs must be >= 0"},
 		{M{"sourceAssetKey": key, "sourceLanguageCode": "English"}, "sourceLanguageCode must be auto or an ISO language code"},
@@ -107,7 +107,7 @@ func TestACutIsBounded(t *testing.T) {
 	noise := generate(t, "noise.mp3", "-f", "lavfi", "-i", "anoisesrc=d=90:r=44100", "-ac", "2")
 	key := uploadAsset(t, u, noise, "mp3", "audio/mpeg")
 	before := u.Balance(t)
-	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).Error(400, "the sound to separate is larger than the limit of 1 MB: choose a shorter stretch")
+	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).Sentence(400, "trimEndMs must leave at most 1 MB of sound to separate: choose a shorter stretch")
 	job := u.WaitReady(t, separateV3(t, u, M{"sourceAssetKey": key, "trimStartMs": 10_000, "trimEndMs": 40_000}))
 	if d := job.ActualDurationMs; math.Abs(float64(d-30_000)) > 60 {
 		t.Errorf("the stems last %d ms", d)

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -99,7 +100,7 @@ func (x exchange) check() error {
 		}
 		return nil
 	}
-	if err := x.checkNoContent(); err != nil {
+	if err := errors.Join(x.checkNoContent(), x.checkField()); err != nil {
 		return err
 	}
 	err = openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
@@ -127,6 +128,32 @@ func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) er
 	}
 	if r.URL.Query().Get(in.SecurityScheme.Name) == "" {
 		return fmt.Errorf("no %s in the query", in.SecurityScheme.Name)
+	}
+	return nil
+}
+
+// aboutNoField are the beginnings of sentences about a rule that concerns no single field.
+var aboutNoField = []string{"Idempotency-Key must", "The ", "the ", "the form ",
+	"User not found", "Job not found", "stem not found", "render job not found", "separation job not found", "mock stem not found",
+	"Not found", "Method not allowed", "Internal server error"}
+
+// FieldOf returns the path of the field that an error's sentence is about, or "".
+func FieldOf(sentence string) string {
+	end := strings.IndexAny(sentence, " :")
+	if end < 0 || slices.ContainsFunc(aboutNoField, func(start string) bool { return strings.HasPrefix(sentence, start) }) {
+		return "" // a code, or about no field
+	}
+	return sentence[:end]
+}
+
+// checkField checks that an error about a field names it.
+func (x exchange) checkField() error {
+	var body struct{ Error, Field string }
+	if x.status != http.StatusBadRequest && x.status != http.StatusNotFound || json.Unmarshal(x.resBody, &body) != nil {
+		return nil
+	}
+	if want := FieldOf(body.Error); body.Field != want {
+		return fmt.Errorf("the error's field is %q, want %q", body.Field, want)
 	}
 	return nil
 }

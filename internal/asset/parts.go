@@ -29,10 +29,10 @@ const (
 )
 
 // errNoUpload is the answer for an upload that does not exist, or is another user's.
-var errNoUpload = fault.NotFoundf("the upload is unknown or has ended; request its addresses again")
+var errNoUpload = fault.NotFoundf("uploadId is unknown or has ended; request its addresses again")
 
 // errMismatch is the answer for an upload whose bytes differ from those declared.
-var errMismatch = fault.Invalidf("the uploaded bytes do not match sha256Hex; upload the file again")
+var errMismatch = fault.Invalidf("uploadId: the uploaded bytes do not match sha256Hex; upload the file again")
 
 // Part is a part of an upload.
 type Part struct {
@@ -255,7 +255,7 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 		}
 	}
 	if len(lacking) > 0 {
-		return fault.Invalidf("parts are missing: %s", strings.Join(lacking, ", "))
+		return fault.Invalidf("uploadId: these parts are missing: %s", strings.Join(lacking, ", "))
 	}
 	// A cached copy may be of an earlier object.
 	if err := s.cache.Drop(p.key.fileName()); err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Bodies with which several endpoints answer.
 const (
-	badRequest    = `{"error":"bad_request"}`
+	badRequest    = `{"error":"bad_request","detail":"the body is not a JSON object"}`
 	badForm       = `{"error":"bad_request","detail":"a multipart/form-data body is required"}`
 	brokenForm    = `{"error":"bad_request","detail":"the multipart body is malformed or incomplete"}`
 	noToken       = `{"error":"missing_token"}`
@@ -82,11 +82,11 @@ func TestMalformedSignIns(t *testing.T) {
 			post := func(body string) request { return request{method: "POST", target: target, body: body} }
 			cases := jsonRefusals(target, true)
 			for name, body := range map[string]string{"empty object": `{}`, "null token": `{"idToken":null}`, "blank token": `{"idToken":"  \t"}`,
-				"other keys": `{"token":"x"}`, "last of two keys": `{"idToken":"x","idToken":""}`} {
+				"other keys": `{"token":"x","IdToken":"x","idtoken":{}}`, "last of two keys": `{"idToken":"x","idToken":""}`} {
 				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
 			}
-			for name, body := range map[string]string{"number for a token": `{"idToken":1}`, "object for a token": `{"idToken":{}}`, "list for a name": `{"idToken":"x","fullName":[]}`} {
-				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: badRequest})
+			for body, field := range map[string]string{`{"idToken":1}`: "idToken", `{"idToken":{}}`: "idToken", `{"idToken":"x","fullName":[]}`: "fullName"} {
+				cases = append(cases, malformed{name: body, q: post(body), anon: true, status: 400, body: `{"error":"` + field + ` must be a string"}`})
 			}
 			for name, body := range map[string]string{"no token at all": `{"idToken":"x"}`, "NUL": `{"idToken":"a\u0000b"}`, "lone surrogate": `{"idToken":"\ud800"}`,
 				"not UTF-8": "{\"idToken\":\"\xff\xfe\"}", "long": `{"idToken":"` + strings.Repeat("a", 1<<19) + `"}`, "dots": `{"idToken":"` + strings.Repeat(".", 5000) + `"}`,
@@ -106,8 +106,8 @@ func TestMalformedPurchases(t *testing.T) {
 		add := func(name, body, want string) {
 			cases = append(cases, malformed{name: name, q: post(body), status: 400, body: want})
 		}
-		add("wrong type", `{"platform":1}`, badRequest)
-		add("wrong type of a later field", `{"platform":"nope","receipt":{}}`, badRequest)
+		add("wrong type", `{"platform":1}`, `{"error":"bad_request","detail":"platform must be a string"}`)
+		add("wrong type of a later field", `{"platform":"nope","receipt":{}}`, `{"error":"bad_request","detail":"receipt must be a string"}`)
 		add("empty", `{}`, `{"error":"invalid_platform"}`)
 		add("unknown platform", `{"platform":"platform_c"}`, `{"error":"invalid_platform"}`)
 		add("NUL platform", `{"platform":"platform_a\u0000"}`, `{"error":"invalid_platform"}`)
@@ -155,7 +155,7 @@ func TestMalformedAdminGrants(t *testing.T) {
 			cases = append(cases, malformed{name: "product " + name, q: request{method: "POST", target: target, user: admin, body: body}, status: 400, body: `{"error":"unknown_product"}`})
 		}
 		cases = append(cases,
-			malformed{name: "wrong type", q: request{method: "POST", target: target, user: admin, body: `{"productId":7}`}, status: 400, body: badRequest},
+			malformed{name: "wrong type", q: request{method: "POST", target: target, user: admin, body: `{"productId":7}`}, status: 400, body: `{"error":"productId must be a string"}`},
 			malformed{name: "user", q: request{method: "POST", target: target, body: `{`}, status: 403, body: adminRequired},
 			malformed{name: "anonymous", q: request{method: "POST", target: target, body: `{`}, anon: true, status: 401, body: noToken},
 			malformed{name: "admin who is gone", q: request{method: "POST", target: target, body: `{"productId":"credits.10"}`,

@@ -57,12 +57,12 @@ func digest(endpoint, content string) string {
 
 // formRules lists the parts that a form accepts.
 type formRules struct {
-	text    []string               // names of text fields; all other parts are files
-	isFile  func(name string) bool // files to keep; others are read and dropped
-	maxBody int64                  // bytes of all files together
-	tooBig  *fault.Error           // answer to files of more than maxBody bytes
-	tooLong *fault.Error           // answer to a text field of more than maxJSON bytes
-	tooMany *fault.Error           // answer to more than maxParts parts
+	text    []string                       // names of text fields; all other parts are files
+	isFile  func(name string) bool         // files to keep; others are read and dropped
+	maxBody int64                          // bytes of all files together
+	tooBig  *fault.Error                   // answer to files of more than maxBody bytes
+	tooLong func(name string) *fault.Error // answer to a text field of more than maxJSON bytes
+	tooMany *fault.Error                   // answer to more than maxParts parts
 }
 
 // maxWire is the size of the largest body that the rules allow: files, text, boundaries and headers.
@@ -161,7 +161,7 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	}
 	limit, tooBig := left, rules.tooBig
 	if isText(part, name, fileName) && maxJSON < left {
-		limit, tooBig = maxJSON, rules.tooLong
+		limit, tooBig = maxJSON, rules.tooLong(name)
 	}
 	if !rules.isFile(name) {
 		n, err := io.Copy(io.Discard, io.LimitReader(part, limit+1))
@@ -174,7 +174,7 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 		return n, nil
 	}
 	if _, twice := f.files[name]; twice {
-		return 0, fault.Invalidf("%s is given twice", name)
+		return 0, givenTwice(name)
 	}
 	file, err := f.batch.Receive(name, db.Visible(fileName), part, limit)
 	switch {
@@ -202,17 +202,21 @@ func isText(part *multipart.Part, name, fileName string) bool {
 
 func (f *form) takeText(name string, part io.Reader, rules formRules) error {
 	if _, twice := f.text[name]; twice {
-		return fault.Invalidf("%s is given twice", name)
+		return givenTwice(name)
 	}
 	b, err := io.ReadAll(io.LimitReader(part, maxJSON+1))
 	if err != nil {
 		return bodyError(err)
 	}
 	if len(b) > maxJSON {
-		return rules.tooLong
+		return rules.tooLong(name)
 	}
 	f.text[name] = string(b)
 	return nil
+}
+
+func givenTwice(name string) error {
+	return &fault.Error{Kind: fault.Invalid, Sentence: name + " is given twice", Field: name} // the name may have any characters
 }
 
 // partNames returns the names of a part and of its file. The library rejects headers with an unquoted non-ASCII

@@ -64,7 +64,7 @@ func TestTheExcessOfABodyIsNotRead(t *testing.T) {
 	const limit = 2 << 20
 	tooBig, tooLong, tooMany := fault.New(fault.TooLarge, "big"), fault.New(fault.TooLarge, "long"), fault.New(fault.TooLarge, "many")
 	rules := formRules{text: []string{"config"}, isFile: func(name string) bool { return name == "video" }, maxBody: limit,
-		tooBig: tooBig, tooLong: tooLong, tooMany: tooMany}
+		tooBig: tooBig, tooLong: func(string) *fault.Error { return tooLong }, tooMany: tooMany}
 	part := func(name string) string {
 		return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n"
 	}

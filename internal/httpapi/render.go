@@ -15,7 +15,7 @@ func (s *Server) renderForm(r *http.Request, isFile func(string) bool) (*form, e
 	return s.readForm(r, formRules{
 		text: []string{"config", "inputId"}, isFile: isFile, maxBody: s.o.MaxUploadBytes,
 		tooBig:  fault.Sentencef(fault.TooLarge, "The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20),
-		tooLong: errTooLarge,
+		tooLong: func(string) *fault.Error { return errTooLarge },
 		tooMany: fault.Sentencef(fault.TooLarge, "The form has more than %d parts", maxParts),
 	})
 }
@@ -60,7 +60,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 		return fault.Invalidf("config is required")
 	}
 	var cfg configWire
-	if err := checkObject(r, "config", []byte(text), &cfg, "sourceAssetKey", "audioAssetKey"); err != nil {
+	if err := (decoder{strict: prefersStrict(r), absent: multipartAbsent}).decode("config", []byte(text), &cfg); err != nil {
 		return err
 	}
 	sub := render.Submission{Files: f.files, InputID: strings.TrimSpace(f.text["inputId"])}
@@ -99,6 +99,9 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	return submitted(w, r, http.StatusOK, id)
 }
+
+// multipartAbsent lists the fields of a configWire whose sources are not uploaded parts.
+var multipartAbsent = []string{"sourceAssetKey", "audioAssetKey"}
 
 // filmBody has the fields that the status and the history of a render share.
 type filmBody struct {

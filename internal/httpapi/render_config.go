@@ -136,7 +136,7 @@ func or[T any](p *T, fallback T) T {
 func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) {
 	if len(c.Segments) > 0 || c.VideoDurationMs == nil {
 		if c.Segments == nil {
-			return timeline.Timeline{}, fault.Invalidf("segments or videoDurationMs is required")
+			return timeline.Timeline{}, &fault.Error{Kind: fault.Invalid, Sentence: "segments or videoDurationMs is required", Field: "segments"}
 		}
 		return c.build(timeline.MultipartNames)
 	}

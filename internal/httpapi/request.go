@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -39,66 +37,6 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 func tooLarge(err error) bool {
 	var mbe *http.MaxBytesError
 	return errors.As(err, &mbe)
-}
-
-// decodeJSON decodes a JSON object into dst. It ignores unknown keys, unless the client asks for strict
-// handling.
-func decodeJSON(w http.ResponseWriter, r *http.Request, dst any) error {
-	b, err := readBody(w, r)
-	if err != nil {
-		return err
-	}
-	if err := parseObject(b, dst); err != nil {
-		return err
-	}
-	return knownFields(r, b, dst, "")
-}
-
-// readObject decodes a JSON object into dst as decodeJSON does, names a field of the wrong type in its error,
-// and returns the body. absent lists the fields of dst that the endpoint does not accept.
-func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...string) ([]byte, error) {
-	b, err := readBody(w, r)
-	if err != nil {
-		return nil, err
-	}
-	return b, checkObject(r, "the body", b, dst, absent...)
-}
-
-// checkObject parses a JSON object into dst. Its error names a field of the wrong type, or says that what is
-// not an object.
-func checkObject(r *http.Request, what string, document []byte, dst any, absent ...string) error {
-	err := parseObject(document, dst)
-	if err == nil {
-		return knownFields(r, document, dst, "", absent...)
-	}
-	if fault.As(err) == errManyValues {
-		return err
-	}
-	if sentence := typeMismatch(document, dst); sentence != "" {
-		return fault.Sentencef(fault.Invalid, "%s", sentence).WithCause(err)
-	}
-	return errBadRequest.WithDetail("%s is not a JSON object", what).WithCause(err)
-}
-
-// maxValues is far above the number of values in any valid request. A megabyte of empty values would take a
-// hundred times its size as structs.
-const maxValues = 50_000
-
-var errManyValues = errBadRequest.WithDetail("the JSON has more than %d values", maxValues)
-
-// parseObject parses exactly one JSON object. null is not an object.
-func parseObject(b []byte, dst any) error {
-	if bytes.Count(b, []byte{','}) >= maxValues {
-		return errManyValues
-	}
-	trimmed := strings.TrimLeft(string(b), " \t\r\n")
-	if !strings.HasPrefix(trimmed, "{") {
-		return errBadRequest
-	}
-	if err := json.Unmarshal(b, dst); err != nil {
-		return errBadRequest.WithCause(err)
-	}
-	return nil
 }
 
 // bearer returns the token of the Authorization header, or "".

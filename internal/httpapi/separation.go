@@ -37,7 +37,9 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 		isFile:  func(name string) bool { return name == "file" },
 		maxBody: s.o.MaxAudioBytes,
 		tooBig:  fault.Invalidf("file is larger than the limit of %d MB", s.o.MaxAudioBytes>>20),
-		tooLong: fault.Invalidf("a text field is larger than the limit of 1 MB"),
+		tooLong: func(name string) *fault.Error {
+			return fault.Invalidf("%s: the text is larger than the limit of 1 MB", name)
+		},
 		tooMany: fault.Invalidf("the form has more than %d parts", maxParts),
 	})
 	if err != nil {
@@ -70,10 +72,7 @@ func separationSpec(r *http.Request, f *form) (language string, err error) {
 	var spec struct {
 		SourceLanguageCode *string `json:"sourceLanguageCode"`
 	}
-	if err := parseObject([]byte(text), &spec); err != nil {
-		return "", errBadRequest.WithDetail("spec is not a JSON object of the documented form").WithCause(err)
-	}
-	if err := knownFields(r, []byte(text), &spec, "spec."); err != nil {
+	if err := (decoder{strict: prefersStrict(r), prefix: "spec"}).decode("spec", []byte(text), &spec); err != nil {
 		return "", err
 	}
 	return readLanguage("spec.sourceLanguageCode", spec.SourceLanguageCode)

@@ -2,9 +2,10 @@ package httpapi_test
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"cutroom/internal/apitest"
 )
 
 // validError reports whether a body is the error body: a JSON object with an error and,
@@ -24,32 +25,18 @@ func validError(body []byte) bool {
 	}
 	field, about := fields["field"]
 	delete(fields, "field")
-	if path := pathOf(code); about != (path != "") || about && field != path {
+	if path := apitest.FieldOf(code); about != (path != "") || about && field != path {
 		return false
 	}
 	return ok && code != "" && len(fields) == 0
 }
 
-// aboutNoField are the beginnings of sentences about a rule that concerns no single field.
-var aboutNoField = []string{"segments or videoDurationMs is", "Idempotency-Key must", "The ", "the ", "a text field ", "parts are ",
-	"User not found", "Job not found", "stem not found", "render job not found", "separation job not found", "mock stem not found",
-	"Not found", "Method not allowed", "Internal server error"}
-
-// pathOf returns the path of the field that an error's sentence is about, or "".
-func pathOf(sentence string) string {
-	end := strings.IndexAny(sentence, " :")
-	if end < 0 || slices.ContainsFunc(aboutNoField, func(start string) bool { return strings.HasPrefix(sentence, start) }) {
-		return "" // a code, or about no field
-	}
-	return sentence[:end]
-}
-
 // withField adds the member that an error body must have if it is about a field.
 func withField(body string) string {
 	var fields struct{ Error string }
-	if json.Unmarshal([]byte(body), &fields) != nil || pathOf(fields.Error) == "" {
+	if json.Unmarshal([]byte(body), &fields) != nil || apitest.FieldOf(fields.Error) == "" {
 		return body
 	}
-	path, _ := json.Marshal(pathOf(fields.Error))
+	path, _ := json.Marshal(apitest.FieldOf(fields.Error))
 	return strings.TrimSuffix(body, "}") + `,"field":` + string(path) + "}"
 }

@@ -40,8 +40,8 @@ var (
 	errBusy        = fault.Busy(analysisWait)
 	errTooMany     = fault.Invalidf("file has more than %d packets of sound", maxPackets)
 	errTracks      = fault.Invalidf("file has more than %d tracks: send one track of sound", maxTracks)
-	errUncounted   = fault.Invalidf("the length of the sound cannot be counted: convert the file to AAC, MP3 or PCM")
-	errExhausted   = fault.Invalidf("the file takes too much time or memory to analyse: convert it to a plain m4a, mp3 or wav file")
+	errUncounted   = fault.Invalidf("file: the length of the sound cannot be counted: convert the file to AAC, MP3 or PCM")
+	errExhausted   = fault.Invalidf("file: the analysis takes too much time or memory; convert it to a plain m4a, mp3 or wav file")
 )
 
 // classify accepts m4a, mp3 and wav by their content. The name decides only if the

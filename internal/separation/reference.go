@@ -38,8 +38,9 @@ func (r Reference) sound() string {
 }
 
 var (
-	errEmptyCut = fault.Invalidf("trimStartMs and trimEndMs leave no sound of the asset")
-	errNoAsset  = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
+	errLateStart = fault.Invalidf("trimStartMs must be before the end of the asset's sound")
+	errEarlyEnd  = fault.Invalidf("trimEndMs must be after the beginning of the asset's sound, or 0 for the end")
+	errNoAsset   = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
 )
 
 // SubmitReference is Submit for a stretch of an asset. Unless the owner wants the sound separated again, it
@@ -159,8 +160,11 @@ func (s *Service) plan(ctx context.Context, made *newJob, ref Reference) error {
 		return err
 	}
 	c := cut{AssetKey: ref.AssetKey, From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate, Channels: min(2, sound.Channels)}
-	if c.To <= max(sound.From, c.From) {
-		return errEmptyCut
+	switch {
+	case c.From >= sound.To:
+		return errLateStart
+	case c.To <= sound.From:
+		return errEarlyEnd
 	}
 	if !slices.Contains(cutRates, c.SampleRate) {
 		c.SampleRate = 48000
@@ -171,7 +175,7 @@ func (s *Service) plan(ctx context.Context, made *newJob, ref Reference) error {
 	}
 	c.AAC = c.bytes() > s.MaxAudioBytes
 	if c.bytes() > s.MaxAudioBytes {
-		return fault.Invalidf("the sound to separate is larger than the limit of %d MB: choose a shorter stretch", s.MaxAudioBytes>>20)
+		return fault.Invalidf("trimEndMs must leave at most %d MB of sound to separate: choose a shorter stretch", s.MaxAudioBytes>>20)
 	}
 	made.audio.ext = "wav"
 	if c.AAC {

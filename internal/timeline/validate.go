@@ -245,7 +245,7 @@ func (d *Directive) validate(i int) error {
 		case s.SourceKey == "" && s.SeparationID == "":
 			return fault.Invalidf("%s is required", in("audioUrl"))
 		case s.SourceKey != "" && s.SeparationID != "":
-			return fault.Invalidf("%s must be absent beside separationJobId", in("audioUrl"))
+			return fault.Invalidf("%s must be absent beside audioUrl", in("separationJobId"))
 		}
 		if err := cmp.Or(outOfRange(in, "volume", s.Volume, 0, maxVolume), validatePoints(in, s.Points)); err != nil {
 			return err

@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cutroom/internal/fault"
+)
+
+// integer is an int64 on the wire. JSON has one kind of number, and some encoders write integers as
+// 5.0 or 5e3.
+type integer int64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *integer) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return nil
+	}
+	v, ok := parseInteger(string(b))
+	if !ok {
+		return &json.UnmarshalTypeError{Value: string(b[:min(len(b), 32)]), Type: reflect.TypeFor[int64]()}
+	}
+	*n = integer(v)
+	return nil
+}
+
+// parseInteger parses a JSON number without a fractional part. Unless it has only digits, it must be exact as a
+// double.
+func parseInteger(text string) (int64, bool) {
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return v, true
+	}
+	const exact = 1 << 53
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// decoder decodes JSON objects into structs. Unlike encoding/json, it matches keys exactly, and its errors begin
+// with the path of the value.
+type decoder struct {
+	strict bool     // unknown keys are errors, too
+	prefix string   // of every path
+	absent []string // fields of the struct that this endpoint does not accept
+}
+
+// maxValues is far above the number of values in any valid request. A megabyte of empty values would take a
+// hundred times its size as structs.
+const maxValues = 50_000
+
+// errWrongType is the cause of an error about a value of the wrong type.
+var errWrongType = errors.New("wrong type of a JSON value")
+
+// readObject decodes the body of a request into dst, a pointer to a struct, and returns it. It ignores unknown
+// keys, unless the client asks for strict handling. absent lists the fields of dst that the endpoint does not
+// accept.
+func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...string) ([]byte, error) {
+	b, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return b, decoder{strict: prefersStrict(r), absent: absent}.decode("the body", b, dst)
+}
+
+// decode decodes exactly one JSON object. what names the document in errors.
+func (d decoder) decode(what string, document []byte, dst any) error {
+	if bytes.Count(document, []byte{','}) >= maxValues {
+		return errBadRequest.WithDetail("the JSON has more than %d values", maxValues)
+	}
+	if !bytes.HasPrefix(bytes.TrimLeft(document, " \t\r\n"), []byte{'{'}) || !json.Valid(document) {
+		return errBadRequest.WithDetail("%s is not a JSON object", what)
+	}
+	return d.value(document, reflect.ValueOf(dst).Elem(), d.prefix)
+}
+
+// wanted describes the values of a type in a sentence.
+var wanted = map[reflect.Type]string{
+	reflect.TypeFor[integer](): "an integer", reflect.TypeFor[float64](): "a finite number",
+	reflect.TypeFor[string](): "a string", reflect.TypeFor[bool](): "true or false",
+}
+
+func (d decoder) value(v json.RawMessage, dst reflect.Value, path string) error {
+	switch {
+	case string(v) == "null": // treated as absent
+		if k := dst.Kind(); k == reflect.Pointer || k == reflect.Slice {
+			dst.SetZero()
+		}
+		return nil
+	case dst.Kind() == reflect.Pointer:
+		if dst.IsNil() {
+			dst.Set(reflect.New(dst.Type().Elem()))
+		}
+		return d.value(v, dst.Elem(), path)
+	case dst.Kind() == reflect.Slice:
+		return d.list(v, dst, path)
+	case dst.Kind() == reflect.Struct:
+		return d.object(v, dst, path)
+	}
+	if json.Unmarshal(v, dst.Addr().Interface()) != nil {
+		return mismatch(path, wanted[dst.Type()])
+	}
+	return nil
+}
+
+func (d decoder) list(v json.RawMessage, dst reflect.Value, path string) error {
+	var items []json.RawMessage
+	if json.Unmarshal(v, &items) != nil {
+		return mismatch(path, "a list")
+	}
+	dst.Set(reflect.MakeSlice(dst.Type(), len(items), len(items)))
+	for i, item := range items {
+		if err := d.value(item, dst.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object decodes the members of an object in order. The last one counts if a key is repeated.
+func (d decoder) object(v json.RawMessage, dst reflect.Value, path string) error {
+	members := json.NewDecoder(bytes.NewReader(v)) // of valid JSON
+	if start, _ := members.Token(); start != json.Delim('{') {
+		return mismatch(path, "an object")
+	}
+	for members.More() {
+		token, err := members.Token()
+		if err != nil {
+			return err
+		}
+		key := token.(string) // the decoder allows only string keys
+		var member json.RawMessage
+		if err := members.Decode(&member); err != nil {
+			return err
+		}
+		if field, known := d.field(dst, key); known {
+			err = d.value(member, field, strings.TrimPrefix(path+"."+key, "."))
+		} else if d.strict && !slices.Contains(reserved, key) {
+			err = unknownKey(strings.TrimPrefix(path+"."+cmp.Or(printable(key), `""`), "."))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// field returns the field of a struct that has this JSON key and that the endpoint accepts.
+func (d decoder) field(dst reflect.Value, key string) (reflect.Value, bool) {
+	if slices.Contains(d.absent, key) {
+		return reflect.Value{}, false
+	}
+	for f, v := range dst.Fields() {
+		if f.Tag.Get("json") == key {
+			return v, true
+		}
+	}
+	return reflect.Value{}, false
+}
+
+func mismatch(path, want string) error {
+	return &fault.Error{Kind: fault.Invalid, Sentence: path + " must be " + want, Field: path, Err: errWrongType}
+}
+
+// unknownKey refuses a key for a client that asked for strict handling.
+func unknownKey(path string) error {
+	return &fault.Error{Kind: fault.Invalid, Sentence: path + " is not a known field", Field: path}
+}
+
+// reserved are keys that released clients send and that will never have a meaning.
+var reserved = []string{"frame", "type", "width", "height", "numberOfSpeakers", "imageClips", "dubClips", "stickers"}
+
+// maxKey is how much of an unknown key an answer repeats, in characters.
+const maxKey = 64
+
+// printable returns a client's key in a form that is safe to repeat in an answer.
+func printable(key string) string {
+	runes := []rune(key)
+	if len(runes) > maxKey {
+		key = string(runes[:maxKey]) + "..."
+	}
+	return strings.Trim(strconv.QuoteToASCII(key), `"`)
+}
