@@ -125,12 +125,11 @@ func TestIdempotentRender(t *testing.T) {
 	}
 	request.Form = apitest.RenderForm(t, M{"videoDurationMs": 600}, apitest.File("video", redClip(t)))
 	u.Send(t, request).Expect(400)
-	var input, again struct{ InputID string }
-	upload := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Valid: true,
-		Form: []apitest.Part{{Name: "video", Path: redClip(t)}}}, "input-key")
-	u.Send(t, upload).Expect(200).JSON(&input)
-	u.Send(t, upload).Expect(200).JSON(&again)
-	if input.InputID != again.InputID {
-		t.Errorf("one key created the inputs %s and %s", input.InputID, again.InputID)
+	upload := apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Valid: true, Form: []apitest.Part{{Name: "video", Path: redClip(t)}}}
+	first := u.Send(t, withKey(upload, "input-key")).Expect(200)
+	renewed := u.Send(t, upload).Expect(200)
+	again := u.Send(t, withKey(upload, "input-key")).Expect(200)
+	if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("a repeat after the renewal %s: %s, want %s", renewed.Body, again.Body, first.Body)
 	}
 }

@@ -133,7 +133,7 @@ func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) er
 }
 
 // aboutNoField are the beginnings of sentences about a rule that concerns no single field.
-var aboutNoField = []string{"Idempotency-Key must", "The ", "the ", "the form ",
+var aboutNoField = []string{"Idempotency-Key ", "The ", "the ", "an ", "asset not found",
 	"User not found", "Job not found", "stem not found", "render job not found", "separation job not found", "mock stem not found",
 	"Not found", "Method not allowed", "Internal server error"}
 

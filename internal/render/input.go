@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"cutroom/internal/db"
@@ -25,11 +26,12 @@ type Input struct {
 const inputIDLength = 16
 
 // SaveInput caches a video for later renders of its owner. The same bytes renew
-// the entry. The staged file stays the caller's.
+// the entry, unless the key has an answer. The staged file stays the caller's.
 func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File, key idempotency.Key) (Input, error) {
+	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
 	known, err := idempotency.Find(ctx, s.db, key)
-	if err != nil {
-		return Input{}, err
+	if err != nil || known != "" {
+		return in.expiring(known, err)
 	}
 	if file.SizeBytes == 0 {
 		return Input{}, fault.Invalidf("video is empty")
@@ -41,15 +43,6 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	if !class.Kind.MayHoldVideo() {
 		return Input{}, fault.Invalidf("video is not a video file of a supported format")
 	}
-	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
-	// Saving the same bytes twice is harmless, so the key only has to refuse different
-	// bytes.
-	if known == "" && key.Value != "" {
-		_, _, err = idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) { return in.ID, user.Lock(ctx, tx, owner) })
-		if err != nil {
-			return Input{}, err
-		}
-	}
 	object := inputKey(owner, file.SHA256)
 	if err := s.roomForInput(ctx, s.db, owner, in); err != nil {
 		return Input{}, err
@@ -57,19 +50,20 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	if err := s.Store.Put(ctx, object, file.Path, "application/octet-stream"); err != nil {
 		return Input{}, fmt.Errorf("store input: %w", err)
 	}
-	var usedMs int64
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+	answer, _, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
 		if err := user.Lock(ctx, tx, owner); err != nil {
-			return err
+			return "", err
 		}
 		if err := s.roomForInput(ctx, tx, owner, in); err != nil {
-			return err
+			return "", err
 		}
-		return tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
+		var usedMs int64
+		err := tx.QueryRow(ctx, `INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
 			VALUES ($1, $2, $3, $4, $5, now_ms())
 			ON CONFLICT (user_id, input_id) DO UPDATE SET sha256 = excluded.sha256, object_key = excluded.object_key,
 				size_bytes = excluded.size_bytes, last_used_at = excluded.last_used_at
 			RETURNING last_used_at`, owner, in.ID, file.SHA256, object, file.SizeBytes).Scan(&usedMs)
+		return strconv.FormatInt(usedMs+s.InputLifetime.Milliseconds(), 10), err
 	})
 	if errors.Is(err, user.ErrDeleted) {
 		// A deletion that began during the upload may have looked for files
@@ -89,8 +83,17 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 			return Input{}, fmt.Errorf("store input: %w", err)
 		}
 	}
-	in.Expires = time.UnixMilli(usedMs).Add(s.InputLifetime)
-	return in, nil
+	return in.expiring(answer, nil)
+}
+
+// expiring completes an input with the answer that its key remembers: when it expires, in epoch ms.
+func (in Input) expiring(answer string, err error) (Input, error) {
+	if err != nil {
+		return Input{}, err
+	}
+	ms, err := strconv.ParseInt(answer, 10, 64)
+	in.Expires = time.UnixMilli(ms)
+	return in, err
 }
 
 // roomForInput refuses an input that would exceed the account's space. An input that is
