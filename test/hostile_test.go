@@ -2,8 +2,12 @@ package test
 
 import (
 	"fmt"
+	"net/http"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/identity"
@@ -36,6 +40,33 @@ func TestHostileStringsFromProviders(t *testing.T) {
 		} {
 			if res := login(t, s, name, M{"idToken": token}); res.Status != 200 && res.Status != 401 {
 				t.Errorf("%s with subject and e-mail of %.20q: %d", name, h, res.Status)
+			}
+		}
+	}
+}
+
+// Every operation refuses a query that cannot be parsed, and does not know a path with a NUL, as openapi.yaml
+// describes.
+func TestHostileAddresses(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	doc, err := openapi3.NewLoader().LoadFromFile("../internal/httpapi/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("ENABLE_TESTDATA_MOCK", "true"))
+	token := s.Admin(t).Token
+	for path, item := range doc.Paths.Map() {
+		if strings.HasPrefix(path, "/swagger") {
+			continue // disabled
+		}
+		for method := range item.Operations() {
+			target := regexp.MustCompile(`{.*?}`).ReplaceAllString(path, "x")
+			if res := s.Do(t, apitest.Request{Method: method, Path: target + "?token=x&x=%zz", Token: token}); method != http.MethodHead {
+				res.Error(400, "bad_request")
+			}
+			if nul := regexp.MustCompile(`{.*?}`).ReplaceAllString(path, "%00"); nul != path {
+				s.Do(t, apitest.Request{Method: method, Path: nul, Token: token}).Expect(404)
 			}
 		}
 	}
