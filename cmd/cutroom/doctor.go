@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -46,19 +45,36 @@ func doctor(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
+	storeA, storeB, err := app.NewStores(cfg, nil)
+	if err != nil {
+		return err
+	}
+	pushA, pushB, err := app.NewPushers(cfg, nil)
+	if err != nil {
+		return err
+	}
+	provider, err := app.NewProvider(cfg, nil, func(separator.Call) {}, log)
+	if err != nil {
+		return err
+	}
+	const noStore, noPush = "its purchases are refused", "its phones get no push messages"
 	stores := cfg.Roles.API || cfg.Roles.Sweep // the sweep queries refunds
 	checks := []check{
 		{"ffmpeg", cfg.Roles.Media(), checkFFmpeg},
-		{"database", true, checkDatabase}, {"bucket", true, checkBucket}, {"storage", true, checkStorage},
-		{"separation provider", cfg.Roles.Separation,
-			func(ctx context.Context, c config.Config) (string, error) { return checkProvider(ctx, c, log) }},
+		{"database", true, checkDatabase},
+		{"bucket", true, checkBucket},
+		{"storage", true, checkStorage},
+		{"separation provider", cfg.Roles.Separation, credentialsOf(provider, "", "accepts the key and knows the workspace")},
 		{"provider_a", cfg.Roles.API, func(ctx context.Context, c config.Config) (string, error) {
 			return reach(ctx, http.MethodGet, c.Auth.ProviderA.TokenInfoURL)
 		}},
 		{"provider_b", cfg.Roles.API, checkProviderB},
-		{"platform_a", stores, checkPlatformA}, {"platform_b", stores, checkPlatformB},
-		{"web hook", cfg.Roles.Sweep, checkWebhook}, {"push platform_a", cfg.Roles.Sweep, checkPushA},
-		{"push platform_b", cfg.Roles.Sweep, checkPushB},
+		{"platform_a", stores, credentialsOf(storeA, noStore, "accepts the service account and knows the app")},
+		{"platform_b", stores, credentialsOf(storeB, noStore, "accepts the key, the issuer and the app")},
+		{"web hook", cfg.Roles.Sweep, checkWebhook},
+		{"push platform_a", cfg.Roles.Sweep, credentialsOf(pushA, noPush, "accepts the service account for the project's phones; nothing was sent")},
+		{"push platform_b", cfg.Roles.Sweep, credentialsOf(pushB, noPush,
+			"accepts the key, the team and the app; it refused a push to an invalid phone, as it should")},
 	}
 	failed, findings := false, make([]finding, 0, len(checks))
 	for _, c := range checks {
@@ -208,31 +224,18 @@ func checkProviderB(ctx context.Context, cfg config.Config) (string, error) {
 	return reach(ctx, http.MethodGet, cfg.Auth.ProviderB.KeysURL)
 }
 
-func checkProvider(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
-	provider, err := app.NewProvider(cfg, nil, func(separator.Call) {}, log)
-	if err != nil {
-		return "", err
+// credentialsOf returns the check of a vendor's service, which is nil if it is not configured. off says what is missing
+// then.
+func credentialsOf[C interface {
+	comparable
+	Check(ctx context.Context) error
+}](client C, off, accepted string) func(context.Context, config.Config) (string, error) {
+	return func(ctx context.Context, _ config.Config) (string, error) {
+		if none := *new(C); client == none {
+			return "not configured: " + off, nil
+		}
+		return accepted, client.Check(ctx)
 	}
-	return "accepts the key and knows the workspace", provider.Check(ctx)
-}
-
-// noStore is the finding for a store that is not configured.
-const noStore = "not configured: its purchases are refused"
-
-func checkPlatformA(ctx context.Context, cfg config.Config) (string, error) {
-	store, _, err := app.NewStores(cfg, nil)
-	if err != nil || store == nil {
-		return noStore, err
-	}
-	return "accepts the service account and knows the app", store.Check(ctx)
-}
-
-func checkPlatformB(ctx context.Context, cfg config.Config) (string, error) {
-	_, store, err := app.NewStores(cfg, nil)
-	if err != nil || store == nil {
-		return noStore, err
-	}
-	return "accepts the key, the issuer and the app", store.Check(ctx)
 }
 
 // checkWebhook sends no event. The configuration has already checked the secrets' form.
@@ -246,25 +249,6 @@ func checkWebhook(ctx context.Context, cfg config.Config) (string, error) {
 		secrets += " and WEBHOOK_SECRET_PREVIOUS"
 	}
 	return fmt.Sprintf("HEAD: %s; no event was sent; requests are signed with %s", detail, secrets), err
-}
-
-// noPush is the finding for a push service that is not configured.
-const noPush = "not configured: its phones get no push messages"
-
-func checkPushA(ctx context.Context, cfg config.Config) (string, error) {
-	service, _, err := app.NewPushers(cfg, nil)
-	if err != nil || service == nil {
-		return noPush, err
-	}
-	return "accepts the service account for the project's phones; nothing was sent", service.Check(ctx)
-}
-
-func checkPushB(ctx context.Context, cfg config.Config) (string, error) {
-	_, service, err := app.NewPushers(cfg, nil)
-	if err != nil || service == nil {
-		return noPush, err
-	}
-	return "accepts the key, the team and the app; it refused a push to an invalid phone, as it should", service.Check(ctx)
 }
 
 // reach accepts any answer: even a 404 proves that the service can be reached.

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"syscall"
 	"time"
@@ -20,93 +19,69 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/admin"
-	"cutroom/internal/analysis"
-	"cutroom/internal/asset"
 	"cutroom/internal/config"
-	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/derived"
-	"cutroom/internal/diskcache"
 	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/httpserve"
 	"cutroom/internal/job"
-	"cutroom/internal/media"
 	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ops"
-	"cutroom/internal/pause"
-	"cutroom/internal/quota"
-	"cutroom/internal/render"
-	"cutroom/internal/separation"
-	"cutroom/internal/staging"
-	"cutroom/internal/sweep"
 	"cutroom/internal/tracing"
 )
 
 // drainTimeout is how long requests may run on after the service was told to stop.
 const drainTimeout = 25 * time.Second
 
-// App is the whole service, built but not yet running.
+// App is the whole service, built but not yet running: what Run needs.
 type App struct {
 	cfg     config.Config
 	log     *slog.Logger
 	version string
-	dirs    folders
 
-	db            *db.DB
-	monitor       *monitor.Monitor
-	tracer        *tracing.Tracer // nil = off
-	metrics       *ops.Metrics
-	sweeps        *ops.Sweeps
-	deps          *ops.Dependencies
-	ready         *ops.Readiness
-	outage        fault.Outage
-	renewer       *job.Renewer
-	replica       job.Replica
-	store         objectstore.Store
+	db      *db.DB
+	monitor *monitor.Monitor
+	tracer  *tracing.Tracer // nil = off
+	metrics *ops.Metrics
+	sweeps  *ops.Sweeps
+	ready   *ops.Readiness
+	outage  fault.Outage
+	renewer *job.Renewer
+	replica job.Replica
+
 	bucket        *objectstore.Bucket // nil = objects are on the disk
 	bucketClaimed bool                // the bucket belongs to this installation
-	sweeper       *sweep.Sweeper
-	staging       *staging.Area
-	assetCache    *diskcache.Cache
-	parts         *diskcache.Cache
-	media         *media.Runner // nil = no role runs ffmpeg
-	slots         *media.Slots
-	analysisSlots *media.FairSlots
-	onDemand      *derived.Maker
-	analyses      *derived.Maker
-	quota         *quota.Limits
-	pauses        *pause.Gate
-	assets        *asset.Service
-	analysis      *analysis.Service
-	calls         *admin.CallLog
-	accounts      *account.Service
-	credits       *credit.Ledger
-	separations   *separation.Service
-	renders       *render.Service
-	devices       *events.Devices
-	dispatcher    *events.Dispatcher
-	handler       http.Handler
-	stopping      chan struct{} // closed when the public listener is
+
+	calls      *admin.CallLog
+	accounts   *account.Service
+	dispatcher *events.Dispatcher
+	handler    http.Handler
+	stopping   chan struct{}                 // closed when the public listener is
+	workers    []func(context.Context) error // of the roles of this process
+	makers     []*derived.Maker
+	rounds     []round // sweeps of what all replicas share
+	ownRounds  []round // sweeps of this replica's disk
 }
 
 // New builds the service: it connects to the database and makes the storage folders. If the caller
 // does not call Run, it must call Close.
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
 	a := &App{cfg: cfg, log: log, version: version}
+	b := &builder{App: a}
 	// A wrong program or a missing wall must be found before anything is written.
-	err := a.buildMedia(ctx)
+	err := b.buildMedia(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if a.dirs, err = makeFolders(cfg.Storage.Path); err != nil {
+	if b.dirs, err = makeFolders(cfg.Storage.Path); err != nil {
 		return nil, err
 	}
 	if a.db, err = OpenDatabase(ctx, cfg, log); err != nil {
 		return nil, err
 	}
-	if err := a.build(ctx); err != nil {
+	if err := b.build(ctx); err != nil {
 		return nil, errors.Join(err, a.db.Close())
 	}
 	if err := a.claimStore(ctx); err != nil {
@@ -146,7 +121,7 @@ func (a *App) listen(ctx context.Context) (net.Listener, error) {
 	if !a.cfg.Roles.API {
 		return nil, nil
 	}
-	address := net.JoinHostPort(bindHost(a.cfg.HTTP.BindAddr), strconv.Itoa(a.cfg.HTTP.Port))
+	address := net.JoinHostPort(a.cfg.HTTP.BindAddr, strconv.Itoa(a.cfg.HTTP.Port))
 	l, err := httpserve.Listen(ctx, address, a.cfg.HTTP.TrustedProxies, func(client string) {
 		a.outage.Log(a.log, slog.LevelWarn, "connections",
 			"connection refused: the client holds its share of connections", "client", client)
@@ -201,8 +176,9 @@ func (a *App) Run(ctx context.Context) error {
 	a.runBackground(ctx, group)
 	a.log.Info("cutroom serves", "address", address, "roles", a.cfg.Roles.String(), "version", a.version)
 	err = group.Wait()
-	a.onDemand.Close()
-	a.analyses.Close()
+	for _, m := range a.makers {
+		m.Close()
+	}
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
@@ -229,15 +205,7 @@ func (a *App) runBackground(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.keepClaimingBucket(ctx) })
 }
 
-// bindHost returns the host part of the address to listen at, "" for every address.
-func bindHost(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
-}
-
-// runWorkers runs the workers of this process's roles. The log of provider calls outlives them, so
+// runWorkers runs the workers. The log of provider calls outlives them, so
 // that it records their last calls.
 func (a *App) runWorkers(ctx context.Context) error {
 	logging, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -248,11 +216,8 @@ func (a *App) runWorkers(ctx context.Context) error {
 	}()
 	defer func() { stop(); <-logged }()
 	var workers errgroup.Group
-	if a.cfg.Roles.Separation {
-		workers.Go(func() error { return a.separations.Run(ctx) })
-	}
-	if a.cfg.Roles.Render {
-		workers.Go(func() error { return a.renders.Run(ctx) })
+	for _, run := range a.workers {
+		workers.Go(func() error { return run(ctx) })
 	}
 	return workers.Wait()
 }

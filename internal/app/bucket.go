@@ -24,7 +24,7 @@ const claimEvery = 10 * time.Second
 // tries again.
 func (a *App) claimStore(ctx context.Context) error {
 	if a.bucket == nil {
-		return installation.ClaimDisk(ctx, a.db, a.dirs.root)
+		return installation.ClaimDisk(ctx, a.db, a.cfg.Storage.Path)
 	}
 	lost, err := installation.Claim(ctx, a.db, a.bucket)
 	if lost && err == nil {

@@ -20,10 +20,12 @@ import (
 	"cutroom/internal/analysis"
 	"cutroom/internal/asset"
 	"cutroom/internal/config"
+	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/derived"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
+	"cutroom/internal/events"
 	"cutroom/internal/httpapi"
 	"cutroom/internal/installation"
 	"cutroom/internal/job"
@@ -37,6 +39,7 @@ import (
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
+	"cutroom/internal/sweep"
 	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/separator"
 )
@@ -78,11 +81,34 @@ func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db
 	return d, nil
 }
 
+// builder is an App under construction, with the parts that only other parts need.
+type builder struct {
+	*App
+	dirs          folders
+	deps          *ops.Dependencies
+	store         objectstore.Store
+	sweeper       *sweep.Sweeper
+	staging       *staging.Area
+	assetCache    *diskcache.Cache
+	parts         *diskcache.Cache
+	media         *media.Runner // nil = no role runs ffmpeg
+	slots         *media.Slots
+	analysisSlots *media.FairSlots
+	onDemand      *derived.Maker
+	quota         *quota.Limits
+	assets        *asset.Service
+	analysis      *analysis.Service
+	credits       *credit.Ledger
+	separations   *separation.Service
+	renders       *render.Service
+	devices       *events.Devices
+}
+
 // build makes everything that needs the database, in the order in which one thing needs another.
-func (a *App) build(ctx context.Context) error {
+func (b *builder) build(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		a.buildMonitor, a.buildTracer, a.buildStores, a.buildOps, a.buildCredits,
-		a.buildAssets, a.buildSeparations, a.buildRenders, a.buildAccounts, a.buildEvents, a.buildAPI,
+		b.buildMonitor, b.buildTracer, b.buildStores, b.buildOps, b.buildCredits,
+		b.buildAssets, b.buildSeparations, b.buildRenders, b.buildAccounts, b.buildEvents, b.buildAPI, b.buildSweeps,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -91,45 +117,45 @@ func (a *App) build(ctx context.Context) error {
 	return nil
 }
 
-// buildMonitor makes the monitor. From here on a.log reports failures to it.
-func (a *App) buildMonitor(context.Context) error {
-	release := a.cfg.Monitoring.Release
+// buildMonitor makes the monitor. From here on b.log reports failures to it.
+func (b *builder) buildMonitor(context.Context) error {
+	release := b.cfg.Monitoring.Release
 	if release == "" {
-		release = a.version
+		release = b.version
 	}
 	var err error
-	a.monitor, err = monitor.New(monitor.Options{DSN: a.cfg.Monitoring.DSN.Reveal(),
-		Environment: a.cfg.Monitoring.Environment, Release: release})
+	b.monitor, err = monitor.New(monitor.Options{DSN: b.cfg.Monitoring.DSN.Reveal(),
+		Environment: b.cfg.Monitoring.Environment, Release: release})
 	if err != nil {
 		return err
 	}
-	a.log = slog.New(a.monitor.Handler(a.log.Handler()))
+	b.log = slog.New(b.monitor.Handler(b.log.Handler()))
 	return nil
 }
 
-// buildTracer makes the tracer, if traces are on. From here on a.log adds trace ids.
-func (a *App) buildTracer(ctx context.Context) error {
-	if a.cfg.Tracing.Endpoint == "" {
+// buildTracer makes the tracer, if traces are on. From here on b.log adds trace ids.
+func (b *builder) buildTracer(ctx context.Context) error {
+	if b.cfg.Tracing.Endpoint == "" {
 		return nil
 	}
-	for key, value := range a.cfg.Tracing.FromFile {
+	for key, value := range b.cfg.Tracing.FromFile {
 		if err := os.Setenv(key, value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
-		rate := strconv.FormatFloat(a.cfg.Monitoring.TracesSampleRate, 'f', -1, 64)
+		rate := strconv.FormatFloat(b.cfg.Monitoring.TracesSampleRate, 'f', -1, 64)
 		if err := errors.Join(os.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), os.Setenv("OTEL_TRACES_SAMPLER_ARG", rate)); err != nil {
 			return fmt.Errorf("set the share of traces: %w", err)
 		}
 	}
-	log := a.log
+	log := b.log
 	var err error
-	a.tracer, err = tracing.New(ctx, a.version, func(err error) {
+	b.tracer, err = tracing.New(ctx, b.version, func(err error) {
 		// The error may quote the collector's address, which can hold a password.
-		a.outage.Log(log, slog.LevelWarn, "collector", "spans not exported", "kind", fmt.Sprintf("%T", err))
+		b.outage.Log(log, slog.LevelWarn, "collector", "spans not exported", "kind", fmt.Sprintf("%T", err))
 	})
-	a.log = slog.New(tracing.LogHandler(a.log.Handler()))
+	b.log = slog.New(tracing.LogHandler(b.log.Handler()))
 	return err
 }
 
@@ -143,24 +169,24 @@ func NewMedia(cfg config.Config) (*media.Runner, error) {
 }
 
 // buildMedia makes the runner of ffmpeg, if a role of this process needs one.
-func (a *App) buildMedia(ctx context.Context) error {
-	if !a.cfg.Roles.Media() {
+func (b *builder) buildMedia(ctx context.Context) error {
+	if !b.cfg.Roles.Media() {
 		return nil
 	}
 	var err error
-	if a.media, err = NewMedia(a.cfg); err != nil {
+	if b.media, err = NewMedia(b.cfg); err != nil {
 		return err
 	}
-	layers, err := a.media.Confinement(ctx)
+	layers, err := b.media.Confinement(ctx)
 	if err != nil {
 		return err
 	}
-	version, err := a.media.Version(ctx)
+	version, err := b.media.Version(ctx)
 	if err != nil {
 		return err
 	}
-	a.log.Info("ffmpeg starts", "version", version)
-	return checkConfinement(layers, a.cfg.Media.RequireConfinement, a.log)
+	b.log.Info("ffmpeg starts", "version", version)
+	return checkConfinement(layers, b.cfg.Media.RequireConfinement, b.log)
 }
 
 // checkConfinement logs which layers do not confine ffmpeg here. If confinement is required, it
@@ -187,59 +213,58 @@ func checkConfinement(layers []confine.Layer, required bool, log *slog.Logger) e
 }
 
 // buildStores makes everything that keeps files: the object store, the caches and the staging area.
-func (a *App) buildStores(context.Context) error {
-	a.deps = ops.NewDependencies(a.db)
+func (b *builder) buildStores(context.Context) error {
+	b.deps = ops.NewDependencies(b.db)
 	var err error
-	if a.store, a.bucket, err = openStore(a.cfg, a.dirs, a.deps); err != nil {
+	if b.store, b.bucket, err = openStore(b.cfg, b.dirs, b.deps); err != nil {
 		return err
 	}
-	if a.assetCache, err = asset.NewCache(a.dirs.assets, a.cfg.Storage.CacheMaxBytes/3*2); err != nil {
+	if b.assetCache, err = asset.NewCache(b.dirs.assets, b.cfg.Storage.CacheMaxBytes/3*2); err != nil {
 		return err
 	}
-	a.parts, err = diskcache.New(diskcache.Config{Dir: a.dirs.parts, MaxBytes: a.cfg.Storage.CacheMaxBytes / 3})
+	b.parts, err = diskcache.New(diskcache.Config{Dir: b.dirs.parts, MaxBytes: b.cfg.Storage.CacheMaxBytes / 3})
 	if err != nil {
 		return err
 	}
-	if a.staging, err = staging.New(a.dirs.uploads); err != nil {
+	if b.staging, err = staging.New(b.dirs.uploads); err != nil {
 		return err
 	}
-	a.sweeps = ops.NewSweeps()
-	a.sweeper = newSweeper(a.cfg, a.db, a.store, a.bucket, a.sweeps, a.log)
+	b.sweeps = ops.NewSweeps()
+	b.sweeper = newSweeper(b.cfg, b.db, b.store, b.bucket, b.sweeps, b.log)
 	return nil
 }
 
 // buildOps makes what identifies and reports this replica.
-func (a *App) buildOps(context.Context) error {
+func (b *builder) buildOps(context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "cutroom"
 	}
-	disk, err := installation.DiskID(a.dirs.root)
+	disk, err := installation.DiskID(b.dirs.root)
 	if err != nil {
 		return err
 	}
-	a.renewer = job.NewRenewer(a.db, host+"/"+uuid.NewString(), a.log)
-	o := ops.ReadinessOptions{DB: a.db, Store: a.store, Uploads: a.staging, MinFree: a.cfg.Storage.MinFreeDiskBytes,
-		DiskID: disk, Replica: a.renewer.Owner(), Log: a.log}
-	if a.media != nil {
-		o.StartFFmpeg = a.media.Works
+	b.renewer = job.NewRenewer(b.db, host+"/"+uuid.NewString(), b.log)
+	o := ops.ReadinessOptions{DB: b.db, Store: b.store, Uploads: b.staging, MinFree: b.cfg.Storage.MinFreeDiskBytes,
+		DiskID: disk, Replica: b.renewer.Owner(), Log: b.log}
+	if b.media != nil {
+		o.StartFFmpeg = b.media.Works
 	}
-	a.ready = ops.NewReadiness(o)
-	a.replica = job.Replica{ID: a.renewer.Owner(),
-		Offers: a.ready.Offers(a.cfg.Render.MaxConcurrent), Log: a.log}
-	a.metrics = ops.NewMetrics(a.version, a.db, a.sweeps)
-	a.pauses = pause.NewGate(a.db)
-	a.metrics.Register(a.ready, a.deps)
-	a.slots = media.NewSlots(a.cfg.Render.MaxConcurrent)
-	if a.cfg.Roles.Render {
-		a.metrics.RegisterSlots(a.slots)
+	b.ready = ops.NewReadiness(o)
+	b.replica = job.Replica{ID: b.renewer.Owner(),
+		Offers: b.ready.Offers(b.cfg.Render.MaxConcurrent), Log: b.log}
+	b.metrics = ops.NewMetrics(b.version, b.db, b.sweeps)
+	b.metrics.Register(b.ready, b.deps)
+	b.slots = media.NewSlots(b.cfg.Render.MaxConcurrent)
+	if b.cfg.Roles.Render {
+		b.metrics.RegisterSlots(b.slots)
 	}
 	return nil
 }
 
-func (a *App) buildCredits(context.Context) error {
+func (b *builder) buildCredits(context.Context) error {
 	var err error
-	a.credits, err = NewLedger(a.cfg, a.db, a.deps, a.log)
+	b.credits, err = NewLedger(b.cfg, b.db, b.deps, b.log)
 	return err
 }
 
@@ -249,105 +274,112 @@ func NewQuota(cfg config.Config) *quota.Limits {
 		render.Counts, separation.Counts, asset.Counts)
 }
 
-func (a *App) buildAssets(context.Context) error {
-	a.quota = NewQuota(a.cfg)
-	a.assets = asset.New(asset.Options{DB: a.db, Bucket: a.bucket, Cache: a.assetCache,
-		MaxBytes: a.cfg.Storage.MaxUploadBytes, Lifetime: a.cfg.Asset.TTL, Quota: a.quota,
-		MaxPerAccount: a.cfg.Account.MaxAssets, SignedURLLife: a.cfg.ObjectStore.SignedURLTTL})
-	space := derived.NewSpace(a.ready.CanWork)
-	a.onDemand = derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: space, Log: a.log})
+func (b *builder) buildAssets(context.Context) error {
+	b.quota = NewQuota(b.cfg)
+	b.assets = asset.New(asset.Options{DB: b.db, Bucket: b.bucket, Cache: b.assetCache,
+		MaxBytes: b.cfg.Storage.MaxUploadBytes, Lifetime: b.cfg.Asset.TTL, Quota: b.quota,
+		MaxPerAccount: b.cfg.Account.MaxAssets, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL})
+	space := derived.NewSpace(b.ready.CanWork)
+	b.onDemand = derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: space, Log: b.log})
 	// Requests wait longer for an analysis. The slots bound how many run at once.
-	a.analyses = derived.New(derived.Options{AtOnce: 64, PerHolder: 4, MaxWait: 30 * time.Second, Space: space, Log: a.log})
+	analyses := derived.New(derived.Options{AtOnce: 64, PerHolder: 4, MaxWait: 30 * time.Second, Space: space, Log: b.log})
+	b.makers = []*derived.Maker{b.onDemand, analyses}
 	slots := max(2, runtime.GOMAXPROCS(0))
-	a.analysisSlots = media.NewFairSlots(media.FairLimits{Slots: slots, PerHolder: 1, Reserved: slots / 2, Recent: time.Minute})
-	a.analysis = analysis.New(analysis.Options{Assets: a.assets, Bucket: a.bucket, Media: a.media,
-		Slots: a.analysisSlots, Maker: a.analyses, WorkDir: a.dirs.work, Log: a.log})
+	b.analysisSlots = media.NewFairSlots(media.FairLimits{Slots: slots, PerHolder: 1, Reserved: slots / 2, Recent: time.Minute})
+	b.analysis = analysis.New(analysis.Options{Assets: b.assets, Bucket: b.bucket, Media: b.media,
+		Slots: b.analysisSlots, Maker: analyses, WorkDir: b.dirs.work, Log: b.log})
 	return nil
 }
 
-func (a *App) buildSeparations(context.Context) error {
-	a.calls = admin.NewCallLog(a.db, a.log)
+func (b *builder) buildSeparations(context.Context) error {
+	b.calls = admin.NewCallLog(b.db, b.log)
 	record := func(c separator.Call) {
-		a.calls.Record(c)
-		a.metrics.ObserveCall(c)
+		b.calls.Record(c)
+		b.metrics.ObserveCall(c)
 	}
-	provider, err := NewProvider(a.cfg, a.deps, record, a.log)
+	provider, err := NewProvider(b.cfg, b.deps, record, b.log)
 	if err != nil {
 		return err
 	}
-	cfg := a.cfg.Separation
-	a.separations = separation.New(separation.Options{
-		DB: a.db, Store: a.store, WorkDir: a.dirs.work, Assets: a.assets, Sounds: a.analysis, Quota: a.quota,
-		Renewer: a.renewer, Sweeper: a.sweeper, CanWork: a.ready.CanWork,
-		Media: a.media, OnDemand: a.onDemand, Analyses: a.analysisSlots, Provider: provider,
-		MaxAudioBytes: cfg.MaxAudioBytes, PublicBaseURL: a.cfg.HTTP.PublicBaseURL,
+	cfg := b.cfg.Separation
+	b.separations = separation.New(separation.Options{
+		DB: b.db, Store: b.store, WorkDir: b.dirs.work, Assets: b.assets, Sounds: b.analysis, Quota: b.quota,
+		Renewer: b.renewer, Sweeper: b.sweeper, CanWork: b.ready.CanWork,
+		Media: b.media, OnDemand: b.onDemand, Analyses: b.analysisSlots, Provider: provider,
+		MaxAudioBytes: cfg.MaxAudioBytes, PublicBaseURL: b.cfg.HTTP.PublicBaseURL,
 		SigningSecret: cfg.SigningSecret.Reveal(), SigningPrevious: cfg.SigningPrevious.Reveal(),
-		URLLifetime: cfg.URLTTL, JobLifetime: a.cfg.Retention.Jobs, AbandonAfter: cfg.AbandonTTL,
+		URLLifetime: cfg.URLTTL, JobLifetime: b.cfg.Retention.Jobs, AbandonAfter: cfg.AbandonTTL,
 		InFlight: cfg.MaxInFlight, StuckAfter: cfg.StuckSubmitting, BusyWait: cfg.BusyWait,
 		PollEvery: cfg.PollInterval, PollTimeout: cfg.MaxPoll,
-		Tracer: a.tracer, Observer: a.metrics.Jobs("separation"), Log: a.log,
+		Tracer: b.tracer, Observer: b.metrics.Jobs("separation"), Log: b.log,
 	})
-	return nil
-}
-
-func (a *App) buildRenders(context.Context) error {
-	cfg := a.cfg.Render
-	a.renders = render.New(render.Options{
-		DB: a.db, Store: a.store, Bucket: a.bucket, WorkDir: a.dirs.work, Assets: a.assets,
-		Quota: a.quota, Separations: a.separations,
-		Renewer: a.renewer, Sweeper: a.sweeper, CanWork: a.ready.CanWork,
-		Engine: a.newEngine(), Slots: a.slots, OnDemand: a.onDemand, EraseCaches: a.parts.EraseScope,
-		Timeout: cfg.JobTimeout, InputLifetime: cfg.InputCacheTTL, JobLifetime: a.cfg.Retention.Jobs,
-		OutputLifetime: cfg.OutputTTL, SignedURLLife: a.cfg.ObjectStore.SignedURLTTL,
-		Tracer: a.tracer, Observer: a.metrics.Jobs("render"), Log: a.log,
-	})
-	return nil
-}
-
-func (a *App) newEngine() *engine.Engine {
-	cfg := a.cfg.Render
-	var cache engine.PartCache = a.parts
-	if a.bucket != nil {
-		cache = render.NewSharedCache(a.parts, a.bucket)
+	if b.cfg.Roles.Separation {
+		b.workers = append(b.workers, b.separations.Run)
 	}
-	return engine.New(engine.Config{Media: a.media, Cores: coresPerRender(cfg.MaxConcurrent), Cache: cache,
+	return nil
+}
+
+func (b *builder) buildRenders(context.Context) error {
+	cfg := b.cfg.Render
+	b.renders = render.New(render.Options{
+		DB: b.db, Store: b.store, Bucket: b.bucket, WorkDir: b.dirs.work, Assets: b.assets,
+		Quota: b.quota, Separations: b.separations,
+		Renewer: b.renewer, Sweeper: b.sweeper, CanWork: b.ready.CanWork,
+		Engine: b.newEngine(), Slots: b.slots, OnDemand: b.onDemand, EraseCaches: b.parts.EraseScope,
+		Timeout: cfg.JobTimeout, InputLifetime: cfg.InputCacheTTL, JobLifetime: b.cfg.Retention.Jobs,
+		OutputLifetime: cfg.OutputTTL, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL,
+		Tracer: b.tracer, Observer: b.metrics.Jobs("render"), Log: b.log,
+	})
+	if b.cfg.Roles.Render {
+		b.workers = append(b.workers, b.renders.Run)
+	}
+	return nil
+}
+
+func (b *builder) newEngine() *engine.Engine {
+	cfg := b.cfg.Render
+	var cache engine.PartCache = b.parts
+	if b.bucket != nil {
+		cache = render.NewSharedCache(b.parts, b.bucket)
+	}
+	return engine.New(engine.Config{Media: b.media, Cores: coresPerRender(cfg.MaxConcurrent), Cache: cache,
 		FinalTimeout: cfg.ProcessTimeout,
 		Limits: engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound,
-			MinFreeBytes: a.cfg.Storage.MinFreeDiskBytes}})
+			MinFreeBytes: b.cfg.Storage.MinFreeDiskBytes}})
 }
 
 // coresPerRender divides the machine among the renders that may run at once.
 func coresPerRender(concurrent int) int { return max(1, runtime.GOMAXPROCS(0)/concurrent) }
 
-func (a *App) buildAccounts(context.Context) error {
-	cfg := a.cfg.Auth
-	a.accounts = account.New(account.Options{
-		DB:        a.db,
+func (b *builder) buildAccounts(context.Context) error {
+	cfg := b.cfg.Auth
+	b.accounts = account.New(account.Options{
+		DB:        b.db,
 		Tokens:    account.NewTokens(cfg.JWTSecret.Reveal(), cfg.JWTLifetime, cfg.JWTPrevious.Reveal()),
-		Providers: newIdentityProviders(a.cfg, a.deps), Credits: a.credits,
-		Erasers: []account.Eraser{a.separations.Erase, a.renders.Erase, a.assets.Erase},
-		Session: cfg.Session, MaxTokenLife: config.MaxTokenLife, Log: a.log,
+		Providers: newIdentityProviders(b.cfg, b.deps), Credits: b.credits,
+		Erasers: []account.Eraser{b.separations.Erase, b.renders.Erase, b.assets.Erase},
+		Session: cfg.Session, MaxTokenLife: config.MaxTokenLife, Log: b.log,
 	})
 	return nil
 }
 
-func (a *App) buildAPI(context.Context) error {
-	a.stopping = make(chan struct{})
-	cfg := a.cfg.HTTP
+func (b *builder) buildAPI(context.Context) error {
+	b.stopping = make(chan struct{})
+	cfg := b.cfg.HTTP
 	o := httpapi.Options{
-		DB: a.db, Accounts: a.accounts, Credits: a.credits, Separations: a.separations, Renders: a.renders,
-		Assets: a.assets, Analyses: a.analysis, Quota: a.quota, Devices: a.devices, Admin: admin.New(a.db),
-		Staging: a.staging, Pauses: a.pauses,
-		MaxUploadBytes: a.cfg.Storage.MaxUploadBytes, MaxAudioBytes: a.cfg.Separation.MaxAudioBytes,
-		MaxRenderPixels: a.cfg.Render.MaxPixelFrames, RenderOutputTTL: a.cfg.Render.OutputTTL,
+		DB: b.db, Accounts: b.accounts, Credits: b.credits, Separations: b.separations, Renders: b.renders,
+		Assets: b.assets, Analyses: b.analysis, Quota: b.quota, Devices: b.devices, Admin: admin.New(b.db),
+		Staging: b.staging, Pauses: pause.NewGate(b.db),
+		MaxUploadBytes: b.cfg.Storage.MaxUploadBytes, MaxAudioBytes: b.cfg.Separation.MaxAudioBytes,
+		MaxRenderPixels: b.cfg.Render.MaxPixelFrames, RenderOutputTTL: b.cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies, ProxyHops: cfg.ProxyHops,
 		AdminSlug: cfg.AdminSlug, AdminClientID: cfg.AdminClientID, AdminAuthorizeURL: authorizeURL, APIDocs: cfg.APIDocs,
-		Tracer: a.tracer, Observe: a.metrics.ObserveRequest, Stopping: a.stopping, Log: a.log,
+		Tracer: b.tracer, Observe: b.metrics.ObserveRequest, Stopping: b.stopping, Log: b.log,
 	}
 	if cfg.TestdataMock {
 		o.TestdataDir = "."
 	}
-	a.handler = httpapi.New(o)
+	b.handler = httpapi.New(o)
 	return nil
 }
 

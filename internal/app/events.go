@@ -14,8 +14,8 @@ import (
 )
 
 // buildEvents makes what delivers events: the registry of devices, the web hook and the push clients.
-func (a *App) buildEvents(context.Context) error {
-	phoneA, phoneB, err := NewPushers(a.cfg, a.deps)
+func (b *builder) buildEvents(context.Context) error {
+	phoneA, phoneB, err := NewPushers(b.cfg, b.deps)
 	if err != nil {
 		return err
 	}
@@ -26,12 +26,12 @@ func (a *App) buildEvents(context.Context) error {
 	if phoneB != nil {
 		pushers[events.PlatformB] = phoneB
 	}
-	a.devices = events.NewDevices(a.db, slices.Collect(maps.Keys(pushers))...)
-	o := events.Options{DB: a.db, Push: pushers, Log: a.log, Observe: a.metrics.ObserveEvent}
-	if o.Webhook, err = newWebhook(a.cfg, a.deps); err != nil {
+	b.devices = events.NewDevices(b.db, slices.Collect(maps.Keys(pushers))...)
+	o := events.Options{DB: b.db, Push: pushers, Log: b.log, Observe: b.metrics.ObserveEvent}
+	if o.Webhook, err = newWebhook(b.cfg, b.deps); err != nil {
 		return err
 	}
-	a.dispatcher = events.New(o)
+	b.dispatcher = events.New(o)
 	return nil
 }
 

@@ -39,83 +39,80 @@ type round struct {
 	tasks []task
 }
 
-// rounds are the sweeps of what all replicas share. One replica runs them. Two may while the lease
+// buildSweeps lists the sweeps. One replica runs those of what all replicas share. Two may while the lease
 // changes hands, which does no harm. A task that waits for other services has its own round.
-func (a *App) rounds() []round {
-	return []round{
+func (b *builder) buildSweeps(context.Context) error {
+	b.rounds = []round{
 		{jobSweepEvery, []task{
-			{"separation jobs", a.separations.SweepJobs},
-			{"render jobs", a.renders.SweepJobs},
+			{"separation jobs", b.separations.SweepJobs},
+			{"render jobs", b.renders.SweepJobs},
 		}},
-		{userSweepEvery, []task{{"past sales", a.credits.CheckPastSales}}},
+		{userSweepEvery, []task{{"past sales", b.credits.CheckPastSales}}},
 		{userSweepEvery, []task{
-			{"interrupted erasures", a.accounts.FinishErasures},
-			{"idempotency keys", func(ctx context.Context) error { return idempotency.Sweep(ctx, a.db) }},
-			{"refused receipts", a.credits.SweepRefusals},
-			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, a.db) }},
-			{"totals of jobs", func(ctx context.Context) error { return admin.AddUpJobs(ctx, a.db) }},
+			{"interrupted erasures", b.accounts.FinishErasures},
+			{"idempotency keys", func(ctx context.Context) error { return idempotency.Sweep(ctx, b.db) }},
+			{"refused receipts", b.credits.SweepRefusals},
+			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, b.db) }},
+			{"totals of jobs", func(ctx context.Context) error { return admin.AddUpJobs(ctx, b.db) }},
 		}},
 		{assetSweepEvery, []task{{"assets", func(ctx context.Context) error {
-			if err := a.sweeper.Check(ctx); err != nil {
+			if err := b.sweeper.Check(ctx); err != nil {
 				return err
 			}
-			if err := a.assets.Sweep(ctx); err != nil {
+			if err := b.assets.Sweep(ctx); err != nil {
 				return err
 			}
-			sizeBytes, err := a.assets.StoredBytes(ctx)
-			a.sweeps.SetStored("assets", sizeBytes)
+			sizeBytes, err := b.assets.StoredBytes(ctx)
+			b.sweeps.SetStored("assets", sizeBytes)
 			return err
 		}}}},
 		{fileSweepEvery, []task{ // rows before the objects that they keep
-			{"provider calls", func(ctx context.Context) error { return a.calls.Sweep(ctx, callLifetime) }},
-			{"events", func(ctx context.Context) error { return events.Sweep(ctx, a.db) }},
-			{"separations", a.separations.Expire},
-			{"renders", a.renders.Expire},
-			{"objects", func(ctx context.Context) error { return a.sweeper.Sweep(ctx, false) }},
-			{"unfinished uploads", a.abortUploads},
+			{"provider calls", func(ctx context.Context) error { return b.calls.Sweep(ctx, callLifetime) }},
+			{"events", func(ctx context.Context) error { return events.Sweep(ctx, b.db) }},
+			{"separations", b.separations.Expire},
+			{"renders", b.renders.Expire},
+			{"objects", func(ctx context.Context) error { return b.sweeper.Sweep(ctx, false) }},
+			{"unfinished uploads", b.abortUploads},
 		}},
 	}
-}
-
-// ownRounds are the sweeps of this replica's disk.
-func (a *App) ownRounds() []round {
-	return []round{{fileSweepEvery, []task{
-		{"staged uploads", func(context.Context) error { return a.staging.Sweep(a.cfg.Storage.UploadsTTL) }},
-		{"work folders of separations", a.separations.SweepFolders},
-		{"work folders of analyses", a.analysis.SweepFolders},
-		{"work folders of renders", a.renders.SweepFolders},
-		{"asset cache", func(ctx context.Context) error { return a.assetCache.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
-		{"part cache", func(ctx context.Context) error { return a.parts.Sweep(ctx, a.cfg.Asset.CacheTTL) }},
-		{"parts of deleted accounts", a.erasePartsOfDeleted},
+	b.ownRounds = []round{{fileSweepEvery, []task{
+		{"staged uploads", func(context.Context) error { return b.staging.Sweep(b.cfg.Storage.UploadsTTL) }},
+		{"work folders of separations", b.separations.SweepFolders},
+		{"work folders of analyses", b.analysis.SweepFolders},
+		{"work folders of renders", b.renders.SweepFolders},
+		{"asset cache", func(ctx context.Context) error { return b.assetCache.Sweep(ctx, b.cfg.Asset.CacheTTL) }},
+		{"part cache", func(ctx context.Context) error { return b.parts.Sweep(ctx, b.cfg.Asset.CacheTTL) }},
+		{"parts of deleted accounts", b.erasePartsOfDeleted},
 	}}}
+	return nil
 }
 
 // abortUploads aborts the bucket's uploads in parts of more than a day ago: those of clients that
 // the database does not know, and those of replicas that died while they stored a large file.
-func (a *App) abortUploads(ctx context.Context) error {
-	if a.bucket == nil {
+func (b *builder) abortUploads(ctx context.Context) error {
+	if b.bucket == nil {
 		return nil
 	}
-	if err := a.sweeper.Check(ctx); err != nil {
+	if err := b.sweeper.Check(ctx); err != nil {
 		return err
 	}
-	n, err := a.bucket.AbortUploads(ctx, 24*time.Hour, "assets/", "uploads/", "inputs/", "parts/", "render/", "separation/", "doctor/")
+	n, err := b.bucket.AbortUploads(ctx, 24*time.Hour, "assets/", "uploads/", "inputs/", "parts/", "render/", "separation/", "doctor/")
 	if n > 0 {
-		a.log.Info("unfinished uploads aborted", "uploads", n)
+		b.log.Info("unfinished uploads aborted", "uploads", n)
 	}
 	if errors.Is(err, objectstore.ErrUnsupported) {
-		a.outage.Log(a.log, slog.LevelWarn, "uploads", "the bucket does not list unfinished uploads; a lifecycle rule must abort them", "err", err)
+		b.outage.Log(b.log, slog.LevelWarn, "uploads", "the bucket does not list unfinished uploads; a lifecycle rule must abort them", "err", err)
 		return nil
 	}
 	return err
 }
 
 // erasePartsOfDeleted removes from this disk the parts of accounts that another replica erased.
-func (a *App) erasePartsOfDeleted(ctx context.Context) error {
-	erased, err := audit.List(ctx, a.db, audit.Filter{Action: audit.AccountErased,
-		Since: time.Now().Add(-a.cfg.Asset.CacheTTL - fileSweepEvery)})
+func (b *builder) erasePartsOfDeleted(ctx context.Context) error {
+	erased, err := audit.List(ctx, b.db, audit.Filter{Action: audit.AccountErased,
+		Since: time.Now().Add(-b.cfg.Asset.CacheTTL - fileSweepEvery)})
 	for _, e := range erased {
-		err = errors.Join(err, a.parts.EraseScope(ctx, e.Target))
+		err = errors.Join(err, b.parts.EraseScope(ctx, e.Target))
 	}
 	return err
 }
@@ -124,12 +121,12 @@ func (a *App) erasePartsOfDeleted(ctx context.Context) error {
 func (a *App) runSweeps(ctx context.Context) {
 	var own sync.WaitGroup
 	defer own.Wait()
-	own.Go(func() { a.runRounds(ctx, a.ownRounds()) })
+	own.Go(func() { a.runRounds(ctx, a.ownRounds) })
 	if a.cfg.Roles.Sweep {
 		a.renewer.Exclusively(ctx, "sweep", func(ctx context.Context) {
 			a.sweeps.Lead()
 			defer a.sweeps.Resign()
-			a.runRounds(ctx, a.rounds())
+			a.runRounds(ctx, a.rounds)
 		})
 	}
 }

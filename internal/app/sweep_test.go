@@ -38,8 +38,8 @@ func TestPartsOfDeletedAccountsGoFromEveryDisk(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	a := &App{db: d, parts: parts, cfg: config.Config{Asset: config.Asset{CacheTTL: time.Hour}}, log: slog.New(slog.DiscardHandler)}
-	if err := a.erasePartsOfDeleted(t.Context()); err != nil {
+	b := &builder{App: &App{db: d, cfg: config.Config{Asset: config.Asset{CacheTTL: time.Hour}}, log: slog.New(slog.DiscardHandler)}, parts: parts}
+	if err := b.erasePartsOfDeleted(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for user, want := range map[string]bool{"gone": false, "here": true} {

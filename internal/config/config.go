@@ -57,7 +57,7 @@ type Retention struct{ Jobs time.Duration }
 // HTTP configures the public listener and its routes.
 type HTTP struct {
 	Port           int
-	BindAddr       netip.Addr     // the zero value is every address
+	BindAddr       string         // an IP address; "" is every address
 	PublicBaseURL  string         // absolute, without a trailing slash
 	AllowedOrigins []string       // nil allows any
 	TrustedProxies []netip.Prefix // may be empty

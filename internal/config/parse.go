@@ -252,12 +252,11 @@ func roles(text string) (r Roles, rule string) {
 	return r, ""
 }
 
-func ipAddress(text string) (netip.Addr, string) {
-	a, err := netip.ParseAddr(text)
-	if err != nil {
-		return a, "must be an IP address"
+func ipAddress(text string) (string, string) {
+	if _, err := netip.ParseAddr(text); err != nil {
+		return "", "must be an IP address"
 	}
-	return a, ""
+	return text, ""
 }
 
 // listenAddress checks host:port. Port 0 lets the system choose.

@@ -14,37 +14,30 @@ func (m *Monitor) Handler(next slog.Handler) slog.Handler {
 	if m.hub == nil {
 		return next
 	}
-	return &handler{next: next, monitor: m}
+	return slog.NewMultiHandler(next, &reporter{monitor: m})
 }
 
-type handler struct {
-	next    slog.Handler
+// reporter reports records.
+type reporter struct {
 	monitor *Monitor
 	attrs   []slog.Attr // from With, outside of groups
 	grouped bool
 }
 
 // Enabled implements slog.Handler.
-func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelError || h.next.Enabled(ctx, level)
-}
+func (h *reporter) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
 
 // Handle implements slog.Handler.
-func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelError {
-		f := failure{what: r.Message}
-		for _, a := range h.attrs {
-			f.take(a)
-		}
-		if !h.grouped {
-			r.Attrs(func(a slog.Attr) bool { f.take(a); return true })
-		}
-		h.monitor.report(f)
+func (h *reporter) Handle(_ context.Context, r slog.Record) error {
+	f := failure{what: r.Message}
+	for _, a := range h.attrs {
+		f.take(a)
 	}
-	if !h.next.Enabled(ctx, r.Level) {
-		return nil
+	if !h.grouped {
+		r.Attrs(func(a slog.Attr) bool { f.take(a); return true })
 	}
-	return h.next.Handle(ctx, r)
+	h.monitor.report(f)
+	return nil
 }
 
 func (f *failure) take(a slog.Attr) {
@@ -64,9 +57,8 @@ func (f *failure) take(a slog.Attr) {
 }
 
 // WithAttrs implements slog.Handler.
-func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *reporter) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
-	c.next = h.next.WithAttrs(attrs)
 	if !h.grouped {
 		c.attrs = append(slices.Clip(h.attrs), attrs...)
 	}
@@ -74,8 +66,8 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (h *handler) WithGroup(name string) slog.Handler {
+func (h *reporter) WithGroup(string) slog.Handler {
 	c := *h
-	c.next, c.grouped = h.next.WithGroup(name), true
+	c.grouped = true
 	return &c
 }
