@@ -161,6 +161,6 @@ func TestOnlyLargeFilesAreUploadedInParts(t *testing.T) {
 			t.Errorf("parts of %d bytes for %d", sum, tt.size)
 		}
 	}
-	u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, Raw: `{"multipart":"yes"}`}).Sentence(400, "multipart must be true or false")
-	u.Send(t, apitest.Request{Method: "POST", Path: completePath, Raw: `{"uploadId":5}`}).Sentence(400, "uploadId must be a string")
+	u.Send(t, apitest.Request{Method: "POST", Path: uploadURLPath, Raw: `{"multipart":"yes"}`}).Error(400, "bad_request")
+	u.Send(t, apitest.Request{Method: "POST", Path: completePath, Raw: `{"uploadId":5}`}).Error(400, "bad_request")
 }

@@ -30,7 +30,7 @@ type sessionBody struct {
 func (s *Server) signIn(provider string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var req signInRequest
-		if _, err := readObject(w, r, &req); err != nil {
+		if err := readSmall(w, r, &req); err != nil {
 			return err
 		}
 		session, err := s.o.Accounts.SignIn(r.Context(), provider, req.IDToken, req.FullName)

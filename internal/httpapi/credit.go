@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -77,9 +76,7 @@ type grantBody struct {
 
 func (s *Server) purchase(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	var req purchaseRequest
-	if _, err := readObject(w, r, &req); errors.Is(err, errWrongType) {
-		return errBadRequest.WithDetail("%s", fault.As(err).Sentence)
-	} else if err != nil {
+	if err := readSmall(w, r, &req); err != nil {
 		return err
 	}
 	g, err := s.o.Credits.Purchase(r.Context(), user.UserID, credit.PurchaseRequest(req))
@@ -90,7 +87,7 @@ func (s *Server) adminGrant(w http.ResponseWriter, r *http.Request, user account
 	var req struct {
 		ProductID string `json:"productId"`
 	}
-	if _, err := readObject(w, r, &req); err != nil {
+	if err := readSmall(w, r, &req); err != nil {
 		return err
 	}
 	g, err := s.o.Credits.AdminGrant(r.Context(), user.UserID, req.ProductID)

@@ -73,6 +73,21 @@ func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...strin
 	return b, decoder{strict: prefersStrict(r), absent: absent}.decode("the body", b, dst)
 }
 
+// readSmall is readObject for a request that is no document but a few values. There a value of the wrong type counts as
+// a malformed body: the error is bad_request, and its detail names the field.
+func readSmall(w http.ResponseWriter, r *http.Request, dst any) error {
+	_, err := readObject(w, r, dst)
+	return asBadRequest(err)
+}
+
+// asBadRequest returns an error about a value of the wrong type as bad_request, and any other unchanged.
+func asBadRequest(err error) error {
+	if !errors.Is(err, errWrongType) {
+		return err
+	}
+	return errBadRequest.WithDetail("%s", fault.As(err).Sentence)
+}
+
 // decode decodes exactly one JSON object. what names the document in errors.
 func (d decoder) decode(what string, document []byte, dst any) error {
 	if bytes.Count(document, []byte{','}) >= maxValues {

@@ -16,7 +16,7 @@ type deviceRequest struct {
 func device(do func(ctx context.Context, userID, platform, token string) error) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 		var req deviceRequest
-		if _, err := readObject(w, r, &req); err != nil {
+		if err := readSmall(w, r, &req); err != nil {
 			return err
 		}
 		return noContent(w, do(r.Context(), user.UserID, req.Platform, req.Token))

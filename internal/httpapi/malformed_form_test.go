@@ -80,7 +80,7 @@ func TestMalformedSeparations(t *testing.T) {
 		for name, text := range map[string]string{"empty": "", "text": "auto", "list": "[]", "deep": strings.Repeat(`{"a":`, 20000)} {
 			add("spec "+name, noSpec, file, part{name: "spec", text: text})
 		}
-		add("number for a code", `{"error":"spec.sourceLanguageCode must be a string"}`, file, part{name: "spec", text: `{"sourceLanguageCode":1}`})
+		add("number for a code", `{"error":"bad_request","detail":"spec.sourceLanguageCode must be a string"}`, file, part{name: "spec", text: `{"sourceLanguageCode":1}`})
 		for _, code := range []string{"en-" + strings.Repeat("abcd-", 7) + "abcd", ``, `english`, `e`, `en us`, `en\u0000`, `日本`, `../x`} {
 			add("language "+code, `{"error":"spec.sourceLanguageCode must be auto or an ISO language code"}`, file, part{name: "spec", text: `{"sourceLanguageCode":"` + code + `"}`})
 		}
@@ -323,8 +323,8 @@ func TestMalformedReferences(t *testing.T) {
 		add("file key", v3, `{"segments":[{"sourceFileKey":"video","order":0,"durationMs":1}]}`, 400, `{"error":"segments[0].sourceAssetKey is required"}`)
 		add("legacy", v3, `{"videoDurationMs":5}`, 400, `{"error":"segments is required"}`)
 		add("no such asset", v3, `{"segments":[{"sourceAssetKey":"assets/`+hash+`.mp4","order":0,"durationMs":1}]}`, 404, `{"error":"segments[0].sourceAssetKey: the asset does not exist in the object store"}`)
-		add("wrong type", upload, `{"sizeBytes":"1"}`, 400, `{"error":"sizeBytes must be an integer"}`)
-		add("size beyond any", upload, `{"sizeBytes":1e300}`, 400, `{"error":"sizeBytes must be an integer"}`)
+		add("wrong type", upload, `{"sizeBytes":"1"}`, 400, `{"error":"bad_request","detail":"sizeBytes must be an integer"}`)
+		add("size beyond any", upload, `{"sizeBytes":1e300}`, 400, `{"error":"bad_request","detail":"sizeBytes must be an integer"}`)
 		ask := func(sha, size, ext, kind string) string {
 			return fmt.Sprintf(`{"sha256Hex":"%s","sizeBytes":%s,"ext":"%s","contentType":"%s"}`, sha, size, ext, kind)
 		}

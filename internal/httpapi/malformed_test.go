@@ -86,7 +86,7 @@ func TestMalformedSignIns(t *testing.T) {
 				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
 			}
 			for body, field := range map[string]string{`{"idToken":1}`: "idToken", `{"idToken":{}}`: "idToken", `{"idToken":"x","fullName":[]}`: "fullName"} {
-				cases = append(cases, malformed{name: body, q: post(body), anon: true, status: 400, body: `{"error":"` + field + ` must be a string"}`})
+				cases = append(cases, malformed{name: body, q: post(body), anon: true, status: 400, body: `{"error":"bad_request","detail":"` + field + ` must be a string"}`})
 			}
 			for name, body := range map[string]string{"no token at all": `{"idToken":"x"}`, "NUL": `{"idToken":"a\u0000b"}`, "lone surrogate": `{"idToken":"\ud800"}`,
 				"not UTF-8": "{\"idToken\":\"\xff\xfe\"}", "long": `{"idToken":"` + strings.Repeat("a", 1<<19) + `"}`, "dots": `{"idToken":"` + strings.Repeat(".", 5000) + `"}`,
@@ -155,7 +155,7 @@ func TestMalformedAdminGrants(t *testing.T) {
 			cases = append(cases, malformed{name: "product " + name, q: request{method: "POST", target: target, user: admin, body: body}, status: 400, body: `{"error":"unknown_product"}`})
 		}
 		cases = append(cases,
-			malformed{name: "wrong type", q: request{method: "POST", target: target, user: admin, body: `{"productId":7}`}, status: 400, body: `{"error":"productId must be a string"}`},
+			malformed{name: "wrong type", q: request{method: "POST", target: target, user: admin, body: `{"productId":7}`}, status: 400, body: `{"error":"bad_request","detail":"productId must be a string"}`},
 			malformed{name: "user", q: request{method: "POST", target: target, body: `{`}, status: 403, body: adminRequired},
 			malformed{name: "anonymous", q: request{method: "POST", target: target, body: `{`}, anon: true, status: 401, body: noToken},
 			malformed{name: "admin who is gone", q: request{method: "POST", target: target, body: `{"productId":"credits.10"}`,

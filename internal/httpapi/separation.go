@@ -72,7 +72,7 @@ func separationSpec(r *http.Request, f *form) (language string, err error) {
 	var spec struct {
 		SourceLanguageCode *string `json:"sourceLanguageCode"`
 	}
-	if err := (decoder{strict: prefersStrict(r), prefix: "spec"}).decode("spec", []byte(text), &spec); err != nil {
+	if err := asBadRequest((decoder{strict: prefersStrict(r), prefix: "spec"}).decode("spec", []byte(text), &spec)); err != nil {
 		return "", err
 	}
 	return readLanguage("spec.sourceLanguageCode", spec.SourceLanguageCode)

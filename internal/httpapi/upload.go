@@ -34,7 +34,7 @@ type uploadPartBody struct {
 
 func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 	var req uploadURLRequest
-	if _, err := readObject(w, r, &req); err != nil {
+	if err := readSmall(w, r, &req); err != nil {
 		return err
 	}
 	up, err := s.o.Assets.UploadURL(r.Context(), asset.Request{SHA256Hex: req.SHA256Hex, SizeBytes: int64(req.SizeBytes), Ext: req.Ext,
@@ -46,7 +46,7 @@ func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who acco
 	var req struct {
 		UploadID string `json:"uploadId"`
 	}
-	if _, err := readObject(w, r, &req); err != nil {
+	if err := readSmall(w, r, &req); err != nil {
 		return err
 	}
 	up, err := s.o.Assets.Complete(r.Context(), who.UserID, req.UploadID)
