@@ -138,11 +138,6 @@ func (b *builder) buildTracer(ctx context.Context) error {
 	if b.cfg.Tracing.Endpoint == "" {
 		return nil
 	}
-	for key, value := range b.cfg.Tracing.FromFile {
-		if err := os.Setenv(key, value); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-	}
 	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
 		rate := strconv.FormatFloat(b.cfg.Monitoring.TracesSampleRate, 'f', -1, 64)
 		if err := errors.Join(os.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), os.Setenv("OTEL_TRACES_SAMPLER_ARG", rate)); err != nil {

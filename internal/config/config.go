@@ -82,8 +82,7 @@ type Ops struct {
 // Tracing configures the export of spans. The OpenTelemetry SDK reads its other OTEL_* keys from
 // the environment of the process.
 type Tracing struct {
-	Endpoint string            // "" = off
-	FromFile map[string]string // OTEL_* keys that only the .env file sets
+	Endpoint string // "" = off
 }
 
 // Monitoring configures error reports and their traces.

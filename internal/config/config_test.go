@@ -655,6 +655,8 @@ func TestWarnings(t *testing.T) {
 			"the web hook is off: WEBHOOK_URL is blank although WEBHOOK_SECRET is set"},
 		"push": {env{"PUSH_PLATFORM_B_KEY_ID": "k", "PUSH_PLATFORM_B_TEAM_ID": "t"},
 			"push to platform_b is not configured: it lacks PUSH_PLATFORM_B_KEY, PUSH_PLATFORM_B_TOPIC"},
+		"traces to nowhere": {env{"MONITORING_DSN": "https://k@x.example/1", "MONITORING_TRACES_SAMPLE_RATE": "1"},
+			"MONITORING_TRACES_SAMPLE_RATE has no effect: traces go only to OTEL_EXPORTER_OTLP_ENDPOINT, which is blank"},
 		"one secret": {env{"SEPARATION_SIGNING_SECRET": jwtSecret},
 			"AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: use a different secret for each"},
 	} {

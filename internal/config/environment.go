@@ -70,12 +70,12 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 		return Config{Log: cfg.Log}, err
 	}
 	cfg.Warnings = append(cfg.Warnings, unknownKeys(path, values)...)
-	maps.DeleteFunc(values, func(key, _ string) bool {
-		_, set := environment(key)
-		return set || !isTracingKey(key)
-	})
-	cfg.Tracing.FromFile = values
-	return cfg, nil
+	for key, value := range values {
+		if _, set := environment(key); isTracingKey(key) && !set {
+			err = errors.Join(err, os.Setenv(key, value)) // for the OpenTelemetry SDK
+		}
+	}
+	return cfg, err
 }
 
 // keyName matches names of variables. Anything else in the file may be part of an unquoted value,

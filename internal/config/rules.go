@@ -48,6 +48,9 @@ func (s *settings) checkServer(r *reader) {
 	if len(s.Auth.ProviderB.ClientIDs) == 0 && r.given("AUTH_PROVIDER_B_CLIENT_IDS") != "" {
 		r.warn("AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off")
 	}
+	if !s.Monitoring.DSN.IsBlank() && s.Tracing.Endpoint == "" && r.given("MONITORING_TRACES_SAMPLE_RATE") != "" {
+		r.warn("MONITORING_TRACES_SAMPLE_RATE has no effect: traces go only to OTEL_EXPORTER_OTLP_ENDPOINT, which is blank")
+	}
 	if jwt := s.Auth.JWTSecret; !jwt.IsBlank() && jwt.Reveal() == s.Separation.SigningSecret.Reveal() {
 		r.warn("AUTH_JWT_SECRET and SEPARATION_SIGNING_SECRET are the same: use a different secret for each")
 	}
