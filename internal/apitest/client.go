@@ -1,19 +1,18 @@
 package apitest
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"mime/multipart"
 	"net/http"
-	"net/textproto"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/sandbox/api"
 )
 
 // requestTimeout bounds one request, including its response.
@@ -34,23 +33,12 @@ type Request struct {
 	Valid bool
 }
 
-// Part is one part of a multipart body, from Text, Bytes or the file at Path.
-type Part struct {
-	Name     string
-	Text     string
-	Bytes    []byte
-	Path     string
-	Filename string // "" for text parts; default of a media part: Name
-	Type     string // Content-Type; "" sends none for text, application/octet-stream for media
-	Unquoted bool   // name=video instead of name="video", as some clients send it
-}
+// Part is one part of a multipart body.
+type Part = api.Part
 
 // Response is a complete response that conforms to openapi.yaml.
 type Response struct {
-	Status int
-	Header http.Header
-	Body   []byte
-
+	api.Response
 	t    testing.TB
 	name string
 }
@@ -69,26 +57,20 @@ func (s *Server) Do(t testing.TB, r Request) *Response {
 // TryDo is Do, but returns an error if the connection fails.
 func (s *Server) TryDo(t testing.TB, r Request) (*Response, error) {
 	t.Helper()
-	req, standin, err := r.build(s.URL)
-	if err != nil {
-		t.Fatalf("%s: %v", r.name(), err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	if t.Context().Err() != nil { // during cleanup
 		ctx, cancel = context.WithTimeout(context.Background(), requestTimeout)
 	}
 	defer cancel()
-	answer, err := s.client.Do(req.WithContext(ctx))
+	answer, err := s.api().Send(ctx, r.plain())
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	res := &Response{answer, t, r.name()}
+	x, err := r.exchange(ctx, s.URL, answer)
 	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		t.Fatalf("%s: %v", r.name(), err)
 	}
-	res := &Response{Status: answer.StatusCode, Header: answer.Header, Body: body, t: t, name: r.name()}
-	x := exchange{req: req, reqBody: standin, valid: r.Valid, status: res.Status, header: res.Header, resBody: body}
 	if err := x.check(); err != nil {
 		t.Errorf("%s: %d %s\n%v", r.name(), res.Status, res.text(), err)
 	}
@@ -99,136 +81,34 @@ func (s *Server) TryDo(t testing.TB, r Request) (*Response, error) {
 	return res, nil
 }
 
+func (s *Server) api() *api.Client { return &api.Client{Base: s.URL, HTTP: s.client} }
+
 func (r Request) name() string {
 	path, _, _ := strings.Cut(r.Path, "?token=")
-	return r.method() + " " + path
+	return cmp.Or(r.Method, http.MethodGet) + " " + path
 }
 
-func (r Request) method() string {
-	if r.Method == "" {
-		return http.MethodGet
-	}
-	return r.Method
+func (r Request) plain() api.Request {
+	return api.Request{Method: r.Method, Path: r.Path, Token: r.Token, Header: r.Header, JSON: r.JSON, Raw: r.Raw, Form: r.Form}
 }
 
-// build returns the request, and the body to validate against openapi.yaml. In that copy of a
-// multipart form, media is shortened and JSON fields have the content type that clients may omit.
-func (r Request) build(base string) (*http.Request, []byte, error) {
-	var body, standin []byte
-	contentType := ""
-	var err error
-	switch {
-	case r.JSON != nil:
-		contentType = "application/json"
-		if body, err = json.Marshal(r.JSON); err != nil {
-			return nil, nil, err
-		}
-	case r.Form != nil:
-		const boundary = "cutroom-apitest-7d1f0c52"
-		contentType = "multipart/form-data; boundary=" + boundary
-		if body, err = encodeForm(boundary, r.Form); err != nil {
-			return nil, nil, err
-		}
-		if standin, err = encodeForm(boundary, canonical(r.Form)); err != nil {
-			return nil, nil, err
-		}
-	case r.Raw != "":
-		contentType, body = "application/json", []byte(r.Raw)
-	}
-	req, err := http.NewRequest(r.method(), base+r.Path, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	if r.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+r.Token)
-	}
-	for k, v := range r.Header {
-		req.Header[http.CanonicalHeaderKey(k)] = v
-	}
-	if standin == nil {
-		standin = body
-	}
-	return req, standin, nil
-}
-
-func encodeForm(boundary string, parts []Part) ([]byte, error) {
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	if err := w.SetBoundary(boundary); err != nil {
-		return nil, err
-	}
-	for _, p := range parts {
-		content, err := p.content()
-		if err != nil {
-			return nil, err
-		}
-		part, err := w.CreatePart(p.header())
-		if err != nil {
-			return nil, err
-		}
-		if _, err := part.Write(content); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-func (p Part) media() bool { return p.Bytes != nil || p.Path != "" }
-
-func (p Part) content() ([]byte, error) {
-	if p.Path != "" {
-		return os.ReadFile(p.Path)
-	}
-	if p.Bytes != nil {
-		return p.Bytes, nil
-	}
-	return []byte(p.Text), nil
-}
-
-func (p Part) header() textproto.MIMEHeader {
-	name, filename, contentType := p.Name, p.Filename, p.Type
-	if p.media() {
-		if filename == "" {
-			filename = p.Name
-		}
-		if contentType == "" {
-			contentType = "application/octet-stream"
-		}
-	}
-	disposition := fmt.Sprintf(`form-data; name=%q`, name)
-	if p.Unquoted {
-		disposition = "form-data; name=" + name
-	}
-	if filename != "" {
-		disposition += fmt.Sprintf(`; filename=%q`, filename)
-	}
-	h := textproto.MIMEHeader{"Content-Disposition": {disposition}}
-	if contentType != "" {
-		h.Set("Content-Type", contentType)
-	}
-	return h
-}
-
-// canonical returns the form as openapi.yaml describes it, with shortened media.
-func canonical(parts []Part) []Part {
-	out := make([]Part, 0, len(parts))
-	for _, p := range parts {
+// exchange returns what to check against openapi.yaml. In its copy of a multipart form, media is shortened and
+// JSON fields have the content type that clients may omit.
+func (r Request) exchange(ctx context.Context, base string, answer api.Response) (exchange, error) {
+	plain := r.plain()
+	plain.Form = slices.Clone(r.Form)
+	for i, p := range plain.Form {
 		switch {
-		case p.media():
-			out = append(out, Part{Name: p.Name, Bytes: []byte("media")})
+		case p.Media():
+			plain.Form[i] = Part{Name: p.Name, Bytes: []byte("media")}
 		case p.Name == "config" || p.Name == "spec":
-			out = append(out, Part{Name: p.Name, Text: p.Text, Type: "application/json"})
+			plain.Form[i] = Part{Name: p.Name, Text: p.Text, Type: "application/json"}
 		default:
-			out = append(out, Part{Name: p.Name, Text: p.Text})
+			plain.Form[i] = Part{Name: p.Name, Text: p.Text}
 		}
 	}
-	return out
+	req, err := plain.Build(ctx, base)
+	return exchange{req: req, valid: r.Valid, status: answer.Status, header: answer.Header, resBody: answer.Body}, err
 }
 
 // text returns the beginning of the body, for messages.
@@ -319,22 +199,10 @@ func (s *Server) pathOf(t testing.TB, absolute string) string {
 // response.
 func (s *Server) Outside(t testing.TB, method, address string, header http.Header, body []byte) *Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, address, bytes.NewReader(body))
+	r := api.Request{Method: method, Path: address, Header: header, Raw: string(body)}
+	answer, err := (&api.Client{HTTP: s.client}).Send(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range header {
-		req.Header[http.CanonicalHeaderKey(k)] = v
-	}
-	name := method + " " + req.URL.Host
-	answer, err := s.client.Do(req)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	defer answer.Body.Close()
-	content, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatalf("%s: read the answer: %v", name, err)
-	}
-	return &Response{Status: answer.StatusCode, Header: answer.Header, Body: content, t: t, name: name}
+	return &Response{answer, t, r.Name()}
 }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"cutroom/internal/sandbox/api"
 )
 
 // Without this test, a check that accepts every exchange would go unnoticed.
@@ -75,11 +77,11 @@ func TestContractCheckTells(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			req, body, err := tt.request.build("http://127.0.0.1:1")
+			x, err := tt.request.exchange(t.Context(), "http://127.0.0.1:1", api.Response{Status: tt.status, Header: tt.header, Body: []byte(tt.body)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = exchange{req: req, reqBody: body, valid: tt.request.Valid, status: tt.status, header: tt.header, resBody: []byte(tt.body)}.check()
+			err = x.check()
 			switch {
 			case tt.wrong == "" && err != nil:
 				t.Errorf("refused: %v", err)

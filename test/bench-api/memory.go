@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,9 +106,14 @@ func (s *service) upload(user string, client int, size int64) error {
 	req.ContentLength = int64(len(head)) + size + int64(len(tail))
 	req.Header.Set("Authorization", "Bearer "+user)
 	req.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
-	var answer struct{ VideoSizeBytes int64 }
-	if err := s.call(req, &answer); err != nil {
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
 		return err
+	}
+	defer res.Body.Close()
+	var answer struct{ VideoSizeBytes int64 }
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		return fmt.Errorf("upload: status %d: %w", res.StatusCode, err)
 	}
 	if answer.VideoSizeBytes != size {
 		return fmt.Errorf("%d bytes arrived of %d", answer.VideoSizeBytes, size)

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"os"
@@ -94,31 +91,20 @@ func (s *service) stop() {
 	_, _ = s.child.Stop(ctx, syscall.SIGTERM) // what is measured is known by now
 }
 
-// call sends a request and decodes the answer, which must be a 2xx.
-func (s *service) call(req *http.Request, answer any) error {
-	_, err := (&api.Client{HTTP: http.DefaultClient}).Exchange(req, req.Method+" "+req.URL.Path, answer)
-	return err
-}
-
 func (s *service) signIn(world *sandbox.World, email string) (token string, err error) {
 	idToken, err := world.ProviderA.Mint(identity.Claims{Email: email})
 	if err != nil {
 		return "", err
 	}
-	body, err := json.Marshal(map[string]string{"idToken": idToken})
-	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequest(http.MethodPost, s.url+"/api/v2/auth/provider_a", bytes.NewReader(body))
-	if err != nil {
-		return "", err
-	}
 	s.count++ // sign-ins are limited by address
-	req.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", s.count/250, s.count%250+1))
 	var answer struct{ AccessToken string }
-	err = s.call(req, &answer)
+	_, err = s.api().Call(context.Background(), api.Request{Method: http.MethodPost, Path: "/api/v2/auth/provider_a",
+		JSON:   map[string]string{"idToken": idToken},
+		Header: http.Header{"X-Forwarded-For": {fmt.Sprintf("198.51.%d.%d", s.count/250, s.count%250+1)}}}, &answer)
 	return answer.AccessToken, err
 }
+
+func (s *service) api() *api.Client { return &api.Client{Base: s.url, HTTP: http.DefaultClient} }
 
 // wav is a second of silence that every part of the service accepts.
 var wav = []byte("RIFF\x64\x1f\x00\x00WAVEfmt " +
@@ -126,23 +112,9 @@ var wav = []byte("RIFF\x64\x1f\x00\x00WAVEfmt " +
 	strings.Repeat("\x80", 8000))
 
 func (s *service) submit(path, user, file, text, content string) (jobID string, err error) {
-	var body bytes.Buffer
-	w := multipart.NewWriter(&body)
-	part, err := w.CreateFormFile(file, "a.wav")
-	if err == nil {
-		_, err = part.Write(wav)
-	}
-	if err = errors.Join(err, w.WriteField(text, content), w.Close()); err != nil {
-		return "", err
-	}
-	req, err := http.NewRequest(http.MethodPost, s.url+path, &body)
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Authorization", "Bearer "+user)
-	req.Header.Set("Content-Type", w.FormDataContentType())
 	var answer struct{ JobID string }
-	err = s.call(req, &answer)
+	_, err = s.api().Call(context.Background(), api.Request{Method: http.MethodPost, Path: path, Token: user,
+		Form: []api.Part{{Name: file, Bytes: wav, Filename: "a.wav"}, {Name: text, Text: content}}}, &answer)
 	return answer.JobID, err
 }
 
@@ -166,13 +138,8 @@ func (s *service) submitSeparation(user string) (string, error) {
 
 func (s *service) wait(path, user, state string) error {
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		req, err := http.NewRequest(http.MethodGet, s.url+path, nil)
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Authorization", "Bearer "+user)
 		var answer struct{ Status, Error string }
-		if err := s.call(req, &answer); err != nil {
+		if _, err := s.api().Call(context.Background(), api.Request{Path: path, Token: user}, &answer); err != nil {
 			return err
 		}
 		if answer.Status == state {

@@ -2,7 +2,7 @@
 package api
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +15,8 @@ import (
 
 // Client calls the service's public API as an app does.
 type Client struct {
-	Base  string // without a trailing slash
-	Token string // access token; "" before SignIn
+	Base  string // without a trailing slash; "" if each request's path is an address
+	Token string // access token of requests that have none; "" before SignIn
 	HTTP  *http.Client
 }
 
@@ -31,6 +31,13 @@ func New(base string) *Client {
 			return nil
 		},
 	}}
+}
+
+// Response is a complete response.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
 }
 
 // Error is the service's refusal of a request.
@@ -48,71 +55,67 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Call sends a request and decodes the JSON answer into answer.
-func (c *Client) Call(ctx context.Context, method, path string, body io.Reader, contentType string, answer any) error {
-	req, err := c.Request(ctx, method, path, body)
+// Open sends a request and returns the response, whatever its status. The caller closes the body.
+func (c *Client) Open(ctx context.Context, r Request) (*http.Response, error) {
+	r.Token = cmp.Or(r.Token, c.Token)
+	req, err := r.Build(ctx, c.Base)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", r.Name(), err)
 	}
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	_, err = c.Exchange(req, method+" "+strings.SplitN(path, "?", 2)[0], answer)
-	return err
-}
-
-// Request makes a request with the access token.
-func (c *Client) Request(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.Base+path, body)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	if c.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Token)
-	}
-	return req, nil
-}
-
-// Exchange is Call for a request that the caller built; name identifies it in errors. It also returns the
-// answer's header.
-func (c *Client) Exchange(req *http.Request, name string, answer any) (http.Header, error) {
 	res, err := c.HTTP.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", r.Name(), err)
+	}
+	return res, nil
+}
+
+// Send sends a request and reads the whole response, whatever its status.
+func (c *Client) Send(ctx context.Context, r Request) (Response, error) {
+	res, err := c.Open(ctx, r)
+	if err != nil {
+		return Response{}, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
+	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: read the answer: %w", name, err)
+		return Response{}, fmt.Errorf("%s: read the answer: %w", r.Name(), err)
 	}
-	if res.StatusCode/100 != 2 {
+	return Response{res.StatusCode, res.Header, body}, nil
+}
+
+// Call sends a request, decodes the JSON answer into answer unless that is nil, and returns the answer's header.
+// A status other than 2xx is an *Error.
+func (c *Client) Call(ctx context.Context, r Request, answer any) (http.Header, error) {
+	res, err := c.Send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if res.Status/100 != 2 {
 		var e struct{ Error, Detail string }
-		if json.Unmarshal(raw, &e) != nil {
-			e.Error = strings.TrimSpace(string(raw[:min(len(raw), 200)]))
+		if json.Unmarshal(res.Body, &e) != nil {
+			e.Error = strings.TrimSpace(string(res.Body[:min(len(res.Body), 200)]))
 		}
-		return res.Header, &Error{name, res.StatusCode, e.Error, e.Detail}
+		return res.Header, &Error{r.Name(), res.Status, e.Error, e.Detail}
 	}
 	if answer == nil {
 		return res.Header, nil
 	}
-	if err := json.Unmarshal(raw, answer); err != nil {
-		return nil, fmt.Errorf("%s: read the answer: %w", name, err)
+	if err := json.Unmarshal(res.Body, answer); err != nil {
+		return nil, fmt.Errorf("%s: read the answer: %w", r.Name(), err)
 	}
 	return res.Header, nil
 }
 
 // Get is Call without a body.
 func (c *Client) Get(ctx context.Context, path string, answer any) error {
-	return c.Call(ctx, http.MethodGet, path, nil, "", answer)
+	_, err := c.Call(ctx, Request{Path: path}, answer)
+	return err
 }
 
 // Post is Call with a JSON body.
 func (c *Client) Post(ctx context.Context, path string, body, answer any) error {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("POST %s: %w", path, err)
-	}
-	return c.Call(ctx, http.MethodPost, path, bytes.NewReader(raw), "application/json", answer)
+	_, err := c.Call(ctx, Request{Method: http.MethodPost, Path: path, JSON: body}, answer)
+	return err
 }
 
 // User is a signed-in user.

@@ -56,16 +56,12 @@ func (s jobStatus) say() string {
 func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStatus, error) {
 	tag, last := "", 0
 	for {
-		req, err := c.Request(ctx, http.MethodGet, path, nil)
-		if err != nil {
-			return jobStatus{}, err
-		}
+		poll := api.Request{Path: path}
 		if tag != "" {
-			req.Header.Set("Prefer", "wait=30")
-			req.Header.Set("If-None-Match", tag)
+			poll.Header = http.Header{"Prefer": {"wait=30"}, "If-None-Match": {tag}}
 		}
 		var s jobStatus
-		header, err := c.Exchange(req, "GET "+path, &s)
+		header, err := c.Call(ctx, poll, &s)
 		var same *api.Error
 		if errors.As(err, &same) && same.Status == http.StatusNotModified {
 			continue
@@ -116,11 +112,15 @@ func (c *client) peaks(ctx context.Context, s stem, points int) (wave, error) {
 
 // separate submits an audio file and returns the job's id.
 func (c *client) separate(ctx context.Context, path string, on *step) (string, error) {
+	return c.submit(ctx, "/api/v2/separate", on,
+		api.Part{Name: "file", Path: path, Filename: filepath.Base(path), Type: "audio/mp4"},
+		api.Part{Name: "spec", Text: `{"sourceLanguageCode":"auto"}`})
+}
+
+// submit submits a job as a form and returns its id.
+func (c *client) submit(ctx context.Context, path string, on *step, form ...api.Part) (string, error) {
 	var answer struct{ JobID string }
-	err := c.sendForm(ctx, "/api/v2/separate", []formPart{
-		{name: "file", path: path, filename: filepath.Base(path), contentType: "audio/mp4"},
-		{name: "spec", text: `{"sourceLanguageCode":"auto"}`},
-	}, on.uploading, &answer)
+	_, err := c.Call(ctx, api.Request{Method: http.MethodPost, Path: path, Form: form, Sent: on.uploading}, &answer)
 	return answer.JobID, err
 }
 
@@ -131,16 +131,13 @@ func (c *client) render(ctx context.Context, config map[string]any, names source
 	if err != nil {
 		return "", fmt.Errorf("render: %w", err)
 	}
-	var parts []formPart
+	var form []api.Part
 	for i, name := range names.clips {
-		parts = append(parts, formPart{name: name, path: clips[i].path, filename: name + filepath.Ext(clips[i].path), contentType: "video/mp4"})
+		form = append(form, api.Part{Name: name, Path: clips[i].path, Filename: name + filepath.Ext(clips[i].path), Type: "video/mp4"})
 	}
-	parts = append(parts,
-		formPart{name: names.music, path: music, filename: names.music + ".audio", contentType: "audio/*"},
-		formPart{name: "config", text: string(text)})
-	var answer struct{ JobID string }
-	err = c.sendForm(ctx, "/api/v2/render", parts, on.uploading, &answer)
-	return answer.JobID, err
+	return c.submit(ctx, "/api/v2/render", on, append(form,
+		api.Part{Name: names.music, Path: music, Filename: names.music + ".audio", Type: "audio/*"},
+		api.Part{Name: "config", Text: string(text)})...)
 }
 
 // renderAssets submits a film whose media are in the object store.
@@ -182,20 +179,9 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 	if answer.UploadURL == nil {
 		return "", errors.New("POST /api/v2/assets/upload-url: no address in the answer")
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("upload: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, *answer.UploadURL,
-		io.TeeReader(file, &counter{total: size, report: report}))
-	if err != nil {
-		return "", fmt.Errorf("upload: %w", err)
-	}
-	// Both are signed: the object store refuses any other value.
-	req.ContentLength = size
-	req.Header.Set("Content-Type", contentType)
-	_, err = c.Exchange(req, "PUT "+answer.AssetKey, nil)
+	// The type and the length are signed: the object store refuses any other value.
+	_, err = (&api.Client{HTTP: c.HTTP}).Call(ctx, api.Request{Method: http.MethodPut, Path: *answer.UploadURL, File: path,
+		Header: http.Header{"Content-Type": {contentType}}, Sent: report}, nil)
 	return answer.AssetKey, err
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -24,9 +23,8 @@ type Push struct {
 
 // Send delivers a push. It returns an error if the server refuses it; a store would then retry.
 func (p Push) Send(ctx context.Context, address string) error {
-	c := api.New("")
-	c.Token = p.Bearer
-	return c.Call(ctx, http.MethodPost, address, bytes.NewReader(p.Body), "application/json", nil)
+	_, err := api.New("").Call(ctx, api.Request{Method: http.MethodPost, Path: address, Token: p.Bearer, Raw: string(p.Body)}, nil)
+	return err
 }
 
 // Refund reverses a purchase: its state becomes cancelled, and it is listed among the
