@@ -56,60 +56,81 @@ func inBackground(ctx context.Context, task func(context.Context) error) (stop f
 	}
 }
 
-// up runs the sandbox until ctx or the service ends.
-func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+// options are the flags of up.
+type options struct {
+	sandbox.Options
+	port           int
+	standIns, temp bool
+	binary         string
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	o.Arrived = func(line string) { fmt.Fprintln(stderr, line) }
 	flags := flag.NewFlagSet("sandbox up", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	port := flags.Int("port", 8080, "port of the API; the stand-ins take those from 10 further on. 0 takes free ones")
-	public := flags.String("public-host", "",
+	flags.IntVar(&o.port, "port", 8080, "port of the API; the stand-ins take those from 10 further on. 0 takes free ones")
+	flags.StringVar(&o.PublicHost, "public-host", "",
 		"name or address under which a phone reaches this machine, or auto: then everything listens on every interface, "+
 			"and everyone in the network can control it")
-	standIns := flags.Bool("stand-ins-only", false, "run the stand-ins alone and print the settings of a service of your own, as an env file")
-	data := flags.String("data", "sandbox-data", "folder for database, files and secrets; it is kept")
-	temp := flags.Bool("temp", false, "use a temporary folder instead and remove it at the end")
+	flags.BoolVar(&o.standIns, "stand-ins-only", false,
+		"run the stand-ins alone and print the settings of a service of your own, as an env file")
+	flags.StringVar(&o.DataDir, "data", "sandbox-data", "folder for database, files and secrets; it is kept")
+	flags.BoolVar(&o.temp, "temp", false, "use a temporary folder instead and remove it at the end")
 	noBucket := flags.Bool("no-bucket", false, "run without the object store: files are streamed, render v3 is off")
-	fast := flags.Bool("fast", false, "separate by frequency and at once, as tests do")
-	processing := flags.Duration("processing", 6*time.Second, "least time a separation takes")
-	binary := flags.String("cutroom", "", "the service's binary (default: cutroom beside this one)")
+	flags.BoolVar(&o.Fast, "fast", false, "separate by frequency and at once, as tests do")
+	flags.DurationVar(&o.Processing, "processing", 6*time.Second, "least time a separation takes")
+	flags.StringVar(&o.binary, "cutroom", "", "the service's binary (default: cutroom beside this one)")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return o, err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if *temp {
-		if *data, err = os.MkdirTemp("", "cutroom-sandbox-"); err != nil {
+	if strings.ContainsAny(o.PublicHost, "/ ") || strings.Contains(o.PublicHost, ":") && net.ParseIP(o.PublicHost) == nil {
+		return o, fmt.Errorf("--public-host %q is neither a name nor an address", o.PublicHost)
+	}
+	if o.PublicHost == "auto" {
+		if o.PublicHost, err = ownAddress(); err != nil {
+			return o, err
+		}
+	}
+	if o.Bucket = !*noBucket; o.Fast {
+		o.Processing = 0
+	}
+	if o.port != 0 {
+		o.Port = o.port + firstStandIn
+	}
+	return o, nil
+}
+
+// up runs the sandbox, or its stand-ins alone, until ctx or the service ends.
+func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	if o.temp {
+		if o.DataDir, err = os.MkdirTemp("", "cutroom-sandbox-"); err != nil {
 			return fmt.Errorf("make temporary folder: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(*data)) }()
+		defer func() { err = errors.Join(err, os.RemoveAll(o.DataDir)) }()
 	}
-	if *data, err = filepath.Abs(*data); err != nil {
+	if o.DataDir, err = filepath.Abs(o.DataDir); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	if *fast {
-		*processing = 0
+	if o.standIns {
+		return runStandIns(ctx, o.Options, o.port, stdout, stderr)
 	}
-	world := sandbox.Options{DataDir: *data, Bucket: !*noBucket, Fast: *fast, Processing: *processing, PublicHost: *public,
-		Arrived: func(line string) { fmt.Fprintln(stderr, line) }}
-	if strings.ContainsAny(*public, "/ ") || strings.Contains(*public, ":") && net.ParseIP(*public) == nil {
-		return fmt.Errorf("--public-host %q is neither a name nor an address", *public)
-	}
-	if *public == "auto" {
-		if world.PublicHost, err = ownAddress(); err != nil {
-			return err
-		}
-	}
-	if *port != 0 {
-		world.Port = *port + firstStandIn
-	}
-	if *standIns {
-		return runStandIns(ctx, world, *port, stdout, stderr)
-	}
+	return runSystem(ctx, o, stdout, stderr)
+}
+
+// runSystem runs the stand-ins and the service.
+func runSystem(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the sandbox's program: %w", err)
 	}
-	s, err := system.Start(ctx, system.Options{World: world, Cutroom: *binary, Serve: self, Port: *port, Log: stderr,
+	s, err := system.Start(ctx, system.Options{World: o.Options, Cutroom: o.binary, Serve: self, Port: o.port, Log: stderr,
 		Settable: numbers()})
 	if err != nil {
 		return err
@@ -119,18 +140,18 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error
 		defer cancel()
 		err = errors.Join(err, s.Stop(stopping))
 	}()
-	page := player.New(s.World.Servers, filepath.Join(*data, "samples"))
+	page := player.New(s.World.Servers, filepath.Join(o.DataDir, "samples"))
 	s.Mount(player.Prefix, page)
-	if !*fast {
+	if !o.Fast {
 		defer inBackground(ctx, page.Prepare)()
 	}
-	if err := furnish(ctx, *data); err != nil {
+	if err := furnish(ctx, o.DataDir); err != nil {
 		return err
 	}
-	if err := leaveEnv(s, *data); err != nil {
+	if err := leaveEnv(s, o.DataDir); err != nil {
 		return err
 	}
-	if err := welcome(stdout, s, *data, world.PublicHost != ""); err != nil {
+	if err := welcome(stdout, s, o.DataDir, o.PublicHost != ""); err != nil {
 		return err
 	}
 	select {

@@ -44,6 +44,7 @@ func newFront(target string) *front {
 		Transport: &f.transport,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "http", Host: target})
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // the proxy drops what it cannot parse
 			p.Out.Host = p.In.Host
 			p.SetXForwarded() // rate limits use the client's address
 		},

@@ -77,7 +77,13 @@ func serve(admins string) int {
 			"user": map[string]string{"sub": "id-" + claims.Email, "email": claims.Email, "role": role}})
 	})
 	mux.HandleFunc("GET /env/{key}", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, os.Getenv(r.PathValue("key"))) })
-	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: mux}
+	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.RequestURI, "/echo") {
+			_, _ = io.WriteString(w, r.RequestURI)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})}
 	go func() { _ = server.ListenAndServe() }()
 	fmt.Println("serving")
 	<-ctx.Done()
@@ -140,7 +146,7 @@ func TestStartSignsInAndStops(t *testing.T) {
 	for _, tt := range []struct{ change, want string }{
 		{`{"settings":{"MEDIA_MAX_MEMORY_MB":"778"}}`, `"MEDIA_MAX_MEMORY_MB":"778"`},
 		{`{"settings":{"DB_MAX_POOL":13}}`, "it runs again as it was"},
-		{`{"settings":{"FFMPEG_PATH":"/bin/true"}}`, "must be a whole number"},
+		{`{"settings":{"STORAGE_PATH":"/bin/true"}}`, "must be a whole number"},
 		{`{"settings":{"PORT":"1"}}`, "PORT cannot be set here"},
 		{`{"settings":{"SEPARATION_URL_TLT_SEC":"60"}}`, "SEPARATION_URL_TLT_SEC cannot be set here"},
 		{`{"aheed":"1h"}`, `unknown field \"aheed\"`},
@@ -155,6 +161,13 @@ func TestStartSignsInAndStops(t *testing.T) {
 		req, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+"/env/MEDIA_MAX_MEMORY_MB", nil)
 		if got := read(t, req); got != "778" {
 			t.Errorf("after %s the service sees %s", tt.change, got)
+		}
+	}
+	for _, target := range []string{"/echo?a;b", "/echo?a=%zz&b=1", "/echo/%2e%2e/b?c", "/echo/../b", "/echo//b", "/echo/%2F"} {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL, nil)
+		req.URL.Opaque = strings.TrimPrefix(s.BaseURL, "http:") + target
+		if got := read(t, req); got != target {
+			t.Errorf("the service gets %s, want %s", got, target)
 		}
 	}
 	select {
