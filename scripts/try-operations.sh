@@ -88,7 +88,6 @@ settings() { # DB_USER, DB_PASSWORD
 		DATABASE_URL=postgres://localhost:54329/cutroom?sslmode=verify-full&sslrootcert=$work/ca.crt
 		DB_USER=$1
 		DB_PASSWORD=$2
-		MIGRATE_ON_START=false
 		PUBLIC_BASE_URL=http://127.0.0.1:8080
 		AUTH_JWT_SECRET=$secret
 		SEPARATION_SIGNING_SECRET=$(openssl rand -hex 32)

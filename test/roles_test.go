@@ -21,7 +21,7 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 	// Sweeping needs no ffmpeg.
 	last := s.Replica(sweep)
 	last.Stop(t)
-	last.SetEnv("FFMPEG_PATH", "/no/such/ffmpeg")
+	last.SetEnv("PATH", "/no/such/folder")
 	last.Restart(t)
 	leaders := func() (who []int) {
 		for i := range s.Processes() {

@@ -117,7 +117,7 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 			"IAP_PLATFORM_B_PRIVATE_KEY": "tooshort-secret", "IAP_PLATFORM_B_ROOT_CA_FILE": "/no/such/file.pem"},
 			[]string{"SEPARATION_PROVIDER_API_KEY", "SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL",
 				"IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", "IAP_PLATFORM_B_PRIVATE_KEY", "IAP_PLATFORM_B_ROOT_CA_FILE"}},
-		{"no such programs", one("FFMPEG_PATH", "/no/such/ffmpeg"), nil},
+		{"no such programs", one("PATH", "/no/such/folder"), []string{"ffmpeg"}},
 		{"storage folder below a file", one("STORAGE_PATH", "/dev/null/storage"), nil},
 		{"one role without a port", map[string]string{"ROLES": "render", "DATABASE_URL": "postgres://db.invalid/cutroom?sslmode=require"},
 			[]string{"ROLES", "OPS_ADDR", "OBJECT_STORE_BUCKET"}},
@@ -325,7 +325,7 @@ func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
 	}
 	grants = strings.NewReplacer("cutroom_service", "%s", "FOR ROLE cutroom_owner ", "").Replace("GRANT " + grants)
 	address, user, password := dbtest.RowsOnly(t, grants)
-	s := apitest.Start(t, apitest.Env("MIGRATE_ON_START", "false"), apitest.Env("DATABASE_URL", address),
+	s := apitest.Start(t, apitest.Env("DATABASE_URL", address),
 		apitest.Env("DB_USER", user), apitest.Env("DB_PASSWORD", password))
 	admin, u := s.Admin(t), s.SignIn(t)
 	admin.Get(t, adminPath+"overview").Expect(200)
@@ -338,6 +338,14 @@ func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
 	var creates bool
 	if err := s.Database(t).QueryRow(t.Context(), `SELECT has_schema_privilege($1, current_schema(), 'CREATE')`, user).Scan(&creates); err != nil || creates {
 		t.Errorf("the role may create tables: %v, %v", creates, err)
+	}
+	// It does not start on an older schema, which it may not migrate.
+	s.Stop(t)
+	if _, err := s.Database(t).Exec(t.Context(), `DELETE FROM goose_db_version WHERE version_id = (SELECT MAX(version_id) FROM goose_db_version)`); err != nil {
+		t.Fatal(err)
+	}
+	if status, out := s.Command(t, "serve"); status != 1 || !strings.Contains(out, "run `cutroom migrate`") {
+		t.Errorf("on an older schema: status %d: %s", status, out)
 	}
 }
 

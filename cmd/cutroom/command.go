@@ -180,8 +180,7 @@ func (v *invocation) withInstallation(ctx context.Context, use func(config.Confi
 	if err != nil {
 		return err
 	}
-	cfg.Database.MigrateOnStart = false
-	d, err := app.OpenDatabase(ctx, cfg, log)
+	d, err := app.OpenDatabase(ctx, cfg, log, (*db.DB).CheckSchema)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 
 func TestDoctorChecksWhatTheRolesNeed(t *testing.T) {
 	inWorld(t, map[string]string{"ROLES": "api", "OPS_ADDR": ":9", "DATABASE_URL": "postgres://127.0.0.1:1/cutroom?sslmode=require",
-		"FFMPEG_PATH": "/bin/false"}) // what fails is checked, too
+		"PATH": t.TempDir()}) // what fails is checked, too
 	for roles, want := range map[string]string{
 		"sweep":          "bucket database platform_a platform_b push platform_a push platform_b storage web hook",
 		"render":         "bucket database ffmpeg storage",
@@ -129,7 +129,7 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 	type fault struct{ check, key, value string }
 	var rounds [3][]fault
 	for _, f := range []fault{
-		{"ffmpeg", "FFMPEG_PATH", "/bin/false"},
+		{"ffmpeg", "PATH", "/no/such/folder"},
 		{"database", "DATABASE_URL", "postgres://127.0.0.1:1/cutroom?sslmode=require"},
 		{"bucket", "OBJECT_STORE_SECRET_ACCESS_KEY", "not-the-secret-of-the-bucket"},
 		{"bucket", "OBJECT_STORE_BUCKET", "no-such-bucket"},

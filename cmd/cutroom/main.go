@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"cutroom/internal/app"
+	"cutroom/internal/db"
 	"cutroom/internal/media/confine"
 )
 
@@ -187,8 +188,7 @@ func migrate(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	cfg.Database.MigrateOnStart = true
-	d, err := app.OpenDatabase(ctx, cfg, log)
+	d, err := app.OpenDatabase(ctx, cfg, log, (*db.DB).Migrate)
 	if err != nil {
 		return err
 	}

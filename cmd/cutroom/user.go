@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"cutroom/internal/admin"
 	"cutroom/internal/app"
 	"cutroom/internal/audit"
+	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/quota"
 	"cutroom/internal/user"
@@ -138,21 +140,21 @@ func signOutUser(ctx context.Context, v *invocation) error {
 }
 
 func eraseUser(ctx context.Context, v *invocation) error {
-	cfg, log, err := v.load()
+	var id string
+	err := v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
+		u, err := account.Find(ctx, d, v.args[0])
+		if err != nil {
+			return err
+		}
+		a, err := app.New(ctx, cfg, versionString(), log)
+		if err != nil {
+			return err
+		}
+		id = u.ID
+		return errors.Join(a.Accounts().Delete(ctx, id, actor()), a.Close())
+	})
 	if err != nil {
 		return err
 	}
-	cfg.Database.MigrateOnStart = false
-	a, err := app.New(ctx, cfg, versionString(), log)
-	if err != nil {
-		return err
-	}
-	u, err := account.Find(ctx, a.DB(), v.args[0])
-	if err == nil {
-		err = a.Accounts().Delete(ctx, u.ID, actor())
-	}
-	if err = errors.Join(err, a.Close()); err != nil {
-		return err
-	}
-	return v.say(map[string]string{"userId": u.ID}, "The account %s and its files are deleted.", u.ID)
+	return v.say(map[string]string{"userId": id}, "The account %s and its files are deleted.", id)
 }

@@ -78,7 +78,7 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 	if b.dirs, err = makeFolders(cfg.Storage.Path); err != nil {
 		return nil, err
 	}
-	if a.db, err = OpenDatabase(ctx, cfg, log); err != nil {
+	if a.db, err = OpenDatabase(ctx, cfg, log, (*db.DB).EnsureSchema); err != nil {
 		return nil, err
 	}
 	if err := b.build(ctx); err != nil {

@@ -44,6 +44,11 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
+const (
+	jobLifetime = 365 * 24 * time.Hour // how long an ended job stays in the database
+	maxAssets   = 5000                 // of one account
+)
+
 // folders are the subfolders of STORAGE_PATH.
 type folders struct{ root, uploads, objects, work, assets, parts string }
 
@@ -63,19 +68,14 @@ func makeFolders(root string) (folders, error) {
 	return f, nil
 }
 
-// OpenDatabase connects to the configured database and migrates it. If the configuration says that
-// migrations run elsewhere, it only checks the schema.
-func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger) (*db.DB, error) {
+// OpenDatabase connects to the configured database and prepares its schema, for example by db.DB.CheckSchema.
+func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger, prepare func(*db.DB, context.Context) error) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
 		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("check DATABASE_URL, DB_USER and DB_PASSWORD: %w", err)
 	}
-	prepare := d.CheckSchema
-	if cfg.Database.MigrateOnStart {
-		prepare = d.Migrate
-	}
-	if err := prepare(ctx); err != nil {
+	if err := prepare(d, ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -154,11 +154,11 @@ func (b *builder) buildTracer(ctx context.Context) error {
 	return err
 }
 
-// NewMedia returns the configured runner of ffmpeg. Its error names the key of a missing program.
+// NewMedia returns the configured runner of ffmpeg. Its error names a program that is missing.
 func NewMedia(cfg config.Config) (*media.Runner, error) {
-	runner, err := media.New(media.Config{FFmpeg: cfg.Media.FFmpeg, MaxMemoryBytes: cfg.Media.MaxMemoryBytes})
+	runner, err := media.New(media.Config{MaxMemoryBytes: cfg.Media.MaxMemoryBytes})
 	if err != nil {
-		return nil, fmt.Errorf("FFMPEG_PATH: %w", err)
+		return nil, fmt.Errorf("find ffmpeg and ffprobe: %w", err)
 	}
 	return runner, nil
 }
@@ -272,8 +272,8 @@ func NewQuota(cfg config.Config) *quota.Limits {
 func (b *builder) buildAssets(context.Context) error {
 	b.quota = NewQuota(b.cfg)
 	b.assets = asset.New(asset.Options{DB: b.db, Bucket: b.bucket, Cache: b.assetCache,
-		MaxBytes: b.cfg.Storage.MaxUploadBytes, Lifetime: b.cfg.Asset.TTL, Quota: b.quota,
-		MaxPerAccount: b.cfg.Account.MaxAssets, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL})
+		MaxBytes: b.cfg.Storage.MaxUploadBytes, Quota: b.quota,
+		MaxPerAccount: maxAssets, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL})
 	space := derived.NewSpace(b.ready.CanWork)
 	b.onDemand = derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: space, Log: b.log})
 	// Requests wait longer for an analysis. The slots bound how many run at once.
@@ -303,7 +303,7 @@ func (b *builder) buildSeparations(context.Context) error {
 		Media: b.media, OnDemand: b.onDemand, Analyses: b.analysisSlots, Provider: provider,
 		MaxAudioBytes: cfg.MaxAudioBytes, PublicBaseURL: b.cfg.HTTP.PublicBaseURL,
 		SigningSecret: cfg.SigningSecret.Reveal(), SigningPrevious: cfg.SigningPrevious.Reveal(),
-		URLLifetime: cfg.URLTTL, JobLifetime: b.cfg.Retention.Jobs, AbandonAfter: cfg.AbandonTTL,
+		URLLifetime: cfg.URLTTL, JobLifetime: jobLifetime, AbandonAfter: cfg.AbandonTTL,
 		InFlight: cfg.MaxInFlight, StuckAfter: cfg.StuckSubmitting, BusyWait: cfg.BusyWait,
 		PollEvery: cfg.PollInterval, PollTimeout: cfg.MaxPoll,
 		Tracer: b.tracer, Observer: b.metrics.Jobs("separation"), Log: b.log,
@@ -321,7 +321,7 @@ func (b *builder) buildRenders(context.Context) error {
 		Quota: b.quota, Separations: b.separations,
 		Renewer: b.renewer, Sweeper: b.sweeper, CanWork: b.ready.CanWork,
 		Engine: b.newEngine(), Slots: b.slots, OnDemand: b.onDemand, EraseCaches: b.parts.EraseScope,
-		Timeout: cfg.JobTimeout, InputLifetime: cfg.InputCacheTTL, JobLifetime: b.cfg.Retention.Jobs,
+		Timeout: cfg.JobTimeout, InputLifetime: cfg.InputCacheTTL, JobLifetime: jobLifetime,
 		OutputLifetime: cfg.OutputTTL, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL,
 		Tracer: b.tracer, Observer: b.metrics.Jobs("render"), Log: b.log,
 	})

@@ -56,9 +56,6 @@ type Options struct {
 	Bucket   *objectstore.Bucket
 	Cache    *diskcache.Cache
 	MaxBytes int64 // of one asset
-	// Lifetime is how long an account holds an asset after its last upload or use; 0 is
-	// for ever.
-	Lifetime time.Duration
 	// MaxPerAccount is how many assets an account may have; 0 is no limit.
 	MaxPerAccount int64
 	SignedURLLife time.Duration // of a download's address
@@ -71,7 +68,6 @@ type Service struct {
 	bucket   *objectstore.Bucket
 	cache    *diskcache.Cache
 	maxBytes int64
-	lifetime time.Duration
 	quota    *quota.Limits
 
 	maxPerAccount int64
@@ -82,7 +78,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, lifetime: o.Lifetime, quota: o.Quota, maxPerAccount: o.MaxPerAccount, signedURLLife: o.SignedURLLife,
+	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, quota: o.Quota, maxPerAccount: o.MaxPerAccount, signedURLLife: o.SignedURLLife,
 		jobDownloads: make(chan struct{}, maxDownloads), requestDownloads: make(chan struct{}, maxDownloads),
 		verifications: make(chan struct{}, maxDownloads)}
 }

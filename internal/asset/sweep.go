@@ -35,7 +35,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		return nil
 	}
 	end := time.Now().Add(sweepTime)
-	return errors.Join(s.sweepUploads(ctx), s.expire(ctx, end), s.removeUnheld(ctx, end), s.lookForObjects(ctx, end))
+	return errors.Join(s.sweepUploads(ctx), s.endHolds(ctx, end), s.removeUnheld(ctx, end), s.lookForObjects(ctx, end))
 }
 
 // StoredBytes is the size of all assets in the database.
@@ -47,18 +47,14 @@ func (s *Service) StoredBytes(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// expire gives up what was not used for the lifetime of assets. It also ends the holds that
-// were given up of an asset that somebody else holds, because that asset is not erased.
-func (s *Service) expire(ctx context.Context, end time.Time) error {
-	const some = ` WHERE (user_id, asset_key) IN (SELECT h.user_id, h.asset_key FROM asset_holders h WHERE `
-	err := s.repeat(ctx, end, `DELETE FROM asset_holders`+some+`h.given_up_at IS NOT NULL AND EXISTS (SELECT 1 FROM asset_holders o
-		WHERE o.asset_key = h.asset_key AND o.given_up_at IS NULL) LIMIT $1)`, sweepBatch)
-	if s.lifetime > 0 && err == nil {
-		err = s.repeat(ctx, end, `UPDATE asset_holders SET given_up_at = now_ms()`+some+`h.given_up_at IS NULL
-			AND h.last_used_at < now_ms() - $2 ORDER BY h.last_used_at LIMIT $1)`, sweepBatch, s.lifetime.Milliseconds())
-	}
+// endHolds ends the holds that were given up of an asset that somebody else holds, because that asset is not
+// erased.
+func (s *Service) endHolds(ctx context.Context, end time.Time) error {
+	err := s.repeat(ctx, end, `DELETE FROM asset_holders WHERE (user_id, asset_key) IN (SELECT h.user_id, h.asset_key FROM asset_holders h
+		WHERE h.given_up_at IS NOT NULL AND EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = h.asset_key AND o.given_up_at IS NULL)
+		LIMIT $1)`, sweepBatch)
 	if err != nil {
-		return fmt.Errorf("expire assets: %w", err)
+		return fmt.Errorf("end holds: %w", err)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"cutroom/internal/asset"
 )
@@ -93,32 +92,6 @@ func TestVerificationsTakeNoDownloadSlots(t *testing.T) {
 	}
 	close(gate)
 	all.Wait()
-}
-
-func TestAssetsExpireSomeDaysAfterTheirLastUse(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
-		p.service = asset.New(asset.Options{DB: p.db, Bucket: p.store.client, Cache: p.cache, MaxBytes: 1 << 30, Lifetime: 7 * 24 * time.Hour})
-		ann, ben := p.user("ann"), p.user("ben")
-		old, used, shared := p.upload(ann, "old"), p.upload(ann, "used"), p.upload(ann, "shared")
-		age := func(by time.Duration) {
-			p.exec(`UPDATE asset_holders SET last_used_at = last_used_at - $1`, by.Milliseconds())
-		}
-		age(6 * 24 * time.Hour)
-		if err := p.use(ann, nothing, used); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.use(ben, nothing, shared); err != nil {
-			t.Fatal(err)
-		}
-		age(25 * time.Hour)
-		p.sweep()
-		if got := p.held(ann); len(got) != 1 || got[0] != used {
-			t.Errorf("ann holds %v, want %s", got, used)
-		}
-		if p.exists(old) || !p.exists(used) || !p.exists(shared) {
-			t.Errorf("old %v, used %v, held by another %v", p.exists(old), p.exists(used), p.exists(shared))
-		}
-	})
 }
 
 func TestUploadsInPartsOfAUserAreLimited(t *testing.T) {

@@ -23,7 +23,6 @@ type Config struct {
 	Tracing     Tracing
 	Database    Database
 	Auth        Auth
-	Retention   Retention
 	Storage     Storage
 	Asset       Asset
 	Account     Account
@@ -50,9 +49,6 @@ var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
 
 // Media reports whether the process runs ffmpeg.
 func (r Roles) Media() bool { return r.API || r.Render || r.Separation }
-
-// Retention is how long rows are kept after they are no longer needed.
-type Retention struct{ Jobs time.Duration }
 
 // HTTP configures the public listener and its routes.
 type HTTP struct {
@@ -97,11 +93,10 @@ type Monitoring struct {
 type Database struct {
 	// URL is postgres://… with a safe sslmode and without user and password, or
 	// sqlite:///absolute/path, sqlite://relative/path or sqlite::memory:.
-	URL            string
-	User           string
-	Password       Secret
-	MaxPool        int
-	MigrateOnStart bool
+	URL      string
+	User     string
+	Password Secret
+	MaxPool  int
 }
 
 // Auth configures sign-in and access tokens.
@@ -137,13 +132,10 @@ type Storage struct {
 }
 
 // Asset configures uploaded assets and the local copies of objects.
-type Asset struct {
-	TTL      time.Duration // 0 = no limit
-	CacheTTL time.Duration
-}
+type Asset struct{ CacheTTL time.Duration }
 
 // Account configures the limits of one account. 0 = no limit.
-type Account struct{ MaxWaitingJobs, MaxStoredBytes, MaxAssets int64 }
+type Account struct{ MaxWaitingJobs, MaxStoredBytes int64 }
 
 // ObjectStore configures the bucket. If Bucket is "", every other field but SignedURLTTL is blank.
 type ObjectStore struct {
@@ -189,7 +181,6 @@ type Render struct {
 
 // Media configures the ffmpeg programs and the limits of one process.
 type Media struct {
-	FFmpeg             string // "" = found in PATH
 	MaxMemoryBytes     int64
 	RequireConfinement bool
 }

@@ -229,16 +229,15 @@ func TestDefaults(t *testing.T) {
 		},
 		Log:        Log{Level: slog.LevelInfo, JSON: true},
 		Monitoring: Monitoring{Environment: "dev", TracesSampleRate: 0.1},
-		Database:   Database{URL: "sqlite::memory:", User: "cutroom", Password: NewSecret("db-password"), MaxPool: 5, MigrateOnStart: true},
+		Database:   Database{URL: "sqlite::memory:", User: "cutroom", Password: NewSecret("db-password"), MaxPool: 5},
 		Auth: Auth{
 			JWTSecret: NewSecret(jwtSecret), JWTLifetime: 7 * 24 * time.Hour, Session: 90 * 24 * time.Hour,
 			ProviderA: ProviderA{ClientIDs: []string{"ios.example", "web.example"}, TokenInfoURL: "https://oauth2.googleapis.com/tokeninfo"},
 			ProviderB: ProviderB{KeysURL: "https://appleid.apple.com/auth/keys", Issuer: "https://appleid.apple.com"},
 		},
-		Retention:   Retention{Jobs: 365 * 24 * time.Hour},
 		Storage:     Storage{Path: "./storage", UploadsTTL: 6 * time.Hour, MaxUploadBytes: 500 << 20, MinFreeDiskBytes: 512 << 20, CacheMaxBytes: 30720 << 20},
 		Asset:       Asset{CacheTTL: 24 * time.Hour},
-		Account:     Account{MaxWaitingJobs: 50, MaxStoredBytes: 20480 << 20, MaxAssets: 5000},
+		Account:     Account{MaxWaitingJobs: 50, MaxStoredBytes: 20480 << 20},
 		ObjectStore: ObjectStore{SignedURLTTL: 15 * time.Minute},
 		Separation: Separation{
 			APIKey: NewSecret("provider-api-key"), SpaceID: 7,
@@ -561,9 +560,9 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s3cr3t\n",
 		"SEPARATION_PROVIDER_BASE_URL":    "http://127.0.0.1:4000/",
 		"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "CDN.example,[::1],portal-media.perso.ai",
-		"RENDER_MAX_CONCURRENT":           "3", "FFMPEG_PATH": "/opt/ffmpeg",
-		"CREDIT_PRODUCTS":             " small = 5 , large=500,",
-		"IAP_PLATFORM_A_PACKAGE_NAME": "com.example.app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(nil),
+		"RENDER_MAX_CONCURRENT":           "3",
+		"CREDIT_PRODUCTS":                 " small = 5 , large=500,",
+		"IAP_PLATFORM_A_PACKAGE_NAME":     "com.example.app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": serviceAccount(nil),
 		"IAP_PLATFORM_B_ISSUER_ID": "issuer", "IAP_PLATFORM_B_KEY_ID": "kid", "IAP_PLATFORM_B_BUNDLE_ID": "com.example.app",
 		"IAP_PLATFORM_B_PRIVATE_KEY": strings.ReplaceAll(key, "\n", `\n`), "IAP_PLATFORM_B_ENV": "Sandbox",
 		"IAP_PLATFORM_B_ROOT_CA_FILE": rootFile,
@@ -594,7 +593,6 @@ func TestValuesReachTheirFields(t *testing.T) {
 	check("base URL", cfg.Separation.BaseURL, "http://127.0.0.1:4000")
 	check("hosts", cfg.Separation.AllowedHosts, []string{"cdn.example", "::1", "portal-media.perso.ai", "127.0.0.1"})
 	check("slots", cfg.Render.MaxConcurrent, 3)
-	check("program", cfg.Media.FFmpeg, "/opt/ffmpeg")
 	check("products", cfg.Credit.Products, map[string]int64{"small": 5, "large": 500})
 	check("configured", []bool{cfg.IAP.PlatformA.Configured(), cfg.IAP.PlatformB.Configured()}, []bool{true, true})
 	check("private key", cfg.IAP.PlatformB.PrivateKey.Reveal(), strings.TrimSpace(strings.ReplaceAll(key, `\n`, "\n"))+"\n")

@@ -192,7 +192,7 @@ func TestEveryKeyChangesTheConfiguration(t *testing.T) {
 		"WEBHOOK_URL":      "https://x.example/hook?a=b", "WEBHOOK_SECRET": webhookSecretOf(40), "WEBHOOK_SECRET_PREVIOUS": webhookSecretOf(41),
 		"PUSH_PLATFORM_A_SERVICE_ACCOUNT": serviceAccount(map[string]string{"project_id": "p"}), "PUSH_PLATFORM_A_BASE_URL": "https://x.example",
 		"PUSH_PLATFORM_B_KEY": privateKeyPEM(), "PUSH_PLATFORM_B_BASE_URL": "https://x.example",
-		"RENDER_MAX_CONCURRENT": "37", "MIGRATE_ON_START": "false", "ROLES": "api",
+		"RENDER_MAX_CONCURRENT": "37", "ROLES": "api",
 	}
 	base := with(map[string]string{
 		"DATABASE_URL": "postgres://h/db?sslmode=require", "SIGNUP_BONUS_KEY": strings.Repeat("b", 40),

@@ -108,9 +108,7 @@ func (s *settings) keys() []Key {
 		{Name: "DATABASE_URL", Required: Always, set: into(&s.Database.URL, databaseURL)},
 		{Name: "DB_USER", Required: Always, set: text(&s.Database.User)},
 		{Name: "DB_PASSWORD", Required: Always, Secret: true, set: password(&s.Database.Password)},
-		{Name: "JOBS_TTL_DAYS", Default: "365", Min: 1, Max: maxDays, set: number(&s.Retention.Jobs, day)},
 		{Name: "DB_MAX_POOL", Default: "5", Min: 1, Max: 1000, set: number(&s.Database.MaxPool, 1)},
-		{Name: "MIGRATE_ON_START", Default: "true", set: toggle(&s.Database.MigrateOnStart)},
 
 		// Sign-in
 		{Name: "AUTH_JWT_SECRET", Required: Always, Secret: true, set: into(&s.Auth.JWTSecret, signingSecret)},
@@ -133,11 +131,9 @@ func (s *settings) keys() []Key {
 		{Name: "UPLOADS_TTL_HOURS", Default: "6", Min: 1, Max: maxHours, set: number(&s.Storage.UploadsTTL, time.Hour)},
 		{Name: "ASSET_CACHE_TTL_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Asset.CacheTTL, time.Hour)},
 		{Name: "CACHE_MAX_MB", Default: "30720", Min: 3, Max: maxMegabytes, set: number(&s.Storage.CacheMaxBytes, mebibyte)},
-		{Name: "ASSET_TTL_DAYS", Default: "0", Min: 0, Max: maxDays, set: number(&s.Asset.TTL, day)},
 		{Name: "ACCOUNT_MAX_WAITING_JOBS", Default: "50", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxWaitingJobs, 1)},
 		{Name: "ACCOUNT_MAX_STORED_MB", Default: "20480", Min: 0, Max: maxMegabytes,
 			set: number(&s.Account.MaxStoredBytes, mebibyte)},
-		{Name: "ACCOUNT_MAX_ASSETS", Default: "5000", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxAssets, 1)},
 		{Name: "MIN_FREE_DISK_MB", Default: "512", Min: 0, Max: maxMegabytes, set: number(&s.Storage.MinFreeDiskBytes, mebibyte)},
 
 		// Object store
@@ -188,7 +184,6 @@ func (s *settings) keys() []Key {
 			set: number(&s.Media.MaxMemoryBytes, mebibyte)},
 		{Name: "MEDIA_CAGE", Default: "required",
 			set: into(&s.Media.RequireConfinement, oneOf("required, best-effort", true, false))},
-		{Name: "FFMPEG_PATH", set: text(&s.Media.FFmpeg)},
 
 		// Credits
 		{Name: "SIGNUP_BONUS_CREDITS", Default: "3", Min: 0, Max: 1000000, set: number(&s.Credit.SignupBonus, 1)},

@@ -61,6 +61,21 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	return p, nil
 }
 
+// EnsureSchema is Migrate for a schema that is older than this program. On any other it only reads, so it needs
+// no right to change the schema.
+func (d *DB) EnsureSchema(ctx context.Context) error {
+	old := d.CheckSchema(ctx)
+	if !errors.Is(old, errOldSchema) {
+		return old
+	}
+	if err := d.Migrate(ctx); err != nil {
+		return fmt.Errorf("%w with the role that owns the schema: %w", old, err)
+	}
+	return nil
+}
+
+var errOldSchema = errors.New("run `cutroom migrate`")
+
 // CheckSchema returns an error unless the database has all migrations of this program. It only
 // reads. A database with later migrations belongs to a newer program; this one still works on it.
 func (d *DB) CheckSchema(ctx context.Context) error {
@@ -73,13 +88,13 @@ func (d *DB) CheckSchema(ctx context.Context) error {
 	var have int64
 	err = d.QueryRow(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version`).Scan(&have)
 	if isNoTable(err) {
-		return errors.New("the database has no tables of cutroom: check DATABASE_URL, or run `cutroom migrate` to create them")
+		return fmt.Errorf("the database has no tables of cutroom: check DATABASE_URL, or %w", errOldSchema)
 	}
 	if err != nil {
 		return fmt.Errorf("read the version of the schema: %w", err)
 	}
 	if have < want {
-		return fmt.Errorf("the database's schema has version %d, but this program needs %d: run `cutroom migrate` first", have, want)
+		return fmt.Errorf("the database's schema has version %d, but this program needs %d: %w", have, want, errOldSchema)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func FindCutroom() (string, error) {
 
 // inherited matches everything that the service inherits from the caller's environment, including the variables
 // that affect rendering. A developer's real DATABASE_URL or bucket must not be used by accident.
-var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|FFMPEG_PATH|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
+var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
 
 // Ended returns a channel that is closed when the service has ended by itself.
 func (s *System) Ended() <-chan struct{} { return s.ended }
