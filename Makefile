@@ -38,20 +38,25 @@ PORT ?= 8080
 sandbox: ready ## run the whole system on this machine, with the API on PORT (default 8080); needs no accounts
 	bin/sandbox --port $(PORT)
 
-.PHONY: test
-test: ## install the tests' dependencies and run all tests but the long ones
+.PHONY: setup-test compile ready-test
+setup-test:
 	@scripts/setup.sh test
-	scripts/test.sh
+compile:
+	@scripts/test.sh compile
+ready-test:
+	@$(MAKE) --no-print-directory -j2 setup-test compile
+
+.PHONY: test
+test: ready-test ## install the tests' dependencies and run all tests but the long ones
+	COMPILED=1 scripts/test.sh
 
 .PHONY: test-long
-test-long: ## run the long tests: provider faults at every step, random crashes, a failover, 8 replicas
-	@scripts/setup.sh test
-	scripts/test.sh long
+test-long: ready-test ## run the long tests: provider faults at every step, random crashes, a failover, 8 replicas
+	COMPILED=1 scripts/test.sh long
 
 .PHONY: test-s3
-test-s3: ## run the tests of the object store on MinIO (the first run builds it, for minutes)
-	@scripts/setup.sh test
-	scripts/test.sh s3
+test-s3: ready-test ## run the tests of the object store on MinIO (the first run builds it, for minutes)
+	COMPILED=1 scripts/test.sh s3
 
 .PHONY: test-short
 test-short: setup ## run the unit tests only, on SQLite

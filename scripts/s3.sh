@@ -35,7 +35,7 @@ install() {
 	if [ ! -x "$binary" ]; then
 		echo "s3.sh: installing $server $version (a minute or more, once)" >&2
 		staging=$(mktemp -d "$tools/install.XXXXXX")
-		GOBIN=$staging GOFLAGS= CGO_ENABLED=0 go install -ldflags "-s -w" "$module@$version" >&2
+		GOBIN=$staging GOFLAGS=-trimpath CGO_ENABLED=0 go install -ldflags "-s -w" "$module@$version" >&2
 		mv "$staging/$server" "$binary"
 		rmdir "$staging"
 	fi

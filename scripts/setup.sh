@@ -26,7 +26,8 @@ fi
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
 packages() {
-	"${as_root[@]}" apt-get update -qq >&2
+	[ -n "${lists-}" ] || "${as_root[@]}" apt-get update -qq >&2
+	lists=read
 	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
 }
 
