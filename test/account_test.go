@@ -108,7 +108,7 @@ func TestAnAccountHasLimits(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	// No replica has enough disk space for a job, so all jobs wait.
-	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("ACCOUNT_MAX_WAITING_JOBS", "3"), apitest.Env("ACCOUNT_MAX_STORED_MB", "1"),
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("ACCOUNT_MAX_WAITING_JOBS", "3"), apitest.Env("ACCOUNT_MAX_STORED_MB", "1"), apitest.Env("ACCOUNT_MAX_ASSETS", "3"),
 		apitest.Env("MIN_FREE_DISK_MB", "1000000000"))
 	u, other := s.SignIn(t, apitest.Credits(3)), s.SignIn(t)
 	clip := uniqueCopy(t, redClip(t))
@@ -172,4 +172,10 @@ func TestAnAccountHasLimits(t *testing.T) {
 	other.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: clip}}}).Error(403, "storage_full")
 	other.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/assets/" + strings.Repeat("b", 64) + ".mp4"}).Expect(204)
 	announce(1, "c").Error(403, "storage_full") // it counts until it is erased
+
+	other = s.SignIn(t)
+	for _, digit := range []string{"a", "b", "c"} {
+		announce(1, digit).Expect(200)
+	}
+	announce(1, "d").Error(400, "an account may have at most 3 assets; delete some, and try again when they are erased")
 }

@@ -60,7 +60,7 @@ func TestReplicasCountTogether(t *testing.T) {
 	t.Parallel()
 	// No replica has enough disk space for a job, so all jobs wait.
 	s := startPair(t, apitest.Env("ACCOUNT_MAX_WAITING_JOBS", "3"), apitest.Env("ACCOUNT_MAX_STORED_MB", "1"),
-		apitest.Env("MIN_FREE_DISK_MB", "1000000000"))
+		apitest.Env("ACCOUNT_MAX_ASSETS", "5"), apitest.Env("MIN_FREE_DISK_MB", "1000000000"))
 	t.Run("waiting jobs", func(t *testing.T) {
 		t.Parallel()
 		var keys []string // of several assets, because requests for one asset wait for each other
@@ -91,6 +91,11 @@ func TestReplicasCountTogether(t *testing.T) {
 		if a := accountOf(t, u); a.StoredBytes != 900_000 {
 			t.Errorf("%d bytes are stored", a.StoredBytes)
 		}
+	})
+	t.Run("assets", func(t *testing.T) {
+		t.Parallel()
+		passed(t, "assets", atOnce(t, s.SignIn(t), 12, announce(1)), 200, 5,
+			400, "an account may have at most 5 assets; delete some, and try again when they are erased")
 	})
 	t.Run("renders a minute", func(t *testing.T) {
 		t.Parallel()

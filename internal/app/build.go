@@ -44,10 +44,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-const (
-	jobLifetime = 365 * 24 * time.Hour // how long an ended job stays in the database
-	maxAssets   = 5000                 // of one account
-)
+// jobLifetime is how long an ended job stays in the database.
+const jobLifetime = 365 * 24 * time.Hour
 
 // folders are the subfolders of STORAGE_PATH.
 type folders struct{ root, uploads, objects, work, assets, parts string }
@@ -273,7 +271,7 @@ func (b *builder) buildAssets(context.Context) error {
 	b.quota = NewQuota(b.cfg)
 	b.assets = asset.New(asset.Options{DB: b.db, Bucket: b.bucket, Cache: b.assetCache,
 		MaxBytes: b.cfg.Storage.MaxUploadBytes, Quota: b.quota,
-		MaxPerAccount: maxAssets, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL})
+		MaxPerAccount: b.cfg.Account.MaxAssets, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL})
 	space := derived.NewSpace(b.ready.CanWork)
 	b.onDemand = derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: space, Log: b.log})
 	// Requests wait longer for an analysis. The slots bound how many run at once.

@@ -135,7 +135,7 @@ type Storage struct {
 type Asset struct{ CacheTTL time.Duration }
 
 // Account configures the limits of one account. 0 = no limit.
-type Account struct{ MaxWaitingJobs, MaxStoredBytes int64 }
+type Account struct{ MaxWaitingJobs, MaxStoredBytes, MaxAssets int64 }
 
 // ObjectStore configures the bucket. If Bucket is "", every other field but SignedURLTTL is blank.
 type ObjectStore struct {

@@ -237,7 +237,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Storage:     Storage{Path: "./storage", UploadsTTL: 6 * time.Hour, MaxUploadBytes: 500 << 20, MinFreeDiskBytes: 512 << 20, CacheMaxBytes: 30720 << 20},
 		Asset:       Asset{CacheTTL: 24 * time.Hour},
-		Account:     Account{MaxWaitingJobs: 50, MaxStoredBytes: 20480 << 20},
+		Account:     Account{MaxWaitingJobs: 50, MaxStoredBytes: 20480 << 20, MaxAssets: 5000},
 		ObjectStore: ObjectStore{SignedURLTTL: 15 * time.Minute},
 		Separation: Separation{
 			APIKey: NewSecret("provider-api-key"), SpaceID: 7,

@@ -134,6 +134,7 @@ func (s *settings) keys() []Key {
 		{Name: "ACCOUNT_MAX_WAITING_JOBS", Default: "50", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxWaitingJobs, 1)},
 		{Name: "ACCOUNT_MAX_STORED_MB", Default: "20480", Min: 0, Max: maxMegabytes,
 			set: number(&s.Account.MaxStoredBytes, mebibyte)},
+		{Name: "ACCOUNT_MAX_ASSETS", Default: "5000", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxAssets, 1)},
 		{Name: "MIN_FREE_DISK_MB", Default: "512", Min: 0, Max: maxMegabytes, set: number(&s.Storage.MinFreeDiskBytes, mebibyte)},
 
 		// Object store
