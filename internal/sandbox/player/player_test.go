@@ -1,6 +1,8 @@
 package player_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -355,7 +357,7 @@ func makeFilm(t *testing.T, address string) {
 
 	// Stems of a clip's own sound stay in sync if its segment is cut afterwards.
 	p.Click(`[aria-label^="Edit Segment 3"]`)
-	p.Click(`[aria-label="Separate its sound: Segment 3"]`)
+	p.Click(`[aria-label="Separate sound: Segment 3"]`)
 	p.Click(".ask .primary")
 	p.See("Silence the clip's own sound")
 	tab(t, p, `[aria-label="Start of Segment 3"]`)
@@ -371,7 +373,7 @@ func makeFilm(t *testing.T, address string) {
 		t.Errorf("ranges and offsets of the stems: %s", got)
 	}
 	p.Click(`[aria-label="Remove Segment 3"]`)
-	p.See("Segment 3 removed.")
+	p.See("Segment 3 was removed.")
 	p.Click(`[aria-label^="Edit Segment 3"]`)
 	p.Click(`[aria-label="Remove Segment 3"]`)
 	p.Until(`!document.querySelector('.speech')`)
@@ -438,9 +440,9 @@ func makeFilmByTouch(t *testing.T, address string) {
 	p.Until(`document.querySelectorAll('.stems canvas').length >= 2`)
 	tap(".film .primary:not([aria-disabled])")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
-	// The film fits between the header and the bar.
-	p.Until(`(() => { const film = document.querySelector('.film video').getBoundingClientRect(), bar = document.querySelector('.go').getBoundingClientRect();
-		return film.height > 100 && film.height < bar.top; })()`)
+	// Nothing covers the film.
+	p.Until(`(() => { const film = document.querySelector('.film video'), box = film.getBoundingClientRect();
+		return box.height > 100 && [box.top + 5, box.bottom - 5].every(y => document.elementFromPoint(box.left + box.width / 2, y) === film); })()`)
 	p.Eval(`document.querySelector('.film video').play()`)
 	taps++
 	p.Until(`document.querySelector('.film video').currentTime > .3`)
@@ -475,6 +477,11 @@ func makeFilmByTouch(t *testing.T, address string) {
 	p.Until(`document.querySelectorAll('.piece').length === 4`)
 	p.Drag(`[aria-label="Zoom in"]`, 0, 0)
 	p.Until(`document.querySelector('.rail').getBoundingClientRect().width > 500`)
+	// The shop lies over the rest of the page.
+	p.Drag(".credits summary", 0, 0)
+	p.Until(`document.querySelectorAll('.credits .panel > button').length === 3`)
+	p.Drag(".credits .panel > button:last-of-type", 0, 0)
+	p.See("150 credits for 0.00?")
 	look(t, p, "touch")
 }
 
@@ -583,4 +590,29 @@ func signInAndOut(t *testing.T, address string) {
 	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("policy %q", policy)
 	}
+}
+
+// The page, all of it, is small enough for a phone's network.
+func TestSize(t *testing.T) {
+	const most = 250_000 // bytes, compressed
+	var sent bytes.Buffer
+	z := gzip.NewWriter(&sent)
+	for _, pattern := range []string{"dist/*.html", "dist/assets/*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z.Write(content)
+		}
+	}
+	z.Close()
+	if sent.Len() > most {
+		t.Errorf("the page has %d bytes, at most %d are wanted", sent.Len(), most)
+	}
+	t.Logf("%d bytes", sent.Len())
 }

@@ -45,7 +45,7 @@ export function Film(props: {
   const [busy, run] = useTask(setTrouble);
   const [, runShow] = useTask(setTrouble); // an earlier film can be watched while another is rendered
   const cancelled = useRef('');
-  const player = useRef<HTMLVideoElement>(null);
+  const asked = useRef(false); // the film that loads is to be brought into sight
   const body = configOf(draft, props.stems, props.has);
 
   async function list(after = ''): Promise<Schemas['RenderHistoryJob'][]> {
@@ -113,9 +113,15 @@ export function Film(props: {
   }, []);
   /** Shows a film because its owner asked for it. */
   const watched = async (jobId: string) => {
+    asked.current = true;
     await show(jobId);
-    player.current?.scrollIntoView({ block: 'center' });
-    player.current?.focus({ preventScroll: true });
+  };
+  /** Only now the film has its size. */
+  const loaded = ({ currentTarget: video }: { currentTarget: HTMLVideoElement }) => {
+    if (!asked.current) return;
+    asked.current = false;
+    video.scrollIntoView({ block: 'center' });
+    video.focus({ preventScroll: true });
   };
 
   const percent = state?.progress ?? 0;
@@ -125,7 +131,7 @@ export function Film(props: {
     <div class="result">
       <Panel title="Film" class="film">
         {film ? (
-          <video ref={player} src={film.url} poster={film.poster} controls playsInline tabIndex={0} aria-label="The rendered film" />
+          <video src={film.url} poster={film.poster} controls playsInline tabIndex={0} aria-label="The rendered film" onLoadedMetadata={loaded} />
         ) : (
           <div class="screen">{state ? <b>{percent} %</b> : <span>Your film appears here</span>}</div>
         )}

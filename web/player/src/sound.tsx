@@ -45,7 +45,7 @@ export function Sound(props: { music: Music; analysis: Analysis | undefined; fil
         <Slider label="Begins in the film" max={Math.max(0, Math.round(props.filmMs - 100))} step={100} value={music.startMs ?? 0} text={seconds(music.startMs ?? 0)} set={(startMs) => set({ startMs })} />
         {analysis && (
           <Slider
-            label="From this part of the song"
+            label="Begins in the song"
             max={Math.max(0, analysis.durationMs - 1000)}
             step={100}
             value={music.fromMs ?? 0}

@@ -211,7 +211,8 @@ export function Strip(props: {
 function ticks(total: number, width: number): number[] {
   const least = (70 * total) / Math.max(70, width);
   const step = [500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 300_000].find((s) => s >= least) ?? 600_000;
-  return Array.from({ length: Math.floor(total / step) + 1 }, (_, k) => k * step);
+  const last = total - (24 * total) / Math.max(70, width); // what is printed there ends with the line
+  return Array.from({ length: Math.floor(last / step) + 1 }, (_, k) => k * step);
 }
 
 /** Two fingers that move apart enlarge the timeline. */

@@ -56,7 +56,7 @@ export function Studio(props: { user: string; balance: number | undefined; spent
     projects.change(f);
     setRemoved(said);
   };
-  const remove: Remove = (what, f) => replace(`${what} removed.`, f);
+  const remove: Remove = (what, f) => replace(`${what} was removed.`, f);
   useShortcuts(undo, redo);
 
   const addClip = async (file: File, sent: (part: number) => void) => {
@@ -77,7 +77,7 @@ export function Studio(props: { user: string; balance: number | undefined; spent
     keepFile(assetKey, file);
     const add = (old: Draft): Draft => ({ ...old, music: { name: file.name, assetKey, volume: 0.5 } });
     const before = latest.current.music;
-    if (before) replace(`${before.name} replaced.`, add);
+    if (before) replace(`${before.name} was replaced.`, add);
     else change(add);
   };
   /** Adds clips one after the other. A refused file stops no other, and a repeat goes on where the connection broke. */
@@ -152,54 +152,56 @@ export function Studio(props: { user: string; balance: number | undefined; spent
         <Wrong trouble={trouble} again={busy ? undefined : lastTry.current} />
       </Panel>
 
-      <Player config={body as FilmConfig} at={playhead} seek={seek} peek={peek} split={draft.segments.length ? splitHere : undefined} />
+      <div class="edit">
+        <Player config={body as FilmConfig} at={playhead} seek={seek} peek={peek} split={draft.segments.length ? splitHere : undefined} />
 
-      <Panel
-        title="Timeline"
-        class="cut"
-        aside={
-          <span class="row">
-            {filmMs > 0 && <small>{seconds(filmMs)}</small>}
-            <Act class="plain" label="Undo the last edit" off={!undo} act={() => (setRemoved(''), undo?.())}>
-              Undo
-            </Act>
-            <Act class="plain" label="Redo the edit" off={!redo} act={() => redo?.()}>
-              Redo
-            </Act>
-          </span>
-        }
-      >
-        <Timeline
-          draft={draft}
-          change={change}
-          remove={remove}
-          has={has}
-          separate={(recording) => void ask.current(recording)}
-          chosen={chosen}
-          choose={choose}
-          at={playhead}
-          seek={seek}
-          peek={setPeek}
+        <Panel
+          title="Timeline"
+          class="cut"
+          aside={
+            <span class="row">
+              {filmMs > 0 && <small>{seconds(filmMs)}</small>}
+              <Act class="plain" label="Undo the last edit" off={!undo} act={() => (setRemoved(''), undo?.())}>
+                Undo
+              </Act>
+              <Act class="plain" label="Redo the edit" off={!redo} act={() => redo?.()}>
+                Redo
+              </Act>
+            </span>
+          }
         >
-          {draft.music && analysis?.peaks && <Lane music={draft.music} analysis={analysis} filmMs={filmMs} change={change} has={has} />}
-        </Timeline>
-      </Panel>
+          <Timeline
+            draft={draft}
+            change={change}
+            remove={remove}
+            has={has}
+            separate={(recording) => void ask.current(recording)}
+            chosen={chosen}
+            choose={choose}
+            at={playhead}
+            seek={seek}
+            peek={setPeek}
+          >
+            {draft.music && analysis?.peaks && <Lane music={draft.music} analysis={analysis} filmMs={filmMs} change={change} has={has} />}
+          </Timeline>
+        </Panel>
 
-      <Panel title="Sound" class="sound">
-        {draft.music && <Sound music={draft.music} analysis={analysis} filmMs={filmMs} change={change} remove={remove} has={has} />}
-        <Speech
-          draft={draft}
-          change={change}
-          remove={remove}
-          balance={props.balance}
-          spent={props.spent}
-          byReference={has('separate.v3')}
-          has={has}
-          ask={ask}
-          stems={stems ?? []}
-          found={setStems}
-        />
-      </Panel>
+        <Panel title="Sound" class="sound">
+          {draft.music && <Sound music={draft.music} analysis={analysis} filmMs={filmMs} change={change} remove={remove} has={has} />}
+          <Speech
+            draft={draft}
+            change={change}
+            remove={remove}
+            balance={props.balance}
+            spent={props.spent}
+            byReference={has('separate.v3')}
+            has={has}
+            ask={ask}
+            stems={stems ?? []}
+            found={setStems}
+          />
+        </Panel>
+      </div>
 
       <Film draft={draft} change={change} name={projects.current.name} project={projects.current.id} stems={stems ?? []} notYet={notYet || ''} has={has} />
       {removed && undo && (

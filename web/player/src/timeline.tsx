@@ -211,8 +211,8 @@ function Card(props: {
       </div>
       <div class="moves">
         {props.separate && (
-          <Act class="plain" label={`Separate its sound: ${name}`} act={props.separate}>
-            Separate its sound
+          <Act class="plain" label={`Separate sound: ${name}`} act={props.separate}>
+            Separate sound
           </Act>
         )}
         <Act class="plain" label={`Duplicate ${name}`} act={props.copy}>
