@@ -69,7 +69,7 @@ type App struct {
 // does not call Run, it must call Close.
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
 	a := &App{cfg: cfg, log: log, version: version}
-	b := &builder{App: a}
+	b := &builder{App: a, deps: ops.NewDependencies()}
 	// A wrong program or a missing wall must be found before anything is written.
 	err := b.buildMedia(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 	if b.dirs, err = makeFolders(cfg.Storage.Path); err != nil {
 		return nil, err
 	}
-	if a.db, err = OpenDatabase(ctx, cfg, log, (*db.DB).EnsureSchema); err != nil {
+	if a.db, err = openDatabase(ctx, cfg, b.deps.Database(), log, (*db.DB).EnsureSchema); err != nil {
 		return nil, err
 	}
 	if err := b.build(ctx); err != nil {

@@ -68,8 +68,13 @@ func makeFolders(root string) (folders, error) {
 
 // OpenDatabase connects to the configured database and prepares its schema, for example by db.DB.CheckSchema.
 func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger, prepare func(*db.DB, context.Context) error) (*db.DB, error) {
+	return openDatabase(ctx, cfg, nil, log, prepare)
+}
+
+func openDatabase(ctx context.Context, cfg config.Config, observer db.Observer, log *slog.Logger,
+	prepare func(*db.DB, context.Context) error) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
-		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Log: log})
+		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Observer: observer, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("check DATABASE_URL, DB_USER and DB_PASSWORD: %w", err)
 	}
@@ -207,7 +212,6 @@ func checkConfinement(layers []confine.Layer, required bool, log *slog.Logger) e
 
 // buildStores makes everything that keeps files: the object store, the caches and the staging area.
 func (b *builder) buildStores(context.Context) error {
-	b.deps = ops.NewDependencies(b.db)
 	var err error
 	if b.store, b.bucket, err = openStore(b.cfg, b.dirs, b.deps); err != nil {
 		return err
@@ -247,7 +251,7 @@ func (b *builder) buildOps(context.Context) error {
 	b.replica = job.Replica{ID: b.renewer.Owner(),
 		Offers: b.ready.Offers(b.cfg.Render.MaxConcurrent), Log: b.log}
 	b.metrics = ops.NewMetrics(b.version, b.db, b.sweeps)
-	b.metrics.Register(b.ready, b.deps)
+	b.metrics.Register(append(b.deps.Collectors(), b.ready)...)
 	b.slots = media.NewSlots(b.cfg.Render.MaxConcurrent)
 	if b.cfg.Roles.Render {
 		b.metrics.RegisterSlots(b.slots)

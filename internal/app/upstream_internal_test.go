@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"cutroom/internal/config"
-	"cutroom/internal/dbtest"
 	"cutroom/internal/ops"
 	"cutroom/internal/upstream/separator"
 )
@@ -19,7 +18,7 @@ import (
 func TestCallsToTheSeparationProviderAreCounted(t *testing.T) {
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPaymentRequired) }))
 	defer vendor.Close()
-	deps := ops.NewDependencies(dbtest.SQLite(t))
+	deps := ops.NewDependencies()
 	var cfg config.Config
 	cfg.Separation.BaseURL, cfg.Separation.StorageBaseURL = vendor.URL, vendor.URL
 	provider, err := NewProvider(cfg, deps, func(separator.Call) {}, slog.New(slog.DiscardHandler))
@@ -30,7 +29,7 @@ func TestCallsToTheSeparationProviderAreCounted(t *testing.T) {
 		t.Error("the provider's refusal is no error")
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(deps)
+	registry.MustRegister(deps.Collectors()...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

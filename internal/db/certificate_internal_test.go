@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -23,15 +24,26 @@ func TestRefusedCertificateIsRecorded(t *testing.T) {
 	}
 	notAfter := web.Certificate().NotAfter
 	trusted := web.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-	d := &DB{}
-	cfg.Tracer = &d.tracer
+	var seen observer
+	cfg.Tracer = &tracer{&seen}
 	cfg.TLSConfig = &tls.Config{RootCAs: trusted, ServerName: "example.com", Time: func() time.Time { return notAfter.Add(time.Hour) }}
 	if _, err := pgx.ConnectConfig(t.Context(), cfg); err == nil {
 		t.Fatal("it connects")
 	}
-	if !d.CertificateRefused() || !d.CertificateExpiry().Equal(notAfter) {
-		t.Errorf("refused: %v, expires %v, want %v", d.CertificateRefused(), d.CertificateExpiry(), notAfter)
+	if !seen.refused || !seen.chain[0].NotAfter.Equal(notAfter) {
+		t.Errorf("%+v, want refused, until %v", seen, notAfter)
 	}
+}
+
+type observer struct {
+	chain   []*x509.Certificate
+	refused bool
+}
+
+func (*observer) Failed() {}
+
+func (o *observer) SawCertificate(chain []*x509.Certificate, refused bool) {
+	o.chain, o.refused = chain, refused
 }
 
 // serveTLS starts a server that takes PostgreSQL's request for TLS, shows the certificate, and

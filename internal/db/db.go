@@ -39,8 +39,9 @@ type Options struct {
 	// MaxPool bounds open connections (>= 1). An in-memory database has one.
 	MaxPool int
 	// Driver names another database/sql driver for SQLite, for tests; "" is the built-in one.
-	Driver string
-	Log    *slog.Logger
+	Driver   string
+	Observer Observer // of PostgreSQL; may be nil
+	Log      *slog.Logger
 }
 
 // Querier is a DB or a Tx, for functions that may run inside or outside a transaction.
@@ -59,7 +60,6 @@ type DB struct {
 	pgConfig *pgx.ConnConfig
 	foldICU  bool // see Fold
 	log      *slog.Logger
-	tracer   tracer
 
 	// write serialises SQLite's writers in this process, so that they queue fairly instead of spinning on the
 	// file lock. A send acquires it.
@@ -144,7 +144,7 @@ func (d *DB) openPostgres(o Options) error {
 	if err != nil {
 		return notParsed(o.URL)
 	}
-	cfg.Tracer = &d.tracer
+	cfg.Tracer = &tracer{o.Observer}
 	cfg.User, cfg.Password = o.User, o.Password
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "cutroom"

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,36 +14,26 @@ import (
 	"cutroom/internal/tracing"
 )
 
-// tracer counts failures of a PostgreSQL pool for metrics, and records slow statements.
-type tracer struct {
-	failures atomic.Int64
-	expiry   atomic.Int64 // Unix seconds, 0 while no connection used TLS
-	refused  atomic.Bool  // the certificate that the server showed last
+// Observer is told what happens between this process and a PostgreSQL server, for metrics. It may be called from any
+// goroutine.
+type Observer interface {
+	// Failed is called for each connection or statement that failed because the server did not answer.
+	Failed()
+	// SawCertificate is called with the certificates of each connection that uses TLS; chain is not empty.
+	SawCertificate(chain []*x509.Certificate, refused bool)
 }
+
+// tracer tells an observer about a PostgreSQL pool, and records slow statements.
+type tracer struct{ observer Observer } // nil = none
 
 var (
 	_ pgx.QueryTracer   = (*tracer)(nil)
 	_ pgx.ConnectTracer = (*tracer)(nil)
 )
 
-// Failures returns how many connections and statements failed because the database did not answer. It is 0 for
-// SQLite, which runs in the process.
-func (d *DB) Failures() int64 { return d.tracer.failures.Load() }
-
-// CertificateExpiry returns when the server's latest certificate expires, or the zero time without TLS.
-func (d *DB) CertificateExpiry() time.Time {
-	if s := d.tracer.expiry.Load(); s != 0 {
-		return time.Unix(s, 0)
-	}
-	return time.Time{}
-}
-
-// CertificateRefused reports whether the server's latest certificate was refused.
-func (d *DB) CertificateRefused() bool { return d.tracer.refused.Load() }
-
 func (t *tracer) count(ctx context.Context, err error) {
-	if err = classified(ctx, err); errors.Is(err, ErrUnavailable) {
-		t.failures.Add(1)
+	if t.observer != nil && errors.Is(classified(ctx, err), ErrUnavailable) {
+		t.observer.Failed()
 	}
 }
 
@@ -104,8 +93,7 @@ func (t *tracer) TraceConnectEnd(ctx context.Context, end pgx.TraceConnectEndDat
 }
 
 func (t *tracer) sawCertificate(chain []*x509.Certificate, refused bool) {
-	if len(chain) > 0 {
-		t.expiry.Store(chain[0].NotAfter.Unix())
-		t.refused.Store(refused)
+	if t.observer != nil && len(chain) > 0 {
+		t.observer.SawCertificate(chain, refused)
 	}
 }

@@ -37,7 +37,7 @@ func (e *ForeignError) Error() string {
 	const remedy = "Check DATABASE_URL and OBJECT_STORE_BUCKET; if the two are meant to go together, run `cutroom adopt-bucket`"
 	if e.Theirs == "" {
 		return fmt.Sprintf("the bucket %s has no installation id, so its objects may belong to another database. The first start of the "+
-			"service writes the id into an empty bucket. %s (once after an upgrade from a version that wrote no id)", e.Bucket, remedy)
+			"service writes the id into an empty bucket. %s", e.Bucket, remedy)
 	}
 	return fmt.Sprintf("the bucket %s belongs to another installation (%s; that of this database: %s). %s",
 		e.Bucket, e.Theirs, cmp.Or(e.Ours, "none yet"), remedy)

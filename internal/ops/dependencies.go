@@ -21,24 +21,38 @@ type Dependencies struct {
 	errors  *prometheus.CounterVec
 	expiry  *prometheus.GaugeVec
 	refused *prometheus.GaugeVec
-	db      *db.DB
 }
 
-const (
-	dependencyErrors     = "cutroom_dependency_errors_total"
-	dependencyErrorsHelp = "Requests of this process that got no answer, a 5xx, or a refusal of the service itself."
-)
-
-// databaseErrorsDesc is the series that package db counts.
-var databaseErrorsDesc = prometheus.NewDesc(dependencyErrors, dependencyErrorsHelp, []string{"of"}, nil)
-
-// NewDependencies returns a collector to register.
-func NewDependencies(d *db.DB) *Dependencies {
-	return &Dependencies{db: d, errors: newCounter(dependencyErrors, dependencyErrorsHelp, "of"),
+// NewDependencies returns a Dependencies whose Collectors are to be registered.
+func NewDependencies() *Dependencies {
+	return &Dependencies{
+		errors: newCounter("cutroom_dependency_errors_total",
+			"Requests of this process that got no answer, a 5xx, or a refusal of the service itself.", "of"),
 		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_expiry_timestamp_seconds",
 			Help: "When a certificate that this process saw last, or trusts, runs out."}, []string{"of"}),
 		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_refused",
 			Help: "1 while this process refuses the certificate that it saw last."}, []string{"of"})}
+}
+
+// Collectors returns the metrics.
+func (d *Dependencies) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{d.errors, d.expiry, d.refused}
+}
+
+// Database returns the observer that counts failures of the database.
+func (d *Dependencies) Database() db.Observer {
+	d.errors.WithLabelValues("database") // exports 0 from the start
+	return database{d}
+}
+
+type database struct{ *Dependencies }
+
+// Failed implements db.Observer.
+func (d database) Failed() { d.errors.WithLabelValues("database").Inc() }
+
+// SawCertificate implements db.Observer.
+func (d database) SawCertificate(chain []*x509.Certificate, refused bool) {
+	d.sawCertificate("database", chain, gauge(refused))
 }
 
 // Client returns a copy of base whose requests count as requests to the named dependency.
@@ -110,23 +124,4 @@ func isServiceFailure(status int) bool {
 // canceled reports that the caller stopped waiting, which is not the dependency's failure.
 func canceled(ctx context.Context) bool {
 	return errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), httpcall.ErrIdle)
-}
-
-// Describe implements prometheus.Collector.
-func (d *Dependencies) Describe(ch chan<- *prometheus.Desc) {
-	d.errors.Describe(ch)
-	d.expiry.Describe(ch)
-	d.refused.Describe(ch)
-}
-
-// Collect implements prometheus.Collector.
-func (d *Dependencies) Collect(ch chan<- prometheus.Metric) {
-	if at := d.db.CertificateExpiry(); !at.IsZero() {
-		d.SetExpiry("database", at)
-		d.refused.WithLabelValues("database").Set(gauge(d.db.CertificateRefused()))
-	}
-	d.errors.Collect(ch)
-	d.expiry.Collect(ch)
-	d.refused.Collect(ch)
-	ch <- prometheus.MustNewConstMetric(databaseErrorsDesc, prometheus.CounterValue, float64(d.db.Failures()), "database")
 }

@@ -54,10 +54,4 @@ func (s *Sweeps) AddRemoved(kind string, objects int) {
 func (s *Sweeps) SetHeld(objects int) { s.held.Set(float64(objects)) }
 
 // SetForeign reports whether the bucket belongs to another installation.
-func (s *Sweeps) SetForeign(foreign bool) {
-	value := 0.0
-	if foreign {
-		value = 1
-	}
-	s.foreign.Set(value)
-}
+func (s *Sweeps) SetForeign(foreign bool) { s.foreign.Set(gauge(foreign)) }
