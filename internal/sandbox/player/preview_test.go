@@ -95,7 +95,7 @@ func renderEdit(t *testing.T, p *browsertest.Page, edit string) string {
 }
 
 // The player's sound is that of the film: volumes, joins, stems, music with fades and points that is ducked, the film's ends.
-// Not compared: what matches the loudness of a film, and its limiter, neither of which the player has.
+// Not compared: the matching of a film's loudness, which the player leaves out.
 func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 	t.Parallel()
 	p := browsertest.Open(t)
@@ -105,16 +105,30 @@ func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 	p.Click(".material header .primary")
 	p.Click(".ask .primary")
 	p.Until(`document.querySelectorAll('.stems canvas').length >= 2`)
-	film := renderEdit(t, p, `
-		fadeIn: 'black', fadeOut: 'black',
-		segments: [
-			{ id: 1, assetKey: one, fromMs: 0, toMs: 3000, speed: 1, volume: 0.1 },
-			{ id: 2, assetKey: two, fromMs: 0, toMs: 2000, speed: 1, volume: 0.2, join: { type: 'dissolve', durationMs: 600 } },
-			{ id: 3, assetKey: one, fromMs: 0, toMs: 3000, speed: 2, volume: 0.1, join: { type: 'fadeBlack', durationMs: 400 } },
-		],
-		music: { ...old.music, volume: 1.5, startMs: 300, fromMs: 200, loop: true, duckDb: 12, fadeInMs: 700, fadeOutMs: 1500,
-			points: [{ atMs: 0, volume: 1 }, { atMs: 3500, volume: 0.4 }, { atMs: 5000, volume: 1.2 }] },
-		speech: { ...old.speech, alone: true, volumes: { voice_all: 0.15, background: 0.1 } },`)
+	for _, draft := range []struct{ name, edit string }{
+		{"all of it", `
+			fadeIn: 'black', fadeOut: 'black',
+			segments: [
+				{ id: 1, assetKey: one, fromMs: 0, toMs: 3000, speed: 1, volume: 0.1 },
+				{ id: 2, assetKey: two, fromMs: 0, toMs: 2000, speed: 1, volume: 0.2, join: { type: 'dissolve', durationMs: 600 } },
+				{ id: 3, assetKey: one, fromMs: 0, toMs: 3000, speed: 2, volume: 0.1, join: { type: 'fadeBlack', durationMs: 400 } },
+			],
+			music: { ...old.music, volume: 1.5, startMs: 300, fromMs: 200, loop: true, duckDb: 12, fadeInMs: 700, fadeOutMs: 1500,
+				points: [{ atMs: 0, volume: 1 }, { atMs: 3500, volume: 0.4 }, { atMs: 5000, volume: 1.2 }] },
+			speech: { ...old.speech, alone: true, volumes: { voice_all: 0.15, background: 0.1 } },`},
+		{"far too loud", `
+			segments: [
+				{ id: 1, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 0.2 },
+				{ id: 2, assetKey: one, fromMs: 1000, toMs: 2000, speed: 1, volume: 10 },
+				{ id: 3, assetKey: one, fromMs: 2000, toMs: 3000, speed: 1, volume: 0.2 },
+			], music: old.music, speech: undefined,`},
+	} {
+		t.Run(draft.name, func(t *testing.T) { compareSound(t, p, renderEdit(t, p, draft.edit)) })
+	}
+}
+
+// compareSound fails the test where what the player plays is louder or less loud than the film.
+func compareSound(t *testing.T, p *browsertest.Page, film string) {
 	// What the player would play is kept as it is mixed. Its clock jumps, so that all of it is mixed at once.
 	p.Eval(`(() => {
 		window.mixed = [];
@@ -146,7 +160,7 @@ func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 		}
 		return 10 * math.Log10(sum/window+1e-6) // not below -60 dB
 	}
-	if len(played[0]) < 55*window || len(rendered[0]) < len(played[0]) {
+	if len(played[0]) < 25*window || len(rendered[0]) < len(played[0]) {
 		t.Fatalf("%d samples in the player, %d in the film", len(played[0]), len(rendered[0]))
 	}
 	for at := 0; at+window <= len(played[0]); at += window {

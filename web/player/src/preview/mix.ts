@@ -2,6 +2,7 @@
 // ducking, and stems in place of the clips' own sound.
 
 import type { DirectiveConfig, FilmConfig, MusicConfig, VolumePoint } from './config';
+import { Limiter, lookAhead } from './limiter';
 import { overlapOf, type Film, type PlacedSegment } from './plan';
 import { sampleRate, silence, stretched, type Pcm } from './pcm';
 
@@ -163,11 +164,25 @@ export class Mixer {
     });
   }
 
-  /** Mixes the film's samples [from, from + length). */
+  private limiter = new Limiter();
+  /** The sample with which the next piece begins. */
+  private next = -1;
+
+  /** Mixes the film's samples [from, from + length): piece after piece, or from anywhere. */
   mix(from: number, length: number): Pcm {
+    if (from !== this.next) {
+      this.limiter = new Limiter();
+      this.limiter.process(this.unlimited(from, lookAhead));
+    }
+    this.next = from + length;
+    const out = this.unlimited(from + lookAhead, length);
+    this.limiter.process(out);
+    return out;
+  }
+
+  private unlimited(from: number, length: number): Pcm {
     const out = this.add(from, length, this.voices, true);
     this.fadeEnds(out, from);
-    for (const side of [out.left, out.right]) side.forEach((v, i) => Math.abs(v) > 1 && (side[i] = Math.sign(v)));
     return out;
   }
 
