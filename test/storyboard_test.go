@@ -101,6 +101,7 @@ func TestStoryboard(t *testing.T) {
 	get := func(path string) *apitest.Response {
 		return u.Send(t, apitest.Request{Path: "/api/v2/" + path})
 	}
+	get("assets/"+strings.Repeat("01ab", 16)+".mp4/storyboard").Error(404, "asset not found")
 	get(sound+"/storyboard").Error(400, "the asset has no pictures")
 	get(sound+"/storyboard?frames=2").Error(400, "the asset has no pictures")
 	get(wide+"/storyboard?frames=23").Error(400, "invalid_frames") // 23 * 2880 pixels

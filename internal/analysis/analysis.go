@@ -4,6 +4,7 @@
 package analysis
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,9 @@ const (
 	retryAfter = time.Hour
 )
 
+// ErrNoAsset is the answer at the address of an asset that does not exist.
+var ErrNoAsset = fault.NotFoundf("asset not found")
+
 var errBusy = fault.Busy(slotWait)
 
 // The failures of a file, without the field of the request that names it.
@@ -85,21 +89,20 @@ const version = 4
 
 // Get returns the analysis of an asset, with at most this many points of its waveform. It
 // counts as a use of the asset by the owner.
-func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (Analysis, error) {
+func (s *Service) Get(ctx context.Context, owner string, key asset.Key, points int) (Analysis, error) {
 	if points < audio.MinPoints || points > audio.MaxPoints {
 		return Analysis{}, fault.Invalidf("points must be %d..%d", audio.MinPoints, audio.MaxPoints)
 	}
-	found, err := s.o.Assets.Use(ctx, owner, assetKey)
+	src, err := s.use(ctx, owner, key, "assetKey")
 	if err != nil {
 		return Analysis{}, err
 	}
-	src := source{found, owner, "assetKey"}
-	key := found.Key.Derived("analysis.json")
-	a, err := derived.Get(ctx, s.o.Maker, owner, key, func() (result[Analysis], error) { return read[Analysis](ctx, s, key) },
+	object := key.Derived("analysis.json")
+	a, err := derived.Get(ctx, s.o.Maker, owner, object, func() (result[Analysis], error) { return read[Analysis](ctx, s, object) },
 		func(ctx context.Context) error {
 			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
 				a, err := s.analyse(ctx, file)
-				return store(ctx, s, key, dir, a, err)
+				return store(ctx, s, object, dir, a, err)
 			})
 		})
 	if err == nil {
@@ -118,16 +121,26 @@ func (s *Service) Get(ctx context.Context, owner, assetKey string, points int) (
 type source struct {
 	asset.Found
 	owner string
-	field string // of the request, for errors
+	field string // of the request, for errors; "" if its address names the asset
+}
+
+// use finds an asset and makes the owner a holder of it.
+func (s *Service) use(ctx context.Context, owner string, key asset.Key, field string) (source, error) {
+	found, err := s.o.Assets.Use(ctx, owner, key)
+	src := source{found, owner, field}
+	return src, src.refusal(err)
 }
 
 // refusal names the field in a failure of its file.
 func (src source) refusal(err error) error {
+	subject := cmp.Or(src.field, "the address")
 	switch {
 	case errors.Is(err, errNotMedia):
-		return fault.Invalidf("%s names a file without readable pictures or sound", src.field).WithCause(err)
+		return fault.Invalidf("%s names a file without readable pictures or sound", subject).WithCause(err)
 	case errors.Is(err, errExhausted):
-		return fault.Invalidf("%s names a file that takes too much time or memory to analyse", src.field).WithCause(err)
+		return fault.Invalidf("%s names a file that takes too much time or memory to analyse", subject).WithCause(err)
+	case src.field == "" && (errors.Is(err, asset.ErrCorrupt) || errors.Is(err, objectstore.ErrNotFound)):
+		return ErrNoAsset.WithCause(err)
 	case errors.Is(err, asset.ErrCorrupt):
 		return fault.NotFoundf("%s: the asset was damaged and removed; upload it again", src.field).WithCause(err)
 	case errors.Is(err, objectstore.ErrNotFound): // removed since it was found
@@ -160,7 +173,7 @@ func (s *Service) derive(ctx context.Context, src source, do func(ctx context.Co
 	}
 	fetching, cancel := context.WithTimeoutCause(ctx, fetchTimeout, errBusy)
 	defer cancel()
-	if err := s.o.Assets.FetchForRequest(fetching, src.Key.String(), file); err != nil {
+	if err := s.o.Assets.FetchForRequest(fetching, src.Key, file); err != nil {
 		return src.refusal(err)
 	}
 	return do(ctx, file, dir)

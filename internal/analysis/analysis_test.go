@@ -75,7 +75,7 @@ func TestAnalysesAreBounded(t *testing.T) {
 	}
 	want := func(when string, key asset.Key, kind fault.Kind) {
 		t.Helper()
-		_, err := s.Get(t.Context(), owner.ID, key.String(), 100)
+		_, err := s.Get(t.Context(), owner.ID, key, 100)
 		if f := fault.As(err); (f == nil) != (err == nil) || f != nil && f.Kind != kind || f == nil && kind != 0 {
 			t.Errorf("%s: %v, want kind %v", when, err, kind)
 		}

@@ -46,13 +46,12 @@ func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, 
 	case height < MinHeight || height > MaxHeight:
 		return nil, ErrInvalidHeight
 	}
-	found, err := s.o.Assets.Use(ctx, owner, name.String())
+	src, err := s.use(ctx, owner, name, "")
 	if err != nil {
 		return nil, err
 	}
-	src := source{found, owner, "the name"}
 	// The size of the pictures decides how wide the strip is.
-	pictures := found.Key.Derived("pictures.json")
+	pictures := name.Derived("pictures.json")
 	p, err := derived.Get(ctx, s.o.Maker, owner, pictures, func() (result[Video], error) { return read[Video](ctx, s, pictures) },
 		func(ctx context.Context) error {
 			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
@@ -71,7 +70,7 @@ func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, 
 	if board.Width*board.Tiles > maxStripWidth {
 		return nil, ErrInvalidTiles
 	}
-	key := found.Key.Derived(fmt.Sprintf("%s%d-%d.jpg", storyboardPrefix, board.Tiles, board.Height))
+	key := name.Derived(fmt.Sprintf("%s%d-%d.jpg", storyboardPrefix, board.Tiles, board.Height))
 	obj, err := derived.Get(ctx, s.o.Maker, owner, key, func() (objectstore.Object, error) { return s.openStoryboard(ctx, key) },
 		func(ctx context.Context) error {
 			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {

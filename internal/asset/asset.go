@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"cutroom/internal/db"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
@@ -38,9 +40,6 @@ const (
 
 // ErrDisabled is the answer to a request that needs a bucket if none is configured.
 var ErrDisabled = fault.New(fault.Unavailable, "r2_disabled")
-
-// ErrInvalidKey is the error for a key that ParseKey refuses.
-var ErrInvalidKey = fault.New(fault.Invalid, "invalid_asset_key")
 
 // ErrCorrupt reports an object whose bytes do not hash to its key.
 var ErrCorrupt = errors.New("asset does not match its key")
@@ -73,14 +72,14 @@ type Service struct {
 	maxPerAccount int64
 	signedURLLife time.Duration
 	// Requests fetch assets in slots of their own: they keep no job waiting.
-	jobDownloads, requestDownloads, verifications chan struct{}
+	jobDownloads, requestDownloads, verifications *semaphore.Weighted
 }
 
 // New returns a Service.
 func New(o Options) *Service {
 	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, quota: o.Quota, maxPerAccount: o.MaxPerAccount, signedURLLife: o.SignedURLLife,
-		jobDownloads: make(chan struct{}, maxDownloads), requestDownloads: make(chan struct{}, maxDownloads),
-		verifications: make(chan struct{}, maxDownloads)}
+		jobDownloads: semaphore.NewWeighted(maxDownloads), requestDownloads: semaphore.NewWeighted(maxDownloads),
+		verifications: semaphore.NewWeighted(maxDownloads)}
 }
 
 // Enabled reports whether there is a bucket.
@@ -270,21 +269,21 @@ func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 // for a missing object, and objectstore.ErrUnavailable if the store cannot be reached and
 // a retry may help.
 func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
-	return s.fetch(ctx, key, dst, s.jobDownloads)
-}
-
-// FetchForRequest is FetchTo for a request, which must not keep jobs waiting.
-func (s *Service) FetchForRequest(ctx context.Context, key, dst string) error {
-	return s.fetch(ctx, key, dst, s.requestDownloads)
-}
-
-func (s *Service) fetch(ctx context.Context, key, dst string, slots chan struct{}) error {
-	if s.bucket == nil {
-		return ErrDisabled
-	}
 	k, err := ParseKey(key)
 	if err != nil {
 		return err
 	}
-	return s.cache.Load(ctx, k.fileName(), dst, s.download(k, slots))
+	return s.fetch(ctx, k, dst, s.jobDownloads)
+}
+
+// FetchForRequest is FetchTo for a request, which must not keep jobs waiting.
+func (s *Service) FetchForRequest(ctx context.Context, key Key, dst string) error {
+	return s.fetch(ctx, key, dst, s.requestDownloads)
+}
+
+func (s *Service) fetch(ctx context.Context, key Key, dst string, slots *semaphore.Weighted) error {
+	if s.bucket == nil {
+		return ErrDisabled
+	}
+	return s.cache.Load(ctx, key.fileName(), dst, s.download(key, slots))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sync/semaphore"
+
 	"cutroom/internal/disk"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/objectstore"
@@ -20,18 +22,16 @@ const maxDownloads = 4
 // folders. A file named <sha256>.<ext> in it is complete and verified.
 func NewCache(dir string, maxBytes int64) (*diskcache.Cache, error) {
 	return diskcache.New(diskcache.Config{Dir: dir, MaxBytes: maxBytes, Volatile: true, EvictLinked: true,
-		Owns: func(name string) bool { _, err := parseFileName(name); return err == nil }})
+		Owns: func(name string) bool { _, err := ParseName(name); return err == nil }})
 }
 
 // download brings an asset into the cache when it has one of the slots.
-func (s *Service) download(k Key, slots chan struct{}) diskcache.Loader {
+func (s *Service) download(k Key, slots *semaphore.Weighted) diskcache.Loader {
 	return func(ctx context.Context, path string) error {
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-ctx.Done():
+		if err := slots.Acquire(ctx, 1); err != nil {
 			return context.Cause(ctx)
 		}
+		defer slots.Release(1)
 		whole, err := fetchVerified(ctx, s.bucket, k, path)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/user"
 )
@@ -125,17 +126,16 @@ func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) err
 }
 
 // Use finds an asset for a request that reads it at once, and makes its user a holder.
-// The error is as in [Service.Lookup], or a 404 that names the field assetKey.
-func (s *Service) Use(ctx context.Context, userID, key string) (Found, error) {
-	found, errs := s.Lookup(ctx, []string{key})
-	err := errs[0]
+// The error of a missing object is objectstore.ErrNotFound.
+func (s *Service) Use(ctx context.Context, userID string, key Key) (Found, error) {
+	found, err := s.find(ctx, key)
 	if err == nil {
-		err = s.holdAlone(ctx, userID, found[0])
+		err = s.holdAlone(ctx, userID, found)
 	}
-	if missing(err) || errors.Is(err, errRemoved) {
-		return Found{}, fault.NotFoundf("assetKey: the asset does not exist in the object store")
+	if errors.Is(err, errRemoved) {
+		err = fmt.Errorf("%w: %w", objectstore.ErrNotFound, err)
 	}
-	return found[0], err
+	return found, err
 }
 
 // Counts are what assets count against an account's limits: the full size for each holder,
@@ -177,7 +177,7 @@ func (s *Service) DownloadURL(ctx context.Context, userID, name string, head boo
 	if s.bucket == nil {
 		return "", ErrDisabled
 	}
-	key, err := parseFileName(name)
+	key, err := ParseName(name)
 	if err != nil {
 		return "", errNotHeld
 	}
@@ -202,9 +202,9 @@ func (s *Service) DownloadURL(ctx context.Context, userID, name string, head boo
 // counts for the user until the sweep has erased it. It is no error if the user does not
 // hold the asset.
 func (s *Service) Release(ctx context.Context, userID, name string) error {
-	key, err := parseFileName(name)
+	key, err := ParseName(name)
 	if err != nil {
-		return ErrInvalidKey.WithCause(err)
+		return err
 	}
 	if err := s.abandonAll(ctx, `user_id = $1 AND asset_key = $2 AND completed_at IS NULL`, userID, key.String()); err != nil {
 		return err

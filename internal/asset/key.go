@@ -1,9 +1,10 @@
 package asset
 
 import (
-	"errors"
 	"slices"
 	"strings"
+
+	"cutroom/internal/fault"
 )
 
 // Key is a parsed asset key.
@@ -20,26 +21,26 @@ const (
 // extensions are those that an asset may have, in the order shown to clients.
 var extensions = []string{"mp4", "mov", "m4v", "webm", "m4a", "mp3", "wav", "aac"}
 
+// ErrInvalidKey is the error for a malformed key.
+var ErrInvalidKey = fault.New(fault.Invalid, "invalid_asset_key")
+
 // ParseKey parses a key that a client sent.
 func ParseKey(s string) (Key, error) {
 	name, ok := strings.CutPrefix(s, keyPrefix)
 	if !ok {
-		return Key{}, errors.New("asset key: not under assets/")
+		return Key{}, ErrInvalidKey
 	}
-	return parseFileName(name)
+	return ParseName(name)
 }
 
-// parseFileName parses "<sha256>.<ext>".
-func parseFileName(name string) (Key, error) {
+// ParseName parses the name of an asset, <sha256>.<ext>: its key without the folder.
+func ParseName(name string) (Key, error) {
 	hash, ext, ok := strings.Cut(name, ".")
 	if !ok || !isHash(hash) || !slices.Contains(extensions, ext) {
-		return Key{}, errors.New("asset key: not <sha256>.<ext>")
+		return Key{}, ErrInvalidKey
 	}
 	return Key{hash, ext}, nil
 }
-
-// ParseName parses the name of an asset, its key without the folder.
-func ParseName(name string) (Key, error) { return parseFileName(name) }
 
 // String is the key's form in the bucket.
 func (k Key) String() string { return keyPrefix + k.fileName() }

@@ -42,7 +42,7 @@ func (s *Service) Lookup(ctx context.Context, keys []string) (found []Found, err
 		case s.bucket == nil:
 			errs[i] = ErrDisabled
 		case err != nil:
-			errs[i] = ErrInvalidKey.WithCause(err)
+			errs[i] = err
 		default:
 			valid = append(valid, key)
 		}

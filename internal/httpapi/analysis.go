@@ -8,7 +8,6 @@ import (
 	"cutroom/internal/analysis"
 	"cutroom/internal/asset"
 	"cutroom/internal/audio"
-	"cutroom/internal/fault"
 )
 
 type analysisRequest struct {
@@ -35,11 +34,15 @@ func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who accoun
 	if _, err := readObject(w, r, &req); err != nil {
 		return err
 	}
+	key, err := asset.ParseKey(req.AssetKey)
+	if err != nil {
+		return err
+	}
 	points := audio.DefaultPoints
 	if req.Points != nil {
 		points = int(*req.Points)
 	}
-	found, err := s.o.Analyses.Get(r.Context(), who.UserID, req.AssetKey, points)
+	found, err := s.o.Analyses.Get(r.Context(), who.UserID, key, points)
 	if err != nil {
 		return err
 	}
@@ -49,7 +52,7 @@ func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who accoun
 func (s *Server) storyboard(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 	name, err := asset.ParseName(r.PathValue("name"))
 	if err != nil {
-		return fault.NotFoundf("asset not found").WithCause(err)
+		return analysis.ErrNoAsset.WithCause(err)
 	}
 	tiles, valid := queryNumber(r, "frames", analysis.DefaultTiles)
 	if !valid {

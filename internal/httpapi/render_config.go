@@ -176,7 +176,7 @@ func (c *configWire) checkAssetKeys() error {
 			continue
 		}
 		if _, err := asset.ParseKey(*key); err != nil {
-			return fault.New(fault.Invalid, "invalid_asset_key")
+			return err
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account
 		return err
 	}
 	if _, err := asset.ParseKey(req.SourceAssetKey); err != nil {
-		return asset.ErrInvalidKey.WithCause(err)
+		return err
 	}
 	ref, err := req.reference()
 	if err != nil {
