@@ -61,7 +61,7 @@ var allowed = map[string][]string{
 	"httpapi":              {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "disk", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "pause", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
 	"httpserve":            {},
 	"simulation":           {}, // tests alone
-	"ops":                  {"admin", "clock", "db", "events", "fault", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
+	"ops":                  {"admin", "clock", "db", "disk", "events", "fault", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
 	"sandbox":              {"sandbox"},                    // nothing of the service: a misread wire format must not hide on both sides
 	"mediatest":            {"sandbox"},                    // how programs are run
 	"dbtest":               {"db", "relaytest", "sandbox"}, // as above

@@ -17,6 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrFull is the error of a disk that has no more room.
+var ErrFull error = unix.ENOSPC
+
 // IsFull reports whether err means that a disk or a quota on it is full.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 

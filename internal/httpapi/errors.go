@@ -15,7 +15,6 @@ import (
 	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/staging"
 )
 
 // statuses maps each kind of failure to its HTTP status. No other code does.
@@ -94,7 +93,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		if f.Err != nil {
 			log.Log(r.Context(), levelOf(f.Kind), "request refused", "error", f.Answer(), "cause", f.Err)
 		}
-	case errors.Is(err, staging.ErrNoSpace), disk.IsFull(err):
+	case disk.IsFull(err):
 		log.Error("no space left", "err", err)
 		f = &fault.Error{Kind: fault.Unavailable, Sentence: "The service is short of storage, please try again later", RetryAfter: time.Minute}
 	default:

@@ -180,8 +180,6 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	switch {
 	case errors.Is(err, staging.ErrTooLarge):
 		return 0, tooBig
-	case errors.Is(err, staging.ErrNoSpace):
-		return 0, err
 	case err != nil:
 		return 0, bodyError(err)
 	}
@@ -251,8 +249,7 @@ func unquote(s string) string {
 
 // bodyError returns the error for a truncated or malformed body. It returns errors of the local disk unchanged.
 func bodyError(err error) error {
-	var local interface{ Local() bool }
-	if errors.As(err, &local) && local.Local() {
+	if _, local := errors.AsType[*staging.DiskError](err); local {
 		return err
 	}
 	return errBadRequest.WithDetail("the multipart body is malformed or incomplete").WithCause(err)

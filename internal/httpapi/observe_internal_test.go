@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"cutroom/internal/account"
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
-	"cutroom/internal/staging"
 )
 
 // watched is a Server whose log and counts the test reads.
@@ -53,7 +53,7 @@ func TestOnlyFailuresOfOursAreErrorsInTheLog(t *testing.T) {
 		{"nil pointer", func(http.ResponseWriter, *http.Request) error { var r *http.Request; return r.ParseForm() }, 500, `{"error":"Internal server error"}`, true},
 		{"error", func(http.ResponseWriter, *http.Request) error { return errors.New("pq: secret") }, 500, `{"error":"Internal server error"}`, true},
 		{"internal fault", func(http.ResponseWriter, *http.Request) error { return fault.Sentencef(fault.Internal, "row 5 of x") }, 500, `{"error":"Internal server error"}`, true},
-		{"full disk", func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("x: %w", staging.ErrNoSpace) }, 503,
+		{"full disk", func(http.ResponseWriter, *http.Request) error { return fmt.Errorf("x: %w", disk.ErrFull) }, 503,
 			`{"error":"The service is short of storage, please try again later"}`, true},
 		{"full quota of the store", func(http.ResponseWriter, *http.Request) error {
 			return fmt.Errorf("store upload: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT})

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"cutroom/internal/db"
+	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
@@ -107,7 +108,7 @@ func (r *Readiness) check(ctx context.Context, maxAge time.Duration) (free int64
 		failures[reasonFolder] = err
 	}
 	if free -= r.MinFree; err == nil && free < 0 {
-		failures[reasonDisk] = fmt.Errorf("%d MB less than the reserve: %w", -free>>20, staging.ErrNoSpace)
+		failures[reasonDisk] = fmt.Errorf("%d MB less than the reserve: %w", -free>>20, disk.ErrFull)
 	}
 	r.logChanges(failures, reasonDisk, reasonFolder, reasonStore, reasonFFmpeg)
 	return max(0, free), failures
@@ -131,7 +132,7 @@ func (r *Readiness) probe(ctx context.Context, maxAge time.Duration) map[string]
 		go func() { started <- r.StartFFmpeg(ctx) }()
 	}
 	failures := map[string]error{}
-	if reason, err := r.writeFile(ctx); errors.Is(err, staging.ErrNoSpace) {
+	if reason, err := r.writeFile(ctx); disk.IsFull(err) {
 		failures[reasonDisk] = err
 	} else if err != nil {
 		failures[reason] = err

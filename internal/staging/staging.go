@@ -21,16 +21,11 @@ import (
 	"cutroom/internal/disk"
 )
 
-var (
-	// ErrTooLarge is returned for a body longer than its limit. Receive has read at most one byte
-	// beyond the limit.
-	ErrTooLarge = errors.New("larger than the limit")
+// ErrTooLarge is returned for a body longer than its limit. Receive has read at most one byte
+// beyond the limit.
+var ErrTooLarge = errors.New("larger than the limit")
 
-	// ErrNoSpace matches a DiskError caused by a full disk or quota.
-	ErrNoSpace = errors.New("no space left for uploads")
-
-	errClosed = errors.New("batch is closed")
-)
+var errClosed = errors.New("batch is closed")
 
 // batchPrefix is the prefix of every request's folder.
 const batchPrefix = "batch-"
@@ -158,7 +153,7 @@ type Batch struct {
 var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // Receive copies r to a file of the batch. It returns ErrTooLarge after more than limit bytes, a *DiskError if
-// writing fails (matching ErrNoSpace if the disk is full), and r's own error, wrapped, if reading fails. No
+// writing fails, and r's own error, wrapped, if reading fails. No
 // file is left after an error.
 func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, error) {
 	if b.closed {
@@ -229,13 +224,5 @@ func (e *DiskError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *DiskError) Unwrap() error { return e.Err }
-
-// Is reports that a full disk or quota matches ErrNoSpace.
-func (e *DiskError) Is(target error) bool {
-	return target == ErrNoSpace && disk.IsFull(e.Err)
-}
-
-// Local reports that the sender is not to blame.
-func (e *DiskError) Local() bool { return true }
 
 func diskError(err error) error { return &DiskError{Err: err} }

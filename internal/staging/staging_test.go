@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cutroom/internal/disk"
 	"cutroom/internal/staging"
 )
 
@@ -172,8 +173,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	b := newBatch(t, a)
 	_, err = b.Receive("a", "", io.LimitReader(zeros{}, 2<<20), 10<<20)
-	if !errors.Is(err, staging.ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Receive = %v, want ErrNoSpace", err)
+	if !disk.IsFull(err) {
+		t.Errorf("Receive = %v, want a full disk", err)
 	}
 	if n := files(t, dir); n != 0 {
 		t.Errorf("%d files are left", n)
@@ -207,7 +208,7 @@ func TestBrokenDiskIsNotTheSendersFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := b.Receive("a", "", strings.NewReader("x"), 10)
-	if disk := (*staging.DiskError)(nil); !errors.As(err, &disk) || !disk.Local() || errors.Is(err, staging.ErrNoSpace) {
+	if local := (*staging.DiskError)(nil); !errors.As(err, &local) || disk.IsFull(err) {
 		t.Errorf("Receive = %v, want a DiskError", err)
 	}
 	if _, err := a.Batch(); err == nil {
