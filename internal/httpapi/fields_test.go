@@ -204,6 +204,10 @@ func TestBoundsOfTheFilm(t *testing.T) {
 					check(*s.Max, true)
 					check(*s.Max+1, false)
 				}
+				if s.MaxItems != nil {
+					name := strings.TrimSuffix(path[strings.LastIndexByte(path, '.')+1:], "[0]")
+					check(slices.Repeat([]any{smallest(name)}, int(*s.MaxItems)+1), false)
+				}
 				for _, v := range s.Enum {
 					check(v, true)
 				}

@@ -128,27 +128,6 @@ func TestMalformedRenders(t *testing.T) {
 		for name, text := range map[string]string{"empty": "", "null": "null", "list": "[]", "cut off": `{"segments":[`, "deep": strings.Repeat(`{"a":`, 20000)} {
 			add("config "+name, text, detail("config is not a JSON object"))
 		}
-		for text, want := range map[string]string{
-			`{"segments":{}}`:            "segments must be a list",
-			`{"segments":5}`:             "segments must be a list",
-			`{"segments":[5]}`:           "segments[0] must be an object",
-			`{"videoDurationMs":"5"}`:    "videoDurationMs must be an integer",
-			`{"videoDurationMs":1e400}`:  "videoDurationMs must be an integer",
-			`{"videoDurationMs":1.5}`:    "videoDurationMs must be an integer",
-			`{"videoDurationMs":2.5e16}`: "videoDurationMs must be an integer",
-			`{"videoDurationMs":true}`:   "videoDurationMs must be an integer",
-			`{"outputKind":1}`:           "outputKind must be a string",
-			`{"quality":[]}`:             "quality must be a string",
-			`{"bgmClips":"x"}`:           "bgmClips must be a list",
-			`{"segments":[{"durationMs":99999999999999999999}]}`:                 "segments[0].durationMs must be an integer",
-			`{"segments":[{"order":0},{"volumeScale":1e999}]}`:                   "segments[1].volumeScale must be a finite number",
-			`{"bgmClips":[{"speed":"1"}]}`:                                       "bgmClips[0].speed must be a finite number",
-			`{"separationDirectives":[{"muteOriginalSegmentAudio":1}]}`:          "separationDirectives[0].muteOriginalSegmentAudio must be true or false",
-			`{"separationDirectives":[{"selections":[{},{"volume":{}}]}]}`:       "separationDirectives[0].selections[1].volume must be a finite number",
-			`{"segments":[{"sourceFileKey":7,"order":"x"}],"outputKind":"film"}`: "segments[0].sourceFileKey must be a string",
-		} {
-			add("types: "+text, text, sentence(want))
-		}
 		add("nothing", `{}`, sentence("segments or videoDurationMs is required"))
 		add("empty segments", `{"segments":[]}`, sentence("segments must not be empty"))
 		add("null segment", `{"segments":[null]}`, sentence("segments[0].sourceFileKey is required"))
@@ -160,28 +139,14 @@ func TestMalformedRenders(t *testing.T) {
 			return `{"segments":[{"sourceFileKey":"video","order":0,"durationMs":1000` + rest + `}]}`
 		}
 		for rest, s := range map[string]string{
-			`,"durationMs":0`: "segments[0].durationMs must be > 0", `,"trimStartMs":-1`: "segments[0].trimStartMs must be >= 0", `,"trimEndMs":-1`: "segments[0].trimEndMs must be >= 0",
-			`,"trimStartMs":5,"trimEndMs":5`: "segments[0].trimEndMs must be 0 or > trimStartMs", `,"volumeScale":-0.1`: "segments[0].volumeScale must be >= 0",
-			`,"volumeScale":10.1`: "segments[0].volumeScale must be <= 10", `,"speedScale":0`: "segments[0].speedScale must be > 0", `,"speedScale":0.09`: "segments[0].speedScale must be >= 0.1",
-			`,"speedScale":11`: "segments[0].speedScale must be <= 10", `,"sourceFileKey":""`: "segments[0].sourceFileKey is required", `,"sourceFileKey":"bgm_9"`: `segments[0].sourceFileKey names no uploaded part: \"bgm_9\"`,
-			`,"transition":{}`: "segments[0].transition.type is required", `,"transition":{"type":"zoom"}`: "segments[0].transition.type must be dissolve, fadeBlack, fadeWhite, wipe, slide or push",
-			`,"transition":{"type":"dissolve","durationMs":99}`:     "segments[0].transition.durationMs must be 100..5000",
-			`,"transition":{"type":"fadeWhite","durationMs":5001}`:  "segments[0].transition.durationMs must be 100..5000",
-			`,"transition":{"type":"push","direction":""}`:          "segments[0].transition.direction must be left, right, up or down",
-			`,"transition":{"type":"dissolve","direction":"left"}`:  "segments[0].transition.direction must be absent unless type is wipe, slide or push",
-			`,"transition":{"type":"fadeBlack","durationMs":100.5}`: "segments[0].transition.durationMs must be an integer",
-			`,"fit":""`: "segments[0].fit must be contain, cover or blur", `,"focusX":-0.01`: "segments[0].focusX must be 0..1", `,"focusX":0,"focusY":1.01`: "segments[0].focusY must be 0..1",
-			`}],"canvas":{"aspect":"2:1"},"x":[{`: "canvas.aspect must be source, 16:9, 9:16, 1:1, 4:5, 4:3 or 3:4", `}],"canvas":{"fit":"fill"},"x":[{`: "canvas.fit must be contain, cover or blur",
-			`}],"canvas":{"maxSide":239},"x":[{`: "canvas.maxSide must be 240..3840", `}],"canvas":{"maxSide":0},"x":[{`: "canvas.maxSide must be 240..3840",
-			`}],"fadeIn":{"color":"red"},"x":[{`: "fadeIn.color must be black or white", `}],"fadeOut":{"durationMs":99},"x":[{`: "fadeOut.durationMs must be 100..5000",
-			`}],"fadeOut":{"durationMs":5001},"x":[{`: "fadeOut.durationMs must be 100..5000", `}],"fadeIn":{"color":""},"x":[{`: "fadeIn.color must be black or white",
-			`}],"canvas":{"maxSide":3841},"x":[{`: "canvas.maxSide must be 240..3840", `}],"canvas":{"maxSide":640.5},"x":[{`: "canvas.maxSide must be an integer",
-			`}],"canvas":{"shortSide":238},"x":[{`: "canvas.shortSide must be even and 240..2160", `}],"canvas":{"shortSide":2162},"x":[{`: "canvas.shortSide must be even and 240..2160",
-			`}],"canvas":{"shortSide":721},"x":[{`: "canvas.shortSide must be even and 240..2160", `}],"canvas":{"shortSide":"720"},"x":[{`: "canvas.shortSide must be an integer",
+			`,"trimStartMs":5,"trimEndMs":5`: "segments[0].trimEndMs must be 0 or > trimStartMs", `,"speedScale":0`: "segments[0].speedScale must be > 0",
+			`,"sourceFileKey":""`: "segments[0].sourceFileKey is required", `,"sourceFileKey":"bgm_9"`: `segments[0].sourceFileKey names no uploaded part: \"bgm_9\"`,
+			`,"sourceFileKey":"\u0000"`: `segments[0].sourceFileKey names no uploaded part: \"\\x00\"`, `,"durationMs":-9223372036854775808`: "segments[0].durationMs must be > 0",
+			`,"transition":{}`: "segments[0].transition.type is required", `,"transition":{"type":"push","direction":""}`: "segments[0].transition.direction must be left, right, up or down",
+			`,"transition":{"type":"dissolve","direction":"left"}`: "segments[0].transition.direction must be absent unless type is wipe, slide or push",
+			`,"fit":""`: "segments[0].fit must be contain, cover or blur", `}],"fadeIn":{"color":""},"x":[{`: "fadeIn.color must be black or white",
+			`}],"canvas":{"shortSide":721},"x":[{`:               "canvas.shortSide must be even and 240..2160",
 			`}],"canvas":{"shortSide":720,"maxSide":720},"x":[{`: "canvas.shortSide must not be set together with canvas.maxSide",
-			`}],"canvas":{"frameRate":29},"x":[{`:                "canvas.frameRate must be 24, 25, 30, 50 or 60", `}],"canvas":{"frameRate":0},"x":[{`: "canvas.frameRate must be 24, 25, 30, 50 or 60",
-			`}],"canvas":{"frameRate":29.97},"x":[{`: "canvas.frameRate must be an integer",
-			`,"sourceFileKey":"\u0000"`:              `segments[0].sourceFileKey names no uploaded part: \"\\x00\"`, `,"durationMs":-9223372036854775808`: "segments[0].durationMs must be > 0",
 		} {
 			add(s+rest, segment(rest), sentence(s), part{name: "video", file: "x"})
 		}
@@ -224,51 +189,24 @@ func TestMalformedRenders(t *testing.T) {
 // soundJSON is JSON added to a segment and to the config.
 type soundJSON struct{ segment, config string }
 
-// brokenSounds breaks each rule for sound settings, by the sentence that names the field.
+// brokenSounds breaks the rules about several sound settings, by the sentence that names the field.
 func brokenSounds() map[soundJSON]string {
 	cases := map[soundJSON]string{}
 	clip := func(want, rest string) {
 		cases[soundJSON{config: `,"bgmClips":[{"audioFileKey":"bgm_0","startMs":1000,` + rest + `}]`}] = "bgmClips[0]." + want
 	}
-	clip("fadeInMs must be 0..30000", `"fadeInMs":30001`)
-	clip("fadeInMs must be an integer", `"fadeInMs":1.5`)
-	clip("fadeOutMs must be 0..30000", `"fadeOutMs":-1`)
-	clip("fadeOutMs must be 0..30000", `"fadeOutMs":9223372036854775807`)
-	clip("loop must be true or false", `"loop":1`)
 	clip("endMs must be 0 or > startMs", `"endMs":1000`)
 	clip("endMs must be 0 or > startMs", `"endMs":-5`)
-	clip("endMs must be an integer", `"endMs":"2000"`)
-	clip("ducking must be an object", `"ducking":true`)
-	clip("voice must be true or false", `"voice":1`)
 	clip("voice must not be set together with ducking", `"voice":true,"ducking":{}`)
-	clip("ducking.amountDb must be 0..24", `"ducking":{"amountDb":24.5}`)
-	clip("ducking.amountDb must be 0..24", `"ducking":{"amountDb":-1}`)
-	clip("ducking.attackMs must be 0..2000", `"ducking":{"attackMs":2001}`)
-	clip("ducking.attackMs must be an integer", `"ducking":{"attackMs":0.5}`)
-	clip("ducking.releaseMs must be 0..5000", `"ducking":{"releaseMs":-1}`)
-	clip("volumePoints must be a list", `"volumePoints":{}`)
-	clip("volumePoints[0].volume must be 0..10", `"volumePoints":[{"atMs":0,"volume":10.1}]`)
 	for rest, want := range map[string]string{
 		`[{"volume":1}]`:                                "volumePoints[0].atMs is required",
 		`[{"atMs":0,"volume":1},{"atMs":5}]`:            "volumePoints[1].volume is required",
-		`[{"atMs":-1,"volume":1}]`:                      "volumePoints[0].atMs must be >= 0",
 		`[{"atMs":5,"volume":1},{"atMs":5,"volume":0}]`: "volumePoints[1].atMs must be > that of the point before it",
-		`[{"atMs":0,"volume":-0.1}]`:                    "volumePoints[0].volume must be 0..10",
-		`[{"atMs":2.5,"volume":1}]`:                     "volumePoints[0].atMs must be an integer",
-		`[` + strings.Repeat(`{"atMs":1,"volume":1},`, 64) + `{"atMs":1,"volume":1}]`: "volumePoints must have at most 64 entries",
 	} {
 		cases[soundJSON{segment: `,"volumePoints":` + rest}] = "segments[0]." + want
 	}
-	const selection = `,"separationDirectives":[{"id":"d","rangeStartMs":0,"rangeEndMs":1,"selections":[{"stemId":"x","audioUrl":"y","volumePoints":`
-	cases[soundJSON{config: selection + `[{"atMs":0,"volume":11}]}]}]`}] = "separationDirectives[0].selections[0].volumePoints[0].volume must be 0..10"
-	cases[soundJSON{config: selection + `[{"atMs":0}]}]}]`}] = "separationDirectives[0].selections[0].volumePoints[0].volume is required"
-	for rest, want := range map[string]string{
-		`[]`: "loudness must be an object", `{"targetLufs":-8.9}`: "loudness.targetLufs must be -31..-9", `{"targetLufs":-31.1}`: "loudness.targetLufs must be -31..-9",
-		`{"maxTruePeakDb":0.1}`: "loudness.maxTruePeakDb must be -9..0", `{"maxTruePeakDb":-9.1}`: "loudness.maxTruePeakDb must be -9..0",
-		`{"maxTruePeakDb":"0"}`: "loudness.maxTruePeakDb must be a finite number",
-	} {
-		cases[soundJSON{config: `,"loudness":` + rest}] = want
-	}
+	const selection = `,"separationDirectives":[{"id":"d","rangeStartMs":0,"rangeEndMs":1,"selections":[{"stemId":"x","audioUrl":"y","volumePoints":[{"atMs":0}]}]}]`
+	cases[soundJSON{config: selection}] = "separationDirectives[0].selections[0].volumePoints[0].volume is required"
 	return cases
 }
 
