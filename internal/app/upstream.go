@@ -34,7 +34,7 @@ func outboundClient(limits config.Outbound) *http.Client {
 const authorizeURL = "https://accounts.google.com/o/oauth2/v2/auth"
 
 func newIdentityProviders(cfg config.Config, deps *ops.Dependencies) map[string]account.IdentityVerifier {
-	client := outboundClient(cfg.Outbound.Prompt())
+	client := outboundClient(cfg.Outbound.WithLimit())
 	out := map[string]account.IdentityVerifier{
 		account.ProviderA: identity.NewProviderA(identity.ProviderAConfig{
 			TokenInfoURL: cfg.Auth.ProviderA.TokenInfoURL, ClientIDs: cfg.Auth.ProviderA.ClientIDs,
@@ -73,7 +73,7 @@ func NewLedger(cfg config.Config, d *db.DB, deps *ops.Dependencies, log *slog.Lo
 // NewStores returns the clients of the app stores, nil for a store that is not configured. Nil deps
 // count nothing.
 func NewStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
-	client := outboundClient(cfg.Outbound.Prompt())
+	client := outboundClient(cfg.Outbound.WithLimit())
 	if p := cfg.IAP.PlatformA; p.Configured() {
 		a, err = receipt.NewPlatformA(receipt.PlatformAConfig{BaseURL: p.BaseURL, PackageName: p.PackageName,
 			ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()), AllowTest: p.AllowTest,

@@ -273,14 +273,14 @@ type Outbound struct{ ConnectTimeout, RequestTimeout, SocketTimeout time.Duratio
 
 // The configured time-outs suit media transfers. Calls for which a user waits have these caps.
 const (
-	maxPromptTimeout = 30 * time.Second
+	maxUserWait      = 30 * time.Second
 	maxBucketSilence = 10 * time.Second
 )
 
-// Prompt returns the time-outs of calls to identity providers and app stores.
-func (o Outbound) Prompt() Outbound {
-	return Outbound{min(o.ConnectTimeout, maxPromptTimeout), min(o.RequestTimeout, maxPromptTimeout),
-		min(o.SocketTimeout, maxPromptTimeout)}
+// WithLimit returns the time-outs of calls to identity providers and app stores, for which a user waits.
+func (o Outbound) WithLimit() Outbound {
+	return Outbound{min(o.ConnectTimeout, maxUserWait), min(o.RequestTimeout, maxUserWait),
+		min(o.SocketTimeout, maxUserWait)}
 }
 
 // BucketSilence returns how long the bucket may be silent before an attempt fails.
