@@ -1,7 +1,6 @@
 package test
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -96,18 +95,6 @@ func TestReplicasCountTogether(t *testing.T) {
 		t.Parallel()
 		passed(t, "assets", atOnce(t, s.SignIn(t), 12, announce(1)), 200, 5,
 			400, "an account may have at most 5 assets; delete some, and try again when they are erased")
-	})
-	t.Run("renders a minute", func(t *testing.T) {
-		t.Parallel()
-		passed(t, "renders", atOnce(t, s.SignIn(t), 24, func(int) apitest.Request {
-			return apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Raw: `{"segments":[]}`}
-		}), 400, 10, 429, "rate_limited")
-	})
-	t.Run("sign-ins a minute", func(t *testing.T) {
-		t.Parallel()
-		passed(t, "sign-ins", atOnce(t, s.SignIn(t), 24, func(int) apitest.Request {
-			return apitest.Request{Method: "POST", Path: "/api/v2/auth/provider_a", Raw: `{}`, Header: http.Header{"X-Forwarded-For": {"192.0.2.7"}}}
-		}), 400, 10, 429, "rate_limited")
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -215,22 +214,6 @@ func TestUploadURLNamesTheBrokenField(t *testing.T) {
 	}
 }
 
-func TestWithoutBucketEverythingIsDisabled(t *testing.T) {
-	service := asset.New(asset.Options{MaxBytes: maxBytes})
-	_, lookupErrs := service.Lookup(t.Context(), []string{"nonsense"})
-	for name, err := range map[string]error{
-		"Lookup":  lookupErrs[0],
-		"FetchTo": service.FetchTo(t.Context(), "assets/"+hash+".mp4", t.TempDir()+"/dst"),
-	} {
-		if seen := fault.As(err); seen == nil || seen.Kind != fault.Unavailable || seen.Code != "r2_disabled" {
-			t.Errorf("%s = %v, want r2_disabled", name, err)
-		}
-	}
-	if service.Enabled() {
-		t.Error("Enabled without a bucket")
-	}
-}
-
 // An object whose size differs from the announced one can be replaced only if it does not match its key.
 func TestAnObjectOfAnotherSize(t *testing.T) {
 	s := newStore(t)
@@ -260,24 +243,5 @@ func TestAnObjectOfAnotherSize(t *testing.T) {
 	}
 	if up, err := ask(len(body)); err != nil || !up.AlreadyExists {
 		t.Errorf("%+v, %v", up, err)
-	}
-}
-
-func TestStoreDownIsUnavailable(t *testing.T) {
-	s := newStore(t)
-	service, _, _ := s.service(t, maxBytes)
-	s.setHook(func(w http.ResponseWriter, r *http.Request) bool {
-		w.WriteHeader(http.StatusInternalServerError)
-		return true
-	})
-	_, uploadErr := service.UploadURL(t.Context(), asset.Request{SHA256Hex: hash, SizeBytes: 1, Ext: "mp4", ContentType: "video/mp4"})
-	_, lookupErrs := service.Lookup(t.Context(), []string{"assets/" + hash + ".mp4"})
-	for _, err := range []error{uploadErr, lookupErrs[0]} {
-		if !errors.Is(err, objectstore.ErrUnavailable) {
-			t.Errorf("%v, want ErrUnavailable", err)
-		}
-	}
-	if err := service.FetchTo(t.Context(), "assets/"+hash+".mp4", t.TempDir()+"/dst"); !errors.Is(err, objectstore.ErrUnavailable) {
-		t.Errorf("FetchTo = %v, want ErrUnavailable", err)
 	}
 }

@@ -2,7 +2,6 @@ package bucket_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/aws/smithy-go"
 
 	"cutroom/internal/sandbox/bucket"
-	"cutroom/internal/sandbox/fake"
 )
 
 var opts = bucket.Options{Name: "films", AccessKeyID: "AKIDSANDBOX", SecretAccessKey: "secret/with+signs"}
@@ -59,53 +57,6 @@ func code(err error) string {
 		return api.ErrorCode()
 	}
 	return fmt.Sprint(err)
-}
-
-func TestObjectsThroughTheSDK(t *testing.T) {
-	b := start(t)
-	c := sdk(b)
-	key := "assets/a b+ü(1)/~x.mp4"
-	body := []byte("0123456789")
-	put(t, c, key, body)
-
-	got, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key})
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := io.ReadAll(got.Body)
-	if err != nil || !bytes.Equal(read, body) || *got.ContentType != "video/mp4" || *got.ContentLength != 10 {
-		t.Errorf("got %q as %s, %v", read, *got.ContentType, err)
-	}
-	part, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key, Range: aws.String("bytes=3-5")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if read, _ := io.ReadAll(part.Body); string(read) != "345" || *part.ContentRange != "bytes 3-5/10" {
-		t.Errorf("range: %q %s", read, *part.ContentRange)
-	}
-	head, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key})
-	if err != nil || *head.ContentLength != 10 || *head.ETag != *got.ETag {
-		t.Errorf("head: %+v, %v", head, err)
-	}
-	_, err = c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &opts.Name, Key: &key, Body: bytes.NewReader(nil), IfNoneMatch: aws.String("*")})
-	if code(err) != "PreconditionFailed" {
-		t.Errorf("put over an existing object: %v", err)
-	}
-	if _, err := c.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: &opts.Name, Key: &key}); err != nil {
-		t.Fatal(err)
-	}
-	var missing *types.NoSuchKey
-	if _, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key}); !errors.As(err, &missing) {
-		t.Errorf("deleted object: %v", err)
-	}
-	var notFound *types.NotFound
-	if _, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key}); !errors.As(err, &notFound) {
-		t.Errorf("head of a deleted object: %v", err)
-	}
-	other := "other"
-	if _, err := c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &other, Key: &key, Body: bytes.NewReader(body)}); code(err) != "NoSuchBucket" {
-		t.Errorf("another bucket: %v", err)
-	}
 }
 
 func TestWrongSignatures(t *testing.T) {
@@ -260,50 +211,5 @@ func TestObjectsSurviveARestart(t *testing.T) {
 	}
 	if data, err := second.ReadObject("kept"); err != nil || string(data) != "bytes" {
 		t.Errorf("after restart: %q, %v", data, err)
-	}
-}
-
-func TestFaultsInTransfers(t *testing.T) {
-	b := start(t)
-	c := sdk(b)
-	body := bytes.Repeat([]byte("x"), 100_000)
-	put(t, c, "film", body)
-	rules := []fake.Rule{
-		{Step: bucket.StepGet, Times: 1, Kind: fake.KindCut},
-		{Step: bucket.StepPut, Times: 1, Kind: fake.KindCutUpload},
-		{Step: bucket.StepHead, Times: 1, Kind: fake.KindStatus, Status: 503},
-	}
-	if err := b.Faults.Add(rules...); err != nil {
-		t.Fatal(err)
-	}
-	key := "film"
-	got, err := c.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if read, err := io.ReadAll(got.Body); err == nil || len(read) >= len(body) {
-		t.Errorf("cut download gave %d bytes, %v", len(read), err)
-	}
-	if _, err := c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &opts.Name, Key: aws.String("new"), Body: bytes.NewReader(body)}); err == nil {
-		t.Error("cut upload succeeded")
-	}
-	if _, err := b.ReadObject("new"); err == nil {
-		t.Error("a cut upload left an object")
-	}
-	if _, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key}); err == nil {
-		t.Error("outage not seen")
-	}
-	if _, err := c.HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: &opts.Name, Key: &key}); err != nil {
-		t.Errorf("after the outage: %v", err)
-	}
-	if err := b.CorruptObject("film", []byte("bit rot")); err != nil {
-		t.Fatal(err)
-	}
-	rotten, err := c.GetObject(context.WithoutCancel(t.Context()), &s3.GetObjectInput{Bucket: &opts.Name, Key: &key})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if read, _ := io.ReadAll(rotten.Body); string(read) != "bit rot" {
-		t.Errorf("corrupted object reads %q", read)
 	}
 }

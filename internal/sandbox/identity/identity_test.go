@@ -4,12 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 
-	"github.com/golang-jwt/jwt/v5"
-
-	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/identity"
 )
 
@@ -79,12 +75,6 @@ func TestTokenInfo(t *testing.T) {
 	if status, _ := getJSON(t, p.TokenInfoURL()); status != 400 {
 		t.Errorf("without a token: %d", status)
 	}
-	if err := p.Faults.Add(fake.Rule{Step: identity.StepTokenInfo, Kind: fake.KindStatus, Status: 503}); err != nil {
-		t.Fatal(err)
-	}
-	if status, _ := getJSON(t, p.TokenInfoURL()); status != 503 {
-		t.Errorf("in an outage: %d", status)
-	}
 }
 
 func TestRotation(t *testing.T) {
@@ -98,26 +88,5 @@ func TestRotation(t *testing.T) {
 		if _, body := getJSON(t, p.KeysURL()); len(body["keys"].([]any)) != 2-i {
 			t.Errorf("after a rotation that keeps the old key (%v): %v", keep, body)
 		}
-	}
-}
-
-func TestMintByControlCall(t *testing.T) {
-	p := identity.NewProviderB("bundle-1")
-	if err := p.Listen(""); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = p.Close() }()
-	res, err := http.Post(p.URL()+"/__control/mint", "application/json", strings.NewReader(`{"email":"x@y.z","set":{"extra":7}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	var body struct{ IDToken string }
-	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
-		t.Fatal(err)
-	}
-	claims := jwt.MapClaims{}
-	if _, _, err := jwt.NewParser().ParseUnverified(body.IDToken, claims); err != nil || claims["email"] != "x@y.z" || claims["extra"] != 7.0 {
-		t.Errorf("claims %v, error %v", claims, err)
 	}
 }
