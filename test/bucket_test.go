@@ -205,8 +205,18 @@ func stemsOnABadLine(t *testing.T, s *apitest.Server, path string) {
 // stemRanges checks that a download makes one request to the bucket for each range.
 func stemRanges(t *testing.T, s *apitest.Server, path string) {
 	t.Helper()
+	calls := func() (got []string) { // those that have ended
+		for _, call := range s.World.Bucket.Faults.Calls() {
+			if strings.Contains(call.Target, "/separation/") {
+				got = append(got, call.Method+" "+call.Range)
+			}
+		}
+		return got
+	}
+	s.World.Bucket.Faults.ResetCalls()
 	size := len(s.Do(t, apitest.Request{Path: path}).Expect(200).Body)
 	whole := fmt.Sprintf("GET bytes=0-%d", size-1)
+	apitest.Eventually(t, maxWait, func() bool { return slices.Contains(calls(), whole) }, func() string { return "no call ended" })
 	for _, c := range []struct {
 		method, ranges string
 		status         int
@@ -228,13 +238,8 @@ func stemRanges(t *testing.T, s *apitest.Server, path string) {
 		}
 		s.Do(t, r).Expect(c.status)
 		var got []string
-		apitest.Eventually(t, maxWait, func() bool { // a call is listed when it has ended
-			got = nil
-			for _, call := range s.World.Bucket.Faults.Calls() {
-				if strings.Contains(call.Target, "/separation/") {
-					got = append(got, call.Method+" "+call.Range)
-				}
-			}
+		apitest.Eventually(t, maxWait, func() bool {
+			got = calls()
 			return len(got) >= len(c.asked)
 		}, func() string {
 			return fmt.Sprintf("%s %s: the bucket got requests for %q, want %q", c.method, c.ranges, got, c.asked)
