@@ -397,7 +397,7 @@ func TestPortsAndProbesAreThere(t *testing.T) {
 	for name, d := range m.deployments {
 		c := d.Spec.Template.Spec.Containers[0]
 		cfg := m.config(t, name, d.Spec.Template.Spec)
-		want := map[string]string{"ops": cfg.Ops.Addr}
+		want := map[string]string{"ops": cfg.HTTP.OpsAddr}
 		if cfg.Roles.API {
 			want["http"] = fmt.Sprintf(":%d", cfg.HTTP.Port)
 		}
@@ -428,7 +428,7 @@ func TestPortsAndProbesAreThere(t *testing.T) {
 			cfg.Roles.API && c.ReadinessProbe.HTTPGet.Path != "/healthz" {
 			t.Errorf("%s: a bucket that is away must not keep it from starting, restart it or take it from the front", name)
 		}
-		if d.Spec.Template.Annotations["prometheus.io/port"] != strings.TrimPrefix(cfg.Ops.Addr, ":") {
+		if d.Spec.Template.Annotations["prometheus.io/port"] != strings.TrimPrefix(cfg.HTTP.OpsAddr, ":") {
 			t.Errorf("%s: Prometheus asks %v", name, d.Spec.Template.Annotations)
 		}
 		spec := d.Spec.Template.Spec

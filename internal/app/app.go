@@ -155,7 +155,7 @@ func (a *App) Run(ctx context.Context) error {
 		address = public.Addr().String()
 		defer public.Close()
 	}
-	private, err := ops.Listen(a.cfg.Ops.Addr)
+	private, err := ops.Listen(a.cfg.HTTP.OpsAddr)
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (b *builder) buildMonitor(context.Context) error {
 
 // buildTracer makes the tracer, if traces are on. From here on b.log adds trace ids.
 func (b *builder) buildTracer(ctx context.Context) error {
-	if b.cfg.Tracing.Endpoint == "" {
+	if b.cfg.Monitoring.TracesEndpoint == "" {
 		return nil
 	}
 	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {

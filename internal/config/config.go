@@ -18,9 +18,7 @@ type Config struct {
 	Roles       Roles
 	HTTP        HTTP
 	Log         Log
-	Ops         Ops
 	Monitoring  Monitoring
-	Tracing     Tracing
 	Database    Database
 	Auth        Auth
 	Storage     Storage
@@ -50,8 +48,9 @@ var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
 // Media reports whether the process runs ffmpeg.
 func (r Roles) Media() bool { return r.API || r.Render || r.Separation }
 
-// HTTP configures the public listener and its routes.
+// HTTP configures the listeners and the public routes.
 type HTTP struct {
+	OpsAddr        string // of the operators' listener; "" = off
 	Port           int
 	BindAddr       string         // an IP address; "" is every address
 	PublicBaseURL  string         // absolute, without a trailing slash
@@ -70,23 +69,14 @@ type Log struct {
 	JSON  bool // false = text
 }
 
-// Ops configures the operators' listener.
-type Ops struct {
-	Addr string // "" = off
-}
-
-// Tracing configures the export of spans. The OpenTelemetry SDK reads its other OTEL_* keys from
-// the environment of the process.
-type Tracing struct {
-	Endpoint string // "" = off
-}
-
-// Monitoring configures error reports and their traces.
+// Monitoring configures error reports and traces. The OpenTelemetry SDK reads its other OTEL_* keys from the
+// environment of the process.
 type Monitoring struct {
-	DSN              Secret // blank = off
+	DSN              Secret // blank = no reports
 	Environment      string
-	TracesSampleRate float64 // 0..1
 	Release          string  // "" = the program's own version
+	TracesEndpoint   string  // "" = no traces
+	TracesSampleRate float64 // 0..1
 }
 
 // Database selects the database to open and its user.

@@ -577,12 +577,11 @@ func TestValuesReachTheirFields(t *testing.T) {
 		Port: 9001, PublicBaseURL: "https://films.example/base",
 		AllowedOrigins: []string{"https://a.example", "capacitor://localhost"},
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("10.0.0.0/8")},
-		ProxyHops:      2, AdminSlug: "back_Office-1", AdminClientID: "web.example", APIDocs: true, TestdataMock: true,
+		ProxyHops:      2, OpsAddr: "127.0.0.1:0", AdminSlug: "back_Office-1", AdminClientID: "web.example", APIDocs: true, TestdataMock: true,
 	})
 	check("Log", cfg.Log, Log{Level: slog.LevelWarn})
 	check("roles", cfg.Roles, Roles{Render: true, Sweep: true})
 	check("roles by name", cfg.Roles.String(), "render,sweep")
-	check("Ops", cfg.Ops, Ops{Addr: "127.0.0.1:0"})
 	check("DSN", cfg.Monitoring.DSN.Reveal(), "https://abc@sentry.example/42")
 	check("provider_b", cfg.Auth.ProviderB.ClientIDs, []string{"com.example.app", "com.example.web"})
 	check("object store", cfg.ObjectStore, ObjectStore{

@@ -28,8 +28,8 @@ func TestEnvironmentWinsOverTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.HTTP.Port != 9001 || !cfg.Log.JSON || cfg.Ops.Addr != "" || cfg.Monitoring.Environment != "stage" {
-		t.Errorf("port %d, JSON %v, ops %q, env %q", cfg.HTTP.Port, cfg.Log.JSON, cfg.Ops.Addr, cfg.Monitoring.Environment)
+	if cfg.HTTP.Port != 9001 || !cfg.Log.JSON || cfg.HTTP.OpsAddr != "" || cfg.Monitoring.Environment != "stage" {
+		t.Errorf("port %d, JSON %v, ops %q, env %q", cfg.HTTP.Port, cfg.Log.JSON, cfg.HTTP.OpsAddr, cfg.Monitoring.Environment)
 	}
 	if !cfg.Database.Password.equals("pa$$ #word") {
 		t.Errorf("the password became %q", cfg.Database.Password.Reveal())

@@ -97,12 +97,12 @@ func (s *settings) keys() []Key {
 		{Name: "LOG_LEVEL", Default: "info",
 			set: into(&s.Log.Level, oneOf("debug, info, warn, error", slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError))},
 		{Name: "LOG_FORMAT", Default: "json", set: into(&s.Log.JSON, oneOf("json, text", true, false))},
-		{Name: "OPS_ADDR", set: into(&s.Ops.Addr, listenAddress)},
+		{Name: "OPS_ADDR", set: into(&s.HTTP.OpsAddr, listenAddress)},
 		{Name: "MONITORING_DSN", Secret: true, set: into(&s.Monitoring.DSN, dsn)},
 		{Name: "MONITORING_ENV", Default: "dev", set: text(&s.Monitoring.Environment)},
 		{Name: "MONITORING_TRACES_SAMPLE_RATE", Default: "0.1", set: into(&s.Monitoring.TracesSampleRate, fraction)},
 		{Name: "MONITORING_RELEASE", set: text(&s.Monitoring.Release)},
-		{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", set: into(&s.Tracing.Endpoint, httpURL)},
+		{Name: "OTEL_EXPORTER_OTLP_ENDPOINT", set: into(&s.Monitoring.TracesEndpoint, httpURL)},
 
 		// Database
 		{Name: "DATABASE_URL", Required: Always, set: into(&s.Database.URL, databaseURL)},

@@ -37,7 +37,7 @@ func (s *settings) checkServer(r *reader) {
 		s.HTTP.PublicBaseURL = "http://localhost:" + strconv.Itoa(s.HTTP.Port)
 	}
 	// The public listener uses its port on every interface.
-	if _, port, err := net.SplitHostPort(s.Ops.Addr); err == nil && s.HTTP.Port != 0 {
+	if _, port, err := net.SplitHostPort(s.HTTP.OpsAddr); err == nil && s.HTTP.Port != 0 {
 		if n, err := strconv.Atoi(port); err == nil && n == s.HTTP.Port {
 			r.problem("OPS_ADDR", "must use another port than PORT")
 		}
@@ -48,7 +48,7 @@ func (s *settings) checkServer(r *reader) {
 	if len(s.Auth.ProviderB.ClientIDs) == 0 && r.given("AUTH_PROVIDER_B_CLIENT_IDS") != "" {
 		r.warn("AUTH_PROVIDER_B_CLIENT_IDS lists no client id: provider_b sign-in is off")
 	}
-	if !s.Monitoring.DSN.IsBlank() && s.Tracing.Endpoint == "" && r.given("MONITORING_TRACES_SAMPLE_RATE") != "" {
+	if !s.Monitoring.DSN.IsBlank() && s.Monitoring.TracesEndpoint == "" && r.given("MONITORING_TRACES_SAMPLE_RATE") != "" {
 		r.warn("MONITORING_TRACES_SAMPLE_RATE has no effect: traces go only to OTEL_EXPORTER_OTLP_ENDPOINT, which is blank")
 	}
 	if jwt := s.Auth.JWTSecret; !jwt.IsBlank() && jwt.Reveal() == s.Separation.SigningSecret.Reveal() {
@@ -109,7 +109,7 @@ func (s *settings) checkRoles(r *reader) {
 		r.problem("ROLES",
 			"must be all of api, render, separation and sweep without OBJECT_STORE_BUCKET, because other processes could not see the files")
 	}
-	if !s.Roles.API && s.Ops.Addr == "" {
+	if !s.Roles.API && s.HTTP.OpsAddr == "" {
 		r.problem("OPS_ADDR", "is required if ROLES leaves out api: without it there is no health check")
 	}
 }
