@@ -26,9 +26,7 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	case errors.Is(err, receipt.ErrForged):
 		return fault.New(fault.Unauthorized, "invalid_signature").WithCause(err)
 	case err != nil:
-		f := fault.New(fault.Unavailable, "unavailable").WithCause(err)
-		f.RetryAfter = time.Minute
-		return f
+		return fault.Busy(time.Minute).WithCause(err)
 	}
 	t := notice.Transaction
 	if t == (receipt.Transaction{}) {
@@ -57,8 +55,13 @@ func (l *Ledger) confirm(ctx context.Context, platform string, store *limitedSto
 		l.log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
 		return l.recheckSoon(ctx, platform, t.ID)
 	}
-	for id, reversed := range known {
-		if !reversed {
+	return l.reverseAll(ctx, platform, known)
+}
+
+// reverseAll takes back the credits of those purchases that a store has refunded.
+func (l *Ledger) reverseAll(ctx context.Context, platform string, refunded map[string]bool) error {
+	for id, is := range refunded {
+		if !is {
 			continue
 		}
 		if err := l.reverse(ctx, platform, id); err != nil {
@@ -198,15 +201,7 @@ func (l *Ledger) checkPastSales(ctx context.Context, platform string, store *lim
 			}
 		}
 	}
-	for id, reversed := range known {
-		if !reversed {
-			continue
-		}
-		if err := l.reverse(ctx, platform, id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.reverseAll(ctx, platform, known)
 }
 
 // claimSales marks a batch of due purchases as asked, and returns it.
