@@ -70,19 +70,6 @@ func TestOnceRemembersForADay(t *testing.T) {
 	})
 }
 
-func TestWorkThatFailsLeavesNoKey(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, d *db.DB) {
-		k := idempotency.Key{UserID: "u", Value: "k", Fingerprint: "f"}
-		broken := errors.New("broken")
-		if answer, first, err := idempotency.Once(t.Context(), d, k, func(*db.Tx) (string, error) { return "a", broken }); !errors.Is(err, broken) || answer != "" || first {
-			t.Errorf("%q, %v, %v", answer, first, err)
-		}
-		if answer, first, err := idempotency.Once(t.Context(), d, k, answering("b")); err != nil || answer != "b" || !first {
-			t.Errorf("%q, %v, %v", answer, first, err)
-		}
-	})
-}
-
 // The work of one of many equal requests counts, and all hear its answer, even
 // those whose own work had to fail because the first had taken what there was.
 func TestManyAtOnceHearOneAnswer(t *testing.T) {

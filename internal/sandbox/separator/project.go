@@ -238,12 +238,7 @@ func (p *Provider) projectInfo(w http.ResponseWriter, _ *http.Request, pr *proje
 			}
 		}
 	}
-	info := map[string]any{"seq": pr.id, "title": pr.title, "spaceSeq": p.opts.Space, "downloadInfo": flags, "downloadPathInfo": paths}
-	if b.BareProject {
-		fake.WriteJSON(w, http.StatusOK, info)
-		return
-	}
-	result(w, info)
+	result(w, map[string]any{"seq": pr.id, "title": pr.title, "spaceSeq": p.opts.Space, "downloadInfo": flags, "downloadPathInfo": paths})
 }
 
 // offers reports whether a finished project has a result. The caller holds the lock.
@@ -270,9 +265,6 @@ func (p *Provider) link(pr *project, name string) string {
 	link := fmt.Sprintf("/perso-storage/%d/%s?v=%d", pr.id, file, pr.links)
 	if name == ResultSubBackground {
 		link += "&sub=1"
-	}
-	if p.behaviour.AbsoluteLinks {
-		link = p.Storage.URL() + link
 	}
 	return link
 }

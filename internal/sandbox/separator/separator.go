@@ -46,8 +46,6 @@ type Behaviour struct {
 	FailByReason bool `json:"failByReason,omitempty"`
 	// FlagsLagCalls is the number of project calls after completion for which the download flags are missing.
 	FlagsLagCalls int `json:"flagsLagCalls,omitempty"`
-	// BareProject omits the "result" envelope of the project call.
-	BareProject bool `json:"bareProject,omitempty"`
 
 	// Speakers forces the number of speaker tracks, 0..20; nil uses the number found. At submit.
 	Speakers *int `json:"speakers,omitempty"`
@@ -62,8 +60,6 @@ type Behaviour struct {
 
 	// Links replaces the link of a result: keys are the Result constants.
 	Links map[string]string `json:"links,omitempty"`
-	// AbsoluteLinks makes links absolute URLs of the storage host.
-	AbsoluteLinks bool `json:"absoluteLinks,omitempty"`
 	// StaleLinks is how many different links of each result return 404 permanently, like a CDN that cached the
 	// miss. Only a link requested later works.
 	StaleLinks int `json:"staleLinks,omitempty"`
