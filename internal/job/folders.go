@@ -66,7 +66,7 @@ func (t Table) SweepFolders(ctx context.Context, suffix string) error {
 		}
 		var held int
 		err := t.DB.QueryRow(ctx, `SELECT CASE WHEN CAST(fence AS TEXT) = $2 AND lease_until > now_ms() THEN 1 ELSE 0 END
-			FROM `+t.Name+` WHERE id = $1`, name[:i], name[i+1:]).Scan(&held)
+			FROM jobs WHERE id = $1`, name[:i], name[i+1:]).Scan(&held)
 		unknown := db.IsNoRows(err)
 		if err != nil && !unknown {
 			return fmt.Errorf("sweep work folders: %w", err)

@@ -7,16 +7,11 @@ import (
 	"cutroom/internal/db"
 )
 
-// sources are the tables of held objects, by the prefix of the jobs that hold them.
-var sources = map[string]string{"rnd-": "render_sources", "sep-": "separation_sources"}
-
-func sourcesOf(jobID string) string { return sources[jobID[:min(4, len(jobID))]] }
-
 // Hold keeps an object that a job is going to read from every sweep until [Release]. It runs in the
 // transaction that inserts the job, after the job's row. The object may belong to another job, such
 // as the stems of a separation, so the holds are kept here, where all sweeps find them.
 func Hold(ctx context.Context, tx *db.Tx, jobID, objectKey string) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO `+sourcesOf(jobID)+` (job_id, object_key) VALUES ($1, $2)
+	if _, err := tx.Exec(ctx, `INSERT INTO held_objects (job_id, object_key) VALUES ($1, $2)
 		ON CONFLICT (job_id, object_key) DO NOTHING`, jobID, objectKey); err != nil {
 		return fmt.Errorf("hold object: %w", err)
 	}
@@ -26,7 +21,7 @@ func Hold(ctx context.Context, tx *db.Tx, jobID, objectKey string) error {
 // Release ends the holds of a job, in the transaction that ends it. Deleting the job's
 // row deletes its holds as well.
 func Release(ctx context.Context, tx *db.Tx, jobID string) error {
-	if _, err := tx.Exec(ctx, `DELETE FROM `+sourcesOf(jobID)+` WHERE job_id = $1`, jobID); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM held_objects WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("release objects: %w", err)
 	}
 	return nil
@@ -34,6 +29,5 @@ func Release(ctx context.Context, tx *db.Tx, jobID string) error {
 
 // Held is the SQL condition that a job holds an object. Key is a column or a parameter.
 func Held(key string) string {
-	return `(EXISTS (SELECT 1 FROM render_sources h WHERE h.object_key = ` + key + `)
-		OR EXISTS (SELECT 1 FROM separation_sources h WHERE h.object_key = ` + key + `))`
+	return `EXISTS (SELECT 1 FROM held_objects h WHERE h.object_key = ` + key + `)`
 }

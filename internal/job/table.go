@@ -1,3 +1,15 @@
+// Package job has what the two kinds of jobs, separations and renders, share: the table of
+// jobs with its moves, the queue's line, and the lease by which one worker at a time holds
+// a job.
+//
+// A claim sets lease_owner and lease_until and raises fence by one. The kind's package
+// says which job is next; [Table] has the moves. The holder renews its lease by
+// [Renewer.KeepAlive], which moves lease_until ahead. When it stops renewing, any worker
+// may claim the job. Every write of a holder names its fence, so a holder that was only
+// slow can no longer write.
+//
+// lease_until is compared with the database's clock alone, so the clocks of replicas
+// need not agree.
 package job
 
 import (
@@ -17,13 +29,18 @@ import (
 	"cutroom/internal/user"
 )
 
-// Table is one kind of job, with the moves that all kinds share. Beside the columns
-// of a lease its rows have user_id, state, attempts, progress, replica, error,
-// error_code, failure_cause, created_at, finished_at and deleted_at.
+// The conditions of partial indexes, word for word: SQLite recognises an index by the text of its condition.
+const (
+	Waiting = `state IN ('QUEUED', 'PENDING')`
+	AtWork  = `state IN ('SUBMITTING', 'PROCESSING')`
+)
+
+// Table is one kind of job in the table jobs, with the moves that all kinds share.
 type Table struct {
-	Name   string // of the table, a constant of the program
-	Prefix string // of every id
-	Topic  string // wakes the workers of every replica
+	Kind    string // the column kind, a constant of the program
+	Details string // the table with the kind's own columns
+	Prefix  string // of every id
+	Topic   string // wakes the workers of every replica
 	// Attempt is the name of an attempt's span.
 	Attempt string
 
@@ -38,6 +55,9 @@ type Table struct {
 	// Ended runs in the transaction that ends a job, whichever way it ends, except
 	// when its owner deletes it.
 	Ended func(ctx context.Context, tx *db.Tx, e End) error
+	// Line, unless nil, keeps the queue's line. It runs at the end of each transaction in
+	// which jobs of these owners begin or cease to wait or to be worked on.
+	Line func(ctx context.Context, tx *db.Tx, owners []string) error
 	// Unknown is the answer for a job that does not exist or has another owner.
 	Unknown error
 }
@@ -63,10 +83,17 @@ type End struct {
 	ID, UserID string
 	State      string
 	Reason     fault.Reason // "" unless the job failed
+	Deleted    bool         // its owner has deleted it
+	Asked      bool         // the provider has been asked
 }
 
-// Lease names a claimed row.
-func (t Table) Lease(id string, fence int64) Lease { return Lease{Table: t.Name, ID: id, Fence: fence} }
+// lease names a claimed job.
+func lease(id string, fence int64) Lease { return Lease{Table: "jobs", ID: id, Fence: fence} }
+
+// rows is the job j of this kind with its details d.
+func (t Table) rows() string {
+	return `jobs j JOIN ` + t.Details + ` d ON d.job_id = j.id AND j.kind = '` + t.Kind + `'`
+}
 
 // AttemptLog is the log of one attempt.
 func (t Table) AttemptLog(c Claim) *slog.Logger {
@@ -120,7 +147,7 @@ func (t Table) observeAge(ctx context.Context, stage, id string) {
 		return
 	}
 	var ms int64
-	if t.DB.QueryRow(ctx, `SELECT COALESCE(finished_at, now_ms()) - created_at FROM `+t.Name+` WHERE id = $1`, id).Scan(&ms) == nil {
+	if t.DB.QueryRow(ctx, `SELECT COALESCE(finished_at, now_ms()) - created_at FROM jobs WHERE id = $1`, id).Scan(&ms) == nil {
 		t.Observer.Stage(stage, time.Duration(ms)*time.Millisecond)
 	}
 }
@@ -129,8 +156,80 @@ func (t Table) observeAge(ctx context.Context, stage, id string) {
 // answer is lost, and then no worker has the job.
 func (t Table) Begin(ctx context.Context, c Claim) error {
 	return Retry(ctx, func() error {
-		return Guarded(t.DB.Exec(Briefly(ctx), `UPDATE `+t.Name+` SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
+		return Guarded(t.DB.Exec(Briefly(ctx), `UPDATE jobs SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
 	})
+}
+
+// New is a job that is not in the queue yet.
+type New struct {
+	ID, UserID, State string
+	SourceDurationMs  int64
+	StoredBytes       int64 // of files stored for this job alone
+}
+
+// Insert inserts a job. Its details follow in the same transaction, which [Table.Enqueue] runs.
+func (t Table) Insert(ctx context.Context, tx *db.Tx, n New) error {
+	_, err := tx.Exec(ctx, `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, stored_bytes, created_at, trace_parent)
+		VALUES ($1, $2, $3, $4, $5, $6, now_ms(), NULLIF($7, ''))`,
+		n.ID, t.Kind, n.UserID, n.State, n.SourceDurationMs, n.StoredBytes, tracing.Parent(ctx))
+	if err != nil {
+		return fmt.Errorf("insert job: %w", err)
+	}
+	return nil
+}
+
+// Take claims the job that pick selects, if it is still in state from, and moves it to
+// another state. pick is a query for one id, whose parameters begin with $6. Ok reports whether there was one.
+func (t Table) Take(ctx context.Context, tx *db.Tx, from, to, pick string, args ...any) (c Claim, ok bool, err error) {
+	var m moved
+	err = tx.QueryRow(ctx, `UPDATE jobs SET state = $2, started_at = COALESCE(started_at, now_ms()),
+			lease_owner = $3, lease_until = now_ms() + $4, fence = fence + 1
+		WHERE kind = $5 AND state = $1 AND id = (`+pick+`) RETURNING attempts + 1, fence, `+movedColumns,
+		append([]any{from, to, t.Renewer.Owner(), TTL.Milliseconds(), t.Kind}, args...)...).
+		Scan(append([]any{&c.Attempts, &c.Fence}, m.columns()...)...)
+	if db.IsNoRows(err) {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, false, fmt.Errorf("claim job: %w", err)
+	}
+	c.Lease, c.UserID = lease(m.ID, c.Fence), m.UserID
+	return c, true, t.account(ctx, tx, from, to, m)
+}
+
+// Guard locks a claimed job's row until the transaction ends. It returns [ErrMoved] if the job has
+// another holder or another state.
+func (t Table) Guard(ctx context.Context, tx *db.Tx, c Claim, state string) error {
+	var one int
+	err := tx.QueryRow(ctx, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`+tx.ForUpdate(), c.ID, c.Fence, state).Scan(&one)
+	if db.IsNoRows(err) {
+		return ErrMoved
+	}
+	if err != nil {
+		return fmt.Errorf("lock job: %w", err)
+	}
+	return nil
+}
+
+// Note writes details of a claimed job that is in a state. Parameters of the assignments begin with $2.
+func (t Table) Note(ctx context.Context, c Claim, state, set string, args ...any) error {
+	return t.DB.InTx(ctx, func(tx *db.Tx) error {
+		if err := t.Guard(ctx, tx, c, state); err != nil {
+			return err
+		}
+		return t.detail(ctx, tx, c.ID, set, args...)
+	})
+}
+
+// detail changes details of a job whose row the transaction has locked.
+func (t Table) detail(ctx context.Context, tx *db.Tx, id, set string, args ...any) error {
+	if set == "" {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, `UPDATE `+t.Details+` SET `+set+` WHERE job_id = $1`, append([]any{id}, args...)...); err != nil {
+		return fmt.Errorf("write details of job: %w", err)
+	}
+	return nil
 }
 
 // Return says how a worker gives a job back.
@@ -138,16 +237,19 @@ type Return struct {
 	From, To string
 	Forgive  bool          // the attempt does not count
 	Pause    time.Duration // until the job may be claimed again
-	// Set is further assignments, each after a comma, and And a further condition;
-	// their parameters begin with $7.
-	Set, And string
-	Args     []any
-	Topics   []string // to notify as well
+	Lost     bool          // the worker died; support reads its name if the job fails
+	// And is a further condition on the job, and Withdraw makes asked_at null.
+	And      string
+	Withdraw bool
+	// Set is assignments of details; parameters begin with $2.
+	Set    string
+	Args   []any
+	Topics []string // to notify as well
 }
 
 // HandBack gives a claimed job back, at its place in the queue. It reports false when
 // the job was no longer the claim's.
-func (t Table) HandBack(ctx context.Context, c Claim, r Return) (moved bool, err error) {
+func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err error) {
 	var attempts any // NULL keeps what is written
 	if r.Forgive {
 		attempts = c.Attempts - 1
@@ -156,72 +258,116 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (moved bool, err
 	if r.Pause > 0 {
 		pauseMs = r.Pause.Milliseconds()
 	}
+	set := ""
+	if r.Lost {
+		set += `, failure_cause = COALESCE(failure_cause || ', ', 'lost workers: ') || COALESCE(lease_owner, 'unknown')`
+	}
+	if r.Withdraw {
+		set += `, asked_at = NULL`
+	}
 	err = t.DB.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE `+t.Name+` SET state = $4, attempts = COALESCE($5, attempts), fence = fence + 1,
-				replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = now_ms() + $6`+r.Set+`
-			WHERE id = $1 AND fence = $2 AND state = $3`+r.And,
-			append([]any{c.ID, c.Fence, r.From, r.To, attempts, pauseMs}, r.Args...)...)
+		var m moved
+		err := tx.QueryRow(ctx, `UPDATE jobs SET state = $4, attempts = COALESCE($5, attempts), fence = fence + 1,
+				replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = now_ms() + $6`+set+`
+			WHERE id = $1 AND fence = $2 AND state = $3`+r.And+` RETURNING `+movedColumns,
+			c.ID, c.Fence, r.From, r.To, attempts, pauseMs).Scan(m.columns()...)
+		if ok = err == nil; db.IsNoRows(err) {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("hand job back: %w", err)
 		}
-		if moved = n == 1; !moved {
-			return nil
+		if err := t.detail(ctx, tx, c.ID, r.Set, r.Args...); err != nil {
+			return err
 		}
-		return Announce(ctx, tx, c.ID, append(r.Topics, t.Topic)...)
+		if err := Announce(ctx, tx, c.ID, append(r.Topics, t.Topic)...); err != nil {
+			return err
+		}
+		return t.account(ctx, tx, r.From, r.To, m)
 	})
-	return moved, err
+	return ok && err == nil, err
 }
 
-// NoteLostWorker is an assignment, after a comma, which adds the dead worker of a job to the cause that support
-// reads if the job fails.
-const NoteLostWorker = `, failure_cause = COALESCE(failure_cause || ', ', 'lost workers: ') || COALESCE(lease_owner, 'unknown')`
+// Completion is how a job succeeded.
+type Completion struct {
+	State       string
+	StoredBytes int64 // of its results
+	// Set is assignments of details; parameters begin with $3, and $2 is the time of the end.
+	Set  string
+	Args []any
+}
 
-// Complete ends a claimed job that succeeded. Set is further assignments,
-// each after a comma, with parameters from $4 on; clock.ms is the time of the end.
-func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, state, set string, args ...any) error {
-	// Read the clock once, so that times computed from finished_at agree with it.
-	err := Guarded(tx.Exec(ctx, `UPDATE `+t.Name+` SET state = $3, progress = 100, finished_at = clock.ms,
-			replica = lease_owner, lease_owner = NULL, lease_until = NULL`+set+` FROM (SELECT now_ms() AS ms) AS clock
-		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, append([]any{c.ID, c.Fence, state}, args...)...))
+// Complete ends a claimed job that succeeded.
+func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, done Completion) error {
+	var m moved
+	var at int64
+	err := tx.QueryRow(ctx, `UPDATE jobs SET state = $3, stored_bytes = $4, progress = 100, finished_at = now_ms(),
+			replica = lease_owner, lease_owner = NULL, lease_until = NULL
+		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING finished_at, `+movedColumns, c.ID, c.Fence, done.State, done.StoredBytes).
+		Scan(append([]any{&at}, m.columns()...)...)
+	if db.IsNoRows(err) {
+		return ErrMoved
+	}
 	if err != nil {
+		return fmt.Errorf("complete job: %w", err)
+	}
+	if err := t.detail(ctx, tx, c.ID, done.Set, append([]any{at}, done.Args...)...); err != nil {
 		return err
 	}
-	return t.end(ctx, tx, End{ID: c.ID, UserID: c.UserID, State: state})
+	if err := t.end(ctx, tx, m.end(done.State, "")); err != nil {
+		return err
+	}
+	return t.account(ctx, tx, "PROCESSING", done.State, m)
 }
 
 // Fail moves the jobs of a condition to FAILED and takes them from their workers. Its
-// parameters begin with $4. The owner reads the sentence and the reason of failure; support
+// parameters begin with $5. The owner reads the sentence and the reason of failure; support
 // reads cause, or without one the workers that were lost.
 func (t Table) Fail(ctx context.Context, tx *db.Tx, failure *fault.Error, cause error, where string, args ...any) ([]End, error) {
 	reason := cmp.Or(failure.Reason, fault.Unexplained)
-	ends, err := db.All(ctx, tx, func(row db.Scanner) (End, error) {
-		e := End{State: "FAILED", Reason: reason}
-		err := row.Scan(&e.ID, &e.UserID)
-		return e, err
-	}, `UPDATE `+t.Name+` SET state = 'FAILED', error = $1, error_code = $2, finished_at = now_ms(),
-			failure_cause = COALESCE(NULLIF($3, ''), failure_cause || COALESCE(', ' || lease_owner, '')),
+	rows, err := db.All(ctx, tx, scanMoved, `UPDATE jobs SET state = 'FAILED', stored_bytes = 0, error = $2, error_code = $3, finished_at = now_ms(),
+			failure_cause = COALESCE(NULLIF($4, ''), failure_cause || COALESCE(', ' || lease_owner, '')),
 			replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
-		WHERE `+where+` RETURNING id, user_id`, append([]any{failure.Answer(), string(reason), fault.Cause(cause)}, args...)...)
+		WHERE kind = $1 AND (`+where+`) RETURNING `+movedColumns,
+		append([]any{t.Kind, failure.Answer(), string(reason), fault.Cause(cause)}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("fail jobs: %w", err)
 	}
-	for _, e := range ends {
+	var ends []End
+	for _, m := range rows {
+		e := m.end("FAILED", reason)
 		if err := t.end(ctx, tx, e); err != nil {
 			return nil, err
 		}
+		ends = append(ends, e)
 	}
-	return ends, nil
+	return ends, t.account(ctx, tx, "", "FAILED", rows...)
 }
 
-// end runs for every job that ends, unless its owner deletes it.
+// end runs for every job that ends.
 func (t Table) end(ctx context.Context, tx *db.Tx, e End) error {
 	if err := t.Ended(ctx, tx, e); err != nil {
 		return err
 	}
-	if t.Observer != nil {
+	if t.Observer != nil && !e.Deleted {
 		t.Observer.Ended(e.State)
 	}
 	return Announce(ctx, tx, e.ID)
+}
+
+// Move changes the state of an ended job if it meets a condition, whose parameters begin with
+// $4, and says whether it did. The job's files count no longer.
+func (t Table) Move(ctx context.Context, tx *db.Tx, id, from, to, set, and string, args ...any) (bool, error) {
+	var m moved
+	err := tx.QueryRow(ctx, `UPDATE jobs SET state = $3`+set+` WHERE id = $1 AND state = $2`+and+` RETURNING `+movedColumns,
+		append([]any{id, from, to}, args...)...).Scan(m.columns()...)
+	if db.IsNoRows(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("move job: %w", err)
+	}
+	return true, t.account(ctx, tx, from, to, m)
 }
 
 // Announce notifies the clients that wait for a change of a job, and the listeners of the
@@ -242,7 +388,7 @@ var Known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user
 // in the same transaction. erase removes its files; if it fails, the sweeps remove them.
 func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx) error, erase func(ctx context.Context) error) error {
 	err := t.DB.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE `+t.Name+` AS j SET deleted_at = now_ms() WHERE j.id = $2 AND `+Known, owner, id)
+		n, err := tx.Exec(ctx, `UPDATE jobs AS j SET deleted_at = now_ms(), stored_bytes = 0 WHERE j.id = $2 AND j.kind = $3 AND `+Known, owner, id, t.Kind)
 		if err != nil {
 			return fmt.Errorf("delete job: %w", err)
 		}
@@ -270,12 +416,12 @@ func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx)
 // its files.
 const eraseTimeout = 8 * time.Second
 
-// Revoke takes a user's jobs of a condition away from their workers for good, removes
+// Revoke takes a user's unfinished jobs away from their workers for good, removes
 // the work folders of all the user's jobs from this disk, and returns their ids.
-func (t Table) Revoke(ctx context.Context, userID, condition string) (ids []string, err error) {
+func (t Table) Revoke(ctx context.Context, userID string) (ids []string, err error) {
 	err = t.DB.InTx(ctx, func(tx *db.Tx) error {
-		open, err := db.Texts(tx.Query(ctx, `UPDATE `+t.Name+` SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
-			WHERE user_id = $1 AND `+condition+` RETURNING id`, userID))
+		open, err := db.Texts(tx.Query(ctx, `UPDATE jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
+			WHERE user_id = $1 AND kind = $2 AND (`+Waiting+` OR `+AtWork+`) RETURNING id`, userID, t.Kind))
 		if err != nil {
 			return fmt.Errorf("stop jobs: %w", err)
 		}
@@ -287,27 +433,42 @@ func (t Table) Revoke(ctx context.Context, userID, condition string) (ids []stri
 	if err != nil {
 		return nil, err
 	}
-	if ids, err = db.Texts(t.DB.Query(ctx, `SELECT id FROM `+t.Name+` WHERE user_id = $1`, userID)); err != nil {
+	if ids, err = db.Texts(t.DB.Query(ctx, `SELECT id FROM jobs WHERE user_id = $1 AND kind = $2`, userID, t.Kind)); err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	return ids, t.clearFolders(ids...)
 }
 
-// Expire deletes the jobs of a condition that ended longer ago than a lifetime.
-func (t Table) Expire(ctx context.Context, lifetime time.Duration, condition string) error {
-	_, err := t.DB.Exec(ctx, `DELETE FROM `+t.Name+` WHERE created_at < now_ms() - $1 AND finished_at < now_ms() - $1 AND `+condition,
-		lifetime.Milliseconds())
-	if err != nil {
-		return fmt.Errorf("expire jobs: %w", err)
+// expireBatch bounds the jobs that one transaction deletes.
+const expireBatch = 1000
+
+// Expire deletes the jobs of a condition that ended in a state longer ago than a lifetime.
+func (t Table) Expire(ctx context.Context, lifetime time.Duration, state, condition string) error {
+	for {
+		var rows []moved
+		err := t.DB.InTx(ctx, func(tx *db.Tx) (err error) {
+			rows, err = db.All(ctx, tx, scanMoved, `DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE kind = $1 AND state = $2
+				AND created_at < now_ms() - $3 AND finished_at < now_ms() - $3`+condition+` LIMIT $4) RETURNING `+movedColumns,
+				t.Kind, state, lifetime.Milliseconds(), expireBatch)
+			if err != nil {
+				return err
+			}
+			return t.account(ctx, tx, state, "", rows...)
+		})
+		if err != nil {
+			return fmt.Errorf("expire jobs: %w", err)
+		}
+		if len(rows) < expireBatch {
+			return nil
+		}
 	}
-	return nil
 }
 
 // Page returns a page of the owner's jobs, newest first, and the cursor of the next
-// one, "" at the end. The columns are of job j.
+// one, "" at the end. The columns are of job j and its details d.
 func Page[T any](ctx context.Context, t Table, columns, owner string, p cursor.Page,
 	scan func(db.Scanner) (T, error), of func(T) cursor.Cursor) (page []T, next string, err error) {
-	page, next, err = cursor.List(ctx, t.DB, `SELECT `+columns+` FROM `+t.Name+` j WHERE `+Known+cursor.Newest("j.created_at", "j.id"),
+	page, next, err = cursor.List(ctx, t.DB, `SELECT `+columns+` FROM `+t.rows()+` WHERE `+Known+cursor.Newest("j.created_at", "j.id"),
 		owner, p, scan, of, t.Prefix)
 	if err != nil {
 		err = fmt.Errorf("list jobs: %w", err)

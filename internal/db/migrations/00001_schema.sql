@@ -84,72 +84,91 @@ CREATE TABLE bonus_identities (
     created_at    BIGINT NOT NULL
 );
 
--- separation: a job.
-CREATE TABLE separation_jobs (
-    id                 TEXT PRIMARY KEY,
+-- job: a job of either kind: how far it is, and the lease of the worker that holds it. The columns of its kind are
+-- in separations or in renders. Whoever writes those because of what this row says locks this row first.
+CREATE TABLE jobs (
+    id                 TEXT PRIMARY KEY, -- begins with sep- or rnd-
+    kind               TEXT NOT NULL,
     user_id            TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
-    state              TEXT NOT NULL CHECK (state IN ('QUEUED', 'SUBMITTING', 'PROCESSING', 'READY', 'FAILED', 'DISPOSED')),
+    state              TEXT NOT NULL,
+    source_duration_ms BIGINT NOT NULL,
+    stored_bytes       BIGINT NOT NULL DEFAULT 0, -- of the job's files, as they count for its owner
+    progress           INTEGER NOT NULL DEFAULT 0, -- percent
+    error              TEXT, -- a sentence for the owner
+    error_code         TEXT, -- of the API's closed list
+    failure_cause      TEXT, -- for support
+    attempts           INTEGER NOT NULL DEFAULT 0,
+    created_at         BIGINT NOT NULL,
+    started_at         BIGINT, -- when a worker first claimed it
+    asked_at           BIGINT, -- just before the one call to the provider that must not be repeated
+    finished_at        BIGINT,
+    deleted_at         BIGINT, -- by the owner, to whom the job is unknown from then on
+    lease_owner        TEXT,
+    lease_until        BIGINT, -- of a waiting job: the end of its pause before a retry
+    fence              BIGINT NOT NULL DEFAULT 0,
+    replica            TEXT, -- that worked on the job last
+    trace_parent       TEXT, -- of the request that submitted the job (W3C traceparent)
+    CHECK (kind = 'separation' AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING', 'READY', 'FAILED', 'DISPOSED')
+        OR kind = 'render' AND state IN ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED'))
+);
+-- No index has lease_until or progress, because each renewal of a lease would then write to every index of the table.
+-- The conditions of the first three are job.Waiting and job.AtWork, word for word: SQLite recognises them by their text.
+CREATE INDEX jobs_queue ON jobs (kind, created_at, id) WHERE state IN ('QUEUED', 'PENDING');
+CREATE INDEX jobs_waiting_by_user ON jobs (user_id, created_at, id) WHERE state IN ('QUEUED', 'PENDING');
+CREATE INDEX jobs_at_work ON jobs (kind, created_at, id) WHERE state IN ('SUBMITTING', 'PROCESSING');
+CREATE INDEX jobs_ready ON jobs (finished_at) WHERE state = 'READY';
+CREATE INDEX jobs_by_user ON jobs (user_id, kind, created_at, id);
+CREATE INDEX jobs_by_created ON jobs (created_at);
+CREATE INDEX jobs_finished ON jobs (kind, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX jobs_stored ON jobs (user_id, stored_bytes) WHERE stored_bytes > 0;
+
+-- job: an object that a job still reads. Every sweep keeps it.
+CREATE TABLE held_objects (
+    job_id     TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    object_key TEXT NOT NULL,
+    PRIMARY KEY (job_id, object_key)
+);
+CREATE INDEX held_objects_by_key ON held_objects (object_key);
+
+-- job: how many of the jobs submitted on a day ended in a state, by the bucket of the histogram of source durations.
+-- A job whose row goes is subtracted again.
+CREATE TABLE job_days (
+    kind               TEXT NOT NULL,
+    day                BIGINT NOT NULL, -- since 1970-01-01, in UTC
+    state              TEXT NOT NULL,
+    bucket             INTEGER NOT NULL,
+    jobs               BIGINT NOT NULL,
+    source_duration_ms BIGINT NOT NULL, -- the sum
+    PRIMARY KEY (kind, day, state, bucket)
+);
+
+-- separation: what a separation has beside its row in jobs.
+CREATE TABLE separations (
+    job_id             TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
     source_key         TEXT NOT NULL,
     source_name        TEXT NOT NULL,
     file_name          TEXT, -- as the client called the upload
     reference          TEXT, -- the asset, trims and language of a separation by reference
     cut                TEXT, -- how its worker cuts the sound out of the asset, as JSON
     source_size_bytes  BIGINT NOT NULL,
-    source_duration_ms BIGINT NOT NULL,
     language           TEXT NOT NULL,
     credits            BIGINT NOT NULL,
-    media_seq          BIGINT, -- the provider's id of the upload
     project_id         BIGINT, -- the provider's id of the job
-    progress           INTEGER NOT NULL DEFAULT 0,
-    progress_reason    TEXT,
-    error              TEXT,   -- a sentence for the owner
-    error_code         TEXT,   -- of the API's closed list
-    failure_cause      TEXT,   -- for support
     actual_duration_ms BIGINT, -- of the first voice stem
-    attempts           INTEGER NOT NULL DEFAULT 0,
-    created_at         BIGINT NOT NULL,
-    submitting_at      BIGINT,
-    submit_intent_at   BIGINT, -- just before the one call that must not be repeated
+    submitting_at      BIGINT, -- when it last entered or left SUBMITTING
     processing_at      BIGINT,
     provider_done_at   BIGINT, -- the end of the provider's time-out; fetching the stems may take longer
-    ready_at           BIGINT,
     collected_at       BIGINT, -- the last download of a stem
-    finished_at        BIGINT,
-    deleted_at         BIGINT, -- by the owner, to whom the job is unknown from then on
     busy_since         BIGINT, -- when the provider first refused the job for being busy
-    busy_status        INTEGER,
-    lease_owner        TEXT,
-    lease_until        BIGINT,
-    fence              BIGINT NOT NULL DEFAULT 0,
-    replica            TEXT, -- that worked on the job last
-    trace_parent       TEXT  -- of the request that submitted the job (W3C traceparent)
+    busy_status        INTEGER
 );
--- No index has lease_until, because each renewal of a lease would then write to every index of the table.
-CREATE INDEX separation_queue ON separation_jobs (created_at, id) WHERE state = 'QUEUED';
-CREATE INDEX separation_ready ON separation_jobs (ready_at) WHERE state = 'READY';
-CREATE INDEX separation_by_user ON separation_jobs (user_id, created_at);
-CREATE INDEX separation_by_created ON separation_jobs (created_at);
-CREATE INDEX separation_history ON separation_jobs (ready_at) WHERE ready_at IS NOT NULL;
-CREATE INDEX separation_dequeued ON separation_jobs (submitting_at) WHERE submitting_at IS NOT NULL;
-CREATE INDEX separation_at_work ON separation_jobs (created_at, id) WHERE state IN ('SUBMITTING', 'PROCESSING');
-CREATE INDEX separation_underpaid ON separation_jobs (id)
-    WHERE actual_duration_ms > credits * 300000 + 1000 AND actual_duration_ms > source_duration_ms + 500;
-CREATE INDEX separation_kept_by_user ON separation_jobs (user_id, state, source_size_bytes)
-    WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING', 'READY');
-
-CREATE INDEX separation_by_reference ON separation_jobs (user_id, reference) WHERE reference IS NOT NULL;
-
--- job: an object that a separation still reads, as render_sources has it for renders.
-CREATE TABLE separation_sources (
-    job_id     TEXT NOT NULL REFERENCES separation_jobs (id) ON DELETE CASCADE,
-    object_key TEXT NOT NULL,
-    PRIMARY KEY (job_id, object_key)
-);
-CREATE INDEX separation_sources_by_key ON separation_sources (object_key);
+CREATE INDEX separations_by_reference ON separations (reference) WHERE reference IS NOT NULL;
+CREATE INDEX separations_dequeued ON separations (submitting_at) WHERE submitting_at IS NOT NULL;
+CREATE INDEX separations_underpaid ON separations (job_id) WHERE actual_duration_ms > credits * 300000 + 1000;
 
 -- separation: a stem of a READY job, and what was derived from it.
 CREATE TABLE separation_stems (
-    job_id       TEXT NOT NULL REFERENCES separation_jobs (id) ON DELETE CASCADE,
+    job_id       TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     stem_id      TEXT NOT NULL,
     ordinal      INTEGER NOT NULL,
     object_key   TEXT NOT NULL,
@@ -172,20 +191,13 @@ CREATE TABLE separation_pause (
 );
 INSERT INTO separation_pause (id, until_ms, refusals) VALUES (1, 0, 0);
 
--- render: a job.
-CREATE TABLE render_jobs (
-    id                 TEXT PRIMARY KEY,
-    user_id            TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
-    state              TEXT NOT NULL CHECK (state IN ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED')),
+-- render: what a render has beside its row in jobs.
+CREATE TABLE renders (
+    job_id             TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
     spec               TEXT NOT NULL, -- the request, '' once nobody needs it
     output_kind        TEXT NOT NULL,
     quality            TEXT NOT NULL DEFAULT 'medium',
-    source_duration_ms BIGINT NOT NULL DEFAULT 0,
     upload_bytes       BIGINT NOT NULL DEFAULT 0, -- of the files uploaded for this job alone
-    progress           INTEGER NOT NULL DEFAULT 0,
-    error              TEXT, -- a sentence for the owner
-    error_code         TEXT, -- of the API's closed list
-    failure_cause      TEXT, -- for support
     output_key         TEXT,
     output_size_bytes  BIGINT,
     output_sha256      TEXT,
@@ -193,29 +205,13 @@ CREATE TABLE render_jobs (
     poster_key         TEXT,
     needs_bytes        BIGINT, -- of free disk, if a replica had too little
     short_since        BIGINT, -- when no live replica had needs_bytes any more
-    attempts           INTEGER NOT NULL DEFAULT 0,
-    created_at         BIGINT NOT NULL,
-    started_at         BIGINT,
-    finished_at        BIGINT,
-    expires_at         BIGINT, -- of the output
-    deleted_at         BIGINT, -- by the owner, to whom the job is unknown from then on
-    lease_owner        TEXT,
-    lease_until        BIGINT, -- of a PENDING job: the end of its pause before a retry
-    fence              BIGINT NOT NULL DEFAULT 0,
-    replica            TEXT, -- that worked on the job last
-    trace_parent       TEXT  -- of the request that submitted the job (W3C traceparent)
+    expires_at         BIGINT  -- of the output
 );
-CREATE INDEX render_queue ON render_jobs (created_at, id) WHERE state = 'PENDING';
-CREATE INDEX render_expiring ON render_jobs (expires_at) WHERE output_key IS NOT NULL;
-CREATE INDEX render_by_user ON render_jobs (user_id, created_at);
-CREATE INDEX render_by_created ON render_jobs (created_at);
-CREATE INDEX render_open_by_user ON render_jobs (user_id, created_at, id) WHERE state IN ('PENDING', 'PROCESSING');
-CREATE INDEX render_started ON render_jobs (user_id, started_at) WHERE started_at IS NOT NULL;
-CREATE INDEX render_processing ON render_jobs (created_at, id) WHERE state = 'PROCESSING';
-CREATE INDEX render_outputs_by_user ON render_jobs (user_id, output_size_bytes) WHERE output_key IS NOT NULL;
-CREATE INDEX render_specs ON render_jobs (user_id, finished_at) WHERE spec <> '' AND finished_at IS NOT NULL;
+CREATE INDEX renders_expiring ON renders (expires_at) WHERE output_key IS NOT NULL;
+CREATE INDEX renders_with_spec ON renders (job_id) WHERE spec <> '';
 
--- render: an account that has submitted a render, in the order in which accounts get slots. Triggers write it.
+-- render: an account that has submitted a render, in the order in which accounts get slots. Every move of a render
+-- writes it.
 CREATE TABLE render_turns (
     user_id         TEXT PRIMARY KEY REFERENCES users (id) ON DELETE CASCADE,
     processing      BIGINT NOT NULL DEFAULT 0, -- the account's PROCESSING jobs
@@ -228,7 +224,7 @@ CREATE INDEX render_turns_waiting ON render_turns (processing, last_started_at, 
 
 -- render: a part of a film that several replicas may make.
 CREATE TABLE render_parts (
-    job_id      TEXT NOT NULL REFERENCES render_jobs (id) ON DELETE CASCADE,
+    job_id      TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
     part_key    TEXT NOT NULL,
     state       TEXT NOT NULL CHECK (state IN ('OPEN', 'MAKING', 'MADE', 'FAILED')), -- FAILED: by an assistant
     place       INTEGER NOT NULL DEFAULT 0, -- in the order of claims, the most expensive first
@@ -249,14 +245,6 @@ CREATE TABLE render_inputs (
     PRIMARY KEY (user_id, input_id)
 );
 CREATE INDEX render_inputs_by_use ON render_inputs (last_used_at);
-
--- job: an object that a job still reads. Every sweep keeps it.
-CREATE TABLE render_sources (
-    job_id     TEXT NOT NULL REFERENCES render_jobs (id) ON DELETE CASCADE,
-    object_key TEXT NOT NULL,
-    PRIMARY KEY (job_id, object_key)
-);
-CREATE INDEX render_sources_by_key ON render_sources (object_key);
 
 -- job: a running process, with the number of jobs that it runs at once and the bytes it may still write. One
 -- that was not seen for a while counts as gone.
@@ -428,25 +416,4 @@ CREATE TABLE provider_call_days (
     calls      BIGINT NOT NULL,
     failures   BIGINT NOT NULL,
     PRIMARY KEY (day, provider, endpoint, latency_ms)
-);
-
--- admin: how many of the jobs submitted on a day ended in a state, by the bucket of the histogram of source
--- durations.
-CREATE TABLE job_days (
-    job_type           TEXT NOT NULL,
-    day                BIGINT NOT NULL, -- since 1970-01-01, in UTC
-    state              TEXT NOT NULL,
-    bucket             INTEGER NOT NULL,
-    jobs               BIGINT NOT NULL,
-    source_duration_ms BIGINT NOT NULL, -- the sum
-    PRIMARY KEY (job_type, day, state, bucket)
-);
-
--- admin: a job that ended (1) or whose row went (-1) and that job_days does not count yet. Triggers write it.
-CREATE TABLE job_changes (
-    job_type           TEXT NOT NULL,
-    created_at         BIGINT NOT NULL,
-    state              TEXT NOT NULL,
-    source_duration_ms BIGINT NOT NULL,
-    jobs               BIGINT NOT NULL
 );
