@@ -3,7 +3,6 @@ package job
 import (
 	"context"
 	"database/sql"
-
 )
 
 // Trace begins a span of work on a job, on whichever replica, in the trace of the
