@@ -268,7 +268,7 @@ func (b *builder) buildCredits(context.Context) error {
 // NewQuota returns the limits of an account. Each package says what counts.
 func NewQuota(cfg config.Config) *quota.Limits {
 	return quota.New(quota.Usage{WaitingJobs: cfg.Account.MaxWaitingJobs, StoredBytes: cfg.Account.MaxStoredBytes},
-		render.Counts, separation.Counts, asset.Counts)
+		job.WaitingJobs, job.StoredBytes, render.InputBytes, asset.StoredBytes)
 }
 
 func (b *builder) buildAssets(context.Context) error {

@@ -138,10 +138,9 @@ func (s *Service) Use(ctx context.Context, userID string, key Key) (Found, error
 	return found, err
 }
 
-// Counts are what assets count against an account's limits: the full size for each holder,
+// StoredBytes is what assets count against an account's limit: the full size for each holder,
 // until an asset that the account gave up is erased.
-var Counts = quota.Counts{Stored: []string{
-	quota.Bytes("a.size_bytes", `asset_holders o JOIN assets a ON a.asset_key = o.asset_key WHERE o.user_id = $1`)}}
+var StoredBytes = quota.Bytes("a.size_bytes", `asset_holders o JOIN assets a ON a.asset_key = o.asset_key WHERE o.user_id = $1`)
 
 // Held is an asset as one of its holders sees it.
 type Held struct {

@@ -235,7 +235,7 @@ func (p *partsRig) later(by time.Duration) {
 // stored is how much of the account's storage assets take.
 func (p *partsRig) stored(userID string) int64 {
 	p.t.Helper()
-	u, err := quota.New(quota.Usage{}, asset.Counts).Usage(p.t.Context(), p.db, userID)
+	u, err := quota.New(quota.Usage{}, "0", asset.StoredBytes).Usage(p.t.Context(), p.db, userID)
 	if err != nil {
 		p.t.Fatal(err)
 	}

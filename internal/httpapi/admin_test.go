@@ -61,7 +61,7 @@ func startAdmin(t *testing.T) *adminServer {
 		Accounts: account.New(account.Options{DB: d, Tokens: s.tokens, Log: quiet, Credits: ledger,
 			Providers: map[string]account.IdentityVerifier{account.ProviderA: staffProvider{}}}),
 		Admin:     admin.New(d),
-		Quota:     quota.New(quota.Usage{WaitingJobs: 5}, quota.Counts{Waiting: []string{"2"}, Stored: []string{"3"}}),
+		Quota:     quota.New(quota.Usage{WaitingJobs: 5}, "2", "3"),
 		AdminSlug: slug, AdminClientID: "web.example", AdminAuthorizeURL: provider.URL + "/authorize",
 		Observe: func(string, string, int, float64) {},
 		Log:     slog.New(alarm{t: t, expected: &s.failing}),

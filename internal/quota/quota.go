@@ -26,12 +26,6 @@ type Report struct {
 	MaxWaitingJobs *int64 `json:"maxWaitingJobs"`
 }
 
-// Counts are SQL expressions that count something of the user $1.
-type Counts struct {
-	Waiting []string // jobs
-	Stored  []string // bytes
-}
-
 // Limits are those of every account. A nil *Limits limits nothing.
 type Limits struct {
 	Max Usage
@@ -39,13 +33,10 @@ type Limits struct {
 	Query string
 }
 
-// New returns limits on what the counts say.
-func New(maximum Usage, counts ...Counts) *Limits {
-	waiting, stored := []string{"0"}, []string{"0"}
-	for _, c := range counts {
-		waiting, stored = append(waiting, c.Waiting...), append(stored, c.Stored...)
-	}
-	return &Limits{Max: maximum, Query: `SELECT ` + strings.Join(waiting, " + ") + `, ` + strings.Join(stored, " + ")}
+// New returns limits. waiting and stored are SQL expressions that count the waiting jobs of the
+// user $1, and the user's bytes, which are added up.
+func New(maximum Usage, waiting string, stored ...string) *Limits {
+	return &Limits{Max: maximum, Query: `SELECT ` + waiting + `, ` + strings.Join(stored, " + ")}
 }
 
 // Bytes is the SQL expression that adds up a column of sizes.

@@ -12,7 +12,7 @@ import (
 // An account may be above a limit: jobs go back to the queue, and operators lower limits.
 func TestOnlySubmitsMindWaitingJobs(t *testing.T) {
 	d := dbtest.SQLite(t)
-	l := quota.New(quota.Usage{WaitingJobs: 2, StoredBytes: 10}, quota.Counts{Waiting: []string{"3"}, Stored: []string{"LENGTH($1)"}})
+	l := quota.New(quota.Usage{WaitingJobs: 2, StoredBytes: 10}, "3", "LENGTH($1)")
 	full := fault.New(fault.Forbidden, "storage_full")
 	for owner, want := range map[string]error{"9 bytes..": nil, "10 bytes..": full} {
 		if err := l.CheckStored(t.Context(), d, owner, 1); !errors.Is(err, want) {

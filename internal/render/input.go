@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/media/container"
+	"cutroom/internal/quota"
 	"cutroom/internal/staging"
 	"cutroom/internal/user"
 )
@@ -24,6 +25,9 @@ type Input struct {
 
 // inputIDLength is how much of the digest names an input.
 const inputIDLength = 16
+
+// InputBytes is what cached videos count against the limit of the account $1.
+var InputBytes = quota.Bytes("size_bytes", `render_inputs WHERE user_id = $1`)
 
 // SaveInput caches a video for later renders of its owner. The same bytes renew
 // the entry, unless the key has an answer. The staged file stays the caller's.
