@@ -35,6 +35,9 @@ const (
 	AtWork  = `state IN ('SUBMITTING', 'PROCESSING')`
 )
 
+// Unfinished is the condition that a job has not ended.
+const Unfinished = `(` + Waiting + ` OR ` + AtWork + `)`
+
 // Table is one kind of job in the table jobs, with the moves that all kinds share.
 type Table struct {
 	Kind    string // the column kind, a constant of the program
@@ -217,17 +220,41 @@ func (t Table) Note(ctx context.Context, c Claim, state, set string, args ...any
 		if err := t.Guard(ctx, tx, c, state); err != nil {
 			return err
 		}
-		return t.detail(ctx, tx, c.ID, set, args...)
+		return t.Set(ctx, tx, c.ID, set, args...)
 	})
 }
 
-// detail changes details of a job whose row the transaction has locked.
-func (t Table) detail(ctx context.Context, tx *db.Tx, id, set string, args ...any) error {
+// Set writes details of a job whose row the transaction has locked. Parameters of the assignments begin with $2.
+func (t Table) Set(ctx context.Context, tx *db.Tx, id, set string, args ...any) error {
 	if set == "" {
 		return nil
 	}
 	if _, err := tx.Exec(ctx, `UPDATE `+t.Details+` SET `+set+` WHERE job_id = $1`, append([]any{id}, args...)...); err != nil {
 		return fmt.Errorf("write details of job: %w", err)
+	}
+	return nil
+}
+
+// Progress writes the percentage of a claimed job that is done, never a lower one, and details. Parameters of
+// the assignments begin with $2.
+func (t Table) Progress(ctx context.Context, c Claim, percent int, set string, args ...any) error {
+	return t.DB.InTx(ctx, func(tx *db.Tx) error {
+		if err := Guarded(tx.Exec(ctx, `UPDATE jobs SET progress = $3 WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`,
+			c.ID, c.Fence, percent)); err != nil {
+			return err
+		}
+		if err := t.Set(ctx, tx, c.ID, set, args...); err != nil {
+			return err
+		}
+		return Announce(ctx, tx, c.ID)
+	})
+}
+
+// CountBytes sets what the files of a job count for its owner, and locks the job's row. The files of a deleted job
+// count nothing.
+func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {
+	if _, err := tx.Exec(ctx, `UPDATE jobs SET stored_bytes = CASE WHEN deleted_at IS NULL THEN $2 ELSE 0 END WHERE id = $1`, id, bytes); err != nil {
+		return fmt.Errorf("count bytes of job: %w", err)
 	}
 	return nil
 }
@@ -277,7 +304,7 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 		if err != nil {
 			return fmt.Errorf("hand job back: %w", err)
 		}
-		if err := t.detail(ctx, tx, c.ID, r.Set, r.Args...); err != nil {
+		if err := t.Set(ctx, tx, c.ID, r.Set, r.Args...); err != nil {
 			return err
 		}
 		if err := Announce(ctx, tx, c.ID, append(r.Topics, t.Topic)...); err != nil {
@@ -292,7 +319,7 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 type Completion struct {
 	State       string
 	StoredBytes int64 // of its results
-	// Set is assignments of details; parameters begin with $3, and $2 is the time of the end.
+	// Set is assignments of details; parameters begin with $2.
 	Set  string
 	Args []any
 }
@@ -300,18 +327,17 @@ type Completion struct {
 // Complete ends a claimed job that succeeded.
 func (t Table) Complete(ctx context.Context, tx *db.Tx, c Claim, done Completion) error {
 	var m moved
-	var at int64
 	err := tx.QueryRow(ctx, `UPDATE jobs SET state = $3, stored_bytes = $4, progress = 100, finished_at = now_ms(),
 			replica = lease_owner, lease_owner = NULL, lease_until = NULL
-		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING finished_at, `+movedColumns, c.ID, c.Fence, done.State, done.StoredBytes).
-		Scan(append([]any{&at}, m.columns()...)...)
+		WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING `+movedColumns, c.ID, c.Fence, done.State, done.StoredBytes).
+		Scan(m.columns()...)
 	if db.IsNoRows(err) {
 		return ErrMoved
 	}
 	if err != nil {
 		return fmt.Errorf("complete job: %w", err)
 	}
-	if err := t.detail(ctx, tx, c.ID, done.Set, append([]any{at}, done.Args...)...); err != nil {
+	if err := t.Set(ctx, tx, c.ID, done.Set, done.Args...); err != nil {
 		return err
 	}
 	if err := t.end(ctx, tx, m.end(done.State, "")); err != nil {
@@ -421,7 +447,7 @@ const eraseTimeout = 8 * time.Second
 func (t Table) Revoke(ctx context.Context, userID string) (ids []string, err error) {
 	err = t.DB.InTx(ctx, func(tx *db.Tx) error {
 		open, err := db.Texts(tx.Query(ctx, `UPDATE jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
-			WHERE user_id = $1 AND kind = $2 AND (`+Waiting+` OR `+AtWork+`) RETURNING id`, userID, t.Kind))
+			WHERE user_id = $1 AND kind = $2 AND `+Unfinished+` RETURNING id`, userID, t.Kind))
 		if err != nil {
 			return fmt.Errorf("stop jobs: %w", err)
 		}

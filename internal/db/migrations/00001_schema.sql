@@ -112,10 +112,11 @@ CREATE TABLE jobs (
         OR kind = 'render' AND state IN ('PENDING', 'PROCESSING', 'COMPLETED', 'FAILED'))
 );
 -- No index has lease_until or progress, because each renewal of a lease would then write to every index of the table.
--- The conditions of the first three are job.Waiting and job.AtWork, word for word: SQLite recognises them by their text.
+-- The conditions of the first four are job.Waiting and job.AtWork, word for word: SQLite recognises them by their text.
 CREATE INDEX jobs_queue ON jobs (kind, created_at, id) WHERE state IN ('QUEUED', 'PENDING');
 CREATE INDEX jobs_waiting_by_user ON jobs (user_id, created_at, id) WHERE state IN ('QUEUED', 'PENDING');
 CREATE INDEX jobs_at_work ON jobs (kind, created_at, id) WHERE state IN ('SUBMITTING', 'PROCESSING');
+CREATE INDEX jobs_at_work_by_user ON jobs (user_id) WHERE state IN ('SUBMITTING', 'PROCESSING');
 CREATE INDEX jobs_ready ON jobs (finished_at) WHERE state = 'READY';
 CREATE INDEX jobs_by_user ON jobs (user_id, kind, created_at, id);
 CREATE INDEX jobs_by_created ON jobs (created_at);
