@@ -9,11 +9,12 @@ import (
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/events"
+	"cutroom/internal/job"
 	"cutroom/internal/user"
 )
 
 // Delete removes a user and all of the user's data. After its first write, no request finds the account. Then
-// Delete erases the files, and finally the row, which cascades to credits and jobs. [Service.FinishErasures]
+// Delete erases the files, and finally the row, which cascades to everything else. [Service.FinishErasures]
 // completes an interrupted deletion. Deleting an unknown user succeeds. actor names the requester in the audit
 // record.
 func (s *Service) Delete(ctx context.Context, userID, actor string) error {
@@ -48,10 +49,17 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 		}
 	}
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		count, err := job.Forget(ctx, tx, userID)
+		if err != nil {
+			return err
+		}
 		if err := s.credits.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
-		return user.EndErasure(ctx, tx, userID)
+		if err := user.EndErasure(ctx, tx, userID); err != nil {
+			return err
+		}
+		return count() // last, because other transactions wait for the totals that it locks
 	})
 }
 

@@ -28,7 +28,7 @@ var exports = []export{
 		`FROM receipt_refusals WHERE user_id = $1 ORDER BY created_at, platform, order_id, product_id`},
 	{"renders", list(values("id state output_kind source_duration_ms error output_size_bytes"), documents("spec"),
 		times("created_at started_at finished_at expires_at deleted_at")),
-		`FROM render_jobs WHERE user_id = $1 ORDER BY created_at, id`},
+		`FROM jobs JOIN renders ON job_id = id WHERE user_id = $1 ORDER BY created_at, id`},
 	{"renderInputs", list(values("input_id sha256 size_bytes"), times("last_used_at")),
 		`FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at, input_id`},
 	{"assets", list(values("asset_key size_bytes content_type"), times("created_at last_used_at")),
@@ -36,9 +36,10 @@ var exports = []export{
 			FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL) AS held ORDER BY created_at, asset_key`},
 	{"separations", list(values("id state source_name source_size_bytes source_duration_ms language credits error actual_duration_ms"),
 		times("created_at ready_at collected_at finished_at deleted_at")),
-		`FROM separation_jobs WHERE user_id = $1 ORDER BY created_at, id`},
+		`FROM (SELECT *, CASE WHEN state IN ('READY', 'DISPOSED') THEN finished_at END AS ready_at
+			FROM jobs JOIN separations ON job_id = id WHERE user_id = $1) AS own ORDER BY created_at, id`},
 	{"stems", values("job_id stem_id content_type size_bytes duration_ms"),
-		`FROM separation_stems WHERE job_id IN (SELECT id FROM separation_jobs WHERE user_id = $1) ORDER BY job_id, ordinal`},
+		`FROM separation_stems WHERE job_id IN (SELECT id FROM jobs WHERE user_id = $1) ORDER BY job_id, ordinal`},
 }
 
 // column is a column of an export and how to read its value.

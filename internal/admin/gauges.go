@@ -50,9 +50,9 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // Collect gets no context
 	defer cancel()
 	// Every state has a series even at 0, because alerts need it.
-	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), job_type, state FROM `+allJobs+` GROUP BY job_type, state`, jobStates...)
-	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, job_type, state FROM (`+openJobs+`) AS open
-		GROUP BY job_type, state`, unfinishedStates...)
+	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), kind, state FROM `+allJobs+` GROUP BY kind, state`, jobStates...)
+	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, kind, state FROM (`+unfinished(`kind, state, created_at`)+`) AS open
+		GROUP BY kind, state`, unfinishedStates...)
 	g.gauge(ctx, ch, eventsDesc, oldestEventSQL, []string{"outbox"}, []string{"webhook"}, []string{credit.PlatformA}, []string{credit.PlatformB})
 	g.drift(ctx, ch)
 	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
@@ -64,8 +64,8 @@ const oldestEventSQL = `SELECT (now_ms() - MIN(queued_at)) / 1000, channel FROM 
 	UNION ALL SELECT (now_ms() - created_at) / 1000, 'outbox' FROM (
 		SELECT created_at FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT 1) AS oldest`
 
-// underpaidSQL repeats the condition of the index separation_underpaid exactly.
-var underpaidSQL = fmt.Sprintf(`SELECT COUNT(*) FROM separation_jobs
+// underpaidSQL repeats the condition of the index separations_underpaid exactly.
+var underpaidSQL = fmt.Sprintf(`SELECT COUNT(*) FROM separations JOIN jobs ON id = job_id
 	WHERE actual_duration_ms > credits * %d + %d AND actual_duration_ms > source_duration_ms + %d`,
 	credit.BillableBlockMs, credit.GraceMs, credit.PaddingMs)
 

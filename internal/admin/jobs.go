@@ -31,22 +31,11 @@ type ActiveJob struct {
 // ActiveJobs returns the jobs in progress, the longest waiting first, at most
 // 1000 of them.
 func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
-	// One branch for each partial index on the few unfinished jobs; an IN over all states would read the whole
-	// history.
 	out, err := db.All(ctx, r.db, func(rows db.Scanner) (j ActiveJob, err error) {
 		err = rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &j.CreatedAt, &j.Progress)
 		return j, err
-	}, `WITH jobs AS (
-			SELECT 'render' AS type, id, state, user_id, source_duration_ms, created_at, progress
-				FROM render_jobs WHERE state = 'PENDING'
-			UNION ALL SELECT 'render', id, state, user_id, source_duration_ms, created_at, progress
-				FROM render_jobs WHERE state = 'PROCESSING'
-			UNION ALL SELECT 'separation', id, state, user_id, source_duration_ms, created_at, progress
-				FROM separation_jobs WHERE state = 'QUEUED'
-			UNION ALL SELECT 'separation', id, state, user_id, source_duration_ms, created_at, progress
-				FROM separation_jobs WHERE state IN ('SUBMITTING', 'PROCESSING'))
-		SELECT j.type, j.id, j.state, u.id, u.email, j.source_duration_ms, j.created_at, j.progress
-		FROM jobs j JOIN users u ON u.id = j.user_id AND u.erasing_at IS NULL
+	}, `SELECT j.kind, j.id, j.state, u.id, u.email, j.source_duration_ms, j.created_at, j.progress
+		FROM (`+unfinished(`*`)+`) AS j JOIN users u ON u.id = j.user_id AND u.erasing_at IS NULL
 		ORDER BY j.created_at, j.id LIMIT $1`, maxActive)
 	if err != nil {
 		return nil, fmt.Errorf("active jobs: %w", err)
@@ -85,7 +74,7 @@ func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
 			b.InProgress += n
 		}
 		return nil
-	}, `SELECT CASE job_type WHEN 'render' THEN 0 ELSE 1 END, state, CAST(SUM(jobs) AS BIGINT) FROM `+allJobs+` GROUP BY job_type, state`)
+	}, `SELECT CASE kind WHEN 'render' THEN 0 ELSE 1 END, state, CAST(SUM(jobs) AS BIGINT) FROM `+allJobs+` GROUP BY kind, state`)
 	if err != nil {
 		return out, fmt.Errorf("status breakdown: %w", err)
 	}
@@ -106,13 +95,8 @@ type UserJob struct {
 // UserJobs returns a page of a user's renders and separations, newest first,
 // and how many there are in all. An unknown user is a 404.
 func (r *Reports) UserJobs(ctx context.Context, userID string, page Page) (jobs []UserJob, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "jobs", `(SELECT COUNT(*) FROM render_jobs WHERE user_id = u.id)
-		+ (SELECT COUNT(*) FROM separation_jobs WHERE user_id = u.id)`, func(rows db.Scanner) (j UserJob, err error) {
+	return ofUser(ctx, r, userID, page, "jobs", `(SELECT COUNT(*) FROM jobs WHERE user_id = u.id)`, func(rows db.Scanner) (j UserJob, err error) {
 		err = rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.Error)
 		return j, err
-	}, `SELECT 'render', id, state, source_duration_ms, created_at, finished_at, error
-			FROM render_jobs WHERE user_id = $1
-		UNION ALL SELECT 'separation', id, state, source_duration_ms, created_at, finished_at, error
-			FROM separation_jobs WHERE user_id = $1
-		ORDER BY 5 DESC, 2`)
+	}, `SELECT kind, id, state, source_duration_ms, created_at, finished_at, error FROM jobs WHERE user_id = $1 ORDER BY created_at DESC, id`)
 }

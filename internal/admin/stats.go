@@ -27,8 +27,8 @@ func (r *Reports) Overview(ctx context.Context) (Overview, error) {
 	// every row and could not use the index.
 	err := r.db.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL),
-		CAST(COALESCE(SUM(CASE WHEN job_type = 'render' THEN jobs END), 0) AS BIGINT),
-		CAST(COALESCE(SUM(CASE WHEN job_type = 'separation' THEN jobs END), 0) AS BIGINT),
+		CAST(COALESCE(SUM(CASE WHEN kind = 'render' THEN jobs END), 0) AS BIGINT),
+		CAST(COALESCE(SUM(CASE WHEN kind = 'separation' THEN jobs END), 0) AS BIGINT),
 		CAST(COALESCE(SUM(source_duration_ms), 0) AS BIGINT),
 		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms() - $1))
 		FROM `+allJobs,
@@ -52,8 +52,8 @@ type Daily struct {
 func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
 	return byDay(ctx, r.db, span, "jobs", func(d *Daily) (*Day, []any) {
 		return &d.Day, []any{&d.Renders, &d.Separations, &d.SourceDurationMs}
-	}, `SELECT day, CAST(SUM(CASE WHEN job_type = 'render' THEN jobs ELSE 0 END) AS BIGINT),
-			CAST(SUM(CASE WHEN job_type = 'separation' THEN jobs ELSE 0 END) AS BIGINT), CAST(SUM(source_duration_ms) AS BIGINT)
+	}, `SELECT day, CAST(SUM(CASE WHEN kind = 'render' THEN jobs ELSE 0 END) AS BIGINT),
+			CAST(SUM(CASE WHEN kind = 'separation' THEN jobs ELSE 0 END) AS BIGINT), CAST(SUM(source_duration_ms) AS BIGINT)
 		FROM `+allJobs+` WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000 GROUP BY day`)
 }
 

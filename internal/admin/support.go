@@ -294,10 +294,7 @@ type Job struct {
 // Job returns one job of any user. supportRef is the reference of support's ledger entry
 // for it, if any. An unknown job is a 404.
 func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
-	j, err := r.renderJob(ctx, id)
-	if db.IsNoRows(err) {
-		j, err = r.separationJob(ctx, id)
-	}
+	j, err := r.job(ctx, id)
 	switch {
 	case db.IsNoRows(err):
 		return Job{}, fault.Sentencef(fault.NotFound, "Job not found")
@@ -313,26 +310,6 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	return j, nil
 }
 
-// job reads a job of either kind: the common columns, followed by others.
-func (r *Reports) job(ctx context.Context, id, jobType, columns string, others func(*Job) []any) (Job, error) {
-	j := Job{JobType: jobType}
-	into := []any{&j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica,
-		&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &j.Trace}
-	err := r.db.QueryRow(ctx, `SELECT j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica),
-			j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at, j.error, j.error_code, j.failure_cause,
-			SUBSTR(j.trace_parent, 4, 32), `+columns+`
-		FROM `+jobType+`_jobs j JOIN users u ON u.id = j.user_id WHERE j.id = $1`, id).Scan(append(into, others(&j)...)...)
-	return j, err
-}
-
-func (r *Reports) renderJob(ctx context.Context, id string) (Job, error) {
-	var spec string
-	j, err := r.job(ctx, id, jobRender, `j.started_at, j.expires_at, j.spec`,
-		func(j *Job) []any { return []any{&j.StartedAt, &j.ExpiresAt, &spec} })
-	j.Inputs = rawJSON(spec)
-	return j, err
-}
-
 // separationInput is the upload of a separation.
 type separationInput struct {
 	FileName  string `json:"fileName"`
@@ -342,14 +319,22 @@ type separationInput struct {
 	ProjectID int64  `json:"projectId"` // the provider's; 0 before it has one
 }
 
-func (r *Reports) separationJob(ctx context.Context, id string) (Job, error) {
+func (r *Reports) job(ctx context.Context, id string) (j Job, err error) {
+	var spec string
 	var in separationInput
-	j, err := r.job(ctx, id, jobSeparation, `j.submitting_at, j.processing_at, j.provider_done_at, j.collected_at,
-			j.source_name, j.source_size_bytes, j.language, j.credits, COALESCE(j.project_id, 0)`, func(j *Job) []any {
-		return []any{&j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.CollectedAt,
-			&in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID}
-	})
-	if err != nil {
+	err = r.db.QueryRow(ctx, `SELECT j.kind, j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica),
+			j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at, j.error, j.error_code, j.failure_cause, SUBSTR(j.trace_parent, 4, 32),
+			CASE j.kind WHEN 'render' THEN j.started_at ELSE s.submitting_at END, s.processing_at, s.provider_done_at, s.collected_at, r.expires_at,
+			COALESCE(r.spec, ''), COALESCE(s.source_name, ''), COALESCE(s.source_size_bytes, 0), COALESCE(s.language, ''), COALESCE(s.credits, 0),
+			COALESCE(s.project_id, 0)
+		FROM jobs j JOIN users u ON u.id = j.user_id LEFT JOIN renders r ON r.job_id = j.id LEFT JOIN separations s ON s.job_id = j.id
+		WHERE j.id = $1`, id).
+		Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica,
+			&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &j.Trace,
+			&j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.CollectedAt, &j.ExpiresAt,
+			&spec, &in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID)
+	if err != nil || j.JobType == jobRender {
+		j.Inputs = rawJSON(spec)
 		return j, err
 	}
 	j.Inputs, err = json.Marshal(in)
@@ -391,11 +376,8 @@ func (r *Reports) RecentFailures(ctx context.Context) ([]FailedJob, error) {
 // FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 means
 // no limit.
 func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([]FailedJobWithCause, error) {
-	of := func(jobType string) string {
-		return `SELECT id, '` + jobType + `' AS job_type, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
-			FROM ` + jobType + `_jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1`
-	}
-	query := `SELECT * FROM (` + of(jobRender) + ` UNION ALL ` + of(jobSeparation) + `) AS failed ORDER BY finished_at DESC, id`
+	query := `SELECT id, kind, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
+		FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1 ORDER BY finished_at DESC, id`
 	args := []any{max(0, since.UnixMilli())}
 	if limit > 0 {
 		query, args = query+` LIMIT $2`, append(args, limit)

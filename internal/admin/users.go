@@ -38,7 +38,7 @@ func (r *Reports) matching(search string) string {
 	}
 	like := " LIKE (SELECT " + fold("CAST($3 AS TEXT)") + `) ESCAPE '\'`
 	return ` AND (id = $4 OR ` + fold("email") + like + ` OR ` + fold("name") + like + `
-		OR id IN (SELECT user_id FROM render_jobs WHERE id = $4) OR id IN (SELECT user_id FROM separation_jobs WHERE id = $4)
+		OR id IN (SELECT user_id FROM jobs WHERE id = $4)
 		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $5) OR id IN (SELECT user_id FROM receipt_refusals WHERE order_id = $5)
 		OR id IN (SELECT user_id FROM credit_ledger WHERE ref_id IN ('platform_a-' || $5, 'platform_b-' || $5)))`
 }
@@ -71,12 +71,10 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 		return err
 	}, `WITH found AS `+found+`,
 		page AS (SELECT id FROM found ORDER BY last_active_at DESC, id LIMIT $1 OFFSET $2),
-		jobs AS (
-			SELECT user_id, 1 AS render, source_duration_ms FROM render_jobs WHERE user_id IN (SELECT id FROM page)
-			UNION ALL SELECT user_id, 0, source_duration_ms FROM separation_jobs WHERE user_id IN (SELECT id FROM page)),
 		counts AS (
-			SELECT user_id, SUM(render) AS renders, SUM(1 - render) AS separations, SUM(source_duration_ms) AS source_ms
-			FROM jobs GROUP BY user_id)
+			SELECT user_id, SUM(CASE kind WHEN 'render' THEN 1 ELSE 0 END) AS renders, SUM(CASE kind WHEN 'separation' THEN 1 ELSE 0 END) AS separations,
+				SUM(source_duration_ms) AS source_ms
+			FROM jobs WHERE user_id IN (SELECT id FROM page) GROUP BY user_id)
 		SELECT t.users, u.id, u.email, u.name, COALESCE(u.provider, ''), COALESCE(u.role, ''), COALESCE(b.balance, 0), COALESCE(c.renders, 0),
 			COALESCE(c.separations, 0), CAST(COALESCE(c.source_ms, 0) AS BIGINT), u.created_at, u.last_active_at
 		FROM (SELECT COUNT(*) AS users FROM found) AS t LEFT JOIN (page p JOIN users u ON u.id = p.id) ON 1 = 1

@@ -53,7 +53,6 @@ func (b *builder) buildSweeps(context.Context) error {
 			{"idempotency keys", func(ctx context.Context) error { return idempotency.Sweep(ctx, b.db) }},
 			{"refused receipts", b.credits.SweepRefusals},
 			{"request limits", func(ctx context.Context) error { return ratelimit.Sweep(ctx, b.db) }},
-			{"totals of jobs", func(ctx context.Context) error { return admin.AddUpJobs(ctx, b.db) }},
 		}},
 		{assetSweepEvery, []task{{"assets", func(ctx context.Context) error {
 			if err := b.sweeper.Check(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -65,6 +66,15 @@ func (t Table) account(ctx context.Context, tx *db.Tx, from, to string, rows ...
 // DurationBuckets are the upper bounds, in milliseconds, of the histogram of source durations, whose last bucket has
 // none.
 var DurationBuckets = []int64{60_000, 300_000, 900_000, 3_600_000}
+
+// Bucket is the SQL expression for the number of a duration's bucket.
+func Bucket(column string) string {
+	var sql strings.Builder
+	for i, bound := range DurationBuckets {
+		fmt.Fprintf(&sql, `WHEN %s < %d THEN %d `, column, bound, i)
+	}
+	return fmt.Sprintf(`CASE %sELSE %d END`, &sql, len(DurationBuckets))
+}
 
 // total is the key of a row of job_days.
 type total struct {
