@@ -157,32 +157,6 @@ func TestWorkersHearOfWorkAlone(t *testing.T) {
 	}
 }
 
-// What many decide at once from what they count is decided one after the other.
-func TestExecRowLockedSeesConcurrentWrites(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		createCounters(t, d)
-		var all sync.WaitGroup
-		var done atomic.Int32
-		for i := range 16 {
-			all.Go(func() {
-				var id string
-				err := d.ExecRowLocked(t.Context(), "counters", `INSERT INTO counters (id, seen_at) SELECT $1, 1
-					WHERE (SELECT COUNT(*) FROM counters) < 3 RETURNING id`, []any{fmt.Sprint("n", i)}, &id)
-				switch {
-				case err == nil && id == fmt.Sprint("n", i):
-					done.Add(1)
-				case !db.IsNoRows(err):
-					t.Errorf("%q, %v", id, err)
-				}
-			})
-		}
-		all.Wait()
-		if n := done.Load(); n != 3 {
-			t.Errorf("%d of 3", n)
-		}
-	})
-}
-
 func TestForeignKeyIsRecognised(t *testing.T) {
 	d := open(t, "sqlite::memory:")
 	_, err := d.Exec(t.Context(), `INSERT INTO credit_balances (user_id, balance) VALUES ('nobody', 1)`)

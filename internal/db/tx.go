@@ -8,9 +8,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -127,38 +125,6 @@ func lockNumber(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// ExecRowLocked is [DB.ExecRow] under a named lock, see [Tx.Lock]. Lock, statement and commit take one round
-// trip, so other replicas do not wait for the lock during our round trips.
-func (d *DB) ExecRowLocked(ctx context.Context, name, query string, args []any, dest ...any) error {
-	if !d.postgres {
-		return d.ExecRow(ctx, query, args, dest...)
-	}
-	ctx, end := d.begin(ctx, query, args)
-	conn, err := d.pool.Conn(ctx)
-	if err != nil {
-		return end(err)
-	}
-	defer conn.Close()
-	return end(conn.Raw(func(raw any) error {
-		var b pgx.Batch // one implicit transaction
-		b.Queue(takeLock, lockNumber(name))
-		var found error
-		b.Queue(query, args...).QueryRow(func(row pgx.Row) error {
-			if found = row.Scan(dest...); errors.Is(found, pgx.ErrNoRows) {
-				return nil
-			}
-			return found
-		})
-		if err := raw.(*stdlib.Conn).Conn().SendBatch(ctx, &b).Close(); err != nil {
-			return err
-		}
-		if errors.Is(found, pgx.ErrNoRows) {
-			return sql.ErrNoRows
-		}
-		return nil
-	}))
-}
-
 // SkipLockedOf returns the suffix of a SELECT that claims rows of the named table or alias: it skips rows that
 // another claimer has locked. SQLite's single writer needs no suffix.
 func (d *DB) SkipLockedOf(alias string) string {
@@ -167,6 +133,9 @@ func (d *DB) SkipLockedOf(alias string) string {
 	}
 	return ""
 }
+
+// SkipLockedOf is [DB.SkipLockedOf].
+func (t *Tx) SkipLockedOf(alias string) string { return t.db.SkipLockedOf(alias) }
 
 // ForUpdate returns the suffix of a SELECT that locks its rows, because the transaction will change them.
 func (t *Tx) ForUpdate() string {

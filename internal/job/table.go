@@ -253,7 +253,7 @@ func (t Table) Progress(ctx context.Context, c Claim, percent int, set string, a
 // CountBytes sets what the files of a job count for its owner, and locks the job's row. The files of a deleted job
 // count nothing.
 func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {
-	if _, err := tx.Exec(ctx, `UPDATE jobs SET stored_bytes = CASE WHEN deleted_at IS NULL THEN $2 ELSE 0 END WHERE id = $1`, id, bytes); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE jobs SET stored_bytes = CASE WHEN deleted_at IS NULL THEN CAST($2 AS BIGINT) ELSE 0 END WHERE id = $1`, id, bytes); err != nil {
 		return fmt.Errorf("count bytes of job: %w", err)
 	}
 	return nil
@@ -264,7 +264,7 @@ type Return struct {
 	From, To string
 	Forgive  bool          // the attempt does not count
 	Pause    time.Duration // until the job may be claimed again
-	Lost     bool          // the worker died; support reads its name if the job fails
+	Lost     bool          // the lease must have run out; support reads the worker's name if the job fails
 	// And is a further condition on the job, and Withdraw makes asked_at null.
 	And      string
 	Withdraw bool
@@ -272,6 +272,20 @@ type Return struct {
 	Set    string
 	Args   []any
 	Topics []string // to notify as well
+}
+
+// Dead returns the claims of the jobs that meet a condition and whose workers died. Parameters of the condition
+// begin with $2. A worker may come back after an outage; HandBack checks again.
+func (t Table) Dead(ctx context.Context, and string, args ...any) ([]Claim, error) {
+	dead, err := db.All(ctx, t.DB, func(row db.Scanner) (c Claim, err error) {
+		c.Table = "jobs"
+		return c, row.Scan(&c.ID, &c.Fence, &c.UserID, &c.Attempts)
+	}, `SELECT id, fence, user_id, attempts FROM jobs WHERE kind = $1 AND `+AtWork+` AND COALESCE(lease_until, 0) < now_ms() AND `+
+		user.Stays("user_id")+and, append([]any{t.Kind}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("look for jobs of dead workers: %w", err)
+	}
+	return dead, nil
 }
 
 // HandBack gives a claimed job back, at its place in the queue. It reports false when
@@ -285,8 +299,9 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 	if r.Pause > 0 {
 		pauseMs = r.Pause.Milliseconds()
 	}
-	set := ""
+	set, and := "", r.And
 	if r.Lost {
+		and += ` AND COALESCE(lease_until, 0) < now_ms()`
 		set += `, failure_cause = COALESCE(failure_cause || ', ', 'lost workers: ') || COALESCE(lease_owner, 'unknown')`
 	}
 	if r.Withdraw {
@@ -296,7 +311,7 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 		var m moved
 		err := tx.QueryRow(ctx, `UPDATE jobs SET state = $4, attempts = COALESCE($5, attempts), fence = fence + 1,
 				replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = now_ms() + $6`+set+`
-			WHERE id = $1 AND fence = $2 AND state = $3`+r.And+` RETURNING `+movedColumns,
+			WHERE id = $1 AND fence = $2 AND state = $3`+and+` RETURNING `+movedColumns,
 			c.ID, c.Fence, r.From, r.To, attempts, pauseMs).Scan(m.columns()...)
 		if ok = err == nil; db.IsNoRows(err) {
 			return nil
@@ -381,8 +396,8 @@ func (t Table) end(ctx context.Context, tx *db.Tx, e End) error {
 	return Announce(ctx, tx, e.ID)
 }
 
-// Move changes the state of an ended job if it meets a condition, whose parameters begin with
-// $4, and says whether it did. The job's files count no longer.
+// Move changes the state of an ended job if it meets a condition, and says whether it did. Set is assignments, each
+// after a comma; its parameters and those of the condition begin with $4.
 func (t Table) Move(ctx context.Context, tx *db.Tx, id, from, to, set, and string, args ...any) (bool, error) {
 	var m moved
 	err := tx.QueryRow(ctx, `UPDATE jobs SET state = $3`+set+` WHERE id = $1 AND state = $2`+and+` RETURNING `+movedColumns,

@@ -19,25 +19,46 @@ const queueLock = "render-queue"
 // requeueDead puts the renders back into the queue whose workers died. It runs before each
 // claim, so that the table of turns counts only running jobs.
 func (s *Service) requeueDead(ctx context.Context) error {
-	ids, err := s.db.ExecTexts(db.Prompt(ctx, job.TTL/3), `UPDATE render_jobs SET state = 'PENDING', replica = COALESCE(lease_owner, replica),
-			lease_owner = NULL, lease_until = NULL, fence = fence + 1`+job.NoteLostWorker+`
-		WHERE state = 'PROCESSING' AND COALESCE(lease_until, 0) < now_ms() AND attempts < $1 AND `+user.Stays("user_id")+`
-		RETURNING id`, maxAttempts)
-	if err != nil {
-		return fmt.Errorf("requeue renders of dead workers: %w", err)
-	}
-	for _, id := range ids {
-		s.log.Info("render requeued, because its worker died", "job", id)
-		err = errors.Join(err, s.db.Notify(ctx, job.Topic(id)))
+	ctx = db.Prompt(ctx, job.TTL/3)
+	dead, err := s.jobs.Dead(ctx, ` AND attempts < $2`, maxAttempts)
+	for _, c := range dead {
+		moved, berr := s.jobs.HandBack(ctx, c, job.Return{From: StateProcessing, To: StatePending, Lost: true, Set: `short_since = NULL`})
+		if moved {
+			s.log.Info("render requeued, because its worker died", "job", c.ID)
+		}
+		err = errors.Join(err, berr)
 	}
 	return err
 }
 
-// oldestJob selects the oldest job of owner t that waits, whose pause is over, and that meets condition. suffix ends the statement. The list of states repeats the condition of the index
-// render_open_by_user word for word, so that both databases use it. Without the bound by the owner's oldest job,
-// PostgreSQL may choose an index that holds all ended jobs.
+// keepLine brings the turns of owners up to date in the transaction that moved their jobs. The lock is a statement of
+// its own, because the statement after it sees what others committed while this one waited.
+func keepLine(ctx context.Context, tx *db.Tx, owners []string) error {
+	for _, owner := range owners {
+		_, err := tx.Exec(ctx, `INSERT INTO render_turns (user_id) VALUES ($1) ON CONFLICT (user_id) DO UPDATE SET user_id = excluded.user_id`, owner)
+		if err == nil {
+			_, err = tx.Exec(ctx, turnSQL, owner)
+		}
+		if err != nil {
+			return fmt.Errorf("keep turns: %w", err)
+		}
+	}
+	return nil
+}
+
+// running selects from the jobs of user $1 that have a worker.
+const running = ` FROM jobs WHERE user_id = $1 AND kind = 'render' AND ` + job.AtWork
+
+const turnSQL = `UPDATE render_turns SET processing = (SELECT COUNT(*)` + running + `),
+		last_started_at = COALESCE((SELECT MAX(started_at)` + running + ` AND started_at > render_turns.last_started_at), last_started_at),
+		(next_created_at, next_job_id) = (SELECT created_at, id FROM jobs
+			WHERE user_id = $1 AND ` + job.Waiting + ` AND state = 'PENDING' ORDER BY created_at, id LIMIT 1)
+	WHERE user_id = $1`
+
+// oldestJob selects the oldest job of owner t that waits, whose pause is over, and that meets condition. suffix ends
+// the statement. Without the bound by the owner's oldest job, PostgreSQL may choose an index that holds all ended jobs.
 func oldestJob(condition, suffix string) string {
-	return `(SELECT j.id FROM render_jobs j WHERE j.state IN ('PENDING', 'PROCESSING') AND j.state = 'PENDING'
+	return `(SELECT j.id FROM jobs j WHERE j.` + job.Waiting + ` AND j.state = 'PENDING'
 		AND j.user_id = t.user_id AND (j.created_at, j.id) >= (t.next_created_at, t.next_job_id)
 		AND COALESCE(j.lease_until, 0) < now_ms()` + condition + `
 		ORDER BY j.created_at, j.id LIMIT 1` + suffix + `)`
@@ -53,18 +74,15 @@ func inLine(job string, limit int) string {
 // waitingSQL returns 1 if any job waits, else 0.
 var waitingSQL = `SELECT COALESCE((SELECT 1 ` + inLine(oldestJob("", ""), 1) + `), 0)`
 
-// claimSQL claims the job whose turn it is, for replica $3 and for $4 milliseconds. The owner with the fewest
-// running jobs comes first; if several have equally few, the one whose last job started longest ago; then the one
-// whose job has waited longest. The job needs at most $1 bytes of disk. No owner gets more than $2 slots while
-// another owner waits. However many owners wait, the claim reads the first two.
-func claimSQL(d *db.DB) string {
-	oldest := oldestJob(` AND COALESCE(j.needs_bytes, 0) <= $1`, d.SkipLockedOf("j"))
+// pickSQL selects the job whose turn it is. The owner with the fewest running jobs comes first; if several have
+// equally few, the one whose last job started longest ago; then the one whose job has waited longest. The job needs
+// at most $6 bytes of disk. No owner gets more than $7 slots while another owner waits. However many owners wait,
+// the query reads the first two.
+func pickSQL(d *db.DB) string {
+	oldest := oldestJob(` AND COALESCE((SELECT d.needs_bytes FROM renders d WHERE d.job_id = j.id), 0) <= $6`, d.SkipLockedOf("j"))
 	return `WITH line AS MATERIALIZED (SELECT t.*, ` + oldest + ` AS job_id ` + inLine(oldest, 2) + `)
-		UPDATE render_jobs SET state = 'PROCESSING', started_at = COALESCE(started_at, now_ms()),
-			lease_owner = $3, lease_until = now_ms() + $4, fence = fence + 1, short_since = NULL
-		WHERE state = 'PENDING' AND id = (SELECT job_id FROM line WHERE processing < $2 OR (SELECT COUNT(*) FROM line) = 1
-			ORDER BY processing, last_started_at, next_created_at, next_job_id LIMIT 1)
-		RETURNING id, user_id, spec, attempts + 1, fence, progress, now_ms() - started_at, now_ms() - created_at`
+		SELECT job_id FROM line WHERE processing < $7 OR (SELECT COUNT(*) FROM line) = 1
+		ORDER BY processing, last_started_at, next_created_at, next_job_id LIMIT 1`
 }
 
 // hasWaitingJob reports whether a job waits.
@@ -119,16 +137,24 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	// Do not cut a claim short: its outcome would be unknown.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
-	err = s.db.ExecRowLocked(call, queueLock, claimSQL(s.db), []any{freeBytes, share, s.Renewer.Owner(), job.TTL.Milliseconds()},
-		&j.ID, &j.UserID, &encoded, &j.Attempts, &j.Fence, &j.Progress, &runMs, &ageMs)
-	if db.IsNoRows(err) {
+	err = s.db.InTx(call, func(tx *db.Tx) error {
+		if err := tx.Lock(call, queueLock); err != nil {
+			return err
+		}
+		j.Claim, ok, err = s.jobs.Take(call, tx, StatePending, StateProcessing, pickSQL(s.db), freeBytes, share)
+		if err != nil || !ok {
+			return err
+		}
+		return tx.QueryRow(call, `SELECT d.spec, j.progress, now_ms() - j.started_at, now_ms() - j.created_at
+			FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`, j.ID).Scan(&encoded, &j.Progress, &runMs, &ageMs)
+	})
+	if err != nil {
+		return claimedJob{}, false, fmt.Errorf("claim render: %w", err)
+	}
+	if !ok {
 		return j, false, nil
 	}
-	if err != nil {
-		return j, false, fmt.Errorf("claim render job: %w", err)
-	}
 	j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
-	j.Table = s.jobs.Name
 	s.jobs.AttemptLog(j.Claim).Info("render claimed", "ageMs", ageMs)
 	if j.Spec, err = decodeSpec(encoded); err != nil {
 		_, ferr := s.fail(ctx, j, errInternal, err)

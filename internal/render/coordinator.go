@@ -191,15 +191,15 @@ const assistSuffix = "-assist"
 // while a job waits, because jobs come before assistance.
 func claimPartSQL(d *db.DB) string {
 	column := func(name string) string {
-		return `(SELECT j.` + name + ` FROM render_jobs j WHERE j.id = render_parts.job_id)`
+		return `(SELECT ` + name + ` FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = render_parts.job_id)`
 	}
 	return `UPDATE render_parts SET state = 'MAKING', owner = $1, lease_until = now_ms() + $2
 		WHERE (job_id, part_key) = (SELECT p.job_id, p.part_key FROM render_parts p WHERE p.state = 'OPEN' AND p.job_id = (
-				SELECT j.id FROM render_jobs j WHERE j.state = 'PROCESSING' AND j.lease_until > now_ms() AND j.lease_owner <> $1
+				SELECT j.id FROM jobs j WHERE j.kind = 'render' AND j.` + job.AtWork + ` AND j.lease_until > now_ms() AND j.lease_owner <> $1
 					AND EXISTS (SELECT 1 FROM render_parts o WHERE o.job_id = j.id AND o.state = 'OPEN') AND (` + waitingSQL + `) = 0
 				ORDER BY j.created_at, j.id LIMIT 1)
 			ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)
-		RETURNING part_key, job_id, ` + column("user_id") + `, ` + column("spec") + `, ` + column("fence") + `, ` + column("attempts")
+		RETURNING part_key, job_id, ` + column("j.user_id") + `, ` + column("d.spec") + `, ` + column("j.fence") + `, ` + column("j.attempts")
 }
 
 // assistant is a slot that makes parts of a job which another replica renders.
@@ -220,7 +220,6 @@ func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
 		return nil, nil
 	}
 	a := &assistant{s: s}
-	a.job.Table = s.jobs.Name
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
 	defer cancel()
 	err := s.db.ExecRow(call, claimPartSQL(s.db), []any{s.Renewer.Owner(), job.TTL.Milliseconds()},

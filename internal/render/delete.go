@@ -7,33 +7,27 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/events"
+	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
 )
 
-// sentenceDeleted is the error in the row of a job that its owner stopped.
-const sentenceDeleted = "Deleted by its owner"
+// errDeleted ends a job that its owner deleted.
+var errDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 
 // Delete cancels a running job and makes any job unknown to its owner. It erases the
 // job's files; a worker on another replica erases what it still writes when it stops.
 // Finished parts stay: they are the user's cache for the next film of the same source.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
-		// The raised fence takes the job from its worker, whose last write then matches
-		// no row.
-		if _, err := tx.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL, spec = '',
-				error = CASE WHEN state IN ('PENDING', 'PROCESSING') THEN $2 ELSE error END,
-				state = CASE WHEN state IN ('PENDING', 'PROCESSING') THEN 'FAILED' ELSE state END,
-				finished_at = COALESCE(finished_at, now_ms()),
-				replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = NULL, fence = fence + 1
-			WHERE id = $1`, jobID, sentenceDeleted); err != nil {
-			return fmt.Errorf("end deleted render: %w", err)
-		}
-		if err := events.Drop(ctx, tx, jobID); err != nil {
+		if _, err := s.jobs.Fail(ctx, tx, errDeleted, nil, `id = $5 AND `+job.Unfinished, jobID); err != nil {
 			return err
 		}
-		return release(ctx, tx, jobID)
+		if err := s.jobs.Set(ctx, tx, jobID, `output_key = NULL, poster_key = NULL, spec = ''`); err != nil {
+			return err
+		}
+		return events.Drop(ctx, tx, jobID)
 	}, func(ctx context.Context) error { return s.eraseJobs(ctx, jobID) })
 }
 
@@ -53,7 +47,7 @@ func (s *Service) eraseJobs(ctx context.Context, ids ...string) error {
 // owner's account, had erased the job's files.
 func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	var deleted bool
-	err := s.db.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM render_jobs WHERE id = $1`, j.ID).Scan(&deleted)
+	err := s.db.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM jobs WHERE id = $1`, j.ID).Scan(&deleted)
 	if err != nil && !db.IsNoRows(err) {
 		return // the sweep removes the files
 	}
@@ -73,7 +67,7 @@ func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 // stillRendered returns ErrMoved unless a worker holds the job.
 func (s *Service) stillRendered(ctx context.Context, q db.Querier, jobID, forUpdate string) error {
 	var one int
-	err := q.QueryRow(ctx, `SELECT 1 FROM render_jobs WHERE id = $1 AND state = 'PROCESSING'
+	err := q.QueryRow(ctx, `SELECT 1 FROM jobs WHERE id = $1 AND state = 'PROCESSING'
 		AND lease_owner IS NOT NULL`+forUpdate, jobID).Scan(&one)
 	if db.IsNoRows(err) {
 		return job.ErrMoved

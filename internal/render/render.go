@@ -2,7 +2,7 @@
 // holds the queue, the workers, the cached inputs, the outputs and their sweeps. The
 // engine knows how a film is made.
 //
-// A job is one row, and every move is a guarded UPDATE that names the state it
+// A job is a row of jobs and one of renders, and every move is a guarded UPDATE that names the state it
 // comes from and, when a worker makes it, the fence of the worker's lease:
 //
 //	          claim                 output stored
@@ -45,6 +45,9 @@ const (
 	StateCompleted  = "COMPLETED"
 	StateFailed     = "FAILED"
 )
+
+// kind is the kind of renders in the table jobs.
+const kind = "render"
 
 // topicJobs wakes the workers of every replica.
 const topicJobs = db.ForWorkers + "render"
@@ -107,20 +110,26 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "render_jobs", Prefix: "rnd-", Topic: topicJobs,
-		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
-		Tracer: o.Tracer, Attempt: "render.attempt", Observer: o.Observer}}
+	jobs := table(o.DB)
+	jobs.Renewer, jobs.Folder, jobs.Log, jobs.Tracer, jobs.Observer = o.Renewer, o.WorkDir, o.Log, o.Tracer, o.Observer
+	return &Service{Options: o, db: o.DB, log: o.Log, jobs: jobs}
+}
+
+// table has what the moves of renders need.
+func table(d *db.DB) job.Table {
+	return job.Table{Kind: kind, Details: "renders", Prefix: "rnd-", Topic: topicJobs, Attempt: "render.attempt", DB: d,
+		Ended: ended, Line: keepLine, Unknown: errUnknownJob}
 }
 
 // ended runs in the transaction that completes or fails a render.
 func ended(ctx context.Context, tx *db.Tx, e job.End) error {
+	if err := release(ctx, tx, e.ID); err != nil || e.Deleted {
+		return err
+	}
 	if e.State == StateFailed {
 		if err := dropOldSpecs(ctx, tx, e.UserID); err != nil {
 			return err
 		}
-	}
-	if err := release(ctx, tx, e.ID); err != nil {
-		return err
 	}
 	what := events.RenderFailed
 	if e.State == StateCompleted {

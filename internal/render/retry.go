@@ -49,13 +49,18 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string,
 		if err := user.Lock(ctx, tx, j.UserID); err != nil {
 			return fmt.Errorf("the owner of render %s deletes the account: %w", jobID, err)
 		}
-		n, err := tx.Exec(ctx, `UPDATE render_jobs SET state = 'PENDING', attempts = 0, fence = fence + 1, started_at = NULL, finished_at = NULL,
-				error = NULL, error_code = NULL, failure_cause = NULL, lease_until = NULL, needs_bytes = NULL, short_since = NULL
-			WHERE id = $1 AND fence = $2 AND state = 'FAILED' AND deleted_at IS NULL`, jobID, j.Fence)
+		moved, err := table(d).Move(ctx, tx, jobID, StateFailed, StatePending, `, attempts = 0, fence = fence + 1, started_at = NULL,
+			finished_at = NULL, error = NULL, error_code = NULL, failure_cause = NULL, lease_until = NULL,
+			stored_bytes = (SELECT upload_bytes FROM renders WHERE job_id = jobs.id)`, ` AND fence = $4 AND deleted_at IS NULL`, j.Fence)
+		if err != nil {
+			return err
+		}
+		// The request may have been dropped since it was read.
+		n, err := tx.Exec(ctx, `UPDATE renders SET needs_bytes = NULL, short_since = NULL WHERE job_id = $1 AND spec <> ''`, jobID)
 		if err != nil {
 			return fmt.Errorf("queue render again: %w", err)
 		}
-		if n == 0 {
+		if !moved || n == 0 {
 			return fmt.Errorf("render %s changed in the meantime", jobID)
 		}
 		for _, source := range j.Spec.Sources {
@@ -74,8 +79,8 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string,
 func failedJob(ctx context.Context, d *db.DB, jobID string) (j claimedJob, err error) {
 	var state, encoded string
 	var deleted bool
-	err = d.QueryRow(ctx, `SELECT user_id, state, spec, fence, deleted_at IS NOT NULL
-		FROM render_jobs WHERE id = $1`, jobID).
+	err = d.QueryRow(ctx, `SELECT j.user_id, j.state, d.spec, j.fence, j.deleted_at IS NOT NULL
+		FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`, jobID).
 		Scan(&j.UserID, &state, &encoded, &j.Fence, &deleted)
 	switch {
 	case db.IsNoRows(err):

@@ -28,9 +28,9 @@ type Status struct {
 	Created, Finished, Expires time.Time
 }
 
-// statusColumns of job j are what scanStatus reads.
-const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), j.output_kind,
-	j.quality, COALESCE(j.output_duration_ms, 0), COALESCE(j.output_size_bytes, 0), j.created_at, COALESCE(j.finished_at, 0), COALESCE(j.expires_at, 0)`
+// statusColumns of job j and its details d are what scanStatus reads.
+const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), d.output_kind,
+	d.quality, COALESCE(d.output_duration_ms, 0), COALESCE(d.output_size_bytes, 0), j.created_at, COALESCE(j.finished_at, 0), COALESCE(d.expires_at, 0)`
 
 func scanStatus(row db.Scanner) (Status, error) {
 	var st Status
@@ -60,7 +60,7 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	return st, nil
 }
 
-var statusQuery = `SELECT ` + statusColumns + ` FROM render_jobs j WHERE j.id = $2 AND ` + job.Known
+var statusQuery = `SELECT ` + statusColumns + ` FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $2 AND ` + job.Known
 
 // History returns a page of the owner's jobs, newest first, and the cursor of the
 // next page, "" at the end.
@@ -83,8 +83,8 @@ func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, er
 	var f stored
 	var state string
 	var alive sql.NullBool
-	err := s.db.QueryRow(ctx, `SELECT j.state, j.output_kind, COALESCE(j.output_key, ''), COALESCE(j.output_size_bytes, 0),
-		COALESCE(j.output_sha256, ''), j.expires_at > now_ms() FROM render_jobs j
+	err := s.db.QueryRow(ctx, `SELECT j.state, d.output_kind, COALESCE(d.output_key, ''), COALESCE(d.output_size_bytes, 0),
+		COALESCE(d.output_sha256, ''), d.expires_at > now_ms() FROM jobs j JOIN renders d ON d.job_id = j.id
 		WHERE j.id = $2 AND `+job.Known, owner, jobID).
 		Scan(&state, &f.kind, &f.key, &f.size, &f.sha256, &alive)
 	switch {
@@ -107,8 +107,8 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	if err != nil {
 		return Download{}, err
 	}
-	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE render_jobs SET expires_at = now_ms() + $1
-		WHERE id = $2 AND output_key IS NOT NULL AND expires_at < now_ms() + $1 - 1000`, s.OutputLifetime.Milliseconds(), jobID)
+	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE renders SET expires_at = now_ms() + $1
+		WHERE job_id = $2 AND output_key IS NOT NULL AND expires_at < now_ms() + $1 - 1000`, s.OutputLifetime.Milliseconds(), jobID)
 	if err != nil {
 		return Download{}, fmt.Errorf("renew output: %w", err)
 	}

@@ -56,10 +56,9 @@ const failedSpecs = 20
 
 // dropOldSpecs drops the requests of a user's failed jobs except the newest.
 func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `UPDATE render_jobs SET spec = ''
-		WHERE user_id = $1 AND spec <> '' AND state = 'FAILED' AND finished_at < (
-			SELECT finished_at FROM render_jobs WHERE user_id = $1 AND spec <> '' AND finished_at IS NOT NULL AND state = 'FAILED'
-			ORDER BY finished_at DESC LIMIT 1 OFFSET $2)`, userID, failedSpecs-1)
+	_, err := tx.Exec(ctx, `UPDATE renders SET spec = '' WHERE job_id IN (SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
+		WHERE j.user_id = $1 AND j.kind = 'render' AND j.state = 'FAILED' AND d.spec <> ''
+		ORDER BY j.finished_at DESC LIMIT $2 OFFSET $2`+tx.SkipLockedOf("j")+`)`, userID, failedSpecs)
 	if err != nil {
 		return fmt.Errorf("drop requests of failed jobs: %w", err)
 	}
@@ -128,7 +127,9 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	}
 	unused := true
 	if err = r.store(); err == nil {
-		answer, unused, err = s.jobs.Enqueue(ctx, key, jobID, func(tx *db.Tx) error { return r.insert(ctx, tx) })
+		n := job.New{ID: jobID, UserID: owner, State: StatePending, StoredBytes: r.uploadBytes(),
+			SourceDurationMs: sub.Timeline.SourceDuration().Milliseconds()}
+		answer, unused, err = s.jobs.Enqueue(ctx, key, n, func(tx *db.Tx) error { return r.insert(ctx, tx, n) })
 	}
 	if unused {
 		s.dropUploads(ctx, jobID, spec{Sources: r.sources}.uploads(jobID)...)
@@ -328,7 +329,7 @@ func (r *resolver) uploadBytes() (n int64) {
 }
 
 // insert puts the job into the queue.
-func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
+func (r *resolver) insert(ctx context.Context, tx *db.Tx, n job.New) error {
 	encoded, err := spec{Timeline: r.sub.Timeline, Sources: r.sources}.encode()
 	if err != nil {
 		return err
@@ -341,29 +342,27 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx) error {
 	}
 	if r.inputUsed {
 		// Using an input renews it, and fails when a sweep was faster.
-		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms()
+		used, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms()
 			WHERE user_id = $1 AND input_id = $2 AND object_key = $3`, r.owner, r.sub.InputID, r.input.Object)
 		if err != nil {
 			return fmt.Errorf("renew cached input: %w", err)
 		}
-		if n == 0 {
+		if used == 0 {
 			return errUnknownInput
 		}
 	}
-	_, err = tx.Exec(ctx,
-		`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, upload_bytes, created_at)
-		VALUES ($1, $2, 'PENDING', $3, $4, $5, $6, $7, now_ms())`, r.jobID, r.owner, encoded,
-		string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), r.sub.Timeline.SourceDuration().Milliseconds(), r.uploadBytes())
+	if err := r.s.jobs.Insert(ctx, tx, n); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO renders (job_id, spec, output_kind, quality, upload_bytes) VALUES ($1, $2, $3, $4, $5)`,
+		n.ID, encoded, string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), n.StoredBytes)
 	if err != nil {
-		return fmt.Errorf("insert render job: %w", err)
+		return fmt.Errorf("insert render: %w", err)
 	}
 	for _, o := range r.sources {
 		if err := job.Hold(ctx, tx, r.jobID, o.Object); err != nil {
 			return err
 		}
 	}
-	if err := r.s.Quota.Check(ctx, tx, r.owner, quota.Usage{}); err != nil {
-		return err
-	}
-	return tx.Notify(ctx, r.s.jobs.Topic)
+	return r.s.Quota.Check(ctx, tx, r.owner, quota.Usage{})
 }

@@ -19,10 +19,11 @@ import (
 func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
-			Owner: fmt.Sprintf(`SELECT CASE WHEN state IN ('PENDING', 'PROCESSING') OR %s AND finished_at > now_ms() - %d THEN 1 ELSE 0 END
-				FROM render_jobs WHERE id = $1`, serviceToBlame, retryFor.Milliseconds())},
+			Owner: fmt.Sprintf(`SELECT CASE WHEN %s OR %s AND finished_at > now_ms() - %d THEN 1 ELSE 0 END
+				FROM jobs WHERE id = $1`, job.Unfinished, serviceToBlame, retryFor.Milliseconds())},
 		{Kind: "render outputs", Prefix: "render/", Grace: job.OrphanAge,
-			Owner: `SELECT CASE WHEN state = 'PROCESSING' OR output_key IS NOT NULL THEN 1 ELSE 0 END FROM render_jobs WHERE id = $1`},
+			Owner: `SELECT CASE WHEN j.state = 'PROCESSING' OR d.output_key IS NOT NULL THEN 1 ELSE 0 END
+				FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`},
 		{Kind: kindInputs, Prefix: "inputs/", Grace: job.OrphanAge, Owner: user.ExistsQuery,
 			Object: `SELECT 1 FROM render_inputs WHERE user_id = $1 AND object_key = $2
 				UNION ALL SELECT 1 WHERE ` + job.Held("$2")},
@@ -38,15 +39,17 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 		return err
 	}
 	// A job whose need is unknown needs at least one byte.
-	_, err = s.db.Exec(ctx, `UPDATE render_jobs SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END
-		WHERE state = 'PENDING' AND (short_since IS NULL) = (COALESCE(needs_bytes, 1) > $1)`, free)
+	_, err = s.db.Exec(ctx, `UPDATE renders SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END
+		WHERE (short_since IS NULL) = (COALESCE(needs_bytes, 1) > $1)
+			AND job_id IN (SELECT id FROM jobs WHERE kind = 'render' AND `+job.Waiting+`)`, free)
 	if err != nil {
 		err = fmt.Errorf("note jobs without room: %w", err)
 	}
 	return errors.Join(err,
-		s.failAll(ctx, errInterrupted, `state = 'PROCESSING' AND lease_until < now_ms() AND attempts >= 3`),
-		s.failAll(ctx, s.overdue(), `state = 'PENDING' AND started_at < now_ms() - $4`, s.Timeout.Milliseconds()),
-		s.failAll(ctx, errNoRoom, `state = 'PENDING' AND short_since < now_ms() - $4`, waitTimeout.Milliseconds()))
+		s.failAll(ctx, errInterrupted, job.AtWork+` AND lease_until < now_ms() AND attempts >= 3`),
+		s.failAll(ctx, s.overdue(), job.Waiting+` AND started_at < now_ms() - $5`, s.Timeout.Milliseconds()),
+		s.failAll(ctx, errNoRoom, job.Waiting+` AND id IN
+			(SELECT job_id FROM renders WHERE short_since < now_ms() - $5)`, waitTimeout.Milliseconds()))
 }
 
 // waitTimeout is how long a job may wait while no live replica has room for it.
@@ -57,7 +60,7 @@ func (s *Service) overdue() *fault.Error {
 	return fault.Failedf(fault.TimedOut, "The video could not be rendered: it took longer than %d minutes", s.Timeout/time.Minute)
 }
 
-// failAll fails the jobs of a condition, whose parameters begin with $4. The next sweep
+// failAll fails the jobs of a condition, whose parameters begin with $5. The next sweep
 // of files removes their uploads.
 func (s *Service) failAll(ctx context.Context, failure *fault.Error, where string, args ...any) error {
 	var ends []job.End
@@ -80,13 +83,38 @@ const kindInputs = "render inputs"
 // Expire forgets expired outputs, which the sweep of objects then removes. It also deletes
 // unused inputs and jobs that ended long ago.
 func (s *Service) Expire(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, `UPDATE render_jobs SET output_key = NULL, poster_key = NULL WHERE output_key IS NOT NULL
-		AND expires_at < now_ms()`)
-	if err != nil {
-		err = fmt.Errorf("expire outputs: %w", err)
+	return errors.Join(s.expireOutputs(ctx), s.expireSpecs(ctx), s.expireInputs(ctx),
+		s.jobs.Expire(ctx, s.JobLifetime, StateFailed, ""),
+		s.jobs.Expire(ctx, s.JobLifetime, StateCompleted, ` AND id NOT IN (SELECT job_id FROM renders WHERE output_key IS NOT NULL)`))
+}
+
+// expireOutputs forgets the films whose time is over.
+func (s *Service) expireOutputs(ctx context.Context) error {
+	for n := expireBatch; n == expireBatch; {
+		err := s.db.InTx(ctx, func(tx *db.Tx) error {
+			ids, err := db.Texts(tx.Query(ctx, `SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
+				WHERE d.output_key IS NOT NULL AND d.expires_at < now_ms() LIMIT $1`+tx.SkipLockedOf("j"), expireBatch))
+			if err != nil {
+				return err
+			}
+			n = len(ids)
+			for _, id := range ids {
+				// A download may have renewed it.
+				expired, err := tx.Exec(ctx, `UPDATE renders SET output_key = NULL, poster_key = NULL WHERE job_id = $1 AND expires_at < now_ms()`, id)
+				if err == nil && expired == 1 {
+					err = job.CountBytes(ctx, tx, id, 0)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("expire outputs: %w", err)
+		}
 	}
-	return errors.Join(err, s.expireSpecs(ctx), s.expireInputs(ctx),
-		s.jobs.Expire(ctx, s.JobLifetime, `state IN ('COMPLETED', 'FAILED') AND output_key IS NULL`))
+	return nil
 }
 
 // expireBatch bounds the rows of one statement.
@@ -95,8 +123,8 @@ const expireBatch = 1000
 // expireSpecs drops the requests of failed jobs whose inputs are no longer kept.
 func (s *Service) expireSpecs(ctx context.Context) error {
 	for {
-		n, err := s.db.Exec(ctx, `UPDATE render_jobs SET spec = '' WHERE id IN (
-			SELECT id FROM render_jobs WHERE spec <> '' AND finished_at IS NOT NULL AND finished_at < now_ms() - $1 LIMIT $2)`,
+		n, err := s.db.Exec(ctx, `UPDATE renders SET spec = '' WHERE job_id IN (SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
+			WHERE d.spec <> '' AND j.finished_at IS NOT NULL AND j.finished_at < now_ms() - $1 LIMIT $2`+s.db.SkipLockedOf("j")+`)`,
 			s.InputLifetime.Milliseconds(), expireBatch)
 		if err != nil {
 			return fmt.Errorf("expire requests: %w", err)
@@ -124,7 +152,7 @@ func (s *Service) expireInputs(ctx context.Context) error {
 // Erase removes every file of a user's renders and takes running jobs away from their
 // workers. Deleting the user deletes the rows.
 func (s *Service) Erase(ctx context.Context, userID string) error {
-	ids, err := s.jobs.Revoke(ctx, userID, `state IN ('PENDING', 'PROCESSING')`)
+	ids, err := s.jobs.Revoke(ctx, userID)
 	if err != nil {
 		return err
 	}

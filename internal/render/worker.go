@@ -2,6 +2,7 @@ package render
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -206,7 +207,7 @@ func (s *Service) handBack(ctx context.Context, j claimedJob, r retry, why any) 
 	log, moved := s.jobs.AttemptLog(j.Claim), false
 	err := job.Retry(ctx, func() (err error) {
 		moved, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateProcessing, To: StatePending, Forgive: r.forgive, Pause: r.pause,
-			Set: `, needs_bytes = NULLIF($7, 0)`, Args: []any{r.needsBytes}})
+			Set: `needs_bytes = $2, short_since = NULL`, Args: []any{sql.NullInt64{Int64: r.needsBytes, Valid: r.needsBytes > 0}}})
 		return err
 	})
 	switch {
@@ -332,9 +333,10 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		return s.jobs.Complete(ctx, tx, j.Claim, StateCompleted, `, output_key = $4, output_size_bytes = $5, output_sha256 = $6,
-				expires_at = clock.ms + $7, output_duration_ms = $8, poster_key = NULLIF($9, ''), spec = ''`,
-			f.key, f.size, f.sha256, s.OutputLifetime.Milliseconds(), wholeMs(f.length), f.poster)
+		return s.jobs.Complete(ctx, tx, j.Claim, job.Completion{State: StateCompleted, StoredBytes: f.size,
+			Set: `output_key = $2, output_size_bytes = $3, output_sha256 = $4, output_duration_ms = $5, poster_key = NULLIF($6, ''),
+				expires_at = (SELECT finished_at FROM jobs WHERE id = $1) + $7, spec = ''`,
+			Args: []any{f.key, f.size, f.sha256, wholeMs(f.length), f.poster, s.OutputLifetime.Milliseconds()}})
 	})
 }
 
@@ -342,7 +344,7 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 // and the reason of failure; support reads the cause.
 func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $4 AND fence = $5 AND state = 'PROCESSING'`, j.ID, j.Fence)
+		ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $5 AND fence = $6 AND state = 'PROCESSING'`, j.ID, j.Fence)
 		moved = len(ends) == 1
 		return err
 	})
@@ -397,10 +399,11 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 			default:
 			}
 			if now := p.get(); now != written {
-				_, err := s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
-					`UPDATE render_jobs SET progress = $3, output_duration_ms = COALESCE(NULLIF($4, 0), output_duration_ms)
-					WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`, j.ID, j.Fence, now.percent, now.lengthMs)
-				if err == nil { // else the next write includes it
+				set, args := "", []any(nil)
+				if now.lengthMs != written.lengthMs {
+					set, args = `output_duration_ms = $2`, []any{now.lengthMs}
+				}
+				if err := s.jobs.Progress(job.Briefly(ctx), j.Claim, now.percent, set, args...); err == nil { // else the next write includes it
 					written = now
 				}
 			}
