@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,6 +154,32 @@ func TestWorkersHearOfWorkAlone(t *testing.T) {
 	if len(client) > 0 {
 		t.Error("a worker heard of a job's change")
 	}
+}
+
+// A rule across rows holds for transactions that count under a lock.
+func TestLockedTransactionsSeeEachOther(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *db.DB) {
+		createCounters(t, d)
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				err := d.InTx(t.Context(), func(tx *db.Tx) error {
+					if err := tx.Lock(t.Context(), "counters"); err != nil {
+						return err
+					}
+					_, err := tx.Exec(t.Context(), `INSERT INTO counters (id, seen_at) SELECT $1, 1 WHERE (SELECT COUNT(*) FROM counters) < 3`, fmt.Sprint("n", i))
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := dbtest.Number(t, d, `SELECT COUNT(*) FROM counters`); n != 3 {
+			t.Errorf("%d of 3", n)
+		}
+	})
 }
 
 func TestForeignKeyIsRecognised(t *testing.T) {

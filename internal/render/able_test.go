@@ -59,11 +59,11 @@ func TestAJobThatFillsADiskGoesToAReplicaWithMoreRoom(t *testing.T) {
 		stop := r.run(tight)
 		// The replica without room tries each job only once.
 		r.Eventually("all tried", func() bool {
-			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND needs_bytes > $1`, 1<<30) == 20
+			return r.Number(`SELECT COUNT(*) FROM jobs JOIN renders ON job_id = id WHERE state = 'PENDING' AND needs_bytes > $1`, 1<<30) == 20
 		})
 		r.run(r.service(&jobtest.Engine{}, r.DB))
 		r.waitFor(20, StateCompleted)
-		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR error IS NOT NULL`); n != 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM jobs WHERE attempts <> 1 OR error IS NOT NULL`); n != 0 {
 			t.Errorf("%d jobs lost an attempt", n)
 		}
 		stop() // the service may write a log line after it updates the row
@@ -87,11 +87,11 @@ func TestJobsFailForLackOfDiskSpaceOnlyIfNoReplicaHasEnough(t *testing.T) {
 			}
 		}
 		age := func() {
-			r.Exec(`UPDATE render_jobs SET short_since = short_since - $1`, (waitTimeout + time.Second).Milliseconds())
+			r.Exec(`UPDATE renders SET short_since = short_since - $1`, (waitTimeout + time.Second).Milliseconds())
 		}
 		r.enqueue(2, r.User(0), nil)
 		large := r.enqueue(1, r.User(0), nil)
-		r.Exec(`UPDATE render_jobs SET needs_bytes = 1000 WHERE id = $1`, large[0])
+		r.Exec(`UPDATE renders SET needs_bytes = 1000 WHERE job_id = $1`, large[0])
 		for _, step := range []struct {
 			free    int64
 			waiting int64 // after half an hour
@@ -107,7 +107,7 @@ func TestJobsFailForLackOfDiskSpaceOnlyIfNoReplicaHasEnough(t *testing.T) {
 				t.Errorf("with %d bytes free %d jobs wait, want %d", step.free, n, step.waiting)
 			}
 		}
-		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Sentence); n != 3 {
+		if n := r.Number(`SELECT COUNT(*) FROM jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'stale'`, errNoRoom.Sentence); n != 3 {
 			t.Errorf("%d jobs have the reason", n)
 		}
 	})
@@ -131,7 +131,7 @@ func TestAFailureOfTheInstallationFailsNoFilm(t *testing.T) {
 		r.enqueue(1, r.User(0), nil)
 		r.run(s)
 		r.Eventually("handed back", func() bool {
-			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'PENDING' AND fence > 0 AND attempts = 0`) == 1
+			return r.Number(`SELECT COUNT(*) FROM jobs WHERE state = 'PENDING' AND fence > 0 AND attempts = 0`) == 1
 		})
 		r.run(r.service(&jobtest.Engine{}, r.DB))
 		r.waitFor(1, StateCompleted)
@@ -157,13 +157,13 @@ func TestAShortOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 			r.Exec(`CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				IF nextval('outage') IN (1, 3) THEN RAISE EXCEPTION USING ERRCODE = '57P01'; END IF;
 				RETURN NEW; END $$`)
-			r.Exec(`CREATE TRIGGER away BEFORE UPDATE ON render_jobs FOR EACH ROW
+			r.Exec(`CREATE TRIGGER away BEFORE UPDATE ON jobs FOR EACH ROW
 				WHEN (OLD.state = 'PROCESSING' AND NEW.state <> OLD.state) EXECUTE FUNCTION away()`)
 		}
 		r.enqueue(1, r.User(0), nil)
 		r.run(r.service(films, r.DB))
 		r.waitFor(1, StateCompleted)
-		if n := r.Number(`SELECT attempts FROM render_jobs`); n != 1 || calls.Load() != 2 {
+		if n := r.Number(`SELECT attempts FROM jobs`); n != 1 || calls.Load() != 2 {
 			t.Errorf("%d attempts count, %d films", n, calls.Load())
 		}
 	})
@@ -186,7 +186,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		stop := r.run(s)
 		r.waitFor(1, StateCompleted)
 		stop()
-		if n := r.Number(`SELECT attempts FROM render_jobs`); n != 2 || strings.Contains(log.String(), "level=ERROR") {
+		if n := r.Number(`SELECT attempts FROM jobs`); n != 2 || strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("%d attempts, log:\n%s", n, log)
 		}
 		for _, want := range []string{"render claimed", "render handed back", "render ended"} {
@@ -207,7 +207,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		r.run(failing)
 		r.waitFor(1, StateFailed)
 		r.Eventually("reported", func() bool { return strings.Contains(log.String(), "level=ERROR") })
-		if n := r.Number(`SELECT attempts FROM render_jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Sentence); n != maxAttempts {
+		if n := r.Number(`SELECT attempts FROM jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Sentence); n != maxAttempts {
 			t.Errorf("%d attempts", n)
 		}
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
@@ -237,14 +237,14 @@ func TestErrorCodes(t *testing.T) {
 				sources = map[string]object{"video": {Object: "inputs/gone"}}
 			}
 			ids := r.enqueue(1, owner, sources)
-			r.Exec(`UPDATE render_jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next attempt is the last
+			r.Exec(`UPDATE jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next attempt is the last
 			s.work(t.Context(), r.claimed(s))
 			if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(test.want) || st.Error == "" {
 				t.Errorf("%v: %+v (%v), want %s", test.err, st, err, test.want)
 			}
 		}
 		ids := r.enqueue(1, owner, nil)
-		r.Exec(`UPDATE render_jobs SET spec = '{' WHERE id = $1`, ids[0])
+		r.Exec(`UPDATE renders SET spec = '{' WHERE job_id = $1`, ids[0])
 		s := r.service(&jobtest.Engine{}, r.DB)
 		if _, ok, err := s.claim(t.Context()); ok || err == nil {
 			t.Errorf("a job with an unreadable spec was claimed (%v)", err)
@@ -261,9 +261,9 @@ func TestTheTimeLimitBeginsWithTheFirstAttempt(t *testing.T) {
 		s.Timeout = time.Minute
 		ids := r.enqueue(2, r.User(0), nil)
 		// The first attempt began almost a minute ago, on a replica that crashed.
-		r.Exec(`UPDATE render_jobs SET state = 'PROCESSING', attempts = 1, started_at = now_ms() - 59800, lease_owner = 'lost',
+		r.Exec(`UPDATE jobs SET state = 'PROCESSING', attempts = 1, started_at = now_ms() - 59800, lease_owner = 'lost',
 			lease_until = now_ms() - 1 WHERE id = $1`, ids[0])
-		r.Exec(`UPDATE render_jobs SET started_at = now_ms() - 60001 WHERE id = $1`, ids[1]) // it was handed back
+		r.Exec(`UPDATE jobs SET started_at = now_ms() - 60001 WHERE id = $1`, ids[1]) // it was handed back
 		log := logged(s)
 		if err := s.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
@@ -273,7 +273,7 @@ func TestTheTimeLimitBeginsWithTheFirstAttempt(t *testing.T) {
 		}
 		r.run(s)
 		r.waitFor(2, StateFailed)
-		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
+		if n := r.Number(`SELECT COUNT(*) FROM jobs WHERE error = 'The video could not be rendered: it took longer than 1 minutes' AND error_code = 'timed_out'`); n != 2 {
 			t.Errorf("%d jobs have the reason", n)
 		}
 		if !strings.Contains(log.String(), `msg="render requeued`) {

@@ -47,7 +47,7 @@ type longQueue struct {
 
 const (
 	numbered  = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
-	insertJob = `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, started_at, finished_at) `
+	insertJob = `INSERT INTO jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, started_at, finished_at) `
 )
 
 func newLongQueue(t *testing.T, owners, waiting, finished int) *longQueue {
@@ -132,7 +132,7 @@ func (q *longQueue) takesTurns() {
 	q.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', 1000, 0, now_ms() + 3600000)`)
 	for _, workers := range []int{1, 16} {
 		c, cpu := q.work(workers, func(s *Service, j claimedJob) (time.Duration, error) {
-			_, err := s.db.Exec(q.T.Context(), `UPDATE render_jobs SET state = 'COMPLETED', lease_owner = NULL, lease_until = NULL
+			_, err := s.db.Exec(q.T.Context(), `UPDATE jobs SET state = 'COMPLETED', lease_owner = NULL, lease_until = NULL
 				WHERE id = $1 AND fence = $2`, j.ID, j.Fence)
 			return 0, err
 		})

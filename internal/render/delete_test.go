@@ -193,7 +193,7 @@ func (r *harness) interleave(t *testing.T, rt *rapid.T, owner string, ids []stri
 			}
 			return err == nil, err
 		case "die":
-			_, err = r.DB.Exec(ctx, `UPDATE render_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
+			_, err = r.DB.Exec(ctx, `UPDATE jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
 		case "sweep":
 			err = s.SweepJobs(ctx)
 		}
@@ -207,7 +207,7 @@ func (r *harness) judge(id string, deleted int) {
 	var state, output string
 	var hidden int
 	if err := r.DB.QueryRow(r.T.Context(), `SELECT state, COALESCE(output_key, ''), CASE WHEN deleted_at IS NULL THEN 0 ELSE 1 END
-		FROM render_jobs WHERE id = $1`, id).Scan(&state, &output, &hidden); err != nil {
+		FROM jobs JOIN renders ON job_id = id WHERE id = $1`, id).Scan(&state, &output, &hidden); err != nil {
 		r.T.Fatal(err)
 	}
 	films := 0
@@ -216,7 +216,7 @@ func (r *harness) judge(id string, deleted int) {
 			r.T.Fatal(err)
 		}
 	}
-	rows := r.Number(`SELECT (SELECT COUNT(*) FROM render_parts WHERE job_id = $1) + (SELECT COUNT(*) FROM render_sources WHERE job_id = $1)`, id)
+	rows := r.Number(`SELECT (SELECT COUNT(*) FROM render_parts WHERE job_id = $1) + (SELECT COUNT(*) FROM held_objects WHERE job_id = $1)`, id)
 	over := state == StateCompleted || state == StateFailed
 	what := fmt.Sprintf("%s: %s, output %q, deleted %d times, %d objects, %d rows of parts and sources", id, state, output, deleted, films, rows)
 	switch {

@@ -57,17 +57,25 @@ func (r *harness) enqueue(n int, owner string, sources map[string]object) (ids [
 	}
 	err := r.DB.InTx(r.T.Context(), func(tx *db.Tx) error {
 		for _, id := range ids {
-			job := resolver{s: s, owner: owner, jobID: id, sub: sub, sources: sources}
-			if err := job.insert(r.T.Context(), tx); err != nil {
+			one := resolver{s: s, owner: owner, jobID: id, sub: sub, sources: sources}
+			if err := one.insert(r.T.Context(), tx, job.New{ID: id, UserID: owner, State: StatePending}); err != nil {
 				return err
 			}
 		}
-		return nil
+		return keepLine(r.T.Context(), tx, []string{owner})
 	})
 	if err != nil {
 		r.T.Fatal(err)
 	}
 	return ids
+}
+
+// finish adds what jobs that a test inserted lack: their own rows with a spec, and their owners' turns.
+func (r *harness) finish(spec string) {
+	r.T.Helper()
+	r.Exec(`INSERT INTO renders (job_id, spec, output_kind) SELECT id, $1, 'video' FROM jobs WHERE id NOT IN (SELECT job_id FROM renders)`, spec)
+	r.Exec(`INSERT INTO render_turns (user_id) SELECT id FROM users WHERE id NOT IN (SELECT user_id FROM render_turns)`)
+	r.Exec(strings.ReplaceAll(strings.TrimSuffix(turnSQL, "WHERE user_id = $1"), "user_id = $1", "user_id = render_turns.user_id"))
 }
 
 // specOf returns the spec of a film with n segments.
@@ -118,7 +126,7 @@ func (r *harness) claimed(s *Service) claimedJob {
 // in counts the jobs in a state.
 func (r *harness) in(state string) int64 {
 	r.T.Helper()
-	return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = $1`, state)
+	return r.Number(`SELECT COUNT(*) FROM jobs WHERE state = $1`, state)
 }
 
 // waitFor waits until n jobs are in a state.

@@ -35,7 +35,7 @@ func TestPosterIsMadeLater(t *testing.T) {
 		r.waitFor(1, StateCompleted)
 		stop()
 		storedKeys := func() int64 {
-			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE poster_key = $1`, posterKey(id))
+			return r.Number(`SELECT COUNT(*) FROM renders WHERE poster_key = $1`, posterKey(id))
 		}
 		if _, _, err := s.Poster(t.Context(), owner, id); !errors.Is(err, engine.cannot) || storedKeys() != 0 {
 			t.Errorf("an engine without posters: %v, %d stored keys", err, storedKeys())
@@ -47,11 +47,11 @@ func TestPosterIsMadeLater(t *testing.T) {
 		}
 		obj.Close()
 
-		r.Exec(`UPDATE render_jobs SET poster_key = NULL`)
+		r.Exec(`UPDATE renders SET poster_key = NULL`)
 		if err := r.Store.Delete(t.Context(), posterKey(id)); err != nil {
 			t.Fatal(err)
 		}
-		s.Store = jobtest.Store{Store: s.Store, OnPut: func() { r.Exec(`UPDATE render_jobs SET output_key = NULL`) }}
+		s.Store = jobtest.Store{Store: s.Store, OnPut: func() { r.Exec(`UPDATE renders SET output_key = NULL`) }}
 		if _, _, err := s.Poster(t.Context(), owner, id); !errors.Is(err, errExpired) {
 			t.Errorf("the poster of a film deleted meanwhile: %v", err)
 		}

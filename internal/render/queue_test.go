@@ -20,13 +20,13 @@ func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 		goOn := sync.OnceFunc(func() { close(seen) })
 		t.Cleanup(goOn)
 		told := func(state string) bool {
-			return r.Number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1 AND state = $2 AND output_duration_ms = $3`,
+			return r.Number(`SELECT COUNT(*) FROM jobs JOIN renders ON job_id = id WHERE id = $1 AND state = $2 AND output_duration_ms = $3`,
 				ids[0], state, jobtest.FilmLength.Milliseconds()) == 1
 		}
 		r.Eventually("length told", func() bool { return told(StateProcessing) })
 		goOn()
 		r.Eventually("film made", func() bool { return told(StateCompleted) })
-		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE attempts <> 1 OR lease_owner IS NOT NULL OR progress <> 100
+		if n := r.Number(`SELECT COUNT(*) FROM jobs JOIN renders ON job_id = id WHERE attempts <> 1 OR lease_owner IS NOT NULL OR progress <> 100
 			OR expires_at - finished_at <> $1`, time.Hour.Milliseconds()); n != 0 {
 			t.Error("the row differs from the row after one attempt")
 		}
@@ -68,7 +68,7 @@ func TestClaimsWithoutAnAnswerCostNoAttempt(t *testing.T) {
 	service := func(h *jobtest.Harness, d *db.DB) *Service {
 		return (&harness{Harness: h}).service(&jobtest.Engine{}, d)
 	}
-	jobtest.Kind{Table: "render_jobs",
+	jobtest.Kind{
 		Enqueue: func(h *jobtest.Harness) { (&harness{Harness: h}).enqueue(1, h.User(0), nil) },
 		Claim: func(h *jobtest.Harness, d *db.DB) (bool, error) {
 			s := service(h, d)

@@ -26,7 +26,7 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		sources := r.source(owner)
 		ids := r.enqueue(1, owner, sources)
 		id := ids[0]
-		r.Exec(`UPDATE render_jobs SET spec = REPLACE(spec, $1, $2)`, sources["video"].Object, uploadKey(id, 0))
+		r.Exec(`UPDATE renders SET spec = REPLACE(spec, $1, $2)`, sources["video"].Object, uploadKey(id, 0))
 		path := filepath.Join(t.TempDir(), "upload")
 		if err := os.WriteFile(path, []byte("a film"), 0o600); err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		}
 		run := func() {
 			t.Helper()
-			r.Exec(`UPDATE render_jobs SET lease_until = NULL WHERE state = 'PENDING'`)
+			r.Exec(`UPDATE jobs SET lease_until = NULL WHERE state = 'PENDING'`)
 			j := r.claimed(s)
 			if s.work(t.Context(), j) {
 				s.dropUploads(t.Context(), j.ID, j.Spec.uploads(j.ID)...)
@@ -62,18 +62,18 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		if err := retry(); err != nil {
 			t.Fatal(err)
 		}
-		if n := r.Number(`SELECT COUNT(*) FROM render_jobs j JOIN render_sources s ON s.job_id = j.id
+		if n := r.Number(`SELECT COUNT(*) FROM jobs j JOIN held_objects s ON s.job_id = j.id
 			WHERE j.state = 'PENDING' AND j.attempts = 0 AND j.error IS NULL AND j.finished_at IS NULL`); n != 1 || audited != 1 {
 			t.Fatalf("%d jobs wait, %d audit entries", n, audited)
 		}
 		fails = false
 		run()
 		refused("is COMPLETED")
-		r.Exec(`UPDATE render_jobs SET state = 'FAILED'`)
+		r.Exec(`UPDATE jobs SET state = 'FAILED'`)
 		refused("no longer kept")
-		r.Exec(`UPDATE render_jobs SET deleted_at = now_ms()`)
+		r.Exec(`UPDATE jobs SET deleted_at = now_ms()`)
 		refused("deleted it")
-		r.Exec(`DELETE FROM render_jobs`)
+		r.Exec(`DELETE FROM jobs`)
 		refused("there is no render")
 		if audited != 1 {
 			t.Errorf("%d audit entries", audited)

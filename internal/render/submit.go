@@ -54,11 +54,12 @@ func (s spec) encode() (string, error) {
 // retry. A request may have a megabyte, and failing is free.
 const failedSpecs = 20
 
-// dropOldSpecs drops the requests of a user's failed jobs except the newest.
+// dropOldSpecs drops the requests of a user's failed jobs except the newest. [Service.Expire] drops what a sweep of
+// more than a hundred jobs leaves.
 func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `UPDATE renders SET spec = '' WHERE job_id IN (SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
-		WHERE j.user_id = $1 AND j.kind = 'render' AND j.state = 'FAILED' AND d.spec <> ''
-		ORDER BY j.finished_at DESC LIMIT $2 OFFSET $2`+tx.SkipLockedOf("j")+`)`, userID, failedSpecs)
+	_, err := tx.Exec(ctx, `UPDATE renders SET spec = '' WHERE spec <> '' AND job_id IN (SELECT j.id FROM jobs j
+		WHERE j.user_id = $1 AND j.kind = 'render' AND j.state = 'FAILED'
+		ORDER BY j.finished_at DESC LIMIT 100 OFFSET $2`+tx.SkipLockedOf("j")+`)`, userID, failedSpecs)
 	if err != nil {
 		return fmt.Errorf("drop requests of failed jobs: %w", err)
 	}

@@ -24,8 +24,10 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 		job := func(id, state string, ageMs, outputLeftMs int64) {
-			r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at, finished_at, output_key, poster_key, expires_at)
-				VALUES ($1, $2, $3, '', 'video', now_ms() - $4, now_ms() - $4, 'render/' || $1 || '/x.mp4', 'render/' || $1 || '/x.jpg', now_ms() + $5)`, id, owner, state, ageMs, outputLeftMs)
+			r.Exec(`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, stored_bytes, created_at, finished_at)
+				VALUES ($1, 'render', $2, $3, 0, 1, now_ms() - $4, now_ms() - $4)`, id, owner, state, ageMs)
+			r.Exec(`INSERT INTO renders (job_id, spec, output_kind, output_key, poster_key, expires_at)
+				VALUES ($1, '', 'video', 'render/' || $1 || '/x.mp4', 'render/' || $1 || '/x.jpg', now_ms() + $2)`, id, outputLeftMs)
 			object("render/" + id + "/x.mp4")
 			object("render/" + id + "/x.jpg")
 			object("uploads/" + id + "/video")
@@ -46,7 +48,7 @@ func TestExpiry(t *testing.T) {
 				VALUES ($1, $2, '', $3, 1, now_ms() - $4)`, owner, name, key, used)
 			object(key)
 		}
-		r.Exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-waits', $1)`, "inputs/"+owner+"/read")
+		r.Exec(`INSERT INTO held_objects (job_id, object_key) VALUES ('rnd-waits', $1)`, "inputs/"+owner+"/read")
 		if err := s.Expire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -54,12 +56,13 @@ func TestExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, rows := range map[string]int64{"rnd-fresh": 1, "rnd-expired": 1, "rnd-old": 0, "rnd-kept": 1, "rnd-waits": 1} {
-			if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE id = $1`, id); n != rows {
+			if n := r.Number(`SELECT COUNT(*) FROM jobs WHERE id = $1`, id); n != rows {
 				t.Errorf("%d rows of %s, want %d", n, id, rows)
 			}
 		}
-		if n := r.Number(`SELECT COUNT(*) FROM render_jobs WHERE output_key IS NULL AND poster_key IS NOT NULL`); n > 0 {
-			t.Errorf("%d rows of expired films have a poster key", n)
+		if n := r.Number(`SELECT COUNT(*) FROM jobs JOIN renders ON job_id = id
+			WHERE output_key IS NULL AND (poster_key IS NOT NULL OR stored_bytes > 0)`); n > 0 {
+			t.Errorf("%d expired films have a poster or count for their owner", n)
 		}
 		for key, want := range map[string]bool{
 			"render/rnd-fresh/x.mp4": true, "render/rnd-expired/x.mp4": false, "render/rnd-fresh/x.jpg": true, "render/rnd-expired/x.jpg": false, "render/rnd-kept/x.mp4": true,

@@ -71,7 +71,7 @@ type line struct {
 func (l *line) n(below int) int { return rapid.IntRange(0, below-1).Draw(l.rt, "n") }
 
 func (l *line) enqueue() {
-	l.Exec(`INSERT INTO render_jobs (id, user_id, state, needs_bytes, spec, output_kind, created_at) VALUES ($1, $2, 'PENDING', NULLIF($3, 0), $4, 'video', $5)`,
+	l.Exec(`INSERT INTO jobs (id, user_id, state, needs_bytes, spec, output_kind, created_at) VALUES ($1, $2, 'PENDING', NULLIF($3, 0), $4, 'video', $5)`,
 		fmt.Sprintf("rnd-%02d-%d", l.n(100), l.serial.Add(1)), l.owners[l.n(len(l.owners))], max(0, l.n(6)-3), specOf(l.T, 1), l.n(20))
 }
 
@@ -87,7 +87,7 @@ func (l *line) claim() {
 	jobs, err := db.All(ctx, l.DB, func(row db.Scanner) (j openJob, err error) {
 		return j, row.Scan(&j.id, &j.owner, &j.created, &j.needs, &j.running, &j.due)
 	}, `SELECT j.id, j.user_id, j.created_at, COALESCE(j.needs_bytes, 0), j.state = 'PROCESSING', COALESCE(j.lease_until, 0) < now_ms()
-		FROM render_jobs j JOIN users u ON u.id = j.user_id
+		FROM jobs j JOIN users u ON u.id = j.user_id
 		WHERE j.state IN ('PENDING', 'PROCESSING') AND u.erasing_at IS NULL ORDER BY j.created_at, j.id`)
 	if err != nil {
 		l.rt.Fatal(err)
@@ -99,14 +99,14 @@ func (l *line) claim() {
 	}
 	if ok {
 		l.held[j.ID] = j
-		l.Exec(`UPDATE render_jobs SET lease_until = now_ms() + 3600000, attempts = $2 WHERE id = $1`, j.ID, j.Attempts) // nobody renews it
-		l.starts[j.UserID] = max(l.starts[j.UserID], l.Number(`SELECT started_at FROM render_jobs WHERE id = $1`, j.ID))
+		l.Exec(`UPDATE jobs SET lease_until = now_ms() + 3600000, attempts = $2 WHERE id = $1`, j.ID, j.Attempts) // nobody renews it
+		l.starts[j.UserID] = max(l.starts[j.UserID], l.Number(`SELECT started_at FROM jobs WHERE id = $1`, j.ID))
 	}
 }
 
 // any picks a job in a state whose owner can still change it.
 func (l *line) any(state string) (owner, id string, ok bool) {
-	jobs, err := db.Texts(l.DB.Query(l.T.Context(), `SELECT j.user_id || ' ' || j.id FROM render_jobs j JOIN users u ON u.id = j.user_id
+	jobs, err := db.Texts(l.DB.Query(l.T.Context(), `SELECT j.user_id || ' ' || j.id FROM jobs j JOIN users u ON u.id = j.user_id
 		WHERE j.state = $1 AND j.deleted_at IS NULL AND u.erasing_at IS NULL ORDER BY j.id`, state))
 	if err != nil {
 		l.rt.Fatal(err)
@@ -141,10 +141,10 @@ func (l *line) change(kind string) {
 	case "again":
 		err = Retry(ctx, l.DB, l.Store, id, func(*db.Tx) error { return nil })
 	case "crash":
-		l.Exec(`UPDATE render_jobs SET lease_until = now_ms() - 1000 WHERE id = $1`, id)
+		l.Exec(`UPDATE jobs SET lease_until = now_ms() - 1000 WHERE id = $1`, id)
 		err = s.SweepJobs(ctx)
 	case "due":
-		l.Exec(`UPDATE render_jobs SET lease_until = NULL WHERE id = $1`, id)
+		l.Exec(`UPDATE jobs SET lease_until = NULL WHERE id = $1`, id)
 	case "begin erasing":
 		l.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
 	case "erase":
@@ -160,9 +160,9 @@ func (l *line) change(kind string) {
 func (r *harness) turnsAreRight() {
 	r.T.Helper()
 	if n := r.Number(`SELECT COUNT(*) FROM users u LEFT JOIN render_turns t ON t.user_id = u.id
-		WHERE COALESCE(t.processing, 0) <> (SELECT COUNT(*) FROM render_jobs j WHERE j.user_id = u.id AND j.state = 'PROCESSING')
-			OR COALESCE(t.last_started_at, 0) < (SELECT COALESCE(MAX(j.started_at), 0) FROM render_jobs j WHERE j.user_id = u.id)
-			OR COALESCE(t.next_job_id, '') <> COALESCE((SELECT j.id FROM render_jobs j WHERE j.user_id = u.id AND j.state = 'PENDING'
+		WHERE COALESCE(t.processing, 0) <> (SELECT COUNT(*) FROM jobs j WHERE j.user_id = u.id AND j.state = 'PROCESSING')
+			OR COALESCE(t.last_started_at, 0) < (SELECT COALESCE(MAX(j.started_at), 0) FROM jobs j WHERE j.user_id = u.id)
+			OR COALESCE(t.next_job_id, '') <> COALESCE((SELECT j.id FROM jobs j WHERE j.user_id = u.id AND j.state = 'PENDING'
 				ORDER BY j.created_at, j.id LIMIT 1), '')`); n != 0 {
 		r.T.Fatalf("the turns of %d owners do not match their jobs", n)
 	}
@@ -205,18 +205,18 @@ func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 	var end errgroup.Group
 	err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
 		for _, query := range []string{`SET CONSTRAINTS ALL IMMEDIATE`, // as if this commit took a long time
-			`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-new', '` + owner + `', 'PENDING', '', 'video', now_ms())`} {
+			`INSERT INTO jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-new', '` + owner + `', 'PENDING', '', 'video', now_ms())`} {
 			if _, err := tx.Exec(t.Context(), query); err != nil {
 				return err
 			}
 		}
 		end.Go(func() error {
-			_, err := r.DB.Exec(t.Context(), `UPDATE render_jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
+			_, err := r.DB.Exec(t.Context(), `UPDATE jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
 			return err
 		})
 		// Use another connection, because a transaction reads pg_stat_activity only once.
 		for waiting, ended := 0, false; waiting == 0 && !ended; {
-			if err := r.DB.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM render_jobs WHERE id = $1) FROM pg_stat_activity
+			if err := r.DB.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM jobs WHERE id = $1) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`, ids[0]).Scan(&waiting, &ended); err != nil {
 				return err
 			}
