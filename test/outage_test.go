@@ -144,8 +144,7 @@ func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	l.Cut()
 	expired := 0
 	apitest.Eventually(t, time.Minute, func() bool {
-		err := direct.QueryRow(t.Context(), `SELECT (SELECT COUNT(*) FROM render_jobs WHERE lease_until < now_ms())
-			+ (SELECT COUNT(*) FROM separation_jobs WHERE lease_until < now_ms())`).Scan(&expired)
+		err := direct.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs WHERE lease_until < now_ms()`).Scan(&expired)
 		return err == nil && expired == 2
 	}, func() string { return fmt.Sprintf("%d leases have expired", expired) })
 	l.Connect()

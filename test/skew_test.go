@@ -80,7 +80,7 @@ func keepsItsLease(t *testing.T, a, b *apitest.Server, u *apitest.User) {
 func renewed(t *testing.T, d *db.DB, id string) string {
 	t.Helper()
 	read := func() (owner string, fence, until int64) {
-		if err := d.QueryRow(t.Context(), `SELECT COALESCE(lease_owner, ''), fence, COALESCE(lease_until, 0) FROM separation_jobs WHERE id = $1`, id).
+		if err := d.QueryRow(t.Context(), `SELECT COALESCE(lease_owner, ''), fence, COALESCE(lease_until, 0) FROM jobs WHERE id = $1`, id).
 			Scan(&owner, &fence, &until); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"cutroom/internal/admin"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/upstream/separator"
 )
 
@@ -66,18 +67,18 @@ func (s *seed) active(user string, at time.Time) {
 
 func (s *seed) render(user, state string, at time.Time, source time.Duration) string {
 	s.t.Helper()
-	id := fmt.Sprintf("rnd-%04d", s.next())
-	s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at)
-		VALUES ($1, $2, $3, '{}', 'video', $4, $5)`, id, user, state, source.Milliseconds(), at.UnixMilli())
-	return id
+	return s.job("rnd-", user, state, at, source)
 }
 
 func (s *seed) separation(user, state string, at time.Time, source time.Duration) string {
 	s.t.Helper()
-	id := fmt.Sprintf("sep-%04d", s.next())
-	s.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes,
-			source_duration_ms, language, credits, created_at)
-		VALUES ($1, $2, $3, '', '', 1, $4, 'auto', 1, $5)`, id, user, state, source.Milliseconds(), at.UnixMilli())
+	return s.job("sep-", user, state, at, source)
+}
+
+func (s *seed) job(prefix, user, state string, at time.Time, source time.Duration) string {
+	s.t.Helper()
+	id := fmt.Sprintf("%s%04d", prefix, s.next())
+	jobtest.Insert(s.t, s.db, id, user, state, at.UnixMilli(), source.Milliseconds())
 	return id
 }
 

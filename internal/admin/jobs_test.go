@@ -36,7 +36,7 @@ func TestActiveJobs(t *testing.T) {
 		expect("separation", "QUEUED", s.separation(ann, "QUEUED", at, 3000*ms), 3)
 		expect("separation", "SUBMITTING", s.separation(ann, "SUBMITTING", at, 4000*ms), 4)
 		expect("separation", "PROCESSING", s.separation(ann, "PROCESSING", at, 5000*ms), 5)
-		s.exec(`UPDATE separation_jobs SET progress = 42, created_at = created_at - 1 WHERE id = $1`, want[4].JobID)
+		s.exec(`UPDATE jobs SET progress = 42, created_at = created_at - 1 WHERE id = $1`, want[4].JobID)
 		want[4].Progress, want[4].CreatedAt.Time = 42, want[4].CreatedAt.Add(-ms)
 		oldest := append([]admin.ActiveJob{want[4]}, want[:4]...)
 		equal(t, "active jobs", must(s.reports.ActiveJobs(t.Context()))(t), oldest)
@@ -50,8 +50,8 @@ func TestUserJobs(t *testing.T) {
 		sep := s.separation(ann, "FAILED", s.now, 2*minute)
 		twin := s.render(ann, "PENDING", s.now, 3*minute) // the same instant: by id
 		s.render(bob, "PENDING", s.now, minute)
-		s.exec(`UPDATE render_jobs SET finished_at = created_at + 5 WHERE id = $1`, old)
-		s.exec(`UPDATE separation_jobs SET finished_at = created_at + 7, error = 'Provider service unavailable' WHERE id = $1`, sep)
+		s.exec(`UPDATE jobs SET finished_at = created_at + 5 WHERE id = $1`, old)
+		s.exec(`UPDATE jobs SET finished_at = created_at + 7, error = 'Provider service unavailable' WHERE id = $1`, sep)
 		all := []admin.UserJob{
 			{JobID: twin, JobType: "render", Status: "PENDING", SourceDurationMs: 180000, CreatedAt: admin.Time{Time: s.now.UTC()}},
 			{JobID: sep, JobType: "separation", Status: "FAILED", SourceDurationMs: 120000, CreatedAt: admin.Time{Time: s.now.UTC()},

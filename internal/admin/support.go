@@ -373,12 +373,13 @@ func (r *Reports) RecentFailures(ctx context.Context) ([]FailedJob, error) {
 	return out, err
 }
 
+const failedSQL = `SELECT id, kind, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
+	FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1 ORDER BY finished_at DESC, id`
+
 // FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 means
 // no limit.
 func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([]FailedJobWithCause, error) {
-	query := `SELECT id, kind, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
-		FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1 ORDER BY finished_at DESC, id`
-	args := []any{max(0, since.UnixMilli())}
+	query, args := failedSQL, []any{max(0, since.UnixMilli())}
 	if limit > 0 {
 		query, args = query+` LIMIT $2`, append(args, limit)
 	}

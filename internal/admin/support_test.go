@@ -92,9 +92,10 @@ func TestJobTellsSupportEverything(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *seed) {
 		ann := s.user("Ann", "ann@x.test")
 		film, stems := s.render(ann, "FAILED", s.now, minute), s.separation(ann, "FAILED", s.now, 2*minute)
-		s.exec(`UPDATE render_jobs SET error = 'An internal error', failure_cause = 'exit status 1', replica = 'host/1', attempts = 2,
-			spec = '{"sources":{"v":1}}', finished_at = $2 WHERE id = $1`, film, s.now.UnixMilli())
-		s.exec(`UPDATE separation_jobs SET failure_cause = 'HTTP 500', error_code = 'provider_unavailable', source_name = 'song.mp3' WHERE id = $1`, stems)
+		s.exec(`UPDATE jobs SET error = 'An internal error', failure_cause = 'exit status 1', replica = 'host/1', attempts = 2 WHERE id = $1`, film)
+		s.exec(`UPDATE renders SET spec = '{"sources":{"v":1}}' WHERE job_id = $1`, film)
+		s.exec(`UPDATE jobs SET failure_cause = 'HTTP 500', error_code = 'provider_unavailable' WHERE id = $1`, stems)
+		s.exec(`UPDATE separations SET source_name = 'song.mp3' WHERE job_id = $1`, stems)
 		s.entry(ann, "consume-"+stems, "consume", -1)
 		s.entry(ann, "refund-"+stems, "refund", 1)
 		s.entry(ann, "support-x", "support", 5)

@@ -32,27 +32,26 @@ var owners = map[string]string{
 	"event_deliveries":   "events",
 	"events":             "events",
 	"goose_db_version":   "db",
+	"held_objects":       "job",
 	"idempotency_keys":   "idempotency",
 	"installation":       "installation",
+	"job_days":           "job",
+	"jobs":               "job",
 	"leases":             "job",
-	"job_changes":        "admin", // written by triggers
-	"job_days":           "admin",
 	"pauses":             "pause",
 	"provider_call_days": "admin",
 	"provider_calls":     "admin",
 	"purchases":          "credit",
 	"receipt_refusals":   "credit",
 	"render_inputs":      "render",
-	"render_jobs":        "render",
 	"render_parts":       "render",
-	"render_turns":       "render", // written by triggers
-	"separation_sources": "job",
-	"render_sources":     "job", // what keeps objects from every sweep
+	"render_turns":       "render",
+	"renders":            "render",
 	"replicas":           "job",
 	"request_times":      "ratelimit",
-	"separation_jobs":    "separation",
 	"separation_pause":   "separation",
 	"separation_stems":   "separation",
+	"separations":        "separation",
 	"users":              "user",
 }
 

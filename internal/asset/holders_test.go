@@ -14,6 +14,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/user"
@@ -161,14 +162,14 @@ func TestARunningJobKeepsAnObject(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")
 		key := p.upload(ann, "a clip")
-		p.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '{}', 'video', 1)`, ann)
-		p.exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, key)
+		jobtest.Insert(t, p.db, "rnd-1", ann, "PENDING", 1, 0)
+		p.exec(`INSERT INTO held_objects (job_id, object_key) VALUES ('rnd-1', $1)`, key)
 		p.release(ann, key)
 		p.sweep()
 		if !p.exists(key) {
 			t.Error("the sweep deleted an object that a job reads")
 		}
-		p.exec(`DELETE FROM render_sources`)
+		p.exec(`DELETE FROM held_objects`)
 		p.sweep()
 		if p.exists(key) {
 			t.Error("an object is left after its last job")

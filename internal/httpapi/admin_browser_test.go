@@ -40,15 +40,10 @@ func (s *adminServer) populate() (ann string) {
 		s.exec(`INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)`, id, i*7%160)
 		for j := range i % 5 {
 			state := []string{"COMPLETED", "COMPLETED", "FAILED", "COMPLETED"}[j]
-			s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, finished_at, error)
-				VALUES ($1, $2, $3, '{}', 'video', $4, $5, $5 + 42000, $6)`, "rnd-"+uuid.NewString(), id, state, (i*97+j*7919)%900_000,
-				ago((i*j+i)%88, 0), map[bool]any{true: "The video of segment 2 cannot be decoded", false: nil}[state == "FAILED"])
+			s.job("rnd-"+uuid.NewString(), id, state, ago((i*j+i)%88, 0), (i*97+j*7919)%900_000)
 		}
 		for j := range i % 3 {
-			s.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
-					language, credits, created_at, finished_at)
-				VALUES ($1, $2, $3, '', '', 1, $4, 'auto', 1, $5, $5)`, "sep-"+uuid.NewString(), id, []string{"READY", "DISPOSED"}[j],
-				(i+1)*(j+1)*61_000, ago((i*3+j)%60, 0))
+			s.job("sep-"+uuid.NewString(), id, []string{"READY", "DISPOSED"}[j], ago((i*3+j)%60, 0), (i+1)*(j+1)*61_000)
 		}
 		if i%4 == 0 {
 			s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, created_at)
@@ -62,10 +57,11 @@ func (s *adminServer) populate() (ann string) {
 		VALUES ($1, 'platform_a', 'GPA.7777-7', 'credits.10', 'receipt_verify_unavailable', 3, $2),
 		($1, 'platform_b', $3, $3, 'other_account', 1, $2)`, ann, ago(0, time.Hour), markup)
 	s.exec(`UPDATE users SET name = $1, email = $1 WHERE email = 'person007@mail.example'`, markup)
-	s.exec(`UPDATE render_jobs SET error = $1 WHERE state = 'FAILED' AND user_id = (SELECT id FROM users WHERE email = 'person008@mail.example')`, markup)
+	s.exec(`UPDATE jobs SET error = 'The video of segment 2 cannot be decoded' WHERE state = 'FAILED'`)
+	s.exec(`UPDATE jobs SET error = $1 WHERE state = 'FAILED' AND user_id = (SELECT id FROM users WHERE email = 'person008@mail.example')`, markup)
 	for i, state := range []string{"PENDING", "PROCESSING"} {
-		s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
-			VALUES ($1, $2, $3, '{}', 'video', 95000, $4, $5)`, "rnd-active-"+strings.ToLower(state), ann, state, i*63, ago(0, 3*time.Minute))
+		s.job("rnd-active-"+strings.ToLower(state), ann, state, ago(0, 3*time.Minute), 95000)
+		s.exec(`UPDATE jobs SET progress = $1 WHERE state = $2`, i*63, state)
 	}
 	for i := range 61 {
 		id, state := fmt.Sprintf("evt-%02d-", i)+uuid.NewString(), []string{"DELIVERED", "PENDING", "FAILED"}[i%3]
@@ -345,9 +341,9 @@ func refreshesActiveJobs(t *testing.T, s *adminServer) {
 	p := s.visit(t)
 	p.Eval(`location.hash = '/jobs'`)
 	p.See("63 %")
-	s.exec(`UPDATE render_jobs SET progress = 64 WHERE id = 'rnd-active-processing'`)
+	s.exec(`UPDATE jobs SET progress = 64 WHERE id = 'rnd-active-processing'`)
 	p.See("64 %")
-	s.exec(`UPDATE render_jobs SET state = 'COMPLETED' WHERE id LIKE 'rnd-active-%'`)
+	s.exec(`UPDATE jobs SET state = 'COMPLETED' WHERE id LIKE 'rnd-active-%'`)
 	p.See("Nothing is being worked on")
 	quiet(t, p)
 }

@@ -26,6 +26,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/httpapi"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/quota"
 	"cutroom/internal/upstream/identity"
 	"cutroom/internal/upstream/separator"
@@ -246,6 +247,11 @@ func (s *adminServer) exec(query string, args ...any) {
 	dbtest.Exec(s.t, s.db, query, args...)
 }
 
+func (s *adminServer) job(id, user, state string, createdMs int64, sourceMs int) {
+	s.t.Helper()
+	jobtest.Insert(s.t, s.db, id, user, state, createdMs, int64(sourceMs))
+}
+
 // call records a call of the separation provider.
 func (s *adminServer) call(c separator.Call, at time.Time) {
 	s.t.Helper()
@@ -299,11 +305,10 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 
 	s.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
 		VALUES ($1, 'provider_b', 's', 1767225600007, 1767225600100)`, user)
-	s.exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, source_duration_ms, progress, created_at)
-		VALUES ('rnd-1', $1, 'PROCESSING', '{}', 'video', 1500, 40, 1767225600000)`, user)
-	s.exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
-			language, credits, created_at, finished_at, error)
-		VALUES ('sep-1', $1, 'FAILED', '', '', 1, 2500, 'auto', 1, 1767225600001, 1767225601000, 'Provider service unavailable')`, user)
+	s.job("rnd-1", user, "PROCESSING", 1767225600000, 1500)
+	s.exec(`UPDATE jobs SET progress = 40`)
+	s.job("sep-1", user, "FAILED", 1767225600001, 2500)
+	s.exec(`UPDATE jobs SET finished_at = 1767225601000, error = 'Provider service unavailable' WHERE id = 'sep-1'`)
 	s.call(separator.Call{Endpoint: "progress", Status: 500, Latency: 42 * time.Millisecond}, time.UnixMilli(1767225600000))
 	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, owed, created_at)
 		VALUES ('platform_b', 'h', 'p', 50, $1, '2000', 4, 1767225600000)`, user)

@@ -21,6 +21,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/staging"
@@ -82,11 +83,10 @@ func TestMetricsShowTheStateOfTheService(t *testing.T) {
 		r := startReplica(t, d)
 		exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'provider_a', 's', 0, 0)`)
 		for i, state := range []string{"QUEUED", "QUEUED", "PROCESSING", "READY"} {
-			exec(t, d, `INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
-				language, credits, created_at) VALUES ($1, 'u', $2, 'k', 'n', 1, 1, 'auto', 1, now_ms() - 100000)`, fmt.Sprint(i), state)
+			jobtest.Insert(t, d, fmt.Sprint("sep-", i), "u", state, dbtest.Number(t, d, `SELECT now_ms() - 100000`), 1000)
 		}
-		exec(t, d, `UPDATE separation_jobs SET credits = 1, source_duration_ms = 1000, actual_duration_ms = 301001 WHERE state = 'READY'`)
-		exec(t, d, `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('r', 'u', 'PENDING', '{}', 'video', now_ms() - 50000)`)
+		exec(t, d, `UPDATE separations SET actual_duration_ms = 301001 WHERE job_id = 'sep-3'`)
+		jobtest.Insert(t, d, "rnd-0", "u", "PENDING", dbtest.Number(t, d, `SELECT now_ms() - 50000`), 1000)
 		exec(t, d, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('a', 'u', 'signup', 3, 0), ('b', 'u', 'consume', -1, 0)`)
 		exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 5)`)
 		exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at) VALUES ('new', 'render.failed', 'r', 'u', now_ms() - 30000)`)

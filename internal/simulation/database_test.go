@@ -115,7 +115,6 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	depths["job_changes"] = -1 // triggers write to it while others are emptied
 	slices.SortStableFunc(tables, func(a, b string) int { return depths[b] - depths[a] })
 	out := &database{DB: d}
 	var filled []string
@@ -126,7 +125,7 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 		}
 		out.tables = append(out.tables, table{`DELETE FROM ` + name, rows})
 		is := `EXISTS (SELECT 1 FROM ` + name + `)`
-		if depths[name] < 0 || len(rows) > 0 {
+		if len(rows) > 0 {
 			is = `1`
 		}
 		filled = append(filled, is)

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/job"
 	"cutroom/internal/separation"
+	"cutroom/test/invariants"
 )
 
 // judge checks what must hold after each step and at the end.
@@ -101,8 +103,7 @@ func (j *judge) rows() map[string]row {
 		err := rows.Scan(&id, &r.kind, &r.state, &r.owner, &r.fence, &r.leasedUntil)
 		out[id] = r
 		return err
-	}, `SELECT id, 'separation', state, COALESCE(lease_owner, ''), fence, COALESCE(lease_until, 0) FROM separation_jobs
-		UNION ALL SELECT id, 'render', state, COALESCE(lease_owner, ''), fence, COALESCE(lease_until, 0) FROM render_jobs`)
+	}, `SELECT id, kind, state, COALESCE(lease_owner, ''), fence, COALESCE(lease_until, 0) FROM jobs`)
 	if err != nil {
 		j.fail("read jobs: %v", err)
 	}
@@ -118,8 +119,7 @@ func (j *judge) number(query string, args ...any) (n int64) {
 
 // open counts jobs, deletions and deliveries that have not ended.
 func (j *judge) open() int64 {
-	return j.number(`SELECT (SELECT COUNT(*) FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING'))
-		+ (SELECT COUNT(*) FROM render_jobs WHERE state IN ('PENDING', 'PROCESSING'))
+	return j.number(`SELECT (SELECT COUNT(*) FROM jobs WHERE `+job.Waiting+` OR `+job.AtWork+`)
 		+ (SELECT COUNT(*) FROM users WHERE erasing_at IS NOT NULL)
 		+ (SELECT COUNT(*) FROM events WHERE fanned_out_at IS NULL)
 		+ (SELECT COUNT(*) FROM event_deliveries WHERE state = 'PENDING')`)
@@ -138,26 +138,18 @@ func (j *judge) end() {
 		j.fail("%d jobs, deletions or deliveries did not come to an end", n)
 		return
 	}
-	j.none("ended jobs that are leased", `SELECT (SELECT COUNT(*) FROM separation_jobs WHERE lease_owner IS NOT NULL) + (SELECT COUNT(*) FROM render_jobs WHERE lease_owner IS NOT NULL)`)
+	for _, what := range invariants.Broken(context.Background(), j.w.db) {
+		j.fail("%s", what)
+	}
 	j.money()
 	j.events()
 	j.files()
 }
 
-// money: each charge has a result or a refund, and the provider was paid at most once for
-// it.
+// money: nobody was charged and the provider was not paid more than once for a request.
 func (j *judge) money() {
-	j.none("jobs without their charge", `SELECT COUNT(*) FROM separation_jobs s WHERE NOT EXISTS (
-		SELECT 1 FROM credit_ledger l WHERE l.ref_id = 'consume-' || s.id AND l.amount = -s.credits)`)
-	j.none("charges without their job", `SELECT COUNT(*) FROM credit_ledger l WHERE kind = 'consume' AND NOT EXISTS (
-		SELECT 1 FROM separation_jobs s WHERE l.ref_id = 'consume-' || s.id)`)
-	// A job that its owner deletes while the provider works on it is not refunded.
-	j.none("failed jobs without a refund", `SELECT COUNT(*) FROM separation_jobs s WHERE state = 'FAILED' AND (deleted_at IS NULL OR submit_intent_at IS NULL)
-		AND NOT EXISTS (SELECT 1 FROM credit_ledger l WHERE l.ref_id = 'refund-' || s.id AND l.amount = s.credits)`)
-	j.none("refunds of jobs that did not fail", `SELECT COUNT(*) FROM credit_ledger l WHERE kind = 'refund' AND NOT EXISTS (
-		SELECT 1 FROM separation_jobs s WHERE l.ref_id = 'refund-' || s.id AND s.state = 'FAILED')`)
-	j.none("READY jobs without stems", `SELECT COUNT(*) FROM separation_jobs s WHERE state = 'READY'
-		AND (SELECT COUNT(*) FROM separation_stems t WHERE t.job_id = s.id) <> 2`)
+	j.none("READY jobs without both stems", `SELECT COUNT(*) FROM jobs j WHERE state = 'READY'
+		AND (SELECT COUNT(*) FROM separation_stems s WHERE s.job_id = j.id) <> 2`)
 	wanted := map[int]int64{}
 	for _, q := range j.w.plan.requests {
 		switch q.what {
@@ -181,10 +173,8 @@ func (j *judge) money() {
 
 // events: the end of every job is reported, unless its owner deleted it.
 func (j *judge) events() {
-	j.none("ends without their event", `SELECT COUNT(*) FROM (
-			SELECT id, CASE state WHEN 'FAILED' THEN 'separation.failed' ELSE 'separation.ready' END AS type FROM separation_jobs WHERE deleted_at IS NULL
-			UNION ALL SELECT id, CASE state WHEN 'FAILED' THEN 'render.failed' ELSE 'render.completed' END FROM render_jobs WHERE deleted_at IS NULL) AS j
-		WHERE (SELECT COUNT(*) FROM events e WHERE e.job_id = j.id AND e.type = j.type) <> 1`)
+	j.none("ends without their event", `SELECT COUNT(*) FROM jobs j WHERE deleted_at IS NULL AND (SELECT COUNT(*) FROM events e WHERE e.job_id = j.id
+		AND e.type = kind || CASE state WHEN 'FAILED' THEN '.failed' WHEN 'COMPLETED' THEN '.completed' ELSE '.ready' END) <> 1`)
 	ids, err := db.Texts(j.w.db.Query(context.Background(), `SELECT event_id FROM event_deliveries WHERE state = 'DELIVERED'
 		UNION ALL SELECT id FROM events WHERE id NOT IN (SELECT event_id FROM event_deliveries)`))
 	if err != nil {
@@ -214,11 +204,11 @@ func (j *judge) files() {
 	}
 	var unconfirmed []string
 	needed, err := db.Texts(j.w.db.Query(ctx, `SELECT object_key FROM separation_stems UNION ALL SELECT peaks_key FROM separation_stems WHERE peaks_key IS NOT NULL
-		UNION ALL SELECT output_key FROM render_jobs WHERE output_key IS NOT NULL UNION ALL SELECT poster_key FROM render_jobs WHERE poster_key IS NOT NULL`))
+		UNION ALL SELECT output_key FROM renders WHERE output_key IS NOT NULL UNION ALL SELECT poster_key FROM renders WHERE poster_key IS NOT NULL`))
 	if err == nil {
 		// If the store did not confirm a poster, the service makes it again on request, under the same
 		// key, and deletes it with its film.
-		unconfirmed, err = db.Texts(j.w.db.Query(ctx, `SELECT replace(output_key, '.mp4', '.jpg') FROM render_jobs WHERE output_key IS NOT NULL AND poster_key IS NULL`))
+		unconfirmed, err = db.Texts(j.w.db.Query(ctx, `SELECT replace(output_key, '.mp4', '.jpg') FROM renders WHERE output_key IS NOT NULL AND poster_key IS NULL`))
 	}
 	if err != nil {
 		j.fail("read objects: %v", err)

@@ -277,7 +277,7 @@ func (s *scheduler) step(c *call) {
 type tables struct{ jobs, money bool }
 
 func (t *tables) note(query string) {
-	t.jobs = t.jobs || strings.Contains(query, "separation_jobs") || strings.Contains(query, "render_jobs")
+	t.jobs = t.jobs || strings.Contains(query, " jobs ")
 	t.money = t.money || strings.Contains(query, "credit_")
 }
 

@@ -156,12 +156,12 @@ func (y *yearService) reports(ctx context.Context, r *benchtest.Section) error {
 		return err
 	}
 	var busiest, job string
-	err = y.rows.QueryRow(ctx, `SELECT user_id, MAX(id) FROM render_jobs GROUP BY user_id ORDER BY COUNT(*) DESC LIMIT 1`).Scan(&busiest, &job)
+	err = y.rows.QueryRow(ctx, `SELECT user_id, MAX(id) FROM jobs WHERE kind = 'render' GROUP BY user_id ORDER BY COUNT(*) DESC LIMIT 1`).Scan(&busiest, &job)
 	if err != nil {
 		return err
 	}
 	var jobs int64
-	if err := y.rows.QueryRow(ctx, `SELECT COUNT(*) FROM render_jobs WHERE user_id = $1`, busiest).Scan(&jobs); err != nil {
+	if err := y.rows.QueryRow(ctx, `SELECT COUNT(*) FROM jobs WHERE user_id = $1 AND kind = 'render'`, busiest).Scan(&jobs); err != nil {
 		return err
 	}
 	span := "?from=" + time.Now().AddDate(0, 0, -89).UTC().Format(time.DateOnly)
@@ -205,11 +205,10 @@ func (y *yearService) turn(ctx context.Context, o options) error {
 		return err
 	}
 	for i, kind := range []struct {
-		path, file, text, content, status, ended, claimed string
+		path, file, text, content, status, ended string
 	}{
-		{"/api/v2/render", "video", "config", `{"videoDurationMs":1000,"outputKind":"audio"}`, "/status", "COMPLETED",
-			`SELECT started_at - created_at FROM render_jobs WHERE id = $1`},
-		{"/api/v2/separate", "file", "spec", `{}`, "", "READY", `SELECT submitting_at - created_at FROM separation_jobs WHERE id = $1`},
+		{"/api/v2/render", "video", "config", `{"videoDurationMs":1000,"outputKind":"audio"}`, "/status", "COMPLETED"},
+		{"/api/v2/separate", "file", "spec", `{}`, "", "READY"},
 	} {
 		var address string
 		for range yearSubmits {
@@ -224,7 +223,7 @@ func (y *yearService) turn(ctx context.Context, o options) error {
 				return err
 			}
 			var claimed float64
-			if err := y.rows.QueryRow(ctx, kind.claimed, id).Scan(&claimed); err != nil {
+			if err := y.rows.QueryRow(ctx, `SELECT started_at - created_at FROM jobs WHERE id = $1`, id).Scan(&claimed); err != nil {
 				return err
 			}
 			y.took[2*i+1] = append(y.took[2*i+1], claimed)

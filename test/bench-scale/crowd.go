@@ -63,7 +63,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 	// A session that listens counts its transactions only when it ends.
 	c.Exec(`SELECT pg_terminate_backend(pid) FROM ` + sessions + ` AND query LIKE 'LISTEN%'`)
 	c.idle()
-	c.Exec(`DELETE FROM render_jobs`)
+	c.Exec(`DELETE FROM jobs`)
 	return c
 }
 
@@ -133,7 +133,7 @@ func (c *crowd) enqueue(batch string, n int) (atMs int64) {
 }
 
 func (c *crowd) completed() int64 {
-	return c.Number(`SELECT COUNT(*) FROM render_jobs WHERE state = 'COMPLETED'`)
+	return c.Number(`SELECT COUNT(*) FROM jobs WHERE state = 'COMPLETED'`)
 }
 
 // sessions are those of this database but our own.
@@ -186,7 +186,7 @@ func (c *crowd) run(n int, ideal time.Duration) (m measured) {
 	}
 	c.Eventually("sessions ended", func() bool { return c.Number(`SELECT COUNT(*) FROM `+sessions) == 0 })
 	m.transactions = float64(c.transactions() - transactions)
-	m.wall = time.Duration(c.Number(`SELECT MAX(finished_at) FROM render_jobs`)-from) * time.Millisecond
+	m.wall = time.Duration(c.Number(`SELECT MAX(finished_at) FROM jobs`)-from) * time.Millisecond
 	return m
 }
 

@@ -36,7 +36,7 @@ func (o options) measureBatch(t testing.TB, n int) batch {
 		for i := 1; i < len(films); i++ {
 			b.between = append(b.between, films[i].Began.Sub(films[i-1].Ended))
 			b.dispatch = append(b.dispatch, time.Millisecond*time.Duration(c.Number(`SELECT
-				(SELECT started_at FROM render_jobs WHERE id = $1) - (SELECT finished_at FROM render_jobs WHERE id = $2)`,
+				(SELECT started_at FROM jobs WHERE id = $1) - (SELECT finished_at FROM jobs WHERE id = $2)`,
 				films[i].JobID, films[i-1].JobID)))
 		}
 	}

@@ -146,7 +146,7 @@ func (d *standbyDrill) shell(script string) string {
 
 // count counts the jobs that match a condition.
 func (d *standbyDrill) count(where string) (n int) {
-	query := `SELECT (SELECT count(*) FROM render_jobs WHERE ` + where + `) + (SELECT count(*) FROM separation_jobs WHERE ` + where + `)`
+	query := `SELECT count(*) FROM jobs WHERE ` + where
 	_, err := fmt.Sscan(d.shell(d.pair.PSQL()+" -d pair -Atqc \""+query+"\""), &n)
 	d.must(err)
 	return n

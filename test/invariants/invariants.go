@@ -1,56 +1,77 @@
 // Package invariants lists what the database must satisfy whatever happened to the service: which queries return
-// no row. The long tests run them after their faults.
+// no row. The long tests and the simulation run them after their faults.
 package invariants
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	"cutroom/internal/db"
+	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 )
 
-// AtRest holds when every job has ended. Each query selects the ids of the rows that break the rule.
-var AtRest = []struct{ Name, Query string }{
+// atRest holds when every job has ended. Each query selects the ids of the rows that break the rule.
+var atRest = []struct{ name, query string }{
 	{"balance that is negative or not the sum of the ledger", `SELECT u.id FROM users u LEFT JOIN credit_balances b ON b.user_id = u.id
 		WHERE COALESCE(b.balance, 0) < 0
 			OR COALESCE(b.balance, 0) <> COALESCE((SELECT SUM(amount) FROM credit_ledger l WHERE l.user_id = u.id), 0)`},
-	{"separation without its charge", `SELECT j.id FROM separation_jobs j LEFT JOIN credit_ledger c ON c.ref_id = 'consume-' || j.id
-		WHERE c.amount IS NULL OR c.amount <> -j.credits OR c.user_id <> j.user_id`},
-	{"charge without its separation", `SELECT c.ref_id FROM credit_ledger c LEFT JOIN separation_jobs j ON 'consume-' || j.id = c.ref_id
-		WHERE c.kind = 'consume' AND j.id IS NULL`},
+	{"separation without its charge", `SELECT j.id FROM jobs j JOIN separations s ON s.job_id = j.id LEFT JOIN credit_ledger c ON c.ref_id = 'consume-' || j.id
+		WHERE c.amount IS NULL OR c.amount <> -s.credits OR c.user_id <> j.user_id`},
+	{"charge without its separation", `SELECT c.ref_id FROM credit_ledger c LEFT JOIN separations s ON 'consume-' || s.job_id = c.ref_id
+		WHERE c.kind = 'consume' AND s.job_id IS NULL`},
 	// A job that its owner cancelled after the provider was paid is not refunded.
-	{"failed separation without its refund", `SELECT j.id FROM separation_jobs j
-		LEFT JOIN credit_ledger r ON r.ref_id = 'refund-' || j.id AND r.user_id = j.user_id AND r.amount = j.credits
-		WHERE j.state = 'FAILED' AND (j.deleted_at IS NULL OR j.submit_intent_at IS NULL) AND r.ref_id IS NULL`},
+	{"failed separation without its refund", `SELECT j.id FROM jobs j JOIN separations s ON s.job_id = j.id
+		LEFT JOIN credit_ledger r ON r.ref_id = 'refund-' || j.id AND r.user_id = j.user_id AND r.amount = s.credits
+		WHERE j.state = 'FAILED' AND (j.deleted_at IS NULL OR j.asked_at IS NULL) AND r.ref_id IS NULL`},
 	{"refund of a separation that did not fail", `SELECT r.ref_id FROM credit_ledger r
-		LEFT JOIN separation_jobs j ON 'refund-' || j.id = r.ref_id AND j.state = 'FAILED'
+		LEFT JOIN jobs j ON 'refund-' || j.id = r.ref_id AND j.state = 'FAILED'
 		WHERE r.kind = 'refund' AND j.id IS NULL`},
-	{"READY separation without stems", `SELECT j.id FROM separation_jobs j WHERE j.state = 'READY'
+	{"READY separation without stems", `SELECT j.id FROM jobs j WHERE j.state = 'READY'
 		AND NOT EXISTS (SELECT 1 FROM separation_stems s WHERE s.job_id = j.id AND s.stem_id = 'voice_all')`},
-	{"failed job without a reason for its owner", `SELECT id FROM separation_jobs WHERE state = 'FAILED' AND COALESCE(error, '') = ''
-		UNION ALL SELECT id FROM render_jobs WHERE state = 'FAILED' AND COALESCE(error, '') = ''`},
-	{"job that ended with a lease", `SELECT id FROM separation_jobs WHERE lease_owner IS NOT NULL OR lease_until IS NOT NULL
-		UNION ALL SELECT id FROM render_jobs WHERE lease_owner IS NOT NULL`},
+	{"failed job without a reason for its owner", `SELECT id FROM jobs WHERE state = 'FAILED' AND COALESCE(error, '') = ''`},
+	{"job that ended with a lease", `SELECT id FROM jobs WHERE lease_owner IS NOT NULL OR lease_until IS NOT NULL`},
+	{"job without the columns of its kind", `SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM separations WHERE job_id = id AND kind = 'separation')
+		AND NOT EXISTS (SELECT 1 FROM renders WHERE job_id = id AND kind = 'render')`},
+	{"held object of a job that has ended", `SELECT job_id FROM held_objects`},
+	{"total of a day that is not a recount of its jobs", `SELECT day || ' ' || state FROM (SELECT kind, day, state, bucket, jobs, source_duration_ms FROM job_days
+			UNION ALL SELECT kind, day, state, bucket, -jobs, -source_duration_ms FROM (` + jobtest.Totals + `) AS recount) AS differences
+		GROUP BY kind, day, state, bucket HAVING SUM(jobs) <> 0 OR SUM(source_duration_ms) <> 0`},
+	{"turn that is not a recount of its account's renders", `SELECT user_id FROM (
+			SELECT u.id AS user_id, t.processing, t.last_started_at, t.next_job_id,
+				(SELECT COUNT(*) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND j.state = 'PROCESSING') AS at_work,
+				(SELECT MAX(started_at) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render') AS started_at,
+				(SELECT id FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND ` + job.Waiting + ` ORDER BY created_at, id LIMIT 1) AS next_id
+			FROM users u LEFT JOIN render_turns t ON t.user_id = u.id) AS turns
+		WHERE COALESCE(processing, 0) <> at_work OR COALESCE(last_started_at, 0) < COALESCE(started_at, 0) OR COALESCE(next_job_id, '') <> COALESCE(next_id, '')`},
 }
 
 // Active counts the jobs that have not ended.
 func Active(ctx context.Context, d *db.DB) (n int, err error) {
-	err = d.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING'))
-		+ (SELECT COUNT(*) FROM render_jobs WHERE state IN ('PENDING', 'PROCESSING'))`).Scan(&n)
+	err = d.QueryRow(ctx, `SELECT COUNT(*) FROM jobs WHERE `+job.Waiting+` OR `+job.AtWork).Scan(&n)
 	return n, err
+}
+
+// Broken describes each invariant that the database at rest breaks.
+func Broken(ctx context.Context, d *db.DB) (broken []string) {
+	for _, rule := range atRest {
+		ids, err := db.Texts(d.Query(ctx, rule.query))
+		if err != nil {
+			broken = append(broken, fmt.Sprintf("%s: %v", rule.name, err))
+		}
+		if len(ids) > 0 {
+			broken = append(broken, fmt.Sprintf("%d times a %s: %s", len(ids), rule.name, strings.Join(ids[:min(len(ids), 5)], " ")))
+		}
+	}
+	return broken
 }
 
 // Check fails the test for each invariant that the database at rest breaks.
 func Check(t testing.TB, d *db.DB) {
 	t.Helper()
-	for _, rule := range AtRest {
-		ids, err := db.Texts(d.Query(t.Context(), rule.Query))
-		if err != nil {
-			t.Errorf("%s: %v", rule.Name, err)
-		}
-		if len(ids) > 0 {
-			t.Errorf("%d times a %s: %s", len(ids), rule.Name, strings.Join(ids[:min(len(ids), 5)], " "))
-		}
+	for _, what := range Broken(t.Context(), d) {
+		t.Error(what)
 	}
 }

@@ -237,7 +237,7 @@ func (k *soak) watchClaims() {
 			INSERT INTO soak_changes (job, state, owner, fence, lease, now)
 			VALUES (NEW.id, NEW.state, COALESCE(NEW.lease_owner, ''), NEW.fence, COALESCE(NEW.lease_until, 0), now_ms());
 			RETURN NULL; END $$ LANGUAGE plpgsql`,
-		`CREATE TRIGGER soak_change AFTER UPDATE ON separation_jobs FOR EACH ROW EXECUTE FUNCTION soak_change()`,
+		`CREATE TRIGGER soak_change AFTER UPDATE ON jobs FOR EACH ROW WHEN (NEW.kind = 'separation') EXECUTE FUNCTION soak_change()`,
 	} {
 		if _, err := k.db.Exec(k.t.Context(), statement); err != nil {
 			k.t.Fatal(err)

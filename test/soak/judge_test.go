@@ -81,7 +81,7 @@ func (k *soak) sample(quit <-chan struct{}) {
 			titles[title] = true
 		}
 		running := 0
-		for _, r := range ask(`SELECT id, state FROM separation_jobs WHERE state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`) {
+		for _, r := range ask(`SELECT id, state FROM jobs WHERE kind = 'separation' AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`) {
 			if r[1] == "QUEUED" {
 				if titles[r[0]] {
 					k.t.Errorf("%s is queued although the provider has its project: duplicate charge", r[0])
@@ -94,8 +94,8 @@ func (k *soak) sample(quit <-chan struct{}) {
 			k.t.Errorf("%d jobs in flight, want at most %d", running, limit)
 		}
 		// Jobs with fence 0 were never claimed. No younger job may have been claimed.
-		for _, r := range ask(`SELECT y.id, x.id FROM separation_jobs y JOIN users u ON u.id = y.user_id
-			JOIN separation_jobs x ON x.attempts > 0 AND x.created_at > y.created_at
+		for _, r := range ask(`SELECT y.id, x.id FROM jobs y JOIN users u ON u.id = y.user_id
+			JOIN jobs x ON x.kind = 'separation' AND x.attempts > 0 AND x.created_at > y.created_at
 			WHERE y.state = 'QUEUED' AND y.fence = 0 AND u.erasing_at IS NULL LIMIT 1`) {
 			k.t.Errorf("%s was claimed before the older %s", r[1], r[0])
 		}
@@ -122,7 +122,7 @@ func (k *soak) judgeProvider(ctx context.Context) {
 			k.t.Errorf("the provider was paid %d times for %s", paid[title], title)
 		}
 	}
-	rows, err := k.query(ctx, `SELECT id, state, user_id FROM separation_jobs`)
+	rows, err := k.query(ctx, `SELECT id, state, user_id FROM jobs WHERE kind = 'separation'`)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func (k *soak) objects() []string {
 
 // report prints the figures of the run.
 func (k *soak) report() {
-	rows, err := k.query(k.t.Context(), `SELECT state, COALESCE(error, ''), CAST(COUNT(*) AS TEXT) FROM separation_jobs
+	rows, err := k.query(k.t.Context(), `SELECT state, COALESCE(error, ''), CAST(COUNT(*) AS TEXT) FROM jobs WHERE kind = 'separation'
 		GROUP BY state, error ORDER BY state, error`)
 	if err != nil {
 		k.t.Error(err)
