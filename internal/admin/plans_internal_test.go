@@ -18,8 +18,8 @@ func TestTotalsReadSmallIndexes(t *testing.T) {
 			`SELECT SUM(jobs), state FROM ` + allJobs + ` GROUP BY state`: {"jobs_(queue|waiting)", "jobs_at_work"},
 			underpaidSQL: {"separations_underpaid"},
 			`SELECT SUM(amount) FROM credit_ledger WHERE kind = 'admin'`: {"credit_ledger_minted"},
-			buyersSQL:              {"purchases_paid"},
-			strings.ReplaceAll(failedSQL, `$1`, `0`) + ` LIMIT 5`: {"jobs_failed"},
+			buyersSQL: {"purchases_paid"},
+			strings.ReplaceAll(failedSQL, `$1`, `0`) + ` LIMIT 5`:                                    {"jobs_failed"},
 			`SELECT id FROM users WHERE erasing_at IS NULL ORDER BY last_active_at DESC, id LIMIT 5`: {"users_listed"},
 		} {
 			// The tables are empty, so reading them whole would be cheapest.

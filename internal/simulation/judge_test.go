@@ -119,7 +119,7 @@ func (j *judge) number(query string, args ...any) (n int64) {
 
 // open counts jobs, deletions and deliveries that have not ended.
 func (j *judge) open() int64 {
-	return j.number(`SELECT (SELECT COUNT(*) FROM jobs WHERE `+job.Waiting+` OR `+job.AtWork+`)
+	return j.number(`SELECT (SELECT COUNT(*) FROM jobs WHERE ` + job.Waiting + ` OR ` + job.AtWork + `)
 		+ (SELECT COUNT(*) FROM users WHERE erasing_at IS NOT NULL)
 		+ (SELECT COUNT(*) FROM events WHERE fanned_out_at IS NULL)
 		+ (SELECT COUNT(*) FROM event_deliveries WHERE state = 'PENDING')`)

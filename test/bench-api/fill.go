@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/jobtest"
 )
 
 // The year that a database is filled with: everything but users grows with the
@@ -21,7 +22,7 @@ const (
 
 // yearTables are filled without their indexes and foreign keys, which come back
 // at the end: it takes half the time.
-const yearTables = `('users', 'credit_balances', 'credit_ledger', 'purchases', 'render_jobs', 'separation_jobs', 'provider_calls')`
+const yearTables = `('users', 'credit_balances', 'credit_ledger', 'purchases', 'jobs', 'renders', 'separations', 'provider_calls')`
 
 // fillYear writes a year with so many jobs.
 func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
@@ -29,9 +30,11 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 	if err != nil {
 		return err
 	}
+	from := time.Now().Add(-365 * 24 * time.Hour).UnixMilli()
 	words := strings.NewReplacer("$jobs", fmt.Sprint(jobs), "$users", fmt.Sprint(yearUsers),
-		"$from", fmt.Sprint(time.Now().Add(-365*24*time.Hour).UnixMilli()),
-		"$somebody", fmt.Sprintf("user_id(%d * random() ^ 1.5)", yearUsers), "$half", fmt.Sprint(jobs/2))
+		"$from", fmt.Sprint(from),
+		"$somebody", fmt.Sprintf("user_id(%d * random() ^ 1.5)", yearUsers), "$half", fmt.Sprint(jobs/2),
+		"$times", fmt.Sprintf(`(SELECT g, %d + g * 31536000000 / %d AS at FROM generate_series(0::bigint, %d - 1) AS g) AS times`, from, jobs/2, jobs/2))
 	steps := [][]string{ // those of a line at the same time
 		{`CREATE FUNCTION user_id(n double precision) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT md5(floor(n)::bigint::text)::uuid::text $$`},
 		{`CREATE FUNCTION job_id(kind text, at bigint) RETURNS text LANGUAGE sql VOLATILE AS
@@ -46,40 +49,38 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 			SELECT CASE n % 2 WHEN 0 THEN 'platform_a' ELSE 'platform_b' END, md5('sale' || n), 'credits.50', 50, $somebody, 'order-' || n,
 				$from + n::bigint * 31536000000 * ` + fmt.Sprint(yearPurchase) + ` / $jobs, CASE n % 50 WHEN 0 THEN now_ms() END
 			FROM generate_series(0, $jobs / ` + fmt.Sprint(yearPurchase) + ` - 1) AS n`},
-		{`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, progress, attempts, fence, created_at,
-				started_at, finished_at, error, error_code, replica)
-			SELECT job_id('rnd', at), $somebody, CASE g % 20 WHEN 0 THEN 'FAILED' ELSE 'COMPLETED' END, repeat('{"segment":1}', 50), 'video',
-				'high', (20000 * exp(6 * random()))::bigint, 100, 1, 2, at, at + 900, at + 60000,
-				CASE g % 20 WHEN 0 THEN 'Source not readable' END, CASE g % 20 WHEN 0 THEN 'source_unreadable' END, 'replica-1'
-			FROM (SELECT g, $from + g * 31536000000 / $half AS at FROM generate_series(0::bigint, $half - 1) AS g) AS jobs`,
-			`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, file_name, source_size_bytes, source_duration_ms, language,
-				credits, project_id, progress, actual_duration_ms, attempts, fence, created_at, submitting_at, submit_intent_at, processing_at,
-				ready_at, finished_at, error)
-			SELECT id, $somebody, CASE g % 20 WHEN 0 THEN 'FAILED' ELSE CASE WHEN at > now_ms() - 3600000 THEN 'READY' ELSE 'DISPOSED' END END,
-				'uploads/' || id || '/source', id || '.m4a', 'a song.m4a', 5000000, ms, 'auto', 1 + ms / 300000, g, 100, ms + 20, 1, 3, at,
-				at + 900, at + 2000, at + 3000, CASE g % 20 WHEN 0 THEN NULL ELSE at + 60000 END, at + 60000,
-				CASE g % 20 WHEN 0 THEN 'Provider service unavailable' END
-			FROM (SELECT g, at, job_id('sep', at) AS id, (20000 * exp(5 * random()))::bigint AS ms
-				FROM (SELECT g, $from + g * 31536000000 / $half AS at FROM generate_series(0::bigint, $half - 1) AS g) AS times) AS jobs`},
-		{`INSERT INTO credit_ledger SELECT 'consume-' || id, user_id, 'consume', -credits, created_at FROM separation_jobs`,
+		{`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, progress, attempts, fence, created_at, started_at, finished_at,
+				error, error_code, replica)
+			SELECT job_id('rnd', at), 'render', $somebody, CASE g % 20 WHEN 0 THEN 'FAILED' ELSE 'COMPLETED' END,
+				(20000 * exp(6 * random()))::bigint, 100, 1, 2, at, at + 900, at + 60000,
+				CASE g % 20 WHEN 0 THEN 'Source not readable' END, CASE g % 20 WHEN 0 THEN 'source_unreadable' END, 'replica-1' FROM $times`,
+			`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, progress, attempts, fence, created_at, started_at, asked_at,
+				finished_at, error)
+			SELECT job_id('sep', at), 'separation', $somebody, CASE g % 20 WHEN 0 THEN 'FAILED' ELSE CASE WHEN at > now_ms() - 3600000 THEN 'READY'
+				ELSE 'DISPOSED' END END, (20000 * exp(5 * random()))::bigint, 100, 1, 3, at, at + 900, at + 2000, at + 60000,
+				CASE g % 20 WHEN 0 THEN 'Provider service unavailable' END FROM $times`},
+		{`INSERT INTO renders (job_id, spec, output_kind, quality) SELECT id, repeat('{"segment":1}', 50), 'video', 'high' FROM jobs
+			WHERE kind = 'render'`,
+			`INSERT INTO separations (job_id, source_key, source_name, file_name, source_size_bytes, language, credits, project_id,
+				actual_duration_ms, submitting_at, processing_at)
+			SELECT id, 'uploads/' || id || '/source', id || '.m4a', 'a song.m4a', 5000000, 'auto', 1 + source_duration_ms / 300000,
+				row_number() OVER (), source_duration_ms + 20, created_at + 900, created_at + 3000 FROM jobs WHERE kind = 'separation'`},
+		{`INSERT INTO credit_ledger SELECT 'consume-' || id, user_id, 'consume', -credits, created_at FROM jobs JOIN separations ON job_id = id`,
 			`INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
 			SELECT gen_random_uuid(), 'separation', (ARRAY['upload-token', 'upload', 'register', 'audio-separation', 'progress', 'project',
 					'download', 'progress', 'progress', 'progress', 'progress', 'progress'])[1 + g % 12],
 				CASE WHEN random() < 0.01 THEN 0 ELSE 1 END, 200, (30 * exp(5 * random()))::bigint,
 				now_ms() - 30 * 86400000::bigint + g * (30 * 86400000::bigint) / (calls + 1)
 			FROM (SELECT $half * ` + fmt.Sprint(callsOfAJob) + ` * 30 / 365 AS calls) AS n, generate_series(0::bigint, calls - 1) AS g`},
-		{`INSERT INTO credit_ledger SELECT 'refund-' || id, user_id, 'refund', credits, created_at FROM separation_jobs WHERE state = 'FAILED'`,
+		{`INSERT INTO credit_ledger SELECT 'refund-' || id, user_id, 'refund', credits, created_at FROM jobs JOIN separations ON job_id = id
+			WHERE state = 'FAILED'`,
 			`INSERT INTO credit_ledger SELECT 'signup-' || id, id, 'signup', 2, created_at FROM users`,
 			`INSERT INTO credit_ledger SELECT 'admin-' || n, user_id(n % 10), 'admin', 50, now_ms() FROM generate_series(1, 1000) AS n`,
 			`INSERT INTO credit_ledger SELECT 'purchase-' || platform || '-' || order_id, buyer_id, 'purchase', credits, created_at FROM purchases`,
 			`INSERT INTO provider_call_days SELECT now_ms() / 86400000 - n, 'separation', endpoint, (30 * power(1.08, bucket))::bigint,
 				$half * 12 / 365 / 7 / 65, 1
 			FROM generate_series(0, 365) AS n, generate_series(0, 64) AS bucket, (SELECT DISTINCT endpoint FROM provider_calls) AS e`,
-			`INSERT INTO job_days
-				SELECT kind, created_at / 86400000, state, width_bucket(ms, ARRAY[60000, 300000, 900000, 3600000]::bigint[]),
-				COUNT(*), SUM(ms)
-			FROM (SELECT 'render' AS kind, created_at, state, source_duration_ms AS ms FROM render_jobs
-				UNION ALL SELECT 'separation', created_at, state, source_duration_ms FROM separation_jobs) AS j GROUP BY 1, 2, 3, 4`},
+			`INSERT INTO job_days (kind, day, state, bucket, jobs, source_duration_ms) ` + jobtest.Totals},
 	}
 	for _, step := range append(steps, restore...) {
 		var together sync.WaitGroup
@@ -101,7 +102,7 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 	return nil
 }
 
-// bare takes the indexes, foreign keys and triggers from the tables of a year, and
+// bare takes the indexes and foreign keys from the tables of a year, and
 // returns the statements that give them back, in the order to run them in.
 func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 	texts := func(query string) []string {
@@ -119,11 +120,6 @@ func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 	const foreign = ` FROM pg_constraint WHERE contype = 'f' AND conrelid::regclass::text IN ` + yearTables + ` ORDER BY conname`
 	keys := texts(`SELECT 'ALTER TABLE ' || conrelid::regclass || ' ADD CONSTRAINT ' || conname || ' ' || pg_get_constraintdef(oid)` + foreign)
 	drops = append(drops, texts(`SELECT 'ALTER TABLE ' || conrelid::regclass || ' DROP CONSTRAINT ' || conname`+foreign)...)
-	var on []string
-	for _, table := range []string{"render_jobs", "separation_jobs", "provider_calls"} {
-		drops = append(drops, "ALTER TABLE "+table+" DISABLE TRIGGER USER")
-		on = append(on, "ALTER TABLE "+table+" ENABLE TRIGGER USER")
-	}
 	for _, drop := range drops {
 		if err == nil {
 			_, err = d.Exec(ctx, drop)
@@ -137,5 +133,5 @@ func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 	for _, key := range keys {
 		restore = append(restore, []string{key})
 	}
-	return append(restore, on, []string{"VACUUM ANALYZE"}), err
+	return append(restore, []string{"VACUUM ANALYZE"}), err
 }

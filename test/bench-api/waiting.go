@@ -114,10 +114,14 @@ func makeWaiters(ctx context.Context, rows *db.DB, s *service, secret, film stri
 		_, err := rows.Exec(ctx, `INSERT INTO users (id, provider, provider_sub, email, name, created_at, last_active_at)
 			VALUES ($1, 'provider_a', $1, '', '', now_ms(), now_ms())`, user)
 		if err == nil {
-			_, err = rows.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, progress, output_key,
-					output_size_bytes, output_sha256, output_duration_ms, created_at, started_at, finished_at, expires_at)
-				SELECT $1, $2, state, spec, output_kind, quality, progress, output_key, output_size_bytes, output_sha256,
-					output_duration_ms, created_at, started_at, finished_at, expires_at - 60000 FROM render_jobs WHERE id = $3`, job, user, film)
+			_, err = rows.Exec(ctx, `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, progress, created_at, started_at, finished_at)
+				SELECT $1, kind, $2, state, source_duration_ms, progress, created_at, started_at, finished_at FROM jobs WHERE id = $3`, job, user, film)
+		}
+		if err == nil {
+			_, err = rows.Exec(ctx, `INSERT INTO renders (job_id, spec, output_kind, quality, output_key, output_size_bytes, output_sha256,
+					output_duration_ms, expires_at)
+				SELECT $1, spec, output_kind, quality, output_key, output_size_bytes, output_sha256, output_duration_ms, expires_at - 60000
+				FROM renders WHERE job_id = $2`, job, film)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("make waiting users: %w", err)

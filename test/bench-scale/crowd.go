@@ -113,12 +113,20 @@ func (c *crowd) prepare() {
 func (c *crowd) enqueue(batch string, n int) (atMs int64) {
 	ctx := c.T.Context()
 	err := c.DB.InTx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO render_jobs (id, user_id, state, spec, output_kind, quality, source_duration_ms, created_at)
-			SELECT 'rnd-' || $1 || lpad(i::text, 8, '0'), $2, 'PENDING', $3, 'video', 'medium', 1000, now_ms() FROM generate_series(1, $4::int) AS i`,
-			batch, c.owner, c.spec, n); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at)
+			SELECT 'rnd-' || $1 || lpad(i::text, 8, '0'), 'render', $2, 'PENDING', 1000, now_ms() FROM generate_series(1, $3::int) AS i`,
+			batch, c.owner, n); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO render_sources (job_id, object_key) SELECT id, $1 FROM render_jobs`, c.source); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO renders (job_id, spec, output_kind) SELECT id, $1, 'video' FROM jobs`, c.spec); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO held_objects (job_id, object_key) SELECT id, $1 FROM jobs`, c.source); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO render_turns (user_id, next_created_at, next_job_id) SELECT user_id, created_at, id
+			FROM jobs ORDER BY created_at, id LIMIT 1
+			ON CONFLICT (user_id) DO UPDATE SET next_created_at = excluded.next_created_at, next_job_id = excluded.next_job_id`); err != nil {
 			return err
 		}
 		if err := tx.Notify(ctx, db.ForWorkers+"render"); err != nil {
