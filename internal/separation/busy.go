@@ -49,7 +49,7 @@ func (s *Service) busyError(ctx context.Context, j claimedJob, err error) (*sepa
 		return nil, false
 	}
 	var waits bool
-	readErr := s.db.QueryRow(ctx, `SELECT COALESCE(busy_since, now_ms()) > now_ms() - $2 FROM separation_jobs WHERE id = $1`,
+	readErr := s.db.QueryRow(ctx, `SELECT COALESCE(busy_since, now_ms()) > now_ms() - $2 FROM separations WHERE job_id = $1`,
 		j.ID, s.BusyWait.Milliseconds()).Scan(&waits)
 	return refused, readErr == nil && waits
 }
@@ -65,8 +65,8 @@ func (s *Service) waitForProvider(ctx context.Context, j claimedJob, busy *separ
 		}
 		// The provider refused, so the intent is void.
 		queued, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: true,
-			Set: `, submitting_at = now_ms(), submit_intent_at = NULL, busy_since = COALESCE(busy_since, now_ms()), busy_status = $7`,
-			And: ` AND deleted_at IS NULL`, Args: []any{busy.Status}, Topics: []string{TopicQueue}})
+			Withdraw: true, And: ` AND deleted_at IS NULL`, Set: `submitting_at = now_ms(), busy_since = COALESCE(busy_since, now_ms()), busy_status = $2`,
+			Args: []any{busy.Status}, Topics: []string{TopicQueue}})
 		return err
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Service) failBusy(ctx context.Context) error {
 	for _, status := range []int{429, 503} {
 		refused := &separator.Error{Status: status, Transient: status == 503}
 		if err := s.failAll(ctx, toldOf(refused), "the provider was busy for too long",
-			`state = 'QUEUED' AND busy_since < now_ms() - $1 AND busy_status = $2`, s.BusyWait.Milliseconds(), status); err != nil {
+			queued+` AND d.busy_since < now_ms() - $1 AND d.busy_status = $2`, s.BusyWait.Milliseconds(), status); err != nil {
 			return err
 		}
 	}

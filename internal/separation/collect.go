@@ -95,11 +95,12 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		err := s.jobs.Complete(ctx, tx, j.Claim, StateReady, `, ready_at = clock.ms, actual_duration_ms = $4`, stems[0].durationMs)
-		if err != nil {
+		if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); err != nil {
 			return err
 		}
+		var bytes int64
 		for i, t := range stems {
+			bytes += t.sizeBytes
 			if _, err := tx.Exec(ctx,
 				`INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256, peaks_key)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULLIF($9, ''))`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext()),
@@ -107,7 +108,8 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 				return fmt.Errorf("insert stem: %w", err)
 			}
 		}
-		return nil
+		return s.jobs.Complete(ctx, tx, j.Claim, job.Completion{State: StateReady, StoredBytes: bytes,
+			Set: `actual_duration_ms = $2`, Args: []any{stems[0].durationMs}})
 	})
 }
 

@@ -20,9 +20,12 @@ var errDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 // not fetched.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
-		j, err := s.scanJob(tx.QueryRow(ctx, `UPDATE separation_jobs SET file_name = NULL, reference = NULL WHERE id = $1 RETURNING `+jobColumns, jobID))
+		if err := s.jobs.Set(ctx, tx, jobID, `file_name = NULL, reference = NULL`); err != nil {
+			return err
+		}
+		j, err := scanJob(tx.QueryRow(ctx, selectJob+`j.id = $1`, jobID))
 		if err != nil {
-			return fmt.Errorf("delete separation job: %w", err)
+			return fmt.Errorf("read deleted separation: %w", err)
 		}
 		if err := events.Drop(ctx, tx, jobID); err != nil {
 			return err
@@ -37,22 +40,31 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 func (s *Service) end(ctx context.Context, tx *db.Tx, j claimedJob) error {
 	switch {
 	case j.State == StateReady:
-		if _, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'DISPOSED' WHERE id = $1`, j.ID); err != nil {
-			return fmt.Errorf("dispose of separation job: %w", err)
-		}
-		return forgetStems(ctx, tx, j.ID)
-	case j.State == StateFailed, j.State == StateDisposed, j.IntentAt.Valid && !j.DoneAt.Valid:
+		return s.forgetStems(ctx, tx, j.ID)
+	case j.State == StateFailed, j.State == StateDisposed, j.AskedAt.Valid && !j.DoneAt.Valid:
 		return nil
 	}
 	_, err := s.failIn(ctx, tx, j, errDeleted, errDeleted)
 	return err
 }
 
-// forgetStems removes the rows of a job's stems. Objects that a render holds stay until
-// that render has ended.
-func forgetStems(ctx context.Context, tx *db.Tx, jobID string) error {
+// forgetStems moves READY to DISPOSED and removes the rows of the stems. The transaction has locked
+// the job's row. Objects that a render holds stay until that render has ended.
+func (s *Service) forgetStems(ctx context.Context, tx *db.Tx, jobID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("forget stems: %w", err)
 	}
-	return nil
+	_, err := s.jobs.Move(ctx, tx, jobID, StateReady, StateDisposed, `, stored_bytes = 0`, "")
+	return err
+}
+
+// keepStems locks the row of a separation if its stems may be read. No stem of it is removed before the
+// transaction ends, and what the transaction writes is seen by whoever removes stems later: that locks
+// the same row first, and looks by a statement that begins afterwards.
+func keepStems(ctx context.Context, tx *db.Tx, jobID string) (ok bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT 1 FROM jobs j WHERE j.id = $1 AND `+readable+tx.ForUpdate(), jobID).Scan(new(int))
+	if err != nil && !db.IsNoRows(err) {
+		return false, fmt.Errorf("keep stems: %w", err)
+	}
+	return err == nil, nil
 }

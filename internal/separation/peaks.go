@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cutroom/internal/audio"
+	"cutroom/internal/db"
 	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
@@ -59,28 +60,41 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 
 // makePeaks draws a stored stem and records the peaks in its row.
 func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
-	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, func(ctx context.Context, dir string, made *stem) error {
+	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, func(ctx context.Context, dir string, made *stem) (int64, error) {
 		if err := s.measure(ctx, made); err != nil {
-			return err
+			return 0, err
 		}
-		return s.storePeaks(ctx, dir, t.jobID, made)
+		return 0, s.storePeaks(ctx, dir, t.jobID, made)
 	})
 }
 
-// deriveFromStem makes an object from a stored stem and records its key in the stem's row.
+// deriveFromStem makes an object from a stored stem, and records its key and how many bytes it counts as stored
+// by the job's owner.
 func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string, bytes int64,
-	derive func(ctx context.Context, dir string, made *stem) error) error {
+	derive func(ctx context.Context, dir string, made *stem) (counted int64, err error)) error {
+	var counted int64
 	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: bytes, Source: t.key, Key: key, Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
 		Make: func(ctx context.Context, source, dir string) error {
 			class, err := container.SniffFile(source)
 			if err != nil {
 				return err
 			}
-			return derive(ctx, dir, &stem{id: t.stemID, Stem: separator.Stem{Path: source, Kind: class.Kind}})
+			counted, err = derive(ctx, dir, &stem{id: t.stemID, Stem: separator.Stem{Path: source, Kind: class.Kind}})
+			return err
 		},
-		Note: func(ctx context.Context) (int64, error) {
-			return s.db.Exec(ctx, `UPDATE separation_stems SET `+what+`_key = $3 WHERE job_id = $1 AND stem_id = $2
-				AND EXISTS (SELECT 1 FROM separation_jobs j WHERE j.id = $1 AND `+readable+`)`, t.jobID, t.stemID, key)
+		Note: func(ctx context.Context) (rows int64, err error) {
+			err = s.db.InTx(ctx, func(tx *db.Tx) error {
+				rows = 0
+				if ok, err := keepStems(ctx, tx, t.jobID); err != nil || !ok {
+					return err
+				}
+				if rows, err = tx.Exec(ctx, `UPDATE separation_stems SET `+what+`_key = $3 WHERE job_id = $1 AND stem_id = $2`,
+					t.jobID, t.stemID, key); err != nil || counted == 0 {
+					return err
+				}
+				return countWAV(ctx, tx, t, counted)
+			})
+			return rows, err
 		}}.Run(ctx)
 }
 

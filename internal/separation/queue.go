@@ -22,10 +22,12 @@ const TopicQueue = "separation-queue"
 // topicWorkers wakes the workers of every replica.
 const topicWorkers = db.ForWorkers + "separation"
 
-// inFlight is the condition of jobs that count against the limit. A query on one of these states names
-// both, because SQLite uses a partial index only if the query repeats its condition. The sweeps write
-// COALESCE(time, 0) to keep SQLite off the index on that time, which has every job that ever ended.
-const inFlight = `state IN ('SUBMITTING', 'PROCESSING')`
+// The conditions of jobs j that wait, and of those that count against the limit. A query on one state at work
+// names both, because a database uses a partial index only if the query repeats its condition.
+const (
+	queued   = `j.kind = 'separation' AND j.` + job.Waiting
+	inFlight = `j.kind = 'separation' AND j.` + job.AtWork
+)
 
 // ownerStays is the condition that the account of job j is not being deleted.
 var ownerStays = user.Stays("j.user_id")
@@ -37,9 +39,9 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	var waiting int
 	// A frozen database may answer only after every lease has run out, so do not wait for it.
 	err = s.db.QueryRow(db.Prompt(ctx, job.TTL/3), `SELECT COALESCE(
-		(SELECT 1 FROM separation_jobs WHERE `+inFlight+` AND state = 'PROCESSING' AND COALESCE(lease_until, 0) < now_ms() LIMIT 1),
-		(SELECT 1 FROM separation_jobs WHERE state = 'QUEUED' AND `+notPaused+`
-			AND (SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight+`) < $1 ORDER BY created_at, id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
+		(SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.state = 'PROCESSING' AND COALESCE(j.lease_until, 0) < now_ms() LIMIT 1),
+		(SELECT 1 FROM jobs j WHERE `+queued+` AND `+notPaused+`
+			AND (SELECT COUNT(*) FROM jobs j WHERE `+inFlight+`) < $1 ORDER BY j.created_at, j.id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
 	if err != nil {
 		return j, false, fmt.Errorf("look for separation jobs: %w", err)
 	}
@@ -69,53 +71,48 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 			return err
 		}
 		var taken int
-		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight).Scan(&taken)
+		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM jobs j WHERE `+inFlight).Scan(&taken)
 		if err != nil {
 			return fmt.Errorf("count jobs in flight: %w", err)
 		}
 		if taken >= s.InFlight {
 			return nil
 		}
-		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET state = 'SUBMITTING', submitting_at = now_ms(),
-				lease_owner = $1, lease_until = now_ms() + $2, fence = fence + 1
-			WHERE state = 'QUEUED' AND id = (
-				SELECT j.id FROM separation_jobs j
-				WHERE j.state = 'QUEUED' AND `+notPaused+` AND `+ownerStays+`
-				ORDER BY j.created_at, j.id LIMIT 1)
-			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds())
-		if j, err = s.scanJob(row); db.IsNoRows(err) {
-			return nil
+		j, ok, err = s.take(ctx, tx, StateQueued, StateSubmitting, `SELECT j.id FROM jobs j
+			WHERE `+queued+` AND `+notPaused+` AND `+ownerStays+` ORDER BY j.created_at, j.id LIMIT 1`)
+		if err != nil || !ok {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("claim separation job: %w", err)
-		}
-		ok = true
 		j.Attempts++
+		if err := s.jobs.Set(ctx, tx, j.ID, `submitting_at = now_ms()`); err != nil {
+			return err
+		}
 		return job.Announce(ctx, tx, j.ID, TopicQueue)
 	})
 	return j, ok && err == nil, err
+}
+
+// take moves the job that pick selects and reads it.
+func (s *Service) take(ctx context.Context, tx *db.Tx, from, to, pick string) (j claimedJob, ok bool, err error) {
+	c, ok, err := s.jobs.Take(ctx, tx, from, to, pick)
+	if err != nil || !ok {
+		return j, false, err
+	}
+	if j, err = scanJob(tx.QueryRow(ctx, selectJob+`j.id = $1`, c.ID)); err != nil {
+		return j, false, fmt.Errorf("read claimed separation: %w", err)
+	}
+	j.Lease = c.Lease
+	return j, true, nil
 }
 
 // adopt claims a PROCESSING job whose worker died. The provider's project id is in the
 // row, so the provider is not asked again.
 func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		ok = false
-		row := tx.QueryRow(ctx, `UPDATE separation_jobs SET lease_owner = $1, lease_until = now_ms() + $2,
-				fence = fence + 1
-			WHERE state = 'PROCESSING' AND id = (
-				SELECT j.id FROM separation_jobs j
-				WHERE j.`+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
-				ORDER BY j.created_at, j.id LIMIT 1`+s.db.SkipLockedOf("j")+`)
-			RETURNING `+jobColumns, s.Renewer.Owner(), job.TTL.Milliseconds())
-		if j, err = s.scanJob(row); db.IsNoRows(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("adopt separation job: %w", err)
-		}
-		ok = true
-		return nil
+		j, ok, err = s.take(ctx, tx, StateProcessing, StateProcessing, `SELECT j.id FROM jobs j
+			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
+			ORDER BY j.created_at, j.id LIMIT 1`+s.db.SkipLockedOf("j"))
+		return err
 	})
 	return j, ok && err == nil, err
 }
@@ -123,13 +120,13 @@ func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) 
 // requeueDead requeues the jobs whose worker died while submitting, and fails those that
 // the provider may have received.
 func (s *Service) requeueDead(ctx context.Context) error {
-	return s.recoverJobs(ctx, `(lease_until IS NULL OR lease_until < now_ms())`)
+	return s.recoverJobs(ctx, `(j.lease_until IS NULL OR j.lease_until < now_ms())`)
 }
 
 // requeueStuck does the same for jobs that a living worker has been submitting for longer
 // than the threshold.
 func (s *Service) requeueStuck(ctx context.Context) error {
-	return s.recoverJobs(ctx, `COALESCE(submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds())
+	return s.recoverJobs(ctx, `COALESCE(d.submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds())
 }
 
 // recoverJobs requeues or fails the SUBMITTING jobs of a condition.
@@ -137,7 +134,7 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 	return s.each(ctx, func(j claimedJob) (err error) {
 		var moved bool
 		switch {
-		case j.IntentAt.Valid:
+		case j.AskedAt.Valid:
 			s.jobs.AttemptLog(j.Claim).Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice")
 			moved, err = s.fail(ctx, j, errInterrupted, errors.New("the worker was lost while the provider may have been starting the job"))
 		case j.Attempts >= maxAttempts:
@@ -149,13 +146,15 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 			s.jobs.AttemptLog(j.Claim).Warn("recovered a job from SUBMITTING")
 		}
 		return err
-	}, inFlight+` AND state = 'SUBMITTING' AND `+which, args...)
+	}, inFlight+` AND j.state = 'SUBMITTING' AND `+which+oldest, args...)
 }
 
-// each calls move for the jobs of a condition, oldest first, also after one of the calls failed.
+// oldest orders jobs j for each.
+const oldest = ` ORDER BY j.created_at, j.id`
+
+// each calls move for the jobs of a condition with an order, also after one of the calls failed.
 func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
-	jobs, err := db.All(db.Prompt(ctx, job.TTL/3), s.db, s.scanJob,
-		`SELECT `+jobColumns+` FROM separation_jobs WHERE `+where+` ORDER BY created_at, id LIMIT 100`, args...)
+	jobs, err := db.All(db.Prompt(ctx, job.TTL/3), s.db, scanJob, selectJob+where+` LIMIT 100`, args...)
 	if err != nil {
 		return fmt.Errorf("select separation jobs: %w", err)
 	}
@@ -173,7 +172,7 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 // for stale jobs does not count the time before it.
 func (s *Service) requeue(ctx context.Context, j claimedJob) (bool, error) {
 	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued,
-		Set: `, submitting_at = now_ms()` + job.NoteLostWorker, And: ` AND submit_intent_at IS NULL`, Topics: []string{TopicQueue}})
+		Lost: true, And: ` AND asked_at IS NULL`, Set: `submitting_at = now_ms()`, Topics: []string{TopicQueue}})
 }
 
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds it, in one
@@ -192,7 +191,7 @@ func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, 
 
 // failIn is fail within a transaction.
 func (s *Service) failIn(ctx context.Context, tx *db.Tx, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
-	ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $4 AND fence = $5 AND state = $6 AND state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`,
+	ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $5 AND fence = $6 AND state = $7 AND finished_at IS NULL`,
 		j.ID, j.Fence, j.State)
 	return len(ends) == 1, err
 }
@@ -200,24 +199,19 @@ func (s *Service) failIn(ctx context.Context, tx *db.Tx, j claimedJob, failure *
 // ended runs in the transaction that makes a separation READY or FAILED. A failed job is
 // refunded, unless its owner deleted it after the provider was asked.
 func ended(ctx context.Context, tx *db.Tx, e job.End) error {
-	var deleted, asked bool
-	if err := tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL, submit_intent_at IS NOT NULL FROM separation_jobs
-		WHERE id = $1`, e.ID).Scan(&deleted, &asked); err != nil {
-		return fmt.Errorf("read ended separation: %w", err)
-	}
 	if err := job.Release(ctx, tx, e.ID); err != nil {
 		return err
 	}
 	what := events.SeparationReady
 	if e.State == StateFailed {
 		what = events.SeparationFailed
-		if !deleted || !asked {
+		if !e.Deleted || !e.Asked {
 			if _, err := credit.Refund(ctx, tx, e.UserID, e.ID); err != nil {
 				return err
 			}
 		}
 	}
-	if !deleted {
+	if !e.Deleted {
 		if err := events.Record(ctx, tx, events.Event{Type: what, JobID: e.ID, UserID: e.UserID, ErrorCode: string(e.Reason)}); err != nil {
 			return err
 		}

@@ -126,10 +126,10 @@ func (s *Service) reuse(ctx context.Context, owner string, ref Reference, key id
 
 // sameSound returns the owner's newest job of the same sound whose stems are there or will be, or "".
 func (s *Service) sameSound(ctx context.Context, q db.Querier, owner string, ref Reference) (jobID string, err error) {
-	err = q.QueryRow(ctx, `SELECT id FROM separation_jobs WHERE user_id = $1 AND reference = $2 AND deleted_at IS NULL
-		AND (state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') OR state = 'READY'
-			AND (ready_at >= now_ms() - $3 OR COALESCE(collected_at, 0) >= now_ms() - $3))
-		ORDER BY created_at DESC, id DESC LIMIT 1`, owner, ref.sound(), s.AbandonAfter.Milliseconds()).Scan(&jobID)
+	err = q.QueryRow(ctx, `SELECT j.id FROM `+rows+` WHERE j.user_id = $1 AND d.reference = $2 AND j.deleted_at IS NULL
+		AND (j.state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') OR j.state = 'READY'
+			AND (j.finished_at >= now_ms() - $3 OR COALESCE(d.collected_at, 0) >= now_ms() - $3))
+		ORDER BY j.created_at DESC, j.id DESC LIMIT 1`, owner, ref.sound(), s.AbandonAfter.Milliseconds()).Scan(&jobID)
 	if err != nil && !db.IsNoRows(err) {
 		return "", fmt.Errorf("look for a job of the same sound: %w", err)
 	}

@@ -2,8 +2,9 @@
 // credits. It holds the queue, the workers that call the provider, the
 // sweeps, the stored stems and their signed URLs.
 //
-// A job is one row, and every move is one guarded UPDATE that names the state
-// it comes from and, when a worker makes it, the fence of the worker's lease:
+// A job is a row of jobs and one of separations. Every move is one guarded UPDATE of
+// jobs that names the state it comes from and, when a worker makes it, the fence of the
+// worker's lease:
 //
 //	            claim                project id stored
 //	QUEUED ─────────────▶ SUBMITTING ─────────────▶ PROCESSING
@@ -118,7 +119,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Name: "separation_jobs", Prefix: "sep-", Topic: topicWorkers,
+	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Kind: "separation", Details: "separations", Prefix: "sep-", Topic: topicWorkers,
 		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Attempt: "separation.attempt", Observer: o.Observer},
 		signer:   signer{o.SigningSecret, o.SigningPrevious},
@@ -133,17 +134,20 @@ type claimedJob struct {
 	Cut                   sql.NullString // how to cut the source out of an asset
 	DurationMs, Credits   int64          // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
-	IntentAt, DoneAt      sql.NullInt64 // the provider was asked, and was done
+	AskedAt, DoneAt       sql.NullInt64 // the provider was asked, and was done
 }
 
-const jobColumns = `id, user_id, state, source_key, source_name, cut, source_duration_ms, credits, project_id,
-	submit_intent_at, provider_done_at, attempts, fence`
+// rows are the jobs j with their details d.
+const rows = `jobs j JOIN separations d ON d.job_id = j.id`
 
-func (s *Service) scanJob(row db.Scanner) (claimedJob, error) {
+// selectJob reads what scanJob scans.
+const selectJob = `SELECT j.id, j.user_id, j.state, d.source_key, d.source_name, d.cut, j.source_duration_ms, d.credits, d.project_id,
+	j.asked_at, d.provider_done_at, j.attempts, j.fence FROM ` + rows + ` WHERE `
+
+func scanJob(row db.Scanner) (claimedJob, error) {
 	var j claimedJob
-	j.Table = s.jobs.Name
 	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.SourceKey, &j.SourceName, &j.Cut, &j.DurationMs, &j.Credits,
-		&j.ProjectID, &j.IntentAt, &j.DoneAt, &j.Attempts, &j.Fence)
+		&j.ProjectID, &j.AskedAt, &j.DoneAt, &j.Attempts, &j.Fence)
 	return j, err
 }
 

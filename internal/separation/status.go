@@ -57,10 +57,10 @@ const (
 	noHistory = 180 * time.Second
 )
 
-// statusColumns of job j are what scanStatus reads.
-const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), COALESCE(j.actual_duration_ms, 0),
-	COALESCE(j.file_name, j.source_name), j.source_duration_ms, j.credits, j.created_at,
-	COALESCE(j.finished_at, 0), COALESCE(j.collected_at, 0)`
+// statusColumns of job j and its details d are what scanStatus reads.
+const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), COALESCE(d.actual_duration_ms, 0),
+	COALESCE(d.file_name, d.source_name), j.source_duration_ms, d.credits, j.created_at,
+	COALESCE(j.finished_at, 0), COALESCE(d.collected_at, 0)`
 
 // scanStatus reads statusColumns, and the columns after them into more.
 func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
@@ -85,7 +85,7 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 // one row: a row for each stem would have the job's columns in all of them.
 var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'READY' THEN
 	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END, '')
-	FROM separation_jobs j WHERE j.id = $2 AND ` + job.Known
+	FROM ` + rows + ` WHERE j.id = $2 AND ` + job.Known
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
@@ -117,10 +117,11 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 // placeQuery counts the queued jobs up to one job, and averages how long a job takes. It
 // is a query of its own because most polled jobs are not queued, and as part of
 // statusQuery it would make that half as expensive again.
-const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT ready_at - submitting_at AS took
-		FROM separation_jobs WHERE ready_at IS NOT NULL AND submitting_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50) h)
-	FROM separation_jobs q WHERE q.state = 'QUEUED'
-		AND (q.created_at < CAST($1 AS BIGINT) OR (q.created_at = CAST($1 AS BIGINT) AND q.id <= $2))`
+const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT j.finished_at - d.submitting_at AS took
+		FROM ` + rows + ` WHERE j.kind = 'separation' AND j.finished_at IS NOT NULL AND j.state IN ('READY', 'DISPOSED')
+			AND d.submitting_at IS NOT NULL ORDER BY j.finished_at DESC LIMIT 50) h)
+	FROM jobs j WHERE ` + queued + `
+		AND (j.created_at < CAST($1 AS BIGINT) OR (j.created_at = CAST($1 AS BIGINT) AND j.id <= $2))`
 
 // place adds the queue position and the estimated wait to the status of a QUEUED job.
 func (s *Service) place(ctx context.Context, st *Status) error {
@@ -157,6 +158,7 @@ type storedStem struct {
 	jobID, stemID, key string
 	sizeBytes, readyAt int64 // readyAt in epoch ms
 	sha256             string
+	collected          bool // within the last second
 }
 
 // object describes the stem without asking the store.
@@ -171,10 +173,10 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (st
 		return t, err
 	}
 	err := s.db.QueryRow(ctx,
-		`SELECT t.object_key, t.size_bytes, t.sha256, COALESCE(j.ready_at, 0)
-		FROM separation_stems t JOIN separation_jobs j ON j.id = t.job_id
+		`SELECT t.object_key, t.size_bytes, t.sha256, j.finished_at, COALESCE(d.collected_at, 0) > now_ms() - 1000
+		FROM `+rows+` JOIN separation_stems t ON t.job_id = j.id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).
-		Scan(&t.key, &t.sizeBytes, &t.sha256, &t.readyAt)
+		Scan(&t.key, &t.sizeBytes, &t.sha256, &t.readyAt, &t.collected)
 	if db.IsNoRows(err) {
 		return t, ErrNoStem
 	}
@@ -203,10 +205,8 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format str
 	if format != "" && format != formatWAV {
 		return nil, "", errFormat
 	}
-	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE separation_jobs SET collected_at = now_ms()
-		WHERE id = $1 AND COALESCE(collected_at, 0) < now_ms() - 1000`, jobID)
-	if err != nil {
-		return nil, "", fmt.Errorf("note collection: %w", err)
+	if err := s.noteCollection(ctx, t); err != nil {
+		return nil, "", err
 	}
 	ext := path.Ext(t.key)
 	if format == formatWAV && ext != ".wav" {
@@ -222,4 +222,25 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format str
 		return nil, "", fmt.Errorf("open stem: %w", err)
 	}
 	return obj, stemID + ext, nil
+}
+
+// noteCollection makes a job count as collected now, so that its stems stay for as long as a client reads
+// them. One note a second is enough.
+func (s *Service) noteCollection(ctx context.Context, t storedStem) error {
+	if t.collected {
+		return nil
+	}
+	return s.db.InTx(ctx, func(tx *db.Tx) error {
+		ok, err := keepStems(ctx, tx, t.jobID)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return ErrNoStem
+		}
+		if err := s.jobs.Set(ctx, tx, t.jobID, `collected_at = now_ms()`); err != nil {
+			return err
+		}
+		return job.Announce(ctx, tx, t.jobID)
+	})
 }

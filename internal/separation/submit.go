@@ -87,7 +87,7 @@ func (s *Service) accept(ctx context.Context, key idempotency.Key, made newJob, 
 // enqueueOnce charges the owner of a job and puts it into the queue, unless the idempotency key
 // has an answer.
 func (s *Service) enqueueOnce(ctx context.Context, key idempotency.Key, made newJob) (jobID string, err error) {
-	answer, unused, err := s.jobs.Enqueue(ctx, key, made.id, func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
+	answer, unused, err := s.jobs.Enqueue(ctx, key, made.row(), func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
 	if unused && made.cut == nil {
 		s.dropSource(context.WithoutCancel(ctx), made.source())
 	}
@@ -116,6 +116,10 @@ func fileName(name string) string {
 }
 
 func (j newJob) source() string { return sourceKey(j.id, j.audio.ext) }
+
+func (j newJob) row() job.New {
+	return job.New{ID: j.id, UserID: j.owner, State: StateQueued, SourceDurationMs: j.audio.durationMs, StoredBytes: j.sizeBytes}
+}
 
 // enqueue charges the owner and inserts the job. It holds the queue's lock, so jobs
 // become visible in the order of created_at; otherwise a job could be claimed before an
@@ -146,22 +150,21 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	if err := credit.Charge(ctx, tx, j.owner, j.id, price); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO separation_jobs (id, user_id, state, source_key, source_name,
-			source_size_bytes, source_duration_ms, language, credits, file_name, reference, cut, created_at)
-		VALUES ($1, $2, 'QUEUED', $3, $4, $5, $6, $7, $8, NULLIF($9, ''), NULLIF($10, ''), NULLIF($11, ''), now_ms())`,
-		j.id, j.owner, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.audio.durationMs, j.language, price, j.fileName, reference, j.cut.encode())
+	if err := s.jobs.Insert(ctx, tx, j.row()); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO separations (job_id, source_key, source_name, source_size_bytes, language, credits, file_name, reference, cut)
+		VALUES ($1, $2, $3, $4, $5, $6, NULLIF($7, ''), NULLIF($8, ''), NULLIF($9, ''))`,
+		j.id, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.language, price, j.fileName, reference, j.cut.encode())
 	if err != nil {
-		return fmt.Errorf("insert separation job: %w", err)
+		return fmt.Errorf("insert separation: %w", err)
 	}
 	if j.cut != nil {
 		if err := job.Hold(ctx, tx, j.id, j.cut.AssetKey); err != nil {
 			return err
 		}
 	}
-	if err := s.Quota.Check(ctx, tx, j.owner, quota.Usage{}); err != nil {
-		return err
-	}
-	return tx.Notify(ctx, s.jobs.Topic)
+	return s.Quota.Check(ctx, tx, j.owner, quota.Usage{})
 }
 
 // affordable refuses a job before its source is stored if the charge would refuse it later.

@@ -26,13 +26,13 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 // it, or the provider has only been busy since then. A job that waits its turn in a moving
 // queue is not stale, and failBusy fails those that the provider refused.
 func (s *Service) failStale(ctx context.Context) error {
-	return s.failAll(ctx, errStale, "it could not start", `state = 'QUEUED' AND created_at < now_ms() - $1 AND (
-		(SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL) < now_ms() - $1
+	return s.failAll(ctx, errStale, "it could not start", queued+` AND j.created_at < now_ms() - $1 AND (
+		(SELECT COALESCE(MAX(submitting_at), 0) FROM separations WHERE submitting_at IS NOT NULL) < now_ms() - $1
 			AND (SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms() - $1
-		OR busy_since IS NULL AND created_at < now_ms() - $2
+		OR d.busy_since IS NULL AND j.created_at < now_ms() - $2
 			AND (SELECT until_ms FROM separation_pause WHERE id = 1 AND refusals > 0) > now_ms() - $2
-			AND NOT EXISTS (SELECT 1 FROM separation_jobs AS p WHERE p.`+inFlight+` AND p.state = 'PROCESSING')
-			AND NOT EXISTS (SELECT 1 FROM separation_jobs AS p WHERE p.submitting_at > now_ms() - $2 AND p.processing_at IS NOT NULL))`,
+			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.state = 'PROCESSING')
+			AND NOT EXISTS (SELECT 1 FROM separations p WHERE p.submitting_at > now_ms() - $2 AND p.processing_at IS NOT NULL))`,
 		staleAfter.Milliseconds(), max(staleAfter, s.BusyWait).Milliseconds())
 }
 
@@ -42,8 +42,8 @@ const fetchingTime = 10 * time.Minute
 
 func (s *Service) failTimedOut(ctx context.Context) error {
 	return s.failAll(ctx, errTimedOut, "the provider took too long",
-		inFlight+` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - $1
-		AND COALESCE(provider_done_at, 0) < now_ms() - $2`,
+		inFlight+` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - $1
+		AND COALESCE(d.provider_done_at, 0) < now_ms() - $2`,
 		s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds())
 }
 
@@ -55,39 +55,45 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, why, where 
 			s.dropStray(ctx, j)
 		}
 		return err
-	}, where, args...)
+	}, where+oldest, args...)
 }
 
-// unread is the condition that no render reads the stems of a job.
-var unread = `NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = separation_jobs.id AND ` + job.Held("t.object_key") + `)`
+// abandoned is the condition that the stems of a READY separation were not collected for $1 milliseconds, and
+// that no render reads them.
+var abandoned = `COALESCE(d.collected_at, 0) < now_ms() - $1
+	AND NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = d.job_id AND ` + job.Held("t.object_key") + `)`
 
 // disposeAbandoned removes results that nobody collected. Stems that a render
 // still reads stay until it has ended.
 func (s *Service) disposeAbandoned(ctx context.Context) error {
-	return s.each(ctx, func(j claimedJob) error { return s.dispose(ctx, j) }, `state = 'READY' AND COALESCE(ready_at, 0) < now_ms() - $1
-		AND COALESCE(collected_at, 0) < now_ms() - $1 AND `+unread, s.AbandonAfter.Milliseconds())
+	return s.each(ctx, func(j claimedJob) error { return s.dispose(ctx, j.ID) }, `j.state = 'READY' AND j.finished_at < now_ms() - $1 AND `+abandoned+`
+		ORDER BY j.finished_at`, s.AbandonAfter.Milliseconds())
 }
 
 // dispose moves READY to DISPOSED unless the job was collected, or a render
 // began to read it, since it was selected.
-func (s *Service) dispose(ctx context.Context, j claimedJob) error {
+func (s *Service) dispose(ctx context.Context, jobID string) error {
+	still := 0
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE separation_jobs SET state = 'DISPOSED'
-			WHERE id = $1 AND state = 'READY' AND fence = $2 AND COALESCE(collected_at, 0) < now_ms() - $3 AND `+unread,
-			j.ID, j.Fence, s.AbandonAfter.Milliseconds())
-		if err != nil || n == 0 {
+		still = 0
+		if ok, err := keepStems(ctx, tx, jobID); err != nil || !ok {
 			return err
 		}
-		if err := forgetStems(ctx, tx, j.ID); err != nil {
+		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM separations d WHERE d.job_id = $2 AND `+abandoned,
+			s.AbandonAfter.Milliseconds(), jobID).Scan(&still)
+		if err != nil || still == 0 {
 			return err
 		}
-		return job.Announce(ctx, tx, j.ID)
+		if err := s.forgetStems(ctx, tx, jobID); err != nil {
+			return err
+		}
+		return job.Announce(ctx, tx, jobID)
 	})
-	if err != nil {
+	if err != nil || still == 0 {
 		return err
 	}
-	if err := s.Sweeper.Clean(ctx, kindStems, folder(j.ID)); err != nil {
-		s.jobs.AttemptLog(j.Claim).Warn("stems not deleted; the sweep of orphans will", "err", err)
+	if err := s.Sweeper.Clean(ctx, kindStems, folder(jobID)); err != nil {
+		s.log.Warn("stems not deleted; the sweep of orphans will", "job", jobID, "err", err)
 	}
 	return nil
 }
@@ -102,19 +108,19 @@ func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,
 			Owner: `SELECT CASE WHEN state IN ('QUEUED', 'SUBMITTING', 'PROCESSING') AND deleted_at IS NULL THEN 1 ELSE 0 END
-				FROM separation_jobs WHERE id = $1`},
+				FROM jobs WHERE id = $1`},
 		{Kind: kindStems, Prefix: "separation/", Grace: job.OrphanAge,
-			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY', 'DISPOSED') THEN 1 ELSE 0 END FROM separation_jobs WHERE id = $1`,
+			Owner: `SELECT CASE WHEN state IN ('PROCESSING', 'READY', 'DISPOSED') THEN 1 ELSE 0 END FROM jobs WHERE id = $1`,
 			Object: `SELECT CASE WHEN j.state = 'PROCESSING' OR j.state = 'READY'
 					AND EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = j.id AND $2 IN (t.object_key, t.peaks_key, t.wav_key))
 					OR ` + job.Held("$2") + ` THEN 1 ELSE 0 END
-				FROM separation_jobs j WHERE j.id = $1`},
+				FROM jobs j WHERE j.id = $1`},
 	}
 }
 
 // Expire deletes jobs that ended long ago.
 func (s *Service) Expire(ctx context.Context) error {
-	return s.jobs.Expire(ctx, s.JobLifetime, `state IN ('DISPOSED', 'FAILED')`)
+	return errors.Join(s.jobs.Expire(ctx, s.JobLifetime, StateDisposed, ""), s.jobs.Expire(ctx, s.JobLifetime, StateFailed, ""))
 }
 
 // SweepFolders removes the work folders that a crash left behind on this disk.
@@ -124,7 +130,7 @@ func (s *Service) SweepFolders(ctx context.Context) error { return s.jobs.SweepF
 // work folders, and takes running jobs away from their workers. Deleting the user
 // deletes the rows.
 func (s *Service) Erase(ctx context.Context, userID string) error {
-	ids, err := s.jobs.Revoke(ctx, userID, `state IN ('QUEUED', 'SUBMITTING', 'PROCESSING')`)
+	ids, err := s.jobs.Revoke(ctx, userID)
 	if err != nil {
 		return fmt.Errorf("erase separations: %w", err)
 	}

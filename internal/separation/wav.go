@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"cutroom/internal/db"
 	"cutroom/internal/derived"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 )
@@ -29,13 +31,13 @@ func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object
 const wavGrowth = 4
 
 func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
-	return s.deriveFromStem(ctx, t, "wav", key, wavGrowth*t.sizeBytes, func(ctx context.Context, dir string, made *stem) error {
+	return s.deriveFromStem(ctx, t, "wav", key, wavGrowth*t.sizeBytes, func(ctx context.Context, dir string, made *stem) (int64, error) {
 		probe, err := s.Media.Probe(ctx, made.Path)
 		if err != nil {
-			return fmt.Errorf("probe stem: %w", err)
+			return 0, fmt.Errorf("probe stem: %w", err)
 		}
 		if probe.Audio == nil {
-			return errEmptyStem
+			return 0, errEmptyStem
 		}
 		file := filepath.Join(dir, "stem.wav")
 		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(made.Kind, made.Path)...)
@@ -43,26 +45,31 @@ func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
 			pcmCodec(probe.Audio.BitDepth), "-f", "wav", "file:"+file)
 		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir,
 			Inputs: []string{made.Path}, Timeout: drawTimeout}); err != nil {
-			return err
+			return 0, err
 		}
 		if err := s.Store.Put(ctx, key, file, objectstore.ContentType(key)); err != nil {
-			return fmt.Errorf("store wav: %w", err)
+			return 0, fmt.Errorf("store wav: %w", err)
 		}
-		return s.countWAV(ctx, t, file)
+		info, err := os.Stat(file)
+		if err != nil {
+			return 0, fmt.Errorf("count wav: %w", err)
+		}
+		return info.Size(), nil
 	})
 }
 
-// countWAV makes the file count as stored by the job's owner.
-func (s *Service) countWAV(ctx context.Context, t storedStem, file string) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return fmt.Errorf("count wav: %w", err)
+// countWAV makes a WAV file count as stored by the job's owner. The transaction has locked the job's row.
+func countWAV(ctx context.Context, tx *db.Tx, t storedStem, wavBytes int64) error {
+	if _, err := tx.Exec(ctx, `UPDATE separation_stems SET wav_size_bytes = $3 WHERE job_id = $1 AND stem_id = $2`,
+		t.jobID, t.stemID, wavBytes); err != nil {
+		return err
 	}
-	if _, err := s.db.Exec(ctx, `UPDATE separation_stems SET wav_size_bytes = $3 WHERE job_id = $1 AND stem_id = $2`,
-		t.jobID, t.stemID, info.Size()); err != nil {
-		return fmt.Errorf("count wav: %w", err)
+	var all int64
+	if err := tx.QueryRow(ctx, `SELECT CAST(SUM(size_bytes + wav_size_bytes) AS BIGINT) FROM separation_stems WHERE job_id = $1`,
+		t.jobID).Scan(&all); err != nil {
+		return err
 	}
-	return nil
+	return job.CountBytes(ctx, tx, t.jobID, all)
 }
 
 // pcmCodec is the encoder that keeps samples of so many bits. Lossy sound has no bit

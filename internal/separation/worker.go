@@ -96,7 +96,7 @@ func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err
 // that are paid for. A job that the provider may be starting ends here, whatever its row
 // says.
 func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) bool {
-	if j.State == StateSubmitting && j.IntentAt.Valid && !j.ProjectID.Valid {
+	if j.State == StateSubmitting && j.AskedAt.Valid && !j.ProjectID.Valid {
 		return false
 	}
 	if errors.Is(err, db.ErrUnavailable) || j.State == StateProcessing && (errors.Is(err, objectstore.ErrUnavailable) || disk.IsFull(err)) {
@@ -228,10 +228,19 @@ func (s *Service) fetchSource(ctx context.Context, j *claimedJob, dir, file stri
 // then on any worker can continue the job.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
 	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for handBack, if the write gets no answer
-	if err := job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
-		`UPDATE separation_jobs SET state = 'PROCESSING', project_id = $3, processing_at = now_ms(),
-			busy_since = NULL, busy_status = NULL
-		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence, project)); err != nil {
+	if err := s.db.InTx(job.Briefly(ctx), func(tx *db.Tx) error {
+		moved, err := s.jobs.Move(ctx, tx, j.ID, StateSubmitting, StateProcessing, "", ` AND fence = $4`, j.Fence)
+		if err != nil {
+			return err
+		}
+		if !moved {
+			return job.ErrMoved
+		}
+		if err := s.jobs.Set(ctx, tx, j.ID, `project_id = $2, processing_at = now_ms(), busy_since = NULL, busy_status = NULL`, project); err != nil {
+			return err
+		}
+		return job.Announce(ctx, tx, j.ID)
+	}); err != nil {
 		return err
 	}
 	j.State = StateProcessing
@@ -247,19 +256,18 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 // job deleted in the meantime was not refunded and must not be queued again.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
-		return job.Guarded(s.db.Exec(job.Briefly(context.WithoutCancel(ctx)), `UPDATE separation_jobs SET submit_intent_at = now_ms()
-			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'
-				AND `+user.Exists("user_id"), j.ID, j.Fence))
+		return job.Guarded(s.db.Exec(job.Briefly(context.WithoutCancel(ctx)), `UPDATE jobs SET asked_at = now_ms()
+			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING' AND `+user.Exists("user_id"), j.ID, j.Fence))
 	}); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {
-		j.IntentAt.Valid = true
+		j.AskedAt.Valid = true
 		return nil
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := job.Guarded(s.db.Exec(undo, `UPDATE separation_jobs SET submit_intent_at = NULL
+	if err := job.Guarded(s.db.Exec(undo, `UPDATE jobs SET asked_at = NULL
 		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING' AND deleted_at IS NULL`, j.ID, j.Fence)); err != nil {
 		return err
 	}
@@ -303,7 +311,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		// Fetching the stems has the last part of the progress bar.
 		percent := min(95, max(0, p.Percent*95/100))
 		err = job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
-			`UPDATE separation_jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+			`UPDATE jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
 			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent))
 		if err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
@@ -338,12 +346,15 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
 	err := job.Retry(ctx, func() error {
-		err := s.db.ExecRow(ctx, `UPDATE separation_jobs SET provider_done_at = COALESCE(provider_done_at, now_ms())
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING deleted_at IS NOT NULL`, []any{j.ID, j.Fence}, &deleted)
-		if db.IsNoRows(err) {
-			return job.ErrMoved
-		}
-		return err
+		return s.db.InTx(job.Briefly(ctx), func(tx *db.Tx) error {
+			if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); err != nil {
+				return err
+			}
+			if err := s.jobs.Set(ctx, tx, j.ID, `provider_done_at = COALESCE(provider_done_at, now_ms())`); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM jobs WHERE id = $1`, j.ID).Scan(&deleted)
+		})
 	})
 	if err == nil && deleted {
 		err = errDeleted
@@ -372,6 +383,5 @@ func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 // be queued again.
 func (s *Service) withdraw(ctx context.Context, j claimedJob) (bool, error) {
 	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: true,
-		Set: `, submitting_at = now_ms(), submit_intent_at = NULL`, And: ` AND (submit_intent_at IS NULL OR deleted_at IS NULL)`,
-		Topics: []string{TopicQueue}})
+		Withdraw: true, And: ` AND (asked_at IS NULL OR deleted_at IS NULL)`, Set: `submitting_at = now_ms()`, Topics: []string{TopicQueue}})
 }
