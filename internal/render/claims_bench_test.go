@@ -9,6 +9,8 @@ import (
 	"cutroom/internal/benchtest"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 )
 
@@ -47,7 +49,7 @@ type longQueue struct {
 
 const (
 	numbered  = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
-	insertJob = `INSERT INTO jobs (id, user_id, state, spec, output_kind, source_duration_ms, created_at, started_at, finished_at) `
+	insertJob = `INSERT INTO jobs (id, kind, source_duration_ms, user_id, state, created_at, started_at, finished_at) `
 )
 
 func newLongQueue(t *testing.T, owners, waiting, finished int) *longQueue {
@@ -62,11 +64,12 @@ func newLongQueue(t *testing.T, owners, waiting, finished int) *longQueue {
 		SELECT 'user-' || i, 'provider_a', 'user-' || i, now_ms(), now_ms() FROM n`, owners)
 	q.spec = specOf(t, 4)
 	if finished > 0 {
-		q.Exec(numbered+insertJob+`SELECT 'rnd-a-' || i, 'user-' || (i % $3 + 1), CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, $2, 'video', 0,
-			now_ms() - 604800000 + i, now_ms() - 604800000 + i, now_ms() - 604800000 + i FROM n`, finished, q.spec, owners)
+		q.Exec(numbered+insertJob+`SELECT 'rnd-a-' || i, 'render', 0, 'user-' || (i % $2 + 1), CASE WHEN i % 20 = 0 THEN 'FAILED' ELSE 'COMPLETED' END,
+			now_ms() - 604800000 + i, now_ms() - 604800000 + i, now_ms() - 604800000 + i FROM n`, finished, owners)
 	}
-	q.Exec(numbered+insertJob+`SELECT 'rnd-b-' || i, 'user-' || (i % $3 + 1), 'PENDING', $2, 'video', 0, now_ms() - 100000 + i, NULL, NULL FROM n`,
-		waiting, q.spec, owners)
+	q.Exec(numbered+insertJob+`SELECT 'rnd-b-' || i, 'render', 0, 'user-' || (i % $2 + 1), 'PENDING', now_ms() - 100000 + i, NULL, NULL FROM n`,
+		waiting, owners)
+	q.finish(q.spec)
 	return q
 }
 
@@ -117,8 +120,14 @@ func (q *longQueue) completes() {
 			err := s.completed(q.T.Context(), j, stored{key: outputKey(j.ID, "mp4"), size: 1, sha256: "0", length: time.Second})
 			took := time.Since(began)
 			if err == nil {
-				_, err = s.db.Exec(q.T.Context(), insertJob+`VALUES ($1, $2, 'PENDING', $3, 'video', 0, now_ms(), NULL, NULL)`,
-					fmt.Sprintf("rnd-c-%d", q.serial.Add(1)), j.UserID, q.spec)
+				n := job.New{ID: fmt.Sprintf("rnd-c-%d", q.serial.Add(1)), UserID: j.UserID, State: StatePending}
+				_, _, err = s.jobs.Enqueue(q.T.Context(), idempotency.Key{}, n, func(tx *db.Tx) error {
+					if err := s.jobs.Insert(q.T.Context(), tx, n); err != nil {
+						return err
+					}
+					_, err := tx.Exec(q.T.Context(), `INSERT INTO renders (job_id, spec, output_kind) VALUES ($1, $2, 'video')`, n.ID, q.spec)
+					return err
+				})
 			}
 			return took, err
 		})
@@ -132,9 +141,7 @@ func (q *longQueue) takesTurns() {
 	q.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', 1000, 0, now_ms() + 3600000)`)
 	for _, workers := range []int{1, 16} {
 		c, cpu := q.work(workers, func(s *Service, j claimedJob) (time.Duration, error) {
-			_, err := s.db.Exec(q.T.Context(), `UPDATE jobs SET state = 'COMPLETED', lease_owner = NULL, lease_until = NULL
-				WHERE id = $1 AND fence = $2`, j.ID, j.Fence)
-			return 0, err
+			return 0, s.completed(q.T.Context(), j, stored{key: outputKey(j.ID, "mp4"), size: 1, sha256: "0", length: time.Second})
 		})
 		fmt.Printf("| %d | %d | %d | %.0f | %s | %s | %s |\n", q.owners, q.waiting, workers, c.PerSecond,
 			benchtest.Median(c.Claim), benchtest.Slow(c.Claim), benchtest.Millis(cpu))

@@ -71,8 +71,11 @@ type line struct {
 func (l *line) n(below int) int { return rapid.IntRange(0, below-1).Draw(l.rt, "n") }
 
 func (l *line) enqueue() {
-	l.Exec(`INSERT INTO jobs (id, user_id, state, needs_bytes, spec, output_kind, created_at) VALUES ($1, $2, 'PENDING', NULLIF($3, 0), $4, 'video', $5)`,
-		fmt.Sprintf("rnd-%02d-%d", l.n(100), l.serial.Add(1)), l.owners[l.n(len(l.owners))], max(0, l.n(6)-3), specOf(l.T, 1), l.n(20))
+	id := fmt.Sprintf("rnd-%02d-%d", l.n(100), l.serial.Add(1))
+	l.Exec(`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at) VALUES ($1, 'render', $2, 'PENDING', 0, $3)`,
+		id, l.owners[l.n(len(l.owners))], l.n(20))
+	l.finish(specOf(l.T, 1))
+	l.Exec(`UPDATE renders SET needs_bytes = NULLIF(CAST($2 AS BIGINT), 0) WHERE job_id = $1`, id, max(0, l.n(6)-3))
 }
 
 // claim claims a job as a worker does, and compares it with the model.
@@ -86,8 +89,8 @@ func (l *line) claim() {
 	}
 	jobs, err := db.All(ctx, l.DB, func(row db.Scanner) (j openJob, err error) {
 		return j, row.Scan(&j.id, &j.owner, &j.created, &j.needs, &j.running, &j.due)
-	}, `SELECT j.id, j.user_id, j.created_at, COALESCE(j.needs_bytes, 0), j.state = 'PROCESSING', COALESCE(j.lease_until, 0) < now_ms()
-		FROM jobs j JOIN users u ON u.id = j.user_id
+	}, `SELECT j.id, j.user_id, j.created_at, COALESCE(d.needs_bytes, 0), j.state = 'PROCESSING', COALESCE(j.lease_until, 0) < now_ms()
+		FROM jobs j JOIN renders d ON d.job_id = j.id JOIN users u ON u.id = j.user_id
 		WHERE j.state IN ('PENDING', 'PROCESSING') AND u.erasing_at IS NULL ORDER BY j.created_at, j.id`)
 	if err != nil {
 		l.rt.Fatal(err)
@@ -131,7 +134,7 @@ func (l *line) change(kind string) {
 	switch kind {
 	case "hand back":
 		_, err = s.jobs.HandBack(ctx, c.Claim, job.Return{From: StateProcessing, To: StatePending, Forgive: l.n(2) == 0,
-			Pause: time.Duration(l.n(2)) * time.Hour, Set: `, needs_bytes = NULLIF($7, 0)`, Args: []any{l.n(3)}})
+			Pause: time.Duration(l.n(2)) * time.Hour, Set: `needs_bytes = $2`, Args: []any{l.n(3)}})
 	case "complete":
 		err = s.completed(ctx, c, stored{key: outputKey(c.ID, "mp4"), size: 1, sha256: "0", length: time.Second})
 	case "fail":
@@ -200,24 +203,21 @@ func TestTurnsFollowTheRules(t *testing.T) {
 // reads the owner's oldest job, it waits until the submission commits.
 func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
-	owner := r.User(0)
+	s, owner := r.service(&jobtest.Engine{}, r.DB), r.User(0)
 	ids := r.enqueue(1, owner, nil)
 	var end errgroup.Group
 	err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
-		for _, query := range []string{`SET CONSTRAINTS ALL IMMEDIATE`, // as if this commit took a long time
-			`INSERT INTO jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-new', '` + owner + `', 'PENDING', '', 'video', now_ms())`} {
-			if _, err := tx.Exec(t.Context(), query); err != nil {
-				return err
-			}
-		}
-		end.Go(func() error {
-			_, err := r.DB.Exec(t.Context(), `UPDATE jobs SET state = 'FAILED' WHERE id = $1`, ids[0])
+		if err := s.jobs.Insert(t.Context(), tx, job.New{ID: "rnd-new", UserID: owner, State: StatePending}); err != nil {
 			return err
-		})
+		}
+		if err := keepLine(t.Context(), tx, []string{owner}); err != nil {
+			return err
+		}
+		end.Go(func() error { return s.failAll(t.Context(), errInternal, `id = $5`, ids[0]) })
 		// Use another connection, because a transaction reads pg_stat_activity only once.
-		for waiting, ended := 0, false; waiting == 0 && !ended; {
-			if err := r.DB.QueryRow(t.Context(), `SELECT COUNT(*), (SELECT state = 'FAILED' FROM jobs WHERE id = $1) FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock'`, ids[0]).Scan(&waiting, &ended); err != nil {
+		for waiting := 0; waiting == 0; {
+			if err := r.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
 				return err
 			}
 		}
