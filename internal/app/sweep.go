@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"cutroom/internal/admin"
 	"cutroom/internal/audit"
 	"cutroom/internal/events"
 	"cutroom/internal/idempotency"
