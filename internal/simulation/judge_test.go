@@ -138,7 +138,7 @@ func (j *judge) end() {
 		j.fail("%d jobs, deletions or deliveries did not come to an end", n)
 		return
 	}
-	for _, what := range invariants.Broken(context.Background(), j.w.db) {
+	for _, what := range invariants.Broken(context.Background(), j.w.db.DB) {
 		j.fail("%s", what)
 	}
 	j.money()
