@@ -55,11 +55,11 @@ func (s spec) encode() (string, error) {
 const failedSpecs = 20
 
 // dropOldSpecs drops the requests of a user's failed jobs except the newest. [Service.Expire] drops what a sweep of
-// more than a hundred jobs leaves.
+// more than fifty jobs leaves.
 func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
 	_, err := tx.Exec(ctx, `UPDATE renders SET spec = '' WHERE spec <> '' AND job_id IN (SELECT j.id FROM jobs j
 		WHERE j.user_id = $1 AND j.kind = 'render' AND j.state = 'FAILED'
-		ORDER BY j.finished_at DESC LIMIT 100 OFFSET $2`+tx.SkipLockedOf("j")+`)`, userID, failedSpecs)
+		ORDER BY j.finished_at DESC LIMIT 50 OFFSET $2`+tx.SkipLockedOf("j")+`)`, userID, failedSpecs)
 	if err != nil {
 		return fmt.Errorf("drop requests of failed jobs: %w", err)
 	}

@@ -120,7 +120,6 @@ CREATE INDEX jobs_at_work_by_user ON jobs (user_id) WHERE state IN ('SUBMITTING'
 CREATE INDEX jobs_ready ON jobs (finished_at) WHERE state = 'READY';
 CREATE INDEX jobs_failed ON jobs (finished_at, id) WHERE state = 'FAILED';
 CREATE INDEX jobs_by_user ON jobs (user_id, kind, created_at, id);
-CREATE INDEX jobs_by_created ON jobs (created_at);
 CREATE INDEX jobs_finished ON jobs (kind, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX jobs_failed_by_user ON jobs (user_id, kind, finished_at) WHERE state = 'FAILED';
 CREATE INDEX jobs_stored ON jobs (user_id, stored_bytes) WHERE stored_bytes > 0;
