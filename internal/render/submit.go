@@ -152,6 +152,7 @@ type resolver struct {
 	input     object
 	inputUsed bool
 	used      []asset.Found // the assets that the submission refers to
+	read      []separation.StemRef
 }
 
 type upload struct {
@@ -196,6 +197,7 @@ func (r *resolver) stems() error {
 			if err != nil {
 				return err
 			}
+			r.read = append(r.read, ref)
 			sel.SourceKey = "stem:" + ref.JobID + "/" + ref.StemID
 			r.sources[sel.SourceKey] = object{Object: ref.ObjectKey, SHA256: ref.SHA256}
 		}
@@ -359,6 +361,9 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx, n job.New) error {
 		n.ID, encoded, string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), n.StoredBytes)
 	if err != nil {
 		return fmt.Errorf("insert render: %w", err)
+	}
+	if err := separation.Keep(ctx, tx, r.read...); err != nil {
+		return err
 	}
 	for _, o := range r.sources {
 		if err := job.Hold(ctx, tx, r.jobID, o.Object); err != nil {

@@ -57,10 +57,13 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 		owner := r.User(4)
 		patient := func(o *Options) { o.BusyWait = 10 * time.Minute }
 		busy := &separator.Error{Op: "register", Status: 429, Busy: true, RetryAfter: time.Hour}
-		refused := func(o func(*Options), before string) (s *Service, id string) {
+		refused := func(o func(*Options), left time.Duration, deleted bool) (s *Service, id string) {
 			s = r.service(o)
 			j := r.reach(s, owner, asking)
-			r.Exec(`UPDATE separation_jobs SET busy_since = now_ms() - 600000 + 5000`+before+` WHERE id = $1`, j.ID)
+			r.Exec(`UPDATE separations SET busy_since = now_ms() - 600000 + $2 WHERE job_id = $1`, j.ID, left.Milliseconds())
+			if deleted {
+				r.Exec(`UPDATE jobs SET deleted_at = now_ms() WHERE id = $1`, j.ID)
+			}
 			if !s.waits(t.Context(), j, s.log, busy) {
 				s.giveUp(t.Context(), j, s.log, busy)
 			}
@@ -70,17 +73,17 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 		const sentence = "Provider rate limit exceeded, please try again later"
 		failed := row{State: StateFailed, Error: sentence, Code: "provider_unavailable"}
 
-		s, queued := refused(patient, "")
+		s, queued := refused(patient, 5*time.Second, false)
 		if x := r.row(queued); x.State != StateQueued || x.Intent {
 			t.Errorf("within its time: %+v", x)
 		}
-		r.Exec(`UPDATE separation_jobs SET busy_since = busy_since - 6000 WHERE id = $1`, queued)
+		r.Exec(`UPDATE separations SET busy_since = busy_since - 6000 WHERE job_id = $1`, queued)
 		if err := s.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, over := refused(patient, " - 5000")
-		_, atOnce := refused(func(*Options) {}, "")
-		_, deleted := refused(patient, ", deleted_at = now_ms()")
+		_, over := refused(patient, 0, false)
+		_, atOnce := refused(func(*Options) {}, 5*time.Second, false)
+		_, deleted := refused(patient, 5*time.Second, true)
 		for id, want := range map[string]row{queued: failed, over: failed, atOnce: failed, deleted: failed} {
 			if x := r.row(id); x.State != want.State || x.Error != want.Error || x.Code != want.Code {
 				t.Errorf("%+v, want %+v", x, want)
@@ -95,14 +98,14 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		for name, test := range map[string]struct {
-			also  string // a change to the job that the provider accepted last
+			also  string // a change to the job $1 that the provider accepted last
 			age   time.Duration
 			state string
 		}{
-			"busy since then":       {"", 41 * time.Minute, StateFailed},
-			"not so long":           {"", 39 * time.Minute, StateQueued},
-			"another one is there":  {"state = 'PROCESSING'", 41 * time.Minute, StateQueued},
-			"another one was there": {"submitting_at = now_ms() - 2000000", 41 * time.Minute, StateQueued},
+			"busy since then":       {age: 41 * time.Minute, state: StateFailed},
+			"not so long":           {age: 39 * time.Minute, state: StateQueued},
+			"another one is there":  {age: 41 * time.Minute, state: StateQueued, also: `UPDATE jobs SET state = 'PROCESSING' WHERE id = $1`},
+			"another one was there": {age: 41 * time.Minute, state: StateQueued, also: `UPDATE separations SET submitting_at = now_ms() - 2000000 WHERE job_id = $1`},
 		} {
 			r := newHarness(t, d)
 			r.Exec(`DELETE FROM users`)
@@ -116,7 +119,7 @@ func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
 			behind := r.enqueue(s, owner)
 			r.age(behind, test.age)
 			if test.also != "" {
-				r.Exec(`UPDATE separation_jobs SET `+test.also+` WHERE id = $1`, last.ID)
+				r.Exec(test.also, last.ID)
 			}
 			if err := s.failStale(t.Context()); err != nil {
 				t.Fatal(err)

@@ -56,16 +56,14 @@ func measureClaims(t *testing.T, database string, finished, workers int) (versio
 	r := newHarness(t, dbtest.Open(t, o))
 	owner := r.User(0)
 	fill := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
-		INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms, language, credits,
-			created_at, submitting_at, processing_at, ready_at, finished_at)
-		SELECT `
+		INSERT INTO jobs (kind, source_duration_ms, id, user_id, state, created_at, finished_at) SELECT 'separation', 0, `
 	if finished > 0 {
-		r.Exec(fill+`'sep-old-' || i, $2, CASE WHEN i % 20 = 0 THEN 'FAILED' WHEN i % 2 = 0 THEN 'READY' ELSE 'DISPOSED' END, '', '', 0, 0, 'auto', 1,
-			now_ms() - 604800000 + i * 6000, now_ms() - 604800000 + i * 6000, now_ms() - 604800000 + i * 6000,
-			now_ms() - 604800000 + i * 6000 + 30000, now_ms() - 604800000 + i * 6000 + 30000 FROM n`, finished, owner)
+		r.Exec(fill+`'sep-old-' || i, $2, CASE WHEN i % 20 = 0 THEN 'FAILED' WHEN i % 2 = 0 THEN 'READY' ELSE 'DISPOSED' END,
+			now_ms() - 604800000 + i * 6000, now_ms() - 604800000 + i * 6000 + 30000 FROM n`, finished, owner)
 	}
-	r.Exec(fill+`'sep-new-' || i, $2, 'QUEUED', '', '', 0, 0, 'auto', 1, now_ms() + i, NULL, NULL, NULL, NULL FROM n`,
-		int(benchClaims.Seconds()*3000), owner)
+	r.Exec(fill+`'sep-new-' || i, $2, 'QUEUED', now_ms() + i, NULL FROM n`, int(benchClaims.Seconds()*3000), owner)
+	r.Exec(`INSERT INTO separations (job_id, source_key, source_name, source_size_bytes, language, credits, submitting_at, processing_at)
+		SELECT id, '', '', 0, 'auto', 1, finished_at - 30000, finished_at - 30000 FROM jobs`)
 	services := make([]*Service, workers)
 	for i := range services {
 		own := r.DB
@@ -86,8 +84,11 @@ func measureClaims(t *testing.T, database string, finished, workers int) (versio
 		}
 		claim = time.Since(began)
 		// End the job without stems.
-		_, err = s.db.Exec(t.Context(), `UPDATE separation_jobs SET state = 'READY', ready_at = now_ms(), finished_at = now_ms(),
-			lease_owner = NULL, lease_until = NULL WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING'`, j.ID, j.Fence)
+		err = s.db.InTx(t.Context(), func(tx *db.Tx) error {
+			_, err := s.jobs.Move(t.Context(), tx, j.ID, StateSubmitting, StateReady,
+				`, finished_at = now_ms(), lease_owner = NULL, lease_until = NULL`, ` AND fence = $4`, j.Fence)
+			return err
+		})
 		return claim, time.Since(began) - claim, err
 	})
 	if err != nil {

@@ -149,7 +149,7 @@ func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 			}
 		}
 		sweep(held)
-		r.Exec(`DELETE FROM render_sources`)
+		r.Exec(`DELETE FROM held_objects`)
 		sweep()
 	})
 }
@@ -199,7 +199,7 @@ func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 			stop()
 			_ = l.s.intend(stopped, &j)
 		}
-		if !j.IntentAt.Valid {
+		if !j.AskedAt.Valid {
 			_ = l.s.handBack(ctx, j) // if this fails, the sweeps repair it
 		}
 	}
@@ -245,10 +245,10 @@ func (l *lifetimes) interleave(t *testing.T, rt *rapid.T, owner string, jobs []s
 		case "recover":
 			err = l.s.requeueStuck(ctx)
 		case "die":
-			_, err = l.DB.Exec(ctx, `UPDATE separation_jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
+			_, err = l.DB.Exec(ctx, `UPDATE jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
 		case "time out":
-			_, err = l.DB.Exec(ctx, `UPDATE separation_jobs SET processing_at = 0,
-				provider_done_at = CASE WHEN provider_done_at IS NULL THEN NULL ELSE 0 END WHERE id = $1 AND processing_at IS NOT NULL`, id)
+			_, err = l.DB.Exec(ctx, `UPDATE separations SET processing_at = 0,
+				provider_done_at = CASE WHEN provider_done_at IS NULL THEN NULL ELSE 0 END WHERE job_id = $1 AND processing_at IS NOT NULL`, id)
 			err = errors.Join(err, l.s.failTimedOut(ctx))
 		}
 		return false, err
@@ -269,11 +269,11 @@ func (l *lifetimes) judge(owner string, credits int64, jobs []string, deleted ma
 		if refunds == 0 {
 			want--
 		}
-		hidden := l.Number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND deleted_at IS NOT NULL`, id)
+		hidden := l.Number(`SELECT COUNT(*) FROM jobs WHERE id = $1 AND deleted_at IS NOT NULL`, id)
 		if hidden != int64(deleted[id]) {
 			l.T.Errorf("hidden %d: %s", hidden, what)
 		}
-		ended := l.Number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1 AND error = $2`, id, errDeleted.Sentence) == 1
+		ended := l.Number(`SELECT COUNT(*) FROM jobs WHERE id = $1 AND error = $2`, id, errDeleted.Sentence) == 1
 		switch {
 		case deleted[id] == 0 && (refunds == 1) != (x.State == StateFailed):
 			l.T.Errorf("wrong refund of a job that was not deleted: %s", what)

@@ -180,8 +180,9 @@ func tones(seconds float64) []byte {
 // age moves a job's times into the past.
 func (r *harness) age(id string, by time.Duration) {
 	r.T.Helper()
-	r.Exec(`UPDATE separation_jobs SET created_at = created_at - $2, submitting_at = submitting_at - $2, processing_at = processing_at - $2,
-		ready_at = ready_at - $2, finished_at = finished_at - $2, collected_at = collected_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
+	r.Exec(`UPDATE jobs SET created_at = created_at - $2, finished_at = finished_at - $2, lease_until = lease_until - $2 WHERE id = $1`, id, by.Milliseconds())
+	r.Exec(`UPDATE separations SET submitting_at = submitting_at - $2, processing_at = processing_at - $2, collected_at = collected_at - $2
+		WHERE job_id = $1`, id, by.Milliseconds())
 }
 
 // row is a job's row, which tests compare as a whole.
@@ -196,14 +197,12 @@ type row struct {
 func (r *harness) row(id string) row {
 	r.T.Helper()
 	var x row
-	var leased, intent int
-	err := r.DB.QueryRow(context.WithoutCancel(r.T.Context()), `SELECT state, COALESCE(error, ''), COALESCE(error_code, ''), COALESCE(lease_owner, ''), attempts, progress, fence,
-			COALESCE(project_id, 0), CASE WHEN lease_until IS NULL THEN 0 ELSE 1 END, CASE WHEN submit_intent_at IS NULL THEN 0 ELSE 1 END
-		FROM separation_jobs WHERE id = $1`, id).Scan(&x.State, &x.Error, &x.Code, &x.Owner, &x.Attempts, &x.Progress, &x.Fence, &x.Project, &leased, &intent)
+	err := r.DB.QueryRow(context.WithoutCancel(r.T.Context()), `SELECT j.state, COALESCE(j.error, ''), COALESCE(j.error_code, ''), COALESCE(j.lease_owner, ''),
+			j.attempts, j.progress, j.fence, COALESCE(d.project_id, 0), j.lease_until IS NOT NULL, j.asked_at IS NOT NULL
+		FROM `+rows+` WHERE j.id = $1`, id).Scan(&x.State, &x.Error, &x.Code, &x.Owner, &x.Attempts, &x.Progress, &x.Fence, &x.Project, &x.Leased, &x.Intent)
 	if err != nil {
 		r.T.Fatalf("read %s: %v", id, err)
 	}
-	x.Leased, x.Intent = leased == 1, intent == 1
 	return x
 }
 
@@ -281,8 +280,8 @@ func (r *harness) reach(s *Service, owner, state string) claimedJob {
 // readByRender creates a render job that reads an object.
 func (r *harness) readByRender(owner, key string) {
 	r.T.Helper()
-	r.Exec(`INSERT INTO render_jobs (id, user_id, state, spec, output_kind, created_at) VALUES ('rnd-1', $1, 'PENDING', '', 'video', now_ms())`, owner)
-	r.Exec(`INSERT INTO render_sources (job_id, object_key) VALUES ('rnd-1', $1)`, key)
+	jobtest.Insert(r.T, r.DB, "rnd-1", owner, "PENDING", time.Now().UnixMilli(), 0)
+	r.Exec(`INSERT INTO held_objects (job_id, object_key) VALUES ('rnd-1', $1)`, key)
 }
 
 // makeReady completes a PROCESSING job of s with stems.

@@ -41,7 +41,7 @@ func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
 		}
 		forget()
 		going := r.service(func(o *Options) {
-			o.Store = jobtest.Store{Store: r.Store, OnPut: func() { r.Exec(`UPDATE separation_jobs SET deleted_at = now_ms()`) }}
+			o.Store = jobtest.Store{Store: r.Store, OnPut: func() { r.Exec(`UPDATE jobs SET deleted_at = now_ms()`) }}
 		})
 		if _, err := going.Peaks(t.Context(), id, stemVoice, token, 1000); !errors.Is(err, ErrNoStem) {
 			t.Errorf("the peaks of a job deleted meanwhile: %v", err)

@@ -3,6 +3,7 @@ package separation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +56,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 						// No job returns to QUEUED here, so a queued older job was
 						// skipped.
 						var older int
-						err = d.QueryRow(t.Context(), `SELECT COUNT(*) FROM separation_jobs q, separation_jobs me WHERE me.id = $1
+						err = d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs q, jobs me WHERE me.id = $1
 							AND q.state = 'QUEUED' AND (q.created_at < me.created_at OR q.created_at = me.created_at AND q.id < me.id)`, j.ID).Scan(&older)
 						if err != nil || older > 0 {
 							t.Errorf("%s was claimed before %d older jobs (%v)", j.ID, older, err)
@@ -80,7 +81,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 		if most.Load() < limit {
 			t.Errorf("never more than %d jobs in flight", most.Load())
 		}
-		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE fence <> 2`); n > 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM jobs WHERE fence <> 2`); n > 0 {
 			t.Errorf("%d jobs were not claimed exactly once", n)
 		}
 		r.booked(owner, jobs)
@@ -88,7 +89,7 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 }
 
 func inFlightNow(d *db.DB) (n int64, err error) {
-	err = d.QueryRow(context.Background(), `SELECT COUNT(*) FROM separation_jobs WHERE `+inFlight).Scan(&n)
+	err = d.QueryRow(context.Background(), `SELECT COUNT(*) FROM jobs j WHERE `+inFlight).Scan(&n)
 	return n, err
 }
 
@@ -121,7 +122,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 				continue
 			}
 			n++
-			at := r.Number(`SELECT created_at FROM separation_jobs WHERE id = $1`, j.ID)
+			at := r.Number(`SELECT created_at FROM jobs WHERE id = $1`, j.ID)
 			if at < last {
 				t.Errorf("claimed a job of %d after one of %d", at, last)
 			}
@@ -237,13 +238,15 @@ func TestPositionAndEstimate(t *testing.T) {
 			if i < 10 {
 				took = 3_600_000
 			}
-			r.Exec(`INSERT INTO separation_jobs (id, user_id, state, source_key, source_name, source_size_bytes, source_duration_ms,
-				language, credits, created_at, submitting_at, ready_at) VALUES ($1, $2, 'READY', '', '', 0, 0, 'auto', 1, 0, $3, $4)`,
-				"sep-old-"+uuid.NewString(), a, int64(1e12)+int64(i)*1000, int64(1e12)+int64(i)*1000+took)
+			ended := int64(1e12) + int64(i)*1000
+			id := fmt.Sprintf("sep-old-%d", i)
+			jobtest.Insert(t, d, id, a, []string{StateReady, StateDisposed}[i%2], ended, 0)
+			r.Exec(`UPDATE separations SET submitting_at = $2 WHERE job_id = $1`, id, ended-took)
+			// A job that failed does not count.
+			failed := fmt.Sprintf("sep-failed-%d", i)
+			jobtest.Insert(t, d, failed, a, StateFailed, ended+500, 0)
+			r.Exec(`UPDATE separations SET submitting_at = $2 WHERE job_id = $1`, failed, ended)
 		}
-		// Move the hour-long jobs before all others in the order of ready_at.
-		r.Exec(`UPDATE separation_jobs SET submitting_at = submitting_at - 7200000, ready_at = ready_at - 7200000
-			WHERE ready_at - submitting_at = 3600000`)
 		check(30)
 		j := r.claimed(s)
 		if j.ID != ids[0] {
@@ -323,7 +326,7 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 			}
 			close(frozen)
 			<-thaw
-			_, err := tx.Exec(t.Context(), `UPDATE separation_jobs SET state = 'FAILED'`)
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET state = 'FAILED'`)
 			return err
 		})
 	}()
@@ -344,16 +347,16 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 func TestHotQueriesUseTheirIndexes(t *testing.T) {
 	d := dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
 	for query, index := range map[string]string{
-		`SELECT COUNT(*) FROM separation_jobs WHERE ` + inFlight: "separation_at_work",
-		`SELECT id FROM separation_jobs WHERE ` + inFlight + ` AND state = 'SUBMITTING' AND COALESCE(submitting_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_at_work",
-		`SELECT id FROM separation_jobs WHERE ` + inFlight + ` AND state = 'PROCESSING' AND COALESCE(processing_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_at_work",
-		`SELECT j.id FROM separation_jobs j WHERE j.` + inFlight + ` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
-			AND ` + ownerStays + ` ORDER BY j.created_at, j.id LIMIT 1`: "separation_at_work",
-		`SELECT j.id FROM separation_jobs j WHERE j.state = 'QUEUED' AND ` + ownerStays + `
-			ORDER BY j.created_at, j.id LIMIT 1`: "separation_queue",
-		`SELECT id FROM separation_jobs WHERE state = 'READY' AND COALESCE(ready_at, 0) < now_ms() - 1 ORDER BY created_at, id LIMIT 100`: "separation_ready",
-		`SELECT COALESCE(MAX(submitting_at), 0) FROM separation_jobs WHERE submitting_at IS NOT NULL`:                                     "separation_dequeued",
-		`SELECT ready_at FROM separation_jobs WHERE ready_at IS NOT NULL ORDER BY ready_at DESC LIMIT 50`:                                 "separation_history",
+		`SELECT COUNT(*) FROM jobs j WHERE ` + inFlight: "jobs_at_work",
+		selectJob + inFlight + ` AND j.state = 'SUBMITTING' AND COALESCE(d.submitting_at, 0) < now_ms() - 1` + oldest + ` LIMIT 100`: "jobs_at_work",
+		selectJob + inFlight + ` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - 1` + oldest + ` LIMIT 100`: "jobs_at_work",
+		`SELECT j.id FROM jobs j WHERE ` + inFlight + ` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
+			AND ` + ownerStays + oldest + ` LIMIT 1`: "jobs_at_work",
+		`SELECT j.id FROM jobs j WHERE ` + queued + ` AND ` + ownerStays + oldest + ` LIMIT 1`:                                   "jobs_queue",
+		selectJob + queued + ` AND d.busy_since < now_ms() - 1` + oldest + ` LIMIT 100`:                                          "jobs_queue",
+		selectJob + `j.state = 'READY' AND j.finished_at < now_ms() - 1 AND d.collected_at < 9 ORDER BY j.finished_at LIMIT 100`: "jobs_ready",
+		`SELECT COALESCE(MAX(submitting_at), 0) FROM separations WHERE submitting_at IS NOT NULL`:                                "separations_dequeued",
+		strings.NewReplacer("$1", "'1'", "$2", "'x'").Replace(placeQuery):                                                        "jobs_finished",
 	} {
 		plan := dbtest.Plan(t, d, "", query)
 		if !slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, index) }) {
@@ -366,7 +369,7 @@ func TestClaimsWithoutAnAnswerCostNoAttempt(t *testing.T) {
 	service := func(h *jobtest.Harness, d *db.DB) *Service {
 		return (&harness{Harness: h}).service(func(o *Options) { o.DB = d })
 	}
-	jobtest.Kind{Table: "separation_jobs",
+	jobtest.Kind{
 		Enqueue: func(h *jobtest.Harness) { (&harness{Harness: h}).enqueue(service(h, h.DB), h.User(1)) },
 		Claim: func(h *jobtest.Harness, d *db.DB) (bool, error) {
 			_, ok, err := service(h, d).claim(t.Context())

@@ -1,6 +1,7 @@
 package separation
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -24,30 +25,32 @@ func TestSameSound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		holds := `SELECT COUNT(*) FROM separation_sources WHERE object_key = 'assets/x.mp4'`
+		holds := `SELECT COUNT(*) FROM held_objects WHERE object_key = 'assets/x.mp4'`
 		if r.Number(holds) != 1 {
 			t.Error("the queued job does not hold the asset")
 		}
 		for _, c := range []struct {
-			change string
-			reused bool
+			change    string // of the job
+			collected string // at which time
+			reused    bool
 		}{
-			{`state = 'SUBMITTING'`, true},
-			{`state = 'PROCESSING'`, true},
-			{`state = 'READY', ready_at = now_ms() - 3599000`, true},
-			{`state = 'READY', ready_at = now_ms() - 3601000`, false}, // the harness keeps stems for an hour
-			{`state = 'READY', collected_at = now_ms()`, true},
-			{`state = 'DISPOSED'`, false},
-			{`state = 'FAILED'`, false},
-			{`state = 'QUEUED', deleted_at = now_ms()`, false},
+			{change: `state = 'SUBMITTING'`, reused: true},
+			{change: `state = 'PROCESSING'`, reused: true},
+			{change: `state = 'READY', finished_at = now_ms() - 3599000`, reused: true},
+			{change: `state = 'READY', finished_at = now_ms() - 3601000`, reused: false}, // the harness keeps stems for an hour
+			{change: `state = 'READY'`, collected: `now_ms()`, reused: true},
+			{change: `state = 'DISPOSED'`, reused: false},
+			{change: `state = 'FAILED'`, reused: false},
+			{change: `state = 'QUEUED', deleted_at = now_ms()`, reused: false},
 		} {
-			r.Exec(`UPDATE separation_jobs SET ` + c.change)
+			r.Exec(`UPDATE jobs SET ` + c.change)
+			r.Exec(`UPDATE separations SET collected_at = ` + cmp.Or(c.collected, "NULL"))
 			found, err := s.sameSound(t.Context(), d, owner, ref)
 			if err != nil || (found == id) != c.reused {
 				t.Errorf("%s: %q, %v", c.change, found, err)
 			}
 		}
-		r.Exec(`UPDATE separation_jobs SET state = 'QUEUED', deleted_at = NULL`)
+		r.Exec(`UPDATE jobs SET state = 'QUEUED', finished_at = NULL, deleted_at = NULL`)
 		if err := s.Delete(t.Context(), owner, id); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,6 @@ import (
 
 func TestSweeps(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		const leased = `lease_until = now_ms() + 9000`
 		// ahead claims an older job, so the queue moves.
 		ahead := func(r *harness, s *Service, owner, _ string) {
 			first := r.enqueue(s, owner)
@@ -27,15 +26,16 @@ func TestSweeps(t *testing.T) {
 			name    string
 			state   string
 			minutes time.Duration // the job's age and its time in its state
-			set     string        // a change to its row, or ""
+			leased  bool          // its worker lives
+			set     string        // a change to its details, or ""
 			also    func(r *harness, s *Service, owner, id string)
 			want    row // only State, Error, Code and Attempts count
 			refund  bool
 		}{
-			{"submitting, young", StateSubmitting, 9, leased, nil, row{State: StateSubmitting, Attempts: 1}, false},
-			{"stuck for the first time", StateSubmitting, 11, "", nil, row{State: StateQueued, Attempts: 1}, false},
-			{"stuck half an hour and alone in the queue", StateSubmitting, 31, "", nil, row{State: StateQueued, Attempts: 1}, false},
-			{"stuck for the third time", StateSubmitting, 11, "", func(r *harness, s *Service, _, id string) {
+			{name: "submitting, young", state: StateSubmitting, minutes: 9, leased: true, want: row{State: StateSubmitting, Attempts: 1}},
+			{name: "stuck for the first time", state: StateSubmitting, minutes: 11, want: row{State: StateQueued, Attempts: 1}},
+			{name: "stuck half an hour and alone in the queue", state: StateSubmitting, minutes: 31, want: row{State: StateQueued, Attempts: 1}},
+			{name: "stuck for the third time", state: StateSubmitting, minutes: 11, also: func(r *harness, s *Service, _, id string) {
 				for range 2 {
 					if err := s.requeueStuck(r.T.Context()); err != nil {
 						r.T.Fatal(err)
@@ -43,24 +43,28 @@ func TestSweeps(t *testing.T) {
 					r.claimed(s)
 					r.age(id, 11*time.Minute)
 				}
-			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 3}, true},
-			{"stuck after the intent", asking, 11, "", nil, row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 1}, true},
-			{"queued and young", StateQueued, 29, "", nil, row{State: StateQueued}, false},
-			{"stale: the queue stands still", StateQueued, 31, "", nil, row{State: StateFailed, Error: errStale.Sentence, Code: "stale"}, true},
-			{"old, but the queue moves", StateQueued, 50, "", ahead, row{State: StateQueued}, false},
-			{"processing within its time", StateProcessing, 29, "", nil, row{State: StateProcessing, Attempts: 1}, false},
-			{"processing for too long", StateProcessing, 31, "", func(r *harness, _ *Service, _, id string) {
+			}, want: row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 3}, refund: true},
+			{name: "stuck after the intent", state: asking, minutes: 11,
+				want: row{State: StateFailed, Error: sentenceNoAnswer, Code: "interrupted", Attempts: 1}, refund: true},
+			{name: "queued and young", state: StateQueued, minutes: 29, want: row{State: StateQueued}},
+			{name: "stale: the queue stands still", state: StateQueued, minutes: 31,
+				want: row{State: StateFailed, Error: errStale.Sentence, Code: "stale"}, refund: true},
+			{name: "old, but the queue moves", state: StateQueued, minutes: 50, also: ahead, want: row{State: StateQueued}},
+			{name: "processing within its time", state: StateProcessing, minutes: 29, want: row{State: StateProcessing, Attempts: 1}},
+			{name: "processing for too long", state: StateProcessing, minutes: 31, also: func(r *harness, _ *Service, _, id string) {
 				r.Put(stemKey(id, stemVoice, "flac")) // the worker had begun to store stems
-			}, row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
-			{"done in time, and its stems on their way", StateProcessing, 31, `provider_done_at = now_ms() - 540000, ` + leased, nil,
-				row{State: StateProcessing, Attempts: 1}, false},
-			{"done in time, but its stems do not come", StateProcessing, 31, `provider_done_at = now_ms() - 660000, ` + leased, nil,
-				row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, true},
-			{"ready, and collected lately", StateReady, 120, `collected_at = now_ms() - 3000000`, nil, row{State: StateReady, Attempts: 1}, false},
-			{"ready, but read by a render", StateReady, 120, "", func(r *harness, _ *Service, owner, id string) {
+			}, want: row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, refund: true},
+			{name: "done in time, and its stems on their way", state: StateProcessing, minutes: 31, leased: true,
+				set: `provider_done_at = now_ms() - 540000`, want: row{State: StateProcessing, Attempts: 1}},
+			{name: "done in time, but its stems do not come", state: StateProcessing, minutes: 31, leased: true,
+				set:  `provider_done_at = now_ms() - 660000`,
+				want: row{State: StateFailed, Error: sentenceNoAnswer, Code: "timed_out", Attempts: 1}, refund: true},
+			{name: "ready, and collected lately", state: StateReady, minutes: 120, set: `collected_at = now_ms() - 3000000`,
+				want: row{State: StateReady, Attempts: 1}},
+			{name: "ready, but read by a render", state: StateReady, minutes: 120, also: func(r *harness, _ *Service, owner, id string) {
 				r.readByRender(owner, stemKey(id, stemVoice, "flac"))
-			}, row{State: StateReady, Attempts: 1}, false},
-			{"abandoned", StateReady, 61, "", nil, row{State: StateDisposed, Attempts: 1}, false},
+			}, want: row{State: StateReady, Attempts: 1}},
+			{name: "abandoned", state: StateReady, minutes: 61, want: row{State: StateDisposed, Attempts: 1}},
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
@@ -70,8 +74,11 @@ func TestSweeps(t *testing.T) {
 				owner := r.User(9)
 				id := r.reach(s, owner, tt.state).ID
 				r.age(id, tt.minutes*time.Minute)
+				if tt.leased {
+					r.Exec(`UPDATE jobs SET lease_until = now_ms() + 9000 WHERE id = $1`, id)
+				}
 				if tt.set != "" {
-					r.Exec(`UPDATE separation_jobs SET `+tt.set+` WHERE id = $1`, id)
+					r.Exec(`UPDATE separations SET `+tt.set+` WHERE job_id = $1`, id)
 				}
 				if tt.also != nil {
 					tt.also(r, s, owner, id)
@@ -185,14 +192,14 @@ func TestEndedJobsAreDeletedButTheirLedgerEntriesStay(t *testing.T) {
 		s := r.service(func(o *Options) { o.JobLifetime = 24 * time.Hour })
 		owner := r.User(9)
 		old, young, running := r.enqueue(s, owner), r.enqueue(s, owner), r.enqueue(s, owner)
-		r.Exec(`UPDATE separation_jobs SET state = 'DISPOSED', finished_at = now_ms()`)
-		r.Exec(`UPDATE separation_jobs SET state = 'PROCESSING', finished_at = NULL WHERE id = $1`, running)
-		r.Exec(`UPDATE separation_jobs SET created_at = created_at - 90000000, finished_at = finished_at - 90000000 WHERE id <> $1`, young)
+		r.Exec(`UPDATE jobs SET state = 'DISPOSED', finished_at = now_ms()`)
+		r.Exec(`UPDATE jobs SET state = 'PROCESSING', finished_at = NULL WHERE id = $1`, running)
+		r.Exec(`UPDATE jobs SET created_at = created_at - 90000000, finished_at = finished_at - 90000000 WHERE id <> $1`, young)
 		if err := s.Expire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for id, want := range map[string]int64{old: 0, young: 1, running: 1} {
-			if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE id = $1`, id); n != want {
+			if n := r.Number(`SELECT COUNT(*) FROM jobs WHERE id = $1`, id); n != want {
 				t.Errorf("%d rows of %s, want %d", n, id, want)
 			}
 		}

@@ -161,7 +161,7 @@ func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
 			t.Fatalf("%q, %v", name, err)
 		}
 		obj.Close()
-		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs WHERE collected_at > 0`); n != 1 {
+		if n := r.Number(`SELECT COUNT(*) FROM separations WHERE collected_at > 0`); n != 1 {
 			t.Error("a download does not count as collected")
 		}
 		r.age(id, 2*time.Hour)

@@ -103,7 +103,7 @@ func TestJobsOfDeadWorkersGoOn(t *testing.T) {
 		stop := r.run(r.service())
 		defer stop()
 		// The leases expire in real time here.
-		live := `SELECT COUNT(*) FROM separation_jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
+		live := `SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
 		r.Eventually("both jobs in live hands", func() bool { return r.Number(live, dead.Renewer.Owner()) == 2 })
 		r.waitState(early, StateReady)
 		r.waitState(late, StateReady)
@@ -188,7 +188,7 @@ func TestDeletionDuringCollection(t *testing.T) {
 		if keys := append(r.Keys("separation/"), r.Keys("uploads/")...); len(keys) > 0 {
 			t.Errorf("left: %v", keys)
 		}
-		if n := r.Number(`SELECT COUNT(*) FROM separation_jobs`); n != 0 {
+		if n := r.Number(`SELECT COUNT(*) FROM jobs`); n != 0 {
 			t.Errorf("%d jobs", n)
 		}
 	})
@@ -272,7 +272,7 @@ func TestAPaidJobOutlivesAnOutageOfTheStore(t *testing.T) {
 			if got := s.goesOn(t.Context(), r.reach(s, r.User(1), state), nil, err); got != goesOn {
 				t.Errorf("%s goes on: %v", state, got)
 			}
-			r.Exec(`DELETE FROM separation_jobs`)
+			r.Exec(`DELETE FROM jobs`)
 		}
 	})
 }
