@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,30 +36,37 @@ var gates = []struct{ file, function string }{
 }
 
 // queriesOf returns the queries that a function sends to the database. Its SQL is in
-// literals, or in constants and variables of the same file.
+// literals, or in constants and variables of its package.
 func queriesOf(t *testing.T, file, function string) []string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	constants := map[string]string{}
+	constants := map[string]ast.Expr{}
 	var body *ast.BlockStmt
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.ValueSpec:
-			for i, name := range n.Names {
-				if i < len(n.Values) {
-					constants[name.Name] = literal(n.Values[i], constants)
+	for _, name := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			switch d := d.(type) {
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if v, ok := spec.(*ast.ValueSpec); ok && len(v.Values) == len(v.Names) {
+						for i, n := range v.Names {
+							constants[n.Name] = v.Values[i]
+						}
+					}
+				}
+			case *ast.FuncDecl:
+				if d.Name.Name == function && filepath.Base(name) == filepath.Base(file) {
+					body = d.Body
 				}
 			}
-		case *ast.FuncDecl:
-			if n.Name.Name == function {
-				body = n.Body
-			}
 		}
-		return true
-	})
+	}
 	if body == nil {
 		t.Fatalf("%s has no function %s", file, function)
 	}
@@ -76,19 +84,17 @@ func queriesOf(t *testing.T, file, function string) []string {
 	return queries
 }
 
-func literal(e ast.Expr, constants map[string]string) string {
+func literal(e ast.Expr, constants map[string]ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		s, _ := strconv.Unquote(e.Value) // a number is not a query
 		return s
 	case *ast.Ident:
-		return constants[e.Name]
+		return literal(constants[e.Name], constants)
 	case *ast.BinaryExpr:
 		return literal(e.X, constants) + literal(e.Y, constants)
 	case *ast.SelectorExpr: // conditions of other packages
-		if e.Sel.Name == "Known" {
-			return job.Known
-		}
+		return map[string]string{"Known": job.Known, "Waiting": job.Waiting, "AtWork": job.AtWork}[e.Sel.Name]
 	case *ast.CallExpr:
 		if sel, ok := e.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exists" {
 			return user.Exists(literal(e.Args[0], constants))

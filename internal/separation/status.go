@@ -85,7 +85,7 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 // one row: a row for each stem would have the job's columns in all of them.
 var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'READY' THEN
 	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END, '')
-	FROM jobs j JOIN separations d ON d.job_id = j.id WHERE j.id = $2 AND ` + job.Known
+	FROM ` + rows + ` WHERE j.id = $2 AND ` + job.Known
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
