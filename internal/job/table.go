@@ -239,8 +239,8 @@ func (t Table) Set(ctx context.Context, tx *db.Tx, id, set string, args ...any) 
 // the assignments begin with $2.
 func (t Table) Progress(ctx context.Context, c Claim, percent int, set string, args ...any) error {
 	return t.DB.InTx(ctx, func(tx *db.Tx) error {
-		if err := Guarded(tx.Exec(ctx, `UPDATE jobs SET progress = $3 WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' AND progress <= $3`,
-			c.ID, c.Fence, percent)); err != nil {
+		if err := Guarded(tx.Exec(ctx, `UPDATE jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
+			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, c.ID, c.Fence, percent)); err != nil {
 			return err
 		}
 		if err := t.Set(ctx, tx, c.ID, set, args...); err != nil {
@@ -248,6 +248,20 @@ func (t Table) Progress(ctx context.Context, c Claim, percent int, set string, a
 		}
 		return Announce(ctx, tx, c.ID)
 	})
+}
+
+// Ask records that the provider is about to be asked for a claimed job in a state, in one guarded update. It returns
+// [ErrMoved] also if the owner's account is being deleted.
+func (t Table) Ask(ctx context.Context, c Claim, state string) error {
+	return Guarded(t.DB.Exec(ctx, `UPDATE jobs SET asked_at = now_ms() WHERE id = $1 AND fence = $2 AND state = $3 AND `+user.Exists("user_id"),
+		c.ID, c.Fence, state))
+}
+
+// NotAsked takes back what [Table.Ask] recorded. It returns [ErrMoved] also if the owner has deleted the job, which was
+// then not refunded.
+func (t Table) NotAsked(ctx context.Context, c Claim, state string) error {
+	return Guarded(t.DB.Exec(ctx, `UPDATE jobs SET asked_at = NULL WHERE id = $1 AND fence = $2 AND state = $3 AND deleted_at IS NULL`,
+		c.ID, c.Fence, state))
 }
 
 // CountBytes sets what the files of a job count for its owner, and locks the job's row. The files of a deleted job

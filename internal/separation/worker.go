@@ -256,8 +256,7 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 // job deleted in the meantime was not refunded and must not be queued again.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
-		return job.Guarded(s.db.Exec(job.Briefly(context.WithoutCancel(ctx)), `UPDATE jobs SET asked_at = now_ms()
-			WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING' AND `+user.Exists("user_id"), j.ID, j.Fence))
+		return s.jobs.Ask(job.Briefly(context.WithoutCancel(ctx)), j.Claim, StateSubmitting)
 	}); err != nil {
 		return err
 	}
@@ -267,8 +266,7 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := job.Guarded(s.db.Exec(undo, `UPDATE jobs SET asked_at = NULL
-		WHERE id = $1 AND fence = $2 AND state = 'SUBMITTING' AND deleted_at IS NULL`, j.ID, j.Fence)); err != nil {
+	if err := s.jobs.NotAsked(undo, j.Claim, StateSubmitting); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -310,10 +308,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		}
 		// Fetching the stems has the last part of the progress bar.
 		percent := min(95, max(0, p.Percent*95/100))
-		err = job.Guarded(s.db.ExecNotify(job.Briefly(ctx), job.Topic(j.ID),
-			`UPDATE jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
-			WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'`, j.ID, j.Fence, percent))
-		if err != nil {
+		if err := s.jobs.Progress(job.Briefly(ctx), j.Claim, percent, ""); err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
 				return err
 			}
