@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"cutroom/internal/db"
@@ -41,42 +40,14 @@ func pauseAfter(refusals int, retryAfter time.Duration) time.Duration {
 	return min(firstPause<<min(refusals, 10), longestPause)
 }
 
-// busyError is the provider's answer that it is busy, if err is one and the job may
-// still wait.
-func (s *Service) busyError(ctx context.Context, j claimedJob, err error) (*separator.Error, bool) {
-	refused, ok := errors.AsType[*separator.Error](err)
-	if !ok || !refused.Busy || j.State != StateSubmitting {
-		return nil, false
-	}
-	var waits bool
-	readErr := s.db.QueryRow(ctx, `SELECT COALESCE(busy_since, now_ms()) > now_ms() - $2 FROM separations WHERE job_id = $1`,
-		j.ID, s.BusyWait.Milliseconds()).Scan(&waits)
-	return refused, readErr == nil && waits
-}
-
-// waitForProvider returns a job to its place in the queue, without a lost attempt, and
-// pauses the submissions of all replicas. It reports false if the job cannot be queued
-// again, because its owner deleted it or another worker has it.
-func (s *Service) waitForProvider(ctx context.Context, j claimedJob, busy *separator.Error, log *slog.Logger) (queued bool) {
-	var pause time.Duration
-	err := job.Retry(ctx, func() (err error) {
-		if pause, err = s.pauseSubmissions(ctx, busy.RetryAfter); err != nil {
-			return err
-		}
-		// The provider refused, so the intent is void.
-		queued, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: true,
-			Withdraw: true, And: ` AND deleted_at IS NULL`, Set: `submitting_at = now_ms(), busy_since = COALESCE(busy_since, now_ms()), busy_status = $2`,
-			Args: []any{busy.Status}, Topics: []string{TopicQueue}})
-		return err
-	})
-	if err != nil {
-		log.Warn("separation not handed back; it will be recovered", "err", err)
-		return true
-	}
-	if queued {
-		log.Info("separation waits for the busy provider", "status", busy.Status, "call", busy.Op, "pauseMs", pause.Milliseconds())
-	}
-	return queued
+// waitForProvider returns a job to its place in the queue, without a lost attempt. It reports false if
+// its owner deleted it or another worker has it. The provider refused, so the intent is void.
+func (s *Service) waitForProvider(ctx context.Context, j claimedJob, status int) (queued bool, err error) {
+	r := toQueue()
+	r.Forgive, r.Withdraw, r.And = true, true, ` AND deleted_at IS NULL`
+	r.Set += `, busy_since = COALESCE(busy_since, now_ms()), busy_status = $2`
+	r.Args = []any{status}
+	return s.jobs.HandBack(ctx, j.Claim, r)
 }
 
 // pauseSubmissions extends the pause of all replicas. Refusals during a pause belong to

@@ -64,9 +64,7 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 			if deleted {
 				r.Exec(`UPDATE jobs SET deleted_at = now_ms() WHERE id = $1`, j.ID)
 			}
-			if !s.waits(t.Context(), j, s.log, busy) {
-				s.giveUp(t.Context(), j, s.log, busy)
-			}
+			r.end(s, j.ID, busy)
 			r.Exec(`UPDATE separation_pause SET until_ms = 0`)
 			return s, j.ID
 		}
@@ -115,7 +113,7 @@ func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
 			last := r.reach(s, owner, StateReady)
 			r.age(last.ID, time.Hour)
 			refused := r.reach(s, owner, asking)
-			s.waits(t.Context(), refused, s.log, &separator.Error{Op: "register", Status: 429, Busy: true})
+			r.end(s, refused.ID, &separator.Error{Op: "register", Status: 429, Busy: true})
 			behind := r.enqueue(s, owner)
 			r.age(behind, test.age)
 			if test.also != "" {

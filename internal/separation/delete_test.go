@@ -116,7 +116,7 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 		if err := heir.done(t.Context(), &adopted); !errors.Is(err, errDeleted) {
 			t.Fatalf("end of a deleted job: %v", err)
 		}
-		heir.giveUp(t.Context(), adopted, heir.log, errDeleted)
+		r.end(heir, adopted.ID, errDeleted)
 		if x := r.row(id); x.State != StateFailed || x.Project != 4711 || x.Leased {
 			t.Errorf("%+v", x)
 		}
@@ -188,7 +188,7 @@ func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 	for _, step := range steps[:min(moves, len(steps))] {
 		if err := step(); err != nil {
 			if !errors.Is(err, job.ErrMoved) {
-				l.s.giveUp(ctx, j, l.s.log, err)
+				l.s.apply(ctx, j, decide(j, err, circumstances{}), err)
 			}
 			return
 		}

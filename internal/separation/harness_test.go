@@ -252,6 +252,16 @@ func (r *harness) processing(s *Service, j *claimedJob) {
 	}
 }
 
+// end ends the attempt of a job's worker with an error.
+func (r *harness) end(s *Service, id string, err error) {
+	r.T.Helper()
+	j, readErr := scanJob(r.DB.QueryRow(r.T.Context(), selectJob+`j.id = $1`, id))
+	if readErr != nil {
+		r.T.Fatal(readErr)
+	}
+	s.apply(r.T.Context(), j, decide(j, err, circumstances{busyWait: s.BusyWait}), err)
+}
+
 // asking is the state SUBMITTING with a recorded intent to submit.
 const asking = "ASKING"
 

@@ -167,12 +167,11 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 	return errors.Join(errs...)
 }
 
-// requeue moves SUBMITTING to QUEUED, at the same place in the queue, and takes the
-// lease away from the worker. submitting_at becomes the time of the move, so that the sweep
-// for stale jobs does not count the time before it.
+// requeue takes a job away from a worker that has not asked the provider.
 func (s *Service) requeue(ctx context.Context, j claimedJob) (bool, error) {
-	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued,
-		Lost: true, And: ` AND asked_at IS NULL`, Set: `submitting_at = now_ms()`, Topics: []string{TopicQueue}})
+	r := toQueue()
+	r.Lost, r.And = true, ` AND asked_at IS NULL`
+	return s.jobs.HandBack(ctx, j.Claim, r)
 }
 
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds it, in one

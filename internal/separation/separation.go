@@ -135,6 +135,7 @@ type claimedJob struct {
 	DurationMs, Credits   int64          // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
 	AskedAt, DoneAt       sql.NullInt64 // the provider was asked, and was done
+	busyFor               time.Duration // since the provider first refused the job for being busy
 }
 
 // rows are the jobs j with their details d.
@@ -142,12 +143,14 @@ const rows = `jobs j JOIN separations d ON d.job_id = j.id`
 
 // selectJob reads what scanJob scans.
 const selectJob = `SELECT j.id, j.user_id, j.state, d.source_key, d.source_name, d.cut, j.source_duration_ms, d.credits, d.project_id,
-	j.asked_at, d.provider_done_at, j.attempts, j.fence FROM ` + rows + ` WHERE `
+	j.asked_at, d.provider_done_at, j.attempts, j.fence, COALESCE(now_ms() - d.busy_since, 0) FROM ` + rows + ` WHERE `
 
 func scanJob(row db.Scanner) (claimedJob, error) {
 	var j claimedJob
+	var busyMs int64
 	err := row.Scan(&j.ID, &j.UserID, &j.State, &j.SourceKey, &j.SourceName, &j.Cut, &j.DurationMs, &j.Credits,
-		&j.ProjectID, &j.AskedAt, &j.DoneAt, &j.Attempts, &j.Fence)
+		&j.ProjectID, &j.AskedAt, &j.DoneAt, &j.Attempts, &j.Fence, &busyMs)
+	j.busyFor = time.Duration(busyMs) * time.Millisecond
 	return j, err
 }
 

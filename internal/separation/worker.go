@@ -10,17 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
-	"cutroom/internal/disk"
-	"cutroom/internal/fault"
 	"cutroom/internal/httpcall"
 	"cutroom/internal/job"
-	"cutroom/internal/media"
-	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/separator"
-	"cutroom/internal/user"
 )
 
 // pollQueue is how long a missed wake-up can delay a job, and how long an
@@ -55,113 +49,13 @@ func (s *Service) work(ctx context.Context, j claimedJob) {
 	s.jobs.Work(ctx, j.Claim, func(ctx context.Context, dir string) error {
 		return s.advance(ctx, &j, dir)
 	}, func(last context.Context, taken bool, err error) {
-		log := s.jobs.AttemptLog(j.Claim)
-		switch {
-		case err == nil:
-			log.Info("separation ended", "state", StateReady, "ms", time.Since(started).Milliseconds())
-		case taken:
-			log.Info("separation taken away", "err", err)
-			// This worker may have stored stems after an account deletion looked for them.
-			s.dropStray(last, j)
-		case s.waits(last, j, log, err):
-		case s.goesOn(last, j, ctx.Err(), err):
-			s.release(last, j, log, err)
-		default:
-			s.giveUp(last, j, log, err)
+		if err == nil {
+			s.jobs.AttemptLog(j.Claim).Info("separation ended", "state", StateReady, "ms", time.Since(started).Milliseconds())
+			return
 		}
+		_, unable := s.CanWork(last)
+		s.apply(last, j, decide(j, err, circumstances{taken: taken, stopped: ctx.Err() != nil, unable: unable != nil, busyWait: s.BusyWait}), err)
 	})
-}
-
-// release hands a job back and logs why, or that it could not.
-func (s *Service) release(ctx context.Context, j claimedJob, log *slog.Logger, why error) {
-	if err := job.Retry(ctx, func() error { return s.handBack(ctx, j) }); err != nil {
-		log.Warn("separation not handed back; it will be recovered", "err", err)
-		return
-	}
-	log.Info("separation handed back", "state", j.State, "why", why)
-}
-
-// waits requeues a job that the busy provider refused, and reports whether it did.
-func (s *Service) waits(ctx context.Context, j claimedJob, log *slog.Logger, err error) bool {
-	if errors.Is(err, errPaused) {
-		s.release(ctx, j, log, err)
-		return true
-	}
-	busy, may := s.busyError(ctx, j, err)
-	return may && s.waitForProvider(ctx, j, busy, log)
-}
-
-// goesOn reports whether another replica continues a job whose work ended here, because
-// this replica stops, cannot work, could not reach the database, or could not store stems
-// that are paid for. A job that the provider may be starting ends here, whatever its row
-// says.
-func (s *Service) goesOn(ctx context.Context, j claimedJob, stopped, err error) bool {
-	if j.State == StateSubmitting && j.AskedAt.Valid && !j.ProjectID.Valid {
-		return false
-	}
-	if errors.Is(err, db.ErrUnavailable) || j.State == StateProcessing && (errors.Is(err, objectstore.ErrUnavailable) || disk.IsFull(err)) {
-		return true
-	}
-	if _, _, expected := verdict(err); stopped != nil || expected {
-		return stopped != nil
-	}
-	_, unable := s.CanWork(ctx)
-	return unable != nil
-}
-
-// verdict returns the failure that the client sees for err, and the message for the log.
-// Expected reports that the service is not to blame.
-func verdict(err error) (failure *fault.Error, message string, expected bool) {
-	const ours = "separation failed"
-	var refused *separator.Error
-	switch {
-	case errors.As(err, &refused):
-		return toldOf(refused), "separation refused by the provider", true
-	case errors.Is(err, errProviderFailed):
-		return errProviderFailed, "separation failed at the provider", true
-	case errors.Is(err, errPriceMismatch):
-		return errPriceMismatch, "separation costs more than was paid", true
-	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, asset.ErrCorrupt): // nothing else is fetched
-		return errNoSource, ours, false
-	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameFile:
-		return errUnreadable, "the sound of an asset cannot be decoded", true
-	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameCost:
-		return errTooLarge, "an asset takes too much to cut", true
-	case errors.Is(err, media.ErrTimeout):
-		return errSlow, ours, false
-	case errors.Is(err, errDeleted):
-		return errDeleted, "the provider is done with a deleted separation", true
-	}
-	return errInternal, ours, false
-}
-
-// toldOf returns what the owner reads after the provider refused.
-func toldOf(refused *separator.Error) *fault.Error {
-	return fault.Failedf(refused.Reason(), "%s", refused.Sentence())
-}
-
-// giveUp fails a job. If the failure cannot be written, the lease runs out and another
-// worker recovers the job from its row.
-func (s *Service) giveUp(ctx context.Context, j claimedJob, log *slog.Logger, cause error) {
-	failure, message, expected := verdict(cause)
-	moved, err := s.fail(ctx, j, failure, cause)
-	if err != nil {
-		log.Warn("end of separation not written; it will be recovered", "err", err)
-		return
-	}
-	s.dropStray(ctx, j)
-	if !moved {
-		return
-	}
-	level := slog.LevelWarn
-	switch {
-	case !expected:
-		level = slog.LevelError
-	case errors.Is(cause, errDeleted):
-		level = slog.LevelInfo
-	}
-	log.Log(ctx, level, message, "err", cause)
-	log.Info("separation ended", "state", StateFailed, "why", failure.Answer())
 }
 
 // covers reports whether what was paid is enough for sound of that length.
@@ -272,23 +166,6 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	return context.Cause(ctx)
 }
 
-// dropStray removes stored stems of a job that will not be READY. The sweep of orphans
-// removes what it could not.
-func (s *Service) dropStray(ctx context.Context, j claimedJob) {
-	if j.State != StateProcessing {
-		return // nothing can have been stored yet
-	}
-	err := user.Check(ctx, s.db, j.UserID)
-	if errors.Is(err, user.ErrDeleted) { // whatever its row says while there is one
-		err = objectstore.DeletePrefix(ctx, s.Store, folder(j.ID))
-	} else if err == nil {
-		err = s.Sweeper.Clean(ctx, kindStems, folder(j.ID))
-	}
-	if err != nil {
-		s.jobs.AttemptLog(j.Claim).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
-	}
-}
-
 // follow polls the provider until it is done. The poll time-out is kept by the
 // sweep, which takes the job away from its worker.
 func (s *Service) follow(ctx context.Context, j *claimedJob) error {
@@ -355,28 +232,4 @@ func (s *Service) done(ctx context.Context, j *claimedJob) error {
 		err = errDeleted
 	}
 	return err
-}
-
-// handBack gives up a job that another replica continues. Its place in the queue, its
-// attempts and its project stay as they were.
-func (s *Service) handBack(ctx context.Context, j claimedJob) error {
-	if j.State == StateSubmitting && j.ProjectID.Valid { // the project is not stored yet
-		if err := s.started(ctx, &j, j.ProjectID.Int64); err != nil {
-			return err
-		}
-	}
-	if j.State == StateSubmitting {
-		_, err := s.withdraw(ctx, j)
-		return err
-	}
-	_, err := s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateProcessing, To: StateProcessing})
-	return err
-}
-
-// withdraw requeues a job before its worker has asked the provider, and removes an intent
-// whose write got no answer. A deleted job with an intent was not refunded and must not
-// be queued again.
-func (s *Service) withdraw(ctx context.Context, j claimedJob) (bool, error) {
-	return s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateSubmitting, To: StateQueued, Forgive: true,
-		Withdraw: true, And: ` AND (asked_at IS NULL OR deleted_at IS NULL)`, Set: `submitting_at = now_ms()`, Topics: []string{TopicQueue}})
 }

@@ -1,8 +1,6 @@
 package separation
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,15 +10,10 @@ import (
 	"time"
 
 	"cutroom/internal/db"
-	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
-	"cutroom/internal/media"
-	"cutroom/internal/objectstore"
-	"cutroom/internal/rescue"
 	"cutroom/internal/sandbox/fake"
 	fakeprovider "cutroom/internal/sandbox/separator"
-	"cutroom/internal/upstream/separator"
 )
 
 func (r *harness) fault(rules ...fake.Rule) {
@@ -233,46 +226,6 @@ func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 			if j := (claimedJob{DurationMs: 301_000, Credits: 1}); j.covers(ms) != want {
 				t.Errorf("one credit for 301 s covers %d ms: %v, want %v", ms, !want, want)
 			}
-		}
-	})
-}
-
-// Each failure of a worker has its own error code.
-func TestErrorCodes(t *testing.T) {
-	for _, test := range []struct {
-		err      error
-		want     fault.Reason
-		expected bool
-	}{
-		{fmt.Errorf("submit to provider: %w", &separator.Error{Status: 402}), fault.ProviderQuota, true},
-		{fmt.Errorf("poll provider: %w", &separator.Error{Status: 403}), fault.ProviderRejected, true},
-		{fmt.Errorf("upload to provider: %w", &separator.Error{Transient: true}), fault.ProviderUnavailable, true},
-		{errors.Join(errProviderFailed, errors.New("hasFailed")), fault.ProviderRejected, true},
-		{fmt.Errorf("prepare %s: %w", stemVoice, errEmptyStem), fault.ProviderRejected, true},
-		{fmt.Errorf("%w: 301001 ms", errPriceMismatch), fault.PriceMismatch, true},
-		{fmt.Errorf("fetch source: %w", objectstore.ErrNotFound), fault.SourceMissing, false},
-		{fmt.Errorf("stem to flac: %w", media.ErrTimeout), fault.TimedOut, false},
-		{fmt.Errorf("store stem: %w", objectstore.ErrUnavailable), fault.Unexplained, false},
-		{&rescue.PanicError{Value: "boom"}, fault.Unexplained, false},
-	} {
-		if failure, _, expected := verdict(test.err); failure.Reason != test.want || expected != test.expected || failure.Answer() == "" {
-			t.Errorf("%v: %+v, expected %v; want %s", test.err, failure, expected, test.want)
-		}
-	}
-}
-
-// A paid job survives a store outage that is longer than the retries of a call. An unpaid job fails if the
-// store never returns its source.
-func TestAPaidJobOutlivesAnOutageOfTheStore(t *testing.T) {
-	oneDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
-		s := r.service()
-		err := fmt.Errorf("store stem: %w", objectstore.ErrUnavailable)
-		for state, goesOn := range map[string]bool{StateSubmitting: false, asking: false, StateProcessing: true} {
-			if got := s.goesOn(t.Context(), r.reach(s, r.User(1), state), nil, err); got != goesOn {
-				t.Errorf("%s goes on: %v", state, got)
-			}
-			r.Exec(`DELETE FROM jobs`)
 		}
 	})
 }

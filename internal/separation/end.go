@@ -1,0 +1,189 @@
+package separation
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"cutroom/internal/asset"
+	"cutroom/internal/db"
+	"cutroom/internal/disk"
+	"cutroom/internal/fault"
+	"cutroom/internal/job"
+	"cutroom/internal/media"
+	"cutroom/internal/objectstore"
+	"cutroom/internal/upstream/separator"
+	"cutroom/internal/user"
+)
+
+// next is what becomes of a job whose attempt ended before its stems were stored.
+type next int
+
+const (
+	leave    next = iota // another worker has it, or its owner's account is deleted
+	handBack             // another replica continues it, at no cost of an attempt
+	wait                 // it is queued again, because the provider is busy
+	fail                 // it is FAILED and refunded
+)
+
+// circumstances are what decides, beside the error, what becomes of a job.
+type circumstances struct {
+	taken    bool // another worker holds the job, or its row is deleted
+	stopped  bool // the service stops
+	unable   bool // this replica cannot work
+	busyWait time.Duration
+}
+
+// outcome is the decision about a job.
+type outcome struct {
+	next
+	verdict
+	busyStatus int           // of wait
+	retryAfter time.Duration // of wait; 0 if the provider did not say
+}
+
+// decide says what becomes of a job whose attempt ended with err. A job that the provider may be starting ends here,
+// unless the provider refused it for being busy: nobody may ask the provider again.
+func decide(j claimedJob, err error, c circumstances) outcome {
+	o := outcome{verdict: judge(err)}
+	refused, _ := errors.AsType[*separator.Error](err)
+	maybeStarted := j.State == StateSubmitting && j.AskedAt.Valid && !j.ProjectID.Valid
+	paid := j.State == StateProcessing
+	switch {
+	case c.taken:
+		o.next = leave
+	case errors.Is(err, errPaused):
+		o.next = handBack
+	case refused != nil && refused.Busy && j.State == StateSubmitting && j.busyFor < c.busyWait:
+		o.next, o.busyStatus, o.retryAfter = wait, refused.Status, refused.RetryAfter
+	case maybeStarted:
+		o.next = fail
+	case c.stopped, errors.Is(err, db.ErrUnavailable), paid && (errors.Is(err, objectstore.ErrUnavailable) || disk.IsFull(err)),
+		c.unable && o.level == slog.LevelError:
+		o.next = handBack
+	default:
+		o.next = fail
+	}
+	return o
+}
+
+// verdict is why a job fails.
+type verdict struct {
+	failure *fault.Error // for the client
+	message string       // for the log
+	level   slog.Level   // an error if the service is to blame
+}
+
+func judge(err error) verdict {
+	const ours = "separation failed"
+	var refused *separator.Error
+	switch {
+	case errors.As(err, &refused):
+		return verdict{toldOf(refused), "separation refused by the provider", slog.LevelWarn}
+	case errors.Is(err, errProviderFailed):
+		return verdict{errProviderFailed, "separation failed at the provider", slog.LevelWarn}
+	case errors.Is(err, errPriceMismatch):
+		return verdict{errPriceMismatch, "separation costs more than was paid", slog.LevelWarn}
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, asset.ErrCorrupt): // nothing else is fetched
+		return verdict{errNoSource, ours, slog.LevelError}
+	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameFile:
+		return verdict{errUnreadable, "the sound of an asset cannot be decoded", slog.LevelWarn}
+	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameCost:
+		return verdict{errTooLarge, "an asset takes too much to cut", slog.LevelWarn}
+	case errors.Is(err, media.ErrTimeout):
+		return verdict{errSlow, ours, slog.LevelError}
+	case errors.Is(err, errDeleted):
+		return verdict{errDeleted, "the provider is done with a deleted separation", slog.LevelInfo}
+	}
+	return verdict{errInternal, ours, slog.LevelError}
+}
+
+// toldOf returns what the owner reads after the provider refused.
+func toldOf(refused *separator.Error) *fault.Error {
+	return fault.Failedf(refused.Reason(), "%s", refused.Sentence())
+}
+
+// apply does what was decided, and logs it. If that cannot be written, the lease runs out and another worker recovers
+// the job from its row.
+func (s *Service) apply(ctx context.Context, j claimedJob, o outcome, cause error) {
+	log := s.jobs.AttemptLog(j.Claim)
+	var moved bool
+	var err error
+	switch o.next {
+	case leave:
+		log.Info("separation taken away", "err", cause)
+		// This worker may have stored stems after an account deletion looked for them.
+		s.dropStray(ctx, j)
+	case handBack:
+		if err = job.Retry(ctx, func() error { return s.handBack(ctx, j) }); err == nil {
+			log.Info("separation handed back", "state", j.State, "why", cause)
+		}
+	case wait:
+		var pause time.Duration
+		err = job.Retry(ctx, func() (err error) {
+			if pause, err = s.pauseSubmissions(ctx, o.retryAfter); err == nil {
+				moved, err = s.waitForProvider(ctx, j, o.busyStatus)
+			}
+			return err
+		})
+		if moved {
+			log.Info("separation waits for the busy provider", "status", o.busyStatus, "pauseMs", pause.Milliseconds(), "err", cause)
+		} else if err == nil { // its owner deleted it
+			o.next = fail
+			s.apply(ctx, j, o, cause)
+		}
+	case fail:
+		if moved, err = s.fail(ctx, j, o.failure, cause); err == nil {
+			s.dropStray(ctx, j)
+		}
+		if moved {
+			log.Log(ctx, o.level, o.message, "err", cause)
+			log.Info("separation ended", "state", StateFailed, "why", o.failure.Answer())
+		}
+	}
+	if err != nil {
+		log.Warn("end of attempt not written; the job will be recovered", "err", err)
+	}
+}
+
+// toQueue returns a job to its place in the queue. submitting_at becomes the time of the move, so that the sweep
+// for stale jobs does not count the time before it.
+func toQueue() job.Return {
+	return job.Return{From: StateSubmitting, To: StateQueued, Set: `submitting_at = now_ms()`, Topics: []string{TopicQueue}}
+}
+
+// handBack gives up a job that another replica continues. Its place in the queue, its attempts and its project stay
+// as they were. An intent whose write got no answer is void, because the provider was not asked; but a deleted job with
+// an intent was not refunded and must not be queued again.
+func (s *Service) handBack(ctx context.Context, j claimedJob) error {
+	if j.State == StateSubmitting && j.ProjectID.Valid { // the project is not stored yet
+		if err := s.started(ctx, &j, j.ProjectID.Int64); err != nil {
+			return err
+		}
+	}
+	r := job.Return{From: StateProcessing, To: StateProcessing}
+	if j.State == StateSubmitting {
+		r = toQueue()
+		r.Forgive, r.Withdraw, r.And = true, true, ` AND (asked_at IS NULL OR deleted_at IS NULL)`
+	}
+	_, err := s.jobs.HandBack(ctx, j.Claim, r)
+	return err
+}
+
+// dropStray removes stored stems of a job that will not be READY. The sweep of orphans
+// removes what it could not.
+func (s *Service) dropStray(ctx context.Context, j claimedJob) {
+	if j.State != StateProcessing {
+		return // nothing can have been stored yet
+	}
+	err := user.Check(ctx, s.db, j.UserID)
+	if errors.Is(err, user.ErrDeleted) { // whatever its row says while there is one
+		err = objectstore.DeletePrefix(ctx, s.Store, folder(j.ID))
+	} else if err == nil {
+		err = s.Sweeper.Clean(ctx, kindStems, folder(j.ID))
+	}
+	if err != nil {
+		s.jobs.AttemptLog(j.Claim).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
+	}
+}
