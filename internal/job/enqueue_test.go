@@ -7,6 +7,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 )
 
@@ -15,7 +16,8 @@ import (
 func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
-		const insert = `INSERT INTO chores (id, fence) VALUES ($1, 0)`
+		user, table := h.User(0), renders(h.DB, "")
+		n := func(id string) job.New { return job.New{ID: id, UserID: user, State: "PENDING"} }
 		refused := errors.New("refused")
 		for _, tt := range []struct {
 			name   string
@@ -24,22 +26,21 @@ func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 			err    error
 		}{
 			{name: "made", work: func(ctx context.Context, _ func(), tx *db.Tx, id string) error {
-				_, err := tx.Exec(ctx, insert, id)
-				return err
+				return table.Insert(ctx, tx, n(id))
 			}},
 			{name: "refused", work: func(context.Context, func(), *db.Tx, string) error { return refused }, unused: true, err: refused},
 			{name: "perhaps", work: func(_ context.Context, cancel func(), _ *db.Tx, _ string) error { cancel(); return nil }, err: context.Canceled},
 			{name: "made in secret", work: func(ctx context.Context, cancel func(), _ *db.Tx, id string) error {
 				defer cancel()
-				_, err := h.DB.Exec(ctx, insert, id) // as if the lost commit had taken effect
-				return err
+				add(h, id, user, "PENDING") // as if the lost commit had taken effect
+				return nil
 			}},
 		} {
 			if tt.name == "made in secret" && !h.DB.Postgres() {
 				continue // SQLite has one writer
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			answer, unused, err := chores(h.DB, "").Enqueue(ctx, idempotency.Key{}, tt.name,
+			answer, unused, err := table.Enqueue(ctx, idempotency.Key{}, n(tt.name),
 				func(tx *db.Tx) error { return tt.work(ctx, cancel, tx, tt.name) })
 			cancel()
 			if unused != tt.unused || !errors.Is(err, tt.err) || (answer == tt.name) != (tt.err == nil) {

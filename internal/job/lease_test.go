@@ -19,31 +19,31 @@ import (
 var quiet = slog.New(slog.DiscardHandler)
 
 func eachDatabase(t *testing.T, test func(t *testing.T, h *jobtest.Harness)) {
-	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, withChores(t, d)) })
+	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, jobtest.New(t, d)) })
 }
 
-// withChores returns a harness with a minimal table of jobs.
-func withChores(t *testing.T, d *db.DB) *jobtest.Harness {
-	h := jobtest.New(t, d)
-	h.Exec(`CREATE TABLE chores (id TEXT PRIMARY KEY, lease_owner TEXT, lease_until BIGINT,
-		fence BIGINT NOT NULL, user_id TEXT, attempts BIGINT NOT NULL DEFAULT 0)`)
-	return h
+// add inserts a job in a state, with fence 1.
+func add(h *jobtest.Harness, id, user, state string) {
+	h.Exec(`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at, fence) VALUES ($1, 'render', $2, $3, 61000, now_ms(), 1)`, id, user, state)
+	h.Exec(`INSERT INTO renders (job_id, spec, output_kind) VALUES ($1, '', 'video')`, id)
 }
 
-// claim inserts a row that owner holds with fence 1.
-func claim(h *jobtest.Harness, owner string) job.Lease {
-	l := job.Lease{Table: "chores", ID: uuid.NewString(), Fence: 1}
-	h.Exec(`INSERT INTO chores (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)`, l.ID, owner, job.TTL.Milliseconds())
-	return l
+// claim inserts a job of a new user that worker holds with fence 1.
+func claim(h *jobtest.Harness, worker string) job.Claim {
+	c := job.Claim{Lease: job.Lease{Table: "jobs", ID: "rnd-" + uuid.NewString(), Fence: 1}, UserID: h.User(0), Attempts: 1}
+	add(h, c.ID, c.UserID, "PROCESSING")
+	h.Exec(`UPDATE jobs SET lease_owner = $2, lease_until = now_ms() + $3 WHERE id = $1`, c.ID, worker, job.TTL.Milliseconds())
+	return c
 }
 
-// chores returns the table of jobs.
-func chores(d *db.DB, folder string) job.Table {
-	return job.Table{Name: "chores", Prefix: "chore-", DB: d, Folder: folder, Log: quiet}
+// renders returns the table of jobs of one kind.
+func renders(d *db.DB, folder string) job.Table {
+	return job.Table{Kind: "render", Details: "renders", Prefix: "rnd-", DB: d, Folder: folder, Log: quiet,
+		Renewer: job.NewRenewer(d, "me", quiet), Ended: func(context.Context, *db.Tx, job.End) error { return nil }}
 }
 
-func until(h *jobtest.Harness, l job.Lease) (left time.Duration) {
-	return time.Duration(h.Number(`SELECT lease_until - now_ms() FROM chores WHERE id = $1`, l.ID)) * time.Millisecond
+func until(h *jobtest.Harness, l job.Claim) (left time.Duration) {
+	return time.Duration(h.Number(`SELECT lease_until - now_ms() FROM jobs WHERE id = $1`, l.ID)) * time.Millisecond
 }
 
 func TestHolderKeepsItsLease(t *testing.T) {
@@ -51,7 +51,7 @@ func TestHolderKeepsItsLease(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		k := job.NewRenewer(h.DB, "me", quiet)
 		l := claim(h, "me")
-		work, release := k.KeepAlive(t.Context(), l)
+		work, release := k.KeepAlive(t.Context(), l.Lease)
 		// Wait until the lease would have expired without renewal.
 		for end := time.Now().Add(job.TTL + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			if left := until(h, l); left <= 0 {
@@ -75,16 +75,16 @@ func TestHolderKeepsItsLease(t *testing.T) {
 func TestHolderNoticesItsLoss(t *testing.T) {
 	t.Parallel()
 	for name, steal := range map[string]string{
-		"by a later claim": `UPDATE chores SET fence = 2, lease_owner = 'other' WHERE id = $1`,
-		"by a sweep":       `UPDATE chores SET fence = 2, lease_owner = NULL, lease_until = NULL WHERE id = $1`,
-		"with the row":     `DELETE FROM chores WHERE id = $1`,
-		"to its own successor in the same process": `UPDATE chores SET fence = 2 WHERE id = $1`,
+		"by a later claim": `UPDATE jobs SET fence = 2, lease_owner = 'other' WHERE id = $1`,
+		"by a sweep":       `UPDATE jobs SET fence = 2, lease_owner = NULL, lease_until = NULL WHERE id = $1`,
+		"with the row":     `DELETE FROM jobs WHERE id = $1`,
+		"to its own successor in the same process": `UPDATE jobs SET fence = 2 WHERE id = $1`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 				l := claim(h, "me")
-				work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l)
+				work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l.Lease)
 				defer release()
 				h.Exec(steal, l.ID)
 				select {
@@ -109,7 +109,7 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 		defer notifier.Wait()
 		defer cancel()
 		k := job.NewRenewer(h.DB, "me", quiet)
-		other, release := k.KeepAlive(ctx, claim(h, "me"))
+		other, release := k.KeepAlive(ctx, claim(h, "me").Lease)
 		defer release()
 		// Wait until the listener is connected.
 		wake, stop := h.DB.Listen("x")
@@ -130,9 +130,8 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 		for range 20 {
 			l := claim(h, "me")
 			began := time.Now()
-			work, release := k.KeepAlive(ctx, l)
-			h.Exec(`UPDATE chores SET user_id = 'u' WHERE id = $1`, l.ID)
-			if _, err := chores(h.DB, t.TempDir()).Revoke(ctx, "u", "fence > 0"); err != nil {
+			work, release := k.KeepAlive(ctx, l.Lease)
+			if _, err := renders(h.DB, t.TempDir()).Revoke(ctx, l.UserID); err != nil {
 				t.Fatal(err)
 			}
 			<-work.Done()
@@ -141,7 +140,7 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 				t.Errorf("ended with %v", context.Cause(work))
 			}
 			release()
-			h.Exec(`DELETE FROM chores WHERE id = $1`, l.ID)
+			h.Exec(`DELETE FROM jobs WHERE id = $1`, l.ID)
 		}
 		if quickest > job.TTL/9/2 {
 			t.Errorf("noticed after %v", quickest)
@@ -165,7 +164,7 @@ func TestHolderGivesUpInTime(t *testing.T) {
 			time.Sleep(job.TTL - time.Second)
 			control <- time.Since(began) - (job.TTL - time.Second)
 		}()
-		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l)
+		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l.Lease)
 		defer release()
 		<-work.Done()
 		took := time.Since(began)
@@ -181,14 +180,14 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 		why := errors.New("stopping")
 		parent, cancel := context.WithCancelCause(t.Context())
 		l := claim(h, "me")
-		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(parent, l)
+		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(parent, l.Lease)
 		cancel(why)
 		<-work.Done()
 		if context.Cause(work) != why {
 			t.Errorf("cause %v", context.Cause(work))
 		}
 		// The holder keeps its lease during a clean stop, which may take a while.
-		runsOut := func() int64 { return h.Number(`SELECT lease_until FROM chores WHERE id = $1`, l.ID) }
+		runsOut := func() int64 { return h.Number(`SELECT lease_until FROM jobs WHERE id = $1`, l.ID) }
 		before := runsOut()
 		h.Eventually("the lease is renewed while winding down", func() bool { return runsOut() != before })
 		release()

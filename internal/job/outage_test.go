@@ -9,6 +9,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 )
 
 // A worker stops before its lease expires in an outage. After the outage it still holds the job, unless
@@ -20,16 +21,15 @@ func TestAttemptOutlastsAnOutage(t *testing.T) {
 			t.Parallel()
 			var down atomic.Bool
 			direct, lossy := dbtest.Lossy(t, func(*db.DB) bool { return down.Load() })
-			h := withChores(t, direct)
-			table := chores(lossy, t.TempDir())
-			table.Renewer = job.NewRenewer(lossy, "me", quiet)
+			h := jobtest.New(t, direct)
+			table := renders(lossy, t.TempDir())
 			l := claim(h, "me")
 			settled := false
-			table.Work(t.Context(), job.Claim{Lease: l, Attempts: 2}, func(ctx context.Context, _ string) error {
+			table.Work(t.Context(), l, func(ctx context.Context, _ string) error {
 				down.Store(true)
 				<-ctx.Done()
 				if taken {
-					h.Exec(`UPDATE chores SET fence = 2 WHERE id = $1`, l.ID)
+					h.Exec(`UPDATE jobs SET fence = 2 WHERE id = $1`, l.ID)
 				}
 				down.Store(false)
 				return context.Cause(ctx)

@@ -1,0 +1,217 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cutroom/internal/db"
+	"cutroom/internal/fault"
+	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
+)
+
+// totals compares job_days with the rows of jobs.
+func totals(h *jobtest.Harness) {
+	h.T.Helper()
+	const ended = `FROM jobs WHERE state IN ('COMPLETED', 'FAILED', 'READY', 'DISPOSED')`
+	counted, there := h.Number(`SELECT COALESCE(SUM(jobs), 0) FROM job_days`), h.Number(`SELECT COUNT(*) `+ended)
+	ms, sum := h.Number(`SELECT COALESCE(SUM(source_duration_ms), 0) FROM job_days`), h.Number(`SELECT COALESCE(SUM(source_duration_ms), 0) `+ended)
+	if wrong := h.Number(`SELECT COUNT(*) FROM job_days d WHERE jobs <> (SELECT COUNT(*) ` + ended + ` AND state = d.state)`); counted != there || ms != sum || wrong != 0 {
+		h.T.Errorf("%d jobs with %d ms are counted, %d with %d ms are there, %d totals are wrong", counted, ms, there, sum, wrong)
+	}
+}
+
+// Of many workers that want to move a job at the same time, one does. The owner's line is kept once for each move,
+// the end happens once, and the totals count it once.
+func TestAJobIsMovedOnce(t *testing.T) {
+	t.Parallel()
+	fail := fault.Failedf(fault.Stale, "too late")
+	moves := map[string]func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error){
+		"complete": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
+			err := table.Complete(ctx, tx, c, job.Completion{State: "COMPLETED", StoredBytes: 7})
+			if errors.Is(err, job.ErrMoved) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		"fail": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
+			ends, err := table.Fail(ctx, tx, fail, nil, `id = $5 AND `+job.Unfinished, c.ID)
+			return len(ends) == 1, err
+		},
+		"run again": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
+			return table.Move(ctx, tx, c.ID, "FAILED", "PENDING", `, fence = fence + 1`, ` AND fence = $4`, c.Fence)
+		},
+		"claim": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
+			_, ok, err := table.Take(ctx, tx, "PENDING", "PROCESSING", `SELECT id FROM jobs WHERE id = $6`, c.ID)
+			return ok, err
+		},
+	}
+	from := map[string]string{"complete": "PROCESSING", "fail": "PROCESSING", "run again": "FAILED", "claim": "PENDING"}
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+		for name, move := range moves {
+			c := claim(h, "me")
+			h.Exec(`DELETE FROM job_days`)
+			h.Exec(`DELETE FROM jobs WHERE id <> $1`, c.ID)
+			if from[name] != "PROCESSING" {
+				h.Exec(`UPDATE jobs SET state = $2 WHERE id = $1`, c.ID, from[name])
+			}
+			if from[name] == "FAILED" {
+				h.Exec(`INSERT INTO job_days SELECT 'render', created_at / 86400000, 'FAILED', 1, 1, 61000 FROM jobs`)
+			}
+			var mu sync.Mutex
+			moved, kept, ended := 0, 0, 0
+			table := renders(h.DB, t.TempDir())
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					mine, line := table, false
+					ends := 0
+					mine.Line = func(_ context.Context, _ *db.Tx, owners []string) error {
+						line = slices.Equal(owners, []string{c.UserID})
+						return nil
+					}
+					mine.Ended = func(context.Context, *db.Tx, job.End) error { ends++; return nil }
+					ok := false
+					err := h.DB.InTx(t.Context(), func(tx *db.Tx) (err error) {
+						ok, err = move(t.Context(), mine, tx, c)
+						return err
+					})
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					ended += ends
+					if ok {
+						moved++
+					}
+					if line {
+						kept++
+					}
+				})
+			}
+			all.Wait()
+			ends := 0
+			if name == "complete" || name == "fail" {
+				ends = 1
+			}
+			if moved != 1 || kept != 1 || ended != ends {
+				t.Errorf("%s: moved %d times, line kept %d times, ended %d times", name, moved, kept, ended)
+			}
+			totals(h)
+		}
+	})
+}
+
+// A worker that was declared dead and comes back writes nothing: neither the job nor its details.
+func TestALateWorkerWritesNothing(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+		c := claim(h, "me")
+		table, ctx := renders(h.DB, t.TempDir()), t.Context()
+		alive, err := table.HandBack(ctx, c, job.Return{From: "PROCESSING", To: "PENDING", Lost: true})
+		if dead, derr := table.Dead(ctx, ""); alive || len(dead) != 0 || errors.Join(err, derr) != nil {
+			t.Fatalf("a living worker lost its job: %v, %v, %v, %v", alive, dead, err, derr)
+		}
+		h.Exec(`UPDATE jobs SET lease_until = now_ms() - 1`)
+		dead, err := table.Dead(ctx, "")
+		if err != nil || len(dead) != 1 {
+			t.Fatalf("%v, %v", dead, err)
+		}
+		if ok, err := table.HandBack(ctx, dead[0], job.Return{From: "PROCESSING", To: "PENDING", Lost: true}); err != nil || !ok {
+			t.Fatalf("not handed back: %v", err)
+		}
+		for what, write := range map[string]func() error{
+			"progress": func() error { return table.Progress(ctx, c, 50, `spec = 'late'`) },
+			"note":     func() error { return table.Note(ctx, c, "PROCESSING", `spec = 'late'`) },
+			"attempt":  func() error { return table.Begin(ctx, c) },
+			"end": func() error {
+				return h.DB.InTx(ctx, func(tx *db.Tx) error {
+					return table.Complete(ctx, tx, c, job.Completion{State: "COMPLETED", Set: `spec = 'late'`})
+				})
+			},
+		} {
+			if err := write(); !errors.Is(err, job.ErrMoved) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if n := h.Number(`SELECT COUNT(*) FROM jobs JOIN renders ON job_id = id WHERE state = 'PENDING' AND progress = 0 AND attempts = 0
+			AND spec = '' AND failure_cause = 'lost workers: me'`); n != 1 {
+			t.Error("a late worker wrote")
+		}
+	})
+}
+
+// However jobs end and go, the totals are those of the jobs that are there.
+func TestTotalsFollowTheJobs(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+		ctx, table := t.Context(), renders(h.DB, t.TempDir())
+		keeps, goes := h.User(0), h.User(0)
+		for i, owner := range []string{keeps, keeps, keeps, goes, goes} {
+			add(h, fmt.Sprintf("rnd-%d", i), owner, "PENDING")
+		}
+		fail := func(ids ...string) func(tx *db.Tx) error {
+			return func(tx *db.Tx) error {
+				_, err := table.Fail(ctx, tx, fault.Failedf(fault.Stale, "late"), nil, `id IN ('`+strings.Join(ids, "', '")+`')`)
+				return err
+			}
+		}
+		forget := func(tx *db.Tx) error {
+			count, err := job.Forget(ctx, tx, goes)
+			if err != nil {
+				return err
+			}
+			return count()
+		}
+		for i, step := range []func(tx *db.Tx) error{fail("rnd-0", "rnd-1", "rnd-3"), forget} {
+			if err := h.DB.InTx(ctx, step); err != nil {
+				t.Fatalf("step %d: %v", i, err)
+			}
+			totals(h)
+		}
+		h.Exec(`UPDATE jobs SET created_at = created_at - 7200000, finished_at = finished_at - 7200000 WHERE id = 'rnd-0' AND created_at / 86400000 = (created_at - 7200000) / 86400000`)
+		if err := table.Expire(ctx, time.Hour, "FAILED", ""); err != nil {
+			t.Fatal(err)
+		}
+		totals(h)
+	})
+}
+
+// A deleted job ends without a reason for anyone but support, and its files count no longer.
+func TestADeletedJobCountsNothing(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+		c := claim(h, "me")
+		h.Exec(`UPDATE jobs SET stored_bytes = 5`)
+		table, ctx := renders(h.DB, t.TempDir()), t.Context()
+		table.Unknown = errors.New("unknown")
+		var ends []job.End
+		table.Ended = func(_ context.Context, _ *db.Tx, e job.End) error { ends = append(ends, e); return nil }
+		remove := func() error {
+			return table.Delete(ctx, c.UserID, c.ID, func(tx *db.Tx) error {
+				_, err := table.Fail(ctx, tx, fault.Failedf(fault.Interrupted, "Deleted"), nil, `id = $5 AND `+job.Unfinished, c.ID)
+				return err
+			}, func(context.Context) error { return nil })
+		}
+		if err := remove(); err != nil || len(ends) != 1 || !ends[0].Deleted {
+			t.Errorf("%v, %+v", err, ends)
+		}
+		if err := remove(); !errors.Is(err, table.Unknown) {
+			t.Errorf("deleted twice: %v", err)
+		}
+		if err := h.DB.InTx(ctx, func(tx *db.Tx) error { return job.CountBytes(ctx, tx, c.ID, 9) }); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.Number(`SELECT stored_bytes FROM jobs`); n != 0 {
+			t.Errorf("%d bytes of a deleted job count", n)
+		}
+		totals(h)
+	})
+}
