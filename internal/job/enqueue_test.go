@@ -40,8 +40,8 @@ func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 				continue // SQLite has one writer
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			answer, unused, err := table.Enqueue(ctx, idempotency.Key{}, n(tt.name),
-				func(tx *db.Tx) error { return tt.work(ctx, cancel, tx, tt.name) })
+			table.Line = func(ctx context.Context, tx *db.Tx, _ []string) error { return tt.work(ctx, cancel, tx, tt.name) } // last before the commit
+			answer, unused, err := table.Enqueue(ctx, idempotency.Key{}, n(tt.name), func(*db.Tx) error { return nil })
 			cancel()
 			if unused != tt.unused || !errors.Is(err, tt.err) || (answer == tt.name) != (tt.err == nil) {
 				t.Errorf("%s: %q, unused %v, %v", tt.name, answer, unused, err)
