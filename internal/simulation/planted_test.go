@@ -23,11 +23,11 @@ var planted = []struct {
 	name  string
 	edits []edit
 }{
-	{"the result of a former holder counts", []edit{{"job/table.go",
-		`WHERE id = $1 AND fence = $2 AND state = 'PROCESSING'` + "`, append([]any{c.ID, c.Fence, state}",
-		`WHERE id = $1 AND $2 > 0 AND state = 'PROCESSING'` + "`, append([]any{c.ID, c.Fence, state}"}}},
+	{"the result of a former holder counts", []edit{
+		{"job/table.go", `WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING `, `WHERE id = $1 AND $2 > 0 AND state = 'PROCESSING' RETURNING `},
+		{"job/table.go", `WHERE id = $1 AND fence = $2 AND state = $3` + "`+tx.ForUpdate()", `WHERE id = $1 AND $2 > 0 AND state = $3` + "`+tx.ForUpdate()"}}},
 	{"a refund outside of the transaction of its failure", []edit{
-		{"separation/queue.go", `if !deleted || !asked {`, `if deleted && !asked {`},
+		{"separation/queue.go", `if !e.Deleted || !e.Asked {`, `if e.Deleted && !e.Asked {`},
 		{"separation/queue.go", "	if err == nil && moved {\n", `	if err == nil && moved {
 			if err := s.db.InTx(ctx, func(tx *db.Tx) error { _, err := credit.Refund(ctx, tx, j.UserID, j.ID); return err }); err != nil {
 				return moved, err
@@ -36,8 +36,8 @@ var planted = []struct {
 	{"a job is taken over without a look at its lease", []edit{{"separation/queue.go",
 		`(j.lease_until IS NULL OR j.lease_until < now_ms()) AND `, ``}}},
 	{"the provider is asked again after an intent", []edit{
-		{"separation/queue.go", `case j.IntentAt.Valid:`, `case j.IntentAt.Valid && j.Attempts > 2:`},
-		{"separation/queue.go", `And: ` + "` AND submit_intent_at IS NULL`, ", ``}}},
+		{"separation/queue.go", `case j.AskedAt.Valid:`, `case j.AskedAt.Valid && j.Attempts > 2:`},
+		{"separation/queue.go", `r.Lost, r.And = true, ` + "` AND asked_at IS NULL`", "r.Lost = true"}}},
 	{"an idempotency key is saved after the commit", []edit{{"idempotency/idempotency.go",
 		"		return save(ctx, tx, k, answer)\n	})\n", `		return nil
 	})
