@@ -502,7 +502,7 @@ func (t Table) Expire(ctx context.Context, lifetime time.Duration, state, condit
 	for {
 		var rows []moved
 		err := t.DB.InTx(ctx, func(tx *db.Tx) (err error) {
-			rows, err = db.All(ctx, tx, scanMoved, `DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE kind = $1 AND state = $2
+			rows, err = db.All(ctx, tx, scanMoved, `DELETE FROM jobs WHERE state = $2 AND id IN (SELECT id FROM jobs WHERE kind = $1 AND state = $2
 				AND created_at < now_ms() - $3 AND finished_at < now_ms() - $3`+condition+` LIMIT $4) RETURNING `+movedColumns,
 				t.Kind, state, lifetime.Milliseconds(), expireBatch)
 			if err != nil {
