@@ -22,6 +22,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/upstream/identity"
 	"cutroom/internal/user"
 )
@@ -147,6 +148,8 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, r *harness) {
 		stuck := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
 		other := r.signIn(t, account.ProviderA, identity.Claims{Subject: "2"}, "")
+		jobtest.Insert(t, r.db, "sep-1", stuck.ID, "READY", 1, 1000)
+		jobtest.Insert(t, r.db, "rnd-1", other.ID, "PENDING", 1, 1000)
 		broken := errors.New("bucket is down")
 		r.refuse[stuck.ID], r.refuse[other.ID] = broken, broken
 		for _, u := range []user.User{stuck, other} {
@@ -177,6 +180,9 @@ func TestAnInterruptedDeletionIsFinishedByTheSweep(t *testing.T) {
 		}
 		if users, entries := r.scan(t, `SELECT COUNT(*) FROM users`), r.scan(t, `SELECT COUNT(*) FROM credit_ledger`); users != 0 || entries != 0 {
 			t.Errorf("%d users and %d ledger entries left", users, entries)
+		}
+		if jobs := r.scan(t, `SELECT (SELECT COUNT(*) FROM jobs) + (SELECT SUM(jobs) FROM job_days)`); jobs != 0 {
+			t.Errorf("%d jobs left or counted", jobs)
 		}
 		if err := r.Delete(t.Context(), stuck.ID, stuck.ID); err != nil {
 			t.Errorf("deleting again: %v", err)
