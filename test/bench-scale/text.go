@@ -46,7 +46,7 @@ jobs the table holds besides. Workers do nothing else here, sixteen of them are 
 the latencies. The jobs belong to 1000 owners.
 `
 	introTurns = `
-How fast jobs are claimed in fair turns. After each claim a worker ends its job by one bare update, which rate and CPU include, so
+How fast jobs are claimed in fair turns. After each claim a worker completes its job, which rate and CPU include, so
 that as many jobs run as there are workers.
 `
 	introReplicas = `
