@@ -278,7 +278,7 @@ type Return struct {
 	From, To string
 	Forgive  bool          // the attempt does not count
 	Pause    time.Duration // until the job may be claimed again
-	Lost     bool          // the lease must have run out; support reads the worker's name if the job fails
+	Lost     bool          // the worker gave no sign; support reads its name if the job fails
 	// And is a further condition on the job, and Withdraw makes asked_at null.
 	And      string
 	Withdraw bool
@@ -288,13 +288,16 @@ type Return struct {
 	Topics []string // to notify as well
 }
 
+// Expired is the condition, after AND, that the lease of a job has run out.
+const Expired = ` AND COALESCE(lease_until, 0) < now_ms()`
+
 // Dead returns the claims of the jobs that meet a condition and whose workers died. Parameters of the condition
-// begin with $2. A worker may come back after an outage; HandBack checks again.
+// begin with $2. A worker may come back after an outage, so hand the jobs back with the condition [Expired].
 func (t Table) Dead(ctx context.Context, and string, args ...any) ([]Claim, error) {
 	dead, err := db.All(ctx, t.DB, func(row db.Scanner) (c Claim, err error) {
 		c.Table = "jobs"
 		return c, row.Scan(&c.ID, &c.Fence, &c.UserID, &c.Attempts)
-	}, `SELECT id, fence, user_id, attempts FROM jobs WHERE kind = $1 AND `+AtWork+` AND COALESCE(lease_until, 0) < now_ms() AND `+
+	}, `SELECT id, fence, user_id, attempts FROM jobs WHERE kind = $1 AND `+AtWork+Expired+` AND `+
 		user.Stays("user_id")+and, append([]any{t.Kind}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("look for jobs of dead workers: %w", err)
@@ -313,9 +316,8 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 	if r.Pause > 0 {
 		pauseMs = r.Pause.Milliseconds()
 	}
-	set, and := "", r.And
+	set := ""
 	if r.Lost {
-		and += ` AND COALESCE(lease_until, 0) < now_ms()`
 		set += `, failure_cause = COALESCE(failure_cause || ', ', 'lost workers: ') || COALESCE(lease_owner, 'unknown')`
 	}
 	if r.Withdraw {
@@ -325,7 +327,7 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 		var m moved
 		err := tx.QueryRow(ctx, `UPDATE jobs SET state = $4, attempts = COALESCE($5, attempts), fence = fence + 1,
 				replica = COALESCE(lease_owner, replica), lease_owner = NULL, lease_until = now_ms() + $6`+set+`
-			WHERE id = $1 AND fence = $2 AND state = $3`+and+` RETURNING `+movedColumns,
+			WHERE id = $1 AND fence = $2 AND state = $3`+r.And+` RETURNING `+movedColumns,
 			c.ID, c.Fence, r.From, r.To, attempts, pauseMs).Scan(m.columns()...)
 		if ok = err == nil; db.IsNoRows(err) {
 			return nil

@@ -115,7 +115,7 @@ func TestALateWorkerWritesNothing(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		c := claim(h, "me")
 		table, ctx := renders(h.DB, t.TempDir()), t.Context()
-		alive, err := table.HandBack(ctx, c, job.Return{From: "PROCESSING", To: "PENDING", Lost: true})
+		alive, err := table.HandBack(ctx, c, job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired})
 		if dead, derr := table.Dead(ctx, ""); alive || len(dead) != 0 || errors.Join(err, derr) != nil {
 			t.Fatalf("a living worker lost its job: %v, %v, %v, %v", alive, dead, err, derr)
 		}
@@ -124,7 +124,7 @@ func TestALateWorkerWritesNothing(t *testing.T) {
 		if err != nil || len(dead) != 1 {
 			t.Fatalf("%v, %v", dead, err)
 		}
-		if ok, err := table.HandBack(ctx, dead[0], job.Return{From: "PROCESSING", To: "PENDING", Lost: true}); err != nil || !ok {
+		if ok, err := table.HandBack(ctx, dead[0], job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired}); err != nil || !ok {
 			t.Fatalf("not handed back: %v", err)
 		}
 		for what, write := range map[string]func() error{

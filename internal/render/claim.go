@@ -22,7 +22,7 @@ func (s *Service) requeueDead(ctx context.Context) error {
 	ctx = db.Prompt(ctx, job.TTL/3)
 	dead, err := s.jobs.Dead(ctx, ` AND attempts < $2`, maxAttempts)
 	for _, c := range dead {
-		moved, berr := s.jobs.HandBack(ctx, c, job.Return{From: StateProcessing, To: StatePending, Lost: true, Set: `short_since = NULL`})
+		moved, berr := s.jobs.HandBack(ctx, c, job.Return{From: StateProcessing, To: StatePending, Lost: true, And: job.Expired, Set: `short_since = NULL`})
 		if moved {
 			s.log.Info("render requeued, because its worker died", "job", c.ID)
 		}

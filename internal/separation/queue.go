@@ -120,17 +120,18 @@ func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) 
 // requeueDead requeues the jobs whose worker died while submitting, and fails those that
 // the provider may have received.
 func (s *Service) requeueDead(ctx context.Context) error {
-	return s.recoverJobs(ctx, `(j.lease_until IS NULL OR j.lease_until < now_ms())`)
+	return s.recoverJobs(ctx, job.Expired, `COALESCE(j.lease_until, 0) < now_ms()`)
 }
 
 // requeueStuck does the same for jobs that a living worker has been submitting for longer
 // than the threshold.
 func (s *Service) requeueStuck(ctx context.Context) error {
-	return s.recoverJobs(ctx, `COALESCE(d.submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds())
+	return s.recoverJobs(ctx, "", `COALESCE(d.submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds())
 }
 
-// recoverJobs requeues or fails the SUBMITTING jobs of a condition.
-func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) error {
+// recoverJobs requeues or fails the SUBMITTING jobs of a condition. A job is requeued only if it still meets the
+// condition and.
+func (s *Service) recoverJobs(ctx context.Context, and, which string, args ...any) error {
 	return s.each(ctx, func(j claimedJob) (err error) {
 		var moved bool
 		switch {
@@ -140,7 +141,7 @@ func (s *Service) recoverJobs(ctx context.Context, which string, args ...any) er
 		case j.Attempts >= maxAttempts:
 			moved, err = s.fail(ctx, j, errInterrupted, nil)
 		default:
-			moved, err = s.requeue(ctx, j)
+			moved, err = s.requeue(ctx, j, and)
 		}
 		if moved {
 			s.jobs.AttemptLog(j.Claim).Warn("recovered a job from SUBMITTING")
@@ -168,9 +169,9 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 }
 
 // requeue takes a job away from a worker that has not asked the provider.
-func (s *Service) requeue(ctx context.Context, j claimedJob) (bool, error) {
+func (s *Service) requeue(ctx context.Context, j claimedJob, and string) (bool, error) {
 	r := toQueue()
-	r.Lost, r.And = true, ` AND asked_at IS NULL`
+	r.Lost, r.And = true, ` AND asked_at IS NULL`+and
 	return s.jobs.HandBack(ctx, j.Claim, r)
 }
 

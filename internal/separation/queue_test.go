@@ -155,7 +155,7 @@ func TestALostLeaseIsFenced(t *testing.T) {
 			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j) })
 			unchanged("start", old, func(j *claimedJob) error { return a.started(ctx, j, 99) })
 			unchanged("hand-back", old, func(j *claimedJob) error { return errors.Join(a.handBack(ctx, *j), job.ErrMoved) })
-			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j)) })
+			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, "")) })
 			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, errInternal, nil)) })
 		}
 		inSubmitting()

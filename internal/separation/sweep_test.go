@@ -34,6 +34,7 @@ func TestSweeps(t *testing.T) {
 		}{
 			{name: "submitting, young", state: StateSubmitting, minutes: 9, leased: true, want: row{State: StateSubmitting, Attempts: 1}},
 			{name: "stuck for the first time", state: StateSubmitting, minutes: 11, want: row{State: StateQueued, Attempts: 1}},
+			{name: "stuck, though its worker lives", state: StateSubmitting, minutes: 11, leased: true, want: row{State: StateQueued, Attempts: 1}},
 			{name: "stuck half an hour and alone in the queue", state: StateSubmitting, minutes: 31, want: row{State: StateQueued, Attempts: 1}},
 			{name: "stuck for the third time", state: StateSubmitting, minutes: 11, also: func(r *harness, s *Service, _, id string) {
 				for range 2 {
