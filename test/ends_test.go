@@ -41,7 +41,7 @@ func TestRenderBothEnds(t *testing.T) {
 			tt.config["quality"] = "high"
 			plain := apitest.With(tt.config, M{"fadeIn": nil, "fadeOut": nil})
 			film, without := u.RenderFilm(t, tt.config, media...), u.RenderFilm(t, plain, media...)
-			got, base := lumas(t, film, 160, 120), lumas(t, without, 160, 120)
+			got, base := mediatest.Lumas(t, film, 160, 120), mediatest.Lumas(t, without, 160, 120)
 			if len(got) != tt.frames || len(base) != tt.frames {
 				t.Fatalf("%d frames, %d without the fades, want %d", len(got), len(base), tt.frames)
 			}
@@ -83,7 +83,7 @@ func TestRenderBothEnds(t *testing.T) {
 
 	u := apitest.Shared(t).SignIn(t)
 	film := u.RenderFilm(t, M{"videoDurationMs": 1000, "fadeIn": M{"color": "white", "durationMs": 100}}, apitest.File("video", clip))
-	if first := lumas(t, film, 160, 120)[0]; first[0] != 235 {
+	if first := mediatest.Lumas(t, film, 160, 120)[0]; first[0] != 235 {
 		t.Errorf("legacy mode: the first picture has luma %d, want 235", first[0])
 	}
 }

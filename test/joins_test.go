@@ -6,7 +6,6 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -63,26 +62,15 @@ func gradient(t testing.TB, dark int, tone float64) string {
 	return path
 }
 
-// lumas returns the luma of all pictures of a film.
-func lumas(t testing.TB, path string, width, height int) (frames [][]byte) {
-	t.Helper()
-	raw := mediatest.FFmpeg(t, "-i", path, "-map", "0:v:0", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-fps_mode", "passthrough", "pipe:1")
-	size := width * height
-	for picture := range slices.Chunk(raw, size*3/2) {
-		frames = append(frames, picture[:size])
-	}
-	return frames
-}
-
 // Each frame of a wipe, slide or push in each direction shows the pictures of the contract, side by side at a hard
-// edge: 24 joins in one film, with even and odd numbers of frames.
+// edge, and each frame of a dissolve their mix: 60 joins in one film, with even and odd numbers of frames.
 func TestRenderMovingJoins(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	u := apitest.Shared(t).SignIn(t)
 	const width, height, played = 160, 120, 12
 	clips := []string{gradient(t, 30, 440), gradient(t, 150, 880)}
-	sources := [][][]byte{lumas(t, clips[0], width, height), lumas(t, clips[1], width, height)}
+	sources := [][][]byte{mediatest.Lumas(t, clips[0], width, height), mediatest.Lumas(t, clips[1], width, height)}
 
 	type joined struct {
 		kind, direction string
@@ -90,24 +78,25 @@ func TestRenderMovingJoins(t *testing.T) {
 	}
 	joins := []joined{{}}
 	var segments, dissolved []M
-	for k := range 25 {
+	for k := range 61 {
 		s := apitest.With(apitest.Segment(fmt.Sprintf("video_%d", k%2), k, clipLength), M{"trimStartMs": 100 * (k % 9), "trimEndMs": 100*(k%9) + 400})
 		dissolve := s
 		if k > 0 {
-			j := joined{[]string{"wipe", "slide", "push"}[k%3], []string{"left", "right", "up", "down"}[k/3%4], 4 + k/12%2}
+			j := joined{[]string{"wipe", "slide", "push", "dissolve"}[k%4], []string{"left", "right", "up", "down"}[k/4%4], 4 + k/16%2}
 			joins = append(joins, j)
 			ms := (j.frames*1000 + 15) / 30
-			s = apitest.With(s, M{"transition": M{"type": j.kind, "direction": j.direction, "durationMs": ms}})
-			if j.direction == "left" && k%2 == 0 {
-				s["transition"] = M{"type": j.kind, "durationMs": ms}
+			transition := M{"type": j.kind, "durationMs": ms}
+			if j.kind != "dissolve" && (j.direction != "left" || k%2 == 1) {
+				transition["direction"] = j.direction
 			}
+			s = apitest.With(s, M{"transition": transition})
 			dissolve = apitest.With(s, M{"transition": M{"type": "dissolve", "durationMs": ms}})
 		}
 		segments, dissolved = append(segments, s), append(dissolved, dissolve)
 	}
 	media := []apitest.Part{apitest.File("video_0", clips[0]), apitest.File("video_1", clips[1])}
 	film := u.RenderFilm(t, M{"segments": segments, "quality": "high"}, media...)
-	got := lumas(t, film, width, height)
+	got := mediatest.Lumas(t, film, width, height)
 
 	at := 0 // frame of the film
 	for k, j := range joins {
@@ -121,6 +110,11 @@ func TestRenderMovingJoins(t *testing.T) {
 				pictureIs(t, got, at, incoming, fmt.Sprintf("frame %d of segment %d", n, k))
 			} else {
 				outgoing := sources[(k-1)%2][3*((k-1)%9)+played-j.frames+n]
+				if j.kind == "dissolve" {
+					pictureIs(t, got, at, dissolvedLuma(outgoing, incoming, float64(n+1)/float64(j.frames+1)), fmt.Sprintf("frame %d of a dissolve", n))
+					at++
+					continue
+				}
 				want, edge := movedLuma(outgoing, incoming, width, height, j.kind, j.direction, n, j.frames)
 				what := fmt.Sprintf("frame %d of %d of %s %s", n, j.frames, j.kind, j.direction)
 				pictureIs(t, got, at, want, what)
@@ -153,6 +147,15 @@ func TestRenderMovingJoins(t *testing.T) {
 	if !reflect.DeepEqual(mediatest.Samples(t, sound), mediatest.Samples(t, same)) {
 		t.Error("the sound is not that of dissolves")
 	}
+}
+
+// dissolvedLuma returns the mix of two pictures. weight is that of the incoming one.
+func dissolvedLuma(outgoing, incoming []byte, weight float64) []byte {
+	mixed := make([]byte, len(outgoing))
+	for i := range mixed {
+		mixed[i] = byte(float64(outgoing[i]) + (float64(incoming[i])-float64(outgoing[i]))*weight + 0.5)
+	}
+	return mixed
 }
 
 // movedLuma returns frame i of n of a join and the number of columns or rows that show the incoming picture.

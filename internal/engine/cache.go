@@ -20,12 +20,11 @@ type PartCache interface {
 	Put(ctx context.Context, scope, key, src string) error
 }
 
-// The kinds of parts that machines share. A key begins with its kind. The thread plan keeps the name of an
-// earlier release, because existing cache entries have that name.
+// The kinds of parts that machines share. A key begins with its kind.
 const (
 	kindVideo   = "video"
 	kindInfo    = "info"
-	kindThreads = "staff"
+	kindThreads = "threads"
 )
 
 // Shared reports whether machines share the part under a key. They share parts that are

@@ -422,7 +422,7 @@ func TestThreadsArePlanned(t *testing.T) {
 		}
 		return p, p.Parts
 	}
-	for n, single := range map[int]int{1: 0, 3: 0, 4: 4, 5: 4, 6: 6, 7: 6} {
+	for n, single := range map[int]int{1: 0, 2: 2, 3: 2, 4: 4, 5: 4, 6: 6, 7: 6} {
 		p, missing := plan(n)
 		s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 600 << 20})
 		if len(s.Threads) != single || s.Parallel != 2 {
@@ -433,7 +433,7 @@ func TestThreadsArePlanned(t *testing.T) {
 	if s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 100 << 20}); len(s.Threads) != 0 {
 		t.Error("memory was not minded")
 	}
-	// Cropped parts of equal cost only need one round.
+	// Parts of similar cost only need one round.
 	for lengths, single := range map[[3]int64]int{{2000, 0, 0}: 0, {2000, 2000, 0}: 2, {2000, 2000, 2000}: 2, {5900, 1000, 1000}: 0} {
 		var segments []timeline.Segment
 		for i, length := range lengths {
@@ -441,11 +441,9 @@ func TestThreadsArePlanned(t *testing.T) {
 				segments = append(segments, ms(int64(i)*10000, int64(i)*10000+length))
 			}
 		}
-		p := planOf(t, map[string]*Info{"s": info}, func(tl *timeline.Timeline) {
-			tl.Canvas = &timeline.Canvas{Aspect: "9:16", Fit: timeline.Cover}
-		}, segments...)
+		p := planOf(t, map[string]*Info{"s": info}, nil, segments...)
 		if s := planThreads(p, p.Parts, Machine{Cores: 2, MemoryBytes: 600 << 20}); len(s.Threads) != single {
-			t.Errorf("cropped, %v ms: %d of one thread, want %d", lengths, len(s.Threads), single)
+			t.Errorf("%v ms: %d of one thread, want %d", lengths, len(s.Threads), single)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Raise threadPlanVersion when the same situation gives another plan.
-const threadPlanVersion = 2
+const threadPlanVersion = 3
 
 // threadPlan sets how many encoders run at once and how many threads each has.
 //
@@ -41,17 +41,14 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 }
 
 // keepBusy reports whether n single-threaded encoders at once keep all cores busy with the parts. Two rounds of
-// parts do, and so does one round of parts with similar cost. Films without dissolves, cropping and blur always
-// need two rounds, so that their threads, and therefore their bytes, stay those of earlier releases.
+// parts do, and so does one round of parts with similar cost.
 func keepBusy(parts []*videoPart, n int) bool {
 	var total, longest float64
-	plain := true
 	for _, v := range parts {
 		total += v.cost()
 		longest = max(longest, v.cost())
-		plain = plain && len(v.shots) == 1 && v.shots[0].framing == (framing{})
 	}
-	return len(parts) >= 2*n || !plain && len(parts) >= n && longest*float64(n) <= 1.1*total
+	return len(parts) >= 2*n || len(parts) >= n && longest*float64(n) <= 1.1*total
 }
 
 // assignThreads sets the threads of the missing parts from an earlier attempt's plan or

@@ -1,16 +1,16 @@
 package mediatest
 
 import (
-	"bytes"
-	"encoding/binary"
 	"math"
 	"slices"
 	"testing"
 	"time"
+
+	"cutroom/internal/sandbox/measure"
 )
 
 // SampleRate is the rate of all decoded audio.
-const SampleRate = 48000
+const SampleRate = measure.SampleRate
 
 // Window is the half-open span [From, To) of a file's timeline. The zero value
 // is the whole file.
@@ -37,35 +37,13 @@ func sampleAt(d time.Duration) int { return int(math.Round(d.Seconds() * SampleR
 // caller must not change the slices.
 func Samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
-	return once(t, "samples", path, func() [][]float64 { return samples(t, path) })
-}
-
-func samples(t testing.TB, path string) [][]float64 {
-	t.Helper()
-	// One thread, as when the engine decodes audio.
-	return parseWave(t, FFmpeg(t, append([]string{"-threads", "1", "-i", "file:" + path}, wave...)...))
-}
-
-// wave makes ffmpeg write the first audio stream of its input to stdout, for parseWave.
-var wave = []string{"-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-"}
-
-func parseWave(t testing.TB, raw []byte) [][]float64 {
-	t.Helper()
-	data := bytes.Index(raw, []byte("data"))
-	if data < 0 || len(raw) < data+8 {
-		t.Fatal("no audio was decoded")
-	}
-	channels := int(binary.LittleEndian.Uint16(raw[22:]))
-	raw = raw[data+8:]
-	frames := len(raw) / 4 / channels
-	all := make([][]float64, channels)
-	for c := range all {
-		all[c] = make([]float64, frames)
-		for i := range all[c] {
-			all[c][i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*(i*channels+c):])))
+	return once(t, "samples", path, func() [][]float64 {
+		samples, err := measure.Sound(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	return all
+		return samples
+	})
 }
 
 // Mono decodes like Samples and returns the mean of all channels.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/sandbox/measure"
 )
 
 // FrameTimes returns the presentation times of all frames of the first video stream.
@@ -36,10 +38,16 @@ func frames(t testing.TB, path string, sound bool) shown {
 		args := []string{"-copyts", "-threads:a", "1", "-i", "file:" + path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "null", "-vf",
 			"scale=1:1:flags=area,format=gray,settb=1/1000000,signalstats,metadata=print:key=" + luma + ":file=" + list, "-"}
 		if sound {
-			args = append(args, wave...)
+			args = append(args, measure.Wave...)
 		}
 		if raw := FFmpeg(t, args...); sound {
-			once(t, "samples", path, func() [][]float64 { return parseWave(t, raw) })
+			once(t, "samples", path, func() [][]float64 {
+				samples, err := measure.ParseWave(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return samples
+			})
 		}
 		text, err := os.ReadFile(list)
 		if err != nil {
@@ -58,6 +66,19 @@ func frames(t testing.TB, path string, sound bool) shown {
 		}
 		return all
 	})
+}
+
+// Lumas returns the luma of all pictures of a film, as it is stored.
+func Lumas(t testing.TB, path string, width, height int) [][]byte {
+	t.Helper()
+	pictures, err := measure.Pictures(t.Context(), path, "null", "yuv420p", width*height*3/2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pictures {
+		pictures[i] = pictures[i][:width*height]
+	}
+	return pictures
 }
 
 // ConstantRate fails the test unless the video has the given number of frames, the first one at
@@ -169,8 +190,10 @@ func (p SyncPoint) Offset() time.Duration { return p.Beep - p.Flash }
 func SyncPoints(t testing.TB, path string) []SyncPoint {
 	t.Helper()
 	var points []SyncPoint
-	flashes, beeps := frames(t, path, true).flashStarts(), beepStarts(Mono(t, path))
-	for _, flash := range flashes {
+	film := frames(t, path, true)
+	beeps := beepStarts(Mono(t, path))
+	for _, n := range measure.Flashes(film.luma) {
+		flash := film.times[n]
 		nearest := time.Hour
 		for _, beep := range beeps {
 			if (beep - flash).Abs() < (nearest - flash).Abs() {
@@ -186,18 +209,6 @@ func SyncPoints(t testing.TB, path string) []SyncPoint {
 		t.Fatalf("%s: no flashes", path)
 	}
 	return points
-}
-
-// flashStarts returns the times of white frames that follow a dark frame or are first.
-func (s shown) flashStarts() (starts []time.Duration) {
-	dark := true
-	for i, y := range s.luma {
-		if y > 128 && dark {
-			starts = append(starts, s.times[i])
-		}
-		dark = y <= 128
-	}
-	return starts
 }
 
 // beepStarts returns the times at which a 1 kHz tone follows silence. The threshold is a tenth of

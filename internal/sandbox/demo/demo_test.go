@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/sandbox/measure"
 )
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
@@ -130,14 +131,14 @@ func TestClips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := flashes(bright); len(got) != 2 || got[0] != 0 || got[1] != s.rate {
+		if got := measure.Flashes(bright); len(got) != 2 || got[0] != 0 || got[1] != s.rate {
 			t.Errorf("%s flashes in frames %v", s.file, got)
 		}
 		heard, err := decode(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		chirp, err := pcm(t.Context(), "-f", "lavfi", "-i", "aevalsrc=exprs='"+tick+"|"+tick+"':s=48000:d=0.024")
+		chirp, err := stereo(t.Context(), "-f", "lavfi", "-i", "aevalsrc=exprs='"+tick+"|"+tick+"':s=48000:d=0.024")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +155,7 @@ func TestClips(t *testing.T) {
 // place, or audible where it was not requested.
 func TestUnmix(t *testing.T) {
 	noise := func(seed int) audio {
-		s, err := pcm(t.Context(), "-f", "lavfi", "-i", fmt.Sprintf("anoisesrc=r=48000:a=0.2:c=pink:d=3:seed=%d", seed))
+		s, err := stereo(t.Context(), "-f", "lavfi", "-i", fmt.Sprintf("anoisesrc=r=48000:a=0.2:c=pink:d=3:seed=%d", seed))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/sandbox/process"
+	"cutroom/internal/sandbox/measure"
 )
 
 // Tolerances of the measurements.
@@ -151,7 +151,7 @@ func (j *judge) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	chirp, err := pcm(ctx, "-f", "lavfi", "-i", "aevalsrc=exprs='"+tick+"|"+tick+"':s=48000:d=0.024")
+	chirp, err := stereo(ctx, "-f", "lavfi", "-i", "aevalsrc=exprs='"+tick+"|"+tick+"':s=48000:d=0.024")
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (j *judge) sync(ctx context.Context) error {
 				expected++
 			}
 		}
-		for _, n := range flashes(bright) {
+		for _, n := range measure.Flashes(bright) {
 			flash := j.film.timeOf(n)
 			if flash < from || flash >= to || j.film.mutedAt(flash) {
 				continue // the other clip covers this lamp, or there is silence
@@ -193,23 +193,9 @@ func (j *judge) sync(ctx context.Context) error {
 // brightness returns the mean brightness of an area in every frame of a film.
 func brightness(ctx context.Context, path string, a lamp) ([]byte, error) {
 	side := max(a.radius, 2) // well inside the disc
-	return process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
-		fmt.Sprintf("format=gray,crop=%d:%d:%d:%d,scale=1:1:flags=area", side, side, a.x-side/2, a.y-side/2),
-		"-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
-}
-
-// flashes returns the first bright frame of every flash.
-func flashes(brightness []byte) []int {
-	var starts []int
-	dark := true
-	for i, v := range brightness {
-		if v > 150 && dark {
-			starts, dark = append(starts, i), false
-		} else if v < 110 {
-			dark = true // lower than the rising threshold, so that an encoder's flicker counts once
-		}
-	}
-	return starts
+	frames, err := measure.Pictures(ctx, path,
+		fmt.Sprintf("format=gray,crop=%d:%d:%d:%d,scale=1:1:flags=area", side, side, a.x-side/2, a.y-side/2), "gray", 1)
+	return slices.Concat(frames...), err
 }
 
 // findChirp finds a chirp within 150 ms of a time. It returns how late it is, and its share of the sound there,

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/big"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/sandbox/measure"
 	"cutroom/internal/sandbox/process"
 )
 
@@ -50,37 +50,27 @@ func probe(ctx context.Context, path string) (media, error) {
 	return m, err
 }
 
-// sampleRate is the rate that sound is decoded at.
-const sampleRate = 48000
+const sampleRate = measure.SampleRate
 
 // audio is decoded sound with left and right samples alternating; 1 is full scale. The first sample is the
 // file's time zero.
 type audio []float32
 
-// decode decodes the first audio stream of a file. It prepends silence to a sound that
-// starts late. Mono is returned on both channels.
-func decode(ctx context.Context, path string) (audio, error) {
-	m, err := probe(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	filters := "aresample=48000:first_pts=0"
-	if m.channels == 1 {
-		filters += ",pan=stereo|c0=c0|c1=c0" // -ac alone would make mono 3 dB quieter
-	}
-	return pcm(ctx, "-i", "file:"+path, "-map", "0:a:0", "-af", filters)
-}
+// decode decodes the first audio stream of a file, see stereo.
+func decode(ctx context.Context, path string) (audio, error) { return stereo(ctx, "-i", "file:"+path) }
 
-// pcm runs ffmpeg on an input and returns the resulting sound.
-func pcm(ctx context.Context, args ...string) (audio, error) {
-	raw, err := process.Output(ctx, "ffmpeg", append(append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"},
-		args...), "-ac", "2", "-f", "f32le", "pipe:1")...)
+// stereo decodes the sound of an input of ffmpeg. Mono is returned on both channels.
+func stereo(ctx context.Context, input ...string) (audio, error) {
+	channels, err := measure.SoundOf(ctx, input...)
+	if err == nil && len(channels) > 2 {
+		channels, err = measure.SoundOf(ctx, append(input, "-ac", "2")...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decode sound: %w", err)
 	}
-	s := make(audio, len(raw)/8*2)
+	s := make(audio, 2*len(channels[0]))
 	for i := range s {
-		s[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+		s[i] = float32(channels[i%len(channels)][i/2])
 	}
 	return s, nil
 }

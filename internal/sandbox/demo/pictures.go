@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"cutroom/internal/sandbox/process"
+	"cutroom/internal/sandbox/measure"
 )
 
 // pictures compares the frames of the fades, the dissolve and the push with those of the clips, and the bars
@@ -26,13 +26,12 @@ func (j *judge) pictures(ctx context.Context) error {
 // thumbnails returns the brightness of frames frames, starting at first, averaged to columns by rows of an
 // area.
 func thumbnails(ctx context.Context, path, filter string, first, frames, columns, rows int) ([]byte, error) {
-	raw, err := process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+path, "-map", "0:v:0", "-vf",
-		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area+accurate_rnd,format=gray", filter, first, first+frames, columns, rows),
-		"-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
-	if err == nil && len(raw) != frames*columns*rows {
-		err = fmt.Errorf("%s: %d bytes of %d frames", path, len(raw), frames)
+	pictures, err := measure.Pictures(ctx, path,
+		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area+accurate_rnd", filter, first, first+frames, columns, rows), "gray", columns*rows)
+	if err == nil && len(pictures) != frames {
+		err = fmt.Errorf("%s: %d frames of %d", path, len(pictures), frames)
 	}
-	return raw, err
+	return slices.Concat(pictures...), err
 }
 
 func (a area) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", a.width, a.height, a.left, a.top) }
@@ -73,6 +72,7 @@ func (j *judge) dissolved(ctx context.Context) error {
 func (j *judge) fades(ctx context.Context) error {
 	const columns, rows, within, black = 16, 9, 3.0, 1 // levels of 255
 	n, last := j.film.frameAt(ends), len(j.film.segments)-1
+	width, height, _ := j.film.canvas()
 	for _, end := range []struct {
 		name, moves string
 		s           segment
@@ -102,15 +102,14 @@ func (j *judge) fades(ctx context.Context) error {
 			dark += n - 1
 			slices.Reverse(means)
 		}
-		levels, err := process.Output(ctx, "ffmpeg", "-nostdin", "-loglevel", "error", "-i", "file:"+j.video, "-map", "0:v:0", "-vf",
-			fmt.Sprintf("trim=start_frame=%d:end_frame=%d,format=rgb24", dark, dark+1), "-f", "rawvideo", "pipe:1")
+		levels, err := measure.Pictures(ctx, j.video, fmt.Sprintf("trim=start_frame=%d:end_frame=%d", dark, dark+1), "rgb24", 3*width*height)
 		if err != nil {
 			return err
 		}
 		if len(levels) == 0 {
 			return fmt.Errorf("%s: no frame %d", j.video, dark)
 		}
-		brightest, moves := slices.Max(levels), "not "+end.moves
+		brightest, moves := slices.Max(levels[0]), "not "+end.moves
 		if slices.IsSorted(means) && means[0] < means[n-1] {
 			moves = end.moves
 		}

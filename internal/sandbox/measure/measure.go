@@ -1,0 +1,87 @@
+// Package measure decodes films, and measures what tests and the demonstration both look for. It runs ffmpeg directly, not
+// through the service's code, so that a mistake there cannot affect both sides of a comparison.
+package measure
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"cutroom/internal/sandbox/process"
+)
+
+// SampleRate is the rate of all decoded sound, in Hz.
+const SampleRate = 48000
+
+// Wave makes ffmpeg write the first audio stream of its input to its standard output, for ParseWave. The first sample is at
+// time zero; zeros precede sound that starts later.
+var Wave = []string{"-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-"}
+
+// Sound decodes the first audio stream of a file to one slice per channel, with samples in -1..1.
+func Sound(ctx context.Context, path string) ([][]float64, error) {
+	// One thread: with several, ffmpeg 7.1 and later lose packets of FLAC and ALAC.
+	return SoundOf(ctx, "-threads", "1", "-i", "file:"+path)
+}
+
+// SoundOf is Sound for any input of ffmpeg.
+func SoundOf(ctx context.Context, input ...string) ([][]float64, error) {
+	raw, err := ffmpeg(ctx, slices.Concat(input, Wave)...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWave(raw)
+}
+
+// ParseWave returns the samples that Wave made ffmpeg write.
+func ParseWave(raw []byte) ([][]float64, error) {
+	data := bytes.Index(raw, []byte("data"))
+	if data < 0 || len(raw) < data+8 {
+		return nil, errors.New("no sound was decoded")
+	}
+	channels := int(binary.LittleEndian.Uint16(raw[22:]))
+	raw = raw[data+8:]
+	frames := len(raw) / 4 / channels
+	all := make([][]float64, channels)
+	for c := range all {
+		all[c] = make([]float64, frames)
+		for i := range all[c] {
+			all[c][i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*(i*channels+c):])))
+		}
+	}
+	return all, nil
+}
+
+// Pictures returns all pictures of a film after the filters, in a pixel format in which each has size bytes.
+func Pictures(ctx context.Context, path, filters, format string, size int) ([][]byte, error) {
+	raw, err := ffmpeg(ctx, "-i", "file:"+path, "-map", "0:v:0", "-vf", filters+",format="+format, "-fps_mode", "passthrough", "-f", "rawvideo", "-")
+	if err != nil {
+		return nil, err
+	}
+	if len(raw)%size != 0 {
+		return nil, fmt.Errorf("%s: %d bytes are no pictures of %d", path, len(raw), size)
+	}
+	return slices.Collect(slices.Chunk(raw, size)), nil
+}
+
+func ffmpeg(ctx context.Context, args ...string) ([]byte, error) {
+	return process.Output(ctx, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...)...)
+}
+
+// Flashes returns the first bright frame of every flash, by the brightness of all frames, 0..255. A frame ends a flash only
+// if it is clearly darker than one that begins a flash, so that an encoder's flicker counts once.
+func Flashes[T byte | float64](brightness []T) (starts []int) {
+	const bright, dark = 150, 110
+	lit := false
+	for i, v := range brightness {
+		if v > bright && !lit {
+			starts, lit = append(starts, i), true
+		} else if v < dark {
+			lit = false
+		}
+	}
+	return starts
+}
