@@ -294,48 +294,35 @@ func (h header) number(name string) int64 {
 	return n
 }
 
-// samples returns how many samples each audio channel has in the given packets and bytes, or 0 if the codec
-// does not determine it.
-func (h header) samples(packets, bytes int64) int64 {
+// samples returns how many samples each audio channel has in the given packets and bytes, or 0 if the codec does not
+// determine it. It is an upper bound unless counted is set: encoders of FLAC, Opus and Vorbis choose the number of samples in
+// a packet, and an mp4 may have several AMR frames in one packet.
+func (h header) samples(packets, bytes int64) (n int64, counted bool) {
 	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 { // uncompressed
-		return bytes * 8 / frame
+		return bytes * 8 / frame, true
 	}
 	switch h["codec_name"] {
 	case "aac":
+		n = 1024
 		if strings.HasPrefix(h["profile"], "HE-AAC") {
-			return packets * 2048
+			n = 2048
 		}
-		return packets * 1024
-	case "mp3":
-		if h.number("sample_rate") < 32000 {
-			return packets * 576
-		}
-		return packets * 1152
-	case "alac":
-		return packets * 4096
-	case "ac3", "eac3":
-		return packets * 1536
-	case "amr_nb":
-		return packets * 160
-	case "amr_wb":
-		return packets * 320
-	}
-	return 0
-}
-
-// counted reports whether samples is exact or an upper bound. Encoders of FLAC, Opus and Vorbis choose the
-// number of samples in a packet, and an mp4 may have several AMR frames in one packet.
-func (h header) counted() bool {
-	if h.number("bits_per_sample")*h.number("channels") > 0 {
-		return true
-	}
-	switch h["codec_name"] {
-	case "aac":
 		// A profile without a name is a newer one with longer packets.
 		_, err := strconv.Atoi(h["profile"])
-		return err != nil && h["profile"] != "xHE-AAC"
-	case "mp3", "alac", "ac3", "eac3":
-		return true
+		return packets * n, err != nil && h["profile"] != "xHE-AAC"
+	case "mp3":
+		if h.number("sample_rate") < 32000 {
+			return packets * 576, true
+		}
+		return packets * 1152, true
+	case "alac":
+		return packets * 4096, true
+	case "ac3", "eac3":
+		return packets * 1536, true
+	case "amr_nb":
+		return packets * 160, false
+	case "amr_wb":
+		return packets * 320, false
 	}
-	return false
+	return 0, false
 }

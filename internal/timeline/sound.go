@@ -111,5 +111,5 @@ func validatePoints(at fieldName, points []Point) error {
 	return nil
 }
 
-// within reports whether v is a number in least..most; NaN is not.
-func within(v, least, most float64) bool { return v >= least && v <= most }
+// within reports whether v is a number in lowest..highest; NaN is not.
+func within(v, lowest, highest float64) bool { return v >= lowest && v <= highest }

@@ -159,12 +159,12 @@ func (s *Segment) validatePicture(at func(field string) string) error {
 	return cmp.Or(outside(at("focusX"), focus.X, 0, 1), outside(at("focusY"), focus.Y, 0, 1))
 }
 
-// outside returns nil for a number in least..most.
-func outside(field string, v, least, most float64) error {
-	if v >= least && v <= most {
+// outside returns nil for a number in lowest..highest.
+func outside(field string, v, lowest, highest float64) error {
+	if within(v, lowest, highest) {
 		return nil
 	}
-	return fault.Invalidf("%s must be %g..%g", field, least, most)
+	return fault.Invalidf("%s must be %g..%g", field, lowest, highest)
 }
 
 func (s *Segment) validate(names Names, i int) error {
@@ -267,18 +267,18 @@ func endsTooEarly(start, end time.Duration) bool {
 	return end != 0 && end != math.MaxInt64 && end <= start
 }
 
-// outOfRange returns nil for a finite number in least..most, else an error with the broken limit. If least is
+// outOfRange returns nil for a finite number in lowest..highest, else an error with the broken limit. If lowest is
 // positive and v is not, the error says "> 0".
-func outOfRange(at fieldName, field string, v, least, most float64) error {
+func outOfRange(at fieldName, field string, v, lowest, highest float64) error {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return fault.Invalidf("%s must be a finite number", at(field))
-	case v <= 0 && least > 0:
+	case v <= 0 && lowest > 0:
 		return fault.Invalidf("%s must be > 0", at(field))
-	case v < least:
-		return fault.Invalidf("%s must be >= %g", at(field), least)
-	case v > most:
-		return fault.Invalidf("%s must be <= %g", at(field), most)
+	case v < lowest:
+		return fault.Invalidf("%s must be >= %g", at(field), lowest)
+	case v > highest:
+		return fault.Invalidf("%s must be <= %g", at(field), highest)
 	}
 	return nil
 }
