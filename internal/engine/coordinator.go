@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,37 +31,10 @@ type PartCoordinator interface {
 	Await(ctx context.Context, keys []string) (made map[string]bool, err error)
 }
 
-// alone is the coordinator of a render that shares no parts.
-type alone struct {
-	mu   sync.Mutex
-	open []string
-}
-
-func (a *alone) Announce(_ context.Context, keys []string) error {
-	a.open = keys
-	return nil
-}
-
-func (a *alone) Next(ctx context.Context, _ string) (key string, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.open) == 0 || ctx.Err() != nil {
-		return "", nil
-	}
-	key, a.open = a.open[0], a.open[1:]
-	return key, nil
-}
-
-func (a *alone) GiveUp(context.Context, string) error { return nil }
-
-func (a *alone) Await(ctx context.Context, keys []string) (map[string]bool, error) {
-	return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("nobody makes %v", keys))
-}
-
 // PartLoop makes the parts of one render, together with other machines.
 type PartLoop struct {
-	Coordinator PartCoordinator
-	Parallel    int // parts made here at once
+	Coordinator PartCoordinator // nil makes all parts here
+	Parallel    int             // parts made here at once
 	// Make makes a claimed part and puts it into the cache. It reports false for a part of a damaged source, which
 	// the cache does not keep.
 	Make func(ctx context.Context, key string) (cached bool, err error)
@@ -75,6 +47,9 @@ const fetchLanes = 8
 
 // All makes or fetches all parts of a render. It returns when all are here.
 func (l PartLoop) All(ctx context.Context, keys []string) error {
+	if l.Coordinator == nil {
+		return l.make(ctx, keys)
+	}
 	if err := l.Coordinator.Announce(ctx, keys); err != nil {
 		return fmt.Errorf("announce parts: %w", err)
 	}
@@ -160,7 +135,8 @@ func (l PartLoop) collect(ctx context.Context, keys []string) ([]string, error) 
 		return nil, err
 	}
 	var mu sync.Mutex
-	var fetches, repairs []step
+	var fetches []step
+	var lost []string
 	for key, made := range ended {
 		fetches = append(fetches, func(ctx context.Context) error {
 			if made && l.Fetch(ctx, key) {
@@ -168,17 +144,26 @@ func (l PartLoop) collect(ctx context.Context, keys []string) ([]string, error) 
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			repairs = append(repairs, func(ctx context.Context) error {
-				_, err := l.Make(ctx, key)
-				return err
-			})
+			lost = append(lost, key)
 			return nil
 		})
 	}
 	if err := runSteps(ctx, fetches, fetchLanes); err != nil {
 		return nil, err
 	}
-	return slices.Collect(maps.Keys(ended)), runSteps(ctx, repairs, l.Parallel)
+	return slices.Collect(maps.Keys(ended)), l.make(ctx, lost)
+}
+
+// make makes parts that need not be claimed, in their order.
+func (l PartLoop) make(ctx context.Context, keys []string) error {
+	var steps []step
+	for _, key := range keys {
+		steps = append(steps, func(ctx context.Context) error {
+			_, err := l.Make(ctx, key)
+			return err
+		})
+	}
+	return runSteps(ctx, steps, l.Parallel)
 }
 
 // partLoop returns the loop over the parts of the plan.

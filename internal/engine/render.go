@@ -52,9 +52,6 @@ type run struct {
 }
 
 func (e *Engine) newRun(job Job) *run {
-	if job.Coordinator == nil {
-		job.Coordinator = &alone{}
-	}
 	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
 		meter: newMeter(job.OnProgress), decoded: map[*videoPart][]coverage{}}
 }
