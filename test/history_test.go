@@ -92,6 +92,7 @@ func TestRenderHistory(t *testing.T) {
 	}
 	s.Do(t, apitest.Request{Path: "/api/v2/render"}).Error(401, "missing_token")
 	u.Send(t, apitest.Request{Path: "/api/v2/render?limit=101"}).Error(400, "invalid_limit")
+	u.Send(t, apitest.Request{Path: "/api/v2/separate?limit=5&limit=x"}).Error(400, "invalid_limit")
 	u.Send(t, apitest.Request{Path: "/api/v2/render?cursor=x"}).Error(400, "invalid_cursor")
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/events"
@@ -61,7 +63,7 @@ type signOuts struct {
 	// remain valid.
 	maxLife time.Duration
 	// turn is a lock on the fields below.
-	turn  chan struct{}
+	turn  *semaphore.Weighted
 	asked time.Time            // when at was read
 	at    map[string]time.Time // by user
 	// failed is when the last read failed, and err is its error.
@@ -70,18 +72,16 @@ type signOuts struct {
 }
 
 func newSignOuts(d *db.DB, maxLife time.Duration) *signOuts {
-	return &signOuts{db: d, maxLife: maxLife, turn: make(chan struct{}, 1)}
+	return &signOuts{db: d, maxLife: maxLife, turn: semaphore.NewWeighted(1)}
 }
 
 // check returns invalid_token for a token issued before its user's sign-out.
 func (s *signOuts) check(ctx context.Context, p Principal) error {
 	arrived := time.Now()
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
+	if s.turn.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)
 	}
-	defer func() { <-s.turn }()
+	defer s.turn.Release(1)
 	// A request that waited for its turn uses what was read after it arrived, however long the
 	// database took.
 	if s.at == nil || arrived.Sub(s.asked) >= SignOutDelay {

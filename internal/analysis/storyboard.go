@@ -36,16 +36,10 @@ var (
 	errNoPictures = fault.Invalidf("the asset has no pictures")
 )
 
-// Storyboard opens a JPEG with pictures of an asset: tiles of equal width from left to right, of a height that is
+// Storyboard opens a JPEG with pictures of an asset: up to MaxTiles tiles of equal width from left to right, of a height that is
 // rounded down to an even number. It counts as a use of the asset by the owner. Like all analyses it is made
 // once, for all accounts.
 func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, tiles, height int) (objectstore.Object, error) {
-	switch {
-	case tiles < 1 || tiles > MaxTiles:
-		return nil, ErrInvalidTiles
-	case height < MinHeight || height > MaxHeight:
-		return nil, ErrInvalidHeight
-	}
 	src, err := s.use(ctx, owner, name, "")
 	if err != nil {
 		return nil, err

@@ -3,9 +3,9 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -88,21 +88,15 @@ const (
 )
 
 func pageOf(query url.Values) (admin.Page, error) {
-	page := admin.Page{Limit: defaultLimit}
-	var err error
-	if query.Has("limit") {
-		page.Limit, err = strconv.ParseInt(query.Get("limit"), 10, 64)
-		if err != nil || page.Limit < 1 || page.Limit > maxLimit {
-			return admin.Page{}, fault.New(fault.Invalid, "invalid_limit")
-		}
+	limit, valid := queryNumber(query, "limit", defaultLimit, 1, maxLimit)
+	if !valid {
+		return admin.Page{}, fault.New(fault.Invalid, "invalid_limit")
 	}
-	if query.Has("offset") {
-		page.Offset, err = strconv.ParseInt(query.Get("offset"), 10, 64)
-		if err != nil || page.Offset < 0 {
-			return admin.Page{}, fault.New(fault.Invalid, "invalid_offset")
-		}
+	offset, valid := queryNumber(query, "offset", 0, 0, math.MaxInt)
+	if !valid {
+		return admin.Page{}, fault.New(fault.Invalid, "invalid_offset")
 	}
-	return page, nil
+	return admin.Page{Limit: int64(limit), Offset: int64(offset)}, nil
 }
 
 // report returns the endpoint of a report without parameters.

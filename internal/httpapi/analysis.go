@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"strconv"
 
 	"cutroom/internal/account"
 	"cutroom/internal/analysis"
@@ -54,11 +53,12 @@ func (s *Server) storyboard(w http.ResponseWriter, r *http.Request, who account.
 	if err != nil {
 		return analysis.ErrNoAsset.WithCause(err)
 	}
-	tiles, valid := queryNumber(r, "frames", analysis.DefaultTiles)
+	query := r.URL.Query()
+	tiles, valid := queryNumber(query, "frames", analysis.DefaultTiles, 1, analysis.MaxTiles)
 	if !valid {
 		return analysis.ErrInvalidTiles
 	}
-	height, valid := queryNumber(r, "height", analysis.DefaultHeight)
+	height, valid := queryNumber(query, "height", analysis.DefaultHeight, analysis.MinHeight, analysis.MaxHeight)
 	if !valid {
 		return analysis.ErrInvalidHeight
 	}
@@ -68,16 +68,6 @@ func (s *Server) storyboard(w http.ResponseWriter, r *http.Request, who account.
 	}
 	w.Header().Set("Cache-Control", revalidated)
 	return serveObject(w, r, obj, name.SHA256+".jpg")
-}
-
-// queryNumber reads a number from the query. It is not valid if it is given twice or is no number.
-func queryNumber(r *http.Request, name string, fallback int) (n int, valid bool) {
-	values := r.URL.Query()[name]
-	if len(values) == 0 {
-		return fallback, true
-	}
-	n, err := strconv.Atoi(values[0])
-	return n, err == nil && len(values) == 1
 }
 
 func bodyOfAnalysis(a analysis.Analysis) analysisBody {

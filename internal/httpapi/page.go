@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -19,14 +20,11 @@ const (
 
 // historyPage parses limit and cursor.
 func historyPage(r *http.Request) (cursor.Page, error) {
-	p := cursor.Page{After: cursor.Start, Limit: defaultPage}
+	p := cursor.Page{After: cursor.Start}
 	query := r.URL.Query()
-	if query.Has("limit") {
-		n, err := strconv.ParseUint(query.Get("limit"), 10, 32) // rejects a sign
-		if err != nil || n < 1 || n > maxPage {
-			return p, fault.New(fault.Invalid, "invalid_limit")
-		}
-		p.Limit = int(n)
+	var valid bool
+	if p.Limit, valid = queryNumber(query, "limit", defaultPage, 1, maxPage); !valid {
+		return p, fault.New(fault.Invalid, "invalid_limit")
 	}
 	if query.Has("cursor") {
 		var err error
@@ -35,6 +33,17 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 		}
 	}
 	return p, nil
+}
+
+// queryNumber reads a number within bounds from the query. It is not valid if it is given twice or has a sign.
+func queryNumber(query url.Values, name string, fallback, lowest, highest int) (n int, valid bool) {
+	values := query[name]
+	if len(values) == 0 {
+		return fallback, true
+	}
+	parsed, err := strconv.ParseUint(values[0], 10, 63)
+	n = int(parsed)
+	return n, err == nil && len(values) == 1 && n >= lowest && n <= highest
 }
 
 // history returns the endpoint of a page of one of the user's lists; the answer holds the list under name.

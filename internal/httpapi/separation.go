@@ -210,9 +210,10 @@ func bodyOfPeaks(wave audio.Waveform) peaksBody {
 }
 
 func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
-	points, query := audio.DefaultPoints, r.URL.Query()
-	if query.Has("points") {
-		points, _ = strconv.Atoi(query.Get("points")) // 0 is refused as well
+	query := r.URL.Query()
+	points, valid := queryNumber(query, "points", audio.DefaultPoints, audio.MinPoints, audio.MaxPoints)
+	if !valid {
+		points = 0 // refused after the token
 	}
 	wave, err := s.o.Separations.Peaks(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), query.Get("token"), points)
 	if err != nil {
