@@ -93,9 +93,6 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 // Accounts is the part of the service that signs users in and deletes them.
 func (a *App) Accounts() *account.Service { return a.accounts }
 
-// DB is the database of the service.
-func (a *App) DB() *db.DB { return a.db }
-
 // Handler is the public API, for a caller that has its own listener and needs no workers.
 func (a *App) Handler() http.Handler { return a.handler }
 

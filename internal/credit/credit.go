@@ -99,20 +99,14 @@ func New(o Options) *Ledger {
 }
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
-func (l *Ledger) Balance(ctx context.Context, userID string) (n int64, err error) {
-	err = l.db.Lookup(ctx, balanceQuery, []string{userID}, func(row db.Scanner) error { return row.Scan(&n) })
-	if err != nil {
-		return 0, fmt.Errorf("read balance: %w", err)
-	}
-	return n, nil
+func (l *Ledger) Balance(ctx context.Context, userID string) (int64, error) {
+	return Balance(ctx, l.db, userID)
 }
-
-var balanceQuery = `SELECT b.balance FROM credit_balances b WHERE b.user_id = $1 AND ` + user.Exists("b.user_id")
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
 func Balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
 	var n int64
-	err := q.QueryRow(ctx, balanceQuery, userID).Scan(&n)
+	err := q.QueryRow(ctx, `SELECT b.balance FROM credit_balances b WHERE b.user_id = $1 AND `+user.Exists("b.user_id"), userID).Scan(&n)
 	if db.IsNoRows(err) {
 		return 0, nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -99,18 +98,14 @@ func (d *DB) Notify(ctx context.Context, topic string) error {
 	return nil
 }
 
-// ExecNotify is [DB.Exec], followed by Notify if the statement affected a row, in one round trip and one
-// transaction.
+// ExecNotify is [DB.Exec], followed by Notify if the statement affected a row, in one transaction.
 func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
-	if !d.postgres {
-		if n, err = d.Exec(ctx, query, args...); n > 0 {
-			d.notifier.notify(topic)
+	err = d.InTx(ctx, func(tx *Tx) error {
+		if n, err = tx.Exec(ctx, query, args...); err != nil || n == 0 {
+			return err
 		}
-		return n, err
-	}
-	query = fmt.Sprintf(`WITH touched AS (%s RETURNING 1) SELECT COUNT(*) FROM (SELECT pg_notify($%d, $%d) FROM touched) AS told`,
-		query, len(args)+1, len(args)+2)
-	err = d.ExecRow(ctx, query, slices.Concat(args, []any{channelOf(topic), topic}), &n)
+		return tx.Notify(ctx, topic)
+	})
 	return n, err
 }
 

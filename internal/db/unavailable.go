@@ -148,15 +148,6 @@ func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), q
 	return all(rows, err, scan)
 }
 
-// Lookup runs a query and calls row with each of its rows.
-func (d *DB) Lookup(ctx context.Context, query string, keys []string, row func(Scanner) error) error {
-	args := make([]any, len(keys))
-	for i, key := range keys {
-		args[i] = key
-	}
-	return Each(ctx, d, func(rows *Rows) error { return row(rows) }, query, args...)
-}
-
 func all[T any](rows *Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err

@@ -46,16 +46,12 @@ func scanStatus(row db.Scanner) (Status, error) {
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
-	var st Status
-	err := s.db.Lookup(ctx, statusQuery, []string{owner, jobID}, func(row db.Scanner) (err error) {
-		st, err = scanStatus(row)
-		return err
-	})
+	st, err := scanStatus(s.db.QueryRow(ctx, statusQuery, owner, jobID))
+	if db.IsNoRows(err) {
+		return Status{}, errUnknownJob
+	}
 	if err != nil {
 		return Status{}, fmt.Errorf("read render status: %w", err)
-	}
-	if st.JobID == "" {
-		return Status{}, errUnknownJob
 	}
 	return st, nil
 }

@@ -89,20 +89,16 @@ var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'R
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
-	var out Status
 	var stems string
-	err := s.db.Lookup(ctx, statusQuery, []string{owner, jobID}, func(row db.Scanner) (err error) {
-		out, err = s.scanStatus(row, &stems)
-		return err
-	})
+	out, err := s.scanStatus(s.db.QueryRow(ctx, statusQuery, owner, jobID), &stems)
+	if db.IsNoRows(err) {
+		return Status{}, errUnknownJob
+	}
 	if err == nil && out.State == StateQueued {
 		err = s.place(ctx, &out)
 	}
 	if err != nil {
 		return Status{}, fmt.Errorf("read separation status: %w", err)
-	}
-	if out.State == "" {
-		return Status{}, errUnknownJob
 	}
 	for pair := range slices.Chunk(strings.Fields(stems), 2) {
 		ms, err := strconv.ParseInt(pair[len(pair)-1], 10, 64)
@@ -125,15 +121,13 @@ const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT j.finished
 
 // place adds the queue position and the estimated wait to the status of a QUEUED job.
 func (s *Service) place(ctx context.Context, st *Status) error {
-	return s.db.Lookup(ctx, placeQuery, []string{strconv.FormatInt(st.Created.UnixMilli(), 10), st.JobID}, func(row db.Scanner) error {
-		var position int64
-		var took sql.NullFloat64
-		err := row.Scan(&position, &took)
-		// The job may have left the queue since its status was read.
-		st.QueuePosition = max(1, position)
-		st.EstimatedWait = estimate(st.QueuePosition, took, s.InFlight)
-		return err
-	})
+	var position int64
+	var took sql.NullFloat64
+	err := s.db.QueryRow(ctx, placeQuery, st.Created.UnixMilli(), st.JobID).Scan(&position, &took)
+	// The job may have left the queue since its status was read.
+	st.QueuePosition = max(1, position)
+	st.EstimatedWait = estimate(st.QueuePosition, took, s.InFlight)
+	return err
 }
 
 // History returns a page of the owner's jobs, newest first and without their
