@@ -298,7 +298,6 @@ CREATE TABLE asset_holders (
 );
 CREATE INDEX asset_holders_by_key ON asset_holders (asset_key);
 CREATE INDEX asset_holders_history ON asset_holders (user_id, created_at, asset_key);
-CREATE INDEX asset_holders_by_use ON asset_holders (last_used_at);
 CREATE INDEX asset_holders_given_up ON asset_holders (given_up_at) WHERE given_up_at IS NOT NULL;
 
 -- asset: an upload in parts. Only the store, which knows it as store_id, knows which parts have arrived.
