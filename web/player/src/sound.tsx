@@ -42,10 +42,11 @@ export function Sound(props: { music: Music; analysis: Analysis | undefined; fil
         </button>
       </div>
       <div class="knobs">
-        <Slider label="Begins in the film" max={Math.max(0, Math.round(props.filmMs - 100))} step={100} value={music.startMs ?? 0} text={seconds(music.startMs ?? 0)} set={(startMs) => set({ startMs })} />
+        <Slider label="Begins at" of="Where in the film the music begins" max={Math.max(0, Math.round(props.filmMs - 100))} step={100} value={music.startMs ?? 0} text={seconds(music.startMs ?? 0)} set={(startMs) => set({ startMs })} />
         {analysis && (
           <Slider
-            label="Begins in the song"
+            label="Song from"
+            of="Where in the song the music begins"
             max={Math.max(0, analysis.durationMs - 1000)}
             step={100}
             value={music.fromMs ?? 0}

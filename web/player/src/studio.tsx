@@ -1,6 +1,6 @@
 // The studio: clips are added at the top, and the film appears at the bottom.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { capabilities, cutroom, pause, result, type Schemas } from './api';
 import { lengthOfAll, nextId, configOf, split, type Clip, type Draft } from './draft';
 import { Trouble } from './errors';
@@ -239,7 +239,8 @@ function ProjectMenu({ projects }: { projects: Projects }) {
 
 /** Undo and redo by the keys that every editor has. */
 function useShortcuts(undo: (() => void) | undefined, redo: (() => void) | undefined): void {
-  useEffect(() => {
+  // With the page that shows an edit, its undo is there.
+  useLayoutEffect(() => {
     const press = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.key.toLowerCase() !== 'z' || (e.target instanceof HTMLInputElement && e.target.type === 'text')) return;
       e.preventDefault();
