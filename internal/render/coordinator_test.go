@@ -66,24 +66,37 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 	})
 }
 
+// announced enqueues and claims a film of one part, and announces it.
+func (r *harness) announced(owner string) (film *Service, c *partCoordinator) {
+	r.T.Helper()
+	ids := r.enqueue(1, owner, nil)
+	film = r.service(&jobtest.Engine{}, r.DB)
+	r.claimed(film)
+	c = film.newPartCoordinator(r.T.Context(), ids[0])
+	r.T.Cleanup(c.stop)
+	if err := c.Announce(r.T.Context(), []string{"video-a"}); err != nil {
+		r.T.Fatal(err)
+	}
+	return film, c
+}
+
+// assistant claims a part for s.
+func (r *harness) assistant(s *Service) *assistant {
+	r.T.Helper()
+	a, err := s.claimPart(r.T.Context())
+	if a == nil || err != nil {
+		r.T.Fatal("no part: ", err)
+	}
+	return a
+}
+
 // If the engine panics, an assistant gives up only that part.
 func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		ids := r.enqueue(1, r.User(0), nil)
-		film := r.service(&jobtest.Engine{}, r.DB)
-		r.claimed(film)
-		c := film.newPartCoordinator(t.Context(), ids[0])
-		defer c.stop()
-		if err := c.Announce(t.Context(), []string{"video-a"}); err != nil {
-			t.Fatal(err)
-		}
+		_, c := r.announced(r.User(0))
 		helper := r.service(&jobtest.Engine{Helps: func() { panic("boom") }}, r.DB)
 		log := logged(helper)
-		a, err := helper.claimPart(t.Context())
-		if a == nil || err != nil {
-			t.Fatal("no part: ", err)
-		}
-		a.assist()
+		r.assistant(helper).assist()
 		if made, err := c.Await(t.Context(), []string{"video-a"}); err != nil || len(made) != 1 || made["video-a"] {
 			t.Errorf("the assistant keeps the part: %v, %v", made, err)
 		}

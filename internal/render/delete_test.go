@@ -105,14 +105,7 @@ func TestNoPartStoredAfterAnErasureStays(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.UseBucket()
 		owner := r.User(0)
-		ids := r.enqueue(1, owner, nil)
-		film := r.service(&jobtest.Engine{}, r.DB)
-		r.claimed(film)
-		c := film.newPartCoordinator(t.Context(), ids[0])
-		defer c.stop()
-		if err := c.Announce(t.Context(), []string{"video-a"}); err != nil {
-			t.Fatal(err)
-		}
+		film, _ := r.announced(owner)
 		late := "parts/" + owner + "/part"
 		helper := r.service(&jobtest.Engine{Helps: func() {
 			r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
@@ -121,11 +114,7 @@ func TestNoPartStoredAfterAnErasureStays(t *testing.T) {
 			}
 			r.Put(late)
 		}}, r.DB)
-		a, err := helper.claimPart(t.Context())
-		if a == nil || err != nil {
-			t.Fatal("no part: ", err)
-		}
-		a.assist()
+		r.assistant(helper).assist()
 		if left := r.Keys(late); len(left) > 0 {
 			t.Errorf("left %v", left)
 		}

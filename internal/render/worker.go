@@ -2,7 +2,6 @@ package render
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
-	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/rescue"
 	"cutroom/internal/timeline"
@@ -131,91 +129,20 @@ func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
 		overdue = errors.Is(context.Cause(work), errOverdue)
 		return err
 	}, func(last context.Context, taken bool, err error) {
-		log := s.jobs.AttemptLog(j.Claim)
-		switch {
-		case err == nil:
+		if err == nil {
 			over = true
-			log.Info("render ended", "state", StateCompleted, "ms", time.Since(started).Milliseconds())
+			s.jobs.AttemptLog(j.Claim).Info("render ended", "state", StateCompleted, "ms", time.Since(started).Milliseconds())
 			return
-		case taken:
-			log.Info("render taken away", "err", err)
-		case ctx.Err() != nil:
-			s.handBack(last, j, retry{forgive: true}, "the service stops")
-		case overdue:
-			over = s.giveUp(last, j, s.overdue(), err)
-		default:
-			over = s.conclude(last, j, err)
 		}
+		c := circumstances{taken: taken, stopped: ctx.Err() != nil}
+		if overdue {
+			c.overdue = s.overdue()
+		}
+		c.free, c.unable = s.CanWork(last)
+		over = s.apply(last, j, decide(j.Attempts, c, err), errors.Join(c.unable, err))
 		s.dropIfErased(last, j)
 	})
 	return over
-}
-
-// conclude decides whether a job whose attempt failed is retried or fails. If this replica cannot work,
-// it may have caused the failure, so another replica tries the job. conclude reports whether the
-// uploads are no longer needed.
-func (s *Service) conclude(ctx context.Context, j claimedJob, err error) (over bool) {
-	free, unable := s.CanWork(ctx)
-	seen := fault.As(err)
-	switch {
-	case errors.Is(err, engine.ErrNoSpace), disk.IsFull(err):
-		// The bytes that are free here now were not enough.
-		s.handBack(ctx, j, retry{forgive: true, needsBytes: free + max(free/10, 64<<20)}, err)
-	case unable != nil:
-		s.handBack(ctx, j, retry{forgive: true}, errors.Join(unable, err))
-	case errors.Is(err, objectstore.ErrUnavailable):
-		s.handBack(ctx, j, retry{forgive: true, pause: 10 * time.Second}, err)
-	case errors.Is(err, db.ErrUnavailable):
-		s.handBack(ctx, j, retry{forgive: true, pause: time.Second}, err)
-	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
-		over = s.giveUp(ctx, j, seen, err)
-	case j.Attempts < maxAttempts:
-		s.handBack(ctx, j, retry{pause: time.Second}, err)
-	default:
-		failure := errInternal
-		if errors.Is(err, media.ErrTimeout) {
-			failure = errSlow
-		}
-		over = s.giveUp(ctx, j, failure, err)
-		s.jobs.AttemptLog(j.Claim).Error("render failed", "err", err)
-	}
-	return over
-}
-
-// giveUp fails a job, and reports whether its uploads are no longer needed. If the failure cannot be
-// written, the lease runs out and another worker claims the job.
-func (s *Service) giveUp(ctx context.Context, j claimedJob, failure *fault.Error, cause error) bool {
-	moved, err := s.fail(ctx, j, failure, cause)
-	log := s.jobs.AttemptLog(j.Claim)
-	if err != nil {
-		log.Warn("end of render not written; it will be claimed again", "err", err)
-	} else if moved {
-		log.Info("render ended", "state", StateFailed, "why", failure.Answer(), "cause", cause)
-	}
-	return moved && err == nil && !keepsUploads(failure)
-}
-
-// retry describes the next attempt at a job that is handed back.
-type retry struct {
-	forgive    bool          // the attempt does not count: the job is not to blame
-	pause      time.Duration // before the next attempt
-	needsBytes int64         // disk space that the next replica must have
-}
-
-// handBack returns a job to its place in the queue.
-func (s *Service) handBack(ctx context.Context, j claimedJob, r retry, why any) {
-	log, moved := s.jobs.AttemptLog(j.Claim), false
-	err := job.Retry(ctx, func() (err error) {
-		moved, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateProcessing, To: StatePending, Forgive: r.forgive, Pause: r.pause,
-			Set: `needs_bytes = $2, short_since = NULL`, Args: []any{sql.NullInt64{Int64: r.needsBytes, Valid: r.needsBytes > 0}}})
-		return err
-	})
-	switch {
-	case err != nil:
-		log.Warn("render not handed back; it will be claimed again", "err", err)
-	case moved:
-		log.Info("render handed back", "attemptLost", !r.forgive, "needsBytes", r.needsBytes, "why", why)
-	}
 }
 
 func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
