@@ -10,8 +10,19 @@ import (
 	"cutroom/internal/idempotency"
 )
 
-// idempotencyKey reads the optional header. Handlers call it before they read the body, so that an invalid key
-// wastes no upload, and add the request's fingerprint later.
+// keyed gives a handler the Idempotency-Key, so that an invalid key is refused before the body is read. The handler
+// adds the request's fingerprint.
+func keyed(h func(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		key, err := idempotencyKey(w, r, user)
+		if err != nil {
+			return err
+		}
+		return h(w, r, user, key)
+	}
+}
+
+// idempotencyKey reads the optional header.
 func idempotencyKey(w http.ResponseWriter, r *http.Request, user account.Principal) (idempotency.Key, error) {
 	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
 	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {

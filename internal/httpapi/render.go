@@ -7,6 +7,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/render"
 )
@@ -26,11 +27,7 @@ type inputBody struct {
 	VideoSizeBytes int64  `json:"videoSizeBytes"`
 }
 
-func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(w, r, user)
-	if err != nil {
-		return err
-	}
+func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	f, err := s.renderForm(r, func(name string) bool { return name == "video" })
 	if err != nil {
 		return err
@@ -45,11 +42,7 @@ func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user accoun
 	return answer(w, inputBody{InputID: in.ID, ExpiresAt: in.Expires.UnixMilli(), VideoSizeBytes: in.SizeBytes}, err)
 }
 
-func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(w, r, user)
-	if err != nil {
-		return err
-	}
+func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	f, err := s.renderForm(r, func(string) bool { return true })
 	if err != nil {
 		return err
@@ -78,11 +71,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	return submitted(w, r, http.StatusOK, id)
 }
 
-func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(w, r, user)
-	if err != nil {
-		return err
-	}
+func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	var cfg configWire
 	body, err := readObject(w, r, &cfg, "sourceFileKey", "audioFileKey", "videoDurationMs")
 	if err != nil {

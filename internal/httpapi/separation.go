@@ -13,6 +13,7 @@ import (
 	"cutroom/internal/account"
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/separation"
@@ -24,11 +25,7 @@ const maxLanguageCode = 35
 
 var languageCode = regexp.MustCompile(`^(?i:auto|[a-z]{2,3}([-_][a-z0-9]{2,8})*)$`)
 
-func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(w, r, user)
-	if err != nil {
-		return err
-	}
+func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	if err := s.o.Separations.Admit(r.Context(), user.UserID, key); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"cutroom/internal/account"
 	"cutroom/internal/asset"
 	"cutroom/internal/fault"
+	"cutroom/internal/idempotency"
 	"cutroom/internal/separation"
 )
 
@@ -46,11 +47,7 @@ func (q separateV3Request) reference() (separation.Reference, error) {
 		FileName: name, Again: or(q.Again, false)}, err
 }
 
-func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	key, err := idempotencyKey(w, r, user)
-	if err != nil {
-		return err
-	}
+func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	var req separateV3Request
 	body, err := readObject(w, r, &req)
 	if err != nil {
