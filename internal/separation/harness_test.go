@@ -24,6 +24,7 @@ import (
 	"cutroom/internal/media/confine"
 	"cutroom/internal/media/container"
 	fakeprovider "cutroom/internal/sandbox/separator"
+	"cutroom/internal/separation/price"
 	"cutroom/internal/sweep"
 	"cutroom/internal/upstream/separator"
 )
@@ -139,7 +140,7 @@ func (r *harness) enqueue(s *Service, owner string) string {
 
 func (r *harness) tryEnqueue(s *Service, owner, id string) error {
 	return r.DB.InTx(r.T.Context(), func(tx *db.Tx) error {
-		return s.enqueue(r.T.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: classified{ext: "wav", durationMs: 500}})
+		return s.enqueue(r.T.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: price.Sound{Ext: "wav", DurationMs: 500}})
 	})
 }
 

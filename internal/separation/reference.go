@@ -20,6 +20,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/separation/price"
 	"cutroom/internal/user"
 )
 
@@ -38,6 +39,7 @@ func (r Reference) sound() string {
 }
 
 var (
+	errBusy      = fault.Busy(price.SlotWait)
 	errLateStart = fault.Invalidf("trimStartMs must be before the end of the asset's sound")
 	errEarlyEnd  = fault.Invalidf("trimEndMs must be after the beginning of the asset's sound, or 0 for the end")
 	errNoAsset   = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
@@ -169,17 +171,17 @@ func (s *Service) plan(ctx context.Context, made *newJob, ref Reference) error {
 	if !slices.Contains(cutRates, c.SampleRate) {
 		c.SampleRate = 48000
 	}
-	made.audio.durationMs = (c.To - c.From).Milliseconds()
-	if err := s.affordable(ctx, made.owner, credit.Price(made.audio.durationMs)); err != nil {
+	made.audio.DurationMs = (c.To - c.From).Milliseconds()
+	if err := s.affordable(ctx, made.owner, credit.Price(made.audio.DurationMs)); err != nil {
 		return err
 	}
 	c.AAC = c.bytes() > s.MaxAudioBytes
 	if c.bytes() > s.MaxAudioBytes {
 		return fault.Invalidf("trimEndMs must leave at most %d MB of sound to separate: choose a shorter stretch", s.MaxAudioBytes>>20)
 	}
-	made.audio.ext = "wav"
+	made.audio.Ext = "wav"
 	if c.AAC {
-		made.audio.ext = "m4a"
+		made.audio.Ext = "m4a"
 	}
 	made.cut = &c
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"cutroom/internal/db"
+	"cutroom/internal/separation/price"
 )
 
 // A job of the same sound is reused while it has its stems or will have them. Until it ends, it holds the asset.
@@ -20,7 +21,7 @@ func TestSameSound(t *testing.T) {
 		id := "sep-" + uuid.Must(uuid.NewV7()).String()
 		err := d.InTx(t.Context(), func(tx *db.Tx) error {
 			return s.enqueue(t.Context(), tx, newJob{id: id, owner: owner, language: "auto", reference: &ref,
-				cut: &cut{AssetKey: ref.AssetKey}, audio: classified{ext: "wav", durationMs: 1000}})
+				cut: &cut{AssetKey: ref.AssetKey}, audio: price.Sound{Ext: "wav", DurationMs: 1000}})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -40,6 +40,7 @@ import (
 	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
+	"cutroom/internal/separation/price"
 	"cutroom/internal/sweep"
 	"cutroom/internal/tracing"
 	"cutroom/internal/upstream/separator"
@@ -109,12 +110,10 @@ type Service struct {
 	Options
 	db     *db.DB
 	jobs   job.Table
+	meter  price.Meter
 	signer signer
 	log    *slog.Logger
 	outage fault.Outage
-
-	analyses     *media.FairSlots // of uploads, within their requests
-	analysisWait time.Duration
 }
 
 // New returns a Service.
@@ -122,8 +121,8 @@ func New(o Options) *Service {
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Kind: "separation", Details: "separations", Prefix: "sep-", Topic: topicWorkers,
 		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Attempt: "separation.attempt", Observer: o.Observer},
-		signer:   signer{o.SigningSecret, o.SigningPrevious},
-		analyses: o.Analyses, analysisWait: analysisWait}
+		meter:  price.Meter{Media: o.Media, Slots: o.Analyses, Wait: price.SlotWait, Log: o.Log},
+		signer: signer{o.SigningSecret, o.SigningPrevious}}
 }
 
 // claimedJob is the part of a row that workers need.

@@ -15,6 +15,7 @@ import (
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
+	"cutroom/internal/separation/price"
 	"cutroom/internal/staging"
 	"cutroom/internal/user"
 )
@@ -46,16 +47,16 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 // caller's. A repeat under the same idempotency key returns the first job and charges
 // nothing.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
-	var audio classified
+	var audio price.Sound
 	answer, err := idempotency.Prepare(ctx, s.db, key, func() error {
 		have, err := credit.Balance(ctx, s.db, owner)
 		if err != nil {
 			return err
 		}
-		if audio, err = s.classify(ctx, payer{owner, have}, sub.File); err != nil {
+		if audio, err = s.meter.Measure(ctx, price.Payer{Owner: owner, Balance: have}, sub.File); err != nil {
 			return err
 		}
-		return s.affordable(ctx, owner, credit.Price(audio.durationMs))
+		return s.affordable(ctx, owner, credit.Price(audio.DurationMs))
 	})
 	if err != nil || answer != "" {
 		return answer, err
@@ -99,7 +100,7 @@ type newJob struct {
 	id, owner, language string
 	fileName            string // as the client called it, its asset key, or ""
 	sizeBytes           int64  // of the source
-	audio               classified
+	audio               price.Sound
 	// A job by reference has no source of its own: its worker cuts it out of the asset.
 	reference *Reference
 	cut       *cut
@@ -115,10 +116,10 @@ func fileName(name string) string {
 	return db.Clean(name[strings.LastIndexAny(name, `/\`)+1:], maxFileName)
 }
 
-func (j newJob) source() string { return sourceKey(j.id, j.audio.ext) }
+func (j newJob) source() string { return sourceKey(j.id, j.audio.Ext) }
 
 func (j newJob) row() job.New {
-	return job.New{ID: j.id, UserID: j.owner, State: StateQueued, SourceDurationMs: j.audio.durationMs, StoredBytes: j.sizeBytes}
+	return job.New{ID: j.id, UserID: j.owner, State: StateQueued, SourceDurationMs: j.audio.DurationMs, StoredBytes: j.sizeBytes}
 }
 
 // enqueue charges the owner and inserts the job. It holds the queue's lock, so jobs
@@ -146,8 +147,8 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	if err := asset.Hold(ctx, tx, j.owner, j.used...); err != nil {
 		return err
 	}
-	price := credit.Price(j.audio.durationMs)
-	if err := credit.Charge(ctx, tx, j.owner, j.id, price); err != nil {
+	cost := credit.Price(j.audio.DurationMs)
+	if err := credit.Charge(ctx, tx, j.owner, j.id, cost); err != nil {
 		return err
 	}
 	if err := s.jobs.Insert(ctx, tx, j.row()); err != nil {
@@ -155,7 +156,7 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO separations (job_id, source_key, source_name, source_size_bytes, language, credits, file_name, reference, cut)
 		VALUES ($1, $2, $3, $4, $5, $6, NULLIF($7, ''), NULLIF($8, ''), NULLIF($9, ''))`,
-		j.id, j.source(), j.id+"."+j.audio.ext, j.sizeBytes, j.language, price, j.fileName, reference, j.cut.encode())
+		j.id, j.source(), j.id+"."+j.audio.Ext, j.sizeBytes, j.language, cost, j.fileName, reference, j.cut.encode())
 	if err != nil {
 		return fmt.Errorf("insert separation: %w", err)
 	}
@@ -168,19 +169,19 @@ func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
 }
 
 // affordable refuses a job before its source is stored if the charge would refuse it later.
-func (s *Service) affordable(ctx context.Context, owner string, price int64) error {
+func (s *Service) affordable(ctx context.Context, owner string, cost int64) error {
 	have, err := credit.Balance(ctx, s.db, owner)
 	if err != nil {
 		return err
 	}
-	if have >= price {
+	if have >= cost {
 		return nil
 	}
 	// Report the deleted account rather than its missing balance.
 	if err := user.Check(ctx, s.db, owner); err != nil {
 		return err
 	}
-	return credit.Insufficient(price, have)
+	return credit.Insufficient(cost, have)
 }
 
 // dropSource removes an upload that no job needs. If it fails, the sweep of orphaned

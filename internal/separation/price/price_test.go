@@ -1,4 +1,4 @@
-package separation
+package price
 
 import (
 	"bytes"
@@ -20,23 +20,28 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
+	"cutroom/internal/media/confine"
 	"cutroom/internal/media/container"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/staging"
 )
 
-// classifier returns a Service that can only classify uploads.
-func classifier(t *testing.T) *Service {
+func TestMain(m *testing.M) {
+	confine.Main()
+	os.Exit(m.Run())
+}
+
+func meter(t *testing.T) *Meter {
 	t.Helper()
 	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Media: runner, Analyses: media.NewFairSlots(media.FairLimits{Slots: 2}), Log: slog.New(slog.DiscardHandler)})
+	return &Meter{Media: runner, Slots: media.NewFairSlots(media.FairLimits{Slots: 2}), Wait: SlotWait, Log: slog.New(slog.DiscardHandler)}
 }
 
 // rich is a user who can pay for anything.
-var rich = payer{"rich", 1e6}
+var rich = Payer{"rich", 1e6}
 
 func upload(t *testing.T, path string) staging.File {
 	t.Helper()
@@ -83,7 +88,7 @@ func patched(t *testing.T, path, box string, edit func(content []byte)) string {
 
 // The price depends on the audio in a file, even if the file declares another length.
 func TestPriceFollowsTheRealLength(t *testing.T) {
-	s := classifier(t)
+	m := meter(t)
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
 	glimpse := func(b []byte) { binary.BigEndian.PutUint32(b[8:], 2000) } // the edit list shows two seconds
 	short := func(b []byte) { binary.LittleEndian.PutUint32(b, 8000) }
@@ -105,9 +110,9 @@ func TestPriceFollowsTheRealLength(t *testing.T) {
 		"m4a at the boundary, cut":     {patched(t, boundary, "elst", glimpse), 1},
 		"mp3 behind a comment":         {silence(t, 650, "a.mp3", "-b:a", "8k", "-metadata", "comment="+strings.Repeat("x", 100_000)), 3},
 	} {
-		got, err := s.classify(t.Context(), rich, upload(t, c.path))
-		if err != nil || credit.Price(got.durationMs) != c.price {
-			t.Errorf("%s: %d ms cost %d (%v), want %d", name, got.durationMs, credit.Price(got.durationMs), err, c.price)
+		got, err := m.Measure(t.Context(), rich, upload(t, c.path))
+		if err != nil || credit.Price(got.DurationMs) != c.price {
+			t.Errorf("%s: %d ms cost %d (%v), want %d", name, got.DurationMs, credit.Price(got.DurationMs), err, c.price)
 		}
 	}
 }
@@ -115,7 +120,7 @@ func TestPriceFollowsTheRealLength(t *testing.T) {
 // The content of a file decides whether it is accepted, not its name. A damaged file is priced by its size.
 // If its content is ambiguous, its name must have a matching extension.
 func TestContentDecidesWhatIsAccepted(t *testing.T) {
-	s := classifier(t)
+	m := meter(t)
 	file := func(content string) string {
 		path := filepath.Join(t.TempDir(), "damaged")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -152,8 +157,8 @@ func TestContentDecidesWhatIsAccepted(t *testing.T) {
 	} {
 		f := upload(t, c.path)
 		f.FileName = c.name
-		got, err := s.classify(t.Context(), rich, f)
-		if c.credits == 0 && !errors.Is(err, errUnsupported) || c.credits > 0 && (err != nil || credit.Price(got.durationMs) != c.credits) {
+		got, err := m.Measure(t.Context(), rich, f)
+		if c.credits == 0 && !errors.Is(err, errUnsupported) || c.credits > 0 && (err != nil || credit.Price(got.DurationMs) != c.credits) {
 			t.Errorf("%s: %+v, %v, want %d credits", c.name, got, err, c.credits)
 		}
 	}
@@ -169,11 +174,11 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := classifier(t)
-	s.Media = runner
+	m := meter(t)
+	m.Media = runner
 	for _, path := range []string{silence(t, 650, "a.mp3", "-b:a", "8k"), silence(t, 650, "a.m4a", "-c:a", "aac", "-ar", "48000", "-b:a", "6k")} {
-		got, err := s.classify(t.Context(), rich, upload(t, path))
-		if err != nil || got.durationMs < 640_000 || got.durationMs > 700_000 {
+		got, err := m.Measure(t.Context(), rich, upload(t, path))
+		if err != nil || got.DurationMs < 640_000 || got.DurationMs > 700_000 {
 			t.Errorf("%s: %+v, %v, want about 650 s", filepath.Base(path), got, err)
 		}
 	}
@@ -194,8 +199,8 @@ func declared(t *testing.T, n uint32, args ...string) string {
 
 // If the index shows that the balance is too low, the file is refused before ffprobe runs.
 func TestIndexIsPricedFirst(t *testing.T) {
-	s := classifier(t)
-	s.Media = nil // running ffprobe would panic
+	m := meter(t)
+	m.Media = nil // running ffprobe would panic
 	for name, c := range map[string]struct {
 		path    string
 		balance int64
@@ -204,7 +209,7 @@ func TestIndexIsPricedFirst(t *testing.T) {
 		"more packets than any file has": {declared(t, 20_000_000), 1e6, "more than 2000000 packets"},
 		"longer than the balance":        {declared(t, 2_000_000), 10, "required=854 balance=10"},
 	} {
-		_, err := s.classify(t.Context(), payer{"owner", c.balance}, upload(t, c.path))
+		_, err := m.Measure(t.Context(), Payer{"owner", c.balance}, upload(t, c.path))
 		if f := fault.As(err); f == nil || !strings.Contains(f.Answer()+f.Detail, c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -213,7 +218,7 @@ func TestIndexIsPricedFirst(t *testing.T) {
 
 // A file is refused if it may last longer than it declares, or cannot be read to the end.
 func TestUncountedIsRefused(t *testing.T) {
-	s := classifier(t)
+	m := meter(t)
 	fast := func(b []byte) { binary.BigEndian.PutUint32(b[12:], 1000*binary.BigEndian.Uint32(b[12:])) }
 	rate := func(b []byte) { binary.LittleEndian.PutUint32(b[8:], 192000) }
 	tracks := func(n int) string {
@@ -241,12 +246,12 @@ func TestUncountedIsRefused(t *testing.T) {
 		"AAC, a tick a packet":   {patched(t, silence(t, 5, "a.m4a", "-c:a", "aac"), "stts", ticks), "cannot be counted"},
 		"33 tracks":              {tracks(33), "more than 32 tracks"},
 	} {
-		_, err := s.classify(t.Context(), rich, upload(t, c.path))
+		_, err := m.Measure(t.Context(), rich, upload(t, c.path))
 		if f := fault.As(err); f == nil || f.Kind != fault.Invalid || !strings.Contains(f.Answer(), c.want) {
 			t.Errorf("%s: %v, want 400 %s", name, err, c.want)
 		}
 	}
-	if got, err := s.classify(t.Context(), rich, upload(t, tracks(32))); err != nil || credit.Price(got.durationMs) != 1 {
+	if got, err := m.Measure(t.Context(), rich, upload(t, tracks(32))); err != nil || credit.Price(got.DurationMs) != 1 {
 		t.Errorf("32 tracks: %+v, %v", got, err)
 	}
 }
@@ -275,16 +280,16 @@ func TestUnfinishedAnalysisIsRefused(t *testing.T) {
 
 // Concurrent uploads, of many users or of one, do not exceed the limits on ffprobe processes.
 func TestAnalysisIsBounded(t *testing.T) {
-	s := classifier(t)
+	m := meter(t)
 	var serial atomic.Int64
-	by := func() payer { return payer{fmt.Sprint(serial.Add(1)), 1} }
+	by := func() Payer { return Payer{fmt.Sprint(serial.Add(1)), 1} }
 	small := upload(t, silence(t, 1, "small.mp3"))
-	s.analysisWait = time.Minute
-	most := func(by func() payer) (n int) {
+	m.Wait = time.Minute
+	most := func(by func() Payer) (n int) {
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
-				if _, err := s.classify(t.Context(), by(), small); err != nil {
+				if _, err := m.Measure(t.Context(), by(), small); err != nil {
 					t.Errorf("judge: %v", err)
 				}
 			})
@@ -303,21 +308,21 @@ func TestAnalysisIsBounded(t *testing.T) {
 	if n := most(by); n == 0 || n > runtime.GOMAXPROCS(0) {
 		t.Errorf("%d concurrent ffprobe, want 1 to %d", n, runtime.GOMAXPROCS(0))
 	}
-	if n := most(func() payer { return rich }); n != 1 {
+	if n := most(func() Payer { return rich }); n != 1 {
 		t.Errorf("%d concurrent ffprobe for one user, want 1", n)
 	}
 
-	s.analysisWait = 20 * time.Millisecond
-	release, err := s.analyses.Acquire(t.Context(), "busy")
+	m.Wait = 20 * time.Millisecond
+	release, err := m.Slots.Acquire(t.Context(), "busy")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
-	_, err = s.classify(t.Context(), payer{"busy", 1}, small)
+	_, err = m.Measure(t.Context(), Payer{"busy", 1}, small)
 	if f := fault.As(err); f == nil || f.Kind != fault.Unavailable || f.Code != "unavailable" || f.RetryAfter <= 0 {
 		t.Errorf("without a free slot: %v, want 503 unavailable", err)
 	}
-	if _, err := s.classify(t.Context(), payer{"busy", 1}, upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
+	if _, err := m.Measure(t.Context(), Payer{"busy", 1}, upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
 		t.Errorf("a file refused for its content needed a slot: %v", err)
 	}
 }

@@ -1,9 +1,12 @@
-package separation
+// Package price finds out what kind of sound file an upload is, and how long its sound is. That decides what a
+// separation costs, so no header, clock or edit list may declare less than what the file holds.
+package price
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,75 +18,84 @@ import (
 	"cutroom/internal/staging"
 )
 
-// classified is the kind and length of an upload.
-type classified struct {
-	ext        string // m4a, mp3 or wav
-	durationMs int64
+// Sound is the kind and length of an upload.
+type Sound struct {
+	Ext        string // m4a, mp3 or wav
+	DurationMs int64
 }
 
-// payer is the user who pays for an upload, with the current balance.
-type payer struct {
-	owner   string
-	balance int64
+// Payer is the user who pays for an upload, with the current balance.
+type Payer struct {
+	Owner   string
+	Balance int64
 }
+
+// Meter measures uploads. It is safe for concurrent use.
+type Meter struct {
+	Media interface {
+		Measure(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error)
+	}
+	Slots *media.FairSlots // for the uploads of each user
+	Wait  time.Duration    // for a slot
+	Log   *slog.Logger
+}
+
+// SlotWait is how long an upload waits for a slot, and a refused client before it tries again.
+const SlotWait = 20 * time.Second
 
 // The limits of an upload beside media.AnalysisLimits. Two million packets are more than twelve hours
 // of AAC.
 const (
-	maxPackets   = 2_000_000
-	maxTracks    = 32
-	analysisWait = 20 * time.Second // for a free slot
+	maxPackets = 2_000_000
+	maxTracks  = 32
 )
 
 var (
 	errUnsupported = fault.New(fault.Invalid, "unsupported_audio_format")
-	errBusy        = fault.Busy(analysisWait)
+	errBusy        = fault.Busy(SlotWait)
 	errTooMany     = fault.Invalidf("file has more than %d packets of sound", maxPackets)
 	errTracks      = fault.Invalidf("file has more than %d tracks: send one track of sound", maxTracks)
 	errUncounted   = fault.Invalidf("file: the length of the sound cannot be counted: convert the file to AAC, MP3 or PCM")
 	errExhausted   = fault.Invalidf("file: the analysis takes too much time or memory; convert it to a plain m4a, mp3 or wav file")
 )
 
-// classify accepts m4a, mp3 and wav by their content. The name decides only if the
-// content is of the right family but cannot be read.
-func (s *Service) classify(ctx context.Context, by payer, f staging.File) (classified, error) {
+// Measure accepts m4a, mp3 and wav by their content. The name decides only if the
+// content is of the right family but cannot be read. A file that declares more than the
+// balance can pay for is [credit.Insufficient] before it is read; without a free slot it
+// returns fault.Unavailable.
+func (m *Meter) Measure(ctx context.Context, by Payer, f staging.File) (Sound, error) {
 	class, err := container.SniffFile(f.Path)
 	if err != nil {
-		return classified{}, err
+		return Sound{}, err
 	}
 	if class.Kind == container.Unknown {
-		return s.classifyUnread(f, class, nil)
+		return m.unread(f, class, nil)
 	}
 	if class.Kind != container.MP4 && class.Kind != container.MP3 && class.Kind != container.WAV {
-		return classified{}, errUnsupported
+		return Sound{}, errUnsupported
 	}
-	release, err := s.analysisSlot(ctx, by.owner)
+	// There is a slot per core, each user holds at most one, and users take turns.
+	release, err := m.Slots.AcquireWithin(ctx, by.Owner, m.Wait, errBusy)
 	if err != nil {
-		return classified{}, err
+		return Sound{}, err
 	}
 	defer release()
 	if class.Kind == container.MP4 {
-		if err := checkTables(f.Path, by.balance); err != nil {
-			return classified{}, err
+		if err := checkTables(f.Path, by.Balance); err != nil {
+			return Sound{}, err
 		}
 	}
-	length, err := s.length(ctx, f.Path, class.Kind, packetBudget(class.Kind, by.balance))
+	length, err := m.length(ctx, f.Path, class.Kind, packetBudget(class.Kind, by.Balance))
 	if err == nil {
-		return classified{class.Kind.AudioExt(), length.Milliseconds()}, nil
+		return Sound{class.Kind.AudioExt(), length.Milliseconds()}, nil
 	}
 	if ctx.Err() != nil {
-		return classified{}, context.Cause(ctx)
+		return Sound{}, context.Cause(ctx)
 	}
-	if refusal := refused(err, class.Kind, by.balance); refusal != nil {
-		return classified{}, refusal
+	if refusal := refused(err, class.Kind, by.Balance); refusal != nil {
+		return Sound{}, refusal
 	}
-	return s.classifyUnread(f, class, err)
-}
-
-// analysisSlot waits for a slot to analyse an upload. There is one per core, each user
-// holds at most one, and users take turns.
-func (s *Service) analysisSlot(ctx context.Context, owner string) (release func(), err error) {
-	return s.analyses.AcquireWithin(ctx, owner, s.analysisWait, errBusy)
+	return m.unread(f, class, err)
 }
 
 // Files with an index of up to longIndex packets are simply read, in a second at
@@ -177,8 +189,8 @@ const (
 // samples, because headers, clocks and edit lists can declare too little. It leaves out
 // a plausible amount of encoder padding. The longest track counts, because the provider
 // gets all of them.
-func (s *Service) length(ctx context.Context, path string, kind container.Kind, packets int64) (time.Duration, error) {
-	tracks, err := s.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true, MaxPackets: packets})
+func (m *Meter) length(ctx context.Context, path string, kind container.Kind, packets int64) (time.Duration, error) {
+	tracks, err := m.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true, MaxPackets: packets})
 	if err != nil {
 		return 0, err
 	}
@@ -191,7 +203,7 @@ func (s *Service) length(ctx context.Context, path string, kind container.Kind, 
 	// Only the edit list of an mp4 declares its encoder's padding. Read it if the padding
 	// could change the price.
 	if kind == container.MP4 && credit.Price(extent.Milliseconds()) != credit.Price(bare.Milliseconds()) {
-		if tracks, err = s.tracks(ctx, path, kind, media.MeasureOptions{MaxPackets: packets}); err != nil {
+		if tracks, err = m.tracks(ctx, path, kind, media.MeasureOptions{MaxPackets: packets}); err != nil {
 			return 0, err
 		}
 		heard = 0
@@ -223,9 +235,9 @@ func undeclared(path string, kind container.Kind, tracks []media.Measured) (leng
 var errNoSound = errors.New("no packets of sound")
 
 // tracks measures the audio of a file that holds nothing else, covers aside.
-func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
+func (m *Meter) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
 	opts.MaxStreams, opts.MaxMemoryBytes, opts.Timeout = maxTracks, media.AnalysisLimits.MaxMemoryBytes, media.AnalysisLimits.Timeout
-	all, err := s.Media.Measure(ctx, path, kind, opts)
+	all, err := m.Media.Measure(ctx, path, kind, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -250,10 +262,10 @@ func (s *Service) tracks(ctx context.Context, path string, kind container.Kind, 
 	return tracks, nil
 }
 
-// classifyUnread decides on a file that could not be measured, and prices it by its
+// unread decides on a file that could not be measured, and prices it by its
 // size. Where the content is ambiguous, the name must decide: a damaged mp4 may hold
 // video, and random bytes may look like a frame header.
-func (s *Service) classifyUnread(f staging.File, class container.Class, cause error) (classified, error) {
+func (m *Meter) unread(f staging.File, class container.Class, cause error) (Sound, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index
 	var accepted bool
@@ -263,7 +275,7 @@ func (s *Service) classifyUnread(f staging.File, class container.Class, cause er
 		accepted = true
 	case kind == container.MP4:
 		if index, err = container.ReadIndex(f.Path); err != nil {
-			return classified{}, fmt.Errorf("read index of upload: %w", err)
+			return Sound{}, fmt.Errorf("read index of upload: %w", err)
 		}
 		branded := class.Brand == "M4A " || class.Brand == "M4B "
 		accepted = !index.Video && (named == "m4a" && (branded || index.Media) || named == "" && branded)
@@ -272,14 +284,14 @@ func (s *Service) classifyUnread(f staging.File, class container.Class, cause er
 		accepted = named == "mp3" || named == "" && class.Tagged
 	}
 	if !accepted {
-		return classified{}, errUnsupported
+		return Sound{}, errUnsupported
 	}
 	walked, err := container.FramesDuration(f.Path, kind)
 	if err != nil {
-		return classified{}, err
+		return Sound{}, err
 	}
-	s.log.Info("length of an upload cannot be measured; its size decides", "bytes", f.SizeBytes, "err", cause)
-	return classified{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds(),
+	m.Log.Info("length of an upload cannot be measured; its size decides", "bytes", f.SizeBytes, "err", cause)
+	return Sound{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds(),
 		index.Samples*1000*aacFrame/maxAACRate)}, nil
 }
 
