@@ -62,29 +62,18 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 
 func (s *Service) submitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (answer string, err error) {
 	if !ref.Again {
-		if id, err := s.sameSound(ctx, s.db, owner, ref); err != nil || id != "" {
-			return s.reuse(ctx, owner, ref, key, err)
+		if id, err := s.sameSound(ctx, s.db, owner, ref); err != nil {
+			return "", err
+		} else if id != "" {
+			return s.reuse(ctx, owner, ref, key)
 		}
 	}
-	jobID, err := s.newID()
+	made, err := s.newJob(owner, ref.Language, cmp.Or(db.Clean(ref.FileName, maxFileName), ref.AssetKey))
 	if err != nil {
 		return "", err
 	}
-	made := newJob{id: jobID, owner: owner, fileName: cmp.Or(db.Clean(ref.FileName, maxFileName), ref.AssetKey), language: ref.Language, reference: &ref}
-	answer, err = idempotency.Prepare(ctx, s.db, key, func() error {
-		if err := s.Admit(ctx, owner, key); err != nil {
-			return err
-		}
-		found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
-		if errors.Is(errs[0], objectstore.ErrNotFound) {
-			return errNoAsset
-		}
-		if errs[0] != nil {
-			return errs[0]
-		}
-		made.used = found
-		return s.plan(ctx, &made, ref)
-	})
+	made.reference = &ref
+	answer, err = idempotency.Prepare(ctx, s.db, key, func() error { return s.priceReference(ctx, &made, key) })
 	if err != nil && !ref.Again {
 		// A request at the same time may have used the owner's last credits or room for this very sound.
 		if id, lookErr := s.sameSound(ctx, s.db, owner, ref); lookErr == nil && id != "" {
@@ -106,10 +95,7 @@ var (
 )
 
 // reuse answers with the owner's job of the same sound, and remembers that answer.
-func (s *Service) reuse(ctx context.Context, owner string, ref Reference, key idempotency.Key, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
+func (s *Service) reuse(ctx context.Context, owner string, ref Reference, key idempotency.Key) (string, error) {
 	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
 		return answer, err
 	}
@@ -147,8 +133,20 @@ type cut struct {
 	AAC        bool // instead of WAV
 }
 
-// plan completes the job with the price and the size of the stretch, if the owner can pay for it.
-func (s *Service) plan(ctx context.Context, made *newJob, ref Reference) error {
+// priceReference completes the job with the length and the cut of the stretch, if the owner can pay for it.
+func (s *Service) priceReference(ctx context.Context, made *newJob, key idempotency.Key) error {
+	if err := s.Admit(ctx, made.owner, key); err != nil {
+		return err
+	}
+	ref := *made.reference
+	found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
+	if errors.Is(errs[0], objectstore.ErrNotFound) {
+		return errNoAsset
+	}
+	if errs[0] != nil {
+		return errs[0]
+	}
+	made.used = found
 	length := func(end time.Duration) time.Duration {
 		if ref.To > 0 {
 			end = min(end, ref.To)

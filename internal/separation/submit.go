@@ -47,42 +47,40 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 // caller's. A repeat under the same idempotency key returns the first job and charges
 // nothing.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
-	var audio price.Sound
-	answer, err := idempotency.Prepare(ctx, s.db, key, func() error {
-		have, err := credit.Balance(ctx, s.db, owner)
-		if err != nil {
-			return err
-		}
-		if audio, err = s.meter.Measure(ctx, price.Payer{Owner: owner, Balance: have}, sub.File); err != nil {
-			return err
-		}
-		return s.affordable(ctx, owner, credit.Price(audio.DurationMs))
-	})
-	if err != nil || answer != "" {
-		return answer, err
-	}
-	jobID, err = s.newID()
+	made, err := s.newJob(owner, sub.Language, fileName(sub.File.FileName))
 	if err != nil {
 		return "", err
 	}
-	return s.accept(ctx, key, newJob{id: jobID, owner: owner, fileName: fileName(sub.File.FileName), language: sub.Language,
-		sizeBytes: sub.File.SizeBytes, audio: audio}, sub.File.Path)
-}
-
-func (s *Service) newID() (string, error) {
-	raw, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("job id: %w", err)
+	answer, err := idempotency.Prepare(ctx, s.db, key, func() error { return s.priceUpload(ctx, &made, sub.File) })
+	if err != nil || answer != "" {
+		return answer, err
 	}
-	return s.jobs.Prefix + raw.String(), nil
-}
-
-// accept stores the source of a job, charges its owner and puts it into the queue.
-func (s *Service) accept(ctx context.Context, key idempotency.Key, made newJob, file string) (jobID string, err error) {
-	if err := s.Store.Put(ctx, made.source(), file, objectstore.ContentType(made.source())); err != nil {
+	if err := s.Store.Put(ctx, made.source(), sub.File.Path, objectstore.ContentType(made.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
 	return s.enqueueOnce(ctx, key, made)
+}
+
+// newJob returns a job without a source and a price.
+func (s *Service) newJob(owner, language, fileName string) (newJob, error) {
+	raw, err := uuid.NewV7()
+	if err != nil {
+		return newJob{}, fmt.Errorf("job id: %w", err)
+	}
+	return newJob{id: s.jobs.Prefix + raw.String(), owner: owner, language: language, fileName: fileName}, nil
+}
+
+// priceUpload completes the job with the length and the size of an upload, if the owner can pay for it.
+func (s *Service) priceUpload(ctx context.Context, made *newJob, file staging.File) error {
+	have, err := credit.Balance(ctx, s.db, made.owner)
+	if err != nil {
+		return err
+	}
+	made.sizeBytes = file.SizeBytes
+	if made.audio, err = s.meter.Measure(ctx, price.Payer{Owner: made.owner, Balance: have}, file); err != nil {
+		return err
+	}
+	return s.affordable(ctx, made.owner, credit.Price(made.audio.DurationMs))
 }
 
 // enqueueOnce charges the owner of a job and puts it into the queue, unless the idempotency key
