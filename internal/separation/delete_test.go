@@ -38,22 +38,22 @@ func TestDeleteInEveryState(t *testing.T) {
 			state         string // after the deletion
 			refund        bool
 		}{
-			{"queued", StateQueued, nil, StateFailed, true},
-			{"submitting", StateSubmitting, nil, StateFailed, true},
-			{"the provider is being asked", asking, nil, StateSubmitting, false},
-			{"at the provider", StateProcessing, nil, StateProcessing, false},
-			{"stems on their way", StateProcessing, func(r *harness, s *Service, j claimedJob) {
+			{name: "queued", reached: StateQueued, state: StateFailed, refund: true},
+			{name: "submitting", reached: StateSubmitting, state: StateFailed, refund: true},
+			{name: "the provider is being asked", reached: asking, state: StateSubmitting},
+			{name: "at the provider", reached: StateProcessing, state: StateProcessing},
+			{name: "stems on their way", reached: StateProcessing, state: StateFailed, also: func(r *harness, s *Service, j claimedJob) {
 				if err := s.done(r.T.Context(), &j); err != nil {
 					r.T.Fatal(err)
 				}
 				r.Put(stemKey(j.ID, stemVoice, "flac"))
-			}, StateFailed, false},
-			{"ready", StateReady, nil, StateDisposed, false},
-			{"failed", StateSubmitting, func(r *harness, s *Service, j claimedJob) {
+			}},
+			{name: "ready", reached: StateReady, state: StateDisposed},
+			{name: "failed", reached: StateSubmitting, state: StateFailed, refund: true, also: func(r *harness, s *Service, j claimedJob) {
 				if _, err := s.fail(r.T.Context(), j, errInternal, errInternal); err != nil {
 					r.T.Fatal(err)
 				}
-			}, StateFailed, true},
+			}},
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {

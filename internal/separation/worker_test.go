@@ -24,6 +24,7 @@ func (r *harness) fault(rules ...fake.Rule) {
 }
 
 func TestStopHandsBack(t *testing.T) {
+	paid := row{State: StateProcessing, Attempts: 1, Intent: true}
 	tests := []struct {
 		name   string
 		faults []fake.Rule
@@ -31,18 +32,17 @@ func TestStopHandsBack(t *testing.T) {
 		want   row
 		calls  int // calls of audio-separation after the hand-back
 	}{
-		{"while uploading", []fake.Rule{{Step: fakeprovider.StepUpload, Kind: fake.KindStall}}, fakeprovider.StepUpload,
-			row{State: StateQueued}, 0},
+		{name: "while uploading", faults: []fake.Rule{{Step: fakeprovider.StepUpload, Kind: fake.KindStall}},
+			step: fakeprovider.StepUpload, want: row{State: StateQueued}},
 		// If the stop comes after the response, the job keeps its state.
-		{"during the submission", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400},
-			{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, fakeprovider.StepSubmit,
-			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
-		{"while the busy provider is asked", []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindStatus, Status: 429,
-			DelayMs: 400, Headers: map[string]string{"Retry-After": "1"}}}, fakeprovider.StepSubmit, row{State: StateQueued}, 1},
-		{"while polling", []fake.Rule{{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, fakeprovider.StepProgress,
-			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
-		{"while downloading", []fake.Rule{{Step: fakeprovider.StepDownload, Kind: fake.KindStall}}, fakeprovider.StepDownload,
-			row{State: StateProcessing, Attempts: 1, Intent: true}, 1},
+		{name: "during the submission", faults: []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindDelay, DelayMs: 400},
+			{Step: fakeprovider.StepProgress, Kind: fake.KindStall}}, step: fakeprovider.StepSubmit, want: paid, calls: 1},
+		{name: "while the busy provider is asked", faults: []fake.Rule{{Step: fakeprovider.StepSubmit, Kind: fake.KindStatus, Status: 429,
+			DelayMs: 400, Headers: map[string]string{"Retry-After": "1"}}}, step: fakeprovider.StepSubmit, want: row{State: StateQueued}, calls: 1},
+		{name: "while polling", faults: []fake.Rule{{Step: fakeprovider.StepProgress, Kind: fake.KindStall}},
+			step: fakeprovider.StepProgress, want: paid, calls: 1},
+		{name: "while downloading", faults: []fake.Rule{{Step: fakeprovider.StepDownload, Kind: fake.KindStall}},
+			step: fakeprovider.StepDownload, want: paid, calls: 1},
 	}
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		for _, tt := range tests {
