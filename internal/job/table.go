@@ -298,7 +298,7 @@ func (t Table) Dead(ctx context.Context, and string, args ...any) ([]Claim, erro
 		c.Table = "jobs"
 		return c, row.Scan(&c.ID, &c.Fence, &c.UserID, &c.Attempts)
 	}, `SELECT id, fence, user_id, attempts FROM jobs WHERE kind = $1 AND `+AtWork+Expired+` AND `+
-		user.Stays("user_id")+and, append([]any{t.Kind}, args...)...)
+		user.NotErasing("user_id")+and, append([]any{t.Kind}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("look for jobs of dead workers: %w", err)
 	}

@@ -68,7 +68,7 @@ func oldestJob(condition, suffix string) string {
 // be in the same SELECT. Otherwise PostgreSQL may find the jobs of all owners first and sort them afterwards.
 func inLine(job string, limit int) string {
 	return fmt.Sprintf(`FROM render_turns t WHERE t.next_job_id IS NOT NULL AND %s IS NOT NULL AND %s
-		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, job, user.Stays("t.user_id"), limit)
+		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, job, user.NotErasing("t.user_id"), limit)
 }
 
 // waitingSQL returns 1 if any job waits, else 0.

@@ -29,8 +29,8 @@ const (
 	inFlight = `j.kind = 'separation' AND j.` + job.AtWork
 )
 
-// ownerStays is the condition that the account of job j is not being deleted.
-var ownerStays = user.Stays("j.user_id")
+// ownerNotErasing is the condition that the account of job j is not being deleted.
+var ownerNotErasing = user.NotErasing("j.user_id")
 
 // next claims a job for this replica: one whose worker died, or else the next one in the queue.
 func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
@@ -79,7 +79,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 			return nil
 		}
 		j, ok, err = s.take(ctx, tx, StateQueued, StateSubmitting, `SELECT j.id FROM jobs j
-			WHERE `+queued+` AND `+notPaused+` AND `+ownerStays+` ORDER BY j.created_at, j.id LIMIT 1`)
+			WHERE `+queued+` AND `+notPaused+` AND `+ownerNotErasing+` ORDER BY j.created_at, j.id LIMIT 1`)
 		if err != nil || !ok {
 			return err
 		}
@@ -110,7 +110,7 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, from, to, pick string) (j
 func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
 		j, ok, err = s.take(ctx, tx, StateProcessing, StateProcessing, `SELECT j.id FROM jobs j
-			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerStays+`
+			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerNotErasing+`
 			ORDER BY j.created_at, j.id LIMIT 1`+s.db.SkipLockedOf("j"))
 		return err
 	})

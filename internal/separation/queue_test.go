@@ -333,8 +333,8 @@ func TestHotQueriesUseTheirIndexes(t *testing.T) {
 		selectJob + inFlight + ` AND j.state = 'SUBMITTING' AND COALESCE(d.submitting_at, 0) < now_ms() - 1` + oldest + ` LIMIT 100`: "jobs_at_work",
 		selectJob + inFlight + ` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - 1` + oldest + ` LIMIT 100`: "jobs_at_work",
 		`SELECT j.id FROM jobs j WHERE ` + inFlight + ` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
-			AND ` + ownerStays + oldest + ` LIMIT 1`: "jobs_at_work",
-		`SELECT j.id FROM jobs j WHERE ` + queued + ` AND ` + ownerStays + oldest + ` LIMIT 1`:                                   "jobs_queue",
+			AND ` + ownerNotErasing + oldest + ` LIMIT 1`: "jobs_at_work",
+		`SELECT j.id FROM jobs j WHERE ` + queued + ` AND ` + ownerNotErasing + oldest + ` LIMIT 1`:                              "jobs_queue",
 		selectJob + queued + ` AND d.busy_since < now_ms() - 1` + oldest + ` LIMIT 100`:                                          "jobs_queue",
 		selectJob + `j.state = 'READY' AND j.finished_at < now_ms() - 1 AND d.collected_at < 9 ORDER BY j.finished_at LIMIT 100`: "jobs_ready",
 		`SELECT COALESCE(MAX(submitting_at), 0) FROM separations WHERE submitting_at IS NOT NULL`:                                "separations_dequeued",

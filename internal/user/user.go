@@ -69,10 +69,10 @@ func Exists(column string) string {
 // Everybody is the FROM clause of a query over all accounts, whose ids are u.id.
 const Everybody = `users u WHERE u.erasing_at IS NULL`
 
-// Stays is [Exists] for a scan of many rows that refer to users. It is neither a join nor an
+// NotErasing is [Exists] for a scan of many rows that refer to users. It is neither a join nor an
 // EXISTS: both databases may turn those into a join that reads a whole queue to find its head. Few
 // accounts are being deleted, and the list of them is read once.
-func Stays(column string) string {
+func NotErasing(column string) string {
 	return column + ` NOT IN (SELECT u.id FROM users u WHERE u.erasing_at IS NOT NULL)`
 }
 
