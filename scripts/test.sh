@@ -91,7 +91,7 @@ all-inside)
 unit)
 	step "unit tests"
 	# The slowest first.
-	slow=(cutroom/internal/{engine,httpapi} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/simulation)
+	slow=(cutroom/internal/{engine,httpapi,sandbox/player} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/simulation)
 	run -p 3 -- "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
 	;;
 waiting)
