@@ -37,7 +37,7 @@ var planted = []struct {
 		`(j.lease_until IS NULL OR j.lease_until < now_ms()) AND `, ``}}},
 	{"the provider is asked again after an intent", []edit{
 		{"separation/queue.go", `case j.AskedAt.Valid:`, `case j.AskedAt.Valid && j.Attempts > 2:`},
-		{"separation/queue.go", `r.Lost, r.And = true, ` + "` AND asked_at IS NULL`", "r.Lost = true"}}},
+		{"separation/queue.go", `r.Lost, r.And = true, ` + "` AND asked_at IS NULL`+and", "r.Lost, r.And = true, and"}}},
 	{"an idempotency key is saved after the commit", []edit{{"idempotency/idempotency.go",
 		"		return save(ctx, tx, k, answer)\n	})\n", `		return nil
 	})
