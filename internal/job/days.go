@@ -40,7 +40,7 @@ func ended(state string) bool {
 }
 
 // account counts jobs that moved from one state to another, and keeps the queue's line. From is "" if
-// the jobs were unfinished, to is "" if their rows were deleted. It is the last step of a transaction,
+// the jobs were unfinished, to is "" if their rows were deleted. It comes late in a transaction,
 // because other moves wait for the totals that it locks.
 func (t Table) account(ctx context.Context, tx *db.Tx, from, to string, rows ...moved) error {
 	if t.Line != nil && !(ended(from) && (to == "" || ended(to))) {

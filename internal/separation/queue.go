@@ -62,7 +62,7 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	return j, ok, err
 }
 
-// claim claims the oldest queued job that this replica can run, if the in-flight limit
+// claim claims the oldest queued job, if the in-flight limit
 // allows it. Counting and claiming are one step over all replicas.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
