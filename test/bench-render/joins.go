@@ -36,7 +36,7 @@ func (b *bench) joins(ctx context.Context, r *report) error {
 	ends.FadeIn = &timeline.FilmFade{Colour: timeline.Black, Duration: time.Second}
 	ends.FadeOut = ends.FadeIn
 	side := int64(1080)
-	enlarged := film(3, "phone0.mp4", func(*timeline.Segment) {})
+	enlarged := film(6, "phone0.mp4", func(*timeline.Segment) {})
 	enlarged.Canvas = &timeline.Canvas{Aspect: "9:16", ShortSide: &side, Fit: timeline.Contain}
 	portrait := func(fit timeline.Fit) timeline.Timeline {
 		tl := film(3, "hard.mp4", func(*timeline.Segment) {})
@@ -62,7 +62,7 @@ func (b *bench) joins(ctx context.Context, r *report) error {
 		{"7 segments, 720p, six pushes of 500 ms", fade, 0.5, film(7, "phone0.mp4", pushed)},
 		{"7 segments, 1080p, a keyframe in 8 s, six pushes of 500 ms", fade, 0.5, film(7, "hard.mp4", pushed)},
 		{"6 segments, 1080p, a keyframe in 8 s, both ends fading for 1 s", plain, 0, ends},
-		{"3 segments of 720p enlarged to 1080x1920", large, 0, enlarged},
+		{"6 segments of 720p enlarged to 1080x1920", large, 0, enlarged},
 		{"3 segments of 1080p on blurred bars of 1080x1920", blur, 0, portrait(timeline.Blur)},
 		{"3 segments of 1080p cropped to 1080x1920", cover, 0, portrait(timeline.Cover)},
 	} {
