@@ -10,10 +10,10 @@ import (
 )
 
 // Enqueue runs insert, which inserts the job by [Table.Insert] and its details, in one
-// transaction together with the answer to an idempotency key. The answer is the id of the job, or of an earlier one under the same key. Unused
-// reports that the job does not exist and never will, so that the caller may delete
-// what it stored for it. After an error whose outcome is unknown it stays false, and a
-// sweep decides later.
+// transaction together with the answer to an idempotency key. The answer is the id of
+// the job, or of an earlier one under the same key. Unused reports that the job does not
+// exist and never will, so that the caller may delete what it stored for it. After an
+// error whose outcome is unknown it stays false, and a sweep decides later.
 func (t Table) Enqueue(ctx context.Context, key idempotency.Key, n New, insert func(tx *db.Tx) error) (answer string, unused bool, err error) {
 	inserted := false
 	answer, first, err := idempotency.Once(ctx, t.DB, key, func(tx *db.Tx) (string, error) {

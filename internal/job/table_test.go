@@ -27,7 +27,7 @@ func totals(h *jobtest.Harness) {
 	}
 }
 
-// Of many workers that want to move a job at the same time, one does. The owner's line is kept once for each move,
+// Several workers try to move a job at once, and exactly one succeeds. The owner's line is kept once for each move,
 // the end happens once, and the totals count it once.
 func TestAJobIsMovedOnce(t *testing.T) {
 	t.Parallel()
@@ -129,8 +129,10 @@ func TestALateWorkerWritesNothing(t *testing.T) {
 		}
 		for what, write := range map[string]func() error{
 			"progress": func() error { return table.Progress(ctx, c, 50, `spec = 'late'`) },
-			"note":     func() error { return table.Note(ctx, c, "PROCESSING", `spec = 'late'`) },
-			"attempt":  func() error { return table.Begin(ctx, c) },
+			"guard": func() error {
+				return h.DB.InTx(ctx, func(tx *db.Tx) error { return table.Guard(ctx, tx, c, "PROCESSING") })
+			},
+			"attempt": func() error { return table.Begin(ctx, c) },
 			"end": func() error {
 				return h.DB.InTx(ctx, func(tx *db.Tx) error {
 					return table.Complete(ctx, tx, c, job.Completion{State: "COMPLETED", Set: `spec = 'late'`})
