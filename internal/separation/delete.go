@@ -59,8 +59,8 @@ func (s *Service) forgetStems(ctx context.Context, tx *db.Tx, jobID string) erro
 }
 
 // keepStems locks the row of a separation if its stems may be read. No stem of it is removed before the
-// transaction ends, and what the transaction writes is seen by whoever removes stems later: that locks
-// the same row first, and looks by a statement that begins afterwards.
+// transaction ends. Whoever removes stems later locks the same row first and then looks with a new statement,
+// which sees what this transaction wrote.
 func keepStems(ctx context.Context, tx *db.Tx, jobID string) (ok bool, err error) {
 	err = tx.QueryRow(ctx, `SELECT 1 FROM jobs j WHERE j.id = $1 AND `+readable+tx.ForUpdate(), jobID).Scan(new(int))
 	if err != nil && !db.IsNoRows(err) {

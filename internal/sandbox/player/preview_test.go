@@ -129,7 +129,7 @@ func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 
 // compareSound fails the test where what the player plays is louder or less loud than the film.
 func compareSound(t *testing.T, p *browsertest.Page, film string) {
-	// What the player would play is kept as it is mixed. Its clock jumps, so that all of it is mixed at once.
+	// Record what the player would play. Its clock jumps ahead, so it mixes everything at once.
 	p.Eval(`(() => {
 		window.mixed = [];
 		const start = AudioBufferSourceNode.prototype.start;
