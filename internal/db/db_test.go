@@ -262,7 +262,7 @@ func TestReadsEndWithTheirTime(t *testing.T) {
 	for range 20 {
 		asked.Go(func() {
 			began := time.Now()
-			_, err := db.Texts(d.Query(db.Prompt(t.Context(), 500*time.Millisecond), `SELECT id FROM counters`))
+			_, err := db.Texts(d.Query(db.WithLimit(t.Context(), 500*time.Millisecond), `SELECT id FROM counters`))
 			if took := time.Since(began); !errors.Is(err, db.ErrUnavailable) || took > 30*time.Second {
 				t.Errorf("after %v: %v", took, err)
 			}

@@ -17,21 +17,21 @@ import (
 )
 
 // ErrUnavailable is wrapped by every error that the statement did not cause: the database cannot be reached,
-// refuses connections, or does not answer within the time that [Prompt] allows.
+// refuses connections, or does not answer within the time that [WithLimit] allows.
 var ErrUnavailable = errors.New("the database does not answer")
 
-type promptKey struct{}
+type limitKey struct{}
 
-// Prompt returns a context that bounds every statement and every transaction, including the wait for a
-// connection. Use it where a client waits; workers and sweeps set no limit.
-func Prompt(ctx context.Context, limit time.Duration) context.Context {
-	return context.WithValue(ctx, promptKey{}, limit)
+// WithLimit returns a context that bounds every statement and every transaction, including the wait for a
+// connection. Use it where a client waits or a lease runs out; sweeps set no limit.
+func WithLimit(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, limitKey{}, limit)
 }
 
 // bounded returns the context of a call, and a function to call with the call's error.
 func bounded(ctx context.Context) (context.Context, func(error) error) {
-	limit, prompt := ctx.Value(promptKey{}).(time.Duration)
-	if !prompt {
+	limit, limited := ctx.Value(limitKey{}).(time.Duration)
+	if !limited {
 		return ctx, func(err error) error { return classified(ctx, err) }
 	}
 	return deadline(ctx, time.Now().Add(limit))

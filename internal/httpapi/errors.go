@@ -110,9 +110,9 @@ var errUnavailable = fault.Busy(10 * time.Second)
 // answer within 10 s, transfers of bodies aside.
 const dependencyLimit = 7 * time.Second
 
-// promptly bounds how long a request waits for database and bucket.
-func promptly(ctx context.Context) context.Context {
-	return objectstore.Prompt(db.Prompt(ctx, dependencyLimit), dependencyLimit)
+// withLimit bounds how long a request waits for database and bucket.
+func withLimit(ctx context.Context) context.Context {
+	return objectstore.WithLimit(db.WithLimit(ctx, dependencyLimit), dependencyLimit)
 }
 
 // dependency names the dependency that caused an error, or returns "".

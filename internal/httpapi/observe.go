@@ -83,7 +83,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
 		id := newRequestID()
-		ctx := promptly(context.WithValue(r.Context(), requestKey{}, &request{id: id}))
+		ctx := withLimit(context.WithValue(r.Context(), requestKey{}, &request{id: id}))
 		spanned := func(string, int) {}
 		if r.URL.Path != "/healthz" {
 			ctx, spanned = s.o.Tracer.Request(ctx, methodLabel(r.Method), r.Header, s.fromProxy(r))

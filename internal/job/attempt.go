@@ -74,6 +74,6 @@ func (t Table) observeAge(ctx context.Context, stage, id string) {
 // answer is lost, and then no worker has the job.
 func (t Table) Begin(ctx context.Context, c Claim) error {
 	return Retry(ctx, func() error {
-		return Guarded(t.DB.Exec(Briefly(ctx), `UPDATE jobs SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
+		return Guarded(t.DB.Exec(WithLimit(ctx), `UPDATE jobs SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
 	})
 }

@@ -12,10 +12,10 @@ import (
 	"cutroom/internal/rescue"
 )
 
-// Briefly bounds each write of a worker to its job's row. A database without its
+// WithLimit bounds each write of a worker to its job's row. A database without its
 // synchronous standby lets commits hang, and a write that hangs keeps the row locked, so
 // that the lease could not be renewed.
-func Briefly(ctx context.Context) context.Context { return db.Prompt(ctx, heartbeat/2) }
+func WithLimit(ctx context.Context) context.Context { return db.WithLimit(ctx, heartbeat/2) }
 
 // AfterOutages wraps the work of [Poll], which claims jobs whose leases ran out. During an
 // outage the leases of living workers run out as well, so after a failure the work waits

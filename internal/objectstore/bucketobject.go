@@ -95,7 +95,7 @@ func (o *bucketObject) nextSpan() {
 		o.spans = slices.Delete(o.spans, i, i+1) // another span may start at the same byte
 	}
 	o.span = rangeReader{ctx: o.ctx, bucket: o.bucket, key: o.info.Key, etag: o.etag, at: o.offset, end: end, progress: 1,
-		prompt: !o.begun}
+		limited: !o.begun}
 }
 
 // Close ends the connection, if one is open.
@@ -115,7 +115,7 @@ type rangeReader struct {
 	progress  int64         // a try that delivered this many bytes does not count as failed
 	brought   int64         // bytes read by the current try
 	failed    int           // failed tries in a row before the current one
-	prompt    bool          // a user waits for the first byte
+	limited   bool          // a user waits for the first byte
 }
 
 func (r *rangeReader) Read(p []byte) (int, error) {
@@ -153,7 +153,7 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 // request asks for the rest of the range. If a user waits, the answer must begin within b.timeout; the body may
 // take longer.
 func (r *rangeReader) request() (*ranged, error) {
-	if !r.prompt {
+	if !r.limited {
 		return r.bucket.get(r.ctx, r.ctx, r.key, r.etag, r.at, r.end-r.at)
 	}
 	call, cancel := context.WithCancel(context.WithValue(r.ctx, tryLimitKey{}, r.bucket.timeout/2))

@@ -38,12 +38,12 @@ func (e *stalledError) CanceledError() bool { return !e.first }
 // tryLimitKey is the context key of a limit that applies until the answer begins.
 type tryLimitKey struct{}
 
-type promptKey struct{}
+type limitKey struct{}
 
-// Prompt returns a context for a caller that waits: an upload that stalls for limit fails at once, and later
+// WithLimit returns a context for a caller that waits: an upload that stalls for limit fails at once, and later
 // calls to the store fail without a request.
-func Prompt(ctx context.Context, limit time.Duration) context.Context {
-	return context.WithValue(ctx, promptKey{}, &caller{limit: limit})
+func WithLimit(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, limitKey{}, &caller{limit: limit})
 }
 
 // finalError stops the retries.
@@ -61,7 +61,7 @@ type caller struct {
 func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	limit := c.limitOf(req)
 	attempt, _, _ := strings.Cut(req.Header.Get("Amz-Sdk-Request"), ";")
-	caller, _ := req.Context().Value(promptKey{}).(*caller)
+	caller, _ := req.Context().Value(limitKey{}).(*caller)
 	upload := caller != nil && (req.Method == http.MethodPut || req.Method == http.MethodPost)
 	if upload {
 		limit = min(limit, caller.limit)

@@ -19,7 +19,7 @@ const queueLock = "render-queue"
 // requeueDead puts the renders back into the queue whose workers died. It runs before each
 // claim, so that the table of turns counts only running jobs.
 func (s *Service) requeueDead(ctx context.Context) error {
-	ctx = db.Prompt(ctx, job.TTL/3)
+	ctx = db.WithLimit(ctx, job.TTL/3)
 	dead, err := s.jobs.Dead(ctx, ` AND attempts < $2`, maxAttempts)
 	for _, c := range dead {
 		moved, berr := s.jobs.HandBack(ctx, c, job.Return{From: StateProcessing, To: StatePending, Lost: true, And: job.Expired, Set: `short_since = NULL`})
@@ -118,13 +118,13 @@ func (s *Service) share(ctx context.Context) (int, error) {
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
 	// A frozen database answers only after every lease has expired, so do not wait for
 	// it.
-	prompt := db.Prompt(ctx, job.TTL/3)
-	share, err := s.share(prompt)
+	limited := db.WithLimit(ctx, job.TTL/3)
+	share, err := s.share(limited)
 	if err != nil {
 		return j, false, err
 	}
 	// Most calls find no job. Find that out without the lock.
-	if waiting, err := s.hasWaitingJob(prompt); err != nil || !waiting {
+	if waiting, err := s.hasWaitingJob(limited); err != nil || !waiting {
 		return j, false, err
 	}
 	// CanWork logs the reason.

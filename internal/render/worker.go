@@ -330,7 +330,7 @@ func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWri
 				if now.lengthMs != written.lengthMs {
 					set, args = `output_duration_ms = $2`, []any{now.lengthMs}
 				}
-				if err := s.jobs.Progress(job.Briefly(ctx), j.Claim, now.percent, set, args...); err == nil { // else the next write includes it
+				if err := s.jobs.Progress(job.WithLimit(ctx), j.Claim, now.percent, set, args...); err == nil { // else the next write includes it
 					written = now
 				}
 			}

@@ -38,7 +38,7 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	// queue's index; without it PostgreSQL may read jobs that have ended.
 	var waiting int
 	// A frozen database may answer only after every lease has run out, so do not wait for it.
-	err = s.db.QueryRow(db.Prompt(ctx, job.TTL/3), `SELECT COALESCE(
+	err = s.db.QueryRow(db.WithLimit(ctx, job.TTL/3), `SELECT COALESCE(
 		(SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.state = 'PROCESSING' AND COALESCE(j.lease_until, 0) < now_ms() LIMIT 1),
 		(SELECT 1 FROM jobs j WHERE `+queued+` AND `+notPaused+`
 			AND (SELECT COUNT(*) FROM jobs j WHERE `+inFlight+`) < $1 ORDER BY j.created_at, j.id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
@@ -155,7 +155,7 @@ const oldest = ` ORDER BY j.created_at, j.id`
 
 // each calls move for the jobs of a condition with an order, also after one of the calls failed.
 func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
-	jobs, err := db.All(db.Prompt(ctx, job.TTL/3), s.db, scanJob, selectJob+where+` LIMIT 100`, args...)
+	jobs, err := db.All(db.WithLimit(ctx, job.TTL/3), s.db, scanJob, selectJob+where+` LIMIT 100`, args...)
 	if err != nil {
 		return fmt.Errorf("select separation jobs: %w", err)
 	}

@@ -122,7 +122,7 @@ func (s *Service) fetchSource(ctx context.Context, j *claimedJob, dir, file stri
 // then on any worker can continue the job.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
 	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for handBack, if the write gets no answer
-	if err := s.db.InTx(job.Briefly(ctx), func(tx *db.Tx) error {
+	if err := s.db.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
 		moved, err := s.jobs.Move(ctx, tx, j.ID, StateSubmitting, StateProcessing, "", ` AND fence = $4`, j.Fence)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 // job deleted in the meantime was not refunded and must not be queued again.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
-		return s.jobs.Ask(job.Briefly(context.WithoutCancel(ctx)), j.Claim, StateSubmitting)
+		return s.jobs.Ask(job.WithLimit(context.WithoutCancel(ctx)), j.Claim, StateSubmitting)
 	}); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		}
 		// Fetching the stems has the last part of the progress bar.
 		percent := min(95, max(0, p.Percent*95/100))
-		if err := s.jobs.Progress(job.Briefly(ctx), j.Claim, percent, ""); err != nil {
+		if err := s.jobs.Progress(job.WithLimit(ctx), j.Claim, percent, ""); err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
 				return err
 			}
@@ -218,7 +218,7 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
 	err := job.Retry(ctx, func() error {
-		return s.db.InTx(job.Briefly(ctx), func(tx *db.Tx) error {
+		return s.db.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
 			if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); err != nil {
 				return err
 			}

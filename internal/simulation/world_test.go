@@ -310,7 +310,7 @@ func (w *world) send(q request, copyNo int) {
 		time.Sleep(q.at)
 		for try := range 3 {
 			r := w.replicas[(q.user+copyNo+try)%replicas]
-			ctx, cancel := context.WithTimeout(db.Prompt(background, 8*time.Second), 30*time.Second)
+			ctx, cancel := context.WithTimeout(db.WithLimit(background, 8*time.Second), 30*time.Second)
 			answer, err := w.serve(ctx, r, q)
 			cancel()
 			if err == nil {
