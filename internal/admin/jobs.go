@@ -5,12 +5,7 @@ import (
 	"fmt"
 
 	"cutroom/internal/db"
-)
-
-// The types of a job.
-const (
-	jobRender     = "render"
-	jobSeparation = "separation"
+	"cutroom/internal/job"
 )
 
 // maxActive bounds the list of active jobs. The status breakdown counts a longer queue.
@@ -55,7 +50,7 @@ type Breakdown struct {
 // StatusBreakdown returns the outcomes of all renders and of all separations, in this order. A separation whose
 // stems were removed still counts as succeeded.
 func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
-	out := [2]Breakdown{{JobType: jobRender}, {JobType: jobSeparation}}
+	out := [2]Breakdown{{JobType: job.Render}, {JobType: job.Separation}}
 	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var separation int
 		var state string

@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 )
 
 // LedgerEntry is a change of a user's balance.
@@ -333,7 +334,7 @@ func (r *Reports) job(ctx context.Context, id string) (j Job, err error) {
 			&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &j.Trace,
 			&j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.CollectedAt, &j.ExpiresAt,
 			&spec, &in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID)
-	if err != nil || j.JobType == jobRender {
+	if err != nil || j.JobType == job.Render {
 		j.Inputs = rawJSON(spec)
 		return j, err
 	}

@@ -34,7 +34,6 @@ import (
 	"cutroom/internal/monitor"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/ops"
-	"cutroom/internal/pause"
 	"cutroom/internal/quota"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
@@ -365,8 +364,7 @@ func (b *builder) buildAPI(context.Context) error {
 	cfg := b.cfg.HTTP
 	o := httpapi.Options{
 		DB: b.db, Accounts: b.accounts, Credits: b.credits, Separations: b.separations, Renders: b.renders,
-		Assets: b.assets, Analyses: b.analysis, Quota: b.quota, Devices: b.devices, Admin: admin.New(b.db),
-		Staging: b.staging, Pauses: pause.NewGate(b.db),
+		Assets: b.assets, Analyses: b.analysis, Quota: b.quota, Devices: b.devices, Admin: admin.New(b.db), Staging: b.staging,
 		MaxUploadBytes: b.cfg.Storage.MaxUploadBytes, MaxAudioBytes: b.cfg.Separation.MaxAudioBytes,
 		MaxRenderPixels: b.cfg.Render.MaxPixelFrames, RenderOutputTTL: b.cfg.Render.OutputTTL,
 		AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies, ProxyHops: cfg.ProxyHops,

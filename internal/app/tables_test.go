@@ -38,7 +38,7 @@ var owners = map[string]string{
 	"job_days":           "job",
 	"jobs":               "job",
 	"leases":             "job",
-	"pauses":             "pause",
+	"pauses":             "job",
 	"provider_call_days": "admin",
 	"provider_calls":     "admin",
 	"purchases":          "credit",

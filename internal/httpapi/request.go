@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/job"
 	"cutroom/internal/user"
 )
 
@@ -101,7 +102,7 @@ func (s *Server) admin(h userHandler) handler {
 // still answers a repeat with a known Idempotency-Key.
 func (s *Server) unpaused(kind string, h userHandler) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-		paused := s.o.Pauses.Check(r.Context(), kind)
+		paused := job.CheckPaused(r.Context(), s.o.DB, kind)
 		if paused == nil {
 			return h(w, r, who)
 		}

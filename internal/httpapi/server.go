@@ -27,7 +27,7 @@ import (
 	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/httpserve"
-	"cutroom/internal/pause"
+	"cutroom/internal/job"
 	"cutroom/internal/quota"
 	"cutroom/internal/render"
 	"cutroom/internal/separation"
@@ -70,8 +70,6 @@ type Options struct {
 	// TestdataDir contains the folders of the development mock; "" disables it.
 	TestdataDir string
 
-	// Pauses refuses submissions that an operator paused; nil pauses nothing.
-	Pauses *pause.Gate
 	// Tracer begins the span of a request; nil disables tracing.
 	Tracer *tracing.Tracer
 	// Observe counts a finished request for metrics; pattern is the route.
@@ -127,8 +125,8 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/stores/platform_a/notifications", s.storeNotification(credit.PlatformA))
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
-	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, keyed(s.separate)))))
-	s.handle("POST /api/v2/separate/v3", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(pause.Separation, s.withBucket(keyed(s.separateV3))))))
+	s.handle("POST /api/v2/separate", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(job.Separation, keyed(s.separate)))))
+	s.handle("POST /api/v2/separate/v3", s.limited(limitSeparate, s.byUser, s.signedIn(s.unpaused(job.Separation, s.withBucket(keyed(s.separateV3))))))
 	s.handle("GET /api/v2/separate", s.signedIn(history("jobs", s.o.Separations.History, listedSeparation)))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("DELETE /api/v2/separate/{jobId}", s.signedIn(deleteJob(s.o.Separations.Delete)))
@@ -136,8 +134,8 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/separate/{jobId}/stem/{stemId}/peaks", s.peaks)
 
 	s.handle("POST /api/v2/render/inputs", s.limited(limitRender, s.byUser, s.submitter(keyed(s.renderInput))))
-	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(pause.Render, keyed(s.renderMultipart)))))
-	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(pause.Render, s.withBucket(keyed(s.renderV3))))))
+	s.handle("POST /api/v2/render", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(job.Render, keyed(s.renderMultipart)))))
+	s.handle("POST /api/v2/render/v3", s.limited(limitRender, s.byUser, s.submitter(s.unpaused(job.Render, s.withBucket(keyed(s.renderV3))))))
 	s.handle("GET /api/v2/render", s.signedIn(history("jobs", s.o.Renders.History, listedRender)))
 	s.handle("DELETE /api/v2/render/{jobId}", s.signedIn(deleteJob(s.o.Renders.Delete)))
 	s.handle("GET /api/v2/render/{jobId}/status", s.signedIn(s.renderStatus))

@@ -27,6 +27,15 @@ import (
 	"cutroom/internal/user"
 )
 
+// The kinds of jobs.
+const (
+	Render     = "render"
+	Separation = "separation"
+)
+
+// Kinds lists all of them.
+var Kinds = []string{Render, Separation}
+
 // The conditions of partial indexes, word for word: SQLite recognises an index by the text of its condition.
 const (
 	Waiting = `state IN ('QUEUED', 'PENDING')`
@@ -38,7 +47,7 @@ const Unfinished = `(` + Waiting + ` OR ` + AtWork + `)`
 
 // Table is one kind of job in the table jobs, with the moves that all kinds share.
 type Table struct {
-	Kind    string // the column kind, a constant of the program
+	Kind    string // of [Kinds]
 	Details string // the table with the kind's own columns
 	Prefix  string // of every id
 	Topic   string // wakes the workers of every replica

@@ -46,9 +46,6 @@ const (
 	StateFailed     = "FAILED"
 )
 
-// kind is the kind of renders in the table jobs.
-const kind = "render"
-
 // topicJobs wakes the workers of every replica.
 const topicJobs = db.ForWorkers + "render"
 
@@ -117,7 +114,7 @@ func New(o Options) *Service {
 
 // table has what the moves of renders need.
 func table(d *db.DB) job.Table {
-	return job.Table{Kind: kind, Details: "renders", Prefix: "rnd-", Topic: topicJobs, Attempt: "render.attempt", DB: d,
+	return job.Table{Kind: job.Render, Details: "renders", Prefix: "rnd-", Topic: topicJobs, Attempt: "render.attempt", DB: d,
 		Ended: ended, Line: keepLine, Unknown: errUnknownJob}
 }
 

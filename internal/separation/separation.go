@@ -118,7 +118,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Kind: "separation", Details: "separations", Prefix: "sep-", Topic: topicWorkers,
+	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Kind: job.Separation, Details: "separations", Prefix: "sep-", Topic: topicWorkers,
 		DB: o.DB, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Attempt: "separation.attempt", Observer: o.Observer},
 		meter:  price.Meter{Media: o.Media, Slots: o.Analyses, Wait: price.SlotWait, Log: o.Log},

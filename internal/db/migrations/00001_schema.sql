@@ -265,7 +265,7 @@ CREATE TABLE leases (
     fence       BIGINT NOT NULL
 );
 
--- pause: a kind of job whose submission an operator has paused.
+-- job: a kind of job whose submission an operator has paused.
 CREATE TABLE pauses (
     kind       TEXT PRIMARY KEY,
     created_at BIGINT NOT NULL
