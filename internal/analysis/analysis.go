@@ -52,9 +52,6 @@ const (
 	retryAfter = time.Hour
 )
 
-// ErrNoAsset is the answer at the address of an asset that does not exist.
-var ErrNoAsset = fault.NotFoundf("asset not found")
-
 var errBusy = fault.Busy(slotWait)
 
 // The failures of a file, without the field of the request that names it.
@@ -140,7 +137,7 @@ func (src source) refusal(err error) error {
 	case errors.Is(err, errExhausted):
 		return fault.Invalidf("%s names a file that takes too much time or memory to analyse", subject).WithCause(err)
 	case src.field == "" && (errors.Is(err, asset.ErrCorrupt) || errors.Is(err, objectstore.ErrNotFound)):
-		return ErrNoAsset.WithCause(err)
+		return asset.ErrUnknown.WithCause(err)
 	case errors.Is(err, asset.ErrCorrupt):
 		return fault.NotFoundf("%s: the asset was damaged and removed; upload it again", src.field).WithCause(err)
 	case errors.Is(err, objectstore.ErrNotFound): // removed since it was found

@@ -98,7 +98,7 @@ type Request struct {
 
 // Upload is where and whether to upload.
 type Upload struct {
-	Key           string
+	Key           Key
 	AlreadyExists bool
 	URL           string        // for one exact PUT; "" when the object exists, or takes parts
 	Expires       time.Duration // of the URLs; 0 when the object exists
@@ -129,11 +129,11 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 
 // offer returns errRemoved if the sweep removed the object in the meantime.
 func (s *Service) offer(ctx context.Context, r Request, key Key, contentType string) (Upload, error) {
-	found, err := s.find(ctx, key)
+	found, err := s.Find(ctx, key)
 	intact := false
 	switch {
 	case err == nil && found.SizeBytes == r.SizeBytes:
-		return Upload{Key: key.String(), AlreadyExists: true}, s.holdAlone(ctx, r.UserID, found)
+		return Upload{Key: key, AlreadyExists: true}, s.holdAlone(ctx, r.UserID, found)
 	case err == nil:
 		if intact, err = s.disproved(ctx, found, r); err != nil {
 			return Upload{}, err
@@ -166,7 +166,7 @@ func (s *Service) presign(ctx context.Context, r Request, key Key, contentType s
 	if err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
-	return Upload{Key: key.String(), URL: url, Expires: urlLifetime}, nil
+	return Upload{Key: key, URL: url, Expires: urlLifetime}, nil
 }
 
 // verifyLimit bounds how often one user makes us read an object.
@@ -268,12 +268,8 @@ func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 // The error is ErrCorrupt for bytes that do not hash to the key, objectstore.ErrNotFound
 // for a missing object, and objectstore.ErrUnavailable if the store cannot be reached and
 // a retry may help.
-func (s *Service) FetchTo(ctx context.Context, key, dst string) error {
-	k, err := ParseKey(key)
-	if err != nil {
-		return err
-	}
-	return s.fetch(ctx, k, dst, s.jobDownloads)
+func (s *Service) FetchTo(ctx context.Context, key Key, dst string) error {
+	return s.fetch(ctx, key, dst, s.jobDownloads)
 }
 
 // FetchForRequest is FetchTo for a request, which must not keep jobs waiting.

@@ -109,7 +109,7 @@ func asked(userID string, body []byte) asset.Request {
 }
 
 // upload requests a URL and sends body to it, as a phone does.
-func (s *store) upload(t *testing.T, service *asset.Service, body []byte) string {
+func (s *store) upload(t *testing.T, service *asset.Service, body []byte) asset.Key {
 	t.Helper()
 	up, err := service.UploadURL(t.Context(), asked(s.userID, body))
 	if err != nil {
@@ -231,7 +231,7 @@ func TestAnObjectOfAnotherSize(t *testing.T) {
 		t.Errorf("a wrong size replaced an intact object: %d", status)
 	}
 	for name, other := range map[string]*asset.Service{"with a copy at hand": service, "without": func() *asset.Service { o, _, _ := s.service(t, maxBytes); return o }()} {
-		if err := s.standIn.CorruptObject(key, body[:7]); err != nil {
+		if err := s.standIn.CorruptObject(key.String(), body[:7]); err != nil {
 			t.Fatal(err)
 		}
 		if again := s.upload(t, other, body); again != key {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/objectstore"
 )
 
@@ -76,14 +77,14 @@ func TestFetchToVerifiesAndKeeps(t *testing.T) {
 	if n := s.count(http.MethodGet); n != 1 {
 		t.Errorf("%d downloads, want 1", n)
 	}
-	if got := names(t, dir); len(got) != 1 || "assets/"+got[0] != key {
+	if got := names(t, dir); len(got) != 1 || "assets/"+got[0] != key.String() {
 		t.Errorf("the cache holds %v", got)
 	}
 	dst := filepath.Join(t.TempDir(), "no", "such", "folder")
 	if err := service.FetchTo(t.Context(), key, dst); err == nil || errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("into a missing folder: %v", err)
 	}
-	missing := "assets/" + hash + ".mp4"
+	missing := asset.Key{SHA256: hash, Ext: "mp4"}
 	if err := service.FetchTo(t.Context(), missing, filepath.Join(t.TempDir(), "dst")); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("a missing asset: %v", err)
 	}
@@ -95,7 +96,7 @@ func TestFetchToVerifiesAndKeeps(t *testing.T) {
 func TestDownloadsAreBounded(t *testing.T) {
 	s := newStore(t)
 	service, _, _ := s.service(t, maxBytes)
-	var keys []string
+	var keys []asset.Key
 	for i := range 9 {
 		keys = append(keys, s.upload(t, service, fmt.Appendf(nil, "clip %d", i)))
 	}

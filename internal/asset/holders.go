@@ -128,7 +128,7 @@ func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) err
 // Use finds an asset for a request that reads it at once, and makes its user a holder.
 // The error of a missing object is objectstore.ErrNotFound.
 func (s *Service) Use(ctx context.Context, userID string, key Key) (Found, error) {
-	found, err := s.find(ctx, key)
+	found, err := s.Find(ctx, key)
 	if err == nil {
 		err = s.holdAlone(ctx, userID, found)
 	}
@@ -144,7 +144,7 @@ var StoredBytes = quota.Bytes("a.size_bytes", `asset_holders o JOIN assets a ON 
 
 // Held is an asset as one of its holders sees it.
 type Held struct {
-	Key         string
+	Key         Key
 	SizeBytes   int64
 	ContentType string
 	Created     time.Time // when the account first asked for its upload or used it
@@ -156,40 +156,40 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 	page, next, err := cursor.List(ctx, s.db, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
 		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL`+cursor.Newest("h.created_at", "h.asset_key"),
 		userID, p, func(row db.Scanner) (h Held, err error) {
+			var key string
 			var created, used int64
-			err = row.Scan(&h.Key, &h.SizeBytes, &h.ContentType, &created, &used)
+			if err = row.Scan(&key, &h.SizeBytes, &h.ContentType, &created, &used); err == nil {
+				h.Key, err = ParseKey(key)
+			}
 			h.Created, h.LastUsed = db.Time(created), db.Time(used)
 			return h, err
-		}, func(h Held) cursor.Cursor { return cursor.Cursor{At: h.Created.UnixMilli(), ID: h.Key} }, keyPrefix)
+		}, func(h Held) cursor.Cursor { return cursor.Cursor{At: h.Created.UnixMilli(), ID: h.Key.String()} }, keyPrefix)
 	if err != nil {
 		return nil, "", fmt.Errorf("list assets: %w", err)
 	}
 	return page, next, nil
 }
 
-var errNotHeld = fault.NotFoundf("asset not found")
+// ErrUnknown is the answer at the address of an asset that does not exist, or that the user does not hold.
+var ErrUnknown = fault.NotFoundf("asset not found")
 
 // DownloadURL returns an address from which anyone can read an asset that the user holds until it expires,
-// with head for HEAD requests. The name is the key without its folder. A malformed name, an asset that the
-// user does not hold and a missing object are the same 404.
-func (s *Service) DownloadURL(ctx context.Context, userID, name string, head bool) (string, error) {
+// with head for HEAD requests. The error for an asset that the user does not hold and for a missing object is
+// ErrUnknown.
+func (s *Service) DownloadURL(ctx context.Context, userID string, key Key, head bool) (string, error) {
 	if s.bucket == nil {
 		return "", ErrDisabled
-	}
-	key, err := ParseName(name)
-	if err != nil {
-		return "", errNotHeld
 	}
 	held, err := holds(ctx, s.db, userID, key)
 	if err != nil {
 		return "", err
 	}
 	if !held {
-		return "", errNotHeld
+		return "", ErrUnknown
 	}
 	info, err := s.bucket.Stat(ctx, key.String())
 	if missing(err) {
-		return "", errNotHeld
+		return "", ErrUnknown
 	}
 	if err != nil {
 		return "", fmt.Errorf("look for asset: %w", err)
@@ -200,11 +200,7 @@ func (s *Service) DownloadURL(ctx context.Context, userID, name string, head boo
 // Release ends the user's hold of an asset and the user's unfinished upload of it. The asset
 // counts for the user until the sweep has erased it. It is no error if the user does not
 // hold the asset.
-func (s *Service) Release(ctx context.Context, userID, name string) error {
-	key, err := ParseName(name)
-	if err != nil {
-		return err
-	}
+func (s *Service) Release(ctx context.Context, userID string, key Key) error {
 	if err := s.abandonAll(ctx, `user_id = $1 AND asset_key = $2 AND completed_at IS NULL`, userID, key.String()); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // held lists the keys that a user holds. It reads pages of two.
-func (p *partsRig) held(userID string) (keys []string) {
+func (p *partsRig) held(userID string) (keys []asset.Key) {
 	p.t.Helper()
 	page := cursor.Page{After: cursor.Start, Limit: 2}
 	for {
@@ -41,15 +41,15 @@ func (p *partsRig) held(userID string) (keys []string) {
 	}
 }
 
-func (p *partsRig) upload(userID, body string) string {
+func (p *partsRig) upload(userID, body string) asset.Key {
 	p.t.Helper()
 	p.store.userID = userID
 	return p.store.upload(p.t, p.service, []byte(body))
 }
 
-func (p *partsRig) exists(key string) bool {
+func (p *partsRig) exists(key asset.Key) bool {
 	p.t.Helper()
-	_, err := p.store.client.Stat(p.t.Context(), key)
+	_, err := p.store.client.Stat(p.t.Context(), key.String())
 	if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
 		p.t.Fatal(err)
 	}
@@ -63,18 +63,18 @@ func (p *partsRig) sweep() {
 	}
 }
 
-func (p *partsRig) release(userID, key string) {
+func (p *partsRig) release(userID string, key asset.Key) {
 	p.t.Helper()
-	if err := p.service.Release(p.t.Context(), userID, key[len("assets/"):]); err != nil {
+	if err := p.service.Release(p.t.Context(), userID, key); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 // use holds assets as a submission does. between runs after their lookup and before the commit.
-func (p *partsRig) use(userID string, between func(), keys ...string) error {
+func (p *partsRig) use(userID string, between func(), keys ...asset.Key) error {
 	p.t.Helper()
-	found, errs := p.service.Lookup(p.t.Context(), keys)
-	if err := errors.Join(errs...); err != nil {
+	found, err := p.service.Lookup(p.t.Context(), keys...)
+	if err != nil {
 		return err
 	}
 	between()
@@ -100,8 +100,8 @@ func TestAnObjectIsDeletedWithItsLastHolder(t *testing.T) {
 		if up, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); err != nil || !up.AlreadyExists {
 			t.Errorf("%+v, %v", up, err)
 		}
-		p.exec(`UPDATE asset_holders SET created_at = created_at - 5 WHERE asset_key = $1`, other)
-		if got := p.held(ben); !slices.Equal(got, []string{key, other}) {
+		p.exec(`UPDATE asset_holders SET created_at = created_at - 5 WHERE asset_key = $1`, other.String())
+		if got := p.held(ben); !slices.Equal(got, []asset.Key{key, other}) {
 			t.Errorf("ben holds %v", got)
 		}
 		p.release(ann, key)
@@ -163,7 +163,7 @@ func TestARunningJobKeepsAnObject(t *testing.T) {
 		ann := p.user("ann")
 		key := p.upload(ann, "a clip")
 		jobtest.Insert(t, p.db, "rnd-1", ann, "PENDING", 1, 0)
-		p.exec(`INSERT INTO held_objects (job_id, object_key) VALUES ('rnd-1', $1)`, key)
+		p.exec(`INSERT INTO held_objects (job_id, object_key) VALUES ('rnd-1', $1)`, key.String())
 		p.release(ann, key)
 		p.sweep()
 		if !p.exists(key) {
@@ -192,7 +192,7 @@ func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 			t.Fatal("the sweep deleted a used object")
 		}
 		p.release(ben, key)
-		if err := p.use(ben, p.sweep, key); code(err) != "the asset "+key+" was removed a moment ago; upload it again" {
+		if err := p.use(ben, p.sweep, key); code(err) != "the asset "+key.String()+" was removed a moment ago; upload it again" {
 			t.Errorf("used after its removal: %v", err)
 		}
 		if p.exists(key) || len(p.held(ben)) != 0 {
@@ -204,7 +204,7 @@ func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 		asked := func() error { _, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); return err }
 		var during []error
 		p.store.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
-			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, key) { // the asset, not its analysis
+			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, key.String()) { // the asset, not its analysis
 				during = append(during, asked(), p.use(ben, nothing, key))
 			}
 			return false
@@ -387,7 +387,7 @@ func TestHoldsOfMissingObjectsEnd(t *testing.T) {
 		if _, err := p.service.UploadURL(t.Context(), asked(ann, []byte("never"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.store.client.Delete(t.Context(), gone); err != nil {
+		if err := p.store.client.Delete(t.Context(), gone.String()); err != nil {
 			t.Fatal(err)
 		}
 		p.sweep()
@@ -396,7 +396,7 @@ func TestHoldsOfMissingObjectsEnd(t *testing.T) {
 		}
 		p.exec(`UPDATE asset_holders SET last_used_at = last_used_at - $1`, (25 * time.Hour).Milliseconds())
 		p.sweep()
-		if got := p.held(ann); !slices.Equal(got, []string{kept}) {
+		if got := p.held(ann); !slices.Equal(got, []asset.Key{kept}) {
 			t.Errorf("held after a day: %v, want %s", got, kept)
 		}
 	})

@@ -27,42 +27,48 @@ type Found struct {
 	removals int64
 }
 
+// MissingError reports a key without an object. It is an objectstore.ErrNotFound.
+type MissingError struct{ Key Key }
+
+func (e *MissingError) Error() string { return "asset " + e.Key.String() + " is not in the bucket" }
+
+// Unwrap returns objectstore.ErrNotFound.
+func (e *MissingError) Unwrap() error { return objectstore.ErrNotFound }
+
 // parallelLookups bounds the concurrent bucket calls of one request.
 const parallelLookups = 8
 
-// Lookup parses keys and looks for their objects in parallel. The error of a key is
-// ErrInvalidKey, or objectstore.ErrNotFound for a missing object. Pass what was found
-// to [Hold] in the transaction that uses it.
-func (s *Service) Lookup(ctx context.Context, keys []string) (found []Found, errs []error) {
-	found, errs = make([]Found, len(keys)), make([]error, len(keys))
-	var valid []string
-	for i, key := range keys {
-		var err error
-		switch found[i].Key, err = ParseKey(key); {
-		case s.bucket == nil:
-			errs[i] = ErrDisabled
-		case err != nil:
-			errs[i] = err
-		default:
-			valid = append(valid, key)
-		}
+// Lookup looks for the objects of keys in parallel. The error joins those of all keys, in their
+// order; that of a missing object is a MissingError. Pass what was found to [Hold] in the
+// transaction that uses it.
+func (s *Service) Lookup(ctx context.Context, keys ...Key) ([]Found, error) {
+	if s.bucket == nil {
+		return nil, ErrDisabled
 	}
-	removals, err := s.removals(ctx, valid)
+	rows, err := s.rows(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	found, errs := make([]Found, len(keys)), make([]error, len(keys))
 	var group errgroup.Group
 	group.SetLimit(parallelLookups)
-	for i := range keys {
-		if errs[i] != nil {
-			continue
-		}
-		if errs[i] = err; err == nil {
-			group.Go(func() error {
-				errs[i] = rescue.Do(func() error { return s.stat(ctx, &found[i], removals) })
-				return nil
-			})
-		}
+	for i, key := range keys {
+		group.Go(func() error {
+			errs[i] = rescue.Do(func() (err error) { found[i], err = s.stat(ctx, key, rows[key.String()]); return err })
+			return nil
+		})
 	}
 	_ = group.Wait() // errs has every error
-	return found, errs
+	return found, errors.Join(errs...)
+}
+
+// Find is Lookup for one key.
+func (s *Service) Find(ctx context.Context, key Key) (Found, error) {
+	found, err := s.Lookup(ctx, key)
+	if err != nil {
+		return Found{}, err
+	}
+	return found[0], nil
 }
 
 // known is what the database says of an asset.
@@ -71,17 +77,17 @@ type known struct {
 	verified string // version
 }
 
-// removals reads the rows of assets. It runs before their objects are looked up, so that
+// rows reads what the database says of assets. It runs before their objects are looked up, so that
 // [Hold] notices a removal in between.
-func (s *Service) removals(ctx context.Context, keys []string) (map[string]known, error) {
+func (s *Service) rows(ctx context.Context, keys []Key) (map[string]known, error) {
+	all := map[string]known{}
 	if len(keys) == 0 {
-		return nil, nil
+		return all, nil
 	}
 	args, holes := make([]any, len(keys)), make([]string, len(keys))
 	for i, key := range keys {
-		args[i], holes[i] = key, fmt.Sprintf("$%d", i+1)
+		args[i], holes[i] = key.String(), fmt.Sprintf("$%d", i+1)
 	}
-	all := map[string]known{}
 	err := db.Each(ctx, s.db, func(row *db.Rows) error {
 		var key string
 		var k known
@@ -95,27 +101,21 @@ func (s *Service) removals(ctx context.Context, keys []string) (map[string]known
 	return all, nil
 }
 
-// stat looks up the object of a key and completes its Found.
-func (s *Service) stat(ctx context.Context, f *Found, all map[string]known) error {
-	k := all[f.Key.String()]
-	f.removals = k.removals
-	info, err := s.bucket.Stat(ctx, f.Key.String())
-	if err != nil {
-		return fmt.Errorf("look for asset: %w", err)
+func (s *Service) stat(ctx context.Context, key Key, row known) (Found, error) {
+	info, err := s.bucket.Stat(ctx, key.String())
+	if missing(err) {
+		return Found{}, &MissingError{key}
 	}
-	f.SizeBytes, f.contentType, f.etag = info.SizeBytes, info.ContentType, info.ETag
-	f.verified = k.verified == f.version()
-	return nil
+	if err != nil {
+		return Found{}, fmt.Errorf("look for asset: %w", err)
+	}
+	f := Found{Key: key, SizeBytes: info.SizeBytes, contentType: info.ContentType, etag: info.ETag, removals: row.removals}
+	f.verified = row.verified == f.version()
+	return f, nil
 }
 
 // version distinguishes the bytes of an object from others under the same key.
 func (f Found) version() string { return fmt.Sprintf("%d %s", f.SizeBytes, f.etag) }
-
-// find is Lookup for one key.
-func (s *Service) find(ctx context.Context, key Key) (Found, error) {
-	found, errs := s.Lookup(ctx, []string{key.String()})
-	return found[0], errs[0]
-}
 
 // missing reports whether an object is not in the bucket.
 func missing(err error) bool { return errors.Is(err, objectstore.ErrNotFound) }

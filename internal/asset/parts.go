@@ -96,10 +96,10 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, content
 		if err != nil {
 			return Upload{}, fmt.Errorf("look for parts: %w", err)
 		}
-		up := Upload{Key: key.String(), Expires: urlLifetime, ID: p.id, PartSizeBytes: partBytes(p.sizeBytes), Parts: p.parts(stored)}
+		up := Upload{Key: key, Expires: urlLifetime, ID: p.id, PartSizeBytes: partBytes(p.sizeBytes), Parts: p.parts(stored)}
 		for i := range up.Parts {
 			part := &up.Parts[i]
-			if part.URL, err = s.bucket.PresignPart(ctx, up.Key, p.storeID, part.Number, part.SizeBytes, urlLifetime); err != nil {
+			if part.URL, err = s.bucket.PresignPart(ctx, key.String(), p.storeID, part.Number, part.SizeBytes, urlLifetime); err != nil {
 				return Upload{}, err
 			}
 		}
@@ -199,7 +199,7 @@ func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload
 			return Upload{}, err
 		}
 	}
-	return Upload{Key: p.key.String(), AlreadyExists: true}, nil
+	return Upload{Key: p.key, AlreadyExists: true}, nil
 }
 
 // complete is safe to repeat after any interruption. It first verifies an object that

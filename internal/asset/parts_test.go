@@ -124,8 +124,8 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 		if err := p.service.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, errs := p.service.Lookup(t.Context(), []string{kept.Key}); errs[0] != nil {
-			t.Errorf("the sweep deleted the asset: %v", errs[0])
+		if _, err := p.service.Find(t.Context(), kept.Key); err != nil {
+			t.Errorf("the sweep deleted the asset: %v", err)
 		}
 		if _, err := p.service.Complete(t.Context(), young, kept.ID); code(err) == "" {
 			t.Errorf("an upload without a row: %v", err)
@@ -156,7 +156,7 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 			}
 		}
 		// If the object is deleted, as by a rule of the bucket, the upload starts again.
-		if err := p.store.client.Delete(t.Context(), up.Key); err != nil {
+		if err := p.store.client.Delete(t.Context(), up.Key.String()); err != nil {
 			t.Fatal(err)
 		}
 		again := p.mustBegin(u)
@@ -246,7 +246,7 @@ func TestStoresThatDoLess(t *testing.T) {
 		if err := p.db.QueryRow(t.Context(), `SELECT store_id FROM asset_uploads`).Scan(&storeID); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.store.client.AbortUpload(context.Background(), first.Key, storeID); err != nil {
+		if err := p.store.client.AbortUpload(context.Background(), first.Key.String(), storeID); err != nil {
 			t.Fatal(err)
 		}
 		second := p.mustBegin(u)

@@ -85,18 +85,22 @@ func (s *Service) removeUnheld(ctx context.Context, end time.Time) error {
 
 // eachDue calls do for every key that a query returns, ordered by the time since which it is
 // due. A key for which do fails is not tried again. age is the query's $4.
-func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age time.Duration, do func(context.Context, string) error) error {
+func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age time.Duration, do func(context.Context, Key) error) error {
 	type row struct {
-		key string
+		key Key
 		due int64
 	}
-	var last row
-	last.due = -1
+	last := row{due: -1}
 	var errs []error
 	for time.Now().Before(end) {
-		rows, err := db.All(ctx, s.db, func(scan db.Scanner) (r row, err error) { return r, scan.Scan(&r.key, &r.due) },
-			`SELECT asset_key, due FROM (`+query+`) AS q WHERE due > $1 OR due = $1 AND asset_key > $2 ORDER BY due, asset_key LIMIT $3`,
-			last.due, last.key, sweepBatch, age.Milliseconds())
+		rows, err := db.All(ctx, s.db, func(scan db.Scanner) (r row, err error) {
+			var key string
+			if err = scan.Scan(&key, &r.due); err == nil {
+				r.key, err = ParseKey(key)
+			}
+			return r, err
+		}, `SELECT asset_key, due FROM (`+query+`) AS q WHERE due > $1 OR due = $1 AND asset_key > $2 ORDER BY due, asset_key LIMIT $3`,
+			last.due, last.key.String(), sweepBatch, age.Milliseconds())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("look for assets: %w", err))
 			break
@@ -112,19 +116,19 @@ func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age 
 
 // remove deletes the object of an asset, unless a user holds it now. Until the deletion has
 // ended, the mark in its row keeps requests from using the object.
-func (s *Service) remove(ctx context.Context, key string) error {
+func (s *Service) remove(ctx context.Context, key Key) error {
 	var seen bool
 	var since, removals int64 // since is for how long nobody holds the asset, in milliseconds
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
 		// Hold locks the row first, so the second statement sees every hold that was
 		// written before this lock.
 		if err := tx.QueryRow(ctx, `SELECT seen_at IS NOT NULL OR verified IS NOT NULL OR removal_at IS NOT NULL FROM assets
-			WHERE asset_key = $1`+tx.ForUpdate(), key).Scan(&seen); err != nil {
+			WHERE asset_key = $1`+tx.ForUpdate(), key.String()).Scan(&seen); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `UPDATE assets AS a SET removing_at = now_ms(), given_up_at = COALESCE(given_up_at, now_ms()),
 			removals = removals + 1, seen_at = NULL, verified = NULL WHERE a.asset_key = $1 AND `+unheld+`
-			RETURNING removals, now_ms() - given_up_at`, key).Scan(&removals, &since)
+			RETURNING removals, now_ms() - given_up_at`, key.String()).Scan(&removals, &since)
 	})
 	if db.IsNoRows(err) {
 		return nil // it is held again
@@ -137,21 +141,17 @@ func (s *Service) remove(ctx context.Context, key string) error {
 	if !seen {
 		// The file was announced. If it was never uploaded, one removal is enough, after the
 		// last upload that may be under way.
-		if _, err := s.bucket.Stat(call, key); missing(err) {
+		if _, err := s.bucket.Stat(call, key.String()); missing(err) {
 			return s.removed(ctx, key, removals, lastRemoval, false)
 		} else if err != nil {
 			return fmt.Errorf("look for asset: %w", err)
 		}
 	}
-	k, err := ParseKey(key)
-	if err != nil {
-		return err
-	}
 	// If the same bytes are held under another extension, what was derived from them is made again.
-	if err := errors.Join(s.bucket.Delete(call, key), objectstore.DeletePrefix(call, s.bucket, k.Derived(""))); err != nil {
+	if err := errors.Join(s.bucket.Delete(call, key.String()), objectstore.DeletePrefix(call, s.bucket, key.Derived(""))); err != nil {
 		return fmt.Errorf("remove asset: %w", err)
 	}
-	if err := s.cache.Drop(k.fileName()); err != nil {
+	if err := s.cache.Drop(key.fileName()); err != nil {
 		return err
 	}
 	switch {
@@ -166,20 +166,20 @@ func (s *Service) remove(ctx context.Context, key string) error {
 // removed notes that a removal has ended, and when the next one is due after the asset was
 // given up; after the last, next is 0. If the object was erased, the asset no longer counts for
 // those who gave it up, unless a URL may still be valid.
-func (s *Service) removed(ctx context.Context, key string, removals int64, next time.Duration, erased bool) error {
+func (s *Service) removed(ctx context.Context, key Key, removals int64, next time.Duration, erased bool) error {
 	err := s.db.InTx(ctx, func(tx *db.Tx) error {
 		var n int
 		err := tx.QueryRow(ctx, `UPDATE assets SET removing_at = NULL, removal_at = given_up_at + $3
-			WHERE asset_key = $1 AND removals = $2 AND given_up_at IS NOT NULL RETURNING 1`, key, removals, next.Milliseconds()).Scan(&n)
+			WHERE asset_key = $1 AND removals = $2 AND given_up_at IS NOT NULL RETURNING 1`, key.String(), removals, next.Milliseconds()).Scan(&n)
 		if db.IsNoRows(err) {
 			return nil // it is held again
 		}
 		if err == nil && erased {
 			_, err = tx.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND given_up_at IS NOT NULL AND last_used_at < now_ms() - $2`,
-				key, urlLifetime.Milliseconds())
+				key.String(), urlLifetime.Milliseconds())
 		}
 		if err == nil && next == 0 {
-			_, err = tx.Exec(ctx, `DELETE FROM assets WHERE asset_key = $1`, key)
+			_, err = tx.Exec(ctx, `DELETE FROM assets WHERE asset_key = $1`, key.String())
 		}
 		return err
 	})
@@ -197,15 +197,15 @@ func (s *Service) lookForObjects(ctx context.Context, end time.Time) error {
 		AND NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.last_used_at > now_ms() - $4)`, sightEvery, s.lookFor)
 }
 
-func (s *Service) lookFor(ctx context.Context, key string) error {
-	info, err := s.bucket.Stat(ctx, key)
+func (s *Service) lookFor(ctx context.Context, key Key) error {
+	info, err := s.bucket.Stat(ctx, key.String())
 	if err == nil {
 		_, err = s.db.Exec(ctx, `UPDATE assets SET seen_at = now_ms(), size_bytes = $2, content_type = $3 WHERE asset_key = $1`,
-			key, info.SizeBytes, info.ContentType)
+			key.String(), info.SizeBytes, info.ContentType)
 	} else if missing(err) {
 		// A hold of the last day may belong to an upload in progress. Removing the unheld
 		// asset deletes the row.
-		_, err = s.db.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key, sightEvery.Milliseconds())
+		_, err = s.db.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key.String(), sightEvery.Milliseconds())
 	}
 	if err != nil {
 		return fmt.Errorf("look for asset: %w", err)

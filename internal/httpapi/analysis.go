@@ -51,7 +51,7 @@ func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who accoun
 func (s *Server) storyboard(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 	name, err := asset.ParseName(r.PathValue("name"))
 	if err != nil {
-		return analysis.ErrNoAsset.WithCause(err)
+		return asset.ErrUnknown.WithCause(err)
 	}
 	query := r.URL.Query()
 	tiles, valid := queryNumber(query, "frames", analysis.DefaultTiles, 1, analysis.MaxTiles)

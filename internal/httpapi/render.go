@@ -77,12 +77,12 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	if err != nil {
 		return err
 	}
-	t, err := cfg.referenced()
+	sub, err := cfg.referenced()
 	if err != nil {
 		return err
 	}
 	key.Fingerprint = digest("render/v3", string(body))
-	id, err := s.o.Renders.Submit(r.Context(), user.UserID, render.Submission{Timeline: t, ByReference: true}, key)
+	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
 	if err != nil {
 		return err
 	}

@@ -151,19 +151,20 @@ func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) 
 	return t, nil
 }
 
-// referenced builds the timeline of a submission whose sources are asset keys.
-func (c *configWire) referenced() (timeline.Timeline, error) {
+// referenced builds a submission whose sources are assets.
+func (c *configWire) referenced() (sub render.Submission, err error) {
 	if c.Segments == nil {
-		return timeline.Timeline{}, fault.Invalidf("segments is required")
+		return sub, fault.Invalidf("segments is required")
 	}
-	if err := c.checkAssetKeys(); err != nil {
-		return timeline.Timeline{}, err
+	if sub.Assets, err = c.assets(); err != nil {
+		return sub, err
 	}
-	return c.build(timeline.AssetNames)
+	sub.Timeline, err = c.build(timeline.AssetNames)
+	return sub, err
 }
 
-// checkAssetKeys refuses malformed keys. build reports missing ones, by field name.
-func (c *configWire) checkAssetKeys() error {
+// assets parses the asset keys. build reports missing ones, by field name.
+func (c *configWire) assets() (map[string]asset.Key, error) {
 	keys := make([]*string, 0, len(c.Segments)+len(c.BgmClips))
 	for _, s := range c.Segments {
 		keys = append(keys, s.SourceAssetKey)
@@ -171,15 +172,17 @@ func (c *configWire) checkAssetKeys() error {
 	for _, k := range c.BgmClips {
 		keys = append(keys, k.AudioAssetKey)
 	}
+	parsed := map[string]asset.Key{}
 	for _, key := range keys {
 		if key == nil {
 			continue
 		}
-		if _, err := asset.ParseKey(*key); err != nil {
-			return err
+		var err error
+		if parsed[*key], err = asset.ParseKey(*key); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return parsed, nil
 }
 
 // keyOf selects the field that names a source in this form.

@@ -30,7 +30,10 @@ type separateV3Body struct {
 }
 
 func (q separateV3Request) reference() (separation.Reference, error) {
+	source, err := asset.ParseKey(q.SourceAssetKey)
 	switch {
+	case err != nil:
+		return separation.Reference{}, err
 	case q.TrimStartMs < 0:
 		return separation.Reference{}, fault.Invalidf("trimStartMs must be >= 0")
 	case q.TrimEndMs < 0:
@@ -43,7 +46,7 @@ func (q separateV3Request) reference() (separation.Reference, error) {
 		return separation.Reference{}, fault.Invalidf("fileName must have at most %d characters", maxFileName)
 	}
 	code, err := readLanguage("sourceLanguageCode", q.SourceLanguageCode)
-	return separation.Reference{AssetKey: q.SourceAssetKey, Language: code, From: ms(q.TrimStartMs), To: ms(q.TrimEndMs),
+	return separation.Reference{Source: source, Language: code, From: ms(q.TrimStartMs), To: ms(q.TrimEndMs),
 		FileName: name, Again: or(q.Again, false)}, err
 }
 
@@ -51,9 +54,6 @@ func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account
 	var req separateV3Request
 	body, err := readObject(w, r, &req)
 	if err != nil {
-		return err
-	}
-	if _, err := asset.ParseKey(req.SourceAssetKey); err != nil {
 		return err
 	}
 	ref, err := req.reference()

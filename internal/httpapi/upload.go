@@ -54,7 +54,7 @@ func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who acco
 }
 
 func uploadBody(up asset.Upload) uploadURLBody {
-	body := uploadURLBody{AssetKey: up.Key, AlreadyExists: up.AlreadyExists, UploadURL: orNull(up.URL),
+	body := uploadURLBody{AssetKey: up.Key.String(), AlreadyExists: up.AlreadyExists, UploadURL: orNull(up.URL),
 		ExpiresInSec: int64(up.Expires.Seconds()), UploadID: up.ID, PartSizeBytes: up.PartSizeBytes}
 	for _, p := range up.Parts {
 		body.Parts = append(body.Parts, uploadPartBody{PartNumber: p.Number, URL: p.URL, SizeBytes: p.SizeBytes, Done: p.Done})
@@ -71,12 +71,16 @@ type assetBody struct {
 }
 
 func bodyOfAsset(h asset.Held) assetBody {
-	return assetBody{AssetKey: h.Key, SizeBytes: h.SizeBytes, ContentType: h.ContentType,
+	return assetBody{AssetKey: h.Key.String(), SizeBytes: h.SizeBytes, ContentType: h.ContentType,
 		CreatedAt: h.Created.UnixMilli(), LastUsedAt: h.LastUsed.UnixMilli()}
 }
 
 func (s *Server) downloadAsset(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	address, err := s.o.Assets.DownloadURL(r.Context(), user.UserID, r.PathValue("name"), r.Method == http.MethodHead)
+	key, err := asset.ParseName(r.PathValue("name"))
+	if err != nil {
+		return asset.ErrUnknown
+	}
+	address, err := s.o.Assets.DownloadURL(r.Context(), user.UserID, key, r.Method == http.MethodHead)
 	if err != nil {
 		return err
 	}
@@ -85,5 +89,9 @@ func (s *Server) downloadAsset(w http.ResponseWriter, r *http.Request, user acco
 }
 
 func (s *Server) deleteAsset(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	return noContent(w, s.o.Assets.Release(r.Context(), user.UserID, r.PathValue("name")))
+	key, err := asset.ParseName(r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return noContent(w, s.o.Assets.Release(r.Context(), user.UserID, key))
 }

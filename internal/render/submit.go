@@ -15,7 +15,6 @@ import (
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/media/container"
-	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
@@ -101,11 +100,11 @@ func (s spec) ext() string {
 type Submission struct {
 	Timeline timeline.Timeline
 	// Files are the uploaded parts by name. InputID, unless "", replaces every key that
-	// begins with "video". Both are unused if ByReference.
+	// begins with "video". Both are unused with Assets.
 	Files   map[string]staging.File
 	InputID string
-	// ByReference says that source keys are asset keys.
-	ByReference bool
+	// Assets are the sources by their keys in the timeline, nil if they are uploads.
+	Assets map[string]asset.Key
 }
 
 // Submit enqueues a job. The staged files stay the caller's. A repeat under the same
@@ -166,7 +165,7 @@ func (r *resolver) resolve() error {
 	if err := r.stems(); err != nil {
 		return err
 	}
-	if r.sub.ByReference {
+	if r.sub.Assets != nil {
 		return r.assets()
 	}
 	if r.sub.InputID != "" {
@@ -269,12 +268,12 @@ func findPart(files map[string]staging.File, key string) (staging.File, bool) {
 // assets looks for the objects that the submission refers to. If several are missing,
 // the answer names the first.
 func (r *resolver) assets() error {
-	var keys, fields []string
-	seen := map[string]bool{}
-	add := func(key, field string, i int) {
-		if !seen[key] {
-			seen[key] = true
-			keys, fields = append(keys, key), append(fields, fmt.Sprintf(field, i))
+	var keys []asset.Key
+	fields := map[asset.Key]string{} // the first of each
+	add := func(source, field string, i int) {
+		key := r.sub.Assets[source]
+		if fields[key] == "" {
+			keys, fields[key] = append(keys, key), fmt.Sprintf(field, i)
 		}
 	}
 	for i, s := range r.sub.Timeline.Segments {
@@ -283,15 +282,15 @@ func (r *resolver) assets() error {
 	for i, c := range r.sub.Timeline.Clips {
 		add(c.SourceKey, "bgmClips[%d].audioAssetKey", i)
 	}
-	found, errs := r.s.Assets.Lookup(r.ctx, keys)
-	for i, key := range keys {
-		if errors.Is(errs[i], objectstore.ErrNotFound) {
-			return fault.NotFoundf("%s: the asset does not exist in the object store", fields[i])
-		}
-		if errs[i] != nil {
-			return errs[i]
-		}
-		r.sources[key] = object{Object: key, SHA256: found[i].Key.SHA256, Asset: true}
+	found, err := r.s.Assets.Lookup(r.ctx, keys...)
+	if missing, ok := errors.AsType[*asset.MissingError](err); ok {
+		return fault.NotFoundf("%s: the asset does not exist in the object store", fields[missing.Key])
+	}
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		r.sources[key.String()] = object{Object: key.String(), SHA256: key.SHA256, Asset: true}
 	}
 	r.used = found
 	return nil

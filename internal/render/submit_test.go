@@ -50,7 +50,11 @@ func TestAssetsAreLookedUpConcurrently(t *testing.T) {
 	}))
 	defer store.Close()
 	bucket := objectstore.NewBucket(objectstore.BucketConfig{Endpoint: store.URL, Bucket: "bucket", AccessKeyID: "id", SecretAccessKey: "secret"})
-	key := func(n int) string { return fmt.Sprintf("assets/%064x.mp4", n) }
+	key := func(n int) string { return asset.Key{SHA256: fmt.Sprintf("%064x", n), Ext: "mp4"}.String() }
+	assets := map[string]asset.Key{}
+	for n := range 12 {
+		assets[key(n)] = asset.Key{SHA256: fmt.Sprintf("%064x", n), Ext: "mp4"}
+	}
 	tl := timeline.Legacy(key(0), time.Second)
 	for n := range 24 {
 		s := tl.Segments[0]
@@ -59,7 +63,7 @@ func TestAssetsAreLookedUpConcurrently(t *testing.T) {
 	}
 	s := New(Options{Assets: asset.New(asset.Options{DB: dbtest.SQLite(t), Bucket: bucket, MaxBytes: 1 << 30})})
 	resolve := func() (map[string]object, error) {
-		r := resolver{s: s, ctx: t.Context(), sub: Submission{Timeline: tl, ByReference: true}, sources: map[string]object{}}
+		r := resolver{s: s, ctx: t.Context(), sub: Submission{Timeline: tl, Assets: assets}, sources: map[string]object{}}
 		return r.sources, r.assets()
 	}
 	found, err := resolve()

@@ -212,7 +212,10 @@ func (s *Service) fetch(ctx context.Context, j claimedJob, dir string) (map[stri
 func (s *Service) fetchOne(ctx context.Context, o object, path string) error {
 	var err error
 	if o.Asset {
-		err = s.Assets.FetchTo(ctx, o.Object, path)
+		var key asset.Key
+		if key, err = asset.ParseKey(o.Object); err == nil {
+			err = s.Assets.FetchTo(ctx, key, path)
+		}
 	} else {
 		err = s.Store.Fetch(ctx, o.Object, path)
 	}

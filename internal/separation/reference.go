@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -26,7 +27,7 @@ import (
 
 // Reference is a request to separate a stretch of the sound of an asset.
 type Reference struct {
-	AssetKey string
+	Source   asset.Key
 	From, To time.Duration // of the asset; To 0 is its end
 	Language string        // "auto" or an ISO language code
 	FileName string        // for the owner's history; "" is the asset key
@@ -35,7 +36,7 @@ type Reference struct {
 
 // sound identifies what a job by reference separates.
 func (r Reference) sound() string {
-	return fmt.Sprintf("%s %d %d %s", r.AssetKey, r.From.Milliseconds(), r.To.Milliseconds(), r.Language)
+	return fmt.Sprintf("%s %d %d %s", r.Source, r.From.Milliseconds(), r.To.Milliseconds(), r.Language)
 }
 
 var (
@@ -68,7 +69,7 @@ func (s *Service) submitReference(ctx context.Context, owner string, ref Referen
 			return s.reuse(ctx, owner, ref, key)
 		}
 	}
-	made, err := s.newJob(owner, ref.Language, cmp.Or(db.Clean(ref.FileName, maxFileName), ref.AssetKey))
+	made, err := s.newJob(owner, ref.Language, cmp.Or(db.Clean(ref.FileName, maxFileName), ref.Source.String()))
 	if err != nil {
 		return "", err
 	}
@@ -139,27 +140,27 @@ func (s *Service) priceReference(ctx context.Context, made *newJob, key idempote
 		return err
 	}
 	ref := *made.reference
-	found, errs := s.Assets.Lookup(ctx, []string{ref.AssetKey})
-	if errors.Is(errs[0], objectstore.ErrNotFound) {
+	found, err := s.Assets.Find(ctx, ref.Source)
+	if errors.Is(err, objectstore.ErrNotFound) {
 		return errNoAsset
 	}
-	if errs[0] != nil {
-		return errs[0]
+	if err != nil {
+		return err
 	}
-	made.used = found
+	made.used = []asset.Found{found}
 	length := func(end time.Duration) time.Duration {
 		if ref.To > 0 {
 			end = min(end, ref.To)
 		}
 		return end - ref.From
 	}
-	sound, err := s.Sounds.Sound(ctx, made.owner, made.used[0], "sourceAssetKey", func(declared time.Duration) error {
+	sound, err := s.Sounds.Sound(ctx, made.owner, found, "sourceAssetKey", func(declared time.Duration) error {
 		return s.affordable(ctx, made.owner, credit.Price(length(declared).Milliseconds()))
 	})
 	if err != nil {
 		return err
 	}
-	c := cut{AssetKey: ref.AssetKey, From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate, Channels: min(2, sound.Channels)}
+	c := cut{AssetKey: ref.Source.String(), From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate, Channels: min(2, sound.Channels)}
 	switch {
 	case c.From >= sound.To:
 		return errLateStart
@@ -230,7 +231,11 @@ func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
 	if err := json.Unmarshal([]byte(stored), &c); err != nil {
 		return fmt.Errorf("read cut: %w", err)
 	}
-	dir, err := os.MkdirTemp(dir, "cut-*")
+	key, err := asset.ParseKey(c.AssetKey)
+	if err != nil {
+		return fmt.Errorf("read cut: %w", err)
+	}
+	dir, err = os.MkdirTemp(dir, "cut-*")
 	if err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
@@ -239,7 +244,7 @@ func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
-	if err := job.Retry(ctx, func() error { return s.Assets.FetchTo(ctx, c.AssetKey, source) }); err != nil {
+	if err := job.Retry(ctx, func() error { return s.Assets.FetchTo(ctx, key, source) }); err != nil {
 		return fmt.Errorf("fetch asset: %w", err)
 	}
 	probe, err := s.Media.ProbeWithin(ctx, source, media.AnalysisLimits)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/separation/price"
 )
@@ -17,11 +18,11 @@ func TestSameSound(t *testing.T) {
 		r := newHarness(t, d)
 		s := r.service()
 		owner := r.User(10)
-		ref := Reference{AssetKey: "assets/x.mp4", To: time.Second, Language: "auto"}
+		ref := Reference{Source: asset.Key{SHA256: "x", Ext: "mp4"}, To: time.Second, Language: "auto"}
 		id := "sep-" + uuid.Must(uuid.NewV7()).String()
 		err := d.InTx(t.Context(), func(tx *db.Tx) error {
 			return s.enqueue(t.Context(), tx, newJob{id: id, owner: owner, language: "auto", reference: &ref,
-				cut: &cut{AssetKey: ref.AssetKey}, audio: price.Sound{Ext: "wav", DurationMs: 1000}})
+				cut: &cut{AssetKey: ref.Source.String()}, audio: price.Sound{Ext: "wav", DurationMs: 1000}})
 		})
 		if err != nil {
 			t.Fatal(err)
