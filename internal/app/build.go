@@ -272,14 +272,15 @@ func NewQuota(cfg config.Config) *quota.Limits {
 
 func (b *builder) buildAssets(context.Context) error {
 	b.quota = NewQuota(b.cfg)
-	b.assets = asset.New(asset.Options{DB: b.db, Bucket: b.bucket, Cache: b.assetCache,
+	space := derived.NewSpace(b.ready.CanWork)
+	verifier := derived.New(derived.Options{AtOnce: 4, PerHolder: 4, MaxWait: 8 * time.Second, Log: b.log})
+	b.assets = asset.New(asset.Options{DB: b.db, Bucket: b.bucket, Cache: b.assetCache, Verifier: verifier,
 		MaxBytes: b.cfg.Storage.MaxUploadBytes, Quota: b.quota,
 		MaxPerAccount: b.cfg.Account.MaxAssets, SignedURLLife: b.cfg.ObjectStore.SignedURLTTL})
-	space := derived.NewSpace(b.ready.CanWork)
 	b.onDemand = derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 8 * time.Second, Space: space, Log: b.log})
 	// Requests wait longer for an analysis. The slots bound how many run at once.
 	analyses := derived.New(derived.Options{AtOnce: 64, PerHolder: 4, MaxWait: 30 * time.Second, Space: space, Log: b.log})
-	b.makers = []*derived.Maker{b.onDemand, analyses}
+	b.makers = []*derived.Maker{verifier, b.onDemand, analyses}
 	slots := max(2, runtime.GOMAXPROCS(0))
 	b.analysisSlots = media.NewFairSlots(media.FairLimits{Slots: slots, PerHolder: 1, Reserved: slots / 2, Recent: time.Minute})
 	b.analysis = analysis.New(analysis.Options{Assets: b.assets, Bucket: b.bucket, Media: b.media,

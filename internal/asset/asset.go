@@ -19,21 +19,17 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/ratelimit"
-	"cutroom/internal/rescue"
 )
 
 const (
 	// urlLifetime is how long a presigned upload URL works.
 	urlLifetime = 300 * time.Second
-	// verifyWait is how long a request waits for the verification of an object,
-	// which may take verifyTimeout.
-	verifyWait    = 8 * time.Second
-	verifyTimeout = 5 * time.Minute
 	// maxContentTypeBytes is more than any media type needs.
 	maxContentTypeBytes = 255
 )
@@ -52,8 +48,10 @@ var errVerifying = fault.Sentencef(fault.Unavailable, "the file under this hash 
 type Options struct {
 	DB *db.DB
 	// Bucket keeps the objects; nil disables the Service, and Cache is unused.
-	Bucket   *objectstore.Bucket
-	Cache    *diskcache.Cache
+	Bucket *objectstore.Bucket
+	Cache  *diskcache.Cache
+	// Verifier verifies uploaded objects, each of which may take longer than its request.
+	Verifier *derived.Maker
 	MaxBytes int64 // of one asset
 	// MaxPerAccount is how many assets an account may have; 0 is no limit.
 	MaxPerAccount int64
@@ -66,20 +64,21 @@ type Service struct {
 	db       *db.DB
 	bucket   *objectstore.Bucket
 	cache    *diskcache.Cache
+	verifier *derived.Maker
 	maxBytes int64
 	quota    *quota.Limits
 
 	maxPerAccount int64
 	signedURLLife time.Duration
 	// Requests fetch assets in slots of their own: they keep no job waiting.
-	jobDownloads, requestDownloads, verifications *semaphore.Weighted
+	jobDownloads, requestDownloads *semaphore.Weighted
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, maxBytes: o.MaxBytes, quota: o.Quota, maxPerAccount: o.MaxPerAccount, signedURLLife: o.SignedURLLife,
-		jobDownloads: semaphore.NewWeighted(maxDownloads), requestDownloads: semaphore.NewWeighted(maxDownloads),
-		verifications: semaphore.NewWeighted(maxDownloads)}
+	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, verifier: o.Verifier, maxBytes: o.MaxBytes, quota: o.Quota,
+		maxPerAccount: o.MaxPerAccount, signedURLLife: o.SignedURLLife,
+		jobDownloads: semaphore.NewWeighted(maxDownloads), requestDownloads: semaphore.NewWeighted(maxDownloads)}
 }
 
 // Enabled reports whether there is a bucket.
@@ -182,11 +181,7 @@ func (s *Service) disproved(ctx context.Context, found Found, r Request) (bool, 
 	if err := verifyLimit.Take(ctx, s.db, "user:"+r.UserID); err != nil {
 		return false, err
 	}
-	var size int64
-	err := goOn(ctx, func(ctx context.Context) (err error) {
-		size, err = s.look(ctx, found.Key)
-		return err
-	})
+	size, err := verify(ctx, s, r.UserID, found.Key.String(), func(ctx context.Context) (int64, error) { return s.look(ctx, found.Key) })
 	switch {
 	case missing(err):
 		return false, nil
@@ -211,32 +206,20 @@ func (s *Service) look(ctx context.Context, key Key) (sizeBytes int64, err error
 	if _, err := s.bucket.Stat(ctx, key.String()); err != nil {
 		return 0, err
 	}
-	sizeBytes, err = s.cache.Size(ctx, key.fileName(), s.download(key, s.verifications))
+	sizeBytes, err = s.cache.Size(ctx, key.fileName(), func(ctx context.Context, path string) error { return s.download(ctx, key, path) })
 	if errors.Is(err, ErrCorrupt) {
 		return 0, fmt.Errorf("%w: %w", objectstore.ErrNotFound, err)
 	}
 	return sizeBytes, err
 }
 
-// goOn waits for do as long as a request may. After that do continues in the background,
-// and a repeat of the request finds it done.
-func goOn(ctx context.Context, do func(context.Context) error) error {
-	done := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
-		defer cancel()
-		done <- rescue.Do(func() error { return do(ctx) })
-	}()
-	timer := time.NewTimer(verifyWait)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return errVerifying
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// verify waits for do as long as a request may. If do takes longer, a repeat of the request joins it or finds it done.
+func verify[T any](ctx context.Context, s *Service, userID, key string, do func(context.Context) (T, error)) (T, error) {
+	result, err := derived.Do(ctx, s.verifier, userID, key, do)
+	if errors.Is(err, derived.ErrBusy) {
+		err = errVerifying.WithCause(err)
 	}
+	return result, err
 }
 
 // validate returns the key and the content type to sign.
@@ -281,5 +264,11 @@ func (s *Service) fetch(ctx context.Context, key Key, dst string, slots *semapho
 	if s.bucket == nil {
 		return ErrDisabled
 	}
-	return s.cache.Load(ctx, key.fileName(), dst, s.download(key, slots))
+	return s.cache.Load(ctx, key.fileName(), dst, func(ctx context.Context, path string) error {
+		if err := slots.Acquire(ctx, 1); err != nil {
+			return context.Cause(ctx)
+		}
+		defer slots.Release(1)
+		return s.download(ctx, key, path)
+	})
 }

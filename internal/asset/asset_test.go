@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/derived"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
@@ -90,7 +92,14 @@ func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *diskcach
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asset.New(asset.Options{DB: s.db, Bucket: s.client, Cache: cache, MaxBytes: maxBytes}), cache, dir
+	return asset.New(asset.Options{DB: s.db, Bucket: s.client, Cache: cache, Verifier: verifier(t), MaxBytes: maxBytes}), cache, dir
+}
+
+// verifier verifies four objects at a time.
+func verifier(t *testing.T) *derived.Maker {
+	m := derived.New(derived.Options{AtOnce: 4, PerHolder: 4, MaxWait: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(m.Close)
+	return m
 }
 
 func newUser(t *testing.T, d *db.DB, name string) string {

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sync/semaphore"
-
 	"cutroom/internal/disk"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/objectstore"
 )
 
 // maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be
-// fetched for requests that read an asset, and for requests for uploads. Each of them moves in
-// several parts at once.
+// fetched for requests that read an asset. Each of them moves in several parts at once.
 const maxDownloads = 4
 
 // NewCache returns the cache in dir, which should be on the disk of the work
@@ -25,19 +22,13 @@ func NewCache(dir string, maxBytes int64) (*diskcache.Cache, error) {
 		Owns: func(name string) bool { _, err := ParseName(name); return err == nil }})
 }
 
-// download brings an asset into the cache when it has one of the slots.
-func (s *Service) download(k Key, slots *semaphore.Weighted) diskcache.Loader {
-	return func(ctx context.Context, path string) error {
-		if err := slots.Acquire(ctx, 1); err != nil {
-			return context.Cause(ctx)
-		}
-		defer slots.Release(1)
-		whole, err := fetchVerified(ctx, s.bucket, k, path)
-		if err != nil {
-			return err
-		}
-		return s.noteVerified(ctx, whole)
+// download brings an asset into the cache.
+func (s *Service) download(ctx context.Context, k Key, path string) error {
+	whole, err := fetchVerified(ctx, s.bucket, k, path)
+	if err != nil {
+		return err
 	}
+	return s.noteVerified(ctx, whole)
 }
 
 // fetchVerified downloads the object to dst and checks its hash. It deletes an object

@@ -340,7 +340,7 @@ func TestAnAssetThatAnotherAccountHoldsCountsOnlyThere(t *testing.T) {
 func TestAnAccountHasALimitedNumberOfAssets(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann, ben := p.user("ann"), p.user("ben")
-		limited := asset.New(asset.Options{DB: p.db, Bucket: p.store.client, Cache: p.cache, MaxBytes: 1 << 30, MaxPerAccount: 2})
+		limited := asset.New(asset.Options{DB: p.db, Bucket: p.store.client, Cache: p.cache, Verifier: verifier(t), MaxBytes: 1 << 30, MaxPerAccount: 2})
 		announce := func(userID, body string) string {
 			_, err := limited.UploadURL(t.Context(), asked(userID, []byte(body)))
 			return code(err)

@@ -195,7 +195,8 @@ func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload
 	case err != nil:
 		return Upload{}, err
 	case !p.completed:
-		if err := goOn(ctx, func(ctx context.Context) error { return s.complete(ctx, p) }); err != nil {
+		_, err = verify(ctx, s, userID, p.id, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.complete(ctx, p) })
+		if err != nil {
 			return Upload{}, err
 		}
 	}

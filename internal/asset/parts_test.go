@@ -27,7 +27,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
 			t.Fatal(err)
 		}
 		p.cache = cache
-		p.service = asset.New(asset.Options{DB: d, Bucket: p.store.client, Cache: cache, MaxBytes: 1 << 30})
+		p.service = asset.New(asset.Options{DB: d, Bucket: p.store.client, Cache: cache, Verifier: verifier(t), MaxBytes: 1 << 30})
 		test(t, p)
 	})
 }

@@ -1,5 +1,6 @@
-// Package derived makes objects from stored ones when a request needs them: each once, however many
-// requests wait for it, and few at the same time. It does not know what they hold.
+// Package derived does work that a request needs but cannot always wait for: once, however many requests
+// wait for it, and little at the same time. Most of it makes objects from stored ones. The package does not
+// know what they hold.
 package derived
 
 import (
@@ -20,7 +21,7 @@ import (
 	"cutroom/internal/rescue"
 )
 
-// timeLimit bounds the making of one object, including the wait for its turn.
+// timeLimit bounds one piece of work, including the wait for its turn.
 const timeLimit = 10 * time.Minute
 
 // ErrBusy answers a request that waited for MaxWait.
@@ -28,14 +29,14 @@ var ErrBusy = fault.Busy(5 * time.Second)
 
 // Options configures a Maker.
 type Options struct {
-	AtOnce    int           // objects made at a time
+	AtOnce    int           // pieces of work at a time
 	PerHolder int           // of these, for one holder
-	MaxWait   time.Duration // of a request; the making continues without it
+	MaxWait   time.Duration // of a request; the work continues without it
 	Space     *Space
 	Log       *slog.Logger
 }
 
-// Maker makes objects. It is safe for concurrent use.
+// Maker does such work. It is safe for concurrent use.
 type Maker struct {
 	Options
 	slots   *media.FairSlots
@@ -70,27 +71,33 @@ func Get[T any](ctx context.Context, m *Maker, holder, key string, read func() (
 	if !errors.Is(err, objectstore.ErrNotFound) {
 		return found, err
 	}
-	if err := m.wait(ctx, holder, key, produce); err != nil {
+	if _, err := Do(ctx, m, holder, key, func(ctx context.Context) (struct{}, error) { return struct{}{}, produce(ctx) }); err != nil {
 		return found, err
 	}
 	return read()
 }
 
-func (m *Maker) wait(ctx context.Context, holder, key string, produce func(context.Context) error) error {
-	made := m.flights.DoChan(key, func() (any, error) { return nil, m.run(ctx, holder, key, produce) })
+// Do returns the result of work. A request with the key of work that is under way joins the wait for it.
+// After MaxWait Do returns ErrBusy while work continues. Holders take turns.
+func Do[T any](ctx context.Context, m *Maker, holder, key string, work func(context.Context) (T, error)) (result T, err error) {
+	done := m.flights.DoChan(key, func() (any, error) {
+		var made T
+		err := m.run(ctx, holder, key, func(ctx context.Context) (err error) { made, err = work(ctx); return err })
+		return made, err
+	})
 	over := time.NewTimer(m.MaxWait)
 	defer over.Stop()
 	select {
-	case r := <-made:
-		return r.Err
+	case r := <-done:
+		return r.Val.(T), r.Err
 	case <-over.C:
-		return ErrBusy
+		return result, ErrBusy
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return result, context.Cause(ctx)
 	}
 }
 
-// run makes an object independently of the request that asked first.
+// run works independently of the request that asked first.
 func (m *Maker) run(ctx context.Context, holder, key string, produce func(context.Context) error) error {
 	if !m.begin() {
 		return ErrBusy

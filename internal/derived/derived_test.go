@@ -18,6 +18,11 @@ func newMaker(atOnce int) *Maker {
 	return New(Options{AtOnce: atOnce, PerHolder: atOnce, MaxWait: maxWait, Log: slog.New(slog.DiscardHandler)})
 }
 
+func wait(ctx context.Context, m *Maker, holder, key string, work func(context.Context) error) error {
+	_, err := Do(ctx, m, holder, key, func(ctx context.Context) (bool, error) { return true, work(ctx) })
+	return err
+}
+
 func TestObjectsAreMadeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMaker(2)
@@ -25,16 +30,17 @@ func TestObjectsAreMadeOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 40 {
 			all.Go(func() {
-				err := m.wait(t.Context(), "", string(rune('a'+i%4)), func(context.Context) error {
+				key := string(rune('a' + i%4))
+				got, err := Do(t.Context(), m, "", key, func(context.Context) (string, error) {
 					for n, seen := now.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 					}
 					time.Sleep(time.Second)
 					now.Add(-1)
 					made.Add(1)
-					return nil
+					return "made " + key, nil
 				})
-				if err != nil {
-					t.Error(err)
+				if err != nil || got != "made "+key {
+					t.Errorf("%s: %q, %v", key, got, err)
 				}
 			})
 		}
@@ -57,15 +63,15 @@ func TestNextRequestFindsSlowObject(t *testing.T) {
 			made.Add(1)
 			return ctx.Err()
 		}
-		if err := m.wait(t.Context(), "", "film", slow); !errors.Is(err, ErrBusy) {
+		if err := wait(t.Context(), m, "", "film", slow); !errors.Is(err, ErrBusy) {
 			t.Errorf("first request: %v", err)
 		}
 		leaves, leave := context.WithCancel(t.Context())
 		leave()
-		if err := m.wait(leaves, "", "film", slow); !errors.Is(err, context.Canceled) {
+		if err := wait(leaves, m, "", "film", slow); !errors.Is(err, context.Canceled) {
 			t.Errorf("client that left: %v", err)
 		}
-		if err := m.wait(t.Context(), "", "film", slow); err != nil || made.Load() != 1 {
+		if err := wait(t.Context(), m, "", "film", slow); err != nil || made.Load() != 1 {
 			t.Errorf("second request: %v, made %d times", err, made.Load())
 		}
 		m.Close()
@@ -78,14 +84,14 @@ func TestCloseEndsRunningWork(t *testing.T) {
 		forever := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		for _, name := range []string{"runs", "waits"} {
 			go func() {
-				if err := m.wait(t.Context(), "", name, forever); !errors.Is(err, ErrBusy) {
+				if err := wait(t.Context(), m, "", name, forever); !errors.Is(err, ErrBusy) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}()
 		}
 		synctest.Wait()
 		m.Close()
-		if err := m.wait(t.Context(), "", "late", forever); !errors.Is(err, ErrBusy) {
+		if err := wait(t.Context(), m, "", "late", forever); !errors.Is(err, ErrBusy) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
@@ -98,14 +104,14 @@ func TestHoldersShareTheMaker(t *testing.T) {
 		var running atomic.Int64
 		forever := func(ctx context.Context) error { running.Add(1); <-ctx.Done(); return ctx.Err() }
 		for i := range 110 {
-			go func() { _ = m.wait(t.Context(), "greedy", fmt.Sprint(i), forever) }()
+			go func() { _ = wait(t.Context(), m, "greedy", fmt.Sprint(i), forever) }()
 		}
 		synctest.Wait()
 		if running.Load() != 4 {
 			t.Errorf("%d objects of one holder are made at once, want 4", running.Load())
 		}
 		began := time.Now()
-		if err := m.wait(t.Context(), "other", "x", func(context.Context) error { return nil }); err != nil || time.Since(began) > 0 {
+		if err := wait(t.Context(), m, "other", "x", func(context.Context) error { return nil }); err != nil || time.Since(began) > 0 {
 			t.Errorf("another holder: %v after %v", err, time.Since(began))
 		}
 		m.Close()
