@@ -183,6 +183,35 @@ func (d decoder) field(dst reflect.Value, key string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
+// missing returns an error that names the first required field without a value, in the order of the structs' fields.
+// absent lists the fields that the endpoint does not accept.
+func missing(v reflect.Value, path string, absent []string) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return missing(v.Elem(), path, absent)
+		}
+	case reflect.Slice:
+		for i, item := range v.Seq2() {
+			if err := missing(item, fmt.Sprintf("%s[%v]", path, i), absent); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		for f, field := range v.Fields() {
+			key := f.Tag.Get("json")
+			at := strings.TrimPrefix(path+"."+key, ".")
+			if f.Tag.Get("required") != "" && field.IsNil() && !slices.Contains(absent, key) {
+				return fault.Invalidf("%s is required", at)
+			}
+			if err := missing(field, at, absent); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func mismatch(path, want string) error {
 	return &fault.Error{Kind: fault.Invalid, Sentence: path + " must be " + want, Field: path, Err: errWrongType}
 }

@@ -73,7 +73,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	var cfg configWire
-	body, err := readObject(w, r, &cfg, "sourceFileKey", "audioFileKey", "videoDurationMs")
+	body, err := readObject(w, r, &cfg, referenceAbsent...)
 	if err != nil {
 		return err
 	}
@@ -88,9 +88,6 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	return submitted(w, r, http.StatusOK, id)
 }
-
-// multipartAbsent lists the fields of a configWire whose sources are not uploaded parts.
-var multipartAbsent = []string{"sourceAssetKey", "audioAssetKey"}
 
 // filmBody has the fields that the status and the history of a render share.
 type filmBody struct {

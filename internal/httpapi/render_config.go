@@ -1,7 +1,8 @@
 package httpapi
 
 import (
-	"fmt"
+	"cmp"
+	"reflect"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // configWire is the wire form of RenderConfig and RenderConfigV3. Pointers distinguish an absent
-// field from a zero.
+// field from a zero. A required field must have a value where its endpoint accepts it.
 type configWire struct {
 	VideoDurationMs      *integer        `json:"videoDurationMs"`
 	Segments             []segmentWire   `json:"segments"`
@@ -27,10 +28,10 @@ type configWire struct {
 }
 
 type segmentWire struct {
-	SourceFileKey  *string  `json:"sourceFileKey"`
-	SourceAssetKey *string  `json:"sourceAssetKey"`
-	Order          *integer `json:"order"`
-	DurationMs     *integer `json:"durationMs"`
+	SourceFileKey  *string  `json:"sourceFileKey" required:"true"`
+	SourceAssetKey *string  `json:"sourceAssetKey" required:"true"`
+	Order          *integer `json:"order" required:"true"`
+	DurationMs     *integer `json:"durationMs" required:"true"`
 	TrimStartMs    *integer `json:"trimStartMs"`
 	TrimEndMs      *integer `json:"trimEndMs"`
 	VolumeScale    *float64 `json:"volumeScale"`
@@ -44,9 +45,9 @@ type segmentWire struct {
 }
 
 type clipWire struct {
-	AudioFileKey      *string  `json:"audioFileKey"`
-	AudioAssetKey     *string  `json:"audioAssetKey"`
-	StartMs           *integer `json:"startMs"`
+	AudioFileKey      *string  `json:"audioFileKey" required:"true"`
+	AudioAssetKey     *string  `json:"audioAssetKey" required:"true"`
+	StartMs           *integer `json:"startMs" required:"true"`
 	SourceTrimStartMs *integer `json:"sourceTrimStartMs"`
 	SourceTrimEndMs   *integer `json:"sourceTrimEndMs"`
 	Volume            *float64 `json:"volume"`
@@ -62,9 +63,9 @@ type clipWire struct {
 }
 
 type directiveWire struct {
-	ID                       *string         `json:"id"`
-	RangeStartMs             *integer        `json:"rangeStartMs"`
-	RangeEndMs               *integer        `json:"rangeEndMs"`
+	ID                       *string         `json:"id" required:"true"`
+	RangeStartMs             *integer        `json:"rangeStartMs" required:"true"`
+	RangeEndMs               *integer        `json:"rangeEndMs" required:"true"`
 	MuteOriginalSegmentAudio *bool           `json:"muteOriginalSegmentAudio"`
 	Selections               []selectionWire `json:"selections"`
 	SourceOffsetMs           *integer        `json:"sourceOffsetMs"`
@@ -81,8 +82,8 @@ type selectionWire struct {
 }
 
 type pointWire struct {
-	AtMs   *integer `json:"atMs"`
-	Volume *float64 `json:"volume"`
+	AtMs   *integer `json:"atMs" required:"true"`
+	Volume *float64 `json:"volume" required:"true"`
 }
 
 type duckingWire struct {
@@ -105,7 +106,7 @@ type canvasWire struct {
 }
 
 type transitionWire struct {
-	Type       *string  `json:"type"`
+	Type       *string  `json:"type" required:"true"`
 	DurationMs *integer `json:"durationMs"`
 	Direction  *string  `json:"direction"`
 }
@@ -132,23 +133,45 @@ func or[T any](p *T, fallback T) T {
 	return *p
 }
 
+// each converts the items of a list.
+func each[W, T any](list []W, convert func(W) T) []T {
+	var out []T
+	for _, w := range list {
+		out = append(out, convert(w))
+	}
+	return out
+}
+
+// optional converts an object, and returns nil for an absent one.
+func optional[W, T any](w *W, convert func(W) T) *T {
+	if w == nil {
+		return nil
+	}
+	t := convert(*w)
+	return &t
+}
+
+// multipartAbsent and referenceAbsent list the fields that the form of a render does not accept, because its sources
+// are uploaded parts, or asset keys.
+var (
+	multipartAbsent = []string{"sourceAssetKey", "audioAssetKey"}
+	referenceAbsent = []string{"sourceFileKey", "audioFileKey", "videoDurationMs"}
+)
+
 // timeline builds the timeline of a multipart submission.
 func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) {
 	if len(c.Segments) > 0 || c.VideoDurationMs == nil {
 		if c.Segments == nil {
 			return timeline.Timeline{}, &fault.Error{Kind: fault.Invalid, Sentence: "segments or videoDurationMs is required", Field: "segments"}
 		}
-		return c.build(timeline.MultipartNames)
+		return c.complete(timeline.Timeline{}, timeline.MultipartNames, multipartAbsent)
 	}
 	const key = "video"
-	t := timeline.Legacy(key, ms(*c.VideoDurationMs))
-	if err := c.rest(&t, timeline.LegacyNames); err != nil {
-		return t, err
+	t, err := c.complete(timeline.Legacy(key, ms(*c.VideoDurationMs)), timeline.LegacyNames, multipartAbsent)
+	if err == nil && !sub.Has(key) {
+		err = fault.Invalidf("video is required")
 	}
-	if !sub.Has(key) {
-		return t, fault.Invalidf("video is required")
-	}
-	return t, nil
+	return t, err
 }
 
 // referenced builds a submission whose sources are assets.
@@ -159,19 +182,14 @@ func (c *configWire) referenced() (sub render.Submission, err error) {
 	if sub.Assets, err = c.assets(); err != nil {
 		return sub, err
 	}
-	sub.Timeline, err = c.build(timeline.AssetNames)
+	sub.Timeline, err = c.complete(timeline.Timeline{}, timeline.AssetNames, referenceAbsent)
 	return sub, err
 }
 
-// assets parses the asset keys. build reports missing ones, by field name.
+// assets parses the asset keys. complete reports missing ones, by field name.
 func (c *configWire) assets() (map[string]asset.Key, error) {
-	keys := make([]*string, 0, len(c.Segments)+len(c.BgmClips))
-	for _, s := range c.Segments {
-		keys = append(keys, s.SourceAssetKey)
-	}
-	for _, k := range c.BgmClips {
-		keys = append(keys, k.AudioAssetKey)
-	}
+	keys := each(c.Segments, func(w segmentWire) *string { return w.SourceAssetKey })
+	keys = append(keys, each(c.BgmClips, func(w clipWire) *string { return w.AudioAssetKey })...)
 	parsed := map[string]asset.Key{}
 	for _, key := range keys {
 		if key == nil {
@@ -185,106 +203,63 @@ func (c *configWire) assets() (map[string]asset.Key, error) {
 	return parsed, nil
 }
 
-// keyOf selects the field that names a source in this form.
-func keyOf(names timeline.Names, file, asset *string) *string {
-	if names == timeline.AssetNames {
-		return asset
+// complete adds what the config describes to a timeline, which has the segment of a film without segments, and
+// validates it.
+func (c *configWire) complete(t timeline.Timeline, names timeline.Names, absent []string) (timeline.Timeline, error) {
+	if err := missing(reflect.ValueOf(c).Elem(), "", absent); err != nil {
+		return t, err
 	}
-	return file
-}
-
-func (c *configWire) build(names timeline.Names) (timeline.Timeline, error) {
-	var t timeline.Timeline
-	for i, w := range c.Segments {
-		source := keyOf(names, w.SourceFileKey, w.SourceAssetKey)
-		if err := required("segments", i, field{names.SegmentSource, source != nil}, field{"order", w.Order != nil},
-			field{"durationMs", w.DurationMs != nil}); err != nil {
-			return t, err
-		}
-		points, err := pointsOf(w.VolumePoints, "segments[%d]", i)
-		if err != nil {
-			return t, err
-		}
-		s := timeline.Segment{
-			SourceKey: *source, Order: int64(*w.Order), Duration: ms(*w.DurationMs),
-			TrimStart: msOr(w.TrimStartMs, 0), TrimEnd: msOr(w.TrimEndMs, 0),
-			Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1), Points: points,
-		}
-		if err := w.picture(i, &s); err != nil {
-			return t, err
-		}
-		t.Segments = append(t.Segments, s)
-	}
-	err := c.rest(&t, names)
-	return t, err
-}
-
-// rest reads what both forms share: music, directives, kind and quality. Then it validates the timeline.
-func (c *configWire) rest(t *timeline.Timeline, names timeline.Names) error {
+	t.Segments = append(t.Segments, each(c.Segments, segmentWire.segment)...)
+	t.Clips = each(c.BgmClips, clipWire.clip)
+	t.Directives = each(c.SeparationDirectives, directiveWire.directive)
 	t.OutputKind = timeline.OutputKind(or(c.OutputKind, string(timeline.Video)))
 	t.Quality = timeline.Quality(or(c.Quality, string(timeline.Medium)))
-	t.Loudness = c.Loudness.loudness()
-	t.Canvas = c.Canvas.canvas()
-	t.FadeIn, t.FadeOut = c.FadeIn.fade(), c.FadeOut.fade()
-	for i, w := range c.BgmClips {
-		clip, err := w.clip(i, names)
-		if err != nil {
-			return err
-		}
-		t.Clips = append(t.Clips, clip)
-	}
-	for i, w := range c.SeparationDirectives {
-		d, err := w.directive(i)
-		if err != nil {
-			return err
-		}
-		t.Directives = append(t.Directives, d)
-	}
-	return t.Validate(names)
+	t.Loudness, t.Canvas = optional(c.Loudness, loudnessWire.loudness), optional(c.Canvas, canvasWire.canvas)
+	t.FadeIn, t.FadeOut = optional(c.FadeIn, filmFadeWire.fade), optional(c.FadeOut, filmFadeWire.fade)
+	return t, t.Validate(names)
 }
 
-func (w clipWire) clip(i int, names timeline.Names) (timeline.Clip, error) {
-	audio := keyOf(names, w.AudioFileKey, w.AudioAssetKey)
-	if err := required("bgmClips", i, field{names.ClipSource, audio != nil}, field{"startMs", w.StartMs != nil}); err != nil {
-		return timeline.Clip{}, err
+func (w segmentWire) segment() timeline.Segment {
+	s := timeline.Segment{
+		SourceKey: *cmp.Or(w.SourceFileKey, w.SourceAssetKey), Order: int64(*w.Order), Duration: ms(*w.DurationMs),
+		TrimStart: msOr(w.TrimStartMs, 0), TrimEnd: msOr(w.TrimEndMs, 0),
+		Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1), Points: each(w.VolumePoints, pointWire.point),
+		Transition: optional(w.Transition, transitionWire.transition),
 	}
-	points, err := pointsOf(w.VolumePoints, "bgmClips[%d]", i)
+	if w.Fit != nil {
+		s.Fit = timeline.Fit(nonBlank(*w.Fit))
+	}
+	if w.FocusX != nil || w.FocusY != nil {
+		s.Focus = &timeline.Focus{X: or(w.FocusX, 0.5), Y: or(w.FocusY, 0.5)}
+	}
+	return s
+}
+
+func (w clipWire) clip() timeline.Clip {
 	return timeline.Clip{
-		SourceKey: *audio, Start: ms(*w.StartMs), End: msOr(w.EndMs, 0),
+		SourceKey: *cmp.Or(w.AudioFileKey, w.AudioAssetKey), Start: ms(*w.StartMs), End: msOr(w.EndMs, 0),
 		SourceTrimStart: msOr(w.SourceTrimStartMs, 0), SourceTrimEnd: msOr(w.SourceTrimEndMs, 0),
 		Volume: or(w.Volume, 1), Speed: or(w.Speed, 1), FadeIn: msOr(w.FadeInMs, 0), FadeOut: msOr(w.FadeOutMs, 0),
-		Loop: or(w.Loop, false), Ducking: w.Ducking.ducking(), Voice: or(w.Voice, false), Points: points,
-	}, err
+		Loop: or(w.Loop, false), Ducking: optional(w.Ducking, duckingWire.ducking), Voice: or(w.Voice, false),
+		Points: each(w.VolumePoints, pointWire.point),
+	}
 }
 
-func (w directiveWire) directive(i int) (timeline.Directive, error) {
-	if err := required("separationDirectives", i, field{"id", w.ID != nil}, field{"rangeStartMs", w.RangeStartMs != nil},
-		field{"rangeEndMs", w.RangeEndMs != nil}); err != nil {
-		return timeline.Directive{}, err
-	}
-	d := timeline.Directive{
+func (w directiveWire) directive() timeline.Directive {
+	return timeline.Directive{
 		ID:           *w.ID,
 		Range:        timeline.Range{Start: ms(*w.RangeStartMs), End: ms(*w.RangeEndMs)},
 		MuteOriginal: or(w.MuteOriginalSegmentAudio, false),
+		Selections:   each(w.Selections, selectionWire.selection),
 		SourceOffset: msOr(w.SourceOffsetMs, 0), AppliedSpeed: or(w.AppliedSpeedScale, 1),
 	}
-	for j, sel := range w.Selections {
-		points, err := pointsOf(sel.VolumePoints, "separationDirectives[%d].selections[%d]", i, j)
-		if err != nil {
-			return d, err
-		}
-		s := sel.selection()
-		s.Points = points
-		d.Selections = append(d.Selections, s)
-	}
-	return d, nil
 }
 
 // selection returns the stem that w names, by URL or by the ids of separation and stem. If both are missing,
 // resolving the stem refuses "-" as an invalid URL.
 func (w selectionWire) selection() timeline.Selection {
 	s := timeline.Selection{StemID: nonBlank(or(w.StemID, "")), SeparationID: strings.TrimSpace(or(w.SeparationJobID, "")),
-		SourceKey: or(w.AudioURL, ""), Volume: or(w.Volume, 1)}
+		SourceKey: or(w.AudioURL, ""), Volume: or(w.Volume, 1), Points: each(w.VolumePoints, pointWire.point)}
 	switch {
 	case s.SeparationID == "":
 		s.SourceKey = nonBlank(s.SourceKey)
@@ -304,61 +279,24 @@ func nonBlank(s string) string {
 	return s
 }
 
-// field is a required field of an object.
-type field struct {
-	name  string
-	given bool
+func (w pointWire) point() timeline.Point {
+	return timeline.Point{At: ms(*w.AtMs), Volume: *w.Volume}
 }
 
-// required returns an error that names the first missing field of the i-th item of a list.
-func required(list string, i int, fields ...field) error {
-	for _, f := range fields {
-		if !f.given {
-			return fault.Invalidf("%s[%d].%s is required", list, i, f.name)
-		}
-	}
-	return nil
-}
-
-// pointsOf converts the volumePoints of an object. object is the format of the object's path, for the indexes.
-func pointsOf(wire []pointWire, object string, indexes ...any) ([]timeline.Point, error) {
-	var points []timeline.Point
-	for i, w := range wire {
-		list := fmt.Sprintf(object, indexes...) + ".volumePoints"
-		if err := required(list, i, field{"atMs", w.AtMs != nil}, field{"volume", w.Volume != nil}); err != nil {
-			return nil, err
-		}
-		points = append(points, timeline.Point{At: ms(*w.AtMs), Volume: *w.Volume})
-	}
-	return points, nil
-}
-
-// ducking returns nil for an absent field.
-func (w *duckingWire) ducking() *timeline.Ducking {
-	if w == nil {
-		return nil
-	}
+func (w duckingWire) ducking() timeline.Ducking {
 	d := timeline.DefaultDucking
 	d.AmountDB, d.Attack, d.Release = or(w.AmountDb, d.AmountDB), msOr(w.AttackMs, d.Attack), msOr(w.ReleaseMs, d.Release)
-	return &d
+	return d
 }
 
-// loudness returns nil for an absent field.
-func (w *loudnessWire) loudness() *timeline.Loudness {
-	if w == nil {
-		return nil
-	}
+func (w loudnessWire) loudness() timeline.Loudness {
 	l := timeline.DefaultLoudness
 	l.TargetLUFS, l.MaxTruePeakDB = or(w.TargetLufs, l.TargetLUFS), or(w.MaxTruePeakDb, l.MaxTruePeakDB)
-	return &l
+	return l
 }
 
-// canvas returns nil, which means the first segment's picture, for an absent field.
-func (w *canvasWire) canvas() *timeline.Canvas {
-	if w == nil {
-		return nil
-	}
-	return &timeline.Canvas{
+func (w canvasWire) canvas() timeline.Canvas {
+	return timeline.Canvas{
 		Aspect:    timeline.Aspect(or(w.Aspect, string(timeline.SourceAspect))),
 		MaxSide:   (*int64)(w.MaxSide),
 		ShortSide: (*int64)(w.ShortSide),
@@ -367,36 +305,19 @@ func (w *canvasWire) canvas() *timeline.Canvas {
 	}
 }
 
-// fade returns nil for an absent field.
-func (w *filmFadeWire) fade() *timeline.FilmFade {
-	if w == nil {
-		return nil
-	}
+func (w filmFadeWire) fade() timeline.FilmFade {
 	f := timeline.DefaultFilmFade
 	f.Colour, f.Duration = timeline.Colour(or(w.Color, string(f.Colour))), msOr(w.DurationMs, f.Duration)
-	return &f
+	return f
 }
 
-// picture sets how the i-th segment joins the previous one and fits the canvas.
-func (w *segmentWire) picture(i int, s *timeline.Segment) error {
-	if t := w.Transition; t != nil {
-		if t.Type == nil {
-			return fault.Invalidf("segments[%d].transition.type is required", i)
-		}
-		kind := timeline.TransitionKind(*t.Type)
-		s.Transition = &timeline.Transition{Kind: kind, Duration: msOr(t.DurationMs, timeline.DefaultTransition)}
-		switch {
-		case t.Direction != nil:
-			s.Transition.Direction = timeline.Direction(nonBlank(*t.Direction))
-		case kind.Moves():
-			s.Transition.Direction = timeline.Left
-		}
+func (w transitionWire) transition() timeline.Transition {
+	t := timeline.Transition{Kind: timeline.TransitionKind(*w.Type), Duration: msOr(w.DurationMs, timeline.DefaultTransition)}
+	switch {
+	case w.Direction != nil:
+		t.Direction = timeline.Direction(nonBlank(*w.Direction))
+	case t.Kind.Moves():
+		t.Direction = timeline.Left
 	}
-	if w.Fit != nil {
-		s.Fit = timeline.Fit(nonBlank(*w.Fit))
-	}
-	if w.FocusX != nil || w.FocusY != nil {
-		s.Focus = &timeline.Focus{X: or(w.FocusX, 0.5), Y: or(w.FocusY, 0.5)}
-	}
-	return nil
+	return t
 }
