@@ -55,23 +55,18 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 // are logged at level error, which the monitor reports.
 func (s *Server) serve(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := h(w, r)
-		if err == nil {
-			return
+		if err := h(w, r); err != nil {
+			s.answerError(w, r, err)
 		}
-		s.answerError(w, r, err)
 	})
 }
 
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	log := s.log.With("request", requestID(r.Context()), "method", r.Method, "path", r.URL.Path)
-	rec, _ := w.(*recorder)
-	if rec != nil {
-		log = log.With("route", rec.route())
-	}
+	rec := about(r.Context())
+	log := s.log.With("request", rec.id, "method", r.Method, "path", r.URL.Path, "route", route(r))
 	if gone(r, err) {
 		log.Debug("client went away", "err", err)
-		if rec != nil && rec.status == 0 {
+		if rec.status == 0 {
 			rec.status = statusGone
 		}
 		return
@@ -80,7 +75,7 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 		s.outages.Log(log, slog.LevelError, of, "a dependency does not answer", "of", of, "err", err)
 		err = errUnavailable
 	}
-	if rec != nil && rec.status != 0 {
+	if rec.status != 0 {
 		// The client sees a body shorter than its Content-Length. This line is the only sign for operators.
 		if !errors.Is(err, errUnavailable) {
 			log.Error("answer broke off", "err", err)

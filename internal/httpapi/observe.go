@@ -15,11 +15,15 @@ import (
 	"cutroom/internal/fault"
 )
 
-type requestKey struct{}
+type recorderKey struct{}
 
-// request is what the server records about a request. It is not safe for concurrent use.
-type request struct {
-	id    string
+// recorder records a request and its answer, for the log, metrics and traces. It is not safe for concurrent use.
+type recorder struct {
+	http.ResponseWriter
+	status int // 0 before the answer
+	bytes  int64
+
+	id    string // of the request
 	jobID string // of the submitted job
 	// waited is how long the request waited because the client asked it to.
 	waited time.Duration
@@ -30,16 +34,13 @@ type request struct {
 	refused   error
 }
 
-// about returns the request's record, never nil.
-func about(ctx context.Context) *request {
-	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+// about returns the request's recorder, never nil.
+func about(ctx context.Context) *recorder {
+	if r, ok := ctx.Value(recorderKey{}).(*recorder); ok {
 		return r
 	}
-	return &request{}
+	return &recorder{}
 }
-
-// requestID returns the id of the request in the log, or "".
-func requestID(ctx context.Context) string { return about(ctx).id }
 
 func newRequestID() string {
 	var b [8]byte
@@ -50,14 +51,6 @@ func newRequestID() string {
 // statusGone is the status in logs and metrics of a request whose client disconnected before the answer. It is
 // never sent.
 const statusGone = 499
-
-// recorder records the answer.
-type recorder struct {
-	http.ResponseWriter
-	status  int
-	bytes   int64
-	pattern string
-}
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
@@ -82,22 +75,21 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
-		id := newRequestID()
-		ctx := withLimit(context.WithValue(r.Context(), requestKey{}, &request{id: id}))
+		rec := &recorder{ResponseWriter: w, id: newRequestID()}
+		ctx := withLimit(context.WithValue(r.Context(), recorderKey{}, rec))
 		spanned := func(string, int) {}
 		if r.URL.Path != "/healthz" {
 			ctx, spanned = s.o.Tracer.Request(ctx, methodLabel(r.Method), r.Header, s.fromProxy(r))
 		}
-		rec := &recorder{ResponseWriter: w}
 		r = r.WithContext(ctx)
-		rec.Header().Set("X-Request-Id", id)
+		rec.Header().Set("X-Request-Id", rec.id)
 		rec.Header().Set("X-Content-Type-Options", "nosniff")
 		defer func() {
 			if p := recover(); p != nil {
 				s.panicked(rec, r, p)
 			}
 			s.finish(rec, r, time.Since(started))
-			spanned(rec.route(), rec.status)
+			spanned(route(r), rec.status)
 			if rec.status == statusGone {
 				// A client that only closed its sending half would otherwise read an empty 200.
 				panic(http.ErrAbortHandler)
@@ -111,7 +103,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	s.log.Error("panic in a handler", "request", requestID(r.Context()), "route", rec.route(),
+	s.log.Error("panic in a handler", "request", rec.id, "route", route(r),
 		"err", fmt.Errorf("panic: %v", p), "stack", string(debug.Stack()))
 	if rec.status == 0 {
 		writeError(rec, fault.Sentencef(fault.Internal, "Internal server error"))
@@ -119,12 +111,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 }
 
 // route returns the pattern of the matched route.
-func (w *recorder) route() string {
-	if w.pattern == "" {
-		return "unmatched"
-	}
-	return w.pattern
-}
+func route(r *http.Request) string { return cmp.Or(r.Pattern, "unmatched") }
 
 // methodLabel returns the method as a label for metrics. Clients can send any word as a method, so unknown ones
 // share a series.
@@ -140,8 +127,7 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if rec.status == 0 {
 		rec.status = http.StatusOK
 	}
-	known := about(r.Context())
-	s.o.Observe(methodLabel(r.Method), rec.route(), rec.status, (took - known.waited).Seconds())
+	s.o.Observe(methodLabel(r.Method), route(r), rec.status, (took - rec.waited).Seconds())
 	level := slog.LevelInfo
 	if r.URL.Path == "/healthz" {
 		level = slog.LevelDebug
@@ -150,16 +136,16 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 		return
 	}
 	// The path only: queries contain signed tokens.
-	fields := append(make([]slog.Attr, 0, 10), slog.String("request", known.id), slog.String("method", r.Method),
+	fields := append(make([]slog.Attr, 0, 10), slog.String("request", rec.id), slog.String("method", r.Method),
 		slog.String("path", r.URL.Path),
 		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Int64("ms", took.Milliseconds()), slog.String("ip", s.clientIP(r)))
-	if known.principal.UserID != "" {
-		fields = append(fields, slog.String("user", known.principal.UserID))
+	if rec.principal.UserID != "" {
+		fields = append(fields, slog.String("user", rec.principal.UserID))
 	}
-	if known.waited > 0 {
-		fields = append(fields, slog.Int64("waitedMs", known.waited.Milliseconds()))
+	if rec.waited > 0 {
+		fields = append(fields, slog.Int64("waitedMs", rec.waited.Milliseconds()))
 	}
-	if job := cmp.Or(known.jobID, r.PathValue("jobId")); job != "" {
+	if job := cmp.Or(rec.jobID, r.PathValue("jobId")); job != "" {
 		fields = append(fields, slog.String("job", job))
 	}
 	s.log.LogAttrs(r.Context(), level, "request", fields...)

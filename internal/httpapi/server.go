@@ -188,9 +188,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 	h, pattern := s.mux.Handler(r)
 	if pattern != "" {
-		if rw, ok := w.(*recorder); ok {
-			rw.pattern = pattern
-		}
+		r.Pattern = pattern // for the log; the mux would set it only below
 		// URL.Query silently drops pairs that it cannot parse.
 		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 			writeError(w, errBadRequest.WithDetail("the query cannot be parsed"))
