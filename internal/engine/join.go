@@ -7,29 +7,38 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// fade is a range of a part's frames that fades to a colour or from it, at a join or at an end of the film. The
-// colour's weights are multiples of 1/steps.
+// fade is a range of frames that fades to a colour or from it, at a join or at an end of the film. The colour's
+// weights are multiples of 1/steps.
 type fade struct {
 	colour string // in ffmpeg's syntax
-	from   int64  // the part's frame at which the fade begins; < 0 if it begins in an earlier part
+	// from is the frame at which the fade begins: of the film, or of a part once it belongs to one. It is < 0 if
+	// the fade begins in an earlier part.
+	from   int64
 	frames int64
 	steps  int64 // frames + 1 at a join; frames at an end of the film, where one frame is the pure colour
 	in     bool  // fade from the colour
 }
 
-// fadesOf returns the fades at a segment's two ends that reach into its frames c.
-func fadesOf(s *placed, c span) []fade {
-	var fades []fade
-	add := func(kind timeline.TransitionKind, from, frames int64, in bool) {
-		if from < c.to && from+frames > c.from && frames > 0 {
-			colour := map[timeline.TransitionKind]string{timeline.FadeBlack: "black", timeline.FadeWhite: "white"}[kind]
-			fades = append(fades, fade{colour, from - c.from, frames, frames + 1, in})
+// joinFades returns the fades at a segment's two ends.
+func joinFades(s *placed) []fade {
+	colours := map[timeline.TransitionKind]string{timeline.FadeBlack: "black", timeline.FadeWhite: "white"}
+	in, out := s.join.FadeIn(), s.next.FadeOut()
+	return []fade{
+		{colour: colours[s.join.Kind], from: s.frame, frames: in, steps: in + 1, in: true},
+		{colour: colours[s.next.Kind], from: s.frame + s.frames - out, frames: out, steps: out + 1},
+	}
+}
+
+// within returns the fades that reach into the film's frames c, counted from the first of these.
+func within(fades []fade, c span) []fade {
+	var reaching []fade
+	for _, f := range fades {
+		if f.frames > 0 && f.from < c.to && f.from+f.frames > c.from {
+			f.from -= c.from
+			reaching = append(reaching, f)
 		}
 	}
-	add(s.join.Kind, 0, s.join.FadeIn(), true)
-	out := s.next.FadeOut()
-	add(s.next.Kind, s.frames-out, out, false)
-	return fades
+	return reaching
 }
 
 // weight returns an expression for the colour's weight in the part's frame N.

@@ -47,11 +47,16 @@ const (
 )
 
 // planVideo cuts every segment into parts; equal parts are made once.
-func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []filmEnd, machine Machine) error {
+func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []fade, machine Machine) error {
 	known := map[string]*videoPart{}
+	var fades []fade
+	for k := range l.segments {
+		fades = append(fades, joinFades(&l.segments[k])...)
+	}
+	fades = append(fades, ends...)
 	frame := int64(0) // of the film
 	add := func(part *videoPart) error {
-		part.fades = append(part.fades, endFades(ends, span{frame, frame + part.Frames})...)
+		part.fades = within(fades, span{frame, frame + part.Frames})
 		frame += part.Frames
 		if err := part.fitMemory(machine); err != nil {
 			return err
@@ -76,7 +81,7 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []filmEnd, machine
 				return err
 			}
 		}
-		for _, c := range cutAtEnds(chunks(s, l.rate), s.frame, ends, l.rate) {
+		for _, c := range l.cutAtEnds(chunks(s, l.rate), s, ends) {
 			if err := add(newVideoPart(s, c, p.Canvas, p.Profile)); err != nil {
 				return err
 			}
@@ -142,7 +147,7 @@ func (s *placed) keyLine(frame, within int64, step float64) int64 {
 func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart {
 	v := &videoPart{
 		Frames: c.to - c.from, canvas: canvas, profile: profile,
-		shots: []*shot{newShot(s, c, canvas)}, fades: fadesOf(s, c),
+		shots: []*shot{newShot(s, c, canvas)},
 	}
 	v.Name = fmt.Sprintf("normalize segments[%d]", s.index)
 	if c.from > 0 || c.to < s.frames {
