@@ -59,7 +59,7 @@ func describeVideo(p media.Probe) *Video {
 // sample counts as none.
 func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeout time.Duration) (*Sound, error) {
 	layout, channels := layoutFor(p.Audio.Channels)
-	loudness := audio.NewLoudnessMeter(audio.ChannelWeights(channels)...)
+	loudness := audio.NewLoudnessMeter(channels)
 	onsets := audio.NewRhythmDetector(channels)
 	waveform := audio.NewWaveformDrawer(audio.SampleRate, channels)
 	late := media.MulDiv(int64(max(0, p.AudioPackets.First-p.Zero())), audio.SampleRate, int64(time.Second))

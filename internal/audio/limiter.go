@@ -20,8 +20,7 @@ type limiter struct {
 	sum    float64
 	below  int // how many entries of smooth are below 1
 
-	acted bool    // a peak was lowered
-	peak  float64 // highest sample pushed
+	peak float64 // highest sample pushed
 }
 
 type lowPoint struct {
@@ -87,7 +86,6 @@ func (l *limiter) push(in frame) frame {
 	want := 1.0
 	if peak := max(math.Abs(in[0]), math.Abs(in[1])); peak > l.threshold {
 		want = l.ceiling / peak
-		l.acted = true
 	}
 	if l.below == 0 && want == 1 && len(l.low) == 0 {
 		return l.delayed(in)

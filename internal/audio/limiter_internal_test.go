@@ -26,14 +26,10 @@ func TestLimiterPassesWhatFits(t *testing.T) {
 		in[i] = frame{2*rng.Float64() - 1, 2*rng.Float64() - 1}
 	}
 	in[5000] = frame{1, -1} // full scale itself is not too loud
-	l := newLimiter(1, 0.977)
-	for i, f := range through(l, in) {
+	for i, f := range through(newLimiter(1, 0.977), in) {
 		if f != in[i] {
 			t.Fatalf("sample %d changed from %v to %v", i, in[i], f)
 		}
-	}
-	if l.acted {
-		t.Error("acted on a signal that fits")
 	}
 }
 

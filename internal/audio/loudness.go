@@ -42,20 +42,15 @@ type loudnessChannel struct {
 	peak    float64 // true peak of the previous hops
 }
 
-// ChannelWeights returns the weights of mono, stereo, 5.1 or 7.1: surround channels count more, and the LFE
-// does not count.
-func ChannelWeights(channels int) []float64 {
-	return []float64{1, 1, 1, 0, surroundWeight, surroundWeight, surroundWeight, surroundWeight}[:channels]
-}
+// channelWeights are those of mono, stereo, 5.1 and 7.1: surround channels count 1.5 dB more, and the LFE does not
+// count.
+var channelWeights = [8]float64{1, 1, 1, 0, 1.41, 1.41, 1.41, 1.41}
 
-// surroundWeight is +1.5 dB.
-const surroundWeight = 1.41
-
-// NewLoudnessMeter returns a meter with one channel for each weight.
-func NewLoudnessMeter(weights ...float64) *LoudnessMeter {
-	m := &LoudnessMeter{portions: portions{size: 4 * len(weights)}, channels: make([]loudnessChannel, len(weights))}
-	for i, w := range weights {
-		m.channels[i].weight = w
+// NewLoudnessMeter returns a meter for 1, 2, 6 or 8 channels.
+func NewLoudnessMeter(channels int) *LoudnessMeter {
+	m := &LoudnessMeter{portions: portions{size: 4 * channels}, channels: make([]loudnessChannel, channels)}
+	for i := range m.channels {
+		m.channels[i].weight = channelWeights[i]
 	}
 	return m
 }

@@ -134,7 +134,7 @@ func TestLoudnessAgreesWithFFmpeg(t *testing.T) {
 	for _, f := range found {
 		i, _ := strconv.Atoi(f[1])
 		s := all[i]
-		m := audio.NewLoudnessMeter(audio.ChannelWeights(s.channels)...)
+		m := audio.NewLoudnessMeter(s.channels)
 		write(t, m, s.samples)
 		integrated, ok := m.Integrated()
 		if !ok {
@@ -169,7 +169,7 @@ func write(t *testing.T, w interface{ Write([]byte) (int, error) }, samples []by
 // Floating-point samples may lie far beyond full scale.
 func TestLoudnessBeyondFullScale(t *testing.T) {
 	for _, db := range []float64{0, 39.9, 40, 40.1, 80, 600} {
-		m := audio.NewLoudnessMeter(1, 1)
+		m := audio.NewLoudnessMeter(2)
 		write(t, m, tone(997, math.Pow(10, db/20)).render(2, 0.5))
 		if l, ok := m.Integrated(); !ok || math.Abs(l-db) > 0.1 {
 			t.Errorf("a tone of %v dB has the loudness %v, %v", db, l, ok)
@@ -182,7 +182,7 @@ func TestWhatHasNoLoudness(t *testing.T) {
 		"nothing": nil, "silence": make([]byte, 2*audio.SampleRate*audio.FrameBytes), "399 ms": tone(440, 0.5).render(2, 0.399),
 		"below the absolute gate": tone(440, 0.0001).render(2, 2),
 	} {
-		m := audio.NewLoudnessMeter(1, 1)
+		m := audio.NewLoudnessMeter(2)
 		write(t, m, samples)
 		if l, ok := m.Integrated(); ok {
 			t.Errorf("%s has the loudness %v", name, l)

@@ -93,9 +93,6 @@ func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
 // Peak returns the highest sample of the mix so far, after the gain and before the limiter.
 func (m *Mixer) Peak() float64 { return m.limiter.peak }
 
-// Limited reports whether the limiter has acted.
-func (m *Mixer) Limited() bool { return m.limiter.acted }
-
 // Err returns the error that stopped reading, nil at the regular end.
 func (m *Mixer) Err() error { return m.err }
 

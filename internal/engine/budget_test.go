@@ -50,4 +50,8 @@ func TestManyStretchesHoldFewFilesOpen(t *testing.T) {
 	if most := w.files - len(before); w.puts < 64 || most > 30 {
 		t.Errorf("%d more descriptors were open at once, %d parts finished", most, w.puts)
 	}
+	made := w.puts
+	if b.render(t, tl); w.puts != made {
+		t.Errorf("the same film again makes %d parts, want none", w.puts-made)
+	}
 }

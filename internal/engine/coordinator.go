@@ -134,36 +134,29 @@ func (l PartLoop) collect(ctx context.Context, keys []string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
+	keys = slices.Collect(maps.Keys(ended))
 	var mu sync.Mutex
-	var fetches []step
 	var lost []string
-	for key, made := range ended {
-		fetches = append(fetches, func(ctx context.Context) error {
-			if made && l.Fetch(ctx, key) {
-				return nil
-			}
+	err = each(ctx, fetchLanes, keys, func(ctx context.Context, key string) error {
+		if !ended[key] || !l.Fetch(ctx, key) {
 			mu.Lock()
 			defer mu.Unlock()
 			lost = append(lost, key)
-			return nil
-		})
-	}
-	if err := runSteps(ctx, fetches, fetchLanes); err != nil {
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	return slices.Collect(maps.Keys(ended)), l.make(ctx, lost)
+	return keys, l.make(ctx, lost)
 }
 
 // make makes parts that need not be claimed, in their order.
 func (l PartLoop) make(ctx context.Context, keys []string) error {
-	var steps []step
-	for _, key := range keys {
-		steps = append(steps, func(ctx context.Context) error {
-			_, err := l.Make(ctx, key)
-			return err
-		})
-	}
-	return runSteps(ctx, steps, l.Parallel)
+	return each(ctx, l.Parallel, keys, func(ctx context.Context, key string) error {
+		_, err := l.Make(ctx, key)
+		return err
+	})
 }
 
 // partLoop returns the loop over the parts of the plan.

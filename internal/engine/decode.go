@@ -27,6 +27,7 @@ type decodedAudio struct {
 
 	source *Source
 	need   []span // what the timeline plays, in source samples
+	task   *task  // its share of the progress
 }
 
 const (
@@ -164,6 +165,7 @@ type stretchedAudio struct {
 
 	Audio *decodedAudio
 	audio.Stretch
+	task *task // its share of the progress
 }
 
 func newStretch(sound *decodedAudio, u audioUse) *stretchedAudio {

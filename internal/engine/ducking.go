@@ -52,17 +52,17 @@ func (r *run) duck(ctx context.Context) error {
 // voicePresence returns where the film's voices are present. The cache key depends only on the voices, so
 // changing the music does not analyse them again.
 func (r *run) voicePresence(ctx context.Context) ([]audio.Span, error) {
-	voices := r.plan.voices()
+	voices := slices.DeleteFunc(slices.Clone(r.plan.Regions), func(x *region) bool { return !x.voice })
 	key := newKey("presence").add("version", presenceVersion).add("samples", r.plan.Samples)
 	for _, v := range voices {
-		key = key.add("sound", r.plan.soundKey(v.File)).add("region", fmt.Sprintf("%d %d %d %+v", v.Offset, v.Start, v.End, v.Envelope))
+		key = key.add("sound", v.sound).add("region", fmt.Sprintf("%d %d %d %+v", v.Offset, v.Start, v.End, v.Envelope))
 	}
 	name := key.String() + ".json"
 	var spans []audio.Span
 	if r.fetchJSON(ctx, name, &spans) {
 		return spans, nil
 	}
-	mix := audio.NewMixer(r.work, voices, r.plan.Samples, audio.Untouched)
+	mix := audio.NewMixer(r.work, played(voices), r.plan.Samples, audio.Untouched)
 	defer mix.Close()
 	found := audio.NewPresenceDetector()
 	if _, err := io.Copy(found, ending{ctx, mix}); err != nil {
@@ -83,32 +83,6 @@ func (e ending) Read(p []byte) (int, error) {
 		return 0, context.Cause(e.ctx)
 	}
 	return e.Reader.Read(p)
-}
-
-// voices returns the regions that duck the music.
-func (p *Plan) voices() []*audio.Region {
-	var all []*audio.Region
-	for _, r := range p.Regions {
-		if r.voice {
-			all = append(all, &r.Region)
-		}
-	}
-	return all
-}
-
-// soundKey returns the cache key of one of the plan's sounds by its file.
-func (p *Plan) soundKey(file string) string {
-	for _, s := range p.Audio {
-		if s.File == file {
-			return s.Key
-		}
-	}
-	for _, s := range p.Stretches {
-		if s.File == file {
-			return s.Key
-		}
-	}
-	return ""
 }
 
 // duckingCurve falls before each voice begins and rises after it ends. If a pause is too short for both, the

@@ -93,11 +93,8 @@ type Output struct {
 type Stats struct {
 	VideoParts, VideoPartsReused int
 	FramesEncoded                int64
-	Audio, AudioReused           int // decodes and stretches
-	Analyses, AnalysesReused     int
 
-	Analyse  time.Duration // wall time of each stage
-	Parts    time.Duration // video parts and sounds together
-	Final    time.Duration
-	Limiting bool // the limiter acted at least once
+	Analyse time.Duration // wall time of each stage
+	Parts   time.Duration // video parts and sounds together
+	Final   time.Duration
 }

@@ -33,14 +33,10 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	if p.Kind == timeline.Audio {
 		pass.Name, pass.Args = "mix to m4a", audioPass(p, name, time.Now())
 	} else {
-		same, err := r.sameConfig()
-		if err != nil {
-			return Output{}, err
-		}
 		if err := os.WriteFile(r.path(partList), []byte(concatList(p)), 0o640); err != nil {
 			return Output{}, fmt.Errorf("render: %w", noSpace(err))
 		}
-		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), videoPass(p, same, name, time.Now())
+		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), videoPass(p, r.sameConfig(), name, time.Now())
 	}
 	if err := r.encodeAudio(ctx, pass, name, done); err != nil {
 		return Output{}, err
@@ -131,22 +127,14 @@ func videoPass(p *Plan, same bool, out string, created time.Time) []string {
 
 // sameConfig reports whether all parts have the same decoder configuration. They do,
 // unless the cache holds parts from another version of the encoder.
-func (r *run) sameConfig() (bool, error) {
-	first := ""
-	for i, p := range r.plan.Parts {
-		config, err := p.checkPart(r.path(p.File))
-		if err != nil {
-			return false, err
-		}
-		if i == 0 {
-			first = config
-		}
-		if config != first {
+func (r *run) sameConfig() bool {
+	for _, p := range r.plan.Parts {
+		if p.config != r.plan.Parts[0].config {
 			r.log.Warn("parts differ in their encoder's configuration", "part", p.Key)
-			return false, nil
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
 // concatList returns the input of the concat demuxer. It states each part's duration, because the container

@@ -270,9 +270,9 @@ func (v *videoPart) rebuilt(path string) bool {
 	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)
 }
 
-// checkPart makes sure that a part matches the plan, and returns its decoder
+// check makes sure that the part's file matches the plan, and sets the part's decoder
 // configuration.
-func (v *videoPart) checkPart(path string) (config string, err error) {
+func (v *videoPart) check(path string) error {
 	m, err := container.ReadMovie(path)
 	switch t := m.Video; {
 	case err != nil:
@@ -284,7 +284,8 @@ func (v *videoPart) checkPart(path string) (config string, err error) {
 		err = errors.New("it is turned, or of HDR")
 	}
 	if err != nil {
-		return "", fmt.Errorf("check %s: %w", v.Name, err)
+		return fmt.Errorf("check %s: %w", v.Name, err)
 	}
-	return m.Video.Config, nil
+	v.config = m.Video.Config
+	return nil
 }

@@ -30,9 +30,9 @@ type Info struct {
 type videoInfo struct {
 	media.VideoStream
 	Packets int64
-	Starts  []int64       // starts of the frames in TimeBase, file time, ascending
-	Keys    []int64       // starts of the keyframes in nanoseconds, file time, ascending
-	End     time.Duration // real end
+	Starts  []int64         // starts of the frames in TimeBase, file time, ascending
+	Keys    []time.Duration // starts of the keyframes, file time, ascending
+	End     time.Duration   // real end
 	// ClaimedEnd is where the undamaged file would end. It is greater than End only if
 	// part of the file is known to be missing.
 	ClaimedEnd time.Duration
@@ -170,10 +170,7 @@ func newInfo(p media.Probe, share float64) *Info {
 	info := &Info{Kind: p.Kind, Streams: p.Streams}
 	zero := p.Zero()
 	if m := p.VideoPackets; m.Packets > 0 {
-		info.Video = &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, End: m.End}
-		for _, k := range m.Keyframes {
-			info.Video.Keys = append(info.Video.Keys, int64(k))
-		}
+		info.Video = &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, Keys: m.Keyframes, End: m.End}
 	}
 	if m := p.AudioPackets; m.Packets > 0 {
 		info.Audio = &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}

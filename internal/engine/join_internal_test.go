@@ -220,7 +220,7 @@ func moved(a, b []byte, kind timeline.TransitionKind, direction timeline.Directi
 func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 	infos := map[string]*Info{"s": fakeVideo(r(30000, 1001), 3000, 0)}
 	for key := int64(0); key < 100; key += 2 {
-		infos["s"].Video.Keys = append(infos["s"].Video.Keys, key*1e9)
+		infos["s"].Video.Keys = append(infos["s"].Video.Keys, time.Duration(key)*time.Second)
 	}
 	rng := rand.New(rand.NewPCG(5, 1))
 	kinds := []timeline.TransitionKind{timeline.Dissolve, timeline.Push, timeline.FadeBlack, timeline.FadeWhite}
@@ -362,7 +362,7 @@ func gainsAre(t *testing.T, p *Plan, want map[string]func(n int64) float64) {
 				t.Fatal(err)
 			}
 		}
-		raw, err := io.ReadAll(audio.NewMixer(dir, p.mix(), p.Samples, audio.Untouched))
+		raw, err := io.ReadAll(audio.NewMixer(dir, played(p.Regions), p.Samples, audio.Untouched))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -296,7 +296,7 @@ func TestChunksLieOnTheSourcesGrid(t *testing.T) {
 	} {
 		info := fakeVideo(rate, 1200, 0)
 		for at := int64(0); tt.keys > 0 && at < 40; at += tt.keys {
-			info.Video.Keys = append(info.Video.Keys, at*1e9)
+			info.Video.Keys = append(info.Video.Keys, time.Duration(at)*time.Second)
 		}
 		p := &placed{source: &Source{info: info}, segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames, tolerance: tolerance(1/rate.Float(), info.Video)}
 		if got := chunks(p, rate); !reflect.DeepEqual(got, tt.want) {
@@ -318,7 +318,7 @@ func TestFit(t *testing.T) {
 
 func TestInfoSurvivesStorage(t *testing.T) {
 	info := fakeVideo(r(30000, 1001), 500, 1234)
-	info.Video.Keys = []int64{-5, 0, 1_000_000_000}
+	info.Video.Keys = []time.Duration{-5, 0, time.Second}
 	data, err := json.Marshal(info)
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, don
 
 // mixer returns the mix of the film at a level.
 func (r *run) mixer(level audio.Level) *audio.Mixer {
-	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, level)
+	mix := audio.NewMixer(r.work, played(r.plan.Regions), r.plan.Samples, level)
 	mix.Gain = r.plan.Gain
 	return mix
 }
@@ -77,7 +77,6 @@ func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level,
 	mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
 	pass.Stdin = mix
 	_, err = r.encode(ctx, pass)
-	r.stats.Limiting = mix.Limited()
 	return mix.Peak(), cmp.Or(mix.Err(), err)
 }
 
@@ -107,7 +106,7 @@ func (r *run) withinFullScale(ctx context.Context, name string, level audio.Leve
 func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, err error) {
 	mix := r.mixer(audio.Untouched)
 	defer mix.Close()
-	meter := newLoudnessMeter()
+	meter := audio.NewLoudnessMeter(2)
 	if _, err := io.Copy(meter, ending{ctx, mix}); err != nil {
 		return 1, false, err
 	}
@@ -120,7 +119,7 @@ func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, 
 // matchLoudness measures the output and returns another level if it misses the requested
 // loudness: AAC drops the highest tones and raises peaks.
 func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level) (audio.Level, error) {
-	meter := newLoudnessMeter()
+	meter := audio.NewLoudnessMeter(2)
 	if err := r.decodeOutput(ctx, name, meter); err != nil {
 		return level, err
 	}
@@ -145,10 +144,6 @@ func (r *run) headroom(meter *audio.LoudnessMeter) float64 {
 	want := r.job.Timeline.Loudness
 	loudness, _ := meter.Integrated()
 	return min(want.TargetLUFS-loudness, want.MaxTruePeakDB-toDB(meter.TruePeak()))
-}
-
-func newLoudnessMeter() *audio.LoudnessMeter {
-	return audio.NewLoudnessMeter(audio.ChannelWeights(2)...)
 }
 
 func toDB(gain float64) float64 { return 20 * math.Log10(gain) }

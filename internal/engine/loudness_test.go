@@ -17,7 +17,7 @@ import (
 // loudnessOf measures a file: LUFS and dBTP. ok is false if it has no loudness.
 func loudnessOf(t *testing.T, path string) (lufs, peak float64, ok bool) {
 	t.Helper()
-	meter := audio.NewLoudnessMeter(1, 1)
+	meter := audio.NewLoudnessMeter(2)
 	sides := mediatest.Samples(t, path)
 	var b []byte
 	for i := range sides[0] {

@@ -13,7 +13,7 @@ func (panickingCoordinator) Next(context.Context, string) (string, error) { pani
 // A bug in one render ends neither the process nor the renders beside it.
 func TestAPanicFailsItsRenderAlone(t *testing.T) {
 	_, claimErr := PartLoop{Coordinator: panickingCoordinator{}, Parallel: 1}.Claim(t.Context(), "")
-	stepErr := runSteps(t.Context(), []step{func(context.Context) error { panic("boom") }}, 1)
+	stepErr := each(t.Context(), 1, []int{1}, func(context.Context, int) error { panic("boom") })
 	for _, err := range []error{claimErr, stepErr} {
 		if err == nil || !strings.Contains(err.Error(), "panic: boom") {
 			t.Errorf("%v, want the panic", err)

@@ -16,9 +16,6 @@ import (
 	"cutroom/internal/rescue"
 )
 
-// step is one piece of work between planning and the final pass.
-type step func(ctx context.Context) error
-
 // mostExpensiveFirst orders by cost.
 func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
 	return cmp.Compare(b.cost(), a.cost())
@@ -49,12 +46,12 @@ func (r *run) makeParts(ctx context.Context) error {
 	if len(missing) == 0 {
 		audioLanes = max(1, r.machine().Cores)
 	}
-	decodes, stretches := r.audioSteps(ctx, audioLanes)
+	decodes, stretches := r.missingSounds(ctx, audioLanes)
 	group.Go(rescue.Func(func() error {
-		if err := runSteps(ctx, decodes, audioLanes); err != nil {
+		if err := each(ctx, audioLanes, decodes, r.decodeAudio); err != nil {
 			return err
 		}
-		return runSteps(ctx, stretches, audioLanes)
+		return each(ctx, audioLanes, stretches, r.makeStretch)
 	}))
 	if err := group.Wait(); err != nil {
 		return err
@@ -66,63 +63,51 @@ func (r *run) makeParts(ctx context.Context) error {
 // at once.
 func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel int, err error) {
 	for _, p := range r.plan.Parts {
-		found := r.fetchPart(ctx, p)
-		r.count(&r.stats.VideoParts, &r.stats.VideoPartsReused, found)
-		if !found {
+		if !r.fetchPart(ctx, p) {
 			missing = append(missing, p)
 		}
 	}
+	r.stats.VideoParts, r.stats.VideoPartsReused = len(r.plan.Parts), len(r.plan.Parts)-len(missing)
 	parallel, err = r.assignThreads(ctx, missing)
 	return missing, parallel, err
 }
 
-// audioSteps returns the steps for the sounds that the cache lacks, the longest first.
-// Stretches read what the decodes write, so they run afterwards.
-func (r *run) audioSteps(ctx context.Context, lanes int) (decodes, stretches []step) {
-	var undecoded []*decodedAudio
-	var missing []*stretchedAudio
+// missingSounds returns the sounds that the cache lacks, the longest first. Stretches
+// read what the decodes write, so they are made afterwards.
+func (r *run) missingSounds(ctx context.Context, lanes int) (decodes []*decodedAudio, stretches []*stretchedAudio) {
 	needed := map[*decodedAudio]bool{}
 	for _, s := range r.plan.Stretches {
-		if !r.fetchSound(ctx, s.Key, s.File) {
-			missing = append(missing, s)
+		if !r.fetch(ctx, s.Key, r.path(s.File)) {
+			stretches = append(stretches, s)
 			needed[s.Audio] = true
 		}
 	}
 	for _, s := range r.plan.Audio {
-		if (needed[s] || r.heard(s)) && !r.fetchSound(ctx, s.Key, s.File) {
-			undecoded = append(undecoded, s)
+		if (needed[s] || r.heard(s)) && !r.fetch(ctx, s.Key, r.path(s.File)) {
+			decodes = append(decodes, s)
 		}
 	}
-	slices.SortStableFunc(undecoded, mostExpensiveFirst)
-	slices.SortStableFunc(missing, mostExpensiveFirst)
-	for _, s := range undecoded {
-		t := r.meter.work(s.cost() / float64(lanes))
-		decodes = append(decodes, func(ctx context.Context) error { return r.decodeAudio(ctx, s, t) })
+	slices.SortStableFunc(decodes, mostExpensiveFirst)
+	slices.SortStableFunc(stretches, mostExpensiveFirst)
+	for _, s := range decodes {
+		s.task = r.meter.work(s.cost() / float64(lanes))
 	}
-	for _, s := range missing {
-		t := r.meter.work(s.cost() / float64(lanes))
-		stretches = append(stretches, func(ctx context.Context) error { return r.makeStretch(ctx, s, t) })
+	for _, s := range stretches {
+		s.task = r.meter.work(s.cost() / float64(lanes))
 	}
 	return decodes, stretches
 }
 
-// fetchSound reports whether the cache had a sound, which is then in the job's folder.
-func (r *run) fetchSound(ctx context.Context, key, file string) bool {
-	found := r.fetch(ctx, key, r.path(file))
-	r.count(&r.stats.Audio, &r.stats.AudioReused, found)
-	return found
-}
-
-// runSteps runs the steps in their order, up to parallel at once.
-func runSteps(ctx context.Context, steps []step, parallel int) error {
+// each calls do for all entries in their order, up to parallel at once.
+func each[T any](ctx context.Context, parallel int, all []T, do func(context.Context, T) error) error {
 	lanes, ctx := errgroup.WithContext(ctx)
 	lanes.SetLimit(parallel)
-	for _, s := range steps {
+	for _, x := range all {
 		lanes.Go(rescue.Func(func() error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return s(ctx)
+			return do(ctx, x)
 		}))
 	}
 	return lanes.Wait()
@@ -151,7 +136,7 @@ func (r *run) makePart(ctx context.Context, p *videoPart) (whole bool, err error
 	if err := container.Neutralize(r.path(out)); err != nil {
 		return false, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	if _, err := p.checkPart(r.path(out)); err != nil {
+	if err := p.check(r.path(out)); err != nil {
 		return false, err
 	}
 	r.mu.Lock()
@@ -281,11 +266,11 @@ func (r *run) checkDamage() error {
 }
 
 // decodeAudio decodes one source's sound.
-func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
+func (r *run) decodeAudio(ctx context.Context, s *decodedAudio) error {
 	out, log := unfinished(s.File), s.File+".log"
 	pass := s.pass(out, log)
 	pass.OnProgress = func(now media.Progress) {
-		t.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To-s.From)))
+		s.task.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To-s.From)))
 	}
 	what := s.source.user + ": the sound"
 	if _, err := r.encode(ctx, pass); err != nil {
@@ -302,16 +287,16 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio, t *task) error {
 	case !c.complete():
 		return damageFault(s.source.user, c.got, c.wanted)
 	}
-	t.finish()
+	s.task.finish()
 	return r.finish(ctx, s.Key, s.File, true)
 }
 
 // makeStretch stretches a range of a sound to its tempo.
-func (r *run) makeStretch(ctx context.Context, s *stretchedAudio, t *task) error {
+func (r *run) makeStretch(ctx context.Context, s *stretchedAudio) error {
 	if err := s.Write(ctx, r.path(s.Audio.File), s.Audio.From, r.path(unfinished(s.File))); err != nil {
 		return noSpace(err)
 	}
-	t.finish()
+	s.task.finish()
 	return r.finish(ctx, s.Key, s.File, true)
 }
 

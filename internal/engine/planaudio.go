@@ -33,7 +33,7 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	stretches := map[string]*stretchedAudio{}
 	for _, u := range uses {
 		sound := holding(p.Audio, u)
-		file, first := sound.File, int64(math.Round(u.from))-sound.From
+		key, file, first := sound.Key, sound.File, int64(math.Round(u.from))-sound.From
 		if u.tempo != 1 {
 			stretch := newStretch(sound, u)
 			if known := stretches[stretch.Key]; known != nil {
@@ -43,10 +43,10 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 				stretches[stretch.Key] = stretch
 				p.Stretches = append(p.Stretches, stretch)
 			}
-			file, first = stretch.File, 0
+			key, file, first = stretch.Key, stretch.File, 0
 		}
 		for _, region := range u.regions {
-			region.File, region.Offset = file, first+region.Start-u.start
+			region.sound, region.File, region.Offset = key, file, first+region.Start-u.start
 		}
 		p.Regions = append(p.Regions, u.regions...)
 	}
@@ -276,10 +276,10 @@ func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
 	return mutes
 }
 
-// mix returns the regions that the mixer plays.
-func (p *Plan) mix() []*audio.Region {
-	all := make([]*audio.Region, len(p.Regions))
-	for i, r := range p.Regions {
+// played returns what the mixer plays of some regions.
+func played(regions []*region) []*audio.Region {
+	all := make([]*audio.Region, len(regions))
+	for i, r := range regions {
 		all[i] = &r.Region
 	}
 	return all

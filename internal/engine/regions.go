@@ -25,6 +25,7 @@ type region struct {
 	keepsIn, keepsOut bool
 	ducking           *timeline.Ducking // nil if voices do not duck the region
 	voice             bool              // ducks the music
+	sound             string            // cache key of the sound that it plays
 }
 
 // soundsLike reports whether two regions have the same gain wherever both play.

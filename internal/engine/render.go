@@ -6,16 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
-	"cutroom/internal/rescue"
 )
 
 // Raise infoVersion when the analysis of the same file gives another result.
@@ -120,61 +119,40 @@ func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 		}
 		byKey[u.key] = byContent[s.SHA256]
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(r.cfg.Cores)
-	for _, s := range byContent {
-		group.Go(rescue.Func(func() (err error) {
-			s.info, err = r.analyse(ctx, s)
-			large, tooLarge := errors.AsType[*media.PictureError](err)
-			switch {
-			case tooLarge:
-				return r.cfg.Limits.tooManyPixels(s.user, large.Width, large.Height).WithCause(err)
-			case errors.Is(err, media.ErrTimeout):
-				return r.blame(ctx, err, s.user, nil)
-			case errors.Is(err, media.ErrEncrypted):
-				return fault.Failedf(fault.SourceProtected, "%s: the file is encrypted", s.user).WithCause(err)
-			case errors.Is(err, media.ErrNotMedia):
-				return fault.Failedf(fault.SourceUnreadable, "%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
-			}
-			return err
-		}))
-	}
-	return byKey, group.Wait()
+	return byKey, each(ctx, r.cfg.Cores, slices.Collect(maps.Values(byContent)), r.analyse)
 }
 
-// analyse returns the cached analysis of a file, or makes it.
-func (r *run) analyse(ctx context.Context, s *Source) (*Info, error) {
+// analyse sets a source's analysis, which it makes unless the cache has it.
+func (r *run) analyse(ctx context.Context, s *Source) error {
 	key := newKey(kindInfo).add("version", infoVersion).add("source", s.SHA256).String() + ".json"
-	info := &Info{}
-	found := r.fetchJSON(ctx, key, info)
-	if !found {
-		var err error
-		if info, err = analyse(ctx, r.cfg.Media, s.Path); err != nil {
-			return nil, err
-		}
-		if err := r.keepJSON(ctx, key, info); err != nil {
-			return nil, err
-		}
+	s.info = &Info{}
+	if r.fetchJSON(ctx, key, s.info) {
+		return nil
 	}
-	r.count(&r.stats.Analyses, &r.stats.AnalysesReused, found)
-	return info, nil
-}
-
-func (r *run) count(all, reused *int, wasReused bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	*all++
-	if wasReused {
-		*reused++
+	var err error
+	s.info, err = analyse(ctx, r.cfg.Media, s.Path)
+	large, tooLarge := errors.AsType[*media.PictureError](err)
+	switch {
+	case err == nil:
+		return r.keepJSON(ctx, key, s.info)
+	case tooLarge:
+		return r.cfg.Limits.tooManyPixels(s.user, large.Width, large.Height).WithCause(err)
+	case errors.Is(err, media.ErrTimeout):
+		return r.blame(ctx, err, s.user, nil)
+	case errors.Is(err, media.ErrEncrypted):
+		return fault.Failedf(fault.SourceProtected, "%s: the file is encrypted", s.user).WithCause(err)
+	case errors.Is(err, media.ErrNotMedia):
+		return fault.Failedf(fault.SourceUnreadable, "%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
 	}
+	return err
 }
 
 // encode runs a pass in the working folder. corrupt counts the frames that were decoded
 // with errors.
 func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
 	pass.Dir, pass.Watch = r.work, r.watch
-	result, err := r.cfg.Media.Encode(ctx, pass)
-	return result.CorruptFrames, noSpace(err)
+	corrupt, err = r.cfg.Media.Encode(ctx, pass)
+	return corrupt, noSpace(err)
 }
 
 // blame turns the failure of a pass over a client's file into a sentence about the file. what names the field

@@ -37,7 +37,7 @@ func (r *run) fetchPart(ctx context.Context, p *videoPart) bool {
 	if !r.fetch(ctx, p.Key, path) {
 		return false
 	}
-	if _, err := p.checkPart(path); err != nil {
+	if err := p.check(path); err != nil {
 		r.log.Warn("cached part is broken", "key", p.Key, "error", err)
 		return os.Remove(path) != nil // if the part cannot be removed, fail the pass that follows
 	}

@@ -75,7 +75,7 @@ func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
 		}
 	}
 	for _, x := range r.plan.Stretches {
-		if err := r.makeStretch(t.Context(), x, nil); err != nil {
+		if err := r.makeStretch(t.Context(), x); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +90,7 @@ func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
 	t.Helper()
 	r := s.run(t, tl, nil)
 	defer r.close()
-	mix := audio.NewMixer(r.work, r.plan.mix(), r.plan.Samples, audio.Untouched)
+	mix := audio.NewMixer(r.work, played(r.plan.Regions), r.plan.Samples, audio.Untouched)
 	defer mix.Close()
 	b, err := io.ReadAll(mix)
 	if err != nil {

@@ -33,8 +33,9 @@ type videoPart struct {
 	canvas   Canvas
 	profile  Profile
 	settings encoderSettings
-	threads  int   // set by assignThreads
-	task     *task // its share of the progress; nil when assisting another machine
+	threads  int    // set by assignThreads
+	task     *task  // its share of the progress; nil when assisting another machine
+	config   string // of its decoder; set by check
 }
 
 const (

@@ -144,31 +144,23 @@ type Progress struct {
 	OutTime time.Duration // last timestamp written
 }
 
-// Result is the result of a pass.
-type Result struct {
-	Progress
-	CorruptFrames int // decoded with errors, and shown anyway
-}
-
-// Encode runs one pass to its end. The error is an *ExitError if ffmpeg failed. It wraps ErrTimeout if the pass
-// took longer than its Timeout, and the context's cause if ctx ended first. In each case Result is filled as
-// far as it is known.
+// Encode runs one pass to its end. It returns how many frames were decoded with errors, and shown anyway. The error
+// is an *ExitError if ffmpeg failed. It wraps ErrTimeout if the pass took longer than its Timeout, and the context's
+// cause if ctx ended first.
 //
 // A nil error does not prove that the output is complete. If memory runs out or the input is damaged, ffmpeg
-// treats that as the end of the video and exits with 0. The caller should compare Result.Frames with the
-// expected number, or measure the output.
+// treats that as the end of the video and exits with 0. The caller should measure the output.
 //
 // When Encode returns, the process has ended and nothing writes to Dir any more.
-func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
+func (r *Runner) Encode(ctx context.Context, p Pass) (corruptFrames int, err error) {
 	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout,
 		timeout: p.Timeout, memory: p.MaxMemoryBytes, watch: p.Watch}
 	if job.watch == nil {
 		job.watch = r.withinLimits
 	}
 	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
-	meter := &progressMeter{notify: p.OnProgress}
 	if p.Stdout == nil {
-		job.stdout = meter
+		job.stdout = &progressMeter{notify: p.OnProgress}
 		job.args = append(job.args, "-progress", "pipe:1")
 	}
 	for _, arg := range p.Args {
@@ -178,7 +170,7 @@ func (r *Runner) Encode(ctx context.Context, p Pass) (Result, error) {
 		job.args = append(job.args, arg)
 	}
 	out, err := r.run(ctx, job)
-	return Result{Progress: meter.now, CorruptFrames: out.corrupt}, err
+	return out.corrupt, err
 }
 
 // maxFiles bounds the files in the folder of a pass without Watch.

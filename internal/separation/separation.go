@@ -65,7 +65,7 @@ type Media interface {
 	Measure(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error)
 	Probe(ctx context.Context, path string) (media.Probe, error)
 	ProbeWithin(ctx context.Context, path string, opts media.MeasureOptions) (media.Probe, error)
-	Encode(ctx context.Context, p media.Pass) (media.Result, error)
+	Encode(ctx context.Context, p media.Pass) (corruptFrames int, err error)
 }
 
 // Options configures a Service. All fields are required.

@@ -173,9 +173,9 @@ func (soundMeter) ProbeWithin(context.Context, string, media.MeasureOptions) (me
 }
 
 // Encode writes the peaks of silence.
-func (soundMeter) Encode(_ context.Context, p media.Pass) (media.Result, error) {
+func (soundMeter) Encode(_ context.Context, p media.Pass) (int, error) {
 	_, err := p.Stdout.Write(make([]byte, 4096))
-	return media.Result{}, err
+	return 0, err
 }
 
 var errNotSimulated = errors.New("not simulated")

@@ -166,13 +166,6 @@ func (b *bench) cold(ctx context.Context, r *report) error {
 	r.add("single graph, %d segments, %.1f s of %dx%d", graph, usage{}, len(b.segments), out.Duration.Seconds(), out.Width, out.Height)
 	r.add("cold render", best, graph)
 	r.add("the film's poster", poster, graph)
-	if melt, err := exec.LookPath("melt"); err == nil {
-		u, err := measured(func() error { return b.melt(ctx, melt) })
-		if err != nil {
-			return fmt.Errorf("melt: %w", err)
-		}
-		r.add("melt, the same segments without music", u, graph)
-	}
 	return nil
 }
 
@@ -393,19 +386,6 @@ func (b *bench) many(ctx context.Context, r *report) error {
 		}
 	}
 	return nil
-}
-
-// melt joins the segments with the MLT framework's renderer.
-func (b *bench) melt(ctx context.Context, binary string) error {
-	args := []string{"-silent"}
-	for _, s := range b.segments {
-		fps := 30.0
-		args = append(args, s.SourceKey, fmt.Sprintf("in=%d", int(s.TrimStart.Seconds()*fps)),
-			fmt.Sprintf("out=%d", int(s.TrimEnd.Seconds()*fps)-1))
-	}
-	args = append(args, "-profile", "atsc_720p_30", "-consumer", "avformat:"+filepath.Join(b.dir, "melt.mp4"),
-		"vcodec=libx264", "preset=fast", "crf=23", "acodec=aac", "ab=192k")
-	return command(ctx, binary, args...)
 }
 
 func command(ctx context.Context, name string, args ...string) error {
