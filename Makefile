@@ -172,14 +172,6 @@ bench-scale: build ## measure 1 to 64 workers, long queues and two replicas; wri
 		$(GO) run ./test/bench-scale -film $(BENCH_SCALE) $(BENCH_SCALE_FLAGS)
 	$(CAPACITY)
 
-# Memory if possible, so that the benchmark does not measure the disk.
-STORE_TMP := $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
-
-.PHONY: bench-store
-bench-store: ## compare 500 MB to and from an S3 server with the plain SDK; writes docs/benchmarks.md
-	TMPDIR=$(STORE_TMP) scripts/s3.sh run $(GO) run ./internal/objectstore/storebench -report docs/benchmarks.md
-
-
 # Separations: crashes, faults, the speed of the queue.
 
 # A million schedules take a night on two cores. FIRST is the seed of the first one.

@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 }
 
 // free are composition and test support.
-var free = []string{"app", "apitest", "benchtest", "browsertest", "jobtest", "logtest", "objectstore/storebench"}
+var free = []string{"app", "apitest", "benchtest", "browsertest", "jobtest", "logtest"}
 
 func TestArrowsPointOneWay(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "cutroom/...")
