@@ -1,8 +1,6 @@
 package demo
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -93,92 +91,24 @@ func TestRefusalsAreReadable(t *testing.T) {
 	}
 }
 
-// A submission looks like the mobile app's: media parts first, the music called
-// bgm_0.audio with the type audio/*.
-func TestSubmissionLooksLikeTheApps(t *testing.T) {
-	dir := t.TempDir()
-	film, song := filepath.Join(dir, "a.mp4"), filepath.Join(dir, "song.m4a")
-	for path, text := range map[string]string{film: "FILM", song: "SONG"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var got []string
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		parts, err := r.MultipartReader()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		for {
-			p, err := parts.NextPart()
-			if err != nil {
-				break
-			}
-			body, _ := io.ReadAll(p)
-			got = append(got, p.FormName()+"|"+p.FileName()+"|"+p.Header.Get("Content-Type")+"|"+string(body))
-		}
-		_, _ = io.WriteString(w, `{"jobId":"rnd-7"}`)
-	}))
-	t.Cleanup(service.Close)
-	names := sources{clips: []string{"video_0"}, music: "bgm_0"}
-	id, err := newClient(service.URL).render(t.Context(), map[string]any{"quality": "low"}, names, []clip{{path: film}}, song, quiet().begin("x"))
-	if err != nil || id != "rnd-7" {
-		t.Fatalf("%q, %v", id, err)
-	}
-	want := []string{"video_0|video_0.mp4|video/mp4|FILM", "bgm_0|bgm_0.audio|audio/*|SONG", `config|||{"quality":"low"}`}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("parts\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func TestUploadSignsWhatItSends(t *testing.T) {
+// A file that the object store has is not sent again, and without an object store the demonstration goes on.
+// TestWholeDemo uploads.
+func TestUploadThatIsNotNeeded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.MP4")
 	if err := os.WriteFile(path, []byte("abc"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	puts := 0
-	mux := http.NewServeMux()
-	var base string
-	exists, disabled := false, false
-	mux.HandleFunc("POST /api/v2/assets/upload-url", func(w http.ResponseWriter, r *http.Request) {
-		var in map[string]any
-		_ = json.NewDecoder(r.Body).Decode(&in)
-		if in["sha256Hex"] != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" || in["sizeBytes"] != 3.0 || in["ext"] != "mp4" || in["contentType"] != "video/mp4" {
-			t.Errorf("asked for %v", in)
-		}
-		switch {
-		case disabled:
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, `{"error":"r2_disabled"}`)
-		case exists:
-			_, _ = io.WriteString(w, `{"assetKey":"assets/k.mp4","alreadyExists":true,"uploadUrl":null}`)
-		default:
-			_, _ = io.WriteString(w, `{"assetKey":"assets/k.mp4","alreadyExists":false,"uploadUrl":"`+base+`/put"}`)
-		}
-	})
-	mux.HandleFunc("PUT /put", func(_ http.ResponseWriter, r *http.Request) {
-		puts++
-		body, _ := io.ReadAll(r.Body)
-		if r.ContentLength != 3 || r.Header.Get("Content-Type") != "video/mp4" || r.Header.Get("Authorization") != "" || !bytes.Equal(body, []byte("abc")) {
-			t.Errorf("put %d bytes %v", r.ContentLength, r.Header)
-		}
-	})
-	service := httptest.NewServer(mux)
+	status, answer := http.StatusOK, `{"assetKey":"assets/k.mp4","alreadyExists":true,"uploadUrl":null}`
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
 	t.Cleanup(service.Close)
-	base = service.URL
-	c := newClient(base)
-	c.Token = "T"
-	for range 2 {
-		if key, err := c.upload(t.Context(), path, nil); err != nil || key != "assets/k.mp4" {
-			t.Errorf("key %q, %v", key, err)
-		}
-		exists = true
+	c := newClient(service.URL)
+	if key, err := c.upload(t.Context(), path, nil); err != nil || key != "assets/k.mp4" {
+		t.Errorf("key %q, %v", key, err)
 	}
-	if puts != 1 {
-		t.Errorf("%d uploads, want 1: the second time the file was there", puts)
-	}
-	disabled = true
+	status, answer = http.StatusServiceUnavailable, `{"error":"r2_disabled"}`
 	if _, err := c.upload(t.Context(), path, nil); !errors.Is(err, errNoObjectStore) {
 		t.Errorf("error %v", err)
 	}

@@ -208,7 +208,7 @@ func (r *run) conclude(ctx context.Context) error {
 			return "", err
 		}
 		on.update(0.9, "contact sheet")
-		if err := j.drawSheet(ctx, r.scratch, r.path("contact-sheet.jpg")); err != nil {
+		if err := j.drawSheet(ctx, r.path("contact-sheet.jpg")); err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("%d measurements, contact sheet drawn", len(j.checks)), nil
@@ -229,20 +229,22 @@ func (r *run) conclude(ctx context.Context) error {
 }
 
 // probeClip describes a user's film.
-func probeClip(ctx context.Context, path string) (clip, bool, error) {
+func probeClip(ctx context.Context, path string) (clip, error) {
 	m, err := probe(ctx, path)
 	if err != nil {
-		return clip{}, false, fmt.Errorf("--video: %w", err)
+		return clip{}, fmt.Errorf("--video: %w", err)
 	}
-	if m.video == "" {
-		return clip{}, false, fmt.Errorf("--video: %s holds no video", path)
+	video := m.First("video")
+	c := clip{name: filepath.Base(path), path: path, width: video.Width, height: video.Height, rate: rateOf(video),
+		length: m.Length("video"), silent: m.First("audio").Codec == ""}
+	if video.Rotation%180 != 0 {
+		c.width, c.height = c.height, c.width
 	}
-	length := m.videoEnd
-	if length == 0 {
-		length = m.length // some containers only state the length of the whole file
+	switch {
+	case video.Codec == "":
+		return clip{}, fmt.Errorf("--video: %s holds no video", path)
+	case c.length < time.Second:
+		return clip{}, fmt.Errorf("--video: %s lasts only %v", path, c.length)
 	}
-	if length < time.Second {
-		return clip{}, false, fmt.Errorf("--video: %s lasts only %v", path, length)
-	}
-	return clip{name: filepath.Base(path), path: path, width: m.width, height: m.height, rate: m.rate, length: length}, m.audio != "", nil
+	return c, nil
 }

@@ -17,6 +17,7 @@ type clip struct {
 	rate          *big.Rat
 	length        time.Duration // of the pictures
 	lamp          *lamp         // nil for a clip without flashes and ticks
+	silent        bool          // without sound
 }
 
 // segment is a range of a clip in the film. Everything plays at speed 1.

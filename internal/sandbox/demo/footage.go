@@ -76,6 +76,17 @@ func soundtrack(music string, length time.Duration, voice, ticks bool) string {
 	return fmt.Sprintf("%s%samix=inputs=%d:duration=longest:normalize=0,apad,atrim=duration=%g,asetnsamples=1024[sound]", graph, parts, strings.Count(parts, "["), length.Seconds())
 }
 
+// shootAll generates the demonstration's clips side by side. Only the first one has a voice.
+func shootAll(ctx context.Context, voice, dir string) (clips []clip, err error) {
+	var all errgroup.Group
+	for _, s := range scenes {
+		c, said := s.clip(filepath.Join(dir, s.file+".mp4")), voice
+		all.Go(func() error { return shoot(ctx, s, said, c.path) })
+		clips, voice = append(clips, c), ""
+	}
+	return clips, all.Wait()
+}
+
 // shoot generates one of the demonstration's clips. voice is a file, or empty.
 func shoot(ctx context.Context, s scene, voice, path string) error {
 	var in []string
@@ -113,8 +124,8 @@ func turnUpright(ctx context.Context, lying, path string) error {
 	} {
 		err := ffmpeg(ctx, "turn "+filepath.Base(path), args...)
 		if err == nil {
-			var m media
-			if m, err = probe(ctx, path); err == nil && m.turn == -90 {
+			var m process.Media
+			if m, err = probe(ctx, path); err == nil && m.First("video").Rotation == -90 {
 				return nil
 			}
 		}
@@ -186,16 +197,14 @@ func Samples(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	var all errgroup.Group
-	all.Go(func() error { return compose(ctx, filepath.Join(part, "song.m4a")) })
-	for i, s := range scenes {
-		said := map[bool]string{true: voice}[i == 0]
-		all.Go(func() error { return shoot(ctx, s, said, filepath.Join(part, s.file+".mp4")) })
-	}
-	if err := all.Wait(); err != nil {
+	clips, err := shootAll(ctx, voice, part)
+	if err != nil {
 		return err
 	}
-	err = ffmpeg(ctx, "record speech", "-i", "file:"+filepath.Join(part, scenes[0].file+".mp4"), "-vn", "-c:a", "copy", "file:"+filepath.Join(part, "speech.m4a"))
+	if err := compose(ctx, filepath.Join(part, "song.m4a")); err != nil {
+		return err
+	}
+	err = ffmpeg(ctx, "record speech", "-i", "file:"+clips[0].path, "-vn", "-c:a", "copy", "file:"+filepath.Join(part, "speech.m4a"))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +37,7 @@ type jobStatus struct {
 type stem struct {
 	StemID, Label, URL string
 	DurationMs         int64
+	path               string // where it was downloaded to
 }
 
 // say describes a job's state for the progress line.
@@ -89,25 +89,6 @@ func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStat
 			}
 		}
 	}
-}
-
-// wave is a stem's waveform: the lowest and the highest sample of each range in turn,
-// -128 to 127.
-type wave struct {
-	label  string
-	length time.Duration
-	Data   []int
-}
-
-// peaks requests a stem's waveform by the stem's link.
-func (c *client) peaks(ctx context.Context, s stem, points int) (wave, error) {
-	w := wave{label: s.Label, length: time.Duration(s.DurationMs) * time.Millisecond}
-	link, err := url.Parse(s.URL)
-	if err != nil {
-		return w, fmt.Errorf("waveform: %w", err)
-	}
-	err = c.Get(ctx, fmt.Sprintf("%s/peaks?points=%d&%s", link.Path, points, link.RawQuery), &w)
-	return w, err
 }
 
 // separate submits an audio file and returns the job's id.

@@ -36,24 +36,29 @@ func thumbnails(ctx context.Context, path, filter string, first, frames, columns
 
 func (a area) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", a.width, a.height, a.left, a.top) }
 
-// dissolved measures the dissolve inside the second clip's picture.
+// source returns thumbnails of n frames of a segment's clip, on the film's frame rate: those that the film shows
+// from its frame first on.
+func (j *judge) source(ctx context.Context, s segment, filter string, first, n, columns, rows int) ([]byte, error) {
+	_, _, rate := j.film.canvas()
+	return thumbnails(ctx, j.film.clips[s.clip].path, fmt.Sprintf("fps=%s:start_time=0,%s", rate.RatString(), filter),
+		first-j.film.frameAt(s.start)+j.film.frameAt(s.from), n, columns, rows)
+}
+
+// dissolved measures the dissolve inside the second clip's picture. The first clip fills the canvas.
 func (j *judge) dissolved(ctx context.Context) error {
 	const columns, rows, within = 8, 14, 6.0
 	before, s := j.film.segments[0], j.film.segments[1]
-	_, _, rate := j.film.canvas()
 	first, n := j.film.frameAt(s.start), j.film.frameAt(s.overlap)
 	shown := j.film.inside(s.clip).crop()
 	film, err := thumbnails(ctx, j.video, shown, first, n, columns, rows)
 	if err != nil {
 		return err
 	}
-	// The first clip fills the canvas and has the canvas's rate.
-	out, err := thumbnails(ctx, j.film.clips[before.clip].path, shown, j.film.frameAt(before.from+s.start-before.start), n, columns, rows)
+	out, err := j.source(ctx, before, shown, first, n, columns, rows)
 	if err != nil {
 		return err
 	}
-	onGrid := fmt.Sprintf("fps=%s:start_time=0", rate.RatString())
-	in, err := thumbnails(ctx, j.film.clips[s.clip].path, onGrid, j.film.frameAt(s.from), n, columns, rows)
+	in, err := j.source(ctx, s, "null", first, n, columns, rows)
 	if err != nil {
 		return err
 	}
@@ -86,8 +91,8 @@ func (j *judge) fades(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// The clip fills the canvas and has the canvas's rate.
-		clip, err := thumbnails(ctx, j.film.clips[end.s.clip].path, "null", j.film.frameAt(end.s.from)+end.first-j.film.frameAt(end.s.start), n, columns, rows)
+		// The clip fills the canvas.
+		clip, err := j.source(ctx, end.s, "null", end.first, n, columns, rows)
 		if err != nil {
 			return err
 		}
@@ -125,21 +130,20 @@ func (j *judge) fades(ctx context.Context) error {
 func (j *judge) pushed(ctx context.Context) error {
 	const rows, reach, within, enough = 90, 24, 3.0, 80 // reach and enough in pixels
 	before, s := j.film.segments[1], j.film.segments[2]
-	width, _, rate := j.film.canvas()
+	width, _, _ := j.film.canvas()
 	first, n := j.film.frameAt(s.start), j.film.frameAt(s.overlap)
 	film, err := thumbnails(ctx, j.video, "null", first, n, width, rows)
 	if err != nil {
 		return err
 	}
-	// The incoming clip fills the canvas and has the canvas's rate.
-	in, err := thumbnails(ctx, j.film.clips[s.clip].path, "null", j.film.frameAt(s.from), n, width, rows)
+	// The incoming clip fills the canvas.
+	in, err := j.source(ctx, s, "null", first, n, width, rows)
 	if err != nil {
 		return err
 	}
 	// The outgoing one is upright and as high as the canvas.
 	inside := j.film.inside(before.clip)
-	onGrid := fmt.Sprintf("fps=%s:start_time=0", rate.RatString())
-	out, err := thumbnails(ctx, j.film.clips[before.clip].path, onGrid, j.film.frameAt(before.from+s.start-before.start), n, inside.width, rows)
+	out, err := j.source(ctx, before, "null", first, n, inside.width, rows)
 	if err != nil {
 		return err
 	}
@@ -187,17 +191,16 @@ func (j *judge) pushed(ctx context.Context) error {
 func (j *judge) bars(ctx context.Context) error {
 	const columns, rows, within, most = 216, 360, 12.0, 0.75
 	s := j.film.segments[1]
-	width, height, rate := j.film.canvas()
+	width, height, _ := j.film.canvas()
 	left := area{width: j.film.inside(s.clip).left &^ 1, height: height}
 	from, to := j.film.alone(1)
-	middle := (from + to) / 2
-	film, err := thumbnails(ctx, j.video, left.crop(), j.film.frameAt(middle), 1, columns, rows)
+	middle := j.film.frameAt((from + to) / 2)
+	film, err := thumbnails(ctx, j.video, left.crop(), middle, 1, columns, rows)
 	if err != nil {
 		return err
 	}
-	covering := fmt.Sprintf("fps=%s:start_time=0,scale=%d:%d:force_original_aspect_ratio=increase,crop=%[2]d:%[3]d,%[4]s",
-		rate.RatString(), width, height, left.crop())
-	sharp, err := thumbnails(ctx, j.film.clips[s.clip].path, covering, j.film.frameAt(s.from+middle-s.start), 1, columns, rows)
+	covering := fmt.Sprintf("scale=%d:%d:force_original_aspect_ratio=increase,crop=%[1]d:%[2]d,%[3]s", width, height, left.crop())
+	sharp, err := j.source(ctx, s, covering, middle, 1, columns, rows)
 	if err != nil {
 		return err
 	}

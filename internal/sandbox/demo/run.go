@@ -19,7 +19,7 @@ func (r *run) gather(ctx context.Context) error {
 		if err := r.step("Look at your films", func(*step) (string, error) { return r.ownClips(ctx) }); err != nil {
 			return err
 		}
-	} else if err := r.drawnClips(ctx); err != nil {
+	} else if err := r.step("Shoot the clips", func(*step) (string, error) { return r.drawnClips(ctx) }); err != nil {
 		return err
 	}
 	if r.music != "" {
@@ -32,43 +32,34 @@ func (r *run) gather(ctx context.Context) error {
 	})
 }
 
-// drawnClips generates the demonstration's own two clips.
-func (r *run) drawnClips(ctx context.Context) error {
-	var voice string
-	err := r.step("Record dialogue", func(*step) (note string, err error) {
-		if note = "two voices"; r.speech != "" {
-			note = "your recording"
-		}
-		voice, err = speak(ctx, r.scratch, r.speech)
-		return note, err
-	})
+// drawnClips generates the demonstration's own two clips, the first with a dialogue or the user's recording.
+func (r *run) drawnClips(ctx context.Context) (string, error) {
+	voice, err := speak(ctx, r.scratch, r.speech)
 	if err != nil {
-		return err
+		return "", err
 	}
-	for _, s := range scenes {
-		path := r.path("clips/" + s.file + ".mp4")
-		err := r.step("Shoot "+strings.ToLower(s.name), func(*step) (string, error) {
-			return fmt.Sprintf("%d×%d, %d fps, %g s", s.width, s.height, s.rate, s.length.Seconds()), shoot(ctx, s, voice, path)
-		})
-		if err != nil {
-			return err
-		}
-		r.clips = append(r.clips, s.clip(path))
-		voice = "" // only the first clip has a dialogue
+	r.clips, err = shootAll(ctx, voice, r.path("clips"))
+	return about(r.clips), err
+}
+
+// about describes clips in a few words.
+func about(clips []clip) string {
+	var all []string
+	for _, c := range clips {
+		all = append(all, fmt.Sprintf("%d×%d %s", c.width, c.height, rateText(c.rate)))
 	}
-	return nil
+	return strings.Join(all, ", ")
 }
 
 // ownClips probes the user's films. The first one needs a voice to separate. If it has no
 // sound, or if --speech provides a recording, it is dubbed.
 func (r *run) ownClips(ctx context.Context) (string, error) {
-	var about []string
 	for i, path := range r.videos {
-		c, hasSound, err := probeClip(ctx, path)
+		c, err := probeClip(ctx, path)
 		if err != nil {
 			return "", err
 		}
-		if i == 0 && (r.speech != "" || !hasSound) {
+		if i == 0 && (r.speech != "" || c.silent) {
 			if err := checkTools(r.speech == ""); err != nil {
 				return "", err
 			}
@@ -80,12 +71,11 @@ func (r *run) ownClips(ctx context.Context) (string, error) {
 			if err := dub(ctx, c, voice, dubbed); err != nil {
 				return "", err
 			}
-			c.path = dubbed
+			c.path, c.silent = dubbed, false
 		}
 		r.clips = append(r.clips, c)
-		about = append(about, fmt.Sprintf("%d×%d %s", c.width, c.height, rateText(c.rate)))
 	}
-	return strings.Join(about, ", "), nil
+	return about(r.clips), nil
 }
 
 // connect finds the service, or starts a sandbox, and signs in. stop ends what it
@@ -160,30 +150,17 @@ func (r *run) job(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--music: %w", err)
 	}
-	if m.audio == "" {
+	if m.First("audio").Codec == "" {
 		return fmt.Errorf("--music: %s holds no sound", r.result.music)
 	}
-	length := m.audioEnd
-	if length == 0 {
-		length = m.length
-	}
-	r.result.film = edit(r.clips, length.Truncate(time.Millisecond))
-	status, err := r.separate(ctx)
-	if err != nil {
+	r.result.film = edit(r.clips, m.Length("audio").Truncate(time.Millisecond))
+	if err := r.separate(ctx); err != nil {
 		return err
 	}
-	if err := r.downloadStems(ctx, status); err != nil {
+	if err := r.downloadStems(ctx); err != nil {
 		return err
 	}
-	urls := stemURLs{}
-	for _, s := range status.Stems {
-		switch s.StemID {
-		case voiceStem:
-			urls.voice = s.URL
-		case backgroundStem:
-			urls.background = s.URL
-		}
-	}
+	urls := stemURLs{voice: r.result.stem(voiceStem).URL, background: r.result.stem(backgroundStem).URL}
 	r.result.video, r.result.sound = r.path("film.mp4"), r.path("film.m4a")
 	if err := r.render(ctx, "Render the film", "video", "film.mp4", urls); err != nil {
 		return err
@@ -199,8 +176,7 @@ func (r *run) job(ctx context.Context) error {
 }
 
 // separate extracts the first clip's sound, requests the price and separates it.
-func (r *run) separate(ctx context.Context) (jobStatus, error) {
-	var status jobStatus
+func (r *run) separate(ctx context.Context) error {
 	r.result.audio = filepath.Join(r.scratch, "voice-and-background.m4a")
 	err := r.step("Ask the price", func(*step) (string, error) {
 		if err := extract(ctx, r.clips[0].path, r.result.audio); err != nil {
@@ -210,7 +186,7 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 		if err != nil {
 			return "", err
 		}
-		q, err := r.client.quote(ctx, m.length)
+		q, err := r.client.quote(ctx, m.Duration)
 		if err != nil {
 			return "", err
 		}
@@ -218,26 +194,24 @@ func (r *run) separate(ctx context.Context) (jobStatus, error) {
 		if !q.Sufficient {
 			return "", fmt.Errorf("%d credits needed, %d there", q.Credits, q.Balance)
 		}
-		return fmt.Sprintf("%.1f s of sound cost %d of %d credits", m.length.Seconds(), q.Credits, q.Balance), nil
+		return fmt.Sprintf("%.1f s of sound cost %d of %d credits", m.Duration.Seconds(), q.Credits, q.Balance), nil
 	})
 	if err != nil {
-		return status, err
+		return err
 	}
-	err = r.step("Separate the voice", func(on *step) (string, error) {
+	return r.step("Separate the voice", func(on *step) (string, error) {
 		id, err := r.client.separate(ctx, r.result.audio, on)
 		if err != nil {
 			return "", err
 		}
-		if status, err = r.client.wait(ctx, "/api/v2/separate/"+id, "READY", on); err != nil {
-			return "", err
-		}
+		status, err := r.client.wait(ctx, "/api/v2/separate/"+id, "READY", on)
+		r.result.stems = status.Stems
 		var labels []string
 		for _, s := range status.Stems {
 			labels = append(labels, s.Label)
 		}
-		return strings.Join(labels, ", "), nil
+		return strings.Join(labels, ", "), err
 	})
-	return status, err
 }
 
 // extract extracts a film's sound from time zero. It copies AAC and encodes anything else.
@@ -247,7 +221,7 @@ func extract(ctx context.Context, film, audio string) error {
 		return err
 	}
 	args := []string{"-i", "file:" + film, "-map", "0:a:0", "-vn"}
-	if m.audio == "aac" && m.audioStart == 0 {
+	if sound := m.First("audio"); sound.Codec == "aac" && sound.Start == 0 {
 		args = append(args, "-c:a", "copy")
 	} else {
 		args = append(args, "-af", "aresample=48000:first_pts=0", "-c:a", "aac", "-b:a", "192k")
@@ -255,25 +229,20 @@ func extract(ctx context.Context, film, audio string) error {
 	return ffmpeg(ctx, "take the sound out", append(args, "-movflags", "+faststart", "file:"+audio)...)
 }
 
-func (r *run) downloadStems(ctx context.Context, status jobStatus) error {
-	r.result.stems = map[string]string{}
+func (r *run) downloadStems(ctx context.Context) error {
+	stems := r.result.stems
 	return r.step("Download the stems", func(on *step) (string, error) {
-		for i, s := range status.Stems {
+		for i, s := range stems {
 			path, err := r.client.fetch(ctx, s.URL, r.path("stems/"+filepath.Base(s.StemID)), func(share float64) {
-				on.update((float64(i)+share)/float64(len(status.Stems)), s.Label)
+				on.update((float64(i)+share)/float64(len(stems)), s.Label)
 			})
 			if err != nil {
 				return "", err
 			}
-			r.result.stems[s.StemID] = path
+			stems[i].path = path
 			r.files = append(r.files, "stems/"+filepath.Base(path))
-			w, err := r.client.peaks(ctx, s, laneWidth)
-			if err != nil {
-				return "", err
-			}
-			r.result.waves = append(r.result.waves, w)
 		}
-		return fmt.Sprintf("%d files and their waveforms", len(status.Stems)), nil
+		return fmt.Sprintf("%d files", len(stems)), nil
 	})
 }
 

@@ -97,12 +97,7 @@ color=white:s=180x180:r=%d:d=0.03,format=rgba,geq=r=255:g=250:b=235:
 [dark][lit]overlay=x=W-164:y=-16:enable='lt(mod(n,%d),3)'`, s.rate, s.rate, s.rate)
 	code := fmt.Sprintf(`drawtext=font=Mono:timecode='00\:00\:00\:00':r=%d:fontsize=26:fontcolor=0xfff6e4:shadowx=1:shadowy=1:x=40:y=h-56`, s.rate)
 	return s.graph + water + light +
-		"," + letters(s.name, 20, "0xffc46b", "40", "h-84") + "," + letters(s.about, 15, "0xfff6e4@0.8", "112", "h-81") + "," + code + "[picture]"
-}
-
-// letters returns the filter that writes a text. The text must not contain ffmpeg syntax.
-func letters(text string, size int, color, x, y string) string {
-	return fmt.Sprintf("drawtext=font=Sans:text='%s':fontsize=%d:fontcolor=%s:shadowx=1:shadowy=1:x=%s:y=%s", text, size, color, x, y)
+		"," + letters(s.name, 20, "0xffc46b", 40, "h-84") + "," + letters(s.about, 15, "0xfff6e4@0.8", 112, "h-81") + "," + code + "[picture]"
 }
 
 func (s scene) clip(path string) clip {

@@ -2,21 +2,13 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"image"
-	"image/color"
-	"image/draw"
-	"image/png"
-	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
 
-// The contact sheet: twelve frames of the film, its sounds, the levels of voice and
-// music, and the waveforms of the stems, which the service provides.
+// The contact sheet: twelve frames of the film, the waveform of its sound, and those of the stems. Sizes are in
+// pixels.
 const (
 	sheetColumns, sheetRows = 4, 3
 	sheetWidth              = 1360
@@ -25,8 +17,11 @@ const (
 	sheetHead               = 96
 	laneLabel               = 170
 	laneWidth               = sheetWidth - 2*sheetMargin - laneLabel
+	laneLeft                = sheetMargin + laneLabel
 	laneHeight              = 62
 	laneStep                = laneHeight + 10
+	laneText                = 16 // for the names of the film's stretches, over its waveform
+	laneHead                = 34 // above a lane with a scale in seconds
 	cellWidth               = (sheetWidth - 2*sheetMargin - (sheetColumns-1)*sheetGap) / sheetColumns &^ 1
 	cellHeight              = cellWidth * 9 / 16 &^ 1
 	sheetInk                = "0xf2ead8"
@@ -35,116 +30,110 @@ const (
 	laneBack                = "0x191c2e"
 )
 
-// laneInks are the colours of the stems, from top to bottom.
-var laneInks = []color.NRGBA{{0xff, 0xd1, 0x66, 0xff}, {0xff, 0x8f, 0x6b, 0xff}, {0x3f, 0xd8, 0xb4, 0xff}, {0x8a, 0x7b, 0xff, 0xff}}
+// laneInks are the colours of the waveforms, from top to bottom.
+var laneInks = []string{"0x5aa9ff", "0xffd166", "0xff8f6b", "0x3fd8b4", "0x8a7bff"}
 
-var (
-	lanePaper = color.NRGBA{0x19, 0x1c, 0x2e, 0xff}
-	musicInk  = color.NRGBA{0x5a, 0xa9, 0xff, 0xff}
-)
+// lane is a sound in the sheet.
+type lane struct {
+	name, about string
+	path        string
+	length      time.Duration
+}
 
-func laneInk(i int) color.NRGBA { return laneInks[i%len(laneInks)] }
+// lanes returns the sounds of the sheet, the film's first.
+func (j *judge) lanes() []lane {
+	all := []lane{{"film", "its sound", j.video, j.film.length()}}
+	for _, s := range j.stems {
+		all = append(all, lane{s.Label, "stem", s.path, time.Duration(s.DurationMs) * time.Millisecond})
+	}
+	return all
+}
+
+// laneTop returns the y position of a lane. The lanes of the stems have a scale of their own.
+func laneTop(i int) int {
+	return sheetHead + sheetRows*(cellHeight+sheetGap) + laneHead + i*laneStep + min(i, 1)*laneHead
+}
 
 // drawSheet draws the contact sheet of a film into a JPEG file.
-func (j *judge) drawSheet(ctx context.Context, scratch, path string) error {
-	curves, err := j.levels(ctx)
-	if err != nil {
-		return fmt.Errorf("measure levels: %w", err)
+func (j *judge) drawSheet(ctx context.Context, path string) error {
+	var args []string
+	for _, l := range j.lanes() {
+		args = append(args, "-i", "file:"+l.path)
 	}
-	lanes := filepath.Join(scratch, "lanes.png")
-	if err := j.drawLanes(curves, lanes); err != nil {
-		return fmt.Errorf("draw contact sheet: %w", err)
-	}
-	return ffmpeg(ctx, "draw contact sheet", "-i", "file:"+j.video, "-i", "file:"+lanes, "-filter_complex", j.sheetGraph(),
-		"-map", "[sheet]", "-frames:v", "1", "-q:v", "2", "-update", "1", "file:"+path)
+	return ffmpeg(ctx, "draw contact sheet", append(args, "-filter_complex", j.sheetGraph(),
+		"-map", "[sheet]", "-frames:v", "1", "-q:v", "2", "-update", "1", "file:"+path)...)
 }
 
-// The film's lanes. The lanes of the stems are below them.
-const (
-	heardLane = iota
-	voiceLane
-	musicLane
-	filmLanes
-	stemsTop = filmLanes*laneStep + 44 // leaves room for the stems' seconds
-)
-
-// drawLanes draws the lanes below each other: the sounds over time, the levels of voice and music with the
-// music's gain, and the stems' waveforms.
-func (j *judge) drawLanes(c curves, path string) (err error) {
-	page := image.NewNRGBA(image.Rect(0, 0, laneWidth, stemsTop+max(len(j.waves)*laneStep, 1)))
-	fill := func(x0, y0, x1, y1 int, ink color.Color) {
-		draw.Draw(page, image.Rect(x0, y0, x1, y1), image.NewUniform(ink), image.Point{}, draw.Src)
+// sheetGraph returns the filter graph of the sheet. Its inputs are the lanes' sounds; the first one is the film.
+func (j *judge) sheetGraph() string {
+	lanes := j.lanes()
+	draw := []string{letters("cutroom", 40, "0xffc46b", sheetMargin, "26"),
+		letters("a film rendered by the service and the stems that it was mixed from", 17, sheetInk, 236, "30"),
+		letters(j.about(), 15, sheetDim, 236, "54")}
+	var waves, overlays strings.Builder
+	for i, l := range lanes {
+		ink, middle := laneInks[i%len(laneInks)], laneTop(i)+laneHeight/2
+		text := laneText * (1 - min(i, 1))
+		fmt.Fprintf(&waves, "[%d:a]aformat=channel_layouts=mono,showwavespic=s=%dx%d:filter=peak:scale=sqrt:draw=full:colors=%s,setpts=0[wave%[1]d];",
+			i, laneWidth, laneHeight-text, ink)
+		fmt.Fprintf(&overlays, "[sheet%d];[sheet%[1]d][wave%[1]d]overlay=%d:%d", i, laneLeft, laneTop(i)+text)
+		draw = append(draw, box(laneLeft, laneTop(i), laneWidth, laneBack), letters(l.name, 17, ink, sheetMargin, fmt.Sprintf("%d-th", middle)),
+			letters(l.about, 12, sheetDim, sheetMargin, fmt.Sprint(middle+6)))
+		if i > 1 {
+			continue // the stems share a scale
+		}
+		for second := time.Duration(0); second < l.length; second += time.Second {
+			draw = append(draw, letters(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim, laneLeft+int(laneWidth*second/l.length), fmt.Sprint(laneTop(i)-20)))
+		}
 	}
-	for i := range filmLanes {
-		fill(0, i*laneStep, laneWidth, i*laneStep+laneHeight, lanePaper)
-	}
+	laneX := func(at time.Duration) int { return laneLeft + int(laneWidth*at/j.film.length()) }
+	var names []string
 	for i, s := range j.film.stretches() {
-		ink := color.NRGBA{0x2b, 0x30, 0x4d, 0xff}
-		if i%2 == 1 {
-			ink = color.NRGBA{0x3a, 0x40, 0x66, 0xff}
-		}
-		fill(j.film.laneX(s.from), heardLane*laneStep, j.film.laneX(s.to), heardLane*laneStep+laneHeight, ink)
+		shade := []string{"0x1f2338", "0x2b304d"}[i%2]
+		draw = append(draw, box(laneX(s.from), laneTop(0), laneX(s.to)-laneX(s.from), shade))
+		names = append(names, letters(s.name, 12, sheetInk, laneX(s.from)+6, fmt.Sprint(laneTop(0)+4)))
 	}
-	for x := range laneWidth {
-		w := c.at(float64(x) / laneWidth)
-		fill(x, bottomOf(voiceLane)-levelHeight(w.voice), x+1, bottomOf(voiceLane), laneInk(0))
-		fill(x, bottomOf(musicLane)-levelHeight(w.music), x+1, bottomOf(musicLane), musicInk)
-		if !math.IsNaN(w.gain) {
-			y := bottomOf(musicLane) - levelHeight(w.gain-6) // 0 dB is a little below the top
-			fill(x, y-1, x+1, y+2, color.White)
-		}
-	}
-	j.drawWaves(fill)
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(png.Encode(file, page), file.Close())
+	return j.framesGraph() + waves.String() + fmt.Sprintf("color=%s:s=%dx%d:r=1:d=1[page];[page][grid]overlay=%d:%d,%s", sheetBack, sheetWidth,
+		laneTop(len(lanes))+sheetMargin-10, sheetMargin, sheetHead, strings.Join(draw, ",")) +
+		overlays.String() + "," + strings.Join(names, ",") + ",format=yuvj444p[sheet]"
 }
 
-// drawWaves draws the waveforms of the stems.
-func (j *judge) drawWaves(fill func(x0, y0, x1, y1 int, ink color.Color)) {
-	loudest := 1.0
-	for _, w := range j.waves {
-		for _, v := range w.Data {
-			loudest = max(loudest, math.Abs(float64(v)))
-		}
+// framesGraph returns the filters that draw the frames, ending in [grid].
+func (j *judge) framesGraph() string {
+	var chosen, captions []string
+	for i, n := range j.chosen() {
+		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, n))
+		captions = append(captions, fmt.Sprintf("drawtext=font=Sans:text='%s':enable='eq(n,%d)':fontsize=13:fontcolor=%s:"+
+			"box=1:boxcolor=%s@0.72:boxborderw=6:x=w-tw-8:y=h-th-8",
+			strings.Map(plainLetters, j.film.caption(n)), i, sheetInk, sheetBack))
 	}
-	// The square root makes quiet sounds visible next to loud ones.
-	height := func(v int) int {
-		return int(math.Copysign(math.Sqrt(math.Abs(float64(v))/loudest), float64(v)) * laneHeight / 2)
-	}
-	for i, w := range j.waves {
-		top := stemsTop + i*laneStep
-		fill(0, top, laneWidth, top+laneHeight, lanePaper)
-		for x := range laneWidth {
-			if n := x * (len(w.Data) / 2) / laneWidth; 2*n+1 < len(w.Data) {
-				middle := top + laneHeight/2
-				fill(x, middle-height(w.Data[2*n+1]), x+1, middle-height(w.Data[2*n])+1, laneInk(i))
-			}
-		}
-	}
+	return fmt.Sprintf("[0:v]select='%s',scale=%[2]d:%[3]d:force_original_aspect_ratio=decrease:flags=area,pad=%[2]d:%[3]d:-1:-1:%[4]s,%[5]s,"+
+		"tile=%[6]dx%[7]d:padding=%[8]d:color=%[9]s,setsar=1,setpts=0[grid];",
+		strings.Join(chosen, "+"), cellWidth, cellHeight, laneBack, strings.Join(captions, ","), sheetColumns, sheetRows, sheetGap, sheetBack)
 }
 
-func bottomOf(lane int) int { return lane*laneStep + laneHeight }
+// box returns the filter that fills the height of a lane.
+func box(x, y, width int, color string) string {
+	return fmt.Sprintf("drawbox=%d:%d:%d:%d:%s:fill", x, y, width, laneHeight, color)
+}
 
-// levelHeight returns the height of a level in dB in a lane that shows 54 dB.
-func levelHeight(db float64) int { return int(max(0, min(1, 1+db/54)) * laneHeight) }
-
-// laneX returns the x position of a time of the film in its lanes.
-func (f film) laneX(at time.Duration) int { return int(laneWidth * at / f.length()) }
+// about describes the film in a line.
+func (j *judge) about() string {
+	width, height, rate := j.film.canvas()
+	return fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate))
+}
 
 // chosen returns the frames that the sheet shows: evenly spaced, with the middle of each overlap in place of
 // the frame nearest to it.
 func (j *judge) chosen() []int {
 	var frames []int
-	n := sheetColumns * sheetRows
+	n, all := sheetColumns*sheetRows, j.made.First("video").Packets
 	for i := range n {
-		frames = append(frames, j.made.frames*(2*i+1)/(2*n))
+		frames = append(frames, all*(2*i+1)/(2*n))
 	}
 	for _, s := range j.film.segments {
 		if middle := j.film.frameAt(s.start + s.overlap/2); s.overlap > 0 {
-			frames[min(n-1, middle*n/j.made.frames)] = middle
+			frames[min(n-1, middle*n/all)] = middle
 		}
 	}
 	return frames
@@ -168,63 +157,48 @@ func (f film) caption(frame int) string {
 	return text
 }
 
-// sheetGraph returns the filter graph of the sheet. The film is the first input, the lanes are the second.
-func (j *judge) sheetGraph() string {
-	var g strings.Builder
-	width, height, rate := j.film.canvas()
-	var chosen, captions []string
-	for i, n := range j.chosen() {
-		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, n))
-		captions = append(captions, fmt.Sprintf("drawtext=font=Sans:text='%s':enable='eq(n,%d)':fontsize=13:fontcolor=%s:"+
-			"box=1:boxcolor=%s@0.72:boxborderw=6:x=w-tw-8:y=h-th-8",
-			strings.Map(plainLetters, j.film.caption(n)), i, sheetInk, sheetBack))
-	}
-	fmt.Fprintf(&g, "[0:v]select='%s',scale=%[2]d:%[3]d:force_original_aspect_ratio=decrease:flags=area,pad=%[2]d:%[3]d:-1:-1:%[4]s,%[5]s,"+
-		"tile=%[6]dx%[7]d:padding=%[8]d:color=%[9]s,setsar=1,setpts=0[grid];",
-		strings.Join(chosen, "+"), cellWidth, cellHeight, laneBack, strings.Join(captions, ","), sheetColumns, sheetRows, sheetGap, sheetBack)
-	top, left := sheetHead+sheetRows*(cellHeight+sheetGap)+34, sheetMargin+laneLabel
-	fmt.Fprintf(&g, "color=%s:s=%dx%d:r=1:d=1[page];[page][grid]overlay=%d:%d[frames];[frames][1:v]overlay=%d:%d[lanes];",
-		sheetBack, sheetWidth, top+stemsTop+len(j.waves)*laneStep+sheetMargin-10, sheetMargin, sheetHead, left, top)
-	about := fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate))
-	const title = "a film rendered by the service, what is heard in it, and the stems that it was mixed from"
-	texts := append(j.laneTexts(left, top), letters("cutroom", 40, "0xffc46b", fmt.Sprint(sheetMargin), "26"),
-		letters(title, 17, sheetInk, "236", "30"), letters(about, 15, sheetDim, "236", "54"))
-	fmt.Fprintf(&g, "[lanes]null,%s,format=yuvj444p[sheet]", strings.Join(texts, ","))
-	return g.String()
+// stretch is a range of the film in which the same sounds are audible. It has no name where two segments overlap.
+type stretch struct {
+	from, to time.Duration
+	name     string
 }
 
-// laneTexts returns the labels of the lanes and the seconds above them.
-func (j *judge) laneTexts(left, top int) []string {
-	var texts []string
-	add := func(text string, size int, ink string, x int, y string) {
-		texts = append(texts, letters(strings.Map(plainLetters, text), size, ink, fmt.Sprint(x), y))
-	}
-	label := func(text, about string, ink color.NRGBA, y int) {
-		add(text, 17, hexInk(ink), sheetMargin, fmt.Sprintf("%d-th", top+y+laneHeight/2))
-		add(about, 12, sheetDim, sheetMargin, fmt.Sprint(top+y+laneHeight/2+6))
-	}
-	seconds := func(length time.Duration, y int) {
-		for second := time.Duration(0); second < length; second += time.Second {
-			add(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim, left+int(laneWidth*second/length), fmt.Sprint(top+y-20))
+// stretches returns the stretches of the film's sound, in order.
+func (f film) stretches() []stretch {
+	var all []stretch
+	for i, s := range f.segments {
+		from, to := f.alone(i)
+		if s.overlap > 0 {
+			all = append(all, stretch{from: s.start, to: from})
+		}
+		if i == 0 { // the remixes are in the first segment
+			all = append(all, stretch{from, f.remixes[0].from, "own sound"})
+			for _, r := range f.remixes {
+				all, from = append(all, stretch{r.from, r.to, r.name()}), r.to
+			}
+		}
+		if from < to {
+			all = append(all, stretch{from, to, f.clips[s.clip].name + " · own sound"})
 		}
 	}
-	seconds(j.film.length(), 0)
-	for _, s := range j.film.stretches() {
-		add(s.name, 12, sheetInk, left+j.film.laneX(s.from)+6, fmt.Sprintf("%d-th/2", top+laneHeight/2))
-	}
-	label("heard", "in the film", color.NRGBA{0xf2, 0xea, 0xd8, 0xff}, heardLane*laneStep)
-	label("voice", "its level in the film", laneInk(0), voiceLane*laneStep)
-	label("music", "its level · gain in white", musicInk, musicLane*laneStep)
-	var length time.Duration
-	for i, w := range j.waves {
-		length = max(length, w.length)
-		label(w.label, "stem", laneInk(i), stemsTop+i*laneStep)
-	}
-	seconds(length, stemsTop)
-	return texts
+	return all
 }
 
-func hexInk(c color.NRGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
+func (r remix) name() string {
+	switch {
+	case r.voice == 0 && r.background == 0:
+		return "silent"
+	case r.voice > 1:
+		return "voice up · music down"
+	}
+	return "stems unchanged"
+}
+
+// letters returns the filter that writes a text, without the letters that ffmpeg's filters would interpret.
+func letters(text string, size int, color string, x int, y string) string {
+	return fmt.Sprintf("drawtext=font=Sans:text='%s':fontsize=%d:fontcolor=%s:shadowx=1:shadowy=1:x=%d:y=%s",
+		strings.Map(plainLetters, text), size, color, x, y)
+}
 
 // plainLetters keeps only characters that ffmpeg's filters do not interpret.
 func plainLetters(r rune) rune {

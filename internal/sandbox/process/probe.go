@@ -15,6 +15,24 @@ type Media struct {
 	Streams  []Stream
 }
 
+// First returns the first stream of a type ("video", "audio") that is no cover art, or an empty one.
+func (m Media) First(kind string) Stream {
+	for _, s := range m.Streams {
+		if s.Type == kind && s.Disposition["attached_pic"] == 0 {
+			return s
+		}
+	}
+	return Stream{}
+}
+
+// Length returns how long the first stream of a type lasts, or the whole file if the stream does not state it.
+func (m Media) Length(kind string) time.Duration {
+	if s := m.First(kind); s.Duration > 0 {
+		return s.Start + s.Duration
+	}
+	return m.Duration
+}
+
 // Stream is one track. Fields that ffprobe omits are zero.
 type Stream struct {
 	Index           int

@@ -13,41 +13,17 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// media describes a file's first video and audio streams.
-type media struct {
-	video, audio  string   // codecs; "" if there is no such stream
-	width, height int      // as displayed, rotation applied
-	turn          int      // rotation of the stored picture, degrees
-	rate          *big.Rat // frames a second
-	frames        int      // counted packets
-	videoEnd      time.Duration
-	sampleRate    int
-	channels      int
-	audioStart    time.Duration
-	audioEnd      time.Duration
-	length        time.Duration // of the whole file, from its header
+// probe reads a file's headers and counts its video packets.
+func probe(ctx context.Context, path string) (process.Media, error) {
+	return process.Probe(ctx, path, "-count_packets")
 }
 
-// probe reads a file's headers and counts its video packets.
-func probe(ctx context.Context, path string) (media, error) {
-	file, err := process.Probe(ctx, path, "-count_packets")
-	m := media{length: file.Duration}
-	for _, s := range file.Streams {
-		switch {
-		case s.Type == "video" && m.video == "" && s.Disposition["attached_pic"] == 0:
-			m.video, m.width, m.height, m.turn, m.frames, m.videoEnd = s.Codec, s.Width, s.Height, s.Rotation, s.Packets, s.Start+s.Duration
-			if m.turn%180 != 0 {
-				m.width, m.height = s.Height, s.Width
-			}
-			var ok bool
-			if m.rate, ok = new(big.Rat).SetString(s.FrameRate); !ok || m.rate.Sign() <= 0 {
-				m.rate = big.NewRat(30, 1) // the stream does not state one
-			}
-		case s.Type == "audio" && m.audio == "":
-			m.audio, m.sampleRate, m.channels, m.audioStart, m.audioEnd = s.Codec, s.SampleRate, s.Channels, s.Start, s.Start+s.Duration
-		}
+// rateOf returns a stream's frame rate, or 30 if the stream does not state one.
+func rateOf(s process.Stream) *big.Rat {
+	if rate, ok := new(big.Rat).SetString(s.FrameRate); ok && rate.Sign() > 0 {
+		return rate
 	}
-	return m, err
+	return big.NewRat(30, 1)
 }
 
 const sampleRate = measure.SampleRate
