@@ -61,13 +61,6 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 	}
 	pr.dir = filepath.Join(p.opts.Dir, "projects", strconv.FormatInt(pr.id, 10))
 	p.projects[pr.id] = pr
-	running := 0
-	for _, other := range p.projects {
-		if p.advance(other); !other.done && !other.failed {
-			running++
-		}
-	}
-	p.maxRun = max(p.maxRun, running)
 	p.worker.Add(1)
 	work := p.work
 	p.mu.Unlock()

@@ -103,7 +103,6 @@ type Provider struct {
 	media     map[int64]string   // PCM on disk, by mediaSeq
 	projects  map[int64]*project // by project id
 	keyLeaks  int
-	maxRun    int
 
 	work   context.Context // ends at Close
 	stop   context.CancelFunc
@@ -170,13 +169,6 @@ func (p *Provider) Titles() []string {
 		titles = append(titles, p.projects[id].title)
 	}
 	return titles
-}
-
-// MaxRunning returns the largest number of projects that ran at the same time.
-func (p *Provider) MaxRunning() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.maxRun
 }
 
 // KeyLeaks counts requests that carried the API key to a host that must not receive it.
