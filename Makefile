@@ -167,9 +167,8 @@ BENCH_SCALE ?= 1s
 BENCH_SCALE_FLAGS ?=
 
 .PHONY: bench-scale
-bench-scale: build ## measure 1 to 64 workers, long queues and two replicas; writes docs/benchmarks.md
-	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres scripts/s3.sh run $(GO) run ./internal/dbtest/withpg \
-		$(GO) run ./test/bench-scale -film $(BENCH_SCALE) $(BENCH_SCALE_FLAGS)
+bench-scale: ## measure 1 to 64 workers and long queues; writes docs/benchmarks.md
+	scripts/s3.sh run $(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-scale -film $(BENCH_SCALE) $(BENCH_SCALE_FLAGS)
 	$(CAPACITY)
 
 # Separations: crashes, faults, the speed of the queue.

@@ -18,8 +18,6 @@ import (
 type Engine struct {
 	Takes time.Duration // time to make a film, or each of its parts
 	Parts int           // parts in a film; 0 makes films in one piece, without a coordinator
-	// Slowest is the additional time that the first part takes.
-	Slowest time.Duration
 	// Begin delays the first part until the channel is closed. It may be nil.
 	Begin <-chan struct{}
 	Cache engine.PartCache // stores the parts
@@ -56,10 +54,10 @@ func (e *Engine) Made() (all, helped int) {
 }
 
 // Reset clears the records of an idle engine and sets the fields of the same names.
-func (e *Engine) Reset(takes, slowest time.Duration, parts int) {
+func (e *Engine) Reset(takes time.Duration, parts int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.Takes, e.Slowest, e.Parts = takes, slowest, parts
+	e.Takes, e.Parts = takes, parts
 	e.films, e.made, e.helped = nil, 0, 0
 }
 
@@ -138,18 +136,14 @@ func (e *Engine) Poster(_ context.Context, film, jpeg string) error {
 func videoPart(i int) string { return fmt.Sprintf("video-%03d", i) }
 
 func (e *Engine) makePart(ctx context.Context, job engine.Job, key string) error {
-	takes := e.Takes
-	if key == videoPart(0) {
-		takes += e.Slowest
-		if e.Begin != nil {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-e.Begin:
-			}
+	if key == videoPart(0) && e.Begin != nil {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.Begin:
 		}
 	}
-	if err := sleep(ctx, takes); err != nil {
+	if err := sleep(ctx, e.Takes); err != nil {
 		return err
 	}
 	path := filepath.Join(job.Dir, key)

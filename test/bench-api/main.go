@@ -145,13 +145,6 @@ func measureService(ctx context.Context, o options, binary, dir string, world *s
 		}
 		r.add(e.name, d.name, l)
 	}
-	if d.name == "PostgreSQL" { // which two services can share
-		cost, err := measureTracing(ctx, o, binary, dir, world, d, s, "/api/v2/render/"+film+"/status", user)
-		if err != nil {
-			return fmt.Errorf("tracing: %w", err)
-		}
-		r.tracing = append(r.tracing, cost)
-	}
 	w, err := measureWaiting(ctx, o, s, world.Env()["AUTH_JWT_SECRET"], d, film)
 	if err != nil {
 		return fmt.Errorf("waiting: %w", err)

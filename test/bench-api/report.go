@@ -9,10 +9,9 @@ import (
 // report is the section of the page that is being written.
 type report struct {
 	*benchtest.Section
-	memory []memory
-	// waiting is on each database.
+	// On each database.
+	memory  []memory
 	waiting []waiting
-	tracing []tracing
 }
 
 func newReport(o options) *report {
@@ -44,13 +43,6 @@ that changes a render to the answer at those who wait for it.`, o.duration)
 	for _, w := range r.waiting {
 		r.Row("%s | %d | %s | %s | %s | %s | %s", w.database, w.clients, w.perSecond(w.idle), w.perSecond(w.quiet),
 			benchtest.Millis(w.p50), benchtest.Millis(w.p99), benchtest.Millis(w.slowest))
-	}
-	r.Say(`**Traces.** `+"`GET /render/{id}/status`"+` of a service without traces, and of one beside it that records one request in a hundred;
-medians of %d turns, one after the other.`, tracingTurns)
-	r.Table("database", "requests/s, without", "with", "CPU of the server, without", "with", "more")
-	for _, c := range r.tracing {
-		without, with := middle(c.cpuMicros[0]), middle(c.cpuMicros[1])
-		r.Row("%s | %.0f | %.0f | %.1f µs | %.1f µs | %+.1f %%", c.database, middle(c.perSecond[0]), middle(c.perSecond[1]), without, with, 100*(with/without-1))
 	}
 	r.Say(`**Memory under uploads.** %d clients upload %d MB each at the same time (rounds: %d) to `+"`POST /render/inputs`"+`. Resident
 memory of the service in MiB; the quarters are of the time that the uploads took. Uploads stream to disk, so memory does

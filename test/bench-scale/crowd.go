@@ -90,9 +90,9 @@ func (c *crowd) service(i, n int, d *db.DB) *render.Service {
 }
 
 // become gives the idle workers other films.
-func (c *crowd) become(takes, slowest time.Duration, parts int) {
+func (c *crowd) become(takes time.Duration, parts int) {
 	for _, e := range c.engines {
-		e.Reset(takes, slowest, parts)
+		e.Reset(takes, parts)
 	}
 }
 

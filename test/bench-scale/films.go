@@ -28,7 +28,7 @@ func (b batch) line(add row) {
 // measureBatch lets n idle workers wake to a full queue and empty it.
 func (o options) measureBatch(t testing.TB, n int) batch {
 	c := newCrowd(t, n)
-	c.become(o.film, 0, 0)
+	c.become(o.film, 0)
 	b := batch{workers: n, jobs: n * jobsPerWorker, ideal: jobsPerWorker * o.film}
 	b.measured = c.run(b.jobs, b.ideal)
 	for _, e := range c.engines {
@@ -45,7 +45,7 @@ func (o options) measureBatch(t testing.TB, n int) batch {
 	return b
 }
 
-// sharedFilm is a row of the second and third table.
+// sharedFilm is a row of the second table.
 type sharedFilm struct {
 	measured
 	workers, assistants, made int
@@ -61,14 +61,12 @@ func (f sharedFilm) line(add row) {
 		f.transactions/filmParts, f.cpu.Seconds()*1000/filmParts)
 }
 
-// measureFilm gives n idle workers one film of many parts, the first of which takes
-// so many times as long as the others.
-func (o options) measureFilm(t testing.TB, n int, first time.Duration) sharedFilm {
+// measureFilm gives n idle workers one film of many parts.
+func (o options) measureFilm(t testing.TB, n int) sharedFilm {
 	takes := o.film / 2
 	c := newCrowd(t, n)
-	c.become(takes, (first-1)*takes, filmParts)
-	f := sharedFilm{workers: n, alone: (filmParts - 1 + first) * takes}
-	f.ideal = max(first*takes, takes*time.Duration((filmParts-1+int(first)+n-1)/n))
+	c.become(takes, filmParts)
+	f := sharedFilm{workers: n, alone: filmParts * takes, ideal: takes * time.Duration((filmParts+n-1)/n)}
 	f.measured = c.run(1, f.ideal)
 	for _, e := range c.engines {
 		made, helped := e.Made()

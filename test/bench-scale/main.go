@@ -23,7 +23,6 @@ type options struct {
 	film    time.Duration
 	workers int
 	queue   int
-	films   int
 	only    string
 	out     string
 }
@@ -31,7 +30,6 @@ type options struct {
 const (
 	jobsPerWorker = 8
 	filmParts     = 64
-	slowest       = 4 // times what any other part of the uneven film takes
 )
 
 func main() {
@@ -39,8 +37,7 @@ func main() {
 	flag.DurationVar(&o.film, "film", time.Second, "length of a simulated film")
 	flag.IntVar(&o.workers, "workers", 64, "the largest number of simulated workers")
 	flag.IntVar(&o.queue, "queue", 100_000, "the longest queue")
-	flag.IntVar(&o.films, "films", 6, "real films of the batch for real replicas; 0 leaves them out")
-	flag.StringVar(&o.only, "only", "", "print one table, batch, film, uneven, queue, turns or replicas, and write to no page")
+	flag.StringVar(&o.only, "only", "", "print one table, batch, film, queue or turns, and write to no page")
 	flag.StringVar(&o.out, "out", "docs/benchmarks.md", "the page to write to")
 	flag.Parse()
 	debug.SetGCPercent(200) // as serve does
@@ -83,14 +80,10 @@ func (o options) tables() []table {
 			o.each(func(t testing.TB, workers int) { o.measureBatch(t, workers).line(add) })
 		}},
 		{"film", "One long film, many workers", fmt.Sprintf(introFilm, filmParts, o.film/2), headFilm, func(add row) {
-			o.each(func(t testing.TB, workers int) { o.measureFilm(t, workers, 1).line(add) })
-		}},
-		{"uneven", "One long film with an expensive segment", fmt.Sprintf(introUneven, slowest), headFilm, func(add row) {
-			o.each(func(t testing.TB, workers int) { o.measureFilm(t, workers, slowest).line(add) })
+			o.each(func(t testing.TB, workers int) { o.measureFilm(t, workers).line(add) })
 		}},
 		{"queue", "A queue that grows", introQueue, headQueue, func(add row) { o.claims("Queue", add) }},
 		{"turns", "Many owners take turns", introTurns, headTurns, func(add row) { o.claims("Turns", add) }},
-		{"replicas", "Two real replicas", fmt.Sprintf(introReplicas, o.films, realSegments, realLength), headReplicas, o.replicas},
 	}
 }
 

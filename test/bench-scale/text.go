@@ -7,7 +7,7 @@ With PostgreSQL %s. Everything runs on the machine: all workers, the PostgreSQL 
 so its figures lack the disk's share), and the S3 server. With many workers,
 the database competes with them for the cores; in production it has its own, so the efficiencies are lower bounds.
 
-The first three tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
+The first two tables simulate the encoding alone: a worker is the service's own loop with one slot and a pool of three connections,
 rows, leases, notifications, shared parts and the bucket are real, and the engine sleeps. Before it is measured, all workers make one
 film together, as in a service at work: connections are open and statements prepared. All workers are one process, with the garbage
 collector's target of the service.
@@ -35,10 +35,6 @@ a real film one worker also analyses, mixes and joins, alone.
   the end weigh most: four notifications (the job, its claim, its parts, its end), each a transaction of every session that
   listens, and every worker's look for the job and for a part.
 `
-	introUneven = `
-The same with one part that takes %d times as long as each of the others, as a segment of 4K among many small ones does. It is
-taken first. **Ideal** is that part alone, or all of them evenly divided, whichever takes longer.
-`
 	introQueue = `
 How long the queue may grow before claiming suffers. A cycle is a claim, the transaction that completes the job, and the insertion of
 a new job (timed by the rate alone), so that the queue keeps its length; **Waiting** is that length and **Finished** how many ended
@@ -48,16 +44,5 @@ the latencies. The jobs belong to 1000 owners.
 	introTurns = `
 How fast jobs are claimed in fair turns. After each claim a worker completes its job, which rate and CPU include, so
 that as many jobs run as there are workers.
-`
-	introReplicas = `
-The real program, real encoding: %d films of %d segments of %v, 960x540, each from files of its own, submitted in turn to all replicas,
-one slot each.
-
-- **CPU** is that of the process and of all ffmpeg it ran, without PostgreSQL and the bucket. **Share** shows how the work was divided,
-  **CPU against one replica** what sharing costs beside doing it all in one process.
-- **Wall**: both replicas share the cores of this machine, and one alone nearly fills them. The second can gain no more than what one
-  leaves idle, between films and where a film is joined. On a machine of its own it brings its cores, and what it took over, as the
-  shares show, is done beside the rest.
-- Differences of a few percent are noise.
 `
 )
