@@ -54,10 +54,7 @@ func longFilm() M {
 
 func TestDeleteARunningRender(t *testing.T) {
 	t.Parallel()
-	if !apitest.Postgres() {
-		t.Skip("two replicas share a PostgreSQL database")
-	}
-	s := apitest.Start(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"), apitest.Replicas(2), apitest.Bucket(true))
+	s := startPair(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"))
 	u := s.SignIn(t)
 	id := u.Render(t, longFilm(), apitest.File("video_0", noisyClip(t)))
 	path := "/api/v2/render/" + id

@@ -186,11 +186,7 @@ func TestAccountDeletionStopsRunningJobs(t *testing.T) {
 			t.Error("a deleted user's queued job went to the provider")
 		}
 	}
-	var left []string
-	apitest.Eventually(t, maxWait, func() bool {
-		left = filesOf(t, s, running, queued, film, u.Sub)
-		return len(left) == 0
-	}, func() string { return "left of the account: " + strings.Join(left, ", ") })
+	waitFilesGone(t, s, running, queued, film, u.Sub)
 }
 
 // Requests for another user's jobs and files get the same responses as for unknown ones.

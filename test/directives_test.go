@@ -1,10 +1,6 @@
 package test
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -152,10 +148,7 @@ func TestRenderStemReferences(t *testing.T) {
 	path, _, _ := strings.Cut(stemPath(t, voice), "?")
 	detail := func(u *apitest.User, secret string) string {
 		t.Helper()
-		expiry := time.Now().Add(-time.Hour).Unix()
-		mac := hmac.New(sha256.New, []byte(secret))
-		fmt.Fprintf(mac, "%s\n%s\n%d", job.JobID, "voice_all", expiry)
-		token := fmt.Sprintf("%d.%s", expiry, base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
+		token := signedStem(secret, job.JobID, "voice_all", time.Now().Add(-time.Hour))
 		return submit(u, link(path+"?token="+token)).Error(400, "invalid_stem_url").Detail()
 	}
 	secret := s.Config("SEPARATION_SIGNING_SECRET")

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func TestRenderHistory(t *testing.T) {
 			j.Status != "COMPLETED" || j.Progress != 100 || j.Error != nil {
 			t.Errorf("job %d: %+v", i, j)
 		}
-		if j.DurationMs == nil || abs(float64(*j.DurationMs-500)) > 40 || j.SizeBytes == nil || *j.SizeBytes < 500 {
+		if j.DurationMs == nil || math.Abs(float64(*j.DurationMs-500)) > 40 || j.SizeBytes == nil || *j.SizeBytes < 500 {
 			t.Errorf("job %d: length %v, size %v", i, j.DurationMs, j.SizeBytes)
 		}
 		if j.FinishedAt == nil || *j.FinishedAt < j.CreatedAt || j.ExpiresAt == nil || *j.ExpiresAt-*j.FinishedAt != (24*time.Hour).Milliseconds() {
@@ -109,7 +110,7 @@ func TestSeparationHistory(t *testing.T) {
 	}
 	for i, j := range jobs {
 		if j.Credits != 1 || j.Refunded || j.Error != nil ||
-			abs(float64(j.SourceDurationMs-3000)) > 100 || strings.ContainsAny(j.FileName, `/\`) || j.FileName == "" {
+			math.Abs(float64(j.SourceDurationMs-3000)) > 100 || strings.ContainsAny(j.FileName, `/\`) || j.FileName == "" {
 			t.Errorf("%+v", j)
 		}
 		if i == 0 { // this job may still be running

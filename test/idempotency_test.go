@@ -76,33 +76,44 @@ func TestIdempotentSeparation(t *testing.T) {
 	}
 }
 
-func TestRepeatedSubmitsAreMarked(t *testing.T) {
+// A repeat has the first answer and is marked, also after the answer of a request without the key would differ.
+func TestRepeatedSubmits(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Bucket(true))
 	render, assets := s.SignIn(t), s.SignIn(t)
 	film := uploadAsset(t, assets, redClip(t), "mp4", "video/mp4")
 	speech := uploadAsset(t, assets, mixture(t), "wav", "audio/wav")
+	form := func(ms int) []apitest.Part {
+		return apitest.RenderForm(t, M{"videoDurationMs": ms}, apitest.File("video", redClip(t)))
+	}
 	for _, tt := range []struct {
 		user    *apitest.User
 		request apitest.Request
 		status  int
 	}{
 		{render, apitest.Request{Path: "/api/v2/render/inputs", Form: []apitest.Part{apitest.File("video", redClip(t))}}, 200},
-		{render, apitest.Request{Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))}, 200},
+		{render, apitest.Request{Path: "/api/v2/render", Form: form(500)}, 200},
 		{assets, apitest.Request{Path: "/api/v2/render/v3", JSON: M{"segments": []M{{"sourceAssetKey": film, "order": 0, "durationMs": 500}}}}, 200},
 		{assets, apitest.Request{Path: separateV3Path, JSON: M{"sourceAssetKey": speech}}, 202},
 	} {
 		r := tt.request
 		r.Method, r.Valid = "POST", true
-		for _, want := range []string{"", "true", "true"} {
-			if got := tt.user.Send(t, withKey(r, r.Path)).Expect(tt.status).Header.Get("Idempotent-Replayed"); got != want {
-				t.Errorf("%s: Idempotent-Replayed %q, want %q", r.Path, got, want)
+		first := tt.user.Send(t, withKey(r, r.Path)).Expect(tt.status)
+		other := tt.user.Send(t, withKey(r, r.Path+"2")).Expect(tt.status)
+		for _, res := range []*apitest.Response{first, other} {
+			if got := res.Header.Get("Idempotent-Replayed"); got != "" {
+				t.Errorf("%s with a new key: Idempotent-Replayed %q", r.Path, got)
 			}
 		}
-		if got := tt.user.Send(t, withKey(r, r.Path+"2")).Expect(tt.status).Header.Get("Idempotent-Replayed"); got != "" {
-			t.Errorf("%s with another key: Idempotent-Replayed %q", r.Path, got)
+		for range 2 {
+			again := tt.user.Send(t, withKey(r, r.Path)).Expect(tt.status)
+			if got := again.Header.Get("Idempotent-Replayed"); got != "true" || string(again.Body) != string(first.Body) {
+				t.Errorf("%s: Idempotent-Replayed %q, %s, want %s", r.Path, got, again.Body, first.Body)
+			}
 		}
 	}
+	changed := apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form(600)}
+	render.Send(t, withKey(changed, changed.Path)).Expect(400)
 }
 
 func TestARefusedSubmitDoesNotUseUpItsKey(t *testing.T) {
@@ -113,23 +124,4 @@ func TestARefusedSubmitDoesNotUseUpItsKey(t *testing.T) {
 	u.Send(t, request).Error(402, "insufficient_credits")
 	u.Buy(t, "credits.10")
 	u.Send(t, request).Expect(202)
-}
-
-func TestIdempotentRender(t *testing.T) {
-	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	form := apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
-	request := withKey(apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form, Valid: true}, "render-key")
-	if first, second := u.Send(t, request).Job(200), u.Send(t, request).Job(200); first != second {
-		t.Errorf("one key created %s and %s", first, second)
-	}
-	request.Form = apitest.RenderForm(t, M{"videoDurationMs": 600}, apitest.File("video", redClip(t)))
-	u.Send(t, request).Expect(400)
-	upload := apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Valid: true, Form: []apitest.Part{{Name: "video", Path: redClip(t)}}}
-	first := u.Send(t, withKey(upload, "input-key")).Expect(200)
-	renewed := u.Send(t, upload).Expect(200)
-	again := u.Send(t, withKey(upload, "input-key")).Expect(200)
-	if string(again.Body) != string(first.Body) || again.Header.Get("Idempotent-Replayed") != "true" {
-		t.Errorf("a repeat after the renewal %s: %s, want %s", renewed.Body, again.Body, first.Body)
-	}
 }

@@ -13,9 +13,7 @@ import (
 // Replicas with one role each complete a render and a separation.
 func TestReplicasWithOneRoleEach(t *testing.T) {
 	t.Parallel()
-	if !apitest.Postgres() {
-		t.Skip("replicas share a PostgreSQL database")
-	}
+	needPostgres(t)
 	const api, render, separation, sweep = 0, 1, 2, 3
 	s := apitest.Start(t, apitest.Roles("api", "render", "separation,sweep", "sweep"))
 	// Sweeping needs no ffmpeg.

@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -105,7 +106,7 @@ func TestStemFallbacks(t *testing.T) {
 		}
 		// The voice is the sum of all speakers, not their mean, so its level is that of the source.
 		level := mediatest.ToneLevel(t, voice, 1200, mediatest.Window{})
-		if source := mediatest.ToneLevel(t, mixture(t), 1200, mediatest.Window{}); abs(level-source) > 0.3 {
+		if source := mediatest.ToneLevel(t, mixture(t), 1200, mediatest.Window{}); math.Abs(level-source) > 0.3 {
 			t.Errorf("the voice has %.2f dB, the source %.2f", level, source)
 		}
 	})

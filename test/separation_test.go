@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -77,14 +78,12 @@ func TestSeparationFromSubmitToStems(t *testing.T) {
 	}
 	worst := 0.0
 	for i := range source {
-		worst = max(worst, abs(source[i]-v[i]-b[i]))
+		worst = max(worst, math.Abs(source[i]-v[i]-b[i]))
 	}
 	if worst > 2.0/32768 { // one 16-bit step for each stem
 		t.Errorf("voice + background differs from the source by %g", worst)
 	}
 }
-
-func abs(x float64) float64 { return max(x, -x) }
 
 func TestSeparationForms(t *testing.T) {
 	t.Parallel()

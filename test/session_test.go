@@ -40,21 +40,25 @@ func TestRenewalKeepsTheTimeOfSignIn(t *testing.T) {
 	}
 }
 
+// signedToken returns an access token of a user, issued an hour ago for two hours, with other claims added.
+func signedToken(t testing.TB, secret string, u *apitest.User, more jwt.MapClaims) string {
+	t.Helper()
+	claims := jwt.MapClaims{"sub": u.Sub, "iss": "cutroom", "aud": "cutroom-mobile", "role": "admin",
+		"iat": time.Now().Add(-time.Hour).Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	maps.Copy(claims, more)
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
 func TestASessionEnds(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	now := time.Now()
-	sign := func(secret string, change jwt.MapClaims) string {
-		claims := jwt.MapClaims{"sub": u.Sub, "iss": "cutroom", "aud": "cutroom-mobile", "role": "admin",
-			"iat": now.Add(-time.Hour).Unix(), "exp": now.Add(time.Hour).Unix()}
-		maps.Copy(claims, change)
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
-	}
+	sign := func(secret string, change jwt.MapClaims) string { return signedToken(t, secret, u, change) }
 	secret := s.Config("AUTH_JWT_SECRET")
 	const day = 24 * time.Hour
 	for name, tt := range map[string]struct {

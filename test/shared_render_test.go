@@ -15,10 +15,7 @@ import (
 // film of eight parts that keep both busy.
 func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 	t.Helper()
-	if !apitest.Postgres() {
-		t.Skip("two replicas share a PostgreSQL database")
-	}
-	s := apitest.Start(t, apitest.Bucket(true), apitest.Replicas(2), apitest.Env("RENDER_MAX_CONCURRENT", "1"))
+	s := startPair(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"))
 	u := s.SignIn(t)
 	var segments []M
 	var files []apitest.Part

@@ -1,10 +1,6 @@
 package test
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -126,13 +122,7 @@ func wrongTokens(t *testing.T, a, b *apitest.Server, ahead time.Duration) {
 	}
 	u := a.SignIn(t)
 	expiring := func(in time.Duration) string {
-		now := time.Now()
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": u.Sub, "iss": "cutroom", "aud": "cutroom-mobile", "role": "user",
-			"iat": now.Add(-time.Hour).Unix(), "exp": now.Add(in).Unix()}).SignedString([]byte(a.Config("AUTH_JWT_SECRET")))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
+		return signedToken(t, a.Config("AUTH_JWT_SECRET"), u, jwt.MapClaims{"exp": time.Now().Add(in).Unix()})
 	}
 	for _, s := range []*apitest.Server{a, b} {
 		if detail := ask(s, expiring(-4*time.Minute)).Error(401, "invalid_token").Detail(); detail != "expired" {
@@ -162,10 +152,7 @@ func wrongLinks(t *testing.T, a, b *apitest.Server, u *apitest.User, id string, 
 	}
 	path, _, _ := strings.Cut(stemPath(t, u.Separation(t, id).Stem(t, "voice_all")), "?")
 	expiring := func(in time.Duration) string {
-		expiry := time.Now().Add(in).Unix()
-		mac := hmac.New(sha256.New, []byte(a.Config("SEPARATION_SIGNING_SECRET")))
-		fmt.Fprintf(mac, "%s\n%s\n%d", id, "voice_all", expiry)
-		return fmt.Sprintf("%s?token=%d.%s", path, expiry, base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
+		return path + "?token=" + signedStem(a.Config("SEPARATION_SIGNING_SECRET"), id, "voice_all", time.Now().Add(in))
 	}
 	for _, s := range []*apitest.Server{a, b} {
 		get(s, expiring(-4*time.Minute)).Expect(http.StatusForbidden)

@@ -2,6 +2,9 @@ package test
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
@@ -23,6 +27,13 @@ func stemPath(t testing.TB, stem apitest.Stem) string {
 		t.Fatal(err)
 	}
 	return u.RequestURI()
+}
+
+// signedStem returns the token of a link to a stem that expires at a time.
+func signedStem(secret, job, stem string, expires time.Time) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s\n%s\n%d", job, stem, expires.Unix())
+	return fmt.Sprintf("%d.%s", expires.Unix(), base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
 }
 
 func TestStemDownload(t *testing.T) {
