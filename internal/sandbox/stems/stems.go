@@ -11,11 +11,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"cutroom/internal/sandbox/process"
 )
@@ -171,15 +169,6 @@ func part(x int16, v float64) int16 {
 	return int16(min(max(taken, int32(x)-math.MaxInt16), int32(x)-math.MinInt16))
 }
 
-// format is the "fmt " chunk of a WAV file with this package's audio.
-var format = func() string {
-	le := binary.LittleEndian
-	chunk := le.AppendUint32([]byte("fmt "), 16)
-	chunk = le.AppendUint32(append(chunk, 1, 0, Channels, 0), SampleRate) // 1 is PCM
-	chunk = le.AppendUint32(chunk, SampleRate*frameBytes)
-	return string(append(chunk, frameBytes, 0, 16, 0))
-}()
-
 // createWAV starts a WAV file whose length is known from the start.
 func createWAV(path string, frames int64) (*os.File, error) {
 	size := frames * frameBytes
@@ -187,9 +176,11 @@ func createWAV(path string, frames int64) (*os.File, error) {
 		return nil, fmt.Errorf("%d bytes of PCM do not fit a WAV file", size)
 	}
 	le := binary.LittleEndian
-	header := le.AppendUint32([]byte("RIFF"), uint32(36+size))
-	header = append(append(header, "WAVE"...), format...)
-	header = le.AppendUint32(append(header, "data"...), uint32(size))
+	header := append(le.AppendUint32([]byte("RIFF"), uint32(36+size)), "WAVEfmt "...)
+	header = append(le.AppendUint32(header, 16), 1, 0, Channels, 0) // 1 is PCM
+	header = le.AppendUint32(le.AppendUint32(header, SampleRate), SampleRate*frameBytes)
+	header = append(append(header, frameBytes, 0, 16, 0), "data"...)
+	header = le.AppendUint32(header, uint32(size))
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, err
@@ -200,80 +191,30 @@ func createWAV(path string, frames int64) (*os.File, error) {
 	return file, nil
 }
 
-// ErrNotAudio means that ffmpeg found nothing to decode.
-var ErrNotAudio = errors.New("no decodable audio")
-
 // Decode converts the first audio track of any file to raw PCM in rawPath and returns the number of sample
-// frames. A file without audio is ErrNotAudio.
+// frames. A file without audio is an error.
 func Decode(ctx context.Context, path, rawPath string) (frames int64, err error) {
-	copied, err := copySamples(path, rawPath)
-	if err == nil && !copied {
-		err = decode(ctx, path, rawPath)
+	file, err := process.Probe(ctx, path)
+	toStereo := []string{"-ac", "2"}
+	if file.First("audio").Channels == 1 {
+		// On both sides at full level; ffmpeg's default would make it 3 dB quieter.
+		toStereo = []string{"-af", "pan=stereo|c0=c0|c1=c0"}
 	}
-	if err != nil {
-		return 0, err
+	if err == nil {
+		args := append([]string{"-i", "file:" + path, "-map", "0:a:0"}, toStereo...)
+		err = process.FFmpeg(ctx, append(args, "-ar", "48000", "-f", "s16le", "file:"+rawPath)...)
 	}
-	info, err := os.Stat(rawPath)
 	if err != nil {
 		return 0, fmt.Errorf("decode audio: %w", err)
 	}
-	if info.Size() < frameBytes {
-		return 0, fmt.Errorf("%w: not one sample", ErrNotAudio)
+	info, err := os.Stat(rawPath)
+	if err == nil && info.Size() < frameBytes {
+		err = fmt.Errorf("%s has no sample", path)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("decode audio: %w", err)
 	}
 	return info.Size() / frameBytes, nil
-}
-
-// copySamples copies the samples of a WAV file that already has this package's format. Starting ffmpeg twice
-// takes longer than the rest of a short separation.
-func copySamples(path, rawPath string) (copied bool, err error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return false, fmt.Errorf("decode audio: %w", err)
-	}
-	defer func() { _ = in.Close() }()
-	head := make([]byte, 12+len(format))
-	if _, err := io.ReadFull(in, head); err != nil || string(head[:4])+string(head[8:]) != "RIFFWAVE"+format {
-		return false, nil
-	}
-	var chunk struct {
-		ID   [4]byte
-		Size uint32
-	}
-	for chunk.ID != [4]byte([]byte("data")) {
-		if _, err := in.Seek(int64(chunk.Size), io.SeekCurrent); err != nil {
-			return false, fmt.Errorf("decode audio: %w", err)
-		}
-		if binary.Read(in, binary.LittleEndian, &chunk) != nil {
-			return false, nil
-		}
-	}
-	out, err := os.Create(rawPath)
-	if err != nil {
-		return false, fmt.Errorf("decode audio: %w", err)
-	}
-	_, err = io.CopyN(out, in, int64(chunk.Size))
-	if errors.Is(err, io.EOF) { // a truncated file has fewer samples
-		err = nil
-	}
-	return true, errors.Join(err, out.Close())
-}
-
-func decode(ctx context.Context, path, rawPath string) error {
-	// Mono goes to both sides at full level; ffmpeg's default would make it 3 dB quieter.
-	toStereo := []string{"-ac", "2"}
-	channels, err := process.Output(ctx, "ffprobe", "-loglevel", "error", "-select_streams", "a:0",
-		"-show_entries", "stream=channels", "-of", "csv=p=0", "file:"+path)
-	if err == nil && strings.TrimRight(string(channels), ",\r\n") == "1" {
-		toStereo = []string{"-af", "pan=stereo|c0=c0|c1=c0"}
-	}
-	args := append([]string{"-i", "file:" + path, "-map", "0:a:0"}, toStereo...)
-	if err := process.FFmpeg(ctx, append(args, "-ar", "48000", "-f", "s16le", "file:"+rawPath)...); err != nil {
-		if ctx.Err() != nil {
-			return fmt.Errorf("decode audio: %w", ctx.Err())
-		}
-		return fmt.Errorf("%w: %w", ErrNotAudio, err)
-	}
-	return nil
 }
 
 // Encode converts a WAV file to the format of outPath's extension (mp3, m4a or flac).

