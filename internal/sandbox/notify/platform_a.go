@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"cutroom/internal/sandbox/fake"
 )
@@ -19,30 +16,18 @@ const (
 	StepSend  = "send"  // POST /v1/projects/{project}/messages:send
 )
 
-const (
-	scopeA     = "https://www.googleapis.com/auth/firebase.messaging"
-	grantTypeA = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-)
-
 // PlatformA stands in for platform_a's push service: an OAuth2 token endpoint for
 // service accounts, and messages:send.
 type PlatformA struct {
 	*inbox
-	email string
-	key   fake.SigningKey
-
-	mu      sync.Mutex
-	bearers map[string]time.Time // access token -> expiry
+	account *fake.ServiceAccount
 }
-
-// pushKey is the service account's key, shared by all worlds of a process.
-var pushKey = sync.OnceValue(fake.NewSigningKey)
 
 // NewPlatformA returns a service with one project and one service account.
 func NewPlatformA(arrive func(line string)) *PlatformA {
-	s := &PlatformA{inbox: newInbox("push to platform_a", arrive), email: "push@" + ProjectID + ".iam.gserviceaccount.com",
-		key: pushKey(), bearers: map[string]time.Time{}}
-	s.Handle(StepToken, "POST /token", s.issueToken)
+	s := &PlatformA{inbox: newInbox("push to platform_a", arrive),
+		account: fake.NewServiceAccount("push", ProjectID, "https://www.googleapis.com/auth/firebase.messaging")}
+	s.Handle(StepToken, "POST /token", s.account.IssueToken)
 	s.Handle(StepSend, "POST /v1/projects/{project}/messages:send", s.send)
 	fake.Control(s.Host, "POST", "stale", "answer a device's token with 404 UNREGISTERED from now on", staleToken{Token: "example"},
 		func(_ context.Context, t staleToken) (any, error) { s.Stale(t.Token); return nil, nil })
@@ -51,27 +36,7 @@ func NewPlatformA(arrive func(line string)) *PlatformA {
 
 // ServiceAccountJSON returns the key file of the service account, on one line. Call it
 // after Listen: its token_uri is this stand-in's address.
-func (s *PlatformA) ServiceAccountJSON() string {
-	return string(fake.Must(json.Marshal(map[string]string{
-		"type": "service_account", "project_id": ProjectID, "private_key_id": s.key.ID, "private_key": fake.PrivatePEM(s.key.Private),
-		"client_email": s.email, "token_uri": s.URL() + "/token",
-	})))
-}
-
-func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
-	claims, err := fake.CheckToken(r.FormValue("assertion"), "RS256", "http://"+r.Host+"/token", s.email, s.key.ID, &s.key.Private.PublicKey)
-	scope, _ := claims["scope"].(string)
-	if err != nil || r.FormValue("grant_type") != grantTypeA || !slices.Contains(strings.Fields(scope), scopeA) {
-		fake.WriteJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
-		return
-	}
-	const life = time.Hour
-	bearer := "ya29.p." + fake.RandomHex(40)
-	s.mu.Lock()
-	s.bearers[bearer] = time.Now().Add(life)
-	s.mu.Unlock()
-	fake.WriteJSON(w, http.StatusOK, map[string]any{"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
-}
+func (s *PlatformA) ServiceAccountJSON() string { return s.account.JSON(s.URL()) }
 
 // sent is a message. Like the real service, the stand-in refuses unknown fields.
 type sent struct {
@@ -88,10 +53,6 @@ type sent struct {
 }
 
 func (s *PlatformA) send(w http.ResponseWriter, r *http.Request) {
-	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	s.mu.Lock()
-	expiry := s.bearers[bearer]
-	s.mu.Unlock()
 	raw, err := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 	var m sent
 	dec := json.NewDecoder(strings.NewReader(string(raw)))
@@ -100,7 +61,7 @@ func (s *PlatformA) send(w http.ResponseWriter, r *http.Request) {
 		err = dec.Decode(&m)
 	}
 	switch {
-	case time.Now().After(expiry):
+	case !s.account.Admits(r):
 		refuseA(w, http.StatusUnauthorized, "UNAUTHENTICATED", "")
 	case r.PathValue("project") != ProjectID:
 		refuseA(w, http.StatusForbidden, "PERMISSION_DENIED", "SENDER_ID_MISMATCH")

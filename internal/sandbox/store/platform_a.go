@@ -5,12 +5,9 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,11 +29,6 @@ const (
 	pushIssuer   = "https://accounts.google.com"
 )
 
-const (
-	scopeA     = "https://www.googleapis.com/auth/androidpublisher"
-	grantTypeA = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-)
-
 // PurchaseA is platform_a's record of a purchase.
 type PurchaseA struct {
 	Token     string `json:"token"`   // purchase token, the client's "receipt"
@@ -56,26 +48,20 @@ type PurchaseA struct {
 type PlatformA struct {
 	*fake.Host
 	packageName string
-	email       string
-	key         fake.SigningKey
+	account     *fake.ServiceAccount
 
 	mu        sync.Mutex
 	purchases map[string]PurchaseA // by purchase token
 	voided    []string             // tokens of reversed purchases, in the order of reversal
-	bearers   map[string]time.Time // access token -> expiry
 }
-
-// accountKey is the service account's key. All worlds of a process share it.
-var accountKey = sync.OnceValue(fake.NewSigningKey)
 
 // NewPlatformA returns a store with one app, packageName, and one service account.
 func NewPlatformA(packageName string) *PlatformA {
 	s := &PlatformA{
-		Host: fake.NewHost(nil), packageName: packageName, key: accountKey(),
-		email:     "cutroom@sandbox-project.iam.gserviceaccount.com",
-		purchases: map[string]PurchaseA{}, bearers: map[string]time.Time{},
+		Host: fake.NewHost(nil), packageName: packageName, purchases: map[string]PurchaseA{},
+		account: fake.NewServiceAccount("cutroom", "sandbox-project", "https://www.googleapis.com/auth/androidpublisher"),
 	}
-	s.Handle(StepToken, "POST /token", s.issueToken)
+	s.Handle(StepToken, "POST /token", s.account.IssueToken)
 	s.Handle(StepPurchase,
 		"GET /androidpublisher/v3/applications/{package}/purchases/products/{product}/tokens/{token}", s.getPurchase)
 	s.Handle(StepVoided, "GET /androidpublisher/v3/applications/{package}/purchases/voidedpurchases", s.listVoided)
@@ -118,50 +104,12 @@ func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 
 // ServiceAccountJSON returns the credentials file of the service account, on one line. Its token_uri is this
 // stand-in's address, so call Listen first.
-func (s *PlatformA) ServiceAccountJSON() string {
-	return string(fake.Must(json.Marshal(map[string]string{
-		"type": "service_account", "project_id": "sandbox-project", "private_key_id": s.key.ID,
-		"private_key":  fake.PrivatePEM(s.key.Private),
-		"client_email": s.email, "client_id": "112233445566778899000",
-		"auth_uri": s.URL() + "/auth", "token_uri": s.URL() + "/token",
-	})))
-}
-
-// issueToken checks the signed assertion as RFC 7523 and the vendor require.
-func (s *PlatformA) issueToken(w http.ResponseWriter, r *http.Request) {
-	refuse := func(code, why string) {
-		fake.WriteJSON(w, http.StatusBadRequest, map[string]string{"error": code, "error_description": why})
-	}
-	if r.FormValue("grant_type") != grantTypeA {
-		refuse("unsupported_grant_type", "Invalid grant_type: "+r.FormValue("grant_type"))
-		return
-	}
-	claims, err := fake.CheckToken(r.FormValue("assertion"), "RS256", "http://"+r.Host+"/token", s.email, s.key.ID, &s.key.Private.PublicKey)
-	if err != nil {
-		refuse("invalid_grant", "Invalid JWT: "+err.Error())
-		return
-	}
-	if scope, _ := claims["scope"].(string); !slices.Contains(strings.Fields(scope), scopeA) {
-		refuse("invalid_scope", "Invalid OAuth scope or ID token audience provided.")
-		return
-	}
-	const life = time.Hour
-	bearer := "ya29.c." + fake.RandomHex(40)
-	s.mu.Lock()
-	s.bearers[bearer] = time.Now().Add(life)
-	s.mu.Unlock()
-	fake.WriteJSON(w, http.StatusOK, map[string]any{
-		"access_token": bearer, "expires_in": int(life.Seconds()), "token_type": "Bearer"})
-}
+func (s *PlatformA) ServiceAccountJSON() string { return s.account.JSON(s.URL()) }
 
 // admits refuses a request without a valid token, or about another application.
 func (s *PlatformA) admits(w http.ResponseWriter, r *http.Request) bool {
-	bearer, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	s.mu.Lock()
-	expiry := s.bearers[bearer]
-	s.mu.Unlock()
 	switch {
-	case !found || time.Now().After(expiry): // or unknown
+	case !s.account.Admits(r):
 		refuseA(w, 401, "authError", "Request had invalid authentication credentials.")
 	case r.PathValue("package") != s.packageName:
 		refuseA(w, 404, "applicationNotFound", "No application was found for the given package name.")

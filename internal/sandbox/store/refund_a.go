@@ -62,12 +62,12 @@ func (s *PlatformA) PushToken(changes map[string]any) string {
 		"email": PushSender, "email_verified": true, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
 	fake.Adjust(claims, changes, nil)
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
-	token.Header["kid"] = s.key.ID
-	return fake.Must(token.SignedString(s.key.Private))
+	token.Header["kid"] = s.account.Key.ID
+	return fake.Must(token.SignedString(s.account.Key.Private))
 }
 
 func (s *PlatformA) publishKeys(w http.ResponseWriter, _ *http.Request) {
-	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{s.key.JWK()}})
+	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{s.account.Key.JWK()}})
 }
 
 func (s *PlatformA) listVoided(w http.ResponseWriter, r *http.Request) {
