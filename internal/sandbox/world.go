@@ -94,7 +94,7 @@ func Start(opts Options) (_ *World, err error) {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	w := &World{opts: opts, ProviderA: identity.NewProviderA(ClientIDA), ProviderB: identity.NewProviderB(ClientIDB),
-		PlatformA: store.NewPlatformA(PackageName), PlatformB: store.NewPlatformB(BundleID, store.EnvironmentSandbox),
+		PlatformA: store.NewPlatformA(PackageName), PlatformB: store.NewPlatformB(BundleID),
 		PushA: notify.NewPlatformA(opts.Arrived), PushB: notify.NewPlatformB(BundleID, opts.Arrived)}
 	defer func() {
 		if err != nil {

@@ -25,18 +25,12 @@ import (
 // StepTransaction is platform_b's only step: GET /inApps/v1/transactions/{id}.
 const StepTransaction = "transaction"
 
-// The two environments of platform_b's transactions.
-const (
-	EnvironmentSandbox    = "Sandbox"
-	EnvironmentProduction = "Production"
-)
-
 // TransactionB is platform_b's record of a transaction.
 type TransactionB struct {
 	TransactionID string `json:"transactionId"`
 	ProductID     string `json:"productId"`
 	BundleID      string `json:"bundleId,omitempty"`      // default: the store's app
-	Environment   string `json:"environment,omitempty"`   // default: the store's own
+	Environment   string `json:"environment,omitempty"`   // default "Sandbox"
 	OwnershipType string `json:"ownershipType,omitempty"` // default PURCHASED
 	AccountToken  string `json:"accountToken,omitempty"`  // appAccountToken, if the app passed one
 	RevokedAtMs   int64  `json:"revokedAtMs,omitempty"`   // revocationDate, epoch ms
@@ -49,23 +43,24 @@ type TransactionB struct {
 // PlatformB stands in for platform_b's store API.
 type PlatformB struct {
 	*fake.Host
-	bundleID    string
-	environment string
-	issuerID    string
-	keyID       string
-	private     *ecdsa.PrivateKey
-	root        *certificate
-	chains      map[Chain]chain
+	bundleID string
+	issuerID string
+	keyID    string
+	private  *ecdsa.PrivateKey
+	root     *certificate
+	chains   map[Chain]chain
 
 	mu           sync.Mutex
 	transactions map[string]TransactionB
 }
 
-// NewPlatformB returns a store with one app, bundleID, that signs transactions of environment
-// (EnvironmentSandbox or EnvironmentProduction).
-func NewPlatformB(bundleID, environment string) *PlatformB {
+// environment is that of all transactions that name no other.
+const environment = "Sandbox"
+
+// NewPlatformB returns a store with one app, bundleID.
+func NewPlatformB(bundleID string) *PlatformB {
 	s := &PlatformB{
-		Host: fake.NewHost(nil), bundleID: bundleID, environment: environment,
+		Host: fake.NewHost(nil), bundleID: bundleID,
 		issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: strings.ToUpper(fake.RandomHex(5)),
 		private: fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), transactions: map[string]TransactionB{},
 	}
@@ -135,7 +130,7 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	payload := jwt.MapClaims{
 		"transactionId": t.TransactionID, "originalTransactionId": t.TransactionID,
 		"bundleId": cmp.Or(t.BundleID, s.bundleID), "productId": t.ProductID,
-		"environment": cmp.Or(t.Environment, s.environment), "inAppOwnershipType": cmp.Or(t.OwnershipType, "PURCHASED"),
+		"environment": cmp.Or(t.Environment, environment), "inAppOwnershipType": cmp.Or(t.OwnershipType, "PURCHASED"),
 		"purchaseDate": now.Add(-time.Minute).UnixMilli(), "originalPurchaseDate": now.Add(-time.Minute).UnixMilli(),
 		"signedDate": now.UnixMilli(), "quantity": 1, "type": "Consumable",
 		"transactionReason": "PURCHASE", "storefront": "USA", "storefrontId": "143441",

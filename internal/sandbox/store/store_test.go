@@ -76,7 +76,7 @@ func TestPlatformARefusesBadAssertions(t *testing.T) {
 
 func startB(t *testing.T) *store.PlatformB {
 	t.Helper()
-	s := store.NewPlatformB("com.example.editor", store.EnvironmentSandbox)
+	s := store.NewPlatformB("com.example.editor")
 	if err := s.Listen(""); err != nil {
 		t.Fatal(err)
 	}
