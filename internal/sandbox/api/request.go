@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -53,23 +52,17 @@ func (r Request) Name() string {
 
 // Build returns the request to the server at base.
 func (r Request) Build(ctx context.Context, base string) (*http.Request, error) {
-	pieces, contentType, err := r.body()
+	content, contentType, err := r.body()
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), base+r.Path, http.NoBody)
+	// From a bytes.Reader, net/http can repeat a request that a closing connection did not take.
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), base+r.Path, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
-	if len(pieces) > 0 {
-		if req.ContentLength, err = size(pieces); err != nil {
-			return nil, err
-		}
-		// With GetBody, net/http repeats a request that a closing connection did not take.
-		req.GetBody = func() (io.ReadCloser, error) { return open(pieces, req.ContentLength, r.Sent) }
-		if req.Body, err = req.GetBody(); err != nil {
-			return nil, err
-		}
+	if r.Sent != nil {
+		req.Body = io.NopCloser(io.TeeReader(req.Body, &Counter{Total: req.ContentLength, Report: r.Sent}))
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
@@ -83,47 +76,47 @@ func (r Request) Build(ctx context.Context, base string) (*http.Request, error) 
 	return req, nil
 }
 
-// piece is a stretch of a body: bytes, or a whole file if path is not empty.
-type piece struct {
-	bytes []byte
-	path  string
-}
-
-func (r Request) body() (pieces []piece, contentType string, err error) {
+func (r Request) body() (content []byte, contentType string, err error) {
 	switch {
 	case r.JSON != nil:
-		text, err := json.Marshal(r.JSON)
-		return []piece{{bytes: text}}, "application/json", err
+		content, err = json.Marshal(r.JSON)
+		return content, "application/json", err
 	case r.Raw != "":
-		return []piece{{bytes: []byte(r.Raw)}}, "application/json", nil
+		return []byte(r.Raw), "application/json", nil
 	case r.File != "":
-		return []piece{{path: r.File}}, "", nil
+		content, err = os.ReadFile(r.File)
+		return content, "", err
 	case r.Form != nil:
 		return encode(r.Form)
 	}
 	return nil, "", nil
 }
 
-// encode returns a form as text with files in between.
-func encode(form []Part) (pieces []piece, contentType string, err error) {
-	var text bytes.Buffer
-	w := multipart.NewWriter(&text)
+// encode returns a form as a multipart body.
+func encode(form []Part) (content []byte, contentType string, err error) {
+	var all bytes.Buffer
+	w := multipart.NewWriter(&all)
 	for _, p := range form {
-		if _, err := w.CreatePart(p.header()); err != nil {
-			return nil, "", err
-		}
+		content := p.Bytes
 		switch {
 		case p.Path != "":
-			pieces = append(pieces, piece{bytes: bytes.Clone(text.Bytes())}, piece{path: p.Path})
-			text.Reset()
-		case p.Bytes != nil:
-			text.Write(p.Bytes)
-		default:
-			text.WriteString(p.Text)
+			content, err = os.ReadFile(p.Path)
+		case content == nil:
+			content = []byte(p.Text)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		part, err := w.CreatePart(p.header())
+		if err != nil {
+			return nil, "", err
+		}
+		if _, err := part.Write(content); err != nil {
+			return nil, "", err
 		}
 	}
 	err = w.Close()
-	return append(pieces, piece{bytes: text.Bytes()}), w.FormDataContentType(), err
+	return all.Bytes(), w.FormDataContentType(), err
 }
 
 func (p Part) header() textproto.MIMEHeader {
@@ -143,63 +136,6 @@ func (p Part) header() textproto.MIMEHeader {
 		h.Set("Content-Type", contentType)
 	}
 	return h
-}
-
-// size returns the length of a body in bytes.
-func size(pieces []piece) (total int64, err error) {
-	for _, p := range pieces {
-		total += int64(len(p.bytes))
-		if p.path == "" {
-			continue
-		}
-		info, err := os.Stat(p.path)
-		if err != nil {
-			return 0, err
-		}
-		total += info.Size()
-	}
-	return total, nil
-}
-
-// body reads pieces one after another.
-type body struct {
-	io.Reader
-	files []*os.File
-}
-
-// open opens a body of total bytes, and reports each part that is read to sent unless it is nil.
-func open(pieces []piece, total int64, sent func(float64)) (_ *body, err error) {
-	b := &body{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.Close())
-		}
-	}()
-	var all []io.Reader
-	for _, p := range pieces {
-		all = append(all, bytes.NewReader(p.bytes))
-		if p.path == "" {
-			continue
-		}
-		file, err := os.Open(p.path)
-		if err != nil {
-			return nil, err
-		}
-		all, b.files = append(all, file), append(b.files, file)
-	}
-	b.Reader = io.MultiReader(all...)
-	if sent != nil {
-		b.Reader = io.TeeReader(b.Reader, &Counter{Total: total, Report: sent})
-	}
-	return b, nil
-}
-
-// Close implements io.Closer.
-func (b *body) Close() (err error) {
-	for _, file := range b.files {
-		err = errors.Join(err, file.Close())
-	}
-	return err
 }
 
 // Counter reports to Report the fraction of Total bytes that have been written to it.
