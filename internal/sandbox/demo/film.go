@@ -271,8 +271,9 @@ func (f film) lampArea(n int) lamp {
 // Names of the media in a submission: the parts of a multipart request, or the
 // keys of the assets.
 type sources struct {
-	clips []string
-	music string
+	clips  []string
+	music  string
+	assets bool // they are asset keys
 }
 
 // parts returns the names in a multipart submission.
@@ -287,11 +288,10 @@ func (f film) parts() sources {
 // stemURLs are the signed addresses of the stems that a remix uses.
 type stemURLs struct{ voice, background string }
 
-// config returns the RenderConfig of the film. The two submission paths name sources differently; byKey uses
-// asset keys.
-func (f film) config(names sources, stems stemURLs, kind string, byKey bool) map[string]any {
+// config returns the RenderConfig of the film.
+func (f film) config(names sources, stems stemURLs, kind string) map[string]any {
 	sourceField, audioField := "sourceFileKey", "audioFileKey"
-	if byKey {
+	if names.assets {
 		sourceField, audioField = "sourceAssetKey", "audioAssetKey"
 	}
 	var segments, clips, directives []map[string]any

@@ -79,14 +79,13 @@ func TestConfigOfBothPaths(t *testing.T) {
 	urls := stemURLs{voice: "V", background: "B"}
 	for _, tt := range []struct {
 		names sources
-		byKey bool
 		want  []string
 	}{
-		{f.parts(), false, []string{`"sourceFileKey":"video_0"`, `"sourceFileKey":"video_1"`, `"audioFileKey":"bgm_0"`}},
-		{sources{clips: []string{"assets/1.mp4", "assets/2.mp4"}, music: "assets/3.m4a"}, true,
+		{f.parts(), []string{`"sourceFileKey":"video_0"`, `"sourceFileKey":"video_1"`, `"audioFileKey":"bgm_0"`}},
+		{sources{clips: []string{"assets/1.mp4", "assets/2.mp4"}, music: "assets/3.m4a", assets: true},
 			[]string{`"sourceAssetKey":"assets/1.mp4"`, `"sourceAssetKey":"assets/2.mp4"`, `"audioAssetKey":"assets/3.m4a"`}},
 	} {
-		raw, err := json.Marshal(f.config(tt.names, urls, "video", tt.byKey))
+		raw, err := json.Marshal(f.config(tt.names, urls, "video"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,11 +96,11 @@ func TestConfigOfBothPaths(t *testing.T) {
 			`"muteOriginalSegmentAudio":true,"rangeEndMs":5600,"rangeStartMs":2800`, `"sourceOffsetMs":3300`,
 			`{"audioUrl":"V","stemId":"voice_all","volume":1.4}`, `{"audioUrl":"B","stemId":"background","volume":0.4}`) {
 			if !strings.Contains(string(raw), want) {
-				t.Errorf("by key %v: no %s in %s", tt.byKey, want, raw)
+				t.Errorf("by key %v: no %s in %s", tt.names.assets, want, raw)
 			}
 		}
-		if other := map[bool]string{false: "AssetKey", true: "FileKey"}[tt.byKey]; strings.Contains(string(raw), other) {
-			t.Errorf("by key %v: %s in %s", tt.byKey, other, raw)
+		if other := map[bool]string{false: "AssetKey", true: "FileKey"}[tt.names.assets]; strings.Contains(string(raw), other) {
+			t.Errorf("by key %v: %s in %s", tt.names.assets, other, raw)
 		}
 	}
 }

@@ -18,9 +18,8 @@ import (
 	"cutroom/internal/sandbox/api"
 )
 
-// pollInterval is how often a job's state is polled if the request does not wait at the
-// service.
-const pollInterval = time.Second
+// pollInterval is how often a job's state is polled.
+const pollInterval = 250 * time.Millisecond
 
 // jobStatus has the status fields that both kinds of jobs share.
 type jobStatus struct {
@@ -51,22 +50,11 @@ func (s jobStatus) say() string {
 	return strings.ToLower(cmp.Or(s.ProgressReason, s.Status))
 }
 
-// wait polls a job's state until it has succeeded. Each request but the first waits at the service for a
-// change. Falling progress is an error of the service.
+// wait polls a job's state until it has succeeded. Falling progress is an error of the service.
 func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStatus, error) {
-	tag, last := "", 0
-	for {
-		poll := api.Request{Path: path}
-		if tag != "" {
-			poll.Header = http.Header{"Prefer": {"wait=30"}, "If-None-Match": {tag}}
-		}
+	for last := 0; ; {
 		var s jobStatus
-		header, err := c.Call(ctx, poll, &s)
-		var same *api.Error
-		if errors.As(err, &same) && same.Status == http.StatusNotModified {
-			continue
-		}
-		if err != nil {
+		if err := c.Get(ctx, path, &s); err != nil {
 			return s, err
 		}
 		if s.Progress < last {
@@ -80,13 +68,10 @@ func (c *client) wait(ctx context.Context, path, done string, on *step) (jobStat
 		case "FAILED", "DISPOSED":
 			return s, fmt.Errorf("job %s is %s: %s", s.JobID, s.Status, s.Error)
 		}
-		asked := tag != ""
-		if tag = header.Get("ETag"); header.Get("Preference-Applied") == "" && (asked || tag == "") {
-			select {
-			case <-time.After(pollInterval):
-			case <-ctx.Done():
-				return s, fmt.Errorf("wait for %s: %w", s.JobID, ctx.Err())
-			}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return s, fmt.Errorf("wait for %s: %w", s.JobID, ctx.Err())
 		}
 	}
 }

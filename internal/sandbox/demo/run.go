@@ -265,7 +265,7 @@ func (r *run) finish(ctx context.Context, id, name string, on *step) (string, er
 func (r *run) render(ctx context.Context, title, kind, file string, urls stemURLs) error {
 	return r.step(title, func(on *step) (string, error) {
 		names := r.result.film.parts()
-		id, err := r.client.render(ctx, r.result.film.config(names, urls, kind, false), names, r.clips, r.result.music, on)
+		id, err := r.client.render(ctx, r.result.film.config(names, urls, kind), names, r.clips, r.result.music, on)
 		if err != nil {
 			return "", err
 		}
@@ -276,7 +276,7 @@ func (r *run) render(ctx context.Context, title, kind, file string, urls stemURL
 // renderByReference uploads the media to the object store and renders the same film from
 // there.
 func (r *run) renderByReference(ctx context.Context, urls stemURLs) error {
-	var keys sources
+	keys := sources{assets: true}
 	err := r.step("Upload by reference", func(on *step) (string, error) {
 		for i := range len(r.clips) + 1 {
 			path := r.result.music
@@ -301,7 +301,7 @@ func (r *run) renderByReference(ctx context.Context, urls stemURLs) error {
 	}
 	r.result.v3 = r.path("film-v3.mp4")
 	return r.step("Render v3", func(on *step) (string, error) {
-		id, err := r.client.renderAssets(ctx, r.result.film.config(keys, urls, "video", true))
+		id, err := r.client.renderAssets(ctx, r.result.film.config(keys, urls, "video"))
 		if err != nil {
 			return "", err
 		}

@@ -2,30 +2,25 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
-	"slices"
-	"strings"
 
 	"cutroom/internal/sandbox/process"
 )
 
 // checkTools reports missing programs before anything starts. speech means that espeak-ng will be needed.
 func checkTools(speech bool) error {
-	var missing, packages []string
-	for _, tool := range []struct{ program, debian string }{{"ffmpeg", "ffmpeg"}, {"ffprobe", "ffmpeg"}, {"espeak-ng", "espeak-ng"}} {
-		if _, err := exec.LookPath(tool.program); err != nil && (speech || tool.program != "espeak-ng") {
-			missing, packages = append(missing, tool.program), append(packages, tool.debian)
+	var errs []error
+	for _, program := range []string{"ffmpeg", "ffprobe"} {
+		if _, err := exec.LookPath(program); err != nil {
+			errs = append(errs, fmt.Errorf("%s not found in PATH (make setup, or: apt-get install ffmpeg)", program))
 		}
 	}
-	if len(missing) == 0 {
-		return nil
+	if _, err := exec.LookPath("espeak-ng"); err != nil && speech {
+		errs = append(errs, errors.New("espeak-ng not found in PATH (make setup, or: apt-get install espeak-ng; or bring a recording with --speech)"))
 	}
-	hint := "make setup, or: apt-get install " + strings.Join(slices.Compact(packages), " ")
-	if slices.Contains(missing, "espeak-ng") {
-		hint += "; or bring a recording with --speech"
-	}
-	return fmt.Errorf("%s not found in PATH (%s)", strings.Join(missing, " and "), hint)
+	return errors.Join(errs...)
 }
 
 // ffmpeg runs ffmpeg to its end. what names the run in errors.
