@@ -38,7 +38,8 @@ type Options struct {
 	User, Password string
 	// MaxPool bounds open connections (>= 1). An in-memory database has one.
 	MaxPool int
-	// Driver names another database/sql driver for SQLite, for tests; "" is the built-in one.
+	// Driver names another database/sql driver for SQLite, for tests; "" is the built-in one. All connections of the
+	// other driver lead to one in-memory database.
 	Driver   string
 	Observer Observer // of PostgreSQL; may be nil
 	Log      *slog.Logger
@@ -56,17 +57,15 @@ type Querier interface {
 type DB struct {
 	pool     *sql.DB
 	postgres bool
-	memory   bool
 	pgConfig *pgx.ConnConfig
 	foldICU  bool // see Fold
 	log      *slog.Logger
 
-	// write serialises SQLite's writers in this process, so that they queue fairly instead of spinning on the
-	// file lock. A send acquires it.
+	// write serialises the writers of a SQLite file in this process, so that they queue fairly instead of spinning on
+	// the file lock. A send acquires it. PostgreSQL and an in-memory database need no lock and have none.
 	write chan struct{}
 
 	notifier *notifier
-	gate     Gate // nil outside simulations
 }
 
 // Open connects and checks the credentials. The caller closes the database. [DB.Migrate] applies
@@ -75,7 +74,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &DB{log: o.Log, write: make(chan struct{}, 1), notifier: &notifier{}}
+	d := &DB{log: o.Log, notifier: &notifier{}}
 	var err error
 	if strings.HasPrefix(o.URL, "sqlite:") {
 		err = d.openSQLite(o)
@@ -217,9 +216,11 @@ func (d *DB) openSQLite(o Options) error {
 	q.Set("_txlock", "immediate")
 	q.Add("_pragma", "busy_timeout(8000)")
 	q.Add("_pragma", "foreign_keys(1)")
-	path := sqlitePath(o.URL)
+	path, n := sqlitePath(o.URL), max(2, o.MaxPool)+runtime.GOMAXPROCS(0)
 	if path == ":memory:" {
-		d.memory = true
+		if o.Driver == "" {
+			n = 1 // another connection would open its own empty database
+		}
 		q.Add("_pragma", "journal_mode(MEMORY)")
 		path = "file:cutroom?mode=memory&" + q.Encode()
 	} else {
@@ -233,16 +234,13 @@ func (d *DB) openSQLite(o Options) error {
 		q.Add("_pragma", "journal_mode(WAL)")
 		q.Add("_pragma", "synchronous(FULL)")
 		path = "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+		d.write = make(chan struct{}, 1)
 	}
 	pool, err := sql.Open(cmp.Or(o.Driver, sqliteDriver), path)
 	if err != nil {
 		return fmt.Errorf("open SQLite: %w", err)
 	}
 	d.pool = pool
-	n := max(2, o.MaxPool) + runtime.GOMAXPROCS(0)
-	if d.memory {
-		n = 1 // another connection would open its own empty database
-	}
 	d.pool.SetMaxOpenConns(n)
 	d.pool.SetMaxIdleConns(n)
 	d.pool.SetConnMaxLifetime(0)
@@ -285,7 +283,7 @@ func (d *DB) Stats() sql.DBStats { return d.pool.Stats() }
 // Exec runs one statement in its own transaction.
 func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	var n int64
-	err := d.writing(ctx, query, args, func(ctx context.Context) (err error) {
+	err := d.writing(ctx, func(ctx context.Context) (err error) {
 		n, err = rowsAffected(d.pool.ExecContext(ctx, query, args...))
 		return err
 	})
@@ -293,18 +291,19 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error)
 }
 
 // writing runs a single statement that writes.
-func (d *DB) writing(ctx context.Context, query string, args []any, do func(ctx context.Context) error) error {
-	ctx, end := d.begin(ctx, query, args)
-	if !d.postgres && !d.memory {
-		if err := d.lockWrites(ctx); err != nil {
-			return end(err)
-		}
-		defer d.unlockWrites()
+func (d *DB) writing(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, end := bounded(ctx)
+	if err := d.lockWrites(ctx); err != nil {
+		return end(err)
 	}
+	defer d.unlockWrites()
 	return end(do(ctx))
 }
 
 func (d *DB) lockWrites(ctx context.Context) error {
+	if d.write == nil {
+		return nil
+	}
 	select {
 	case d.write <- struct{}{}:
 		return nil
@@ -321,12 +320,16 @@ func (d *DB) lockWrites(ctx context.Context) error {
 	return err
 }
 
-func (d *DB) unlockWrites() { <-d.write }
+func (d *DB) unlockWrites() {
+	if d.write != nil {
+		<-d.write
+	}
+}
 
 // ExecRow runs one writing statement in its own transaction and scans the row that it returns. If
 // there is none, the error is sql.ErrNoRows. ExecRow takes one round trip, a transaction three.
 func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
-	return d.writing(ctx, query, args, func(ctx context.Context) error {
+	return d.writing(ctx, func(ctx context.Context) error {
 		return d.pool.QueryRowContext(ctx, query, args...).Scan(dest...)
 	})
 }
@@ -334,7 +337,7 @@ func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any)
 // ExecTexts runs one writing statement in its own transaction and returns the only column of its
 // rows.
 func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []string, err error) {
-	err = d.writing(ctx, query, args, func(ctx context.Context) (err error) {
+	err = d.writing(ctx, func(ctx context.Context) (err error) {
 		out, err = Texts(newRows(func(err error) error { return err })(d.pool.QueryContext(ctx, query, args...)))
 		return err
 	})
@@ -344,13 +347,13 @@ func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []st
 // Query runs a read. Close or exhaust the rows before the next call, because an in-memory database
 // has a single connection.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	ctx, end := d.begin(ctx, query, args)
+	ctx, end := bounded(ctx)
 	return newRows(end)(d.pool.QueryContext(ctx, query, args...))
 }
 
 // QueryRow runs a read that returns at most one row.
 func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *Row {
-	ctx, end := d.begin(ctx, query, args)
+	ctx, end := bounded(ctx)
 	return &Row{d.pool.QueryRowContext(ctx, query, args...), end}
 }
 

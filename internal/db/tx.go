@@ -41,14 +41,12 @@ func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
-	ctx, end := d.begin(ctx, beginTx, nil)
+	ctx, end := bounded(ctx)
 	defer end(nil)
-	if !d.postgres {
-		if err := d.lockWrites(ctx); err != nil {
-			return end(err)
-		}
-		defer d.unlockWrites()
+	if err := d.lockWrites(ctx); err != nil {
+		return end(err)
 	}
+	defer d.unlockWrites()
 	raw, err := d.pool.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", end(err))
@@ -64,7 +62,7 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err := tx.commit(ctx); err != nil {
+	if err := raw.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", end(err))
 	}
 	committed = true
@@ -74,33 +72,22 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	return nil
 }
 
-func (t *Tx) commit(ctx context.Context) error {
-	if t.db.gate == nil {
-		return t.tx.Commit()
-	}
-	ctx, end := t.begin(ctx, commitTx, nil)
-	if err := context.Cause(ctx); err != nil {
-		return end(err)
-	}
-	return end(t.tx.Commit())
-}
-
 // Exec runs a statement and returns the number of affected rows.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
-	ctx, end := t.begin(ctx, query, args)
+	ctx, end := t.bounded(ctx)
 	n, err := rowsAffected(t.tx.ExecContext(ctx, query, args...))
 	return n, end(err)
 }
 
 // Query runs a read. Close or exhaust the rows before the next call.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	ctx, end := t.begin(ctx, query, args)
+	ctx, end := t.bounded(ctx)
 	return newRows(end)(t.tx.QueryContext(ctx, query, args...))
 }
 
 // QueryRow runs a read that returns at most one row.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
-	ctx, end := t.begin(ctx, query, args)
+	ctx, end := t.bounded(ctx)
 	return &Row{t.tx.QueryRowContext(ctx, query, args...), end}
 }
 

@@ -197,7 +197,7 @@ func (j *judge) files() {
 		return
 	}
 	swept := make(chan error, 1)
-	go func() { swept <- r.expire(ctx) }()
+	go func() { swept <- r.expire(r.context(ctx)) }()
 	j.w.sched.run(time.Minute, func() bool { return len(swept) > 0 })
 	if err := <-swept; err != nil {
 		j.fail("sweep: %v", err)

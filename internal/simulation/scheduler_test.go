@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -16,8 +17,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"cutroom/internal/db"
 )
 
 // scheduler lets calls pass one at a time: calls to the database, the store, the
@@ -66,7 +65,7 @@ type call struct {
 	resume  chan fault
 	until   time.Time   // held back until then
 	frozen  bool        // a deadline does not end the wait
-	way     [12]uintptr // the stack that led to the call, to tell apart equal calls
+	way     [32]uintptr // the stack that led to the call, to tell apart equal calls
 	caller  string      // for the trace
 	strikes bool        // a fault was chosen for it
 }
@@ -344,63 +343,63 @@ type txFault struct {
 	seen int
 }
 
-// Pass is [db.Gate] for the calls of one replica.
-func (r *replica) Pass(ctx context.Context, c db.Call) (context.Context, func(error) error) {
+// pass waits for the turn of a statement of its own, or of the begin of a transaction. The returned function maps the
+// call's error.
+func (r *replica) pass(ctx context.Context, query string, args []driver.NamedValue) (after func(error) error, err error) {
 	s := r.world.sched
-	if c.Tx {
-		return r.passInTx(ctx, c)
+	values := make([]any, len(args))
+	for i, a := range args {
+		values[i] = a.Value
 	}
-	w := weigh(c.Query)
-	f, err := s.pass(ctx, r, w, c.Query, c.Args...)
+	w := weigh(query)
+	f, err := s.pass(ctx, r, w, query, values...)
 	if w == write {
-		s.touched.note(c.Query)
+		s.touched.note(query)
 	}
-	calm := context.WithoutCancel(ctx)
 	switch {
 	case err != nil:
-		return refuse(err)
+		return nil, err
 	case f.kind == failBefore:
-		return refuse(errLost)
-	case c.Query == begin:
+		return nil, errLost
+	case query == begin:
 		s.tx = txFault{kind: f.kind, at: f.arg % 4}
-		return calm, same
+		return same, nil
 	case f.kind == loseAnswer:
-		return calm, func(error) error { return errLost }
+		return func(error) error { return errLost }, nil
 	case f.kind == crashAfter:
-		return calm, func(error) error { r.crash(); return errCrashed }
+		return func(error) error { r.crash(); return errCrashed }, nil
 	}
-	return calm, same
+	return same, nil
 }
 
 // passInTx lets the statements of a transaction pass; together they are one step.
-func (r *replica) passInTx(ctx context.Context, c db.Call) (context.Context, func(error) error) {
-	r.world.sched.touched.note(c.Query)
+func (r *replica) passInTx(query string) (after func(error) error, err error) {
+	r.world.sched.touched.note(query)
 	f := &r.world.sched.tx
 	here := f.seen == f.at
 	f.seen++
-	calm := context.WithoutCancel(ctx)
-	commit := c.Query == "COMMIT"
+	commit := query == "COMMIT"
 	switch {
 	case r.dead.Load():
-		return refuse(errCrashed)
+		return nil, errCrashed
 	case f.kind == deadlock && (here || commit):
 		f.kind = none
-		return refuse(&pgconn.PgError{Code: "40P01", Message: "simulated: deadlock"})
+		return nil, &pgconn.PgError{Code: "40P01", Message: "simulated: deadlock"}
 	case f.kind == failInside && (here || commit):
 		f.kind = none
-		return refuse(errLost)
+		return nil, errLost
 	case f.kind == crashInside && (here || commit):
 		r.crash()
-		return refuse(errCrashed)
+		return nil, errCrashed
 	case commit && f.kind == loseAnswer:
-		return calm, func(error) error { return errLost }
+		return func(error) error { return errLost }, nil
 	case commit && f.kind == crashAfter:
-		return calm, func(error) error { r.crash(); return errCrashed }
+		return func(error) error { r.crash(); return errCrashed }, nil
 	}
-	return calm, same
+	return same, nil
 }
 
-// The query with which package db begins a transaction.
+// begin stands for the begin of a transaction.
 const begin = "BEGIN"
 
 func weigh(query string) weight {
@@ -414,18 +413,6 @@ func weigh(query string) weight {
 }
 
 func same(err error) error { return err }
-
-// refuse returns a context in which the call is not made, and its error.
-func refuse(cause error) (context.Context, func(error) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx, func(err error) error {
-		if err == nil {
-			return nil
-		}
-		return cause
-	}
-}
 
 // do makes a call to anything but the database. effect happens unless the call fails
 // before it.
@@ -450,13 +437,13 @@ func (r *replica) do(ctx context.Context, w weight, what, about string, effect f
 
 // caller is the function of the service that makes a call.
 func caller() string {
-	pcs := make([]uintptr, 32)
+	pcs := make([]uintptr, 48)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	for {
 		f, more := frames.Next()
 		pkg, name, _ := strings.Cut(path.Base(f.Function), ".")
 		if strings.HasPrefix(f.Function, "cutroom/") && !slices.Contains([]string{"db", "simulation", "cursor", "idempotency", "user", "credit"}, pkg) &&
-			!strings.Contains(name, "Retry") {
+			!strings.Contains(name, "Retry") && !strings.Contains(name, "(*DB)") { // a closure of DB may be inlined in its caller
 			name = strings.TrimSuffix(strings.NewReplacer("(*", "", ")", "").Replace(name), ".func1")
 			return pkg + "." + name
 		}

@@ -96,7 +96,7 @@ func (w *world) start(number int) {
 	}
 	r := &replica{world: w, number: number, name: fmt.Sprintf("r%d/%d", number, life)}
 	w.replicas[number] = r
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(r.context(context.Background()))
 	r.cancel = cancel
 	if err := r.build(); err != nil {
 		panic(err)
@@ -121,7 +121,7 @@ func (r *replica) build() error {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return err
 	}
-	r.db = w.db.Through(r)
+	r.db = w.db.DB
 	r.renewer = job.NewRenewer(r.db, r.name, quietLog)
 	s := store{r}
 	r.sweeper = sweep.New(sweep.Options{DB: r.db, Store: s, Log: quietLog,
@@ -311,7 +311,7 @@ func (w *world) send(q request, copyNo int) {
 		for try := range 3 {
 			r := w.replicas[(q.user+copyNo+try)%replicas]
 			ctx, cancel := context.WithTimeout(db.WithLimit(background, 8*time.Second), 30*time.Second)
-			answer, err := w.serve(ctx, r, q)
+			answer, err := w.serve(r.context(ctx), r, q)
 			cancel()
 			if err == nil {
 				w.judge.answered(q, answer)
