@@ -5,12 +5,14 @@
 // authenticate: the caller has checked that the requester is an admin. Wherever it shows users, it hides those
 // whose erasure has begun, and their jobs. Totals count these jobs until their rows are deleted.
 //
-// Both people and programs read the reports: rows use the names of the API and are sent unchanged.
+// Both people and programs read the reports: rows use the names of the API and are sent unchanged. A query names its
+// columns as the fields of its row.
 package admin
 
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"cutroom/internal/db"
@@ -58,27 +60,65 @@ func (r Range) Days() int { return int(r.To - r.From) }
 // milliseconds.
 func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r.To) * dayMs }
 
-// byDay runs a query whose arguments are the range's bounds and whose first column is the number of a day. It
-// returns a row for every day of the range, with zeros for days without a row. columns returns the scan
-// destinations in a row: the day and the other columns. what names the rows in errors.
-func byDay[T any](ctx context.Context, d *db.DB, r Range, what string, columns func(*T) (*Day, []any), query string) ([]T, error) {
+// byDay runs a query whose arguments are the range's bounds, with a row for each day that has any. The first field of T
+// is a Day, the column "date". byDay returns a row for every day of the range, with zeros for days without a row.
+func byDay[T any](ctx context.Context, d *db.DB, r Range, query string) ([]T, error) {
 	out := make([]T, r.Days())
+	dayOf := func(row *T) *Day { return reflect.ValueOf(row).Elem().Field(0).Addr().Interface().(*Day) }
 	for i := range out {
-		day, _ := columns(&out[i])
-		*day = r.From + Day(i)
+		*dayOf(&out[i]) = r.From + Day(i)
 	}
 	from, to := r.bounds()
+	rows, err := list[T](ctx, d, query, from, to)
+	for _, row := range rows {
+		out[*dayOf(&row)-r.From] = row
+	}
+	return out, err
+}
+
+// list runs a query and returns its rows, never nil. A column is read into the field with the same name in JSON:
+// created_at into createdAt.
+func list[T any](ctx context.Context, d *db.DB, query string, args ...any) ([]T, error) {
+	out := []T{}
 	err := db.Each(ctx, d, func(rows *db.Rows) error {
 		var row T
-		day, rest := columns(&row)
-		if err := rows.Scan(append([]any{day}, rest...)...); err != nil {
+		columns, err := rows.Columns()
+		if err != nil {
 			return err
 		}
-		out[*day-r.From] = row
-		return nil
-	}, query, from, to)
+		into, byName := make([]any, len(columns)), fields(reflect.ValueOf(&row).Elem(), map[string]any{})
+		for i, column := range columns {
+			if into[i] = byName[camelCase(column)]; into[i] == nil {
+				return fmt.Errorf("no field for column %s", column)
+			}
+		}
+		err = rows.Scan(into...)
+		out = append(out, row)
+		return err
+	}, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("%s by day: %w", what, err)
+		return nil, fmt.Errorf("list %T: %w", out, err)
 	}
 	return out, nil
+}
+
+// fields adds pointers to the fields of a struct, by their names in JSON.
+func fields(s reflect.Value, byName map[string]any) map[string]any {
+	for i := range s.NumField() {
+		if f := s.Type().Field(i); f.Anonymous {
+			fields(s.Field(i), byName)
+		} else {
+			byName[f.Tag.Get("json")] = s.Field(i).Addr().Interface()
+		}
+	}
+	return byName
+}
+
+// single is list for a query with one row.
+func single[T any](ctx context.Context, d *db.DB, query string, args ...any) (row T, err error) {
+	rows, err := list[T](ctx, d, query, args...)
+	if err == nil {
+		row = rows[0]
+	}
+	return row, err
 }

@@ -62,8 +62,8 @@ func (c *CallLog) Run(ctx context.Context) {
 // callsByDay is the SQL for the calls on the days from $1 to before $2, by day, provider and endpoint: their number,
 // their failures, and the 95th percentile of latency, which is the latency of rank ceil(0.95 n) of n calls, computed
 // in integers.
-const callsByDay = `SELECT day, provider, endpoint, calls, CAST(SUM(failures) AS BIGINT) AS failures,
-		MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_ms
+const callsByDay = `SELECT day AS date, provider, endpoint, calls AS call_count, CAST(SUM(failures) AS BIGINT) AS failure_count,
+		MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_latency_ms
 	FROM (SELECT day, provider, endpoint, latency_ms, failures,
 			SUM(calls) OVER (PARTITION BY day, provider, endpoint ORDER BY latency_ms) AS place,
 			CAST(SUM(calls) OVER (PARTITION BY day, provider, endpoint) AS BIGINT) AS calls

@@ -26,16 +26,10 @@ type ActiveJob struct {
 // ActiveJobs returns the jobs in progress, the longest waiting first, at most
 // 1000 of them.
 func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
-	out, err := db.All(ctx, r.db, func(rows db.Scanner) (j ActiveJob, err error) {
-		err = rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.UserEmail, &j.SourceDurationMs, &j.CreatedAt, &j.Progress)
-		return j, err
-	}, `SELECT j.kind, j.id, j.state, u.id, u.email, j.source_duration_ms, j.created_at, j.progress
+	return list[ActiveJob](ctx, r.db, `SELECT j.kind AS job_type, j.id AS job_id, j.state AS status, u.id AS user_id, u.email AS user_email,
+			j.source_duration_ms, j.created_at, j.progress
 		FROM (`+unfinished(`*`)+`) AS j JOIN users u ON u.id = j.user_id AND u.erasing_at IS NULL
 		ORDER BY j.created_at, j.id LIMIT $1`, maxActive)
-	if err != nil {
-		return nil, fmt.Errorf("active jobs: %w", err)
-	}
-	return out, nil
 }
 
 // Breakdown counts the jobs of one type by outcome.
@@ -90,8 +84,6 @@ type UserJob struct {
 // UserJobs returns a page of a user's renders and separations, newest first,
 // and how many there are in all. An unknown user is a 404.
 func (r *Reports) UserJobs(ctx context.Context, userID string, page Page) (jobs []UserJob, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "jobs", `(SELECT COUNT(*) FROM jobs WHERE user_id = u.id)`, func(rows db.Scanner) (j UserJob, err error) {
-		err = rows.Scan(&j.JobType, &j.JobID, &j.Status, &j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.Error)
-		return j, err
-	}, `SELECT kind, id, state, source_duration_ms, created_at, finished_at, error FROM jobs WHERE user_id = $1 ORDER BY created_at DESC, id`)
+	return ofUser[UserJob](ctx, r, userID, page, `id AS job_id, kind AS job_type, state AS status, source_duration_ms, created_at, finished_at, error`,
+		`FROM jobs WHERE user_id = $1`, `created_at DESC, id`)
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 )
 
 // counted is the condition for purchases that count: the store has not refunded them, and support
@@ -30,22 +29,18 @@ type Revenue struct {
 
 // Revenue sums up all purchases.
 func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
-	var v Revenue
-	err := r.db.QueryRow(ctx, `WITH sold AS (
+	return single[Revenue](ctx, r.db, `WITH sold AS (
 			SELECT platform, credits, COUNT(*) AS n FROM purchases WHERE `+counted+` GROUP BY platform, credits),
 		recent AS (
 			SELECT COUNT(*) AS n, CAST(COALESCE(SUM(credits), 0) AS BIGINT) AS credits FROM purchases
 			WHERE `+counted+` AND created_at >= (SELECT now_ms() - $1))
-		SELECT (`+buyersSQL+`), `+sum("n")+sum("n * credits")+`(SELECT n FROM recent), (SELECT credits FROM recent), `+
-		sum("CASE platform WHEN 'platform_a' THEN n END")+sum("CASE platform WHEN 'platform_a' THEN n * credits END")+
-		sum("CASE platform WHEN 'platform_b' THEN n END")+sum("CASE platform WHEN 'platform_b' THEN n * credits END")+`
-			CAST((SELECT COALESCE(SUM(amount), 0) FROM credit_ledger WHERE kind = 'admin') AS BIGINT) FROM sold`,
-		30*dayMs).Scan(&v.PayingUsers, &v.PurchaseCount, &v.CreditsSold, &v.PurchaseCount30d, &v.CreditsSold30d,
-		&v.PlatformAPurchaseCount, &v.PlatformACredits, &v.PlatformBPurchaseCount, &v.PlatformBCredits, &v.AdminGranted)
-	if err != nil {
-		return Revenue{}, fmt.Errorf("revenue: %w", err)
-	}
-	return v, nil
+		SELECT (`+buyersSQL+`) AS paying_users, `+sum("n")+` AS purchase_count, `+sum("n * credits")+` AS credits_sold,
+			(SELECT n FROM recent) AS purchase_count30d, (SELECT credits FROM recent) AS credits_sold30d,
+			`+sum("CASE platform WHEN 'platform_a' THEN n END")+` AS platform_a_purchase_count,
+			`+sum("CASE platform WHEN 'platform_b' THEN n END")+` AS platform_b_purchase_count,
+			`+sum("CASE platform WHEN 'platform_a' THEN n * credits END")+` AS platform_a_credits,
+			`+sum("CASE platform WHEN 'platform_b' THEN n * credits END")+` AS platform_b_credits,
+			(SELECT `+sum("amount")+` FROM credit_ledger WHERE kind = 'admin') AS admin_granted_credits FROM sold`, 30*dayMs)
 }
 
 // buyersSQL counts buyers in the order of an index. With a plain COUNT(DISTINCT), PostgreSQL sorts or hashes
@@ -54,7 +49,7 @@ const buyersSQL = `SELECT COUNT(*) FROM (SELECT DISTINCT buyer_id FROM (
 	SELECT buyer_id FROM purchases WHERE ` + counted + ` AND buyer_id IS NOT NULL ORDER BY buyer_id) AS ordered) AS buyers`
 
 // sum returns SQL for the sum of a nullable column, 0 without rows.
-func sum(column string) string { return `CAST(COALESCE(SUM(` + column + `), 0) AS BIGINT), ` }
+func sum(column string) string { return `CAST(COALESCE(SUM(` + column + `), 0) AS BIGINT)` }
 
 // DailyRevenue is the purchases of one day.
 type DailyRevenue struct {
@@ -66,11 +61,9 @@ type DailyRevenue struct {
 
 // DailyRevenue returns the purchases of every day of the range.
 func (r *Reports) DailyRevenue(ctx context.Context, span Range) ([]DailyRevenue, error) {
-	return byDay(ctx, r.db, span, "revenue", func(d *DailyRevenue) (*Day, []any) {
-		return &d.Day, []any{&d.PlatformACredits, &d.PlatformBCredits, &d.Purchases}
-	}, `SELECT created_at / 86400000,
-			CAST(SUM(CASE WHEN platform = 'platform_a' THEN credits ELSE 0 END) AS BIGINT),
-			CAST(SUM(CASE WHEN platform = 'platform_b' THEN credits ELSE 0 END) AS BIGINT), COUNT(*)
+	return byDay[DailyRevenue](ctx, r.db, span, `SELECT created_at / 86400000 AS date,
+			`+sum("CASE platform WHEN 'platform_a' THEN credits END")+` AS platform_a_credits,
+			`+sum("CASE platform WHEN 'platform_b' THEN credits END")+` AS platform_b_credits, COUNT(*) AS purchase_count
 		FROM purchases WHERE created_at >= $1 AND created_at < $2 AND `+counted+`
 		GROUP BY created_at / 86400000`)
 }

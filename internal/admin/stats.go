@@ -22,22 +22,13 @@ type Overview struct {
 
 // Overview counts all jobs and users.
 func (r *Reports) Overview(ctx context.Context) (Overview, error) {
-	var o Overview
 	// The subquery makes PostgreSQL read now_ms() once. Otherwise it would call it for
 	// every row and could not use the index.
-	err := r.db.QueryRow(ctx, `SELECT
-		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL),
-		CAST(COALESCE(SUM(CASE WHEN kind = 'render' THEN jobs END), 0) AS BIGINT),
-		CAST(COALESCE(SUM(CASE WHEN kind = 'separation' THEN jobs END), 0) AS BIGINT),
-		CAST(COALESCE(SUM(source_duration_ms), 0) AS BIGINT),
-		(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms() - $1))
-		FROM `+allJobs,
-		7*dayMs).Scan(&o.Users, &o.Renders, &o.Separations, &o.SourceDurationMs, &o.ActiveUsers)
-	if err != nil {
-		return Overview{}, fmt.Errorf("overview: %w", err)
-	}
-	o.Jobs = o.Renders + o.Separations
-	return o, nil
+	return single[Overview](ctx, r.db, `SELECT (SELECT COUNT(*) FROM users WHERE erasing_at IS NULL) AS total_users,
+			`+sum("CASE kind WHEN 'render' THEN jobs END")+` AS total_renders, `+sum("CASE kind WHEN 'separation' THEN jobs END")+` AS total_separations,
+			`+sum("jobs")+` AS total_jobs, `+sum("source_duration_ms")+` AS total_source_duration_ms,
+			(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms() - $1)) AS active_users_last7_days
+		FROM `+allJobs, 7*dayMs)
 }
 
 // Daily counts the jobs submitted on one day.
@@ -50,10 +41,8 @@ type Daily struct {
 
 // Daily returns the jobs of every day of the range.
 func (r *Reports) Daily(ctx context.Context, span Range) ([]Daily, error) {
-	return byDay(ctx, r.db, span, "jobs", func(d *Daily) (*Day, []any) {
-		return &d.Day, []any{&d.Renders, &d.Separations, &d.SourceDurationMs}
-	}, `SELECT day, CAST(SUM(CASE WHEN kind = 'render' THEN jobs ELSE 0 END) AS BIGINT),
-			CAST(SUM(CASE WHEN kind = 'separation' THEN jobs ELSE 0 END) AS BIGINT), CAST(SUM(source_duration_ms) AS BIGINT)
+	return byDay[Daily](ctx, r.db, span, `SELECT day AS date, `+sum("CASE kind WHEN 'render' THEN jobs END")+` AS render_count,
+			`+sum("CASE kind WHEN 'separation' THEN jobs END")+` AS separation_count, `+sum("source_duration_ms")+` AS total_source_duration_ms
 		FROM `+allJobs+` WHERE day >= CAST($1 AS BIGINT) / 86400000 AND day < CAST($2 AS BIGINT) / 86400000 GROUP BY day`)
 }
 
@@ -66,11 +55,9 @@ type Signups struct {
 
 // Signups returns the new users of every day of the range.
 func (r *Reports) Signups(ctx context.Context, span Range) ([]Signups, error) {
-	return byDay(ctx, r.db, span, "signups", func(s *Signups) (*Day, []any) {
-		return &s.Day, []any{&s.ProviderA, &s.ProviderB}
-	}, `SELECT created_at / 86400000,
-			SUM(CASE WHEN provider = 'provider_a' THEN 1 ELSE 0 END),
-			SUM(CASE WHEN provider = 'provider_b' THEN 1 ELSE 0 END)
+	return byDay[Signups](ctx, r.db, span, `SELECT created_at / 86400000 AS date,
+			SUM(CASE WHEN provider = 'provider_a' THEN 1 ELSE 0 END) AS provider_a_count,
+			SUM(CASE WHEN provider = 'provider_b' THEN 1 ELSE 0 END) AS provider_b_count
 		FROM users WHERE erasing_at IS NULL AND created_at >= $1 AND created_at < $2
 		GROUP BY created_at / 86400000`)
 }
@@ -105,11 +92,11 @@ var usualCalls = []endpoint{
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
 	order := slices.Clone(usualCalls)
 	seen := map[endpoint]map[Day]Calls{}
-	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
-		var c Calls
-		if err := rows.Scan(&c.Day, &c.Provider, &c.Endpoint, &c.Count, &c.Failures, &c.P95Ms); err != nil {
-			return err
-		}
+	rows, err := list[Calls](ctx, r.db, callsByDay+` ORDER BY provider, endpoint, day`, int64(span.From), int64(span.To))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range rows {
 		c.FailureRate = float64(c.Failures) / float64(c.Count)
 		e := endpoint{c.Provider, c.Endpoint}
 		if seen[e] == nil {
@@ -119,10 +106,6 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 			}
 		}
 		seen[e][c.Day] = c
-		return nil
-	}, callsByDay+` ORDER BY provider, endpoint, day`, int64(span.From), int64(span.To))
-	if err != nil {
-		return nil, fmt.Errorf("external calls by day: %w", err)
 	}
 	out := make([]Calls, 0, len(order)*span.Days())
 	for day := span.From; day < span.To; day++ {

@@ -30,17 +30,11 @@ type LedgerEntry struct {
 const reversedOrder = `(SELECT MAX(order_id) FROM purchases p WHERE p.buyer_id = l.user_id AND p.order_id IS NOT NULL
 	AND substr(l.ref_id, 1, length('reversal-' || p.platform || '-' || p.order_id)) = 'reversal-' || p.platform || '-' || p.order_id)`
 
-// scanEntry scans a ledger entry of a job.
-func scanEntry(rows db.Scanner) (e LedgerEntry, err error) {
-	if err := rows.Scan(&e.RefID, &e.Kind, &e.Credits, &e.CreatedAt); err != nil {
-		return e, err
-	}
-	e.about()
-	return e, nil
-}
-
-// about extracts the job or the order from an entry's reference.
+// about extracts the job or the order from an entry's reference. An order number that was found otherwise wins.
 func (e *LedgerEntry) about() {
+	if e.OrderID != "" {
+		return
+	}
 	about := strings.TrimPrefix(e.RefID, e.Kind+"-")
 	switch e.Kind {
 	case "consume", "refund":
@@ -74,35 +68,26 @@ func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err 
 // Page selects part of a list: Limit >= 1 rows after the first Offset >= 0.
 type Page struct{ Limit, Offset int64 }
 
-// ofUser returns a page of an existing user's rows, in the order of the query for $1, and their total number.
-func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page, what, counted string,
-	scan func(db.Scanner) (T, error), query string) (list []T, total int64, err error) {
-	if total, err = r.count(ctx, counted, userID); err != nil {
+// ofUser returns a page of an existing user's rows and their total number. from is the query for all of them, from its
+// FROM on; $1 is the user.
+func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page, columns, from, order string) (rows []T, total int64, err error) {
+	if total, err = r.count(ctx, `(SELECT COUNT(*) `+from+`)`, userID); err != nil {
 		return nil, 0, err
 	}
-	list, err = db.All(ctx, r.db, scan, query+` LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list a user's %s: %w", what, err)
-	}
-	return list, total, nil
+	rows, err = list[T](ctx, r.db, `SELECT `+columns+` `+from+` ORDER BY `+order+` LIMIT $2 OFFSET $3`, userID, page.Limit, page.Offset)
+	return rows, total, err
 }
 
 // Ledger returns a page of a user's ledger, newest first, and how many entries
 // there are in all. An unknown user is a 404.
 func (r *Reports) Ledger(ctx context.Context, userID string, page Page) (entries []LedgerEntry, total int64, err error) {
-	const counted = `(SELECT COUNT(*) FROM credit_ledger WHERE user_id = u.id)`
-	return ofUser(ctx, r, userID, page, "ledger", counted, func(rows db.Scanner) (e LedgerEntry, err error) {
-		var order Text
-		if err := rows.Scan(&e.RefID, &e.Kind, &e.Credits, &e.CreatedAt, &order); err != nil {
-			return e, err
-		}
-		e.about()
-		if order != "" {
-			e.OrderID = order
-		}
-		return e, nil
-	}, `SELECT ref_id, kind, amount, created_at, CASE WHEN kind = 'reversal' THEN `+reversedOrder+` END
-		FROM credit_ledger l WHERE user_id = $1 ORDER BY created_at DESC, ref_id DESC`)
+	entries, total, err = ofUser[LedgerEntry](ctx, r, userID, page,
+		`ref_id, kind, amount AS credits, created_at, CASE WHEN kind = 'reversal' THEN `+reversedOrder+` END AS order_id`,
+		`FROM credit_ledger l WHERE user_id = $1`, `created_at DESC, ref_id DESC`)
+	for i := range entries {
+		entries[i].about()
+	}
+	return entries, total, err
 }
 
 // Purchase is something that a user bought.
@@ -120,12 +105,8 @@ type Purchase struct {
 // Purchases returns a page of a user's purchases, newest first, and how many there are
 // in all. An unknown user is a 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "purchases", `(SELECT COUNT(*) FROM purchases WHERE buyer_id = u.id)`,
-		func(rows db.Scanner) (p Purchase, err error) {
-			err = rows.Scan(&p.Platform, &p.OrderID, &p.ProductID, &p.Credits, &p.Owed, &p.CreatedAt, &p.ReversedAt, &p.BySupport)
-			return p, err
-		}, `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support FROM purchases
-		WHERE buyer_id = $1 ORDER BY created_at DESC, transaction_hash`)
+	return ofUser[Purchase](ctx, r, userID, page, `platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support`,
+		`FROM purchases WHERE buyer_id = $1`, `created_at DESC, transaction_hash`)
 }
 
 // Order is the history of a store's order number.
@@ -234,14 +215,13 @@ func quoted(word string) string {
 // Refusals returns a page of the orders that a user presented without success within 90 days, the latest attempt
 // first, and how many there are in all. An unknown user is a 404.
 func (r *Reports) Refusals(ctx context.Context, userID string, page Page) (refused []Refusal, total int64, err error) {
-	const counted = `(SELECT COUNT(*) FROM receipt_refusals WHERE user_id = u.id)`
-	return ofUser(ctx, r, userID, page, "refused receipts", counted, func(rows db.Scanner) (f Refusal, err error) {
-		err = rows.Scan(&f.Platform, &f.OrderID, &f.ProductID, &f.Reason, &f.Attempts, &f.CreatedAt, &f.PaidAt)
-		f.explain(userID)
-		return f, err
-	}, `SELECT platform, order_id, product_id, reason, attempts, created_at,
-			(SELECT MIN(p.created_at) FROM purchases p WHERE p.order_id = f.order_id AND p.platform = f.platform)
-		FROM receipt_refusals f WHERE user_id = $1 ORDER BY created_at DESC, platform, order_id, product_id`)
+	refused, total, err = ofUser[Refusal](ctx, r, userID, page, `platform, order_id, product_id, reason, attempts, created_at,
+			(SELECT MIN(p.created_at) FROM purchases p WHERE p.order_id = f.order_id AND p.platform = f.platform) AS paid_at`,
+		`FROM receipt_refusals f WHERE user_id = $1`, `created_at DESC, platform, order_id, product_id`)
+	for i := range refused {
+		refused[i].explain(userID)
+	}
+	return refused, total, err
 }
 
 // Asset is an uploaded file that a user holds.
@@ -256,12 +236,9 @@ type Asset struct {
 // Assets returns a page of the assets that a user holds, newest first, and how many
 // there are in all. An unknown user is a 404.
 func (r *Reports) Assets(ctx context.Context, userID string, page Page) (held []Asset, total int64, err error) {
-	return ofUser(ctx, r, userID, page, "assets", `(SELECT COUNT(*) FROM asset_holders WHERE user_id = u.id AND given_up_at IS NULL)`,
-		func(rows db.Scanner) (a Asset, err error) {
-			err = rows.Scan(&a.AssetKey, &a.SizeBytes, &a.ContentType, &a.CreatedAt, &a.LastUsedAt)
-			return a, err
-		}, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at FROM asset_holders h
-		JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL ORDER BY h.created_at DESC, h.asset_key`)
+	return ofUser[Asset](ctx, r, userID, page, `h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at`,
+		`FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL`,
+		`h.created_at DESC, h.asset_key`)
 }
 
 // Job is everything that support can see of a job.
@@ -295,20 +272,25 @@ type Job struct {
 // Job returns one job of any user. supportRef is the reference of support's ledger entry
 // for it, if any. An unknown job is a 404.
 func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
-	j, err := r.job(ctx, id)
-	switch {
-	case db.IsNoRows(err):
-		return Job{}, fault.Sentencef(fault.NotFound, "Job not found")
-	case err != nil:
-		return Job{}, fmt.Errorf("look for job: %w", err)
-	}
-	j.Ledger, err = db.All(ctx, r.db, scanEntry, `SELECT ref_id, kind, amount, created_at FROM credit_ledger
-		WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`,
-		"consume-"+id, "refund-"+id, supportRef)
+	found, err := list[jobRow](ctx, r.db, jobSQL, id)
 	if err != nil {
-		return Job{}, fmt.Errorf("read a job's ledger: %w", err)
+		return Job{}, err
 	}
-	return j, nil
+	if len(found) == 0 {
+		return Job{}, fault.Sentencef(fault.NotFound, "Job not found")
+	}
+	j := found[0].Job
+	if j.Inputs = rawJSON(found[0].Spec); j.JobType != job.Render {
+		if j.Inputs, err = json.Marshal(found[0].separationInput); err != nil {
+			return Job{}, fmt.Errorf("encode a job's inputs: %w", err)
+		}
+	}
+	j.Ledger, err = list[LedgerEntry](ctx, r.db, `SELECT ref_id, kind, amount AS credits, created_at FROM credit_ledger
+		WHERE ref_id IN ($1, $2, $3) ORDER BY created_at, ref_id`, "consume-"+id, "refund-"+id, supportRef)
+	for i := range j.Ledger {
+		j.Ledger[i].about()
+	}
+	return j, err
 }
 
 // separationInput is the upload of a separation.
@@ -320,27 +302,22 @@ type separationInput struct {
 	ProjectID int64  `json:"projectId"` // the provider's; 0 before it has one
 }
 
-func (r *Reports) job(ctx context.Context, id string) (j Job, err error) {
-	var spec string
-	var in separationInput
-	err = r.db.QueryRow(ctx, `SELECT j.kind, j.id, j.state, u.id, u.email, j.progress, j.attempts, COALESCE(j.lease_owner, j.replica),
-			j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at, j.error, j.error_code, j.failure_cause, SUBSTR(j.trace_parent, 4, 32),
-			CASE j.kind WHEN 'render' THEN j.started_at ELSE s.submitting_at END, s.processing_at, s.provider_done_at, s.collected_at, r.expires_at,
-			COALESCE(r.spec, ''), COALESCE(s.source_name, ''), COALESCE(s.source_size_bytes, 0), COALESCE(s.language, ''), COALESCE(s.credits, 0),
-			COALESCE(s.project_id, 0)
-		FROM jobs j JOIN users u ON u.id = j.user_id LEFT JOIN renders r ON r.job_id = j.id LEFT JOIN separations s ON s.job_id = j.id
-		WHERE j.id = $1`, id).
-		Scan(&j.JobType, &j.JobID, &j.Status, &j.UserID, &j.Email, &j.Progress, &j.Attempts, &j.Replica,
-			&j.SourceDurationMs, &j.CreatedAt, &j.FinishedAt, &j.DeletedAt, &j.Error, &j.ErrorCode, &j.Cause, &j.Trace,
-			&j.StartedAt, &j.ProcessingAt, &j.ProviderDoneAt, &j.CollectedAt, &j.ExpiresAt,
-			&spec, &in.FileName, &in.SizeBytes, &in.Language, &in.Credits, &in.ProjectID)
-	if err != nil || j.JobType == job.Render {
-		j.Inputs = rawJSON(spec)
-		return j, err
-	}
-	j.Inputs, err = json.Marshal(in)
-	return j, err
+// jobRow is a job with the inputs of either kind.
+type jobRow struct {
+	Job
+	separationInput
+	Spec string `json:"spec"` // of a render
 }
+
+const jobSQL = `SELECT j.kind AS job_type, j.id AS job_id, j.state AS status, u.id AS user_id, u.email, j.progress, j.attempts,
+		COALESCE(j.lease_owner, j.replica) AS replica, j.source_duration_ms, j.created_at, j.finished_at, j.deleted_at,
+		j.error, j.error_code, j.failure_cause AS cause, SUBSTR(j.trace_parent, 4, 32) AS trace,
+		CASE j.kind WHEN 'render' THEN j.started_at ELSE s.submitting_at END AS started_at,
+		s.processing_at, s.provider_done_at, s.collected_at, r.expires_at, COALESCE(r.spec, '') AS spec,
+		COALESCE(s.source_name, '') AS file_name, COALESCE(s.source_size_bytes, 0) AS size_bytes, COALESCE(s.language, '') AS language,
+		COALESCE(s.credits, 0) AS credits, COALESCE(s.project_id, 0) AS project_id
+	FROM jobs j JOIN users u ON u.id = j.user_id LEFT JOIN renders r ON r.job_id = j.id LEFT JOIN separations s ON s.job_id = j.id
+	WHERE j.id = $1`
 
 // FailedJob is a failed job that its owner has not deleted.
 type FailedJob struct {
@@ -374,7 +351,7 @@ func (r *Reports) RecentFailures(ctx context.Context) ([]FailedJob, error) {
 	return out, err
 }
 
-const failedSQL = `SELECT id, kind, user_id, attempts, replica, created_at, finished_at, error, error_code, failure_cause
+const failedSQL = `SELECT id AS job_id, kind AS job_type, user_id, attempts, created_at, finished_at, error, error_code, replica, failure_cause AS cause
 	FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1 ORDER BY finished_at DESC, id`
 
 // FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 means
@@ -384,14 +361,7 @@ func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([
 	if limit > 0 {
 		query, args = query+` LIMIT $2`, append(args, limit)
 	}
-	jobs, err := db.All(ctx, r.db, func(row db.Scanner) (j FailedJobWithCause, err error) {
-		err = row.Scan(&j.JobID, &j.JobType, &j.UserID, &j.Attempts, &j.Replica, &j.CreatedAt, &j.FinishedAt, &j.Error, &j.ErrorCode, &j.Cause)
-		return j, err
-	}, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list failed jobs: %w", err)
-	}
-	return jobs, nil
+	return list[FailedJobWithCause](ctx, r.db, query, args...)
 }
 
 // rawJSON converts a stored text to JSON: null if it is empty, and a string if it is not JSON.

@@ -2,13 +2,9 @@ package admin
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"cutroom/internal/db"
 )
 
 // User is a row of the user list.
@@ -60,30 +56,30 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 	}
 	// Select the page first, and count jobs only for its users. The query returns the
 	// total even for an empty page; the rest of the row is then null.
-	err = db.Each(ctx, r.db, func(rows *db.Rows) error {
-		var u User
-		var id sql.NullString
-		err := rows.Scan(&total, &id, &u.Email, &u.Name, &u.Provider, &u.Role, &u.Balance, &u.Renders, &u.Separations,
-			&u.SourceDurationMs, &u.CreatedAt, &u.LastActivityAt)
-		if u.UserID = id.String; id.Valid {
-			users = append(users, u)
-		}
-		return err
-	}, `WITH found AS `+found+`,
+	rows, err := list[userRow](ctx, r.db, `WITH found AS `+found+`,
 		page AS (SELECT id FROM found ORDER BY last_active_at DESC, id LIMIT $1 OFFSET $2),
 		counts AS (
 			SELECT user_id, SUM(CASE kind WHEN 'render' THEN 1 ELSE 0 END) AS renders, SUM(CASE kind WHEN 'separation' THEN 1 ELSE 0 END) AS separations,
-				SUM(source_duration_ms) AS source_ms
+				CAST(SUM(source_duration_ms) AS BIGINT) AS source_ms
 			FROM jobs WHERE user_id IN (SELECT id FROM page) GROUP BY user_id)
-		SELECT t.users, u.id, u.email, u.name, COALESCE(u.provider, ''), COALESCE(u.role, ''), COALESCE(b.balance, 0), COALESCE(c.renders, 0),
-			COALESCE(c.separations, 0), CAST(COALESCE(c.source_ms, 0) AS BIGINT), u.created_at, u.last_active_at
-		FROM (SELECT COUNT(*) AS users FROM found) AS t LEFT JOIN (page p JOIN users u ON u.id = p.id) ON 1 = 1
+		SELECT t.found, COALESCE(u.id, '') AS user_id, u.email, u.name, COALESCE(u.provider, '') AS provider, COALESCE(u.role, '') AS role,
+			COALESCE(b.balance, 0) AS balance, COALESCE(c.renders, 0) AS total_renders, COALESCE(c.separations, 0) AS total_separations,
+			COALESCE(c.source_ms, 0) AS total_source_duration_ms, u.created_at, u.last_active_at AS last_activity_at
+		FROM (SELECT COUNT(*) AS found FROM found) AS t LEFT JOIN (page p JOIN users u ON u.id = p.id) ON 1 = 1
 		LEFT JOIN counts c ON c.user_id = u.id LEFT JOIN credit_balances b ON b.user_id = u.id
 		ORDER BY u.last_active_at DESC, u.id`, args...)
-	if err != nil {
-		return nil, 0, fmt.Errorf("list users: %w", err)
+	for _, row := range rows {
+		if total = row.Found; row.UserID != "" {
+			users = append(users, row.User)
+		}
 	}
-	return users, total, nil
+	return users, total, err
+}
+
+// userRow is a row of the user list, with the number of users found. The user is blank if the page is empty.
+type userRow struct {
+	User
+	Found int64 `json:"found"`
 }
 
 // escapeLike escapes the wildcards of LIKE.
