@@ -2,7 +2,7 @@
 # Does what docs/setup.md and docs/operations.md say without containers, on a machine that may be
 # thrown away and has no systemd: installs, makes the roles, migrates, serves as the
 # lesser role, gives a role, backs up and restores, rotates a secret, adds a replica,
-# drains one, fills a disk. Blocks of the pages that begin with a comment are run as
+# drains one. Blocks of the pages that begin with a comment are run as
 # they stand there. Root, Debian, and bin/cutroom are needed (make try-operations).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -160,11 +160,6 @@ sed -i '/^AUTH_JWT_SECRET_PREVIOUS=/d' /etc/cutroom/cutroom.env
 service restart
 check "and not without the old one" says 401 "$(asks)"
 
-# A full disk.
 service stop
-check "starts on a full disk" launch /var/lib/cutroom 8080 9090 MIN_FREE_DISK_MB=900000000
-first=$launched
-check "is not ready there" says "short of space" "$(curl -s http://127.0.0.1:9090/readyz)"
-check "and says so in a metric" says 'cutroom_not_ready{reason="disk"} 1' "$(curl -s http://127.0.0.1:9090/metrics)"
 check "the other replica is ready" says 200 "$(status http://127.0.0.1:9091/readyz)"
 exit $failed

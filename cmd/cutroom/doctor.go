@@ -211,8 +211,8 @@ func checkStorage(_ context.Context, cfg config.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if free < cfg.Storage.MinFreeDiskBytes {
-		return "", fmt.Errorf("%d MB free, less than MIN_FREE_DISK_MB", free>>20)
+	if free < disk.Reserve {
+		return "", fmt.Errorf("%d MB free, less than %d MB", free>>20, disk.Reserve>>20)
 	}
 	return fmt.Sprintf("writable, %d MB free", free>>20), nil
 }

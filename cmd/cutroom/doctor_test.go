@@ -33,7 +33,6 @@ func inWorld(t *testing.T, change map[string]string) *sandbox.World {
 	}
 	t.Cleanup(func() { _ = w.Close() })
 	env := w.Env()
-	env["MIN_FREE_DISK_MB"] = "0"
 	for key, value := range change {
 		env[key] = value
 	}
@@ -134,7 +133,6 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 		{"bucket", "OBJECT_STORE_SECRET_ACCESS_KEY", "not-the-secret-of-the-bucket"},
 		{"bucket", "OBJECT_STORE_BUCKET", "no-such-bucket"},
 		{"storage", "STORAGE_PATH", file},
-		{"storage", "MIN_FREE_DISK_MB", "900000000"},
 		{"separation provider", "SEPARATION_PROVIDER_BASE_URL", nowhere},
 		{"separation provider", "SEPARATION_PROVIDER_API_KEY", "not-the-key"},
 		{"separation provider", "SEPARATION_PROVIDER_SPACE_ID", "1"},

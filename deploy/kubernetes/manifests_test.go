@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"cutroom/internal/config"
+	"cutroom/internal/disk"
 )
 
 // scaledObject is the used part of KEDA's type. The module with the full type depends
@@ -306,9 +307,8 @@ func checkSettings(t *testing.T, m manifests) {
 			t.Errorf("%s has the unknown role %s", name, cfg.Database.User)
 		}
 		storage := storageOf(t, name, pod, cfg.Storage.Path)
-		need := cfg.Storage.CacheMaxBytes + cfg.Storage.MinFreeDiskBytes +
-			int64(4*max(1, cfg.Render.MaxConcurrent))*cfg.Storage.MaxUploadBytes
-		if storage < need {
+		need := int64(disk.Reserve) + int64(4*max(1, cfg.Render.MaxConcurrent))*cfg.Storage.MaxUploadBytes
+		if need += storage * 3 / 8; storage < need { // with the caches
 			t.Errorf("%s has a disk of %d MB, and may need %d", name, storage>>20, need>>20)
 		}
 		// The kernel kills the whole pod if its processes together need more than

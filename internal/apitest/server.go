@@ -40,6 +40,8 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/logtest"
 	"cutroom/internal/relaytest"
+	"cutroom/internal/sandbox/bucket"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/process"
 )
 
@@ -82,6 +84,7 @@ type options struct {
 	roles    []string // of each replica; nil means all roles
 	bucket   bool
 	standIn  bool // the bucket is World.Bucket
+	unready  bool
 	ahead    time.Duration
 	relays   map[string]**relaytest.Relay
 }
@@ -97,6 +100,10 @@ func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
 
 // StandInBucket gives the service World.Bucket, whose faults a test may order, whatever CUTROOM_TEST_S3 says.
 func StandInBucket() Option { return func(o *options) { o.bucket, o.standIn = true, true } }
+
+// Unready lets the service claim no jobs, so that all of them wait: World.Bucket refuses the objects that the replicas
+// write to find out whether it takes files.
+func Unready() Option { return func(o *options) { o.bucket, o.standIn, o.unready = true, true, true } }
 
 // ClockAhead runs the service with a clock that is wrong by d, or late if d is negative. Only the sandbox's
 // binary can do that. Times that libraries and ffmpeg read themselves, such as in presigned addresses, stay right.
@@ -159,6 +166,11 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 	real := o.bucket && !o.standIn && os.Getenv("CUTROOM_TEST_S3") != ""
 	if s.World, err = startWorld(t, o.bucket && !real); err != nil {
 		return nil, err
+	}
+	if o.unready {
+		if err := s.World.Bucket.Faults.Add(fake.Rule{Step: bucket.StepPut, Path: "/ready/", Kind: fake.KindStatus, Status: 503}); err != nil {
+			return nil, err
+		}
 	}
 	if s.env, err = s.World.env(t, real); err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/derived"
+	"cutroom/internal/disk"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/events"
@@ -215,11 +216,15 @@ func (b *builder) buildStores(context.Context) error {
 	if b.store, b.bucket, err = openStore(b.cfg, b.dirs, b.deps); err != nil {
 		return err
 	}
-	if b.assetCache, err = asset.NewCache(b.dirs.assets, b.cfg.Storage.CacheMaxBytes/3*2); err != nil {
+	size, err := disk.Size(b.dirs.root)
+	if err != nil {
 		return err
 	}
-	b.parts, err = diskcache.New(diskcache.Config{Dir: b.dirs.parts, MaxBytes: b.cfg.Storage.CacheMaxBytes / 3})
-	if err != nil {
+	// The rest of the disk is for jobs and uploads. On a large disk, more would seldom be read again before it expires.
+	if b.assetCache, err = asset.NewCache(b.dirs.assets, min(size/4, 20<<30)); err != nil {
+		return err
+	}
+	if b.parts, err = diskcache.New(diskcache.Config{Dir: b.dirs.parts, MaxBytes: min(size/8, 10<<30)}); err != nil {
 		return err
 	}
 	if b.staging, err = staging.New(b.dirs.uploads); err != nil {
@@ -236,13 +241,13 @@ func (b *builder) buildOps(context.Context) error {
 	if err != nil {
 		host = "cutroom"
 	}
-	disk, err := installation.DiskID(b.dirs.root)
+	diskID, err := installation.DiskID(b.dirs.root)
 	if err != nil {
 		return err
 	}
 	b.renewer = job.NewRenewer(b.db, host+"/"+uuid.NewString(), b.log)
-	o := ops.ReadinessOptions{DB: b.db, Store: b.store, Uploads: b.staging, MinFree: b.cfg.Storage.MinFreeDiskBytes,
-		DiskID: disk, Replica: b.renewer.Owner(), Log: b.log}
+	o := ops.ReadinessOptions{DB: b.db, Store: b.store, Uploads: b.staging, MinFree: disk.Reserve,
+		DiskID: diskID, Replica: b.renewer.Owner(), Log: b.log}
 	if b.media != nil {
 		o.StartFFmpeg = b.media.Works
 	}
@@ -342,7 +347,7 @@ func (b *builder) newEngine() *engine.Engine {
 	return engine.New(engine.Config{Media: b.media, Cores: coresPerRender(cfg.MaxConcurrent), Cache: cache,
 		FinalTimeout: cfg.ProcessTimeout,
 		Limits: engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound,
-			MinFreeBytes: b.cfg.Storage.MinFreeDiskBytes}})
+			MinFreeBytes: disk.Reserve}})
 }
 
 // coresPerRender divides the machine among the renders that may run at once.

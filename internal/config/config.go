@@ -114,11 +114,9 @@ type ProviderB struct {
 
 // Storage configures the local folder and uploads to it.
 type Storage struct {
-	Path             string // as given: possibly relative to the working directory
-	UploadsTTL       time.Duration
-	MaxUploadBytes   int64
-	MinFreeDiskBytes int64 // 0 = not checked
-	CacheMaxBytes    int64
+	Path           string // as given: possibly relative to the working directory
+	UploadsTTL     time.Duration
+	MaxUploadBytes int64
 }
 
 // Asset configures uploaded assets and the local copies of objects.

@@ -130,12 +130,10 @@ func (s *settings) keys() []Key {
 			set: number(&s.Storage.MaxUploadBytes, mebibyte)},
 		{Name: "UPLOADS_TTL_HOURS", Default: "6", Min: 1, Max: maxHours, set: number(&s.Storage.UploadsTTL, time.Hour)},
 		{Name: "ASSET_CACHE_TTL_HOURS", Default: "24", Min: 1, Max: maxHours, set: number(&s.Asset.CacheTTL, time.Hour)},
-		{Name: "CACHE_MAX_MB", Default: "30720", Min: 3, Max: maxMegabytes, set: number(&s.Storage.CacheMaxBytes, mebibyte)},
 		{Name: "ACCOUNT_MAX_WAITING_JOBS", Default: "50", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxWaitingJobs, 1)},
 		{Name: "ACCOUNT_MAX_STORED_MB", Default: "20480", Min: 0, Max: maxMegabytes,
 			set: number(&s.Account.MaxStoredBytes, mebibyte)},
 		{Name: "ACCOUNT_MAX_ASSETS", Default: "5000", Min: 0, Max: 1_000_000, set: number(&s.Account.MaxAssets, 1)},
-		{Name: "MIN_FREE_DISK_MB", Default: "512", Min: 0, Max: maxMegabytes, set: number(&s.Storage.MinFreeDiskBytes, mebibyte)},
 
 		// Object store
 		{Name: "OBJECT_STORE_BUCKET", set: text(&s.ObjectStore.Bucket)},

@@ -145,11 +145,24 @@ func RemoveOld(dir, prefix string, age time.Duration) error {
 	return nil
 }
 
+// Reserve is how many bytes of free space a replica leaves on its disk. With less it claims no jobs.
+const Reserve = 512 << 20
+
 // Free returns how many bytes an unprivileged user may still write to the disk that holds dir.
 func Free(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("free space of the disk: %w", err)
+	st, err := statfs(dir)
+	return int64(st.Bavail) * st.Bsize, err
+}
+
+// Size returns the size of the disk that holds dir, in bytes.
+func Size(dir string) (int64, error) {
+	st, err := statfs(dir)
+	return int64(st.Blocks) * st.Bsize, err
+}
+
+func statfs(dir string) (st unix.Statfs_t, err error) {
+	if err = unix.Statfs(dir, &st); err != nil {
+		err = fmt.Errorf("space of the disk: %w", err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return st, err
 }

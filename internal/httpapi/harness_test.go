@@ -69,7 +69,7 @@ func newHarness(t testing.TB, o harnessOptions) *harness {
 	}
 	t.Cleanup(func() { _ = world.Close() })
 	env := world.Env()
-	for key, value := range map[string]string{"PORT": "8080", "PUBLIC_BASE_URL": "https://api.example", "MIN_FREE_DISK_MB": "0",
+	for key, value := range map[string]string{"PORT": "8080", "PUBLIC_BASE_URL": "https://api.example",
 		"MAX_UPLOAD_FILE_SIZE_MB": "2", "MAX_SEPARATION_AUDIO_MB": "1", "ENABLE_TESTDATA_MOCK": "", "ADMIN_SLUG": ""} {
 		env[key] = value
 	}

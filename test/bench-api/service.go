@@ -60,7 +60,7 @@ func startService(ctx context.Context, binary, dir string, world *sandbox.World,
 	}
 	all := world.Env()
 	for key, value := range map[string]string{"PORT": port, "STORAGE_PATH": filepath.Join(dir, "storage"),
-		"MIN_FREE_DISK_MB": "0", "ENABLE_API_DOCS": "", "ENABLE_TESTDATA_MOCK": "", "ADMIN_SLUG": ""} {
+		"ENABLE_API_DOCS": "", "ENABLE_TESTDATA_MOCK": "", "ADMIN_SLUG": ""} {
 		all[key] = value
 	}
 	for key, value := range env {
