@@ -228,30 +228,6 @@ func TestStartupAcceptsEveryDatabaseForm(t *testing.T) {
 	}
 }
 
-func TestDotEnvIsReadAndTheEnvironmentWins(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	dir := t.TempDir()
-	env := validEnv(t)
-	delete(env, "AUTH_JWT_SECRET")
-	write := func(content string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, ".env"), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("PROVIDER_POLL_INTERVAL_MS=5\nSEPARATION_PROVIDER_SPACE_ID=0\nAUTH_JWT_SECRET=" + secretsOfStartup[2] + "\n")
-	out := refused(t, dir, env)
-	if !strings.Contains(out, "PROVIDER_POLL_INTERVAL_MS") {
-		t.Errorf(".env was not read:\n%s", out)
-	}
-	for _, key := range []string{"SEPARATION_PROVIDER_SPACE_ID", "AUTH_JWT_SECRET"} {
-		if strings.Contains(out, key) {
-			t.Errorf("the output names %s although it is valid:\n%s", key, out)
-		}
-	}
-}
-
 func TestStartsFastAndIdlesSmall(t *testing.T) {
 	s := apitest.Start(t, apitest.Replicas(1))
 	best := time.Hour

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cutroom/internal/account"
-	"cutroom/internal/db"
 	"cutroom/internal/user"
 )
 
@@ -18,26 +17,22 @@ func revokeRole(ctx context.Context, v *invocation) error {
 }
 
 func (v *invocation) setRole(ctx context.Context, role, done string) error {
-	return v.withDatabase(ctx, func(d *db.DB) error {
-		u, err := account.SetRole(ctx, d, v.args[0], role, actor())
-		if err != nil {
-			return err
-		}
-		return v.say(roleRows(u), "%s (%s) %s", u.ID, u.Email, done)
-	})
+	u, err := account.SetRole(ctx, v.db, v.args[0], role, actor())
+	if err != nil {
+		return err
+	}
+	return v.say(roleRows(u), "%s (%s) %s", u.ID, u.Email, done)
 }
 
 func listAdmins(ctx context.Context, v *invocation) error {
-	return v.withDatabase(ctx, func(d *db.DB) error {
-		users, err := user.Admins(ctx, d)
-		if err != nil {
-			return err
-		}
-		if len(users) == 0 {
-			return v.say([]roleRow{}, "Nobody has the admin role. `cutroom admin grant` gives it.")
-		}
-		return v.print(roleRows(users...))
-	})
+	users, err := user.Admins(ctx, v.db)
+	if err != nil {
+		return err
+	}
+	if len(users) == 0 {
+		return v.say([]roleRow{}, "Nobody has the admin role. `cutroom admin grant` gives it.")
+	}
+	return v.print(roleRows(users...))
 }
 
 // roleRow is a user with a role.
@@ -59,16 +54,14 @@ func roleRows(users ...user.User) (rows []roleRow) {
 const tokenLife = 15 * time.Minute
 
 func issueToken(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u user.User) error {
-		cfg, _, err := v.load()
-		if err != nil {
-			return err
-		}
-		tokens := account.NewTokens(cfg.Auth.JWTSecret.Reveal(), tokenLife)
-		token, err := account.IssueAdminToken(ctx, d, tokens, u.ID, actor())
-		if err != nil {
-			return err
-		}
-		return v.say(map[string]string{"accessToken": token}, "%s", token)
-	})
+	u, err := v.find(ctx)
+	if err != nil {
+		return err
+	}
+	tokens := account.NewTokens(v.cfg.Auth.JWTSecret.Reveal(), tokenLife)
+	token, err := account.IssueAdminToken(ctx, v.db, tokens, u.ID, actor())
+	if err != nil {
+		return err
+	}
+	return v.say(map[string]string{"accessToken": token}, "%s", token)
 }

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"cutroom/internal/app"
 	"cutroom/internal/audit"
-	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/installation"
 	"cutroom/internal/objectstore"
@@ -20,39 +18,35 @@ import (
 
 // adoptBucket assigns the configured bucket to the configured database.
 func adoptBucket(ctx context.Context, v *invocation) error {
-	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
-		bucket := app.NewBucket(cfg, nil)
-		if bucket == nil {
-			return errors.New("no bucket is configured; `cutroom adopt-disk` assigns a disk")
-		}
-		before, after, err := installation.Adopt(ctx, d, bucket, actor())
-		switch {
-		case err != nil:
-			return err
-		case before == after:
-			_, err = fmt.Fprintf(v.stdout, "the bucket %s already belongs to this database (installation %s)\n", bucket.Name(), after)
-			return err
-		case before == "":
-			before = "no installation id"
-		}
-		_, err = fmt.Fprintf(v.stdout, "the bucket %s now belongs to this database (installation %s; before: %s)\n", bucket.Name(), after, before)
+	bucket := app.NewBucket(v.cfg, nil)
+	if bucket == nil {
+		return errors.New("no bucket is configured; `cutroom adopt-disk` assigns a disk")
+	}
+	before, after, err := installation.Adopt(ctx, v.db, bucket, actor())
+	switch {
+	case err != nil:
 		return err
-	})
+	case before == after:
+		_, err = fmt.Fprintf(v.stdout, "the bucket %s already belongs to this database (installation %s)\n", bucket.Name(), after)
+		return err
+	case before == "":
+		before = "no installation id"
+	}
+	_, err = fmt.Fprintf(v.stdout, "the bucket %s now belongs to this database (installation %s; before: %s)\n", bucket.Name(), after, before)
+	return err
 }
 
 // adoptDisk assigns the disk at STORAGE_PATH to the configured database.
 func adoptDisk(ctx context.Context, v *invocation) error {
-	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
-		if app.NewBucket(cfg, nil) != nil {
-			return errors.New("a bucket is configured; `cutroom adopt-bucket` assigns it")
-		}
-		before, after, err := installation.AdoptDisk(ctx, d, cfg.Storage.Path, actor())
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(v.stdout, "the files of this database are now on disk %s, in %s (before: %s)\n", after, cfg.Storage.Path, cmp.Or(before, "no disk"))
+	if app.NewBucket(v.cfg, nil) != nil {
+		return errors.New("a bucket is configured; `cutroom adopt-bucket` assigns it")
+	}
+	before, after, err := installation.AdoptDisk(ctx, v.db, v.cfg.Storage.Path, actor())
+	if err != nil {
 		return err
-	})
+	}
+	_, err = fmt.Fprintf(v.stdout, "the files of this database are now on disk %s, in %s (before: %s)\n", after, v.cfg.Storage.Path, cmp.Or(before, "no disk"))
+	return err
 }
 
 // confirmFlag adds --confirm.
@@ -61,26 +55,24 @@ func confirmFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.confirm, "conf
 // sweepObjects lists what a sweep would remove. With --confirm it removes those objects, even if the brake
 // stops the service's own sweep.
 func sweepObjects(ctx context.Context, v *invocation) error {
-	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
-		sweeper, err := app.NewSweeper(cfg, d, log)
-		if err != nil {
-			return err
-		}
-		if err := sweeper.Check(ctx); err != nil {
-			return err
-		}
-		found, err := sweeper.Plan(ctx)
-		if held := (*sweep.HeldError)(nil); err != nil && (!errors.As(err, &held) || !v.confirm) {
-			return errors.Join(v.printFindings(found), err)
-		}
-		if err := v.printFindings(found); err != nil || !v.confirm {
-			return err
-		}
-		if err := recordSweep(ctx, d, found); err != nil {
-			return err
-		}
-		return sweeper.Sweep(ctx, true)
-	})
+	sweeper, err := app.NewSweeper(v.cfg, v.db, v.log)
+	if err != nil {
+		return err
+	}
+	if err := sweeper.Check(ctx); err != nil {
+		return err
+	}
+	found, err := sweeper.Plan(ctx)
+	if held := (*sweep.HeldError)(nil); err != nil && (!errors.As(err, &held) || !v.confirm) {
+		return errors.Join(v.printFindings(found), err)
+	}
+	if err := v.printFindings(found); err != nil || !v.confirm {
+		return err
+	}
+	if err := recordSweep(ctx, v.db, found); err != nil {
+		return err
+	}
+	return sweeper.Sweep(ctx, true)
 }
 
 // recordSweep writes the audit record of a confirmed sweep.

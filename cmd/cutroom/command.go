@@ -27,8 +27,19 @@ type command struct {
 	fewer  int  // how many of those are optional
 	daemon bool // writes everything to a log, including its final error
 	flags  func(*flag.FlagSet, *invocation)
+	check  func(*invocation) error // of arguments and flags, before anything is opened; may be nil
+	needs  need
 	run    func(context.Context, *invocation) error
 }
+
+// need is what a command finds in its invocation.
+type need int
+
+const (
+	nothing       need = iota
+	configuration      // cfg and log
+	database           // db, too
+)
 
 // invocation is a parsed command line.
 type invocation struct {
@@ -42,9 +53,12 @@ type invocation struct {
 	order          credit.Order
 	user, receipt  string
 	confirm        bool
-	roles          string
 	failed         bool
+	credits        int64
 	stdout, stderr io.Writer
+	cfg            config.Config
+	log            *slog.Logger
+	db             *db.DB
 	// fatal logs the error that ended the command, one line per problem; nil if the output is for people.
 	fatal func(error)
 }
@@ -108,11 +122,6 @@ func (v *invocation) parse(c command, args []string) error {
 	return nil
 }
 
-// rolesFlag adds --roles, which overrides the environment and its file.
-func rolesFlag(fs *flag.FlagSet, v *invocation) {
-	fs.Func("roles", "", func(s string) error { v.roles = s; return os.Setenv("ROLES", s) })
-}
-
 // sinceFlag adds --since, a day in UTC or a time.
 func sinceFlag(fs *flag.FlagSet, v *invocation) {
 	fs.Func("since", "", func(s string) (err error) {
@@ -136,56 +145,40 @@ func errorsOnOneLine(_ []string, a slog.Attr) slog.Attr {
 }
 
 // load reads the configuration and creates the log that it configures.
-func (v *invocation) load() (config.Config, *slog.Logger, error) {
-	cfg, err := config.LoadEnvironment(v.envFile)
-	opts := &slog.HandlerOptions{Level: cfg.Log.Level, ReplaceAttr: errorsOnOneLine}
+func (v *invocation) load() (err error) {
+	v.cfg, err = config.LoadEnvironment(v.envFile)
+	opts := &slog.HandlerOptions{Level: v.cfg.Log.Level, ReplaceAttr: errorsOnOneLine}
 	var h slog.Handler = slog.NewTextHandler(v.stderr, opts)
-	if cfg.Log.JSON {
+	if v.cfg.Log.JSON {
 		h = slog.NewJSONHandler(v.stderr, opts)
 	}
-	log := slog.New(h)
-	if v.daemon && cfg.Log.JSON {
+	v.log = slog.New(h)
+	if v.daemon && v.cfg.Log.JSON {
 		v.fatal = func(err error) {
 			for line := range strings.Lines(err.Error()) {
-				log.Error(strings.TrimSpace(line))
+				v.log.Error(strings.TrimSpace(line))
 			}
 		}
 	}
 	if err != nil && v.fatal == nil {
 		err = fmt.Errorf("the configuration is not valid:\n%w", err)
 	}
-	return cfg, log, err
+	return err
 }
 
-// withDatabase calls use with the configured database, without migrating it: a command runs beside the
+// withDatabase runs a command with the configured database, without migrating it: the command runs beside the
 // replicas, and may lack the permission to migrate.
-func (v *invocation) withDatabase(ctx context.Context, use func(*db.DB) error) error {
-	return v.withInstallation(ctx, func(_ config.Config, d *db.DB, _ *slog.Logger) error { return use(d) })
-}
-
-// withUser is withDatabase for a command whose first argument names a user.
-func (v *invocation) withUser(ctx context.Context, use func(*db.DB, user.User) error) error {
-	return v.withDatabase(ctx, func(d *db.DB) error {
-		u, err := account.Find(ctx, d, v.args[0])
-		if err != nil {
-			return err
-		}
-		return use(d, u)
-	})
-}
-
-// withInstallation is withDatabase for commands that also need the configuration and the log.
-func (v *invocation) withInstallation(ctx context.Context, use func(config.Config, *db.DB, *slog.Logger) error) (err error) {
-	cfg, log, err := v.load()
-	if err != nil {
+func (v *invocation) withDatabase(ctx context.Context, run func(context.Context, *invocation) error) (err error) {
+	if v.db, err = app.OpenDatabase(ctx, v.cfg, v.log, (*db.DB).CheckSchema); err != nil {
 		return err
 	}
-	d, err := app.OpenDatabase(ctx, cfg, log, (*db.DB).CheckSchema)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	return use(cfg, d, log)
+	defer func() { err = errors.Join(err, v.db.Close()) }()
+	return run(ctx, v)
+}
+
+// find returns the user that the first argument names.
+func (v *invocation) find(ctx context.Context) (user.User, error) {
+	return account.Find(ctx, v.db, v.args[0])
 }
 
 // userID matches the numeric id of a user of this machine.

@@ -13,7 +13,6 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
-	"cutroom/internal/user"
 )
 
 func supportFlags(fs *flag.FlagSet, v *invocation) {
@@ -38,26 +37,32 @@ const maxSupport = 1_000_000
 // maxReason is the maximum length of a reason in bytes. The audit record keeps reasons forever.
 const maxReason = 500
 
-// support gives credits (sign 1) or takes them back (sign -1).
-func (v *invocation) support(ctx context.Context, sign int64) error {
-	n, err := strconv.ParseInt(v.args[1], 10, 64)
-	if err != nil || n < 1 || n > maxSupport {
+func checkSupport(v *invocation) (err error) {
+	v.credits, err = strconv.ParseInt(v.args[1], 10, 64)
+	if err != nil || v.credits < 1 || v.credits > maxSupport {
 		return fmt.Errorf("%q is not a number of credits from 1 to %d", v.args[1], maxSupport)
 	}
 	if strings.TrimSpace(v.reason) == "" || len(v.reason) > maxReason {
 		return fmt.Errorf("--reason <text> is required: at most %d characters, without personal data, because the audit record keeps it for ever", maxReason)
 	}
-	return v.withUser(ctx, func(d *db.DB, u user.User) error {
-		e := supported{UserID: u.ID, Credits: sign * n, Ref: credit.SupportID(v.job)}
-		if err := v.enter(ctx, d, e); err != nil {
-			return err
-		}
-		e.Ref = "support-" + e.Ref
-		if e.Balance, err = credit.Balance(ctx, d, u.ID); err != nil {
-			return err
-		}
-		return v.say(e, "%s: %+d credits, the balance is %d (%s)", e.UserID, e.Credits, e.Balance, e.Ref)
-	})
+	return nil
+}
+
+// support gives credits (sign 1) or takes them back (sign -1).
+func (v *invocation) support(ctx context.Context, sign int64) error {
+	u, err := v.find(ctx)
+	if err != nil {
+		return err
+	}
+	e := supported{UserID: u.ID, Credits: sign * v.credits, Ref: credit.SupportID(v.job)}
+	if err := v.enter(ctx, e); err != nil {
+		return err
+	}
+	e.Ref = "support-" + e.Ref
+	if e.Balance, err = credit.Balance(ctx, v.db, u.ID); err != nil {
+		return err
+	}
+	return v.say(e, "%s: %+d credits, the balance is %d (%s)", e.UserID, e.Credits, e.Balance, e.Ref)
 }
 
 // supported is a change of a balance that support made.
@@ -69,13 +74,13 @@ type supported struct {
 }
 
 // enter writes the entry and its audit record in one transaction.
-func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
+func (v *invocation) enter(ctx context.Context, e supported) error {
 	detail := audit.Detail{"credits": e.Credits, "reason": v.reason, "ref": "support-" + e.Ref}
 	if v.order.Platform != "" {
 		detail["order"] = v.order.Platform // not its number, which would outlive the account
 	}
 	if v.job != "" {
-		j, err := readJob(ctx, d, v.job)
+		j, err := v.readJob(ctx, v.job)
 		if err != nil {
 			return err
 		}
@@ -84,7 +89,7 @@ func (v *invocation) enter(ctx context.Context, d *db.DB, e supported) error {
 		}
 		detail["job"] = v.job
 	}
-	err := d.InTx(ctx, func(tx *db.Tx) error {
+	err := v.db.InTx(ctx, func(tx *db.Tx) error {
 		fresh, err := credit.Support(ctx, tx, e.UserID, e.Ref, e.Credits)
 		if err != nil {
 			return err
@@ -119,8 +124,8 @@ func (v *invocation) spendOrder(ctx context.Context, tx *db.Tx, e supported) err
 }
 
 // readJob returns a job of any user.
-func readJob(ctx context.Context, d *db.DB, id string) (admin.Job, error) {
-	j, err := admin.New(d).Job(ctx, id, "support-"+credit.SupportID(id))
+func (v *invocation) readJob(ctx context.Context, id string) (admin.Job, error) {
+	j, err := admin.New(v.db).Job(ctx, id, "support-"+credit.SupportID(id))
 	if f := fault.As(err); f != nil && f.Kind == fault.NotFound {
 		return j, fmt.Errorf("there is no job %q", id)
 	}

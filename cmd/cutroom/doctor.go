@@ -41,10 +41,7 @@ var errUnhealthy = errors.New("some checks failed")
 
 // doctor checks everything that the roles of this process depend on, one line each.
 func doctor(ctx context.Context, v *invocation) error {
-	cfg, log, err := v.load()
-	if err != nil {
-		return err
-	}
+	cfg := v.cfg
 	storeA, storeB, err := app.NewStores(cfg, nil)
 	if err != nil {
 		return err
@@ -53,7 +50,7 @@ func doctor(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	provider, err := app.NewProvider(cfg, nil, func(separator.Call) {}, log)
+	provider, err := app.NewProvider(cfg, nil, func(separator.Call) {}, v.log)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math"
 
-	"cutroom/internal/config"
-	"cutroom/internal/db"
 	"cutroom/internal/events"
 )
 
@@ -22,34 +19,34 @@ func listEvents(ctx context.Context, v *invocation) error {
 	if v.failed {
 		limit = math.MaxInt32
 	}
-	return v.withDatabase(ctx, func(d *db.DB) error {
-		list, err := events.List(ctx, d, v.failed, limit, 0)
-		if err != nil {
-			return err
-		}
-		return v.print(list)
-	})
+	list, err := events.List(ctx, v.db, v.failed, limit, 0)
+	if err != nil {
+		return err
+	}
+	return v.print(list)
+}
+
+func checkEvents(v *invocation) error {
+	if (len(v.args) == 1) == !v.since.IsZero() {
+		return fmt.Errorf("%w: events retry needs the id of an event or --since", errUsage)
+	}
+	return nil
 }
 
 // retryEvents calls the web hook again for one event, or for all since a time.
 func retryEvents(ctx context.Context, v *invocation) error {
-	if (len(v.args) == 1) == !v.since.IsZero() {
-		return fmt.Errorf("%w: events retry needs the id of an event or --since", errUsage)
+	if v.cfg.Webhook.URL == "" {
+		return errors.New("WEBHOOK_URL is not set: there is no receiver for events")
 	}
-	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, _ *slog.Logger) error {
-		if cfg.Webhook.URL == "" {
-			return errors.New("WEBHOOK_URL is not set: there is no receiver for events")
-		}
-		n := int64(1)
-		var err error
-		if v.since.IsZero() {
-			err = events.Resend(ctx, d, v.args[0])
-		} else {
-			n, err = events.ResendSince(ctx, d, v.since)
-		}
-		if err != nil {
-			return err
-		}
-		return v.say(map[string]int64{"events": n}, "%d events will be sent again", n)
-	})
+	n := int64(1)
+	var err error
+	if v.since.IsZero() {
+		err = events.Resend(ctx, v.db, v.args[0])
+	} else {
+		n, err = events.ResendSince(ctx, v.db, v.since)
+	}
+	if err != nil {
+		return err
+	}
+	return v.say(map[string]int64{"events": n}, "%d events will be sent again", n)
 }

@@ -22,10 +22,9 @@ import (
 
 const usage = `usage: cutroom <command> [--env-file <path>] [--json]
 
-  serve [--roles <list>]               run the service, or only some of its roles (overrides
-                                       ROLES): api, render, separation, sweep
+  serve                                run the service, or its roles that ROLES lists
   migrate                              apply database migrations and exit
-  doctor [--roles <list>]              check everything that these roles depend on
+  doctor                               check everything that these roles depend on
   version                              print versions
 
   admin grant <email or uuid>          give a user the admin role
@@ -74,33 +73,33 @@ The configuration comes from the environment. The file that --env-file names, or
 
 // commands contains every command by its words.
 var commands = map[string]command{
-	"serve":           {daemon: true, flags: rolesFlag, run: serve},
-	"migrate":         {daemon: true, run: migrate},
-	"doctor":          {flags: rolesFlag, run: doctor},
+	"serve":           {daemon: true, needs: configuration, run: serve},
+	"migrate":         {daemon: true, needs: configuration, run: migrate},
+	"doctor":          {needs: configuration, run: doctor},
 	"version":         {run: version},
-	"admin grant":     {args: 1, run: grantRole},
-	"admin revoke":    {args: 1, run: revokeRole},
-	"admin list":      {run: listAdmins},
-	"admin token":     {args: 1, run: issueToken},
-	"user show":       {args: 1, run: showUser},
-	"user export":     {args: 1, run: exportUser},
-	"user sign-out":   {args: 1, run: signOutUser},
-	"user erase":      {args: 1, run: eraseUser},
-	"job show":        {args: 1, run: showJob},
-	"job retry":       {args: 1, run: retryJob},
-	"jobs":            {flags: failedFlag, run: showFailedJobs},
-	"purchase verify": {args: 2, flags: verifyFlags, run: verifyPurchase},
-	"credits grant":   {args: 2, flags: grantFlags, run: grantCredits},
-	"credits revoke":  {args: 2, flags: supportFlags, run: revokeCredits},
-	"pause":           {args: 1, run: pauseSubmissions},
-	"resume":          {args: 1, run: resumeSubmissions},
-	"events":          {flags: eventsFlag, run: listEvents},
-	"events retry":    {args: 1, fewer: 1, flags: sinceFlag, run: retryEvents},
-	"adopt-bucket":    {run: adoptBucket},
-	"adopt-disk":      {run: adoptDisk},
-	"sweep":           {flags: confirmFlag, run: sweepObjects},
-	"audit":           {flags: sinceFlag, run: showAudit},
-	"erasures":        {flags: sinceFlag, run: showErasures},
+	"admin grant":     {args: 1, needs: database, run: grantRole},
+	"admin revoke":    {args: 1, needs: database, run: revokeRole},
+	"admin list":      {needs: database, run: listAdmins},
+	"admin token":     {args: 1, needs: database, run: issueToken},
+	"user show":       {args: 1, needs: database, run: showUser},
+	"user export":     {args: 1, needs: database, run: exportUser},
+	"user sign-out":   {args: 1, needs: database, run: signOutUser},
+	"user erase":      {args: 1, needs: database, run: eraseUser},
+	"job show":        {args: 1, needs: database, run: showJob},
+	"job retry":       {args: 1, check: checkRetry, needs: database, run: retryJob},
+	"jobs":            {flags: failedFlag, check: checkFailed, needs: database, run: showFailedJobs},
+	"purchase verify": {args: 2, flags: verifyFlags, check: checkOrder, needs: database, run: verifyPurchase},
+	"credits grant":   {args: 2, flags: grantFlags, check: checkSupport, needs: database, run: grantCredits},
+	"credits revoke":  {args: 2, flags: supportFlags, check: checkSupport, needs: database, run: revokeCredits},
+	"pause":           {args: 1, check: checkKind, needs: database, run: pauseSubmissions},
+	"resume":          {args: 1, check: checkKind, needs: database, run: resumeSubmissions},
+	"events":          {flags: eventsFlag, needs: database, run: listEvents},
+	"events retry":    {args: 1, fewer: 1, flags: sinceFlag, check: checkEvents, needs: database, run: retryEvents},
+	"adopt-bucket":    {needs: database, run: adoptBucket},
+	"adopt-disk":      {needs: database, run: adoptDisk},
+	"sweep":           {flags: confirmFlag, needs: database, run: sweepObjects},
+	"audit":           {flags: sinceFlag, needs: database, run: showAudit},
+	"erasures":        {flags: sinceFlag, check: checkSince, needs: database, run: showErasures},
 }
 
 func main() {
@@ -157,21 +156,31 @@ func dispatch(ctx context.Context, args []string, v *invocation) error {
 	if err := v.parse(c, rest); err != nil {
 		return err
 	}
-	return c.run(ctx, v)
+	if c.check != nil {
+		if err := c.check(v); err != nil {
+			return err
+		}
+	}
+	if c.needs == nothing {
+		return c.run(ctx, v)
+	}
+	if err := v.load(); err != nil {
+		return err
+	}
+	if c.needs == configuration {
+		return c.run(ctx, v)
+	}
+	return v.withDatabase(ctx, c.run)
 }
 
 func serve(ctx context.Context, v *invocation) error {
-	cfg, log, err := v.load()
-	if err != nil {
-		return err
-	}
-	for _, w := range cfg.Warnings {
-		log.Warn(w)
+	for _, w := range v.cfg.Warnings {
+		v.log.Warn(w)
 	}
 	if err := confine.Hide(); err != nil {
 		return fmt.Errorf("hide the memory of the process: %w", err)
 	}
-	a, err := app.New(ctx, cfg, versionString(), log)
+	a, err := app.New(ctx, v.cfg, versionString(), v.log)
 	if err != nil {
 		return err
 	}
@@ -184,14 +193,10 @@ func serve(ctx context.Context, v *invocation) error {
 }
 
 func migrate(ctx context.Context, v *invocation) error {
-	cfg, log, err := v.load()
+	d, err := app.OpenDatabase(ctx, v.cfg, v.log, (*db.DB).Migrate)
 	if err != nil {
 		return err
 	}
-	d, err := app.OpenDatabase(ctx, cfg, log, (*db.DB).Migrate)
-	if err != nil {
-		return err
-	}
-	log.Info("the database is up to date")
+	v.log.Info("the database is up to date")
 	return d.Close()
 }

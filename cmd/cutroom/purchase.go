@@ -5,12 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 
 	"cutroom/internal/account"
 	"cutroom/internal/app"
 	"cutroom/internal/audit"
-	"cutroom/internal/config"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -30,42 +28,42 @@ type verified struct {
 	Balance       int64  `json:"balance"`
 }
 
-// verifyPurchase verifies a user's order with its store, and grants the credits as the user's own
-// request would.
-func verifyPurchase(ctx context.Context, v *invocation) error {
+func checkOrder(v *invocation) (err error) {
 	if v.user == "" {
 		return fmt.Errorf("%w: purchase verify needs --user <email or uuid>", errUsage)
 	}
-	order, err := credit.ParseOrder(v.args[0] + ":" + v.args[1])
+	v.order, err = credit.ParseOrder(v.args[0] + ":" + v.args[1])
+	return err
+}
+
+// verifyPurchase verifies a user's order with its store, and grants the credits as the user's own
+// request would.
+func verifyPurchase(ctx context.Context, v *invocation) error {
+	order := v.order
+	u, err := account.Find(ctx, v.db, v.user)
 	if err != nil {
 		return err
 	}
-	return v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
-		u, err := account.Find(ctx, d, v.user)
-		if err != nil {
-			return err
-		}
-		ledger, err := app.NewLedger(cfg, d, nil, log)
-		if err != nil {
-			return err
-		}
-		grant, err := ledger.VerifyOrder(ctx, u.ID, order, v.receipt)
-		if err != nil {
-			return whyNotPaid(err, order)
-		}
-		err = d.InTx(ctx, func(tx *db.Tx) error {
-			return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.PurchaseVerified, Target: u.ID,
-				Detail: audit.Detail{"platform": order.Platform, "granted": grant.Granted}})
-		})
-		if err != nil {
-			return err
-		}
-		out := verified{u.ID, order.Platform, order.TransactionID, grant.Granted, grant.Balance}
-		if out.Granted == 0 {
-			return v.say(out, "order %s was paid out before: +0 credits, the balance of %s is %d", out.TransactionID, u.ID, out.Balance)
-		}
-		return v.say(out, "%s: +%d credits, the balance is %d", u.ID, out.Granted, out.Balance)
+	ledger, err := app.NewLedger(v.cfg, v.db, nil, v.log)
+	if err != nil {
+		return err
+	}
+	grant, err := ledger.VerifyOrder(ctx, u.ID, order, v.receipt)
+	if err != nil {
+		return whyNotPaid(err, order)
+	}
+	err = v.db.InTx(ctx, func(tx *db.Tx) error {
+		return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.PurchaseVerified, Target: u.ID,
+			Detail: audit.Detail{"platform": order.Platform, "granted": grant.Granted}})
 	})
+	if err != nil {
+		return err
+	}
+	out := verified{u.ID, order.Platform, order.TransactionID, grant.Granted, grant.Balance}
+	if out.Granted == 0 {
+		return v.say(out, "order %s was paid out before: +0 credits, the balance of %s is %d", out.TransactionID, u.ID, out.Balance)
+	}
+	return v.say(out, "%s: +%d credits, the balance is %d", u.ID, out.Granted, out.Balance)
 }
 
 // whyNotPaid explains why an order cannot be paid out.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -12,10 +11,8 @@ import (
 	"cutroom/internal/admin"
 	"cutroom/internal/app"
 	"cutroom/internal/audit"
-	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/quota"
-	"cutroom/internal/user"
 )
 
 // everything is a page with all rows.
@@ -36,39 +33,29 @@ type userReport struct {
 	Audit     []audit.Entry       `json:"audit"`
 }
 
-func (v *invocation) usageOf(ctx context.Context, d *db.DB, userID string) (quota.Report, error) {
-	cfg, _, err := v.load()
-	if err != nil {
-		return quota.Report{}, err
-	}
-	return app.NewQuota(cfg).Report(ctx, d, userID)
-}
-
 // showUser shows the user with the id in its argument, or the user of an order: its buyer, or else the last
 // user whose receipt for it was refused.
 func showUser(ctx context.Context, v *invocation) error {
-	return v.withDatabase(ctx, func(d *db.DB) error {
-		var others []string
-		u, err := account.Find(ctx, d, v.args[0])
-		if errors.Is(err, account.ErrUnknown) {
-			var found admin.Order
-			if found, err = admin.New(d).FindOrder(ctx, v.args[0]); err == nil {
-				u.ID, others, err = presenter(v.args[0], found)
-			}
+	var others []string
+	u, err := v.find(ctx)
+	if errors.Is(err, account.ErrUnknown) {
+		var found admin.Order
+		if found, err = admin.New(v.db).FindOrder(ctx, v.args[0]); err == nil {
+			u.ID, others, err = presenter(v.args[0], found)
 		}
-		if err != nil {
-			return err
-		}
-		p, err := readUserReport(ctx, d, u.ID)
-		if err != nil {
-			return err
-		}
-		p.Others = others
-		if p.Usage, err = v.usageOf(ctx, d, u.ID); err != nil {
-			return err
-		}
-		return v.print(p)
-	})
+	}
+	if err != nil {
+		return err
+	}
+	p, err := readUserReport(ctx, v.db, u.ID)
+	if err != nil {
+		return err
+	}
+	p.Others = others
+	if p.Usage, err = app.NewQuota(v.cfg).Report(ctx, v.db, u.ID); err != nil {
+		return err
+	}
+	return v.print(p)
 }
 
 // presenter selects the user to show for an order, and lists the other users who presented it.
@@ -120,41 +107,40 @@ func readUserReport(ctx context.Context, d *db.DB, id string) (p userReport, err
 }
 
 func exportUser(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u user.User) error {
-		data, err := admin.New(d).Export(ctx, u.ID)
-		if err != nil {
-			return err
-		}
-		return v.printJSON(data)
-	})
-}
-
-func signOutUser(ctx context.Context, v *invocation) error {
-	return v.withUser(ctx, func(d *db.DB, u user.User) error {
-		if err := account.SignOut(ctx, d, u.ID, actor()); err != nil {
-			return err
-		}
-		time.Sleep(account.SignOutDelay) // after this, every replica has seen the sign-out
-		return v.say(map[string]string{"userId": u.ID}, "Every access token issued to %s until now is invalid.", u.ID)
-	})
-}
-
-func eraseUser(ctx context.Context, v *invocation) error {
-	var id string
-	err := v.withInstallation(ctx, func(cfg config.Config, d *db.DB, log *slog.Logger) error {
-		u, err := account.Find(ctx, d, v.args[0])
-		if err != nil {
-			return err
-		}
-		a, err := app.New(ctx, cfg, versionString(), log)
-		if err != nil {
-			return err
-		}
-		id = u.ID
-		return errors.Join(a.Accounts().Delete(ctx, id, actor()), a.Close())
-	})
+	u, err := v.find(ctx)
 	if err != nil {
 		return err
 	}
-	return v.say(map[string]string{"userId": id}, "The account %s and its files are deleted.", id)
+	data, err := admin.New(v.db).Export(ctx, u.ID)
+	if err != nil {
+		return err
+	}
+	return v.printJSON(data)
+}
+
+func signOutUser(ctx context.Context, v *invocation) error {
+	u, err := v.find(ctx)
+	if err != nil {
+		return err
+	}
+	if err := account.SignOut(ctx, v.db, u.ID, actor()); err != nil {
+		return err
+	}
+	time.Sleep(account.SignOutDelay) // after this, every replica has seen the sign-out
+	return v.say(map[string]string{"userId": u.ID}, "Every access token issued to %s until now is invalid.", u.ID)
+}
+
+func eraseUser(ctx context.Context, v *invocation) error {
+	u, err := v.find(ctx)
+	if err != nil {
+		return err
+	}
+	a, err := app.New(ctx, v.cfg, versionString(), v.log)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(a.Accounts().Delete(ctx, u.ID, actor()), a.Close()); err != nil {
+		return err
+	}
+	return v.say(map[string]string{"userId": u.ID}, "The account %s and its files are deleted.", u.ID)
 }

@@ -97,24 +97,7 @@ func (g *Gauges) drift(ctx context.Context, ch chan<- prometheus.Metric) {
 // gauge sends one metric per row: the value, then its labels. It sends 0 for series in always that have no row.
 func (g *Gauges) gauge(ctx context.Context, ch chan<- prometheus.Metric, desc *prometheus.Desc, query string, always ...[]string) {
 	found := map[string]bool{}
-	err := g.each(ctx, query, func(value float64, labels []string) {
-		found[strings.Join(labels, "\n")] = true
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
-	})
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(desc, err)
-		return
-	}
-	for _, labels := range always {
-		if !found[strings.Join(labels, "\n")] {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 0, labels...)
-		}
-	}
-}
-
-// each calls take with every row: a number followed by texts.
-func (g *Gauges) each(ctx context.Context, query string, take func(value float64, labels []string)) error {
-	return db.Each(ctx, g.db, func(rows *db.Rows) error {
+	err := db.Each(ctx, g.db, func(rows *db.Rows) error {
 		columns, err := rows.Columns()
 		if err != nil {
 			return err
@@ -128,7 +111,17 @@ func (g *Gauges) each(ctx context.Context, query string, take func(value float64
 		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
-		take(value, labels)
+		found[strings.Join(labels, "\n")] = true
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 		return nil
 	}, query)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(desc, err)
+		return
+	}
+	for _, labels := range always {
+		if !found[strings.Join(labels, "\n")] {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 0, labels...)
+		}
+	}
 }

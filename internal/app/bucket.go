@@ -77,10 +77,15 @@ func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store,
 		Listed: m.SetStored, Removed: m.AddRemoved, Held: m.SetHeld, Log: log})
 }
 
-// openStore returns the configured bucket, or with a nil bucket the local folder.
-func openStore(cfg config.Config, dirs folders, deps *ops.Dependencies) (objectstore.Store, *objectstore.Bucket, error) {
+// OpenStore returns the configured object store: the bucket, or a folder on this machine, whose bucket is nil. Nil deps
+// count nothing.
+func OpenStore(cfg config.Config, deps *ops.Dependencies) (objectstore.Store, *objectstore.Bucket, error) {
 	if bucket := NewBucket(cfg, deps); bucket != nil {
 		return bucket, bucket, nil
+	}
+	dirs, err := makeFolders(cfg.Storage.Path)
+	if err != nil {
+		return nil, nil, err
 	}
 	dir, err := objectstore.NewDir(dirs.objects)
 	return dir, nil, err
@@ -89,23 +94,9 @@ func openStore(cfg config.Config, dirs folders, deps *ops.Dependencies) (objects
 // NewSweeper returns the sweeper of the configured installation, for a command
 // beside the service.
 func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, error) {
-	store, bucket, err := openConfiguredStore(cfg)
+	store, bucket, err := OpenStore(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
 	return newSweeper(cfg, d, store, bucket, ops.NewSweeps(), log), nil
-}
-
-// OpenStore opens the configured object store, for a command beside the service.
-func OpenStore(cfg config.Config) (objectstore.Store, error) {
-	store, _, err := openConfiguredStore(cfg)
-	return store, err
-}
-
-func openConfiguredStore(cfg config.Config) (objectstore.Store, *objectstore.Bucket, error) {
-	dirs, err := makeFolders(cfg.Storage.Path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return openStore(cfg, dirs, nil)
 }

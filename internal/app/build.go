@@ -213,7 +213,7 @@ func checkConfinement(layers []confine.Layer, required bool, log *slog.Logger) e
 // buildStores makes everything that keeps files: the object store, the caches and the staging area.
 func (b *builder) buildStores(context.Context) error {
 	var err error
-	if b.store, b.bucket, err = openStore(b.cfg, b.dirs, b.deps); err != nil {
+	if b.store, b.bucket, err = OpenStore(b.cfg, b.deps); err != nil {
 		return err
 	}
 	size, err := disk.Size(b.dirs.root)

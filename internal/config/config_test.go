@@ -275,7 +275,8 @@ func TestDefaults(t *testing.T) {
 
 func (s Secret) equals(value string) bool { return s.Reveal() == value }
 
-// Every rule that a start-up can break, with the one line that it must give.
+// Every rule that a start-up can break, with the one line that it must give. Blank keys and the ranges of numbers have
+// tests of their own.
 func TestStartUpRules(t *testing.T) {
 	type env = map[string]string
 	bucket := env{"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("aF", 16),
@@ -294,24 +295,12 @@ func TestStartUpRules(t *testing.T) {
 	}{
 		"minimum": {nil, ""},
 
-		"DATABASE_URL blank":           {env{"DATABASE_URL": " "}, "DATABASE_URL: is required"},
-		"DB_USER blank":                {env{"DB_USER": ""}, "DB_USER: is required"},
-		"DB_PASSWORD blank":            {env{"DB_PASSWORD": "  "}, "DB_PASSWORD: is required"},
-		"JWT secret blank":             {env{"AUTH_JWT_SECRET": ""}, "AUTH_JWT_SECRET: is required"},
 		"JWT secret of 31":             {env{"AUTH_JWT_SECRET": strings.Repeat("x", 31)}, "AUTH_JWT_SECRET: must have at least 32 characters"},
 		"JWT secret of 31 and spaces":  {env{"AUTH_JWT_SECRET": strings.Repeat("x", 31) + "  "}, "AUTH_JWT_SECRET: must have at least 32 characters"},
 		"JWT secret of 31 wide":        {env{"AUTH_JWT_SECRET": strings.Repeat("é", 31)}, "AUTH_JWT_SECRET: must have at least 32 characters"},
 		"JWT secret of 32":             {env{"AUTH_JWT_SECRET": strings.Repeat("x", 32)}, ""},
-		"stem secret blank":            {env{"SEPARATION_SIGNING_SECRET": ""}, "SEPARATION_SIGNING_SECRET: is required"},
 		"stem secret of 31":            {env{"SEPARATION_SIGNING_SECRET": strings.Repeat("x", 31)}, "SEPARATION_SIGNING_SECRET: must have at least 32 characters"},
-		"client ids A blank":           {env{"AUTH_PROVIDER_A_CLIENT_IDS": ""}, "AUTH_PROVIDER_A_CLIENT_IDS: is required"},
 		"client ids A empty":           {env{"AUTH_PROVIDER_A_CLIENT_IDS": " , ,"}, "AUTH_PROVIDER_A_CLIENT_IDS: must list at least one client id"},
-		"API key blank":                {env{"SEPARATION_PROVIDER_API_KEY": ""}, "SEPARATION_PROVIDER_API_KEY: is required"},
-		"space id blank":               {env{"SEPARATION_PROVIDER_SPACE_ID": ""}, "SEPARATION_PROVIDER_SPACE_ID: is required"},
-		"space id 0":                   {env{"SEPARATION_PROVIDER_SPACE_ID": "0"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
-		"space id negative":            {env{"SEPARATION_PROVIDER_SPACE_ID": "-3"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
-		"space id no number":           {env{"SEPARATION_PROVIDER_SPACE_ID": "seven"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
-		"space id beyond 64 bits":      {env{"SEPARATION_PROVIDER_SPACE_ID": "18446744073709551617"}, "SEPARATION_PROVIDER_SPACE_ID: must be a whole number, 1 or more"},
 		"PostgreSQL without sslmode":   {env{"DATABASE_URL": "postgres://h/db"}, sslmode},
 		"PostgreSQL sslmode disable":   {env{"DATABASE_URL": "postgresql://h/db?sslmode=disable"}, sslmode},
 		"PostgreSQL sslmode prefer":    {env{"DATABASE_URL": "jdbc:postgresql://h/db?sslmode=prefer"}, sslmode},
@@ -326,7 +315,6 @@ func TestStartUpRules(t *testing.T) {
 		"SQLite without path":          {env{"DATABASE_URL": "sqlite://"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
 		"SQLite folder":                {env{"DATABASE_URL": "sqlite:///var/lib/"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
 		"SQLite memory misspelt":       {env{"DATABASE_URL": "sqlite://:memory:"}, "DATABASE_URL: must be sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:"},
-		"pool 0":                       {env{"DB_MAX_POOL": "0"}, "DB_MAX_POOL: must be a whole number, 1 to 1000"},
 
 		"bonus once without its key": {env{"SIGNUP_BONUS_PER_IDENTITY": "once"}, "SIGNUP_BONUS_KEY: is required when SIGNUP_BONUS_PER_IDENTITY is once"},
 		"bonus key of 31":            {env{"SIGNUP_BONUS_PER_IDENTITY": "once", "SIGNUP_BONUS_KEY": strings.Repeat("x", 31)}, "SIGNUP_BONUS_KEY: must have at least 32 characters"},
@@ -343,20 +331,14 @@ func TestStartUpRules(t *testing.T) {
 		"bucket with bad endpoint":       {bucketBut("OBJECT_STORE_ENDPOINT", "s3.example.com"), "OBJECT_STORE_ENDPOINT: " + address},
 		"bucket with a slash":            {bucketBut("OBJECT_STORE_BUCKET", "films/raw"), "OBJECT_STORE_BUCKET: must be a bucket name: 3 to 63 letters, digits, dots, dashes and underscores"},
 		"keys without bucket":            {env{"OBJECT_STORE_ACCOUNT_ID": "x"}, ""},
-		"presigned lifetime of 59":       {env{"SIGNED_URL_TTL_SEC": "59"}, "SIGNED_URL_TTL_SEC: must be a whole number, 60 to 86400"},
 		"stem lifetime too long":         {env{"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
 		"stem lifetime by a millisecond": {env{"SEPARATION_ABANDON_TTL_MS": "60999", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
 		"stem lifetime equal":            {env{"SEPARATION_ABANDON_TTL_MS": "61000", "SEPARATION_URL_TTL_SEC": "61"}, ""},
 		"default stem lifetime shrinks":  {env{"SEPARATION_ABANDON_TTL_MS": "60000"}, ""},
-		"abandon too short":              {env{"SEPARATION_ABANDON_TTL_MS": "59999"}, "SEPARATION_ABANDON_TTL_MS: must be a whole number, 60000 to 315360000000"},
-		"in flight 6":                    {env{"SEPARATION_MAX_PROVIDER_IN_FLIGHT": "6"}, "SEPARATION_MAX_PROVIDER_IN_FLIGHT: must be a whole number, 1 to 5"},
 		"base URL without scheme":        {env{"SEPARATION_PROVIDER_BASE_URL": "api.example.com"}, "SEPARATION_PROVIDER_BASE_URL: " + address},
 		"base URL with user":             {env{"SEPARATION_PROVIDER_STORAGE_BASE_URL": "https://u:p@h"}, "SEPARATION_PROVIDER_STORAGE_BASE_URL: " + address},
 		"allowed host is an address":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "ok.example,https://cdn.example/"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names, alone or as host:port, without scheme or path"},
-		"allowed host is a wildcard":     {env{"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "*.example"}, "PROVIDER_DOWNLOAD_ALLOWED_HOSTS: must list host names, alone or as host:port, without scheme or path"},
 
-		"PORT 0":                     {env{"PORT": "0"}, "PORT: must be a whole number, 1 to 65535"},
-		"PORT 65536":                 {env{"PORT": "65536"}, "PORT: must be a whole number, 1 to 65535"},
 		"public URL of another kind": {env{"PUBLIC_BASE_URL": "ftp://films.example"}, "PUBLIC_BASE_URL: " + address},
 		"public URL with query":      {env{"PUBLIC_BASE_URL": "https://films.example/?a=b"}, "PUBLIC_BASE_URL: " + address},
 		"public URL with bad port":   {env{"PUBLIC_BASE_URL": "https://films.example:70000"}, "PUBLIC_BASE_URL: " + address},
@@ -372,7 +354,6 @@ func TestStartUpRules(t *testing.T) {
 		"proxies by name":            {env{"TRUSTED_PROXIES": "10.0.0.0/8,proxy"}, "TRUSTED_PROXIES: must list CIDR ranges such as 10.0.0.0/8, or be none"},
 		"proxies too narrow":         {env{"TRUSTED_PROXIES": "10.0.0.0/33"}, "TRUSTED_PROXIES: must list CIDR ranges such as 10.0.0.0/8, or be none"},
 		"proxies empty":              {env{"TRUSTED_PROXIES": ","}, "TRUSTED_PROXIES: must list CIDR ranges such as 10.0.0.0/8, or be none"},
-		"negative hops":              {env{"RATE_LIMIT_TRUSTED_PROXY_HOPS": "-1"}, "RATE_LIMIT_TRUSTED_PROXY_HOPS: must be a whole number, 0 to 100"},
 		"unknown level":              {env{"LOG_LEVEL": "loud"}, "LOG_LEVEL: must be one of debug, info, warn, error"},
 		"unknown format":             {env{"LOG_FORMAT": "xml"}, "LOG_FORMAT: must be one of json, text"},
 		"ops address without port":   {env{"OPS_ADDR": "localhost"}, "OPS_ADDR: must be host:port or :port"},
@@ -389,7 +370,6 @@ func TestStartUpRules(t *testing.T) {
 		"sample rate NaN":           {env{"MONITORING_TRACES_SAMPLE_RATE": "NaN"}, "MONITORING_TRACES_SAMPLE_RATE: must be a number from 0.0 to 1.0"},
 		"sample rate 1":             {env{"MONITORING_TRACES_SAMPLE_RATE": "1"}, ""},
 		"DSN without key":           {env{"MONITORING_DSN": "https://sentry.example/1"}, "MONITORING_DSN: must have the form https://<public key>@<host>/<project>"},
-		"token lifetime of 59":      {env{"AUTH_JWT_EXPIRY_SECONDS": "59"}, "AUTH_JWT_EXPIRY_SECONDS: must be a whole number, 60 to 7776000"},
 		"token-info not an address": {env{"AUTH_PROVIDER_A_TOKENINFO_URL": "tokeninfo"}, "AUTH_PROVIDER_A_TOKENINFO_URL: " + address},
 
 		"products without amount":    {env{"CREDIT_PRODUCTS": "a=1,b"}, products},
@@ -511,7 +491,10 @@ func TestBlankEqualsAbsent(t *testing.T) {
 	plain := load(t, nil)
 	for _, k := range Keys {
 		if k.Required == Always {
-			continue // TestStartUpRules has these
+			if got := problems(t, map[string]string{k.Name: " \t"}); !slices.Equal(got, []string{k.Name + ": is required"}) {
+				t.Errorf("a blank %s: problems %q", k.Name, got)
+			}
+			continue
 		}
 		if got := load(t, map[string]string{k.Name: " \t"}); !reflect.DeepEqual(got, plain) {
 			t.Errorf("a blank %s changes the configuration", k.Name)

@@ -1,7 +1,6 @@
 package monitor_test
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -23,8 +22,8 @@ import (
 	"cutroom/internal/monitor"
 )
 
-// collector is a server that speaks the envelope protocol: a header line, and
-// then pairs of an item's header line and its payload.
+// collector is a server that speaks the envelope protocol: a header, and then pairs of an item's header and its
+// payload, all JSON.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -62,38 +61,20 @@ func (c *collector) take(r *http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.auth = append(c.auth, r.Header.Get("X-Sentry-Auth"))
-	lines := bufio.NewReader(io.TeeReader(body, &c.raw))
-	if _, err := lines.ReadBytes('\n'); err != nil {
+	envelope := json.NewDecoder(io.TeeReader(body, &c.raw))
+	var header map[string]any
+	if err := envelope.Decode(&header); err != nil {
 		return fmt.Errorf("header: %w", err)
 	}
-	for {
-		head, err := lines.ReadBytes('\n')
-		if err == io.EOF && len(bytes.TrimSpace(head)) == 0 {
-			return nil
-		}
-		var item struct {
-			Type   string `json:"type"`
-			Length *int   `json:"length"`
-		}
-		if uerr := json.Unmarshal(head, &item); uerr != nil {
-			return fmt.Errorf("item header %q: %w", head, uerr)
-		}
-		var payload []byte
-		if item.Length != nil {
-			payload = make([]byte, *item.Length)
-			if _, err := io.ReadFull(lines, payload); err != nil {
-				return fmt.Errorf("payload: %w", err)
-			}
-			_, _ = lines.ReadByte() // the line break after it, or the end
-		} else if payload, err = lines.ReadBytes('\n'); err != nil && err != io.EOF {
+	for envelope.More() {
+		var item struct{ Type string }
+		var payload map[string]any
+		if err := errors.Join(envelope.Decode(&item), envelope.Decode(&payload)); err != nil {
 			return err
 		}
-		var body map[string]any
-		if err := json.Unmarshal(payload, &body); err != nil {
-			return fmt.Errorf("payload of %s: %w", item.Type, err)
-		}
-		c.items[item.Type] = append(c.items[item.Type], body)
+		c.items[item.Type] = append(c.items[item.Type], payload)
 	}
+	return nil
 }
 
 // all returns what arrived of a type.

@@ -1,15 +1,13 @@
 package tracing
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -26,33 +24,15 @@ func recorded() (*Tracer, *tracetest.SpanRecorder) {
 	return newTracer(sdktrace.WithSpanProcessor(spans)), spans
 }
 
-// A request continues the client's trace, and the attempt at the job that it
-// submitted continues the request's, in another process.
-func TestOneTraceFromRequestToPass(t *testing.T) {
+// The text of an error may name a person's file.
+func TestFailedSpansHoldNoText(t *testing.T) {
 	tracer, spans := recorded()
-	ctx, end := tracer.Request(t.Context(), "POST", http.Header{"Traceparent": {sampled}}, true)
-	stored := Parent(ctx)
-	end("POST /api/v2/render", 200)
-
-	elsewhere, otherSpans := recorded()
-	ctx, ended := elsewhere.Attempt(t.Context(), "render.attempt", stored, "rnd-1", "replica-2")
-	_, passed := Start(ctx, "ffmpeg mix", attribute.Int("n", 1))
+	ctx, end := tracer.Request(t.Context(), "POST", http.Header{}, true)
+	_, passed := Start(ctx, "ffmpeg mix")
 	passed(errors.New("/home/somebody/film.mp4 is broken"))
-	ended(nil)
-
-	request := spans.Ended()[0]
-	if request.Name() != "POST /api/v2/render" || request.SpanContext().TraceID().String() != remoteTrace {
-		t.Errorf("the request is %s of trace %s", request.Name(), request.SpanContext().TraceID())
-	}
-	pass, attempt := otherSpans.Ended()[0], otherSpans.Ended()[1]
-	if attempt.Parent().SpanID() != request.SpanContext().SpanID() || attempt.SpanContext().TraceID().String() != remoteTrace {
-		t.Error("the attempt is not a child of the request")
-	}
-	if pass.Parent().SpanID() != attempt.SpanContext().SpanID() || pass.Name() != "ffmpeg mix" {
-		t.Errorf("%s is not a child of the attempt", pass.Name())
-	}
-	if pass.Status().Code != codes.Error || strings.Contains(pass.Status().Description, "somebody") {
-		t.Errorf("the failed pass has status %+v", pass.Status())
+	end("POST /api/v2/render", 200)
+	if pass := spans.Ended()[0]; pass.Status().Code != codes.Error || strings.Contains(fmt.Sprint(pass.Status(), pass.Attributes()), "somebody") {
+		t.Errorf("the failed pass has status %+v and %v", pass.Status(), pass.Attributes())
 	}
 }
 
@@ -125,19 +105,5 @@ func TestATracerThatIsOff(t *testing.T) {
 		end(nil)
 	}); n != 0 {
 		t.Errorf("a span that is not recorded costs %v allocations", n)
-	}
-}
-
-func TestLogsCarryTheTrace(t *testing.T) {
-	tracer, _ := recorded()
-	ctx, end := tracer.Request(t.Context(), "GET", http.Header{"Traceparent": {sampled}}, true)
-	defer end("GET /x", 200)
-	var out bytes.Buffer
-	log := slog.New(LogHandler(slog.NewJSONHandler(&out, nil)))
-	log.With("a", 1).InfoContext(ctx, "traced")
-	log.Info("not traced")
-	lines := strings.Split(out.String(), "\n")
-	if !strings.Contains(lines[0], `"trace":"`+remoteTrace+`"`) || strings.Contains(lines[1], "trace\":") {
-		t.Error(out.String())
 	}
 }
