@@ -290,14 +290,16 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	return n, err
 }
 
-// writing runs a single statement that writes.
+// writing runs a single statement that writes. Like a transaction, it runs again after a deadlock.
 func (d *DB) writing(ctx context.Context, do func(ctx context.Context) error) error {
-	ctx, end := bounded(ctx)
-	if err := d.lockWrites(ctx); err != nil {
-		return end(err)
-	}
-	defer d.unlockWrites()
-	return end(do(ctx))
+	return retry(ctx, func() error {
+		ctx, end := bounded(ctx)
+		if err := d.lockWrites(ctx); err != nil {
+			return end(err)
+		}
+		defer d.unlockWrites()
+		return end(do(ctx))
+	})
 }
 
 func (d *DB) lockWrites(ctx context.Context) error {

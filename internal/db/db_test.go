@@ -182,6 +182,42 @@ func TestLockedTransactionsSeeEachOther(t *testing.T) {
 	})
 }
 
+// PostgreSQL aborts one of two writers that wait for each other. It runs again, also if it is a single statement.
+func TestWritersRunAgainAfterADeadlock(t *testing.T) {
+	d := postgres(t, 4)
+	createCounters(t, d)
+	dbtest.Exec(t, d, `INSERT INTO counters (id, seen_at) VALUES ('a', 0), ('b', 0)`)
+	statement, ended := sync.Once{}, make(chan error, 1)
+	err := d.InTx(t.Context(), func(tx *db.Tx) error {
+		if _, err := tx.Exec(t.Context(), `UPDATE counters SET seen_at = seen_at + 1 WHERE id = 'a'`); err != nil {
+			return err
+		}
+		statement.Do(func() {
+			go func() {
+				_, err := d.Exec(t.Context(), `WITH b AS (UPDATE counters SET seen_at = seen_at + 1 WHERE id = 'b' RETURNING seen_at)
+					UPDATE counters SET seen_at = counters.seen_at + 1 FROM b WHERE id = 'a'`)
+				ended <- err
+			}()
+		})
+		// It waits first, so it is the first to look for a deadlock. Use another connection, because a transaction reads
+		// pg_stat_activity only once.
+		for waiting := 0; waiting == 0 && len(ended) == 0; {
+			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(t.Context(), `UPDATE counters SET seen_at = seen_at + 1 WHERE id = 'b'`)
+		return err
+	})
+	if err := errors.Join(err, <-ended); err != nil {
+		t.Error(err)
+	}
+	if n := dbtest.Number(t, d, `SELECT COUNT(*) FROM counters WHERE seen_at = 2`); n != 2 {
+		t.Errorf("%d of 2 counters have both updates", n)
+	}
+}
+
 func TestForeignKeyIsRecognised(t *testing.T) {
 	d := open(t, "sqlite::memory:")
 	_, err := d.Exec(t.Context(), `INSERT INTO credit_balances (user_id, balance) VALUES ('nobody', 1)`)

@@ -24,6 +24,11 @@ type Tx struct {
 // InTx runs fn in one transaction and commits if fn returns nil. After a deadlock or serialisation failure it
 // runs fn again, at most three times in total, so fn must have no effect outside the transaction.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	return retry(ctx, func() error { return d.inTxOnce(ctx, fn) })
+}
+
+// retry calls run until it returns anything but a deadlock or serialisation failure, at most three times.
+func retry(ctx context.Context, run func() error) error {
 	var err error
 	for attempt := range 3 {
 		if attempt > 0 {
@@ -33,7 +38,7 @@ func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 			case <-time.After(time.Duration(attempt) * 20 * time.Millisecond):
 			}
 		}
-		if err = d.inTxOnce(ctx, fn); err == nil || !retryable(err) {
+		if err = run(); err == nil || !retryable(err) {
 			return err
 		}
 	}

@@ -203,9 +203,12 @@ func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 			all.Go(func() {
 				c := r.service(&jobtest.Engine{}, r.DB).newPartCoordinator(t.Context(), ids[0])
 				defer c.stop()
-				for key, err := c.Next(t.Context(), ""); key != ""; key, err = c.Next(t.Context(), key) {
-					if err != nil {
-						t.Error(err)
+				for key := ""; ; {
+					var err error
+					if key, err = c.Next(t.Context(), key); err != nil || key == "" {
+						if err != nil {
+							t.Error(err)
+						}
 						return
 					}
 					got[i] = append(got[i], key)
