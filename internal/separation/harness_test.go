@@ -18,6 +18,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/derived"
+	"cutroom/internal/httpcall"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 	"cutroom/internal/media"
@@ -46,12 +47,6 @@ func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 func oneDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Parallel()
 	test(t, dbtest.SQLite(t))
-}
-
-// onPostgres runs a test of several replicas, which need PostgreSQL, in parallel with other tests.
-func onPostgres(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	t.Parallel()
-	test(t, dbtest.Postgres(t))
 }
 
 // harness is a database, a store and a provider for any number of Services.
@@ -111,7 +106,7 @@ func (r *harness) service(change ...func(*Options)) *Service {
 		var err error
 		o.Provider, err = separator.New(separator.Config{BaseURL: r.provider.API.URL(), StorageBaseURL: r.provider.Storage.URL(),
 			AllowedHosts: []string{r.provider.Upload.URL()[len("http://"):]},
-			APIKey:       providerKey, SpaceID: providerSpace, Backoff: func(int) time.Duration { return 10 * time.Millisecond }})
+			APIKey:       providerKey, SpaceID: providerSpace, Sleep: func(ctx context.Context, _ time.Duration) error { return httpcall.Sleep(ctx, 10*time.Millisecond) }})
 		if err != nil {
 			r.T.Fatal(err)
 		}

@@ -18,8 +18,6 @@ func (s hostSet) has(host, port string) bool {
 	return s[host] || s[net.JoinHostPort(host, port)]
 }
 
-func (s hostSet) hasURL(u *url.URL) bool { return s.has(u.Hostname(), port(u)) }
-
 // hostName returns u's host in the form of a hostSet key.
 func hostName(u *url.URL) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
@@ -91,7 +89,7 @@ func (c *Client) checkLink(u *url.URL) error {
 	if err := c.checkURL(u); err != nil {
 		return err
 	}
-	if !c.hosts.hasURL(u) {
+	if !c.hosts.has(u.Hostname(), port(u)) {
 		return fmt.Errorf("%w: host %.100q", errForbidden, u.Hostname())
 	}
 	return nil

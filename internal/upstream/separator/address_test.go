@@ -231,83 +231,54 @@ func TestForbiddenLinks(t *testing.T) {
 }
 
 func TestRedirects(t *testing.T) {
-	to := func(location string) misbehaviour { return answers(http.StatusFound, "Location", location) }
-	tests := []struct {
-		name  string
-		voice string // link
-		hops  func(p *provider) map[string]string
-		ok    bool
-		keys  int // requests for files with the key
+	for name, test := range map[string]struct {
+		hops    string // each hop leads to the next one; "storage:" and "api:" stand for the servers
+		refused bool
+		keys    int // requests for files with the key
 	}{
-		{"storage to storage", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": "/perso-storage/voice"}
-		}, true, 0},
-		{"API to API keeps the key", "/1", func(p *provider) map[string]string {
-			return map[string]string{"/1": "/perso-storage/voice"}
-		}, true, 2},
-		{"API to storage drops the key", "/1", func(p *provider) map[string]string {
-			return map[string]string{"/1": p.storage.URL + "/perso-storage/voice"}
-		}, true, 1},
-		{"back to the API stays without the key", "/1", func(p *provider) map[string]string {
-			return map[string]string{"/1": p.storage.URL + "/2", "/2": p.api.URL + "/perso-storage/voice"}
-		}, true, 1},
-		{"storage to API has no key", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": p.api.URL + "/perso-storage/voice"}
-		}, true, 0},
-		{"five hops", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5", "/5": "/perso-storage/voice"}
-		}, true, 0},
-		{"six hops", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": "/2", "/2": "/3", "/3": "/4", "/4": "/5", "/5": "/6", "/6": "/perso-storage/voice"}
-		}, false, 0},
-		{"loop", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": "/perso-storage/1"}
-		}, false, 0},
-		{"other host", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1) + "/perso-storage/voice"}
-		}, false, 0},
-		{"private address", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": "https://169.254.169.254/latest"}
-		}, false, 0},
-		{"credentials", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": strings.Replace(p.storage.URL, "//", "//u:p@", 1) + "/perso-storage/voice"}
-		}, false, 0},
-		{"other scheme", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": "file:///etc/passwd"}
-		}, false, 0},
-		{"another host without a scheme", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": "//evil.example/voice"}
-		}, false, 0},
-		{"loopback in another notation", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": strings.Replace(p.storage.URL, "127.0.0.1", "2130706433", 1) + "/perso-storage/voice"}
-		}, false, 0},
-		{"from the API to a host that is not allowed", "/1", func(p *provider) map[string]string {
-			return map[string]string{"/1": "https://evil.example/?key"}
-		}, false, 0},
-		{"loop of two", "/1", func(p *provider) map[string]string {
-			return map[string]string{"/1": p.storage.URL + "/2", "/2": p.api.URL + "/1"}
-		}, false, 0},
-		{"nowhere", "/perso-storage/1", func(p *provider) map[string]string {
-			return map[string]string{"/perso-storage/1": ""}
-		}, false, 0},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+		"storage to storage":                {hops: "/perso-storage/1 /perso-storage/voice"},
+		"API to API keeps the key":          {hops: "/1 /perso-storage/voice", keys: 2},
+		"API to storage drops the key":      {hops: "/1 storage:/perso-storage/voice", keys: 1},
+		"back to the API without the key":   {hops: "/1 storage:/2 api:/perso-storage/voice", keys: 1},
+		"storage to API has no key":         {hops: "/perso-storage/1 api:/perso-storage/voice"},
+		"five hops":                         {hops: "/perso-storage/1 /2 /3 /4 /5 /perso-storage/voice"},
+		"six hops":                          {hops: "/perso-storage/1 /2 /3 /4 /5 /6 /perso-storage/voice", refused: true},
+		"loop":                              {hops: "/perso-storage/1 /perso-storage/1", refused: true},
+		"loop of two":                       {hops: "/1 storage:/2 api:/1", refused: true, keys: 1},
+		"other host":                        {hops: "/perso-storage/1 elsewhere:/perso-storage/voice", refused: true},
+		"private address":                   {hops: "/perso-storage/1 https://169.254.169.254/latest", refused: true},
+		"credentials":                       {hops: "/perso-storage/1 http://u:p@127.0.0.1/perso-storage/voice", refused: true},
+		"other scheme":                      {hops: "/perso-storage/1 file:///etc/passwd", refused: true},
+		"another host without a scheme":     {hops: "/perso-storage/1 //evil.example/voice", refused: true},
+		"loopback in another notation":      {hops: "/perso-storage/1 http://2130706433/perso-storage/voice", refused: true},
+		"from the API to a host not listed": {hops: "/1 https://evil.example/?key", refused: true, keys: 1},
+		"nowhere":                           {hops: "/perso-storage/1 nowhere", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			p := newProvider(t)
-			p.project = projectWith(`"originalVoicePath":"`+test.voice+`?sig=`+testSig+`"`, hasVoice)
-			hops := test.hops(p)
+			resolve := strings.NewReplacer("storage:/", p.storage.URL+"/", "api:/", p.api.URL+"/", "nowhere", "",
+				"elsewhere:/", strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1)+"/").Replace
+			hops, next := strings.Fields(test.hops), map[string]string{}
+			for i, hop := range hops[1:] {
+				_, path, found := strings.Cut(hops[i], ":")
+				if !found {
+					path = hops[i]
+				}
+				next[path] = resolve(hop)
+			}
+			p.project = projectWith(`"originalVoicePath":"`+hops[0]+`?sig=`+testSig+`"`, hasVoice)
 			p.faults["file"] = func(w http.ResponseWriter, r *http.Request, n int) bool {
 				if r.Header.Get("Referer") != "" {
 					t.Error("a Referer tells the next host the signature")
 				}
-				next, ok := hops[r.URL.Path]
-				return ok && to(next)(w, r, n)
+				to, ok := next[r.URL.Path]
+				return ok && answers(http.StatusFound, "Location", to)(w, r, n)
 			}
 			_, err := p.client().Download(t.Context(), 99, t.TempDir())
-			if (err == nil) != test.ok || (!test.ok && !errors.Is(err, errForbidden)) {
+			if test.refused != errors.Is(err, errForbidden) || test.refused != (err != nil) {
 				t.Errorf("err = %v", err)
 			}
-			if test.ok && p.withKey["file"] != test.keys {
+			if p.withKey["file"] != test.keys {
 				t.Errorf("%d requests carried the key, want %d", p.withKey["file"], test.keys)
 			}
 			if all, _ := p.recorded("download"); all != 1 {
@@ -318,11 +289,15 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-func TestUploadDoesNotFollowRedirects(t *testing.T) {
-	p := newProvider(t)
-	p.faults["upload"] = answers(http.StatusTemporaryRedirect, "Location", p.storage.URL+"/elsewhere")
-	_, err := p.client().Upload(t.Context(), p.source(wav("x")), "a.wav", always)
-	if !isStatus(err, 307) || p.hits["file"] != 0 {
-		t.Errorf("err = %v, %d requests elsewhere", err, p.hits["file"])
+// Only downloads follow redirects. A redirected submission may have been executed.
+func TestNothingElseFollowsRedirects(t *testing.T) {
+	for _, step := range []string{"upload", "audio-separation"} {
+		p := newProvider(t)
+		p.faults[step] = answers(http.StatusTemporaryRedirect, "Location", p.storage.URL+"/elsewhere")
+		err := p.run(t.Context(), p.client(), step)
+		e, _ := errors.AsType[*Error](err)
+		if !isStatus(err, 307) || p.hits["file"] != 0 || e.Ambiguous != (step == "audio-separation") {
+			t.Errorf("%s: err = %v, %d requests elsewhere", step, err, p.hits["file"])
+		}
 	}
 }

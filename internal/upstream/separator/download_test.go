@@ -139,32 +139,38 @@ func TestWaitsForFlags(t *testing.T) {
 
 // After a 404 a new link is requested, because the CDN caches the 404 of the old one.
 func TestFreshLinkAfter404(t *testing.T) {
-	p := newProvider(t)
-	p.project = projectWith(paths, hasSpeakers, hasBackground)
-	asked := map[string]int{}
-	p.faults["download"] = func(w http.ResponseWriter, _ *http.Request, n int) bool {
-		fmt.Fprintf(w, `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?fresh=%d"}}}`, n)
-		return true
-	}
-	p.faults["file"] = func(w http.ResponseWriter, r *http.Request, n int) bool {
-		if !strings.HasSuffix(r.URL.Path, ".tar") {
-			return false
+	for name, test := range map[string]struct {
+		step, answer string // whose link, and the answer with it
+		file         string // behind the link
+		want         string // the links that were followed
+	}{
+		"voice": {step: "project", answer: projectWith(strings.ReplaceAll(paths, "/voice", "/voice?n=%d"), hasVoice, hasBackground, hasSpeakers),
+			file: "/voice", want: "[n=2 n=3 n=4]"}, // the first answer shows the flags
+		"speakers": {step: "download", answer: `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?n=%d"}}}`,
+			file: ".tar", want: "[n=1 n=2 n=3]"},
+	} {
+		p := newProvider(t)
+		p.faults[test.step] = func(w http.ResponseWriter, _ *http.Request, n int) bool {
+			fmt.Fprintf(w, test.answer, n)
+			return true
 		}
-		asked[r.URL.Query().Get("fresh")]++
-		if r.URL.Query().Get("fresh") == "4" {
-			return false
+		var followed []string
+		p.faults["file"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			if !strings.HasSuffix(r.URL.Path, test.file) {
+				return false
+			}
+			if followed = append(followed, r.URL.RawQuery); len(followed) == 3 {
+				return false
+			}
+			http.NotFound(w, r)
+			return true
 		}
-		http.NotFound(w, r)
-		return true
-	}
-	dir := t.TempDir()
-	got, err := p.client().Download(t.Context(), 99, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantStems(t, dir, got, "", "background", "two", "ten")
-	if len(asked) != 4 || asked["4"] != 1 {
-		t.Errorf("links asked for: %v", asked)
+		dir := t.TempDir()
+		got, err := p.client().Download(t.Context(), 99, dir)
+		if err != nil || fmt.Sprint(followed) != test.want {
+			t.Fatalf("%s: followed %v, want %s (%v)", name, followed, test.want, err)
+		}
+		wantStems(t, dir, got, "voice", "background", "two", "ten")
 	}
 }
 
@@ -189,32 +195,6 @@ func TestLinkThatStaysUseless(t *testing.T) {
 		if n := p.hits["project"]; n != 1+1+7 { // for the flags, for the voice, for the background
 			t.Errorf("%s: the project was looked up %d times", name, n)
 		}
-	}
-}
-
-func TestVoiceLinkIsFreshAfter404(t *testing.T) {
-	p := newProvider(t)
-	p.faults["project"] = func(w http.ResponseWriter, _ *http.Request, n int) bool {
-		fmt.Fprint(w, projectWith(strings.ReplaceAll(paths, "/voice", fmt.Sprintf("/voice?n=%d", n)), hasVoice, hasBackground, hasSpeakers))
-		return true
-	}
-	var seen []string
-	p.faults["file"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
-		if !strings.HasSuffix(r.URL.Path, "/voice") {
-			return false
-		}
-		seen = append(seen, r.URL.RawQuery)
-		if len(seen) > 2 {
-			return false
-		}
-		http.NotFound(w, r)
-		return true
-	}
-	if _, err := p.client().Download(t.Context(), 99, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
-	if fmt.Sprint(seen) != "[n=2 n=3 n=4]" {
-		t.Errorf("links asked for: %v", seen)
 	}
 }
 
@@ -257,15 +237,6 @@ func TestDownloadLimits(t *testing.T) {
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
 			t.Errorf("%s: left behind: %v", name, left)
 		}
-	}
-}
-
-func TestDownloadIntoNoFolderIsOurs(t *testing.T) {
-	p := newProvider(t)
-	_, err := p.client().Download(t.Context(), 99, "/no/such/dir")
-	var e *Error
-	if !errors.Is(err, os.ErrNotExist) || errors.As(err, &e) || p.hits["file"] != 1 {
-		t.Errorf("err = %v after %d requests", err, p.hits["file"])
 	}
 }
 

@@ -83,7 +83,9 @@ func (e *Error) Reason() fault.Reason {
 }
 
 // refused reports whether the provider understood the request and refused it.
-func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
+func (e *Error) refused() bool { return refusal(e.Status) }
+
+func refusal(status int) bool { return status >= 400 && status < 500 }
 
 // maxRetryAfter bounds how long a provider may ask us to wait.
 const maxRetryAfter = 24 * time.Hour

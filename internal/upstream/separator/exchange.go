@@ -78,7 +78,7 @@ func (c *Client) retry(ctx context.Context, attempt func() error) error {
 		if !e.again || n == maxAttempts {
 			return err
 		}
-		if cause := c.cfg.Sleep(ctx, c.cfg.Backoff(n)); cause != nil {
+		if cause := c.cfg.Sleep(ctx, backoff(n)); cause != nil {
 			return &Error{Op: e.Op, Transient: true, Err: cause}
 		}
 	}
@@ -95,9 +95,12 @@ func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
 	return err
 }
 
+// reader reads a 2xx answer. Its error counts as the provider's if it is an *Error or came from the body; any other is
+// local.
+type reader func(status int, length int64, body io.Reader) error
+
 // once makes one attempt of x, passes a 2xx answer to read, and records the call. Only GETs follow redirects.
-// An error from read counts as the provider's if it is an *Error or came from the body; any other is local.
-func (c *Client) once(parent context.Context, x exchange, read func(status int, length int64, body io.Reader) error) (err error) {
+func (c *Client) once(parent context.Context, x exchange, read reader) (err error) {
 	parent, end := tracing.Start(parent, "provider "+x.endpoint)
 	defer func() { end(err) }()
 	started := time.Now()
@@ -116,7 +119,7 @@ func (c *Client) once(parent context.Context, x exchange, read func(status int, 
 		defer resp.Body.Close()
 		status = resp.StatusCode
 		if status < 200 || status > 299 {
-			e := &Error{Op: x.endpoint, Status: status, Transient: !(&Error{Status: status}).refused(), sent: true}
+			e := &Error{Op: x.endpoint, Status: status, Transient: !refusal(status), sent: true}
 			if x.beforePayment() {
 				e.Busy, e.RetryAfter = busy(resp, time.Now())
 			}
@@ -261,7 +264,7 @@ type answer interface {
 }
 
 // decode reads a JSON answer into a, from its `result` envelope if it has one.
-func decode(a answer) func(int, int64, io.Reader) error {
+func decode(a answer) reader {
 	return func(_ int, _ int64, body io.Reader) error {
 		raw, err := io.ReadAll(io.LimitReader(body, maxJSONBytes+1))
 		if err != nil {

@@ -79,30 +79,30 @@ func TestFaults(t *testing.T) {
 
 	for _, row := range []struct {
 		fault                     string
-		do                        func(*provider) misbehaviour
+		do                        misbehaviour
 		api, submit, upload, file want
 	}{
-		{"401", is(answers(401)), refused(401, badKey), refused(401, badKey), refused(401, badKey), refused(401, badKey)},
-		{"402", is(answers(402)), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota)},
-		{"403", is(answers(403)), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest)},
-		{"404", is(answers(404)), refused(404, badRequest), refused(404, badRequest), refused(404, badRequest), want{7, 404, badRequest, false, false}},
-		{"429", is(answers(429, "Retry-After", "3600")), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften)},
-		{"408", is(answers(408)), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest)},
-		{"500", is(answers(500)), broken(500), unclear(500), broken(500), broken(500)},
-		{"503", is(answers(503)), broken(503), unclear(503), broken(503), broken(503)},
-		{"busy", is(answers(503, "Retry-After", "3600")), busyNow, busyNow, busyNow, broken(503)},
-		{"304", is(answers(304)), want{1, 304, down, true, false}, unclear(304), want{1, 304, down, true, false}, want{1, 304, down, true, false}},
-		{"garbage", is(says("<html>oops")), nonsense, unclear(200), ignored, once},
-		{"wrong types", is(says(`{"result":[1],"seq":{},"blobSasUrl":7}`)), nonsense, unclear(200), ignored, once},
-		{"missing fields", is(says(`{"result":{}}`)), nonsense, unclear(200), ignored, once},
-		{"empty", is(says("")), nonsense, unclear(200), ignored, want{7, 200, down, false, false}},
-		{"closed at once", is(closesAtOnce), broken(0), unclear(0), broken(0), broken(0)},
-		{"closed after the body", is(closesAfterBody), broken(0), unclear(0), broken(0), broken(0)},
-		{"closed in the answer", is(closesInAnswer), broken(200), unclear(200), ignored, broken(200)},
-		{"wrong length", is(promisesTooMuch), broken(200), unclear(200), ignored, broken(200)},
-		{"stall", func(p *provider) misbehaviour { return p.stalls }, broken(0), unclear(0), broken(0), broken(0)},
-		{"stall in the answer", func(p *provider) misbehaviour { return p.stallsInAnswer }, broken(200), unclear(200), ignored, broken(200)},
-		{"endless", is(endless), nonsense, unclear(200), ignored, want{1, 200, down, false, false}},
+		{"401", answers(401), refused(401, badKey), refused(401, badKey), refused(401, badKey), refused(401, badKey)},
+		{"402", answers(402), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota)},
+		{"403", answers(403), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest)},
+		{"404", answers(404), refused(404, badRequest), refused(404, badRequest), refused(404, badRequest), want{7, 404, badRequest, false, false}},
+		{"429", answers(429, "Retry-After", "3600"), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften)},
+		{"408", answers(408), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest)},
+		{"500", answers(500), broken(500), unclear(500), broken(500), broken(500)},
+		{"503", answers(503), broken(503), unclear(503), broken(503), broken(503)},
+		{"busy", answers(503, "Retry-After", "3600"), busyNow, busyNow, busyNow, broken(503)},
+		{"304", answers(304), want{1, 304, down, true, false}, unclear(304), want{1, 304, down, true, false}, want{1, 304, down, true, false}},
+		{"garbage", says("<html>oops"), nonsense, unclear(200), ignored, once},
+		{"wrong types", says(`{"result":[1],"seq":{},"blobSasUrl":7}`), nonsense, unclear(200), ignored, once},
+		{"missing fields", says(`{"result":{}}`), nonsense, unclear(200), ignored, once},
+		{"empty", says(""), nonsense, unclear(200), ignored, want{7, 200, down, false, false}},
+		{"closed at once", closesAtOnce, broken(0), unclear(0), broken(0), broken(0)},
+		{"closed after the body", closesAfterBody, broken(0), unclear(0), broken(0), broken(0)},
+		{"closed in the answer", closesInAnswer, broken(200), unclear(200), ignored, broken(200)},
+		{"wrong length", promisesTooMuch, broken(200), unclear(200), ignored, broken(200)},
+		{"stall", stalls, broken(0), unclear(0), broken(0), broken(0)},
+		{"stall in the answer", stallsInAnswer, broken(200), unclear(200), ignored, broken(200)},
+		{"endless", endless, nonsense, unclear(200), ignored, want{1, 200, down, false, false}},
 	} {
 		poll := row.api
 		poll.calls, poll.transient = 1, poll.transient || row.fault == "408" || row.fault == "429"
@@ -118,7 +118,7 @@ func TestFaults(t *testing.T) {
 			}
 			t.Run(row.fault+"/"+step, func(t *testing.T) {
 				t.Parallel()
-				check := func(t *testing.T, p *provider) { checkFault(t, p, step, row.do(p), w) }
+				check := func(t *testing.T, p *provider) { checkFault(t, p, step, row.do, w) }
 				if strings.HasPrefix(row.fault, "stall") {
 					inBubble(t, check)
 				} else {
@@ -129,27 +129,26 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestReasons(t *testing.T) {
+func TestWhatTheUserReads(t *testing.T) {
 	for _, test := range []struct {
-		fault.Reason
+		reason   fault.Reason
+		sentence string
 		failures []Error
 	}{
-		{fault.ProviderQuota, []Error{{Status: 402}}},
-		{fault.ProviderRejected, []Error{{Status: 400}, {Status: 401}, {Status: 403}, {Status: 404}, {Status: 408}, {Status: 422},
-			{Err: errForbidden}, {Err: errNoVoice}, {Status: 404, Err: errNoVoice}, *oversize("too much")}},
-		{fault.ProviderUnavailable, []Error{{Status: 429}, {Status: 500}, {Status: 503}, {Transient: true, Err: errTimeout}, {Status: 304, Transient: true},
+		{fault.ProviderQuota, noQuota, []Error{{Status: 402}}},
+		{fault.ProviderRejected, badKey, []Error{{Status: 401}}},
+		{fault.ProviderRejected, badRequest, []Error{{Status: 400}, {Status: 403}, {Status: 404}, {Status: 408}, {Status: 499}, {Status: 404, Err: errNoVoice}}},
+		{fault.ProviderRejected, down, []Error{{Err: errForbidden}, {Err: errNoVoice}, *oversize("too much")}},
+		{fault.ProviderUnavailable, tooOften, []Error{{Status: 429}}},
+		{fault.ProviderUnavailable, down, []Error{{Status: 500}, {Status: 599}, {Transient: true, Err: errTimeout}, {Status: 304, Transient: true},
 			{Transient: true, Ambiguous: true}, *malformed("nonsense")}},
 	} {
 		for _, e := range test.failures {
-			if got := e.Reason(); got != test.Reason {
-				t.Errorf("%v: %s, want %s", &e, got, test.Reason)
+			if e.Reason() != test.reason || e.Sentence() != test.sentence {
+				t.Errorf("%v: %s, %q, want %s, %q", &e, e.Reason(), e.Sentence(), test.reason, test.sentence)
 			}
 		}
 	}
-}
-
-func is(f misbehaviour) func(*provider) misbehaviour {
-	return func(*provider) misbehaviour { return f }
 }
 
 func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want) {
@@ -272,8 +271,8 @@ func TestRequestTimeout(t *testing.T) {
 // If the provider stops reading a request body, that is a stall too.
 func TestUploadStall(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *provider) {
-		p.faults["upload"] = func(w http.ResponseWriter, r *http.Request, _ int) bool {
-			p.untilGone(r)
+		p.faults["upload"] = func(http.ResponseWriter, *http.Request, int) bool {
+			time.Sleep(time.Hour) // by the bubble's clock
 			return true
 		}
 		_, err := p.client().Upload(t.Context(), p.source(make([]byte, 1<<20)), "a.wav", always)
@@ -283,12 +282,23 @@ func TestUploadStall(t *testing.T) {
 	})
 }
 
-func TestUploadOfMissingFileIsAnInternalError(t *testing.T) {
-	p := newProvider(t)
-	_, err := p.client().Upload(t.Context(), "/no/such/file", "a.wav", always)
-	var e *Error
-	if !errors.Is(err, os.ErrNotExist) || errors.As(err, &e) {
-		t.Errorf("err = %v", err)
+func TestFailuresOfTheDiskAreOurs(t *testing.T) {
+	for what, call := range map[string]func(c *Client) error{
+		"no source": func(c *Client) error {
+			_, err := c.Upload(t.Context(), "/no/such/file", "a.wav", always)
+			return err
+		},
+		"no folder": func(c *Client) error {
+			_, err := c.Download(t.Context(), 99, "/no/such/dir")
+			return err
+		},
+	} {
+		p := newProvider(t)
+		err := call(p.client())
+		var e *Error
+		if !errors.Is(err, os.ErrNotExist) || errors.As(err, &e) || p.hits["file"] > 1 {
+			t.Errorf("%s: err = %v after %d requests", what, err, p.hits["file"])
+		}
 	}
 }
 
@@ -301,7 +311,7 @@ func TestCallerCancels(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			p.faults[step] = func(w http.ResponseWriter, r *http.Request, n int) bool {
 				cancel(errStopping)
-				return p.stalls(w, r, n)
+				return stalls(w, r, n)
 			}
 			err := p.run(ctx, c, step)
 			var e *Error

@@ -19,12 +19,15 @@ import (
 // each call makes a new upload, free of charge. It calls ready before each request, and stops with ready's
 // error.
 func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(ctx context.Context) error) (Medium, error) {
-	var token uploadToken
-	if err := ready(ctx); err != nil {
-		return Medium{}, err
+	send := func(x exchange, read reader) error {
+		if err := ready(ctx); err != nil {
+			return err
+		}
+		return c.retry(ctx, func() error { return c.once(ctx, x, read) })
 	}
+	var token uploadToken
 	x := c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName="+url.QueryEscape(fileName))
-	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&token)) }); err != nil {
+	if err := send(x, decode(&token)); err != nil {
 		return Medium{}, err
 	}
 	blob, err := url.Parse(token.BlobSasURL)
@@ -36,13 +39,11 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 	if err := c.checkURL(blob); err != nil {
 		return Medium{}, &Error{Op: "upload", Err: err}
 	}
-	if err := ready(ctx); err != nil {
+	if x, err = put(path, blob); err != nil {
 		return Medium{}, err
 	}
-	if err := c.put(ctx, path, blob); err != nil {
-		return Medium{}, err
-	}
-	if err := ready(ctx); err != nil {
+	// Only the status matters: the body of a blob store's answer is not read.
+	if err := send(x, func(int, int64, io.Reader) error { return nil }); err != nil {
 		return Medium{}, err
 	}
 	var media registered
@@ -51,7 +52,7 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 		"fileUrl":  withoutQuery(blob),
 		"fileName": fileName,
 	})
-	if err := c.retry(ctx, func() error { return c.once(ctx, x, decode(&media)) }); err != nil {
+	if err := send(x, decode(&media)); err != nil {
 		return Medium{}, err
 	}
 	return Medium{Seq: int64(media.Seq), DurationMs: int64(min(max(media.DurationMs.value, 0), math.MaxInt64/2))}, nil
@@ -63,24 +64,20 @@ type Medium struct {
 	DurationMs int64 // as the provider measured it; 0 if unknown
 }
 
-// put streams the file to the signed blob address, which must not receive the key.
-func (c *Client) put(ctx context.Context, path string, blob *url.URL) error {
+// put returns the call that streams the file to the signed blob address, which must not receive the key.
+func put(path string, blob *url.URL) (exchange, error) {
 	stat, err := os.Stat(path)
 	if err != nil {
-		return fmt.Errorf("upload: %w", err)
+		return exchange{}, fmt.Errorf("upload: %w", err)
 	}
-	x := exchange{
+	return exchange{
 		endpoint:  "upload",
 		method:    http.MethodPut,
 		url:       blob,
 		header:    map[string]string{"x-ms-blob-type": "BlockBlob"},
 		body:      func() (io.ReadCloser, error) { return os.Open(path) },
 		bodyBytes: stat.Size(),
-	}
-	// Only the status matters: the body of a blob store's answer is not read.
-	return c.retry(ctx, func() error {
-		return c.once(ctx, x, func(int, int64, io.Reader) error { return nil })
-	})
+	}, nil
 }
 
 // withoutQuery returns the blob's permanent address, without the signature.
@@ -128,14 +125,17 @@ type Progress struct {
 // polls again later.
 func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error) {
 	var p progress
-	x := c.api("progress", http.MethodGet,
-		fmt.Sprintf("/video-translator/api/v1/projects/%d/space/%d/progress", projectID, c.cfg.SpaceID))
-	if err := c.ask(ctx, x, &p); err != nil {
+	if err := c.ask(ctx, c.progress(projectID), &p); err != nil {
 		return Progress{}, err
 	}
 	out := Progress{Failed: p.failed(), Done: p.done() && !p.failed()}
 	out.Percent = int(min(max(p.Progress.value, 0), 100))
 	return out, nil
+}
+
+func (c *Client) progress(projectID int64) exchange {
+	return c.api("progress", http.MethodGet,
+		fmt.Sprintf("/video-translator/api/v1/projects/%d/space/%d/progress", projectID, c.cfg.SpaceID))
 }
 
 // project requests which stems a project has, and their paths.
@@ -203,21 +203,21 @@ type uploadToken struct {
 	BlobSasURL string `json:"blobSasUrl"`
 }
 
-func (a *uploadToken) missing() string { return nameIf(a.BlobSasURL == "", "blobSasUrl") }
+func (a *uploadToken) missing() string { return textIf(a.BlobSasURL == "", "blobSasUrl") }
 
 type registered struct {
 	Seq        id     `json:"seq"`
 	DurationMs number `json:"durationMs"`
 }
 
-func (a *registered) missing() string { return nameIf(a.Seq == 0, "seq") }
+func (a *registered) missing() string { return textIf(a.Seq == 0, "seq") }
 
 type submitted struct {
 	ProjectIDs []id `json:"startGenerateProjectIdList"`
 }
 
 func (a *submitted) missing() string {
-	return nameIf(len(a.ProjectIDs) == 0 || a.ProjectIDs[0] == 0, "startGenerateProjectIdList")
+	return textIf(len(a.ProjectIDs) == 0 || a.ProjectIDs[0] == 0, "startGenerateProjectIdList")
 }
 
 // number may arrive as a JSON number, as digits in a string, or as null, which means not known yet.
@@ -251,7 +251,7 @@ func (a *progress) done() bool   { return strings.EqualFold(a.Reason, "Completed
 
 // An answer with a reason but no number, or with null, means that the provider is between two processing steps.
 func (a *progress) missing() string {
-	return nameIf(!a.Progress.given && a.Reason == "" && !a.HasFailed, "progress")
+	return textIf(!a.Progress.given && a.Reason == "" && !a.HasFailed, "progress")
 }
 
 // project lists a project's stems. While the provider prepares it, either part may be absent or null, which
@@ -314,9 +314,7 @@ func (a *targetAnswer) link() string {
 	return a.AudioFile.SubBackground
 }
 
-func (a *targetAnswer) missing() string { return nameIf(a.link() == "", "the link of "+a.target) }
-
-func nameIf(missing bool, name string) string { return textIf(missing, name) }
+func (a *targetAnswer) missing() string { return textIf(a.link() == "", "the link of "+a.target) }
 
 func textIf(ok bool, text string) string {
 	if ok {
@@ -334,8 +332,7 @@ func (c *Client) Check(ctx context.Context) error {
 	var token uploadToken
 	err := c.once(ctx, c.api("upload-token", http.MethodGet, "/file/api/upload/sas-token?fileName=check"), decode(&token))
 	if err == nil {
-		path := fmt.Sprintf("/video-translator/api/v1/projects/%d/space/%d/progress", noProject, c.cfg.SpaceID)
-		err = c.once(ctx, c.api("progress", http.MethodGet, path), func(int, int64, io.Reader) error { return nil })
+		err = c.once(ctx, c.progress(noProject), func(int, int64, io.Reader) error { return nil })
 	}
 	var e *Error
 	switch {

@@ -270,24 +270,3 @@ func TestConnectTimeout(t *testing.T) {
 		}
 	}
 }
-
-func TestSentence(t *testing.T) {
-	for status, want := range map[int]string{
-		0: down, 200: down, 302: down, 400: badRequest, 401: badKey, 402: noQuota, 403: badRequest, 404: badRequest,
-		408: badRequest, 429: tooOften, 499: badRequest, 500: down, 502: down, 503: down, 599: down,
-	} {
-		if got := (&Error{Status: status}).Sentence(); got != want {
-			t.Errorf("%d: %q, want %q", status, got, want)
-		}
-	}
-}
-
-func TestSubmitDoesNotFollowRedirects(t *testing.T) {
-	p := newProvider(t)
-	p.faults["audio-separation"] = answers(http.StatusTemporaryRedirect, "Location", p.api.URL+"/elsewhere")
-	_, err := p.client().Submit(t.Context(), 41, "sep-1")
-	var e *Error
-	if !errors.As(err, &e) || e.Status != 307 || !e.Ambiguous || p.hits["file"] != 0 {
-		t.Errorf("err = %v, %d requests elsewhere", err, p.hits["file"])
-	}
-}

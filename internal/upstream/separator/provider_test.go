@@ -34,7 +34,6 @@ type provider struct {
 	t       *testing.T
 	api     *httptest.Server
 	storage *httptest.Server
-	closing chan struct{}
 	dial    func(ctx context.Context, network, address string) (net.Conn, error) // unless nil, how clients connect
 
 	mu       sync.Mutex
@@ -116,7 +115,7 @@ func (l wire) Close() error   { l.close(); return nil }
 func (l wire) Addr() net.Addr { return l.at }
 
 func newProviderOn(t *testing.T, serve func(http.Handler) *httptest.Server) *provider {
-	p := &provider{t: t, closing: make(chan struct{}), faults: map[string]misbehaviour{}, hits: map[string]int{},
+	p := &provider{t: t, faults: map[string]misbehaviour{}, hits: map[string]int{},
 		withKey: map[string]int{}, bodies: map[string]string{}, project: fullProject}
 	p.links = map[string]string{
 		targetSpeakers:      `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?sig=` + testSig + `"}}}`,
@@ -158,11 +157,8 @@ func newProviderOn(t *testing.T, serve func(http.Handler) *httptest.Server) *pro
 	}))
 	storage.HandleFunc("/", p.step("file", p.serveFile))
 	p.api, p.storage = serve(api), serve(storage)
-	t.Cleanup(func() {
-		close(p.closing)
-		p.api.Close()
-		p.storage.Close()
-	})
+	t.Cleanup(p.api.Close)
+	t.Cleanup(p.storage.Close)
 	return p
 }
 
@@ -344,25 +340,16 @@ func promisesTooMuch(w http.ResponseWriter, r *http.Request, _ int) bool {
 	return true
 }
 
-func (p *provider) stalls(w http.ResponseWriter, r *http.Request, _ int) bool {
+func stalls(_ http.ResponseWriter, r *http.Request, _ int) bool {
 	io.Copy(io.Discard, r.Body)
-	p.untilGone(r)
+	<-r.Context().Done() // the client gave up
 	return true
 }
 
-func (p *provider) stallsInAnswer(w http.ResponseWriter, r *http.Request, _ int) bool {
-	io.Copy(io.Discard, r.Body)
+func stallsInAnswer(w http.ResponseWriter, r *http.Request, n int) bool {
 	io.WriteString(w, "{")
 	w.(http.Flusher).Flush()
-	p.untilGone(r)
-	return true
-}
-
-func (p *provider) untilGone(r *http.Request) {
-	select {
-	case <-r.Context().Done():
-	case <-p.closing:
-	}
+	return stalls(w, r, n)
 }
 
 // endless sends zeros until the client disconnects.

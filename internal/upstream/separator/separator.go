@@ -56,10 +56,7 @@ type Config struct {
 	Observe func(http.RoundTripper) http.RoundTripper
 	Log     *slog.Logger // failed attempts and missing stems; discarded when nil
 
-	// Backoff returns the pause after failed attempt n (counted from 1). The default doubles from 1 s up to 10
-	// s.
-	Backoff func(attempt int) time.Duration
-	// Sleep waits for d. If ctx ends first, it returns ctx's cause. nil uses a timer.
+	// Sleep waits for d between two attempts or polls. If ctx ends first, it returns ctx's cause. nil uses a timer.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
@@ -120,15 +117,13 @@ func withDefaults(cfg Config) Config {
 	if cfg.Record == nil {
 		cfg.Record = func(Call) {}
 	}
-	if cfg.Backoff == nil {
-		cfg.Backoff = backoff
-	}
 	if cfg.Sleep == nil {
 		cfg.Sleep = httpcall.Sleep
 	}
 	return cfg
 }
 
+// backoff returns the pause after a failed attempt, counted from 1.
 func backoff(attempt int) time.Duration {
-	return min(time.Second<<min(attempt-1, 4), 10*time.Second)
+	return time.Second << (attempt - 1)
 }
