@@ -63,15 +63,6 @@ func TestProviderFailuresAreMappedAndRefunded(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the project fails", func(t *testing.T) {
-		for _, byReason := range []bool{false, true} {
-			s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 10, byReason })
-			if got := waitRefunded(t, u, u.Separate(t, mixture(t)), 3); got != "provider_rejected: Provider service unavailable" {
-				t.Errorf("by reason %v: error %q", byReason, got)
-			}
-		}
-		s.World.Separator.Configure(func(b *separator.Behaviour) { b.FailAtPercent, b.FailByReason = 0, false })
-	})
 }
 
 // stemIDs returns the ids of a job's stems in order.
