@@ -16,6 +16,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
+	"cutroom/test/invariants"
 )
 
 // openJob has the fields that determine a job's turn.
@@ -162,12 +163,8 @@ func (l *line) change(kind string) {
 // turnsAreRight compares the table of turns with the jobs.
 func (r *harness) turnsAreRight() {
 	r.T.Helper()
-	if n := r.Number(`SELECT COUNT(*) FROM users u LEFT JOIN render_turns t ON t.user_id = u.id
-		WHERE COALESCE(t.processing, 0) <> (SELECT COUNT(*) FROM jobs j WHERE j.user_id = u.id AND j.state = 'PROCESSING')
-			OR COALESCE(t.last_started_at, 0) < (SELECT COALESCE(MAX(j.started_at), 0) FROM jobs j WHERE j.user_id = u.id)
-			OR COALESCE(t.next_job_id, '') <> COALESCE((SELECT j.id FROM jobs j WHERE j.user_id = u.id AND j.state = 'PENDING'
-				ORDER BY j.created_at, j.id LIMIT 1), '')`); n != 0 {
-		r.T.Fatalf("the turns of %d owners do not match their jobs", n)
+	if what := invariants.Turns(r.T.Context(), r.DB); what != "" {
+		r.T.Fatal(what)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/test/invariants"
 )
 
 // The primary crashes while two replicas run renders and separations, and its synchronous standby is promoted.
@@ -41,13 +42,7 @@ func TestNothingIsLostWhenAStandbyTakesOver(t *testing.T) {
 	stop()
 	d.waitEnded()
 	d.judge()
-	paid := map[string]bool{}
-	for _, title := range d.s.World.Separator.Titles() {
-		if paid[title] {
-			t.Errorf("the provider was paid twice for %s", title)
-		}
-		paid[title] = true
-	}
+	invariants.PaidOnce(t, d.s.World.Separator.Titles())
 }
 
 // startStandbyDrill starts two replicas of the service on a pair of database servers, with users whose films have

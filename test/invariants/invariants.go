@@ -13,8 +13,11 @@ import (
 	"cutroom/internal/jobtest"
 )
 
-// atRest holds when every job has ended. Each query selects the ids of the rows that break the rule.
-var atRest = []struct{ name, query string }{
+// rule is what must hold. Its query selects the ids of the rows that break it.
+type rule struct{ name, query string }
+
+// atRest holds when every job has ended.
+var atRest = []rule{
 	{"balance that is negative or not the sum of the ledger", `SELECT u.id FROM users u LEFT JOIN credit_balances b ON b.user_id = u.id
 		WHERE COALESCE(b.balance, 0) < 0
 			OR COALESCE(b.balance, 0) <> COALESCE((SELECT SUM(amount) FROM credit_ledger l WHERE l.user_id = u.id), 0)`},
@@ -39,14 +42,17 @@ var atRest = []struct{ name, query string }{
 	{"total of a day that is not a recount of its jobs", `SELECT day || ' ' || state FROM (SELECT kind, day, state, bucket, jobs, source_duration_ms FROM job_days
 			UNION ALL SELECT kind, day, state, bucket, -jobs, -source_duration_ms FROM (` + jobtest.Totals + `) AS recount) AS differences
 		GROUP BY kind, day, state, bucket HAVING SUM(jobs) <> 0 OR SUM(source_duration_ms) <> 0`},
-	{"turn that is not a recount of its account's renders", `SELECT user_id FROM (
-			SELECT u.id AS user_id, t.processing, t.last_started_at, t.next_job_id,
-				(SELECT COUNT(*) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND j.state = 'PROCESSING') AS at_work,
-				(SELECT MAX(started_at) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render') AS started_at,
-				(SELECT id FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND ` + job.Waiting + ` ORDER BY created_at, id LIMIT 1) AS next_id
-			FROM users u LEFT JOIN render_turns t ON t.user_id = u.id) AS turns
-		WHERE COALESCE(processing, 0) <> at_work OR COALESCE(last_started_at, 0) < COALESCE(started_at, 0) OR COALESCE(next_job_id, '') <> COALESCE(next_id, '')`},
+	turns,
 }
+
+// turns holds at any time.
+var turns = rule{"turn that is not a recount of its account's renders", `SELECT user_id FROM (
+		SELECT u.id AS user_id, t.processing, t.last_started_at, t.next_job_id,
+			(SELECT COUNT(*) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND j.state = 'PROCESSING') AS at_work,
+			(SELECT MAX(started_at) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render') AS started_at,
+			(SELECT id FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND ` + job.Waiting + ` ORDER BY created_at, id LIMIT 1) AS next_id
+		FROM users u LEFT JOIN render_turns t ON t.user_id = u.id) AS turns
+	WHERE COALESCE(processing, 0) <> at_work OR COALESCE(last_started_at, 0) < COALESCE(started_at, 0) OR COALESCE(next_job_id, '') <> COALESCE(next_id, '')`}
 
 // Active counts the jobs that have not ended.
 func Active(ctx context.Context, d *db.DB) (n int, err error) {
@@ -54,15 +60,25 @@ func Active(ctx context.Context, d *db.DB) (n int, err error) {
 	return n, err
 }
 
+func (r rule) broken(ctx context.Context, d *db.DB) string {
+	ids, err := db.Texts(d.Query(ctx, r.query))
+	if err != nil {
+		return fmt.Sprintf("%s: %v", r.name, err)
+	}
+	if len(ids) > 0 {
+		return fmt.Sprintf("%d times a %s: %s", len(ids), r.name, strings.Join(ids[:min(len(ids), 5)], " "))
+	}
+	return ""
+}
+
+// Turns describes how the table of turns differs from the jobs, or returns "".
+func Turns(ctx context.Context, d *db.DB) string { return turns.broken(ctx, d) }
+
 // Broken describes each invariant that the database at rest breaks.
 func Broken(ctx context.Context, d *db.DB) (broken []string) {
-	for _, rule := range atRest {
-		ids, err := db.Texts(d.Query(ctx, rule.query))
-		if err != nil {
-			broken = append(broken, fmt.Sprintf("%s: %v", rule.name, err))
-		}
-		if len(ids) > 0 {
-			broken = append(broken, fmt.Sprintf("%d times a %s: %s", len(ids), rule.name, strings.Join(ids[:min(len(ids), 5)], " ")))
+	for _, r := range atRest {
+		if what := r.broken(ctx, d); what != "" {
+			broken = append(broken, what)
 		}
 	}
 	return broken
@@ -73,5 +89,17 @@ func Check(t testing.TB, d *db.DB) {
 	t.Helper()
 	for _, what := range Broken(t.Context(), d) {
 		t.Error(what)
+	}
+}
+
+// PaidOnce fails the test for each job that the provider was paid for more than once, by the titles of its projects.
+func PaidOnce(t testing.TB, titles []string) {
+	t.Helper()
+	paid := map[string]bool{}
+	for _, title := range titles {
+		if paid[title] {
+			t.Errorf("the provider was paid more than once for %s", title)
+		}
+		paid[title] = true
 	}
 }

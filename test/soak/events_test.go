@@ -79,7 +79,7 @@ func (k *soak) fault() {
 	default:
 		rule.Kind = fake.KindCutUpload
 	}
-	k.trace.add("fault %+v", rule)
+	k.log("fault %+v", rule)
 	k.s.World.FailSeparator(k.t, rule)
 }
 
@@ -102,7 +102,7 @@ func (k *soak) kill() {
 		k.s.KillReplica(k.t, i)
 		k.kills++
 	}
-	k.trace.add("kill %v, back in %v", victims, down)
+	k.log("kill %v, back in %v", victims, down)
 	k.restart = time.Now().Add(down)
 }
 
@@ -118,7 +118,7 @@ func (k *soak) stop() {
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		k.t.Errorf("SIGTERM: %v", err)
 	}
-	k.trace.add("stop %d", i)
+	k.log("stop %d", i)
 	apitest.Eventually(k.t, 2*time.Minute, func() bool { return syscall.Kill(pid, 0) != nil }, func() string { return "a replica does not stop" })
 	k.restart = time.Now().Add(time.Duration(k.rng.IntN(1000)) * time.Millisecond)
 }
@@ -131,7 +131,7 @@ func (k *soak) restartAll() {
 		all[i] = i
 	}
 	k.markUp(true, all...)
-	k.trace.add("all up")
+	k.log("all up")
 }
 
 func (k *soak) markUp(up bool, replicas ...int) {
@@ -191,7 +191,7 @@ func (k *soak) deleteAccount() {
 	gone := *k.users[n]
 	k.users[n] = fresh
 	k.mu.Unlock()
-	k.trace.add("delete account %s", gone.Sub)
+	k.log("delete account %s", gone.Sub)
 	gone.Server = k.direct[i]
 	gone.Send(k.t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account"}).Expect(204)
 }

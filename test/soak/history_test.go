@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/db"
 	"cutroom/internal/sandbox/store"
 )
 
@@ -189,15 +190,15 @@ func (k *soak) read(rng *rand.Rand, u apitest.User, in request, r apitest.Reques
 // judgeHistory adds the refunds to the history and fails the test unless it is linearizable. The time
 // in the ledger is that of the statement, which precedes the commit.
 func (k *soak) judgeHistory() {
-	rows, err := k.query(k.t.Context(), `SELECT user_id, CAST(amount AS TEXT), CAST(created_at AS TEXT) FROM credit_ledger WHERE kind = 'refund'`)
+	err := db.Each(k.t.Context(), k.db, func(row *db.Rows) error {
+		refund, ms := request{kind: "refund"}, int64(0)
+		err := row.Scan(&refund.user, &refund.amount, &ms)
+		at := time.UnixMilli(ms).Sub(k.began)
+		k.history.add(refund, answer{known: true}, at-time.Second, at+10*time.Second)
+		return err
+	}, `SELECT user_id, amount, created_at FROM credit_ledger WHERE kind = 'refund'`)
 	if err != nil {
 		k.t.Fatal(err)
-	}
-	for _, row := range rows {
-		amount, _ := strconv.Atoi(row[1])
-		ms, _ := strconv.ParseInt(row[2], 10, 64)
-		at := time.UnixMilli(ms).Sub(k.began)
-		k.history.add(request{user: row[0], kind: "refund", amount: amount}, answer{known: true}, at-time.Second, at+10*time.Second)
 	}
 	k.linearizable("accounts", accounts(k.credits), k.history.ops)
 	k.judgeClaims()
@@ -249,17 +250,16 @@ func (k *soak) judgeClaims() {
 	if !apitest.Postgres() {
 		return
 	}
-	rows, err := k.query(k.t.Context(), `SELECT job, state, owner, CAST(fence AS TEXT), CAST(lease AS TEXT), CAST(now AS TEXT) FROM soak_changes ORDER BY seq`)
+	var history []porcupine.Operation
+	err := db.Each(k.t.Context(), k.db, func(row *db.Rows) error {
+		var c change
+		err := row.Scan(&c.job, &c.state, &c.owner, &c.fence, &c.until, &c.now)
+		at := int64(2 * len(history))
+		history = append(history, porcupine.Operation{Input: c, Call: at, Return: at + 1})
+		return err
+	}, `SELECT job, state, owner, fence, lease, now FROM soak_changes ORDER BY seq`)
 	if err != nil {
 		k.t.Fatal(err)
-	}
-	var history []porcupine.Operation
-	for i, row := range rows {
-		c := change{job: row[0], state: row[1], owner: row[2]}
-		for at, field := range []*int64{&c.fence, &c.until, &c.now} {
-			*field, _ = strconv.ParseInt(row[3+at], 10, 64)
-		}
-		history = append(history, porcupine.Operation{Input: c, Call: int64(2 * i), Return: int64(2*i + 1)})
 	}
 	k.linearizable("claims", leases(), history)
 }

@@ -1,6 +1,6 @@
 // Package soak runs separations in real processes under random sequences of submissions, provider
-// faults, crashes, stops and deletions. Then it checks the invariants of credits, provider charges and
-// the provider's limit, and that the clients' histories are linearizable.
+// faults, crashes, stops and deletions. Then it checks the invariants of credits and provider charges, and
+// that the clients' histories are linearizable.
 //
 //	CUTROOM_SOAK_SECONDS=n   how long (default 40)
 //	CUTROOM_SOAK_KILLS=n     stop after n crashes instead
@@ -25,11 +25,10 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/test/invariants"
 )
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
-
-const limit = 2 // jobs at the provider
 
 // soak is one run.
 type soak struct {
@@ -50,10 +49,14 @@ type soak struct {
 
 	credits int // of each user at the start
 	history recorder
-	trace   trace
 	restart time.Time // when dead replicas restart; zero: none is dead
 	kills   int
 	events  map[string]int
+}
+
+// log records an event, for the report of a failure.
+func (k *soak) log(format string, args ...any) {
+	k.t.Logf(time.Since(k.began).Round(time.Millisecond).String()+": "+format, args...)
 }
 
 func number(key string, fallback int64) int64 {
@@ -67,7 +70,7 @@ func TestSeparationsSurviveEverything(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes most of a minute")
 	}
-	t.Setenv("CUTROOM_TEST_S3", "") // the test lists the stand-in's objects
+	t.Setenv("CUTROOM_TEST_S3", "") // a bucket of its own
 	seed := number("CUTROOM_SOAK_SEED", time.Now().UnixNano()%1_000_000)
 	t.Logf("CUTROOM_SOAK_SEED=%d", seed)
 	k := start(t, uint64(seed))
@@ -92,7 +95,7 @@ func start(t *testing.T, seed uint64) *soak {
 		events: map[string]int{}, up: make([]bool, replicas)}
 	opts := []apitest.Option{apitest.Replicas(replicas)}
 	for key, value := range map[string]string{
-		"SEPARATION_MAX_PROVIDER_IN_FLIGHT": strconv.Itoa(limit), "SEPARATION_STUCK_SUBMITTING_SEC": "60", "SEPARATION_BUSY_WAIT_MIN": "0",
+		"SEPARATION_MAX_PROVIDER_IN_FLIGHT": "2", "SEPARATION_STUCK_SUBMITTING_SEC": "60", "SEPARATION_BUSY_WAIT_MIN": "0",
 		"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "60", "PROVIDER_MAX_POLL_MINUTES": "2",
 		"HTTP_CONNECT_TIMEOUT_MS": "2000", "HTTP_REQUEST_TIMEOUT_MS": "4000", "HTTP_SOCKET_TIMEOUT_MS": "3000",
 	} {
@@ -113,15 +116,10 @@ func start(t *testing.T, seed uint64) *soak {
 	k.credits, k.began = k.users[0].Balance(t), time.Now()
 	k.history.began = k.began
 	k.watchClaims()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("events:\n%s", k.trace.String())
-		}
-	})
 	return k
 }
 
-// work starts the submitters, the readers and the sampler. stop stops them.
+// work starts the submitters and the readers. stop stops them.
 func (k *soak) work(seed uint64) (stop func()) {
 	quit := make(chan struct{})
 	var all sync.WaitGroup
@@ -142,7 +140,6 @@ func (k *soak) work(seed uint64) (stop func()) {
 		rng := rand.New(rand.NewPCG(seed, uint64(n)+100))
 		all.Go(func() { k.client(rng, quit) })
 	}
-	all.Go(func() { k.sample(quit) })
 	stop = sync.OnceFunc(func() { close(quit); all.Wait() })
 	k.t.Cleanup(stop) // if the test ends early
 	return stop
@@ -151,7 +148,7 @@ func (k *soak) work(seed uint64) (stop func()) {
 // submit posts a job with an idempotency key to a running replica. If the response is lost, it
 // repeats the request at another replica, as a client would.
 func (k *soak) submit(rng *rand.Rand) {
-	if active, err := k.active(); err != nil || active > 8 {
+	if active, err := invariants.Active(k.t.Context(), k.db); err != nil || active > 8 {
 		return // enough jobs are open
 	}
 	k.mu.Lock()
@@ -224,7 +221,7 @@ func (k *soak) settle() {
 	left := 0
 	apitest.Eventually(k.t, 3*time.Minute, func() bool {
 		var err error
-		left, err = k.active()
+		left, err = invariants.Active(k.t.Context(), k.db)
 		return err == nil && left == 0
 	}, func() string { return fmt.Sprintf("%d jobs have not ended", left) })
 	// The file sweeps run when a process starts. They keep uploads without a job for hours, so
