@@ -68,3 +68,41 @@ func TestClaimsWaitForTheDatabase(t *testing.T) {
 		t.Errorf("%d attempts to claim a job", asked)
 	}
 }
+
+// Claims that commit but whose response is lost cost no attempt, because no worker has begun.
+func TestLostClaimsCostNoAttempt(t *testing.T) {
+	t.Parallel()
+	direct, lossy := dbtest.Lossy(t, func(d *db.DB) bool {
+		var n int
+		err := d.QueryRow(context.WithoutCancel(t.Context()), `SELECT COUNT(*) FROM jobs WHERE lease_until > now_ms()`).Scan(&n)
+		return err == nil && n > 0
+	})
+	h, ctx := jobtest.New(t, direct), t.Context()
+	add(h, "rnd-1", h.User(0), "PENDING")
+	claim := func(d *db.DB) (ok bool, err error) {
+		err = d.InTx(ctx, func(tx *db.Tx) error {
+			_, ok, err = renders(d, "").Take(ctx, tx, "PENDING", "PROCESSING", `SELECT id FROM jobs WHERE state = 'PENDING'`)
+			return err
+		})
+		return ok && err == nil, err
+	}
+	for n := range 4 {
+		if ok, err := claim(lossy); ok || err == nil {
+			t.Fatalf("the response was not lost: %v, %v", ok, err)
+		}
+		if h.Number(`SELECT COUNT(*) FROM jobs WHERE fence > $1 AND lease_owner IS NOT NULL`, n+1) != 1 {
+			t.Fatal("the claim was not committed")
+		}
+		h.Exec(`UPDATE jobs SET lease_until = 0`)
+		dead, err := renders(direct, "").Dead(ctx, "")
+		if err != nil || len(dead) != 1 {
+			t.Fatalf("%v, %v", dead, err)
+		}
+		if ok, err := renders(direct, "").HandBack(ctx, dead[0], job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired}); err != nil || !ok {
+			t.Fatalf("not handed back: %v, %v", ok, err)
+		}
+	}
+	if ok, err := claim(direct); err != nil || !ok || h.Number(`SELECT attempts FROM jobs`) != 0 {
+		t.Errorf("claimed %v, %v, after %d attempts", ok, err, h.Number(`SELECT attempts FROM jobs`))
+	}
+}

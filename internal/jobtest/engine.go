@@ -18,8 +18,6 @@ import (
 type Engine struct {
 	Takes time.Duration // time to make a film, or each of its parts
 	Parts int           // parts in a film; 0 makes films in one piece, without a coordinator
-	// Begin delays the first part until the channel is closed. It may be nil.
-	Begin <-chan struct{}
 	Cache engine.PartCache // stores the parts
 	Fails func() error     // returns the error of a render, if any; may be nil
 	Helps func()           // runs before Assist; may be nil
@@ -136,13 +134,6 @@ func (e *Engine) Poster(_ context.Context, film, jpeg string) error {
 func videoPart(i int) string { return fmt.Sprintf("video-%03d", i) }
 
 func (e *Engine) makePart(ctx context.Context, job engine.Job, key string) error {
-	if key == videoPart(0) && e.Begin != nil {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-e.Begin:
-		}
-	}
 	if err := sleep(ctx, e.Takes); err != nil {
 		return err
 	}

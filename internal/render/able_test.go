@@ -13,8 +13,6 @@ import (
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/jobtest"
-	"cutroom/internal/media"
-	"cutroom/internal/rescue"
 )
 
 func TestAReplicaThatCannotWorkTakesNoWork(t *testing.T) {
@@ -216,42 +214,24 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Each failure has its own error code.
-func TestErrorCodes(t *testing.T) {
+func TestAJobWhoseSpecOrSourceCannotBeReadFails(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		owner := r.User(0)
-		for _, test := range []struct {
-			err  error
-			want fault.Reason
-		}{
-			{fault.Failedf(fault.SourceProtected, "segments[0]: the file is encrypted"), fault.SourceProtected},
-			{fmt.Errorf("render: %w", fault.Failedf(fault.NoMedia, "segments[0]: the file has no video").WithCause(errors.New("why"))), fault.NoMedia},
-			{fault.Invalidf("a sentence without a word"), fault.Unexplained},
-			{fmt.Errorf("analyse: %w", media.ErrTimeout), fault.TimedOut},
-			{&rescue.PanicError{Value: "boom"}, fault.Unexplained},
-			{nil, fault.SourceMissing},
-		} {
-			s := r.service(&jobtest.Engine{Fails: func() error { return test.err }}, r.DB)
-			var sources map[string]object
-			if test.want == fault.SourceMissing {
-				sources = map[string]object{"video": {Object: "inputs/gone"}}
-			}
-			ids := r.enqueue(1, owner, sources)
-			r.Exec(`UPDATE jobs SET attempts = 2 WHERE id = $1`, ids[0]) // the next attempt is the last
-			s.work(t.Context(), r.claimed(s))
-			if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(test.want) || st.Error == "" {
-				t.Errorf("%v: %+v (%v), want %s", test.err, st, err, test.want)
+		s, owner := r.service(&jobtest.Engine{}, r.DB), r.User(0)
+		failed := func(id string, want fault.Reason) {
+			t.Helper()
+			if st, err := s.Status(t.Context(), owner, id); err != nil || st.ErrorCode != string(want) || st.Error == "" {
+				t.Errorf("%+v (%v), want %s", st, err, want)
 			}
 		}
-		ids := r.enqueue(1, owner, nil)
-		r.Exec(`UPDATE renders SET spec = '{' WHERE job_id = $1`, ids[0])
-		s := r.service(&jobtest.Engine{}, r.DB)
+		gone := r.enqueue(1, owner, map[string]object{"video": {Object: "inputs/gone"}})
+		s.work(t.Context(), r.claimed(s))
+		failed(gone[0], fault.SourceMissing)
+		unreadable := r.enqueue(1, owner, nil)
+		r.Exec(`UPDATE renders SET spec = '{' WHERE job_id = $1`, unreadable[0])
 		if _, ok, err := s.claim(t.Context()); ok || err == nil {
-			t.Errorf("a job with an unreadable spec was claimed (%v)", err)
+			t.Errorf("claimed (%v)", err)
 		}
-		if st, err := s.Status(t.Context(), owner, ids[0]); err != nil || st.ErrorCode != string(fault.Unexplained) {
-			t.Errorf("%+v (%v)", st, err)
-		}
+		failed(unreadable[0], fault.Unexplained)
 	})
 }
 

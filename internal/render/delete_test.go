@@ -11,40 +11,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cutroom/internal/dbtest"
 	"cutroom/internal/engine"
 	"cutroom/internal/jobtest"
 	"cutroom/internal/objectstore"
 )
-
-// The deletion of a film stops its assistants, and a worker that waits for their parts, at once.
-func TestDeletionStopsEveryReplica(t *testing.T) {
-	r := newHarness(t, dbtest.Postgres(t))
-	r.UseBucket()
-	cache := r.partCache()
-	for range 2 {
-		r.run(r.service(&jobtest.Engine{Takes: time.Hour, Parts: 4, Cache: cache}, r.DB))
-	}
-	owner := r.User(0)
-	// Without the notification, a worker notices when it renews its lease, a second after the claim.
-	// The test uses the fastest of several runs, because the machine may be busy.
-	quickest := time.Hour
-	for range 20 {
-		ids := r.enqueue(1, owner, r.source(owner))
-		r.Eventually("both replicas work on the film", func() bool {
-			return r.Number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MAKING'`) == 2
-		})
-		began := time.Now()
-		if err := r.service(nil, r.DB).Delete(t.Context(), owner, ids[0]); err != nil {
-			t.Fatal(err)
-		}
-		r.Eventually("no work folder", func() bool { return len(r.folders()) == 0 })
-		quickest = min(quickest, time.Since(began))
-	}
-	if quickest > time.Second/2 {
-		t.Errorf("the replicas stopped %v after the deletion", quickest)
-	}
-}
 
 // folders lists the contents of all replicas' work folders.
 func (r *harness) folders() (left []string) {

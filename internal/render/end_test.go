@@ -48,4 +48,9 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s: %+v (again %+v), want again %+v, failure %v", tt.name, o, o.again, tt.again, tt.failure)
 		}
 	}
+	for failure, want := range map[*fault.Error]fault.Reason{errInternal: fault.Unexplained, errSlow: fault.TimedOut} {
+		if failure.Reason != want || failure.Sentence == "" {
+			t.Errorf("%+v, want the reason %s", failure, want)
+		}
+	}
 }

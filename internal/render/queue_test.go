@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
 	"cutroom/internal/jobtest"
 )
 
@@ -31,53 +29,4 @@ func TestLengthIsKnownBeforeTheFilm(t *testing.T) {
 			t.Error("the row differs from the row after one attempt")
 		}
 	})
-}
-
-// Every idle replica makes parts of a film, each part once.
-func TestIdleReplicasAssist(t *testing.T) {
-	const parts, replicas = 12, 3
-	r := newHarness(t, dbtest.Postgres(t))
-	r.UseBucket()
-	engines := make([]*jobtest.Engine, replicas)
-	begin := make(chan struct{})
-	var stops []func()
-	for i := range engines {
-		engines[i] = &jobtest.Engine{Takes: 10 * time.Millisecond, Parts: parts, Begin: begin, Cache: r.partCache()}
-		stops = append(stops, r.run(r.service(engines[i], r.DB)))
-	}
-	owner := r.User(0)
-	r.enqueue(1, owner, r.source(owner))
-	// The replica with the first part waits until another replica has made a part.
-	r.Eventually("two work on it", func() bool {
-		return r.Number(`SELECT COUNT(*) FROM render_parts WHERE state = 'MADE'`) > 0
-	})
-	close(begin)
-	r.waitFor(1, StateCompleted)
-	renders, helped, made := 0, 0, 0
-	for i, e := range engines {
-		stops[i]() // an assistant may find out only after the film's end that there are no more parts
-		all, others := e.Made()
-		renders, helped, made = renders+len(e.Films()), helped+others, made+all
-	}
-	if renders != 1 || helped == 0 || made != parts {
-		t.Errorf("%d renders, %d parts by assistants, %d parts made, want 1, some and %d", renders, helped, made, parts)
-	}
-}
-
-func TestClaimsWithoutAnAnswerCostNoAttempt(t *testing.T) {
-	service := func(h *jobtest.Harness, d *db.DB) *Service {
-		return (&harness{Harness: h}).service(&jobtest.Engine{}, d)
-	}
-	jobtest.Kind{
-		Enqueue: func(h *jobtest.Harness) { (&harness{Harness: h}).enqueue(1, h.User(0), nil) },
-		Claim: func(h *jobtest.Harness, d *db.DB) (bool, error) {
-			s := service(h, d)
-			if err := s.requeueDead(t.Context()); err != nil {
-				return false, err
-			}
-			_, ok, err := s.claim(t.Context())
-			return ok, err
-		},
-		Sweep: func(h *jobtest.Harness) error { return service(h, h.DB).SweepJobs(t.Context()) },
-	}.TestLostClaims(t)
 }

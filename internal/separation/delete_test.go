@@ -30,62 +30,6 @@ func (r *harness) delete(s *Service, owner, id string) {
 	}
 }
 
-func TestDeleteInEveryState(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		tests := []struct {
-			name, reached string
-			also          func(r *harness, s *Service, j claimedJob)
-			state         string // after the deletion
-			refund        bool
-		}{
-			{name: "queued", reached: StateQueued, state: StateFailed, refund: true},
-			{name: "submitting", reached: StateSubmitting, state: StateFailed, refund: true},
-			{name: "the provider is being asked", reached: asking, state: StateSubmitting},
-			{name: "at the provider", reached: StateProcessing, state: StateProcessing},
-			{name: "stems on their way", reached: StateProcessing, state: StateFailed, also: func(r *harness, s *Service, j claimedJob) {
-				if err := s.done(r.T.Context(), &j); err != nil {
-					r.T.Fatal(err)
-				}
-				r.Put(stemKey(j.ID, stemVoice, "flac"))
-			}},
-			{name: "ready", reached: StateReady, state: StateDisposed},
-			{name: "failed", reached: StateSubmitting, state: StateFailed, refund: true, also: func(r *harness, s *Service, j claimedJob) {
-				if _, err := s.fail(r.T.Context(), j, errInternal, errInternal); err != nil {
-					r.T.Fatal(err)
-				}
-			}},
-		}
-		for _, tt := range tests {
-			t.Run(tt.name, func(t *testing.T) {
-				r := newHarness(t, d)
-				s, owner := r.service(), r.User(5)
-				j := r.reach(s, owner, tt.reached)
-				id := j.ID
-				r.Put(sourceKey(id, "wav"))
-				if tt.also != nil {
-					tt.also(r, s, j)
-				}
-				if err := s.Delete(t.Context(), r.User(0), id); !errors.Is(err, errUnknownJob) {
-					t.Fatalf("another user's deletion: %v", err)
-				}
-				r.delete(s, owner, id)
-				if x := r.row(id); x.State != tt.state {
-					t.Errorf("%+v, want %s", x, tt.state)
-				}
-				want := int64(4)
-				if tt.refund {
-					want = 5
-				}
-				r.booked(owner, want)
-				if left := slices.Concat(r.Keys("uploads/"), r.Keys("separation/")); len(left) > 0 {
-					t.Errorf("files left: %v", left)
-				}
-				r.Exec(`DELETE FROM users`) // for the next case
-			})
-		}
-	})
-}
-
 // The result of a deleted job is discarded. The job stays in flight until the provider has finished.
 func TestADeletedJobAtTheProvider(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {

@@ -12,7 +12,7 @@ import (
 
 // The first request for the peaks of a stem that has none computes and stores them. If the job is
 // deleted meanwhile, no peaks are left.
-func TestPeaksOfStemsFromEarlierReleases(t *testing.T) {
+func TestPeaksAreMadeLater(t *testing.T) {
 	oneDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d).withProvider()
 		s := r.service()

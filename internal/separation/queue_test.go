@@ -1,7 +1,6 @@
 package separation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,6 +115,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 	})
 }
 
+// What a former holder still does with a job has no effect. The job package tests the moves that both kinds share.
 func TestALostLeaseIsFenced(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
@@ -132,59 +132,37 @@ func TestALostLeaseIsFenced(t *testing.T) {
 		if now.ID != id || now.Attempts != 2 {
 			t.Fatalf("claimed %+v", now)
 		}
-		// unchanged fails the test unless the old holder's operation fails and changes nothing.
-		unchanged := func(what string, j claimedJob, try func(j *claimedJob) error) {
+		unchanged := func(old claimedJob) {
 			t.Helper()
-			before := r.row(id)
-			if err := try(&j); err != nil && !errors.Is(err, job.ErrMoved) {
-				t.Errorf("%s: %v", what, err)
-			} else if err == nil {
-				t.Errorf("%s: no error", what)
-			}
-			if after := r.row(id); after != before {
-				t.Errorf("%s by the old holder changed %+v to %+v", what, before, after)
+			for what, try := range map[string]func(j *claimedJob) error{
+				"intent": func(j *claimedJob) error { return a.intend(ctx, j) },
+				"start":  func(j *claimedJob) error { return a.started(ctx, j, 99) },
+				"failure": func(j *claimedJob) error {
+					moved, err := a.fail(ctx, *j, errInternal, nil)
+					if err == nil && !moved {
+						return job.ErrMoved
+					}
+					return err
+				},
+			} {
+				before, j := r.row(id), old
+				if err := try(&j); !errors.Is(err, job.ErrMoved) {
+					t.Errorf("%s: %v", what, err)
+				}
+				if after := r.row(id); after != before {
+					t.Errorf("%s by the old holder changed %+v to %+v", what, before, after)
+				}
 			}
 		}
-		refused := func(moved bool, err error) error {
-			if err == nil && !moved {
-				err = job.ErrMoved
-			}
-			return err
-		}
-		inSubmitting := func() {
-			unchanged("intent", old, func(j *claimedJob) error { return a.intend(ctx, j) })
-			unchanged("start", old, func(j *claimedJob) error { return a.started(ctx, j, 99) })
-			unchanged("hand-back", old, func(j *claimedJob) error { return errors.Join(a.handBack(ctx, *j), job.ErrMoved) })
-			unchanged("requeue", old, func(j *claimedJob) error { return refused(a.requeue(ctx, *j, "")) })
-			unchanged("failure", old, func(j *claimedJob) error { return refused(a.fail(ctx, *j, errInternal, nil)) })
-		}
-		inSubmitting()
+		unchanged(old)
 		r.processing(b, &now)
-		inSubmitting()
-		older := now
+		unchanged(old)
 		r.age(id, job.TTL+time.Second)
 		adopted, ok, err := a.adopt(ctx)
 		if err != nil || !ok || adopted.ProjectID.Int64 != 4711 || adopted.Attempts != 2 {
 			t.Fatalf("adopt: %+v, %v, %v", adopted, ok, err)
 		}
-		unchanged("hand-back", older, func(j *claimedJob) error { return errors.Join(b.handBack(ctx, *j), job.ErrMoved) })
-		unchanged("failure", older, func(j *claimedJob) error { return refused(b.fail(ctx, *j, errInternal, nil)) })
-		unchanged("result", older, func(j *claimedJob) error {
-			return b.ready(ctx, j, []stem{{id: stemVoice, Stem: separator.Stem{Kind: container.FLAC}}})
-		})
-		if n := r.Number(`SELECT COUNT(*) FROM separation_stems`); n > 0 {
-			t.Errorf("the old holder wrote %d stems", n)
-		}
-		held, release := b.Renewer.KeepAlive(ctx, older.Lease)
-		defer release()
-		select {
-		case <-held.Done():
-			if !errors.Is(context.Cause(held), job.ErrLost) {
-				t.Errorf("cause %v", context.Cause(held))
-			}
-		case <-time.After(time.Minute):
-			t.Error("the old holder does not notice")
-		}
+		unchanged(now)
 		r.makeReady(a, &adopted, stemVoice)
 		r.booked(owner, 1)
 	})
@@ -345,18 +323,4 @@ func TestHotQueriesUseTheirIndexes(t *testing.T) {
 			t.Errorf("%s\ndoes not use %s: %v", query, index, plan)
 		}
 	}
-}
-
-func TestClaimsWithoutAnAnswerCostNoAttempt(t *testing.T) {
-	service := func(h *jobtest.Harness, d *db.DB) *Service {
-		return (&harness{Harness: h}).service(func(o *Options) { o.DB = d })
-	}
-	jobtest.Kind{
-		Enqueue: func(h *jobtest.Harness) { (&harness{Harness: h}).enqueue(service(h, h.DB), h.User(1)) },
-		Claim: func(h *jobtest.Harness, d *db.DB) (bool, error) {
-			_, ok, err := service(h, d).claim(t.Context())
-			return ok, err
-		},
-		Sweep: func(h *jobtest.Harness) error { return service(h, h.DB).requeueDead(t.Context()) },
-	}.TestLostClaims(t)
 }

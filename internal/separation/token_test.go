@@ -1,6 +1,7 @@
 package separation
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
 	"strconv"
@@ -20,37 +21,39 @@ func TestTokens(t *testing.T) {
 	exp, sig, _ := strings.Cut(good, ".")
 	last := sig[len(sig)-1:]
 	twin := map[bool]string{true: "B", false: "A"}[last == "A"] // differs in padding bits or in bytes
-	tests := []struct {
-		name, job, stem, token string
-		now                    time.Time
+	for _, tt := range []struct {
+		name, job, stem, token string        // of sep-1, voice_all and good, unless given
+		after                  time.Duration // the time of the check
 		want                   error
 	}{
-		{"good", "sep-1", "voice_all", good, now, nil},
-		{"in its last second", "sep-1", "voice_all", good, now.Add(59 * time.Second), nil},
-		{"expired", "sep-1", "voice_all", good, now.Add(time.Minute), errExpiredToken},
-		{"missing", "sep-1", "voice_all", "", now, errMissingToken},
-		{"of another job", "sep-2", "voice_all", good, now, errInvalidToken},
-		{"of another stem", "sep-1", "speaker_0", good, now, errInvalidToken},
-		{"fields shifted", "sep-1\nvoice", "_all", good, now, errInvalidToken},
-		{"longer life", "sep-1", "voice_all", "1900000000." + sig, now, errInvalidToken},
-		{"expiry with a sign", "sep-1", "voice_all", "+" + good, now, errInvalidToken},
-		{"expiry with a zero", "sep-1", "voice_all", "0" + good, now, errInvalidToken},
-		{"no dot", "sep-1", "voice_all", exp + sig, now, errInvalidToken},
-		{"no signature", "sep-1", "voice_all", exp + ".", now, errInvalidToken},
-		{"no expiry", "sep-1", "voice_all", "." + sig, now, errInvalidToken},
-		{"cut short", "sep-1", "voice_all", good[:len(good)-1], now, errInvalidToken},
-		{"last character", "sep-1", "voice_all", good[:len(good)-1] + twin, now, errInvalidToken},
-		{"padded", "sep-1", "voice_all", good + "=", now, errInvalidToken},
-		{"a line break inside", "sep-1", "voice_all", good[:20] + "\n" + good[20:], now, errInvalidToken},
-		{"very long", "sep-1", "voice_all", good + strings.Repeat("A", 1<<16), now, errInvalidToken},
-		{"of the former secret", "sep-1", "voice_all", former.token("sep-1", "voice_all", now.Add(time.Minute)), now, nil},
-		{"of another secret", "sep-1", "voice_all", signer{"x", ""}.token("sep-1", "voice_all", now.Add(time.Minute)), now, errInvalidToken},
-		{"expired and forged", "sep-1", "voice_all", "1." + sig, now, errInvalidToken},
-	}
-	for _, tt := range tests {
-		if got := s.check(tt.job, tt.stem, tt.token, tt.now); got != tt.want && !errors.Is(got, tt.want) {
+		{name: "good"},
+		{name: "in its last second", after: 59 * time.Second},
+		{name: "expired", after: time.Minute, want: errExpiredToken},
+		{name: "of another job", job: "sep-2", want: errInvalidToken},
+		{name: "of another stem", stem: "speaker_0", want: errInvalidToken},
+		{name: "fields shifted", job: "sep-1\nvoice", stem: "_all", want: errInvalidToken},
+		{name: "longer life", token: "1900000000." + sig, want: errInvalidToken},
+		{name: "expiry with a sign", token: "+" + good, want: errInvalidToken},
+		{name: "expiry with a zero", token: "0" + good, want: errInvalidToken},
+		{name: "no dot", token: exp + sig, want: errInvalidToken},
+		{name: "no signature", token: exp + ".", want: errInvalidToken},
+		{name: "no expiry", token: "." + sig, want: errInvalidToken},
+		{name: "cut short", token: good[:len(good)-1], want: errInvalidToken},
+		{name: "last character", token: good[:len(good)-1] + twin, want: errInvalidToken},
+		{name: "padded", token: good + "=", want: errInvalidToken},
+		{name: "a line break inside", token: good[:20] + "\n" + good[20:], want: errInvalidToken},
+		{name: "very long", token: good + strings.Repeat("A", 1<<16), want: errInvalidToken},
+		{name: "of the former secret", token: former.token("sep-1", "voice_all", now.Add(time.Minute))},
+		{name: "of another secret", token: signer{"x", ""}.token("sep-1", "voice_all", now.Add(time.Minute)), want: errInvalidToken},
+		{name: "expired and forged", token: "1." + sig, want: errInvalidToken},
+	} {
+		got := s.check(cmp.Or(tt.job, "sep-1"), cmp.Or(tt.stem, "voice_all"), cmp.Or(tt.token, good), now.Add(tt.after))
+		if got != tt.want && !errors.Is(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
+	}
+	if got := s.check("sep-1", "voice_all", "", now); got != errMissingToken {
+		t.Errorf("no token: %v", got)
 	}
 }
 
@@ -80,14 +83,20 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// A path-only URL may include the path of PUBLIC_BASE_URL; an absolute one must.
-func TestStemURLsUnderAPath(t *testing.T) {
+func TestStemURLs(t *testing.T) {
 	s := New(Options{PublicBaseURL: "https://api.example.test/base", SigningSecret: "a secret of at least thirty-two characters", URLLifetime: time.Hour})
 	good := s.stemURL("sep-00000000-0000-7000-8000-000000000000", "voice_all")
 	bare := strings.TrimPrefix(good, s.PublicBaseURL)
 	for raw, want := range map[string]bool{
+		// A path-only URL may include the path of PUBLIC_BASE_URL; an absolute one must.
 		good: true, bare: true, "/base" + bare: true, "//api.example.test/base" + bare: false,
 		"https://api.example.test" + bare: false, "/other" + bare: false, "/base/base" + bare: false, "base" + bare: false,
+		strings.Replace(good, "api.example.test", "API.example.TEST", 1): true,
+		strings.Replace(good, "api.", "evil.", 1):                        false,
+		strings.Replace(good, "https", "http", 1):                        false,
+		strings.Replace(good, "api.", "a:b@api.", 1):                     false,
+		strings.Replace(good, "/stem/", "/st%65m/", 1):                   false,
+		strings.Replace(good, "/stem/", "/stem/./", 1):                   false,
 	} {
 		if _, _, _, ok := s.parseStemURL(raw); ok != want {
 			t.Errorf("%s: %v, want %v", raw, ok, want)
@@ -120,57 +129,22 @@ func FuzzStemURL(f *testing.F) {
 	})
 }
 
-func TestStemURLsOpenTheirOwnersStems(t *testing.T) {
+func TestADownloadKeepsTheStems(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
 		r := newHarness(t, d)
 		s := r.service()
-		owner, other := r.User(2), r.User(2)
-		id := r.enqueue(s, owner)
-		j := r.claimed(s)
-		r.processing(s, &j)
-		r.makeReady(s, &j, stemVoice)
-		good := s.stemURL(id, stemVoice)
-		for name, tt := range map[string]struct {
-			owner, url string
-			ok         bool
-		}{
-			"absolute":           {owner, good, true},
-			"path only":          {owner, strings.TrimPrefix(good, s.PublicBaseURL), true},
-			"host in capitals":   {owner, strings.Replace(good, "api.example.test", "API.example.TEST", 1), true},
-			"somebody else":      {other, good, false},
-			"another host":       {owner, strings.Replace(good, "api.", "evil.", 1), false},
-			"another scheme":     {owner, strings.Replace(good, "https", "http", 1), false},
-			"with a password":    {owner, strings.Replace(good, "api.", "a:b@api.", 1), false},
-			"another stem":       {owner, strings.Replace(good, stemVoice, stemBackground, 1), false},
-			"unknown stem":       {owner, s.stemURL(id, stemBackground), false},
-			"no token":           {owner, strings.Split(good, "?")[0], false},
-			"escaped characters": {owner, strings.Replace(good, "/stem/", "/st%65m/", 1), false},
-			"a dot segment":      {owner, strings.Replace(good, "/stem/", "/stem/./", 1), false},
-		} {
-			ref, err := s.ResolveStemURL(t.Context(), tt.owner, tt.url)
-			if tt.ok && (err != nil || ref.ObjectKey != stemKey(id, stemVoice, "flac")) {
-				t.Errorf("%s: %+v, %v", name, ref, err)
-			}
-			if !tt.ok && !errors.Is(err, errInvalidStemURL) {
-				t.Errorf("%s: %v, want invalid_stem_url", name, err)
-			}
-		}
-		token := func(u string) string { return u[strings.Index(u, "=")+1:] }
-		obj, name, err := s.OpenStem(t.Context(), id, stemVoice, token(good), "")
+		id := r.reach(s, r.User(1), StateReady).ID
+		r.age(id, 2*time.Hour)
+		obj, name, err := s.OpenStem(t.Context(), id, stemVoice, s.signer.token(id, stemVoice, time.Now().Add(time.Hour)), "")
 		if err != nil || name != "voice_all.flac" {
 			t.Fatalf("%q, %v", name, err)
 		}
 		obj.Close()
-		if n := r.Number(`SELECT COUNT(*) FROM separations WHERE collected_at > 0`); n != 1 {
-			t.Error("a download does not count as collected")
-		}
-		r.age(id, 2*time.Hour)
 		if err := s.SweepJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		var refused *fault.Error
-		if _, _, err := s.OpenStem(t.Context(), id, stemVoice, token(good), ""); !errors.As(err, &refused) || refused.Kind != fault.NotFound {
-			t.Errorf("a stem of a DISPOSED job: %v", err)
+		if x := r.row(id); x.State != StateReady {
+			t.Errorf("%+v", x)
 		}
 	})
 }

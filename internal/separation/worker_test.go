@@ -1,7 +1,6 @@
 package separation
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -80,37 +79,6 @@ func TestStopHandsBack(t *testing.T) {
 	})
 }
 
-func TestJobsOfDeadWorkersGoOn(t *testing.T) {
-	onPostgres(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d).withProvider()
-		owner := r.User(2)
-		dead := r.service()
-		early := r.enqueueAudio(dead, owner)
-		late := r.enqueueAudio(dead, owner)
-		// One worker crashed in PROCESSING, with a project at the provider, and one in SUBMITTING.
-		ran := r.claimed(dead)
-		if err := dead.submit(t.Context(), &ran, t.TempDir()); err != nil {
-			t.Fatal(err)
-		}
-		r.claimed(dead)
-		stop := r.run(r.service())
-		defer stop()
-		// The leases expire in real time here.
-		live := `SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL AND lease_owner <> $1 OR state = 'READY'`
-		r.Eventually("both jobs in live hands", func() bool { return r.Number(live, dead.Renewer.Owner()) == 2 })
-		r.waitState(early, StateReady)
-		r.waitState(late, StateReady)
-		stop()
-		if got := r.row(late).Attempts; got != 2 {
-			t.Errorf("%d attempts, want 2", got)
-		}
-		if titles := r.provider.Titles(); !slices.Equal(titles, []string{early, late}) {
-			t.Errorf("the provider was paid for %v", titles)
-		}
-		r.booked(owner, 0)
-	})
-}
-
 // A worker that loses its lease during an upload stops without an error. The job is charged once.
 func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
@@ -164,15 +132,9 @@ func TestDeletionDuringCollection(t *testing.T) {
 		stop := r.run(s)
 		r.Eventually("the download", func() bool { return r.provider.Faults.Count(fakeprovider.StepDownload) > 0 })
 		r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
-		if held, _ := os.ReadDir(s.WorkDir); len(held) != 1 {
-			t.Errorf("work folders %v, want the job's", held)
-		}
 		// Another replica erases the account. The worker may miss its notification.
 		if err := r.service().Erase(t.Context(), owner); err != nil {
 			t.Fatal(err)
-		}
-		if left, err := os.ReadDir(s.WorkDir); len(left) > 0 || err != nil {
-			t.Errorf("work folders %v right after the deletion (%v)", left, err)
 		}
 		r.Exec(`DELETE FROM users WHERE id = $1`, owner)
 		r.provider.Faults.Clear()
@@ -180,9 +142,6 @@ func TestDeletionDuringCollection(t *testing.T) {
 		stop()
 		if keys := append(r.Keys("separation/"), r.Keys("uploads/")...); len(keys) > 0 {
 			t.Errorf("left: %v", keys)
-		}
-		if n := r.Number(`SELECT COUNT(*) FROM jobs`); n != 0 {
-			t.Errorf("%d jobs", n)
 		}
 	})
 }
@@ -226,27 +185,6 @@ func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 			if j := (claimedJob{DurationMs: 301_000, Credits: 1}); j.covers(ms) != want {
 				t.Errorf("one credit for 301 s covers %d ms: %v, want %v", ms, !want, want)
 			}
-		}
-	})
-}
-
-// A paid job survives more failed polls than the retries of one call.
-func TestFailedPollsKeepPaidWork(t *testing.T) {
-	oneDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d).withProvider()
-		owner := r.User(1)
-		s := r.service()
-		defer r.run(s)()
-		for step, status := range map[string]int{fakeprovider.StepProgress: 429, fakeprovider.StepProject: 503, fakeprovider.StepDownloadLink: 408, fakeprovider.StepDownload: 500} {
-			r.fault(fake.Rule{Step: step, Kind: fake.KindStatus, Status: status, Times: 5})
-		}
-		id := r.enqueueAudio(s, owner)
-		if x := r.waitState(id, StateReady); x.Attempts != 1 {
-			t.Errorf("%+v", x)
-		}
-		r.booked(owner, 0)
-		if titles := r.provider.Titles(); len(titles) != 1 {
-			t.Errorf("projects at the provider: %v", titles)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -198,11 +197,6 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	depths, err := referring(ctx, d, tables)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(tables, func(a, b string) int { return depths[b] - depths[a] })
 	out := &database{DB: d}
 	var filled []string
 	for _, name := range tables {
@@ -221,25 +215,6 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	return out, nil
 })
 
-// referring is the number of tables on the longest path of references from a table.
-func referring(ctx context.Context, d *db.DB, tables []string) (depths map[string]int, err error) {
-	depths = map[string]int{}
-	for range tables {
-		for _, table := range tables {
-			targets, err := db.Texts(d.Query(ctx, `SELECT "table" FROM pragma_foreign_key_list($1)`, table))
-			if err != nil {
-				return nil, err
-			}
-			for _, target := range targets {
-				if target != table {
-					depths[table] = max(depths[table], depths[target]+1)
-				}
-			}
-		}
-	}
-	return depths, nil
-}
-
 // insertsOf returns the statements that insert the rows of a table.
 func insertsOf(ctx context.Context, d *db.DB, table string) (inserts []string, err error) {
 	columns, err := db.Texts(d.Query(ctx, `SELECT 'quote(' || name || ')' FROM pragma_table_info($1)`, table))
@@ -252,7 +227,11 @@ func insertsOf(ctx context.Context, d *db.DB, table string) (inserts []string, e
 
 // reset empties the database.
 func (d *database) reset(ctx context.Context) error {
-	return d.InTx(ctx, func(tx *db.Tx) error {
+	// The tables are in no order.
+	if _, err := d.Exec(ctx, `PRAGMA foreign_keys = 0`); err != nil {
+		return err
+	}
+	err := d.InTx(ctx, func(tx *db.Tx) error {
 		var filled string
 		if err := tx.QueryRow(ctx, d.filled).Scan(&filled); err != nil {
 			return err
@@ -270,6 +249,8 @@ func (d *database) reset(ctx context.Context) error {
 		}
 		return nil
 	})
+	_, on := d.Exec(ctx, `PRAGMA foreign_keys = 1`)
+	return errors.Join(err, on)
 }
 
 func TestDatabaseIsEmptied(t *testing.T) {
