@@ -16,8 +16,8 @@ import (
 // Engine simulates renders, which take a fixed time and no CPU. It shares parts by the loop of the
 // real engine, with one encoder.
 type Engine struct {
-	Takes time.Duration // time to make a film, or each of its parts
-	Parts int           // parts in a film; 0 makes films in one piece, without a coordinator
+	Takes time.Duration    // time to make a film, or each of its parts
+	Parts int              // parts in a film; 0 makes films in one piece, without a coordinator
 	Cache engine.PartCache // stores the parts
 	Fails func() error     // returns the error of a render, if any; may be nil
 	Helps func()           // runs before Assist; may be nil
