@@ -2,6 +2,7 @@ package test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
@@ -120,75 +121,49 @@ func oneAddressHasAShare(t *testing.T, s *apitest.Server) {
 	}
 }
 
-func TestRenderSubmitRateLimitIsPerUser(t *testing.T) {
+// An account may send so many requests of a kind in a minute, whatever becomes of them. They limit no other account,
+// and reads are not limited.
+func TestRequestsAreLimitedPerUser(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	u, other := s.SignIn(t), s.SignIn(t)
-	post := func(u *apitest.User, i int) *apitest.Response {
-		t.Helper()
-		path := []string{"/api/v2/render", "/api/v2/render/v3", "/api/v2/render/inputs"}[i%3]
-		return u.Send(t, apitest.Request{Method: "POST", Path: path, Raw: `{"x":`})
-	}
-	for i := range 10 {
-		if res := post(u, i); res.Status == 429 {
-			t.Fatalf("submit %d of ten was limited", i+1)
-		}
-	}
-	for i := range 3 {
-		isLimited(t, post(u, i))
-	}
-	if res := post(other, 0); res.Status == 429 {
-		t.Error("one user's submits limit another's")
-	}
-	for range 30 { // polls are not limited
-		u.Send(t, apitest.Request{Path: "/api/v2/render/rnd-x/status"}).Expect(404)
-		u.Get(t, "/api/v2/credits").Expect(200)
-	}
-}
-
-func TestSmallWritesAreLimited(t *testing.T) {
-	t.Parallel()
-	s := apitest.Shared(t)
-	u, other := s.SignIn(t), s.SignIn(t)
-	address := map[*apitest.User]string{u: u.IP(), other: other.IP()}
-	for _, r := range []apitest.Request{
-		{Method: "PUT", Path: "/api/v2/devices", Raw: `{"x":`},
-		{Method: "DELETE", Path: "/api/v2/assets/x"},
+	post := func(path, body string) apitest.Request { return apitest.Request{Method: "POST", Path: path, Raw: body} }
+	for name, tt := range map[string]struct {
+		limit    int
+		requests []apitest.Request // sent in turn
+	}{
+		"submits of renders":    {10, []apitest.Request{post("/api/v2/render", `{"x":`), post("/api/v2/render/v3", `{"x":`), post("/api/v2/render/inputs", `{"x":`)}},
+		"separations":           {20, []apitest.Request{post(separatePath, `{}`)}},
+		"renewals of a session": {10, []apitest.Request{post("/api/v2/auth/refresh", "")}},
+		"devices":               {60, []apitest.Request{{Method: "PUT", Path: "/api/v2/devices", Raw: `{"x":`}}},
+		"deletions of assets":   {60, []apitest.Request{{Method: "DELETE", Path: "/api/v2/assets/x"}}},
 		// A sign-out ends its own token, so an invalid one stands for it, which counts for the address.
-		{Method: "POST", Path: "/api/v2/auth/sign-out", Token: "invalid"},
+		"sign-outs": {60, []apitest.Request{{Method: "POST", Path: "/api/v2/auth/sign-out", Token: "invalid"}}},
 	} {
-		send := func(u *apitest.User) *apitest.Response {
-			t.Helper()
-			r := r
-			r.Header = http.Header{"X-Forwarded-For": {address[u]}}
-			if r.Token == "" {
-				r.Token = u.Token
+		t.Run(name, func(t *testing.T) {
+			u, other := s.SignIn(t), s.SignIn(t)
+			address := map[*apitest.User]string{u: u.IP(), other: other.IP()}
+			send := func(u *apitest.User, i int) *apitest.Response {
+				t.Helper()
+				r := tt.requests[i%len(tt.requests)]
+				r.Token = cmp.Or(r.Token, u.Token)
+				r.Header = http.Header{"X-Forwarded-For": {address[u]}}
+				return s.Do(t, r)
 			}
-			return s.Do(t, r)
-		}
-		for i := range 60 {
-			if res := send(u); res.Status == 429 {
-				t.Fatalf("%s %s: request %d is limited", r.Method, r.Path, i+1)
+			for i := range tt.limit {
+				if res := send(u, i); res.Status == 429 {
+					t.Fatalf("request %d is limited", i+1)
+				}
 			}
-		}
-		isLimited(t, send(u))
-		if res := send(other); res.Status == 429 {
-			t.Errorf("%s %s: one user's requests limit another's", r.Method, r.Path)
-		}
-	}
-}
-
-func TestSeparateRateLimitIsPerUser(t *testing.T) {
-	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	post := func() *apitest.Response {
-		return u.Send(t, apitest.Request{Method: "POST", Path: separatePath, Raw: `{}`})
-	}
-	for range 20 {
-		post().Expect(400)
-	}
-	isLimited(t, post())
-	if b := u.Balance(t); b != 3 {
-		t.Errorf("balance %d", b)
+			for i := range 3 {
+				isLimited(t, send(u, i))
+			}
+			if res := send(other, 0); res.Status == 429 {
+				t.Error("one user's requests limit another's")
+			}
+			for range 30 {
+				u.Send(t, apitest.Request{Path: "/api/v2/render/rnd-x/status"}).Expect(404)
+				u.Get(t, "/api/v2/credits").Expect(200)
+			}
+		})
 	}
 }

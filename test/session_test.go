@@ -105,16 +105,6 @@ func TestATokenFromTheCommandLineIsNotRenewed(t *testing.T) {
 	renew(t, s, admin.Token).Error(401, "invalid_token")
 }
 
-func TestRenewalIsLimited(t *testing.T) {
-	t.Parallel()
-	u := apitest.Shared(t).SignIn(t)
-	for range 10 {
-		renew(t, u.Server, u.Token).Expect(200)
-	}
-	renew(t, u.Server, u.Token).Error(429, "rate_limited")
-	apitest.Shared(t).SignIn(t) // others are not limited
-}
-
 func TestAContentTypeWithoutABodyIsFine(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
