@@ -194,12 +194,6 @@ soak: build ## run separations through SOAK_KILLS crashes of two replicas, then 
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=sqlite CUTROOM_SOAK_SECONDS=120 \
 		$(GO) test ./test/soak -count=1 -v -timeout 30m
 
-.PHONY: drill-hang
-drill-hang: build ## suspend one of two replicas behind nginx for 20 s under load, and time every answer
-	@test -x /usr/sbin/nginx || apt-get install -y -qq --no-install-recommends nginx-light
-	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
-		$(GO) test ./test/drill -run TestHungReplica -count=1 -v
-
 .PHONY: drill-upgrade
 drill-upgrade: build ## restart, kill and suspend two replicas behind nginx under load; count every failed request
 	@test -x /usr/sbin/nginx || apt-get install -y -qq --no-install-recommends nginx-light

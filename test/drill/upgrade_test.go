@@ -1,6 +1,9 @@
+// Package drill rehearses failures of whole machines. Its tests measure real time, so no other test
+// run includes them. See the drill- targets of the Makefile.
 package drill
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +23,16 @@ import (
 	"cutroom/internal/sandbox/separator"
 )
 
+func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
+
+// watchdog is how long systemd takes to replace a hung replica: WatchdogSec, TimeoutAbortSec,
+// RestartSec and a start.
+const watchdog = 20 * time.Second
+
 // Two replicas behind the nginx of deploy/ are restarted, killed and suspended under polls and submissions.
-// Only requests that a killed replica was working on may fail, and those with the front's JSON 503.
+// Only requests that a killed replica was working on may fail, and those with the front's JSON 503. A suspended
+// replica accepts connections but sends no responses: nginx must stop using it after one time-out, and use it
+// again when it is back.
 func TestUpgrade(t *testing.T) {
 	if os.Getenv("CUTROOM_DRILL") == "" {
 		t.Skip("runs in make drill-upgrade")
@@ -56,11 +67,14 @@ func TestUpgrade(t *testing.T) {
 		}
 		return back
 	}, notLater)
+	var suspended time.Time
+	var before int
 	d.during("suspend", func() time.Time {
 		d.signal(0, syscall.SIGSTOP)
-		suspended := time.Now()
+		suspended = time.Now()
 		time.Sleep(watchdog)
 		d.signal(0, syscall.SIGCONT)
+		before = d.served(0)
 		return suspended
 	}, func(suspended time.Time, r request) error {
 		// The replica finds that its deadline for the request is over.
@@ -69,7 +83,19 @@ func TestUpgrade(t *testing.T) {
 		}
 		return notLater(suspended.Add(5*time.Second), r) // until nginx skips the replica
 	})
+	if d.served(0) == before {
+		t.Error("the suspended replica is not used again")
+	}
 	stop()
+	for _, r := range d.requests { // nginx stops using the replica after one time-out
+		took := r.ended.Sub(r.began)
+		if !strings.HasPrefix(r.name, "GET") || strings.HasSuffix(r.name, "/status") {
+			continue
+		}
+		if took > 5*time.Second || took > time.Second && r.ended.Sub(suspended) > 6*time.Second {
+			t.Errorf("%s took %v, until %v after the suspension", r.name, took, r.ended.Sub(suspended).Round(time.Millisecond))
+		}
+	}
 	d.judge()
 }
 
@@ -167,7 +193,7 @@ func (d *upgradeDrill) submit(u *apitest.User, path, serial string) string {
 
 // send sends a request and records its outcome.
 func (d *upgradeDrill) send(u *apitest.User, req apitest.Request) *apitest.Response {
-	out := request{name: req.Method + " " + req.Path, began: time.Now()}
+	out := request{name: cmp.Or(req.Method, "GET") + " " + req.Path, began: time.Now()}
 	req.Token = u.Token
 	// A reload of nginx closes idle connections, and so might one on which a request is being sent. Clients repeat
 	// such a request under its key.
@@ -304,6 +330,11 @@ func (d *upgradeDrill) docker(args, dir string) error {
 		return d.front.cmd.Process.Signal(syscall.SIGHUP)
 	}
 	return fmt.Errorf("unknown command: docker compose %s", args)
+}
+
+// served counts the requests that a replica has answered.
+func (d *upgradeDrill) served(replica int) int {
+	return strings.Count(d.s.Replica(replica).Logs(), `"msg":"request"`)
 }
 
 func (d *upgradeDrill) signal(replica int, sig syscall.Signal) {
