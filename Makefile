@@ -183,8 +183,6 @@ simulate: ## simulate SCHEDULES runs of two replicas with faults; each can be re
 		-schedules=$(SCHEDULES) -first=$(FIRST) -processes=$(shell nproc)
 
 SOAK_KILLS ?= 200
-BENCH_QUEUE ?= 5s
-
 .PHONY: soak
 soak: build ## run separations through SOAK_KILLS crashes of two replicas, then on SQLite
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres CUTROOM_SOAK_KILLS=$(SOAK_KILLS) \
@@ -219,10 +217,6 @@ drill-backup: build ## back up and lose a PostgreSQL cluster of its own, and res
 .PHONY: fault-matrix
 fault-matrix: build ## fail every step of the provider in every way; writes the tables of docs/separation.md
 	CUTROOM_BIN=$(CURDIR)/bin/cutroom $(GO) test ./test/matrix -count=1 -timeout 40m -update
-
-.PHONY: bench-queue
-bench-queue: ## measure claims per second on both databases; writes docs/benchmarks.md
-	$(GO) test ./internal/separation -run TestBenchmarkClaims -count=1 -timeout 30m -bench-claims $(BENCH_QUEUE) -v
 
 # Releases.
 
