@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -74,24 +75,18 @@ type grantBody struct {
 	TransactionID string `json:"transactionId"`
 }
 
-func (s *Server) purchase(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	var req purchaseRequest
-	if err := readSmall(w, r, &req); err != nil {
-		return err
-	}
-	g, err := s.o.Credits.Purchase(r.Context(), user.UserID, credit.PurchaseRequest(req))
-	return answer(w, grantBody(g), err)
+func (s *Server) purchase(ctx context.Context, userID string, req purchaseRequest) (grantBody, error) {
+	g, err := s.o.Credits.Purchase(ctx, userID, credit.PurchaseRequest(req))
+	return grantBody(g), err
 }
 
-func (s *Server) adminGrant(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	var req struct {
-		ProductID string `json:"productId"`
-	}
-	if err := readSmall(w, r, &req); err != nil {
-		return err
-	}
-	g, err := s.o.Credits.AdminGrant(r.Context(), user.UserID, req.ProductID)
-	return answer(w, grantBody(g), err)
+type adminGrantRequest struct {
+	ProductID string `json:"productId"`
+}
+
+func (s *Server) adminGrant(ctx context.Context, userID string, req adminGrantRequest) (grantBody, error) {
+	g, err := s.o.Credits.AdminGrant(ctx, userID, req.ProductID)
+	return grantBody(g), err
 }
 
 // storeNotification receives a store's notifications about sales. It answers every signed one with 200, even an

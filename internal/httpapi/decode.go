@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cutroom/internal/account"
 	"cutroom/internal/fault"
 )
 
@@ -78,6 +80,18 @@ func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...strin
 func readSmall(w http.ResponseWriter, r *http.Request, dst any) error {
 	_, err := readObject(w, r, dst)
 	return asBadRequest(err)
+}
+
+// call returns the endpoint of a small request, see readSmall: it answers 200 with what do returns.
+func call[Request, Body any](do func(ctx context.Context, userID string, req Request) (Body, error)) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		var req Request
+		if err := readSmall(w, r, &req); err != nil {
+			return err
+		}
+		body, err := do(r.Context(), user.UserID, req)
+		return answer(w, body, err)
+	}
 }
 
 // asBadRequest returns an error about a value of the wrong type as bad_request, and any other unchanged.

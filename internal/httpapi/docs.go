@@ -36,9 +36,7 @@ func openAPIJSON() ([]byte, error) {
 // scripts and call only its own server, because it shares its origin with the admin app. The policy lists the
 // hashes of its inline scripts; the library sets styles inline.
 func docsPage(ui http.Handler) (page []byte, policy string) {
-	shown := &pageProbe{headerProbe: headerProbe{header: http.Header{}}}
-	ui.ServeHTTP(shown, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/swagger/"}})
-	page = shown.page
+	page = probe(ui, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/swagger/"}}).body
 	policy = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"
 	for _, script := range inlineScript.FindAllSubmatch(page, -1) {
@@ -46,17 +44,6 @@ func docsPage(ui http.Handler) (page []byte, policy string) {
 		policy += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
 	return page, policy
-}
-
-// pageProbe records a handler's answer including its body.
-type pageProbe struct {
-	headerProbe
-	page []byte
-}
-
-func (p *pageProbe) Write(b []byte) (int, error) {
-	p.page = append(p.page, b...)
-	return p.headerProbe.Write(b)
 }
 
 var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
@@ -98,8 +85,7 @@ func (s *Server) docsRoutes() {
 			return err
 		}
 		// The library answers requests for unknown files in plain text.
-		probe := &headerProbe{header: http.Header{}}
-		if ui.ServeHTTP(probe, r); probe.status == http.StatusNotFound {
+		if probe(ui, r).status == http.StatusNotFound {
 			return fault.New(fault.NotFound, "Not found")
 		}
 		ui.ServeHTTP(w, r)

@@ -63,7 +63,7 @@ func (s *Server) serve(h handler) http.Handler {
 
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	rec := about(r.Context())
-	log := s.log.With("request", rec.id, "method", r.Method, "path", r.URL.Path, "route", route(r))
+	log := s.o.Log.With("request", rec.id, "method", r.Method, "path", r.URL.Path, "route", route(r))
 	if gone(r, err) {
 		log.Debug("client went away", "err", err)
 		if rec.status == 0 {

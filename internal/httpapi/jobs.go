@@ -35,10 +35,13 @@ type jobBody struct {
 	JobID string `json:"jobId"`
 }
 
-// submitted answers with the id of the submitted job.
-func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string) error {
+// submitted answers with a body that names the submitted job, or returns the domain's error.
+func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string, body any, err error) error {
+	if err != nil {
+		return err
+	}
 	about(r.Context()).jobID = jobID
-	writeJSON(w, status, jobBody{jobID})
+	writeJSON(w, status, body)
 	return nil
 }
 

@@ -103,7 +103,7 @@ func (s *Server) panicked(rec *recorder, r *http.Request, p any) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	s.log.Error("panic in a handler", "request", rec.id, "route", route(r),
+	s.o.Log.Error("panic in a handler", "request", rec.id, "route", route(r),
 		"err", fmt.Errorf("panic: %v", p), "stack", string(debug.Stack()))
 	if rec.status == 0 {
 		writeError(rec, fault.Sentencef(fault.Internal, "Internal server error"))
@@ -132,7 +132,7 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if r.URL.Path == "/healthz" {
 		level = slog.LevelDebug
 	}
-	if !s.log.Enabled(r.Context(), level) {
+	if !s.o.Log.Enabled(r.Context(), level) {
 		return
 	}
 	// The path only: queries contain signed tokens.
@@ -148,5 +148,5 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	if job := cmp.Or(rec.jobID, r.PathValue("jobId")); job != "" {
 		fields = append(fields, slog.String("job", job))
 	}
-	s.log.LogAttrs(r.Context(), level, "request", fields...)
+	s.o.Log.LogAttrs(r.Context(), level, "request", fields...)
 }

@@ -29,7 +29,7 @@ type watched struct {
 func newWatched() *watched {
 	w := &watched{}
 	log := slog.New(slog.NewTextHandler(&w.log, nil))
-	w.Server = &Server{log: log, o: Options{Log: log, Observe: func(method, pattern string, status int, _ float64) {
+	w.Server = &Server{o: Options{Log: log, Observe: func(method, pattern string, status int, _ float64) {
 		w.counts = append(w.counts, fmt.Sprintf("%s|%s|%d", method, pattern, status))
 	}}}
 	return w
@@ -145,7 +145,7 @@ func TestRequestLinesNameUserAndJob(t *testing.T) {
 		}
 	}
 	s.handle("POST /api/v2/render", as("u-1", func(w http.ResponseWriter, r *http.Request) error {
-		return submitted(w, r, http.StatusOK, "rnd-1")
+		return submitted(w, r, http.StatusOK, "rnd-1", jobBody{"rnd-1"}, nil)
 	}))
 	s.handle("GET /api/v2/render/{jobId}/status", as("u-2", func(w http.ResponseWriter, r *http.Request) error { return ok(w, "x") }))
 	s.handle("GET /api/v2/credits", func(w http.ResponseWriter, r *http.Request) error { return ok(w, "x") })

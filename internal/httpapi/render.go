@@ -65,10 +65,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	}
 	key.Fingerprint = f.fingerprint("render")
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
-	if err != nil {
-		return err
-	}
-	return submitted(w, r, http.StatusOK, id)
+	return submitted(w, r, http.StatusOK, id, jobBody{id}, err)
 }
 
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
@@ -83,10 +80,7 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	key.Fingerprint = digest("render/v3", string(body))
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
-	if err != nil {
-		return err
-	}
-	return submitted(w, r, http.StatusOK, id)
+	return submitted(w, r, http.StatusOK, id, jobBody{id}, err)
 }
 
 // filmBody has the fields that the status and the history of a render share.

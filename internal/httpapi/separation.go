@@ -53,10 +53,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	key.Fingerprint = f.fingerprint("separate")
 	id, err := s.o.Separations.Submit(r.Context(), user.UserID, separation.Submission{File: file, Language: language}, key)
-	if err != nil {
-		return err
-	}
-	return submitted(w, r, http.StatusAccepted, id)
+	return submitted(w, r, http.StatusAccepted, id, jobBody{id}, err)
 }
 
 // separationSpec parses the form field spec. It ignores unknown and former keys, unless the client asks for

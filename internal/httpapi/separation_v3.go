@@ -62,10 +62,5 @@ func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account
 	}
 	key.Fingerprint = digest("separate/v3", string(body))
 	id, reused, err := s.o.Separations.SubmitReference(r.Context(), user.UserID, ref, key)
-	if err != nil {
-		return err
-	}
-	about(r.Context()).jobID = id
-	writeJSON(w, http.StatusAccepted, separateV3Body{id, reused})
-	return nil
+	return submitted(w, r, http.StatusAccepted, id, separateV3Body{id, reused}, err)
 }

@@ -83,7 +83,6 @@ type Options struct {
 // Server is the public HTTP API.
 type Server struct {
 	o   Options
-	log *slog.Logger
 	mux *http.ServeMux
 	// methods lists the methods of each fixed path, so that /separate/v3 is not taken for a job with the id v3.
 	methods map[string][]string
@@ -94,7 +93,7 @@ type Server struct {
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, log: o.Log, mux: http.NewServeMux(), methods: map[string][]string{}, waiters: httpserve.NewShares(maxWaiters)}
+	s := &Server{o: o, mux: http.NewServeMux(), methods: map[string][]string{}, waiters: httpserve.NewShares(maxWaiters)}
 	s.routes()
 	return httpserve.Guard(s.observed(s.withCORS(http.HandlerFunc(s.dispatch))), o.Stopping)
 }
@@ -120,8 +119,8 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))
 	s.handle("GET /api/v2/credits/products", s.signedIn(s.products))
 	s.handle("GET /api/v2/credits/history", s.signedIn(history("entries", s.o.Credits.History, bodyOfEntry)))
-	s.handle("POST /api/v2/credits/purchase", s.signedIn(s.purchase))
-	s.handle("POST /api/v2/credits/admin-grant", s.admin(s.adminGrant))
+	s.handle("POST /api/v2/credits/purchase", s.signedIn(call(s.purchase)))
+	s.handle("POST /api/v2/credits/admin-grant", s.admin(call(s.adminGrant)))
 	s.handle("POST /api/v2/stores/platform_a/notifications", s.storeNotification(credit.PlatformA))
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
@@ -142,8 +141,8 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/render/{jobId}/download", s.signedIn(s.renderDownload))
 	s.handle("GET /api/v2/render/{jobId}/poster", s.signedIn(s.renderPoster))
 
-	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.uploadURL))))
-	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.completeUpload))))
+	s.handle("POST /api/v2/assets/upload-url", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(call(s.uploadURL)))))
+	s.handle("POST /api/v2/assets/complete", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(call(s.completeUpload)))))
 	s.handle("GET /api/v2/assets/{name}/storyboard", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.storyboard))))
 	s.handle("POST /api/v2/assets/analysis", s.limited(limitAssets, s.byUser, s.submitter(s.withBucket(s.analyseAsset))))
 	s.handle("GET /api/v2/assets", s.signedIn(history("assets", s.o.Assets.List, bodyOfAsset)))
@@ -200,14 +199,11 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		s.mux.ServeHTTP(w, r)
 		return
 	}
-	probe := &headerProbe{header: http.Header{}}
-	h.ServeHTTP(probe, r)
-	switch {
-	case probe.status == http.StatusMethodNotAllowed:
-		notAllowed(w, probe.header.Get("Allow"))
-	default:
-		writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
+	if a := probe(h, r); a.status == http.StatusMethodNotAllowed {
+		notAllowed(w, a.header.Get("Allow"))
+		return
 	}
+	writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
 }
 
 func notAllowed(w http.ResponseWriter, methods string) {
@@ -219,19 +215,23 @@ func notAllowed(w http.ResponseWriter, methods string) {
 // value contains them.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// headerProbe records a handler's answer without its body.
-type headerProbe struct {
+// probed is a handler's answer in memory.
+type probed struct {
 	header http.Header
 	status int
+	body   []byte
 }
 
-func (p *headerProbe) Header() http.Header         { return p.header }
-func (p *headerProbe) Write(b []byte) (int, error) { p.WriteHeader(http.StatusOK); return len(b), nil }
-func (p *headerProbe) WriteHeader(status int) {
-	if p.status == 0 {
-		p.status = status
-	}
+// probe returns what a handler would answer.
+func probe(h http.Handler, r *http.Request) *probed {
+	p := &probed{header: http.Header{}}
+	h.ServeHTTP(p, r)
+	return p
 }
+
+func (p *probed) Header() http.Header         { return p.header }
+func (p *probed) Write(b []byte) (int, error) { p.body = append(p.body, b...); return len(b), nil }
+func (p *probed) WriteHeader(status int)      { p.status = status }
 
 // withCORS allows browsers of the allowed origins. Access needs a bearer token and never a cookie, so
 // credentials are not allowed and any origin is harmless.

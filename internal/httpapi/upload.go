@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"cutroom/internal/account"
@@ -32,25 +33,19 @@ type uploadPartBody struct {
 	Done       bool   `json:"done"`
 }
 
-func (s *Server) uploadURL(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-	var req uploadURLRequest
-	if err := readSmall(w, r, &req); err != nil {
-		return err
-	}
-	up, err := s.o.Assets.UploadURL(r.Context(), asset.Request{SHA256Hex: req.SHA256Hex, SizeBytes: int64(req.SizeBytes), Ext: req.Ext,
-		ContentType: req.ContentType, Multipart: req.Multipart, UserID: who.UserID})
-	return answer(w, uploadBody(up), err)
+func (s *Server) uploadURL(ctx context.Context, userID string, req uploadURLRequest) (uploadURLBody, error) {
+	up, err := s.o.Assets.UploadURL(ctx, asset.Request{SHA256Hex: req.SHA256Hex, SizeBytes: int64(req.SizeBytes), Ext: req.Ext,
+		ContentType: req.ContentType, Multipart: req.Multipart, UserID: userID})
+	return uploadBody(up), err
 }
 
-func (s *Server) completeUpload(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-	var req struct {
-		UploadID string `json:"uploadId"`
-	}
-	if err := readSmall(w, r, &req); err != nil {
-		return err
-	}
-	up, err := s.o.Assets.Complete(r.Context(), who.UserID, req.UploadID)
-	return answer(w, uploadBody(up), err)
+type completeUploadRequest struct {
+	UploadID string `json:"uploadId"`
+}
+
+func (s *Server) completeUpload(ctx context.Context, userID string, req completeUploadRequest) (uploadURLBody, error) {
+	up, err := s.o.Assets.Complete(ctx, userID, req.UploadID)
+	return uploadBody(up), err
 }
 
 func uploadBody(up asset.Upload) uploadURLBody {
