@@ -151,8 +151,6 @@ func TestAdminNeedsTheAdminRole(t *testing.T) {
 			status int
 			code   string
 		}{
-			{"", http.StatusUnauthorized, "missing_token"},
-			{"Bearer nonsense", http.StatusUnauthorized, "invalid_token"},
 			{"Bearer " + s.token(adminID, account.RoleUser), http.StatusForbidden, "admin_required"},
 			{"Bearer " + s.token(demoted, account.RoleAdmin), http.StatusForbidden, "admin_required"},
 			{"Bearer " + s.token(uuid.NewString(), account.RoleAdmin), http.StatusForbidden, "admin_required"},
@@ -421,10 +419,14 @@ func TestAdminAppAnswersOtherAddresses(t *testing.T) {
 		"/" + strings.ToLower(slug) + "/": http.StatusNotFound,
 		"/" + slug + "x/":                 http.StatusNotFound,
 		"/assets/index.js":                http.StatusNotFound,
+		"//" + slug + "/":                 http.StatusNotFound,
+		"/" + slug + "//":                 http.StatusNotFound,
+		"/" + slug + "/../healthz":        http.StatusNotFound,
 	} {
 		answer, body := s.get(path)
-		if answer.StatusCode != want || want == http.StatusFound && answer.Header.Get("Location") != "/"+slug+"/" {
-			t.Errorf("%s: %d %s", path, answer.StatusCode, body)
+		if answer.StatusCode != want || want == http.StatusFound != (answer.Header.Get("Location") == "/"+slug+"/") ||
+			want == http.StatusNotFound && strings.TrimSpace(body) != notFound {
+			t.Errorf("%s: %d %v %s", path, answer.StatusCode, answer.Header, body)
 		}
 	}
 }

@@ -10,36 +10,26 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// feature is an ability that an older server would silently ignore in a request, so apps check for it before
-// they offer it.
-type feature struct {
-	name string
-	// works reports whether this configuration supports the feature.
-	works func(o *Options) bool
-}
+// GET /capabilities answers with these abilities, which an older server would silently ignore in a request, so apps
+// check for them before they offer them. Add one when it works, not before. Those of bucketFeatures need the object
+// store.
+var (
+	features = []string{
+		"bgm.ducking", "bgm.fade", "bgm.loop", "bgm.voice", "canvas", "canvas.frameRate", "canvas.shortSide", "fadeIn", "fadeOut", "fit.blur", "fit.cover",
+		"loudness", "stems.wav", "transition.dissolve", "transition.fadeBlack", "transition.fadeWhite", "transition.push", "transition.slide",
+		"transition.wipe", "volumePoints",
+	}
+	bucketFeatures = []string{"analysis", "assets.download", "separate.reuse", "separate.v3", "storyboard"}
+)
 
-// features is the list that GET /capabilities answers from. Add a feature when it
-// works, not before.
-var features = []feature{
-	{"analysis", needsBucket}, {"assets.download", needsBucket}, {"bgm.ducking", always}, {"bgm.fade", always}, {"bgm.loop", always}, {"bgm.voice", always},
-	{"canvas", always}, {"canvas.frameRate", always}, {"canvas.shortSide", always}, {"fit.blur", always}, {"fit.cover", always}, {"loudness", always},
-	{"separate.reuse", needsBucket}, {"separate.v3", needsBucket}, {"stems.wav", always}, {"storyboard", needsBucket},
-	{"transition.dissolve", always}, {"transition.fadeBlack", always}, {"transition.fadeWhite", always},
-	{"transition.push", always}, {"transition.slide", always}, {"transition.wipe", always},
-	{"fadeIn", always}, {"fadeOut", always}, {"volumePoints", always},
-	{"devices.platform_a", func(o *Options) bool { return o.Devices.PushTo(events.PlatformA) }},
-	{"devices.platform_b", func(o *Options) bool { return o.Devices.PushTo(events.PlatformB) }},
-}
-
-func always(*Options) bool { return true }
-
-func needsBucket(o *Options) bool { return o.Assets.Enabled() }
-
-func supportedFeatures(o *Options) []string {
-	names := make([]string, 0, len(features))
-	for _, f := range features {
-		if f.works(o) {
-			names = append(names, f.name)
+func (s *Server) supportedFeatures() []string {
+	names := slices.Clone(features)
+	if s.o.Assets.Enabled() {
+		names = append(names, bucketFeatures...)
+	}
+	for _, platform := range []string{events.PlatformA, events.PlatformB} {
+		if s.o.Devices.PushTo(platform) {
+			names = append(names, "devices."+platform)
 		}
 	}
 	slices.Sort(names)
@@ -64,10 +54,10 @@ type capabilitiesBody struct {
 }
 
 func (s *Server) capabilities(w http.ResponseWriter, _ *http.Request, _ account.Principal) error {
-	return ok(w, capabilitiesBody{Features: supportedFeatures(&s.o), Limits: limitsBody{
+	return ok(w, capabilitiesBody{Features: s.supportedFeatures(), Limits: limitsBody{
 		MaxUploadFileSizeMB: s.o.MaxUploadBytes >> 20, MaxSeparationAudioMB: s.o.MaxAudioBytes >> 20,
 		MaxSegments: timeline.MaxSegments, MaxBgmClips: timeline.MaxClips, MaxSeparationDirectives: timeline.MaxDirectives,
-		MaxWaitingJobs:       positive(s.o.Quota.Max.WaitingJobs),
+		MaxWaitingJobs:       orNull(s.o.Quota.Max.WaitingJobs),
 		RenderOutputTTLHours: int64(s.o.RenderOutputTTL / time.Hour), MaxRenderGigapixels: s.o.MaxRenderPixels / 1e9,
 	}})
 }

@@ -100,45 +100,45 @@ func typeOf(s *openapi3.Schema) string {
 // Every described field refuses a value of another type, and names itself. Its name is matched exactly, null is
 // absent, and strict handling knows it.
 func TestEveryFieldNamesItself(t *testing.T) {
-	onSQLite(t, func(t *testing.T, r *harness) {
-		ask, fields := asker(r), 0
-		for _, in := range jsonInputs(t) {
-			coded := in.prefix != "" || !slices.ContainsFunc([]string{"/render", "/render/v3", "/separate/v3", "/assets/analysis"},
-				func(path string) bool { return strings.HasSuffix(in.target, path) })
-			leaves(in.schema, "", func(v string) string { return v }, func(path string, document func(string) string, s *openapi3.Schema) {
-				wrong := map[string]string{"string": `{}`, "integer": `1.5`, "number": `"1"`, "boolean": `0`, "array": `{}`, "object": `[]`}[typeOf(s)]
-				if wrong == "" {
-					return // forbidden here
+	r := onSQLite(t)
+	ask, fields := asker(r), 0
+	for _, in := range jsonInputs(t) {
+		coded := in.prefix != "" || !slices.ContainsFunc([]string{"/render", "/render/v3", "/separate/v3", "/assets/analysis"},
+			func(path string) bool { return strings.HasSuffix(in.target, path) })
+		leaves(in.schema, "", func(v string) string { return v }, func(path string, document func(string) string, s *openapi3.Schema) {
+			kind := map[string]struct{ wrong, want string }{"string": {`{}`, "a string"}, "integer": {`1.5`, "an integer"}, "number": {`"1"`, "a finite number"},
+				"boolean": {`0`, "true or false"}, "array": {`{}`, "a list"}, "object": {`[]`, "an object"}}[typeOf(s)]
+			if kind.wrong == "" {
+				return // forbidden here
+			}
+			fields++
+			path = in.prefix + path
+			about := func(body map[string]string) bool {
+				sentence, field := body["error"], path
+				if coded { // a malformed body, for which the specification has a code; codes have no field
+					sentence, field = body["detail"], ""
 				}
-				fields++
-				path = in.prefix + path
-				about := func(body map[string]string) bool {
-					sentence, field := body["error"], path
-					if coded { // a malformed body, for which the specification has a code; codes have no field
-						sentence, field = body["detail"], ""
-					}
-					return body["field"] == field && (!coded || body["error"] == "bad_request") &&
-						(strings.HasPrefix(sentence, path+" must be a") || sentence == path+" must be true or false")
+				return body["field"] == field && (!coded || body["error"] == "bad_request") &&
+					(strings.HasPrefix(sentence, path+" must be a") || sentence == path+" must be true or false")
+			}
+			bad := document(kind.wrong)
+			strict := in.send(bad)
+			strict.header = maps.Clone(strict.header)
+			strict.header["Prefer"] = "handling=strict"
+			if status, body, text := ask(strict); status != http.StatusBadRequest || !about(body) || !strings.Contains(text, path+" must be "+kind.want+`"`) {
+				t.Errorf("%s %s: %d %s", in.target, bad, status, text)
+			}
+			key := `"` + path[strings.LastIndexByte(path, '.')+1:] + `":`
+			for _, ignored := range []string{strings.Replace(bad, key+kind.wrong, strings.ToUpper(key)+kind.wrong, 1), document("null")} {
+				if _, body, text := ask(in.send(ignored)); about(body) {
+					t.Errorf("%s %s: %s", in.target, ignored, text)
 				}
-				bad := document(wrong)
-				strict := in.send(bad)
-				strict.header = maps.Clone(strict.header)
-				strict.header["Prefer"] = "handling=strict"
-				if status, body, text := ask(strict); status != http.StatusBadRequest || !about(body) {
-					t.Errorf("%s %s: %d %s", in.target, bad, status, text)
-				}
-				key := `"` + path[strings.LastIndexByte(path, '.')+1:] + `":`
-				for _, ignored := range []string{strings.Replace(bad, key+wrong, strings.ToUpper(key)+wrong, 1), document("null")} {
-					if _, body, text := ask(in.send(ignored)); about(body) {
-						t.Errorf("%s %s: %s", in.target, ignored, text)
-					}
-				}
-			})
-		}
-		if fields < 100 {
-			t.Errorf("only %d fields", fields)
-		}
-	})
+			}
+		})
+	}
+	if fields < 100 {
+		t.Errorf("only %d fields", fields)
+	}
 }
 
 // smallest returns the smallest object under a name of a film's config. The keys of assets and stems are well-formed.
@@ -176,48 +176,47 @@ func set(object map[string]any, path string, value any) {
 // The bounds of a film's fields in the document are those of the service. A film within the bounds fails because its
 // assets and stems do not exist.
 func TestBoundsOfTheFilm(t *testing.T) {
-	onSQLite(t, func(t *testing.T, r *harness) {
-		ask, bounds := asker(r), 0
-		schema := loadOpenAPI(t).Components.Schemas["RenderConfigV3"].Value
-		leaves(schema, "", func(v string) string { return v }, func(path string, _ func(string) string, s *openapi3.Schema) {
-			check := func(value any, valid bool) {
-				bounds++
-				film := map[string]any{"segments": []any{smallest("segments")}}
-				set(film, path, value)
-				document, err := json.Marshal(film)
-				if err != nil {
-					t.Fatal(err)
-				}
-				status, body, text := ask(request{method: "POST", target: "/api/v2/render/v3", body: string(document)})
-				accepted := status == http.StatusNotFound || body["error"] == "invalid_stem_url"
-				if accepted != valid || !valid && (status != http.StatusBadRequest || body["field"] != path) {
-					t.Errorf("%s = %v: %d %s, want valid %v\n%s", path, value, status, text, valid, document)
-				}
+	r := onSQLite(t)
+	ask, bounds := asker(r), 0
+	schema := loadOpenAPI(t).Components.Schemas["RenderConfigV3"].Value
+	leaves(schema, "", func(v string) string { return v }, func(path string, _ func(string) string, s *openapi3.Schema) {
+		check := func(value any, valid bool) {
+			bounds++
+			film := map[string]any{"segments": []any{smallest("segments")}}
+			set(film, path, value)
+			document, err := json.Marshal(film)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, some := range append([]*openapi3.SchemaRef{{Value: s}}, slices.Concat(s.AllOf, s.OneOf, s.AnyOf)...) {
-				s := some.Value
-				if s.Min != nil {
-					check(*s.Min, !s.ExclusiveMin.IsTrue())
-					check(*s.Min-1, false)
-				}
-				if s.Max != nil {
-					check(*s.Max, true)
-					check(*s.Max+1, false)
-				}
-				if s.MaxItems != nil {
-					name := strings.TrimSuffix(path[strings.LastIndexByte(path, '.')+1:], "[0]")
-					check(slices.Repeat([]any{smallest(name)}, int(*s.MaxItems)+1), false)
-				}
-				for _, v := range s.Enum {
-					check(v, true)
-				}
-				if len(s.Enum) > 0 {
-					check("other", false)
-				}
+			status, body, text := ask(request{method: "POST", target: "/api/v2/render/v3", body: string(document)})
+			accepted := status == http.StatusNotFound || body["error"] == "invalid_stem_url"
+			if accepted != valid || !valid && (status != http.StatusBadRequest || body["field"] != path) {
+				t.Errorf("%s = %v: %d %s, want valid %v\n%s", path, value, status, text, valid, document)
 			}
-		})
-		if bounds < 100 {
-			t.Errorf("only %d bounds", bounds)
+		}
+		for _, some := range append([]*openapi3.SchemaRef{{Value: s}}, slices.Concat(s.AllOf, s.OneOf, s.AnyOf)...) {
+			s := some.Value
+			if s.Min != nil {
+				check(*s.Min, !s.ExclusiveMin.IsTrue())
+				check(*s.Min-1, false)
+			}
+			if s.Max != nil {
+				check(*s.Max, true)
+				check(*s.Max+1, false)
+			}
+			if s.MaxItems != nil {
+				name := strings.TrimSuffix(path[strings.LastIndexByte(path, '.')+1:], "[0]")
+				check(slices.Repeat([]any{smallest(name)}, int(*s.MaxItems)+1), false)
+			}
+			for _, v := range s.Enum {
+				check(v, true)
+			}
+			if len(s.Enum) > 0 {
+				check("other", false)
+			}
 		}
 	})
+	if bounds < 100 {
+		t.Errorf("only %d bounds", bounds)
+	}
 }

@@ -122,8 +122,8 @@ func eachDatabase(t *testing.T, test func(t *testing.T, r *harness)) {
 	t.Run("postgres", func(t *testing.T) { test(t, sharedHarness(t, true)) })
 }
 
-// onSQLite runs a test of requests that are refused before any query.
-func onSQLite(t *testing.T, test func(t *testing.T, r *harness)) { test(t, sharedHarness(t, false)) }
+// onSQLite returns the harness of tests whose requests are refused before any query, or query nothing special.
+func onSQLite(t testing.TB) *harness { return sharedHarness(t, false) }
 
 // request is one request to the API. user sets its Authorization header.
 type request struct {

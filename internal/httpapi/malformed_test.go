@@ -77,25 +77,21 @@ func jsonRefusals(target string, anon bool) []malformed {
 }
 
 func TestMalformedSignIns(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
-		for _, target := range []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b"} {
-			post := func(body string) request { return request{method: "POST", target: target, body: body} }
-			cases := jsonRefusals(target, true)
-			for name, body := range map[string]string{"empty object": `{}`, "null token": `{"idToken":null}`, "blank token": `{"idToken":"  \t"}`,
-				"other keys": `{"token":"x","IdToken":"x","idtoken":{}}`, "last of two keys": `{"idToken":"x","idToken":""}`} {
-				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
-			}
-			for body, field := range map[string]string{`{"idToken":1}`: "idToken", `{"idToken":{}}`: "idToken", `{"idToken":"x","fullName":[]}`: "fullName"} {
-				cases = append(cases, malformed{name: body, q: post(body), anon: true, status: 400, body: `{"error":"bad_request","detail":"` + field + ` must be a string"}`})
-			}
-			for name, body := range map[string]string{"no token at all": `{"idToken":"x"}`, "NUL": `{"idToken":"a\u0000b"}`, "lone surrogate": `{"idToken":"\ud800"}`,
-				"not UTF-8": "{\"idToken\":\"\xff\xfe\"}", "long": `{"idToken":"` + strings.Repeat("a", 1<<19) + `"}`, "dots": `{"idToken":"` + strings.Repeat(".", 5000) + `"}`,
-				"alg none": `{"idToken":"eyJhbGciOiJub25lIn0.e30."}`, "within the cap": `{"idToken":"x","pad":"` + strings.Repeat("x", 1<<20-100) + `"}`} {
-				cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 401, body: `{"error":"invalid_id_token"}`})
-			}
-			checkMalformed(t, r, cases)
+	r := onSQLite(t)
+	for _, target := range []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b"} {
+		post := func(body string) request { return request{method: "POST", target: target, body: body} }
+		cases := jsonRefusals(target, true)
+		for name, body := range map[string]string{"empty object": `{}`, "null token": `{"idToken":null}`, "blank token": `{"idToken":"  \t"}`,
+			"other keys": `{"token":"x","IdToken":"x","idtoken":{}}`, "last of two keys": `{"idToken":"x","idToken":""}`} {
+			cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
 		}
-	})
+		for name, body := range map[string]string{"no token at all": `{"idToken":"x"}`, "NUL": `{"idToken":"a\u0000b"}`, "lone surrogate": `{"idToken":"\ud800"}`,
+			"not UTF-8": "{\"idToken\":\"\xff\xfe\"}", "long": `{"idToken":"` + strings.Repeat("a", 1<<19) + `"}`, "dots": `{"idToken":"` + strings.Repeat(".", 5000) + `"}`,
+			"alg none": `{"idToken":"eyJhbGciOiJub25lIn0.e30."}`, "within the cap": `{"idToken":"x","pad":"` + strings.Repeat("x", 1<<20-100) + `"}`} {
+			cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 401, body: `{"error":"invalid_id_token"}`})
+		}
+		checkMalformed(t, r, cases)
+	}
 }
 
 func TestMalformedPurchases(t *testing.T) {
@@ -106,8 +102,6 @@ func TestMalformedPurchases(t *testing.T) {
 		add := func(name, body, want string) {
 			cases = append(cases, malformed{name: name, q: post(body), status: 400, body: want})
 		}
-		add("wrong type", `{"platform":1}`, `{"error":"bad_request","detail":"platform must be a string"}`)
-		add("wrong type of a later field", `{"platform":"nope","receipt":{}}`, `{"error":"bad_request","detail":"receipt must be a string"}`)
 		add("empty", `{}`, `{"error":"invalid_platform"}`)
 		add("unknown platform", `{"platform":"platform_c"}`, `{"error":"invalid_platform"}`)
 		add("NUL platform", `{"platform":"platform_a\u0000"}`, `{"error":"invalid_platform"}`)
@@ -143,48 +137,45 @@ func TestMalformedPurchases(t *testing.T) {
 }
 
 func TestMalformedAdminGrants(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
-		const target = "/api/v2/credits/admin-grant"
-		admin := r.admin()
-		var cases []malformed
-		for _, c := range jsonRefusals(target, false) {
-			c.q.user = admin
-			cases = append(cases, c)
-		}
-		for name, body := range map[string]string{"empty": `{}`, "null": `{"productId":null}`, "unknown": `{"productId":"x"}`, "NUL": `{"productId":"\u0000"}`, "list": `{"productIds":["credits.10"]}`} {
-			cases = append(cases, malformed{name: "product " + name, q: request{method: "POST", target: target, user: admin, body: body}, status: 400, body: `{"error":"unknown_product"}`})
-		}
-		cases = append(cases,
-			malformed{name: "wrong type", q: request{method: "POST", target: target, user: admin, body: `{"productId":7}`}, status: 400, body: `{"error":"bad_request","detail":"productId must be a string"}`},
-			malformed{name: "user", q: request{method: "POST", target: target, body: `{`}, status: 403, body: adminRequired},
-			malformed{name: "anonymous", q: request{method: "POST", target: target, body: `{`}, anon: true, status: 401, body: noToken},
-			malformed{name: "admin who is gone", q: request{method: "POST", target: target, body: `{"productId":"credits.10"}`,
-				user: r.token("0190b6f2-7e0a-7cc1-8f5e-0123456789ab", account.RoleAdmin)}, status: 403, body: adminRequired})
-		checkMalformed(t, r, cases)
-	})
+	r := onSQLite(t)
+	const target = "/api/v2/credits/admin-grant"
+	admin := r.admin()
+	var cases []malformed
+	for _, c := range jsonRefusals(target, false) {
+		c.q.user = admin
+		cases = append(cases, c)
+	}
+	for name, body := range map[string]string{"empty": `{}`, "null": `{"productId":null}`, "unknown": `{"productId":"x"}`, "NUL": `{"productId":"\u0000"}`, "list": `{"productIds":["credits.10"]}`} {
+		cases = append(cases, malformed{name: "product " + name, q: request{method: "POST", target: target, user: admin, body: body}, status: 400, body: `{"error":"unknown_product"}`})
+	}
+	cases = append(cases,
+		malformed{name: "user", q: request{method: "POST", target: target, body: `{`}, status: 403, body: adminRequired},
+		malformed{name: "anonymous", q: request{method: "POST", target: target, body: `{`}, anon: true, status: 401, body: noToken},
+		malformed{name: "admin who is gone", q: request{method: "POST", target: target, body: `{"productId":"credits.10"}`,
+			user: r.token("0190b6f2-7e0a-7cc1-8f5e-0123456789ab", account.RoleAdmin)}, status: 403, body: adminRequired})
+	checkMalformed(t, r, cases)
 }
 
 func TestMalformedCosts(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
-		var cases []malformed
-		for _, query := range []string{"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
-			"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
-			"?durationMs=%D9%A1", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)} {
-			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"missing_duration_ms"}`})
-		}
-		for _, query := range []string{"?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=1&x=%"} {
-			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"bad_request","detail":"the query cannot be parsed"}`})
-		}
-		for _, query := range []string{"?durationMs=-1", "?durationMs=-9223372036854775808"} {
-			cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"duration_ms_negative"}`})
-		}
-		cases = append(cases, malformed{name: "anonymous", q: request{method: "GET", target: "/api/v2/credits/cost"}, anon: true, status: 401, body: noToken})
-		checkMalformed(t, r, cases)
-	})
+	r := onSQLite(t)
+	var cases []malformed
+	for _, query := range []string{"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
+		"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
+		"?durationMs=%D9%A1", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)} {
+		cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"missing_duration_ms"}`})
+	}
+	for _, query := range []string{"?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=1&x=%"} {
+		cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"bad_request","detail":"the query cannot be parsed"}`})
+	}
+	for _, query := range []string{"?durationMs=-1", "?durationMs=-9223372036854775808"} {
+		cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"duration_ms_negative"}`})
+	}
+	cases = append(cases, malformed{name: "anonymous", q: request{method: "GET", target: "/api/v2/credits/cost"}, anon: true, status: 401, body: noToken})
+	checkMalformed(t, r, cases)
 }
 
 func TestMalformedTokens(t *testing.T) {
-	r := sharedHarness(t, false)
+	r := onSQLite(t)
 	good := r.signIn().token
 	parts := strings.Split(good, ".")
 	for _, path := range []string{"/api/v2/credits", "/api/v2/credits/cost?durationMs=1", "/api/v2/separate/x", "/api/v2/render/x/status", "/api/v2/render/x/download", "/api/v2/admin/overview"} {
@@ -209,7 +200,7 @@ func TestMalformedTokens(t *testing.T) {
 
 // Every operation described with a bearer token requires one.
 func TestEveryOperationWantsItsToken(t *testing.T) {
-	r := sharedHarness(t, false)
+	r := onSQLite(t)
 	doc, asked := loadOpenAPI(t), 0
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
@@ -251,7 +242,7 @@ func TestMalformedPathsAndMethods(t *testing.T) {
 				malformed{name: "separation " + id, q: request{method: "GET", target: "/api/v2/separate/" + id}, status: 404, body: separation},
 			)
 		}
-		for _, path := range []string{"/", "/nope", "/api", "/api/v2", "/api/v2/", "/api/v1/credits", "/api/v2/credits/", "//api/v2/credits", "/api//v2/credits", "/api/v2/./credits",
+		for _, path := range []string{"/", "/nope", "/nope?x=%zz", "/api", "/api/v2", "/api/v2/", "/api/v1/credits", "/api/v2/credits/", "//api/v2/credits", "/api//v2/credits", "/api/v2/./credits",
 			"/api/v2/x/../credits", "/API/V2/credits", "/api/v2/chat", "/api/v2/languages", "/api/v2/subtitles", "/api/v2/autodub/x", "/api/v2/lipsync",
 			"/api/v2/separate/mix/x/download", "/api/v2/testdata/separation/list", "/swagger/x", "/metrics", "/readyz", "/debug/pprof/", "/%00", "/api/v2/%ff"} {
 			for _, method := range []string{"GET", "POST", "DELETE", "BREW"} {

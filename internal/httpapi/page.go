@@ -66,20 +66,12 @@ func history[T, B any](name string,
 	}
 }
 
-// orNull returns null for an empty text.
-func orNull(s string) *string {
-	if s == "" {
+// orNull returns null for the zero value: an empty text or an unknown number.
+func orNull[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
-}
-
-// positive returns null for an unknown number.
-func positive(n int64) *int64 {
-	if n <= 0 {
-		return nil
-	}
-	return &n
+	return &v
 }
 
 // epochMs returns null for the zero time.

@@ -111,7 +111,7 @@ type renderHistoryBody struct {
 
 func bodyOfFilm(st render.Status) filmBody {
 	return filmBody{JobID: st.JobID, Status: st.State, Progress: st.Progress, OutputKind: st.OutputKind, Quality: st.Quality,
-		DurationMs: positive(st.DurationMs), SizeBytes: positive(st.SizeBytes),
+		DurationMs: orNull(st.DurationMs), SizeBytes: orNull(st.SizeBytes),
 		CreatedAt: st.Created.UnixMilli(), FinishedAt: epochMs(st.Finished), ExpiresAt: epochMs(st.Expires)}
 }
 

@@ -46,7 +46,7 @@ func rawConn(t *testing.T, r *harness) net.Conn {
 }
 
 func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
-	c := rawConn(t, sharedHarness(t, false))
+	c := rawConn(t, onSQLite(t))
 	// A client that sends Expect: 100-continue for a body that would be refused gets no
 	// 100.
 	if _, err := fmt.Fprint(c, "POST /api/v2/render HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n"); err != nil {
@@ -63,7 +63,7 @@ func TestExpectIsNotAnsweredWithLeaveBeforeTheToken(t *testing.T) {
 }
 
 func TestHEADIsGETWithoutABody(t *testing.T) {
-	r := sharedHarness(t, false)
+	r := onSQLite(t)
 	s := httptest.NewServer(r.handler)
 	defer s.Close()
 	user := r.signIn().token
