@@ -7,13 +7,15 @@ import (
 	"cutroom/internal/db"
 )
 
-// Hold keeps an object that a job is going to read from every sweep until [Release]. It runs in the
-// transaction that inserts the job, after the job's row. The object may belong to another job, such
+// Hold keeps objects that a job is going to read from every sweep until [Release]. It runs in the
+// transaction that puts the job into the queue. An object may belong to another job, such
 // as the stems of a separation, so the holds are kept here, where all sweeps find them.
-func Hold(ctx context.Context, tx *db.Tx, jobID, objectKey string) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO held_objects (job_id, object_key) VALUES ($1, $2)
-		ON CONFLICT (job_id, object_key) DO NOTHING`, jobID, objectKey); err != nil {
-		return fmt.Errorf("hold object: %w", err)
+func Hold(ctx context.Context, tx *db.Tx, jobID string, objectKeys ...string) error {
+	for _, key := range objectKeys {
+		if _, err := tx.Exec(ctx, `INSERT INTO held_objects (job_id, object_key) VALUES ($1, $2)
+			ON CONFLICT (job_id, object_key) DO NOTHING`, jobID, key); err != nil {
+			return fmt.Errorf("hold object: %w", err)
+		}
 	}
 	return nil
 }

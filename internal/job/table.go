@@ -23,6 +23,7 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/quota"
 	"cutroom/internal/tracing"
 	"cutroom/internal/user"
 )
@@ -53,8 +54,12 @@ type Table struct {
 	Topic   string // wakes the workers of every replica
 	// Attempt is the name of an attempt's span.
 	Attempt string
+	// QueueLock, unless "", makes jobs become visible in the order of created_at. Otherwise a job could be
+	// claimed before an older one.
+	QueueLock string
 
 	DB      *db.DB
+	Quota   *quota.Limits // of the owner; nil is none
 	Renewer *Renewer
 	Folder  string // holds the work folders on this disk
 	Tracer  *tracing.Tracer
@@ -103,24 +108,6 @@ func lease(id string, fence int64) Lease { return Lease{Table: "jobs", ID: id, F
 // rows is the job j of this kind with its details d.
 func (t Table) rows() string {
 	return `jobs j JOIN ` + t.Details + ` d ON d.job_id = j.id AND j.kind = '` + t.Kind + `'`
-}
-
-// New is a job that is not in the queue yet.
-type New struct {
-	ID, UserID, State string
-	SourceDurationMs  int64
-	StoredBytes       int64 // of files stored for this job alone
-}
-
-// Insert inserts a job. Its details follow in the same transaction, which [Table.Enqueue] runs.
-func (t Table) Insert(ctx context.Context, tx *db.Tx, n New) error {
-	_, err := tx.Exec(ctx, `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, stored_bytes, created_at, trace_parent)
-		VALUES ($1, $2, $3, $4, $5, $6, now_ms(), NULLIF($7, ''))`,
-		n.ID, t.Kind, n.UserID, n.State, n.SourceDurationMs, n.StoredBytes, tracing.Parent(ctx))
-	if err != nil {
-		return fmt.Errorf("insert job: %w", err)
-	}
-	return nil
 }
 
 // Take claims the job that pick selects, if it is still in state from, and moves it to

@@ -120,14 +120,8 @@ func (q *longQueue) completes() {
 			err := s.completed(q.T.Context(), j, stored{key: outputKey(j.ID, "mp4"), size: 1, sha256: "0", length: time.Second})
 			took := time.Since(began)
 			if err == nil {
-				n := job.New{ID: fmt.Sprintf("rnd-c-%d", q.serial.Add(1)), UserID: j.UserID, State: StatePending}
-				_, _, err = s.jobs.Enqueue(q.T.Context(), idempotency.Key{}, n, func(tx *db.Tx) error {
-					if err := s.jobs.Insert(q.T.Context(), tx, n); err != nil {
-						return err
-					}
-					_, err := tx.Exec(q.T.Context(), `INSERT INTO renders (job_id, spec, output_kind) VALUES ($1, $2, 'video')`, n.ID, q.spec)
-					return err
-				})
+				_, _, err = s.jobs.Enqueue(q.T.Context(), idempotency.Key{}, job.New{ID: fmt.Sprintf("rnd-c-%d", q.serial.Add(1)), UserID: j.UserID,
+					State: StatePending, Details: map[string]any{"spec": q.spec, "output_kind": "video"}})
 			}
 			return took, err
 		})

@@ -58,11 +58,15 @@ func (r *harness) enqueue(n int, owner string, sources map[string]object) (ids [
 	err := r.DB.InTx(r.T.Context(), func(tx *db.Tx) error {
 		for _, id := range ids {
 			one := resolver{s: s, owner: owner, jobID: id, sub: sub, sources: sources}
-			if err := one.insert(r.T.Context(), tx, job.New{ID: id, UserID: owner, State: StatePending}); err != nil {
+			n, err := one.job()
+			if err == nil {
+				err = s.jobs.Insert(r.T.Context(), tx, n)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		return keepLine(r.T.Context(), tx, []string{owner})
+		return nil
 	})
 	if err != nil {
 		r.T.Fatal(err)

@@ -108,7 +108,7 @@ type Service struct {
 // New returns a Service.
 func New(o Options) *Service {
 	jobs := table(o.DB)
-	jobs.Renewer, jobs.Folder, jobs.Log, jobs.Tracer, jobs.Observer = o.Renewer, o.WorkDir, o.Log, o.Tracer, o.Observer
+	jobs.Renewer, jobs.Folder, jobs.Log, jobs.Tracer, jobs.Observer, jobs.Quota = o.Renewer, o.WorkDir, o.Log, o.Tracer, o.Observer, o.Quota
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: jobs}
 }
 

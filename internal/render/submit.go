@@ -19,7 +19,6 @@ import (
 	"cutroom/internal/separation"
 	"cutroom/internal/staging"
 	"cutroom/internal/timeline"
-	"cutroom/internal/user"
 )
 
 // object is one stored source of a job.
@@ -115,21 +114,18 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 		return "", fmt.Errorf("job id: %w", err)
 	}
 	jobID = s.jobs.Prefix + id.String()
-	r := resolver{s: s, ctx: ctx, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
-	answer, err := idempotency.Prepare(ctx, s.db, key, func() error {
-		if err := r.resolve(); err != nil {
-			return err
-		}
-		return s.Quota.Check(ctx, s.db, owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()})
-	})
+	r := resolver{s: s, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
+	answer, err := idempotency.Prepare(ctx, s.db, key, func() error { return r.resolve(ctx) })
 	if err != nil || answer != "" {
 		return answer, err
 	}
+	n, err := r.job()
+	if err != nil {
+		return "", err
+	}
 	unused := true
-	if err = r.store(); err == nil {
-		n := job.New{ID: jobID, UserID: owner, State: StatePending, StoredBytes: r.uploadBytes(),
-			SourceDurationMs: sub.Timeline.SourceDuration().Milliseconds()}
-		answer, unused, err = s.jobs.Enqueue(ctx, key, n, func(tx *db.Tx) error { return r.insert(ctx, tx, n) })
+	if err = r.store(ctx); err == nil {
+		answer, unused, err = s.jobs.Enqueue(ctx, key, n)
 	}
 	if unused {
 		s.dropUploads(ctx, jobID, spec{Sources: r.sources}.uploads(jobID)...)
@@ -140,7 +136,6 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 // resolver turns the names of a submission into stored objects.
 type resolver struct {
 	s       *Service
-	ctx     context.Context
 	owner   string
 	jobID   string
 	sub     Submission
@@ -160,16 +155,27 @@ type upload struct {
 }
 
 // resolve makes the cheapest checks first.
-func (r *resolver) resolve() error {
-	t := &r.sub.Timeline
-	if err := r.stems(); err != nil {
+func (r *resolver) resolve(ctx context.Context) error {
+	if err := r.stems(ctx); err != nil {
 		return err
 	}
+	var err error
 	if r.sub.Assets != nil {
-		return r.assets()
+		err = r.assets(ctx)
+	} else {
+		err = r.files(ctx)
 	}
+	if err != nil {
+		return err
+	}
+	return r.s.Quota.Check(ctx, r.s.db, r.owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()})
+}
+
+// files looks for the uploads, and for the cached video, that the submission names.
+func (r *resolver) files(ctx context.Context) error {
+	t := &r.sub.Timeline
 	if r.sub.InputID != "" {
-		if err := r.findInput(); err != nil {
+		if err := r.findInput(ctx); err != nil {
 			return err
 		}
 	}
@@ -187,12 +193,12 @@ func (r *resolver) resolve() error {
 }
 
 // stems resolves the link or the ids of each selection to a stored stem of the owner.
-func (r *resolver) stems() error {
+func (r *resolver) stems(ctx context.Context) error {
 	t := &r.sub.Timeline
 	for i := range t.Directives {
 		for k := range t.Directives[i].Selections {
 			sel := &t.Directives[i].Selections[k]
-			ref, err := r.stem(*sel)
+			ref, err := r.stem(ctx, *sel)
 			if err != nil {
 				return err
 			}
@@ -204,11 +210,11 @@ func (r *resolver) stems() error {
 	return nil
 }
 
-func (r *resolver) stem(sel timeline.Selection) (separation.StemRef, error) {
+func (r *resolver) stem(ctx context.Context, sel timeline.Selection) (separation.StemRef, error) {
 	if sel.SeparationID != "" {
-		return r.s.Separations.ResolveStem(r.ctx, r.owner, sel.SeparationID, sel.StemID)
+		return r.s.Separations.ResolveStem(ctx, r.owner, sel.SeparationID, sel.StemID)
 	}
-	return r.s.Separations.ResolveStemURL(r.ctx, r.owner, sel.SourceKey)
+	return r.s.Separations.ResolveStemURL(ctx, r.owner, sel.SourceKey)
 }
 
 func (r *resolver) source(key, field string) error {
@@ -267,7 +273,7 @@ func findPart(files map[string]staging.File, key string) (staging.File, bool) {
 
 // assets looks for the objects that the submission refers to. If several are missing,
 // the answer names the first.
-func (r *resolver) assets() error {
+func (r *resolver) assets(ctx context.Context) error {
 	var keys []asset.Key
 	fields := map[asset.Key]string{} // the first of each
 	add := func(source, field string, i int) {
@@ -282,7 +288,7 @@ func (r *resolver) assets() error {
 	for i, c := range r.sub.Timeline.Clips {
 		add(c.SourceKey, "bgmClips[%d].audioAssetKey", i)
 	}
-	found, err := r.s.Assets.Lookup(r.ctx, keys...)
+	found, err := r.s.Assets.Lookup(ctx, keys...)
 	if missing, ok := errors.AsType[*asset.MissingError](err); ok {
 		return fault.NotFoundf("%s: the asset does not exist in the object store", fields[missing.Key])
 	}
@@ -299,8 +305,8 @@ func (r *resolver) assets() error {
 var errUnknownInput = fault.Invalidf("inputId is unknown or has expired; upload the video again")
 
 // findInput looks up the cached video that the submission names, used or not.
-func (r *resolver) findInput() error {
-	err := r.s.db.QueryRow(r.ctx, `SELECT object_key, sha256 FROM render_inputs
+func (r *resolver) findInput(ctx context.Context) error {
+	err := r.s.db.QueryRow(ctx, `SELECT object_key, sha256 FROM render_inputs
 		WHERE user_id = $1 AND input_id = $2 AND last_used_at > now_ms() - $3`,
 		r.owner, r.sub.InputID, r.s.InputLifetime.Milliseconds()).Scan(&r.input.Object, &r.input.SHA256)
 	if db.IsNoRows(err) {
@@ -313,9 +319,9 @@ func (r *resolver) findInput() error {
 }
 
 // store stores the uploads where every replica that may claim the job finds them.
-func (r *resolver) store() error {
+func (r *resolver) store(ctx context.Context) error {
 	for _, u := range r.uploads {
-		if err := r.s.Store.Put(r.ctx, u.key, u.file.Path, "application/octet-stream"); err != nil {
+		if err := r.s.Store.Put(ctx, u.key, u.file.Path, "application/octet-stream"); err != nil {
 			return fmt.Errorf("store upload: %w", err)
 		}
 	}
@@ -330,15 +336,21 @@ func (r *resolver) uploadBytes() (n int64) {
 	return n
 }
 
-// insert puts the job into the queue.
-func (r *resolver) insert(ctx context.Context, tx *db.Tx, n job.New) error {
-	encoded, err := spec{Timeline: r.sub.Timeline, Sources: r.sources}.encode()
-	if err != nil {
-		return err
+// job is the job with everything resolved.
+func (r *resolver) job() (job.New, error) {
+	t := r.sub.Timeline
+	encoded, err := spec{Timeline: t, Sources: r.sources}.encode()
+	n := job.New{ID: r.jobID, UserID: r.owner, State: StatePending, StoredBytes: r.uploadBytes(),
+		SourceDurationMs: t.SourceDuration().Milliseconds(), Reserve: r.reserve,
+		Details: map[string]any{"spec": encoded, "output_kind": string(t.OutputKind), "quality": string(t.Quality), "upload_bytes": r.uploadBytes()}}
+	for _, o := range r.sources {
+		n.Holds = append(n.Holds, o.Object)
 	}
-	if err := user.Lock(ctx, tx, r.owner); err != nil {
-		return err
-	}
+	return n, err
+}
+
+// reserve makes the sources stay until the job holds them, and refuses those that are gone.
+func (r *resolver) reserve(ctx context.Context, tx *db.Tx) error {
 	if err := asset.Hold(ctx, tx, r.owner, r.used...); err != nil {
 		return err
 	}
@@ -353,21 +365,5 @@ func (r *resolver) insert(ctx context.Context, tx *db.Tx, n job.New) error {
 			return errUnknownInput
 		}
 	}
-	if err := r.s.jobs.Insert(ctx, tx, n); err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, `INSERT INTO renders (job_id, spec, output_kind, quality, upload_bytes) VALUES ($1, $2, $3, $4, $5)`,
-		n.ID, encoded, string(r.sub.Timeline.OutputKind), string(r.sub.Timeline.Quality), n.StoredBytes)
-	if err != nil {
-		return fmt.Errorf("insert render: %w", err)
-	}
-	if err := separation.Keep(ctx, tx, r.read...); err != nil {
-		return err
-	}
-	for _, o := range r.sources {
-		if err := job.Hold(ctx, tx, r.jobID, o.Object); err != nil {
-			return err
-		}
-	}
-	return r.s.Quota.Check(ctx, tx, r.owner, quota.Usage{})
+	return separation.Keep(ctx, tx, r.read...)
 }

@@ -63,8 +63,8 @@ func TestAssetsAreLookedUpConcurrently(t *testing.T) {
 	}
 	s := New(Options{Assets: asset.New(asset.Options{DB: dbtest.SQLite(t), Bucket: bucket, MaxBytes: 1 << 30})})
 	resolve := func() (map[string]object, error) {
-		r := resolver{s: s, ctx: t.Context(), sub: Submission{Timeline: tl, Assets: assets}, sources: map[string]object{}}
-		return r.sources, r.assets()
+		r := resolver{s: s, sub: Submission{Timeline: tl, Assets: assets}, sources: map[string]object{}}
+		return r.sources, r.assets(t.Context())
 	}
 	found, err := resolve()
 	if err != nil || len(found) != 12 || found[key(3)] != (object{Object: key(3), SHA256: fmt.Sprintf("%064x", 3), Asset: true}) {

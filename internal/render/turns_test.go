@@ -204,10 +204,8 @@ func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 	ids := r.enqueue(1, owner, nil)
 	var end errgroup.Group
 	err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
-		if err := s.jobs.Insert(t.Context(), tx, job.New{ID: "rnd-new", UserID: owner, State: StatePending}); err != nil {
-			return err
-		}
-		if err := keepLine(t.Context(), tx, []string{owner}); err != nil {
+		if err := s.jobs.Insert(t.Context(), tx, job.New{ID: "rnd-new", UserID: owner, State: StatePending,
+			Details: map[string]any{"spec": "{}", "output_kind": "video"}}); err != nil {
 			return err
 		}
 		end.Go(func() error { return s.failAll(t.Context(), errInternal, `id = $5`, ids[0]) })

@@ -134,7 +134,7 @@ func (r *harness) enqueue(s *Service, owner string) string {
 
 func (r *harness) tryEnqueue(s *Service, owner, id string) error {
 	return r.DB.InTx(r.T.Context(), func(tx *db.Tx) error {
-		return s.enqueue(r.T.Context(), tx, newJob{id: id, owner: owner, language: "auto", audio: price.Sound{Ext: "wav", DurationMs: 500}})
+		return s.jobs.Insert(r.T.Context(), tx, s.job(newJob{id: id, owner: owner, language: "auto", audio: price.Sound{Ext: "wav", DurationMs: 500}}))
 	})
 }
 

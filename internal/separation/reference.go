@@ -84,7 +84,7 @@ func (s *Service) submitReference(ctx context.Context, owner string, ref Referen
 	if err != nil || answer != "" {
 		return answer, err
 	}
-	return s.enqueueOnce(ctx, key, made)
+	return s.enqueue(ctx, key, made)
 }
 
 // reusedMark ends the remembered answer to a request that got an earlier request's job.
@@ -171,7 +171,7 @@ func (s *Service) priceReference(ctx context.Context, made *newJob, key idempote
 		c.SampleRate = 48000
 	}
 	made.audio.DurationMs = (c.To - c.From).Milliseconds()
-	if err := s.affordable(ctx, made.owner, credit.Price(made.audio.DurationMs)); err != nil {
+	if err := s.affordable(ctx, made.owner, made.price()); err != nil {
 		return err
 	}
 	c.AAC = c.bytes() > s.MaxAudioBytes
@@ -195,11 +195,8 @@ const cutBitrate = 96_000
 // errCut reports that ffmpeg could not cut an asset.
 var errCut = errors.New("cut asset")
 
-// encode returns the form of a cut in the job's row, "" for nil.
-func (c *cut) encode() string {
-	if c == nil {
-		return ""
-	}
+// encode returns the form of a cut in the job's row.
+func (c cut) encode() string {
 	b, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // plain values always encode

@@ -21,8 +21,8 @@ func TestSameSound(t *testing.T) {
 		ref := Reference{Source: asset.Key{SHA256: "x", Ext: "mp4"}, To: time.Second, Language: "auto"}
 		id := "sep-" + uuid.Must(uuid.NewV7()).String()
 		err := d.InTx(t.Context(), func(tx *db.Tx) error {
-			return s.enqueue(t.Context(), tx, newJob{id: id, owner: owner, language: "auto", reference: &ref,
-				cut: &cut{AssetKey: ref.Source.String()}, audio: price.Sound{Ext: "wav", DurationMs: 1000}})
+			return s.jobs.Insert(t.Context(), tx, s.job(newJob{id: id, owner: owner, language: "auto", reference: &ref,
+				cut: &cut{AssetKey: ref.Source.String()}, audio: price.Sound{Ext: "wav", DurationMs: 1000}}))
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if err := s.Store.Put(ctx, made.source(), sub.File.Path, objectstore.ContentType(made.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
-	return s.enqueueOnce(ctx, key, made)
+	return s.enqueue(ctx, key, made)
 }
 
 // newJob returns a job without a source and a price.
@@ -80,13 +80,13 @@ func (s *Service) priceUpload(ctx context.Context, made *newJob, file staging.Fi
 	if made.audio, err = s.meter.Measure(ctx, price.Payer{Owner: made.owner, Balance: have}, file); err != nil {
 		return err
 	}
-	return s.affordable(ctx, made.owner, credit.Price(made.audio.DurationMs))
+	return s.affordable(ctx, made.owner, made.price())
 }
 
-// enqueueOnce charges the owner of a job and puts it into the queue, unless the idempotency key
+// enqueue charges the owner of a job and puts it into the queue, unless the idempotency key
 // has an answer.
-func (s *Service) enqueueOnce(ctx context.Context, key idempotency.Key, made newJob) (jobID string, err error) {
-	answer, unused, err := s.jobs.Enqueue(ctx, key, made.row(), func(tx *db.Tx) error { return s.enqueue(ctx, tx, made) })
+func (s *Service) enqueue(ctx context.Context, key idempotency.Key, made newJob) (jobID string, err error) {
+	answer, unused, err := s.jobs.Enqueue(ctx, key, s.job(made))
 	if unused && made.cut == nil {
 		s.dropSource(context.WithoutCancel(ctx), made.source())
 	}
@@ -116,54 +116,40 @@ func fileName(name string) string {
 
 func (j newJob) source() string { return sourceKey(j.id, j.audio.Ext) }
 
-func (j newJob) row() job.New {
-	return job.New{ID: j.id, UserID: j.owner, State: StateQueued, SourceDurationMs: j.audio.DurationMs, StoredBytes: j.sizeBytes}
+func (j newJob) price() int64 { return credit.Price(j.audio.DurationMs) }
+
+// job is a job with its price.
+func (s *Service) job(j newJob) job.New {
+	n := job.New{ID: j.id, UserID: j.owner, State: StateQueued, SourceDurationMs: j.audio.DurationMs, StoredBytes: j.sizeBytes,
+		Reserve: func(ctx context.Context, tx *db.Tx) error { return s.reserve(ctx, tx, j) },
+		Details: map[string]any{"source_key": j.source(), "source_name": j.id + "." + j.audio.Ext, "source_size_bytes": j.sizeBytes,
+			"language": j.language, "credits": j.price()}}
+	if j.fileName != "" {
+		n.Details["file_name"] = j.fileName
+	}
+	if j.reference != nil {
+		n.Details["reference"] = j.reference.sound()
+	}
+	if j.cut != nil {
+		n.Details["cut"] = j.cut.encode()
+		n.Holds = []string{j.cut.AssetKey}
+	}
+	return n
 }
 
-// enqueue charges the owner and inserts the job. It holds the queue's lock, so jobs
-// become visible in the order of created_at; otherwise a job could be claimed before an
-// older one. It takes the lock before any row, as claim does, so the two cannot
-// deadlock.
-func (s *Service) enqueue(ctx context.Context, tx *db.Tx, j newJob) error {
-	if err := tx.Lock(ctx, queueLock); err != nil {
-		return err
-	}
-	if err := user.Lock(ctx, tx, j.owner); err != nil {
-		return err
-	}
-	var reference string
-	if j.reference != nil {
-		reference = j.reference.sound()
-		if !j.reference.Again {
-			if id, err := s.sameSound(ctx, tx, j.owner, *j.reference); err != nil {
-				return err
-			} else if id != "" {
-				return errRepeated
-			}
+// reserve charges the owner of a job and makes its asset stay until the job holds it.
+func (s *Service) reserve(ctx context.Context, tx *db.Tx, j newJob) error {
+	if j.reference != nil && !j.reference.Again {
+		if id, err := s.sameSound(ctx, tx, j.owner, *j.reference); err != nil {
+			return err
+		} else if id != "" {
+			return errRepeated
 		}
 	}
 	if err := asset.Hold(ctx, tx, j.owner, j.used...); err != nil {
 		return err
 	}
-	cost := credit.Price(j.audio.DurationMs)
-	if err := credit.Charge(ctx, tx, j.owner, j.id, cost); err != nil {
-		return err
-	}
-	if err := s.jobs.Insert(ctx, tx, j.row()); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, `INSERT INTO separations (job_id, source_key, source_name, source_size_bytes, language, credits, file_name, reference, cut)
-		VALUES ($1, $2, $3, $4, $5, $6, NULLIF($7, ''), NULLIF($8, ''), NULLIF($9, ''))`,
-		j.id, j.source(), j.id+"."+j.audio.Ext, j.sizeBytes, j.language, cost, j.fileName, reference, j.cut.encode())
-	if err != nil {
-		return fmt.Errorf("insert separation: %w", err)
-	}
-	if j.cut != nil {
-		if err := job.Hold(ctx, tx, j.id, j.cut.AssetKey); err != nil {
-			return err
-		}
-	}
-	return s.Quota.Check(ctx, tx, j.owner, quota.Usage{})
+	return credit.Charge(ctx, tx, j.owner, j.id, j.price())
 }
 
 // affordable refuses a job before its source is stored if the charge would refuse it later.
