@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,51 +14,31 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// CallLog writes the provider's calls to the database, in order and in the background. A slow database must not
-// slow down a call, and a burst must not fill the memory.
+// CallLog writes the provider's calls to the database in the background, because a slow database must not slow down a
+// call. The workers' own limits bound how many calls are made, and so written, at a time.
 type CallLog struct {
-	db    *db.DB
-	log   *slog.Logger
-	calls chan timedCall
+	db      *db.DB
+	log     *slog.Logger
+	writing sync.WaitGroup
 }
 
-type timedCall struct {
-	separator.Call
-	at time.Time
-}
+// NewCallLog returns a log.
+func NewCallLog(d *db.DB, log *slog.Logger) *CallLog { return &CallLog{db: d, log: log} }
 
-// NewCallLog returns a log. It writes only while Run runs.
-func NewCallLog(d *db.DB, log *slog.Logger) *CallLog {
-	return &CallLog{db: d, log: log, calls: make(chan timedCall, 1024)}
-}
-
-// Record queues a call to be written.
+// Record begins to write a call. The call is lost if that takes longer than 5 seconds.
 func (c *CallLog) Record(call separator.Call) {
-	select {
-	case c.calls <- timedCall{call, time.Now()}:
-	default:
-		c.log.Warn("a provider call is missing from the statistics: too many at once", "endpoint", call.Endpoint)
-	}
+	at := time.Now()
+	c.writing.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := WriteCall(ctx, c.db, call, at); err != nil {
+			c.log.Warn("provider call not recorded", "endpoint", call.Endpoint, "err", err)
+		}
+	})
 }
 
-// Run writes calls until ctx ends, then drains the queue.
-func (c *CallLog) Run(ctx context.Context) {
-	for {
-		select {
-		case call := <-c.calls:
-			c.write(ctx, call)
-		case <-ctx.Done():
-			for {
-				select {
-				case call := <-c.calls:
-					c.write(ctx, call)
-				default:
-					return
-				}
-			}
-		}
-	}
-}
+// Wait returns when every recorded call is written or lost. Call it after the last Record.
+func (c *CallLog) Wait() { c.writing.Wait() }
 
 // callsByDay is the SQL for the calls on the days from $1 to before $2, by day, provider and endpoint: their number,
 // their failures, and the 95th percentile of latency, which is the latency of rank ceil(0.95 n) of n calls, computed
@@ -88,15 +69,6 @@ func rounded(ms int64) int64 {
 	}
 	bucket := math.Floor(math.Log(float64(ms)) / math.Log(ratio))
 	return int64(math.Round(math.Pow(ratio, bucket+0.5)))
-}
-
-func (c *CallLog) write(ctx context.Context, call timedCall) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	err := WriteCall(ctx, c.db, call.Call, call.at)
-	if err != nil {
-		c.log.Warn("provider call not recorded", "endpoint", call.Endpoint, "err", err)
-	}
 }
 
 // WriteCall stores a call and counts it in its day.

@@ -2,10 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
-
-	"cutroom/internal/db"
-	"cutroom/internal/job"
 )
 
 // maxActive bounds the list of active jobs. The status breakdown counts a longer queue.
@@ -43,31 +39,13 @@ type Breakdown struct {
 
 // StatusBreakdown returns the outcomes of all renders and of all separations, in this order. A separation whose
 // stems were removed still counts as succeeded.
-func (r *Reports) StatusBreakdown(ctx context.Context) ([2]Breakdown, error) {
-	out := [2]Breakdown{{JobType: job.Render}, {JobType: job.Separation}}
-	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
-		var separation int
-		var state string
-		var n int64
-		if err := rows.Scan(&separation, &state, &n); err != nil {
-			return err
-		}
-		b := &out[separation]
-		b.Total += n
-		switch state {
-		case "COMPLETED", "READY", "DISPOSED":
-			b.Succeeded += n
-		case "FAILED":
-			b.Failed += n
-		default:
-			b.InProgress += n
-		}
-		return nil
-	}, `SELECT CASE kind WHEN 'render' THEN 0 ELSE 1 END, state, CAST(SUM(jobs) AS BIGINT) FROM `+allJobs+` GROUP BY kind, state`)
-	if err != nil {
-		return out, fmt.Errorf("status breakdown: %w", err)
-	}
-	return out, nil
+func (r *Reports) StatusBreakdown(ctx context.Context) ([]Breakdown, error) {
+	return list[Breakdown](ctx, r.db, `SELECT k.kind AS job_type, `+sum("jobs")+` AS total,
+			`+sum("CASE WHEN state IN ('COMPLETED', 'READY', 'DISPOSED') THEN jobs END")+` AS succeeded,
+			`+sum("CASE state WHEN 'FAILED' THEN jobs END")+` AS failed,
+			`+sum("CASE WHEN state NOT IN ('COMPLETED', 'READY', 'DISPOSED', 'FAILED') THEN jobs END")+` AS in_progress
+		FROM (SELECT 'render' AS kind UNION ALL SELECT 'separation') AS k LEFT JOIN `+allJobs+` ON totals.kind = k.kind
+		GROUP BY k.kind ORDER BY k.kind`)
 }
 
 // UserJob is a job in its owner's history.

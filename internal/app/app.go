@@ -202,16 +202,9 @@ func (a *App) runBackground(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error { return a.keepClaimingBucket(ctx) })
 }
 
-// runWorkers runs the workers. The log of provider calls outlives them, so
-// that it records their last calls.
+// runWorkers runs the workers, and waits until the last of their calls to the provider is recorded.
 func (a *App) runWorkers(ctx context.Context) error {
-	logging, stop := context.WithCancel(context.WithoutCancel(ctx))
-	logged := make(chan struct{})
-	go func() {
-		defer close(logged)
-		a.calls.Run(logging)
-	}()
-	defer func() { stop(); <-logged }()
+	defer a.calls.Wait()
 	var workers errgroup.Group
 	for _, run := range a.workers {
 		workers.Go(func() error { return run(ctx) })

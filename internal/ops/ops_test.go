@@ -27,13 +27,6 @@ import (
 	"cutroom/internal/staging"
 )
 
-func exec(t *testing.T, d *db.DB, query string, args ...any) {
-	t.Helper()
-	if _, err := d.Exec(t.Context(), query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-}
-
 // replica is what package ops shows of a replica.
 type replica struct {
 	metrics *Metrics
@@ -81,17 +74,17 @@ func get(t *testing.T, address string) (int, string) {
 func TestMetricsShowTheStateOfTheService(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := startReplica(t, d)
-		exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'provider_a', 's', 0, 0)`)
+		dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'provider_a', 's', 0, 0)`)
 		for i, state := range []string{"QUEUED", "QUEUED", "PROCESSING", "READY"} {
 			jobtest.Insert(t, d, fmt.Sprint("sep-", i), "u", state, dbtest.Number(t, d, `SELECT now_ms() - 100000`), 1000)
 		}
-		exec(t, d, `UPDATE separations SET actual_duration_ms = 301001 WHERE job_id = 'sep-3'`)
+		dbtest.Exec(t, d, `UPDATE separations SET actual_duration_ms = 301001 WHERE job_id = 'sep-3'`)
 		jobtest.Insert(t, d, "rnd-0", "u", "PENDING", dbtest.Number(t, d, `SELECT now_ms() - 50000`), 1000)
-		exec(t, d, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('a', 'u', 'signup', 3, 0), ('b', 'u', 'consume', -1, 0)`)
-		exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 5)`)
-		exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at) VALUES ('new', 'render.failed', 'r', 'u', now_ms() - 30000)`)
-		exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at, fanned_out_at) VALUES ('old', 'render.failed', 'r', 'u', 0, 0)`)
-		exec(t, d, `INSERT INTO event_deliveries (id, event_id, channel, state, attempts, queued_at, due_at)
+		dbtest.Exec(t, d, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ('a', 'u', 'signup', 3, 0), ('b', 'u', 'consume', -1, 0)`)
+		dbtest.Exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 5)`)
+		dbtest.Exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at) VALUES ('new', 'render.failed', 'r', 'u', now_ms() - 30000)`)
+		dbtest.Exec(t, d, `INSERT INTO events (id, type, job_id, user_id, created_at, fanned_out_at) VALUES ('old', 'render.failed', 'r', 'u', 0, 0)`)
+		dbtest.Exec(t, d, `INSERT INTO event_deliveries (id, event_id, channel, state, attempts, queued_at, due_at)
 			VALUES ('1', 'old', 'webhook', 'PENDING', 0, now_ms() - 70000, 0), ('2', 'old', 'platform_a', 'FAILED', 0, 0, 0)`)
 		r.metrics.ObserveRequest("GET", "GET /api/v2/credits", 200, .003)
 		r.metrics.ObserveRequest("other", "unmatched", 404, .001)
