@@ -1,25 +1,24 @@
 package deploy
 
 import (
+	"cmp"
+	"encoding/json"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
+	"github.com/getkin/kin-openapi/openapi3"
 )
 
 const openAPI = "../internal/httpapi/openapi.yaml"
 
-// node is a mapping of the OpenAPI document.
-type node = map[string]any
-
-// apiDocument is openapi.yaml with unresolved references.
-func apiDocument(t *testing.T) node {
+// apiDocument is openapi.yaml.
+func apiDocument(t *testing.T) *openapi3.T {
 	t.Helper()
-	var doc node
-	if err := yaml.Unmarshal([]byte(read(t, openAPI)), &doc); err != nil {
+	doc, err := openapi3.NewLoader().LoadFromFile(openAPI)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return doc
@@ -53,11 +52,11 @@ func errorCodes(part any, codes map[string]bool) {
 		for _, p := range part {
 			errorCodes(p, codes)
 		}
-	case node:
+	case map[string]any:
 		for name, p := range part {
 			if name == "error" {
 				values := []any{p}
-				if schema, ok := p.(node); ok {
+				if schema, ok := p.(map[string]any); ok {
 					enum, _ := schema["enum"].([]any)
 					values = append(enum, schema["const"])
 				}
@@ -73,19 +72,19 @@ func errorCodes(part any, codes map[string]bool) {
 }
 
 // statusesOf returns the statuses of the answers with each code.
-func statusesOf(doc node) map[string][]string {
+func statusesOf(t *testing.T, doc *openapi3.T) map[string][]string {
+	t.Helper()
 	statuses := map[string][]string{}
-	shared := doc["components"].(node)["responses"].(node)
-	for _, item := range doc["paths"].(node) {
-		for _, operation := range item.(node) {
-			op, _ := operation.(node) // the parameters of all methods are a list
-			responses, _ := op["responses"].(node)
-			for status, response := range responses {
-				if ref, ok := response.(node)["$ref"].(string); ok {
-					response = shared[ref[strings.LastIndex(ref, "/")+1:]]
+	for _, item := range doc.Paths.Map() {
+		for _, operation := range item.Operations() {
+			for status, response := range operation.Responses.Map() {
+				var parts any
+				text, err := json.Marshal(response.Value)
+				if err = cmp.Or(err, json.Unmarshal(text, &parts)); err != nil {
+					t.Fatal(err)
 				}
 				codes := map[string]bool{}
-				errorCodes(response, codes)
+				errorCodes(parts, codes)
 				for c := range codes {
 					if !slices.Contains(statuses[c], status) {
 						statuses[c] = append(statuses[c], status)
@@ -101,8 +100,7 @@ func statusesOf(doc node) map[string][]string {
 // and no other code has one.
 func TestAppPagesExplainEveryErrorCode(t *testing.T) {
 	doc := apiDocument(t)
-	known := statusesOf(doc)
-	job, _ := doc["components"].(node)["schemas"].(node)["JobErrorCode"].(node)["enum"].([]any)
+	known, job := statusesOf(t, doc), doc.Components.Schemas["JobErrorCode"].Value.Enum
 	if len(known) < 30 || len(job) < 10 {
 		t.Fatalf("openapi.yaml has %d error codes and %d of jobs", len(known), len(job))
 	}
@@ -130,7 +128,7 @@ func TestAppPagesExplainEveryErrorCode(t *testing.T) {
 // Every path that is an app's business is on a page, and every curl of a page
 // calls a method of a path that exists.
 func TestAppPagesNameEveryPath(t *testing.T) {
-	paths := apiDocument(t)["paths"].(node)
+	paths := apiDocument(t).Paths.Map()
 	pages := appPages(t)
 	blank := hole.ReplaceAllString(pages, "{}")
 	for path := range paths {
@@ -149,19 +147,18 @@ func TestAppPagesNameEveryPath(t *testing.T) {
 			continue // to the object store, or to a stand-in
 		}
 		calls++
-		verb := "get"
+		verb := "GET"
 		if m := regexp.MustCompile(`-X (\w+)`).FindStringSubmatch(call); m != nil {
-			verb = strings.ToLower(m[1])
+			verb = m[1]
 		} else if regexp.MustCompile(` -[dF] `).MatchString(call) {
-			verb = "post"
+			verb = "POST"
 		}
 		found := false
 		for path, item := range paths {
-			_, has := item.(node)[verb]
-			found = found || has && hole.ReplaceAllString(path, "{}") == hole.ReplaceAllString(address[1], "{}")
+			found = found || item.GetOperation(verb) != nil && hole.ReplaceAllString(path, "{}") == hole.ReplaceAllString(address[1], "{}")
 		}
 		if !found {
-			t.Errorf("docs/app calls %s %s, which is not in openapi.yaml", strings.ToUpper(verb), address[1])
+			t.Errorf("docs/app calls %s %s, which is not in openapi.yaml", verb, address[1])
 		}
 	}
 	if calls < 15 {
@@ -188,22 +185,13 @@ func TestAppPagesGiveDefaults(t *testing.T) {
 // objects are what the snippets call the answers of the API.
 var objects = map[string]string{"slot": "AssetUploadUrlResponse", "status": "RenderStatus", "session": "AuthResponse", "user": "SignedInUser"}
 
-// properties are those of a schema and of what it is made of.
-func properties(doc node, schema any, into map[string]bool) map[string]bool {
-	part, _ := schema.(node)
-	if ref, ok := part["$ref"].(string); ok {
-		schema = doc["components"].(node)["schemas"].(node)[ref[strings.LastIndex(ref, "/")+1:]]
-		return properties(doc, schema, into)
-	}
-	own, _ := part["properties"].(node)
-	for name := range own {
+// properties adds those of a schema and of what it is made of.
+func properties(schema *openapi3.SchemaRef, into map[string]bool) map[string]bool {
+	for name := range schema.Value.Properties {
 		into[name] = true
 	}
-	for _, combined := range []string{"allOf", "oneOf", "anyOf"} {
-		list, _ := part[combined].([]any)
-		for _, p := range list {
-			properties(doc, p, into)
-		}
+	for _, part := range slices.Concat(schema.Value.AllOf, schema.Value.OneOf, schema.Value.AnyOf) {
+		properties(part, into)
 	}
 	return into
 }
@@ -212,12 +200,12 @@ func properties(doc node, schema any, into map[string]bool) map[string]bool {
 // types, fields, states and codes that openapi.yaml has.
 func TestSnippetsSpeakTheAPI(t *testing.T) {
 	doc, text := apiDocument(t), read(t, openAPI)
-	schemas := doc["components"].(node)["schemas"].(node)
+	schemas := doc.Components.Schemas
 	paths := map[string]bool{}
-	for path := range doc["paths"].(node) {
+	for path := range doc.Paths.Map() {
 		paths[hole.ReplaceAllString(path, "{}")] = true
 	}
-	arguments := properties(doc, schemas["AssetUploadUrlRequest"], map[string]bool{})
+	arguments := properties(schemas["AssetUploadUrlRequest"], map[string]bool{})
 	seen := map[string]int{}
 	each := func(source, kind, pattern string, known func(name string) bool) {
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(source, -1) {
@@ -243,7 +231,7 @@ func TestSnippetsSpeakTheAPI(t *testing.T) {
 		each(source, "code", `"([a-z]+_[a-z_]+)"`, word)
 		each(source, "argument", `\b(sha256Hex|sizeBytes|ext|contentType): `, func(name string) bool { return arguments[name] })
 		for object, schema := range objects {
-			fields := properties(doc, schemas[schema], map[string]bool{})
+			fields := properties(schemas[schema], map[string]bool{})
 			each(source, "field", `\b`+object+`\??\.(\w+)`, func(name string) bool { return fields[name] })
 		}
 	}

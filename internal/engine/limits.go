@@ -35,7 +35,7 @@ func (l Limits) withDefaults() Limits {
 	l.MaxOutputDuration = cmp.Or(l.MaxOutputDuration, 3*time.Hour)
 	l.MaxPixelFrames = cmp.Or(l.MaxPixelFrames, 1344e9) // three hours of 1920x1080 at 30 a second, decoded and encoded
 	l.MaxSound = cmp.Or(l.MaxSound, 24*time.Hour)
-	l.MinFreeBytes = cmp.Or(l.MinFreeBytes, 512<<20)
+	l.MinFreeBytes = cmp.Or(l.MinFreeBytes, disk.Reserve)
 	return l
 }
 
