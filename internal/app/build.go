@@ -346,7 +346,7 @@ func (b *builder) newEngine() *engine.Engine {
 	}
 	return engine.New(engine.Config{Media: b.media, Cores: coresPerRender(cfg.MaxConcurrent), Cache: cache,
 		FinalTimeout: cfg.ProcessTimeout,
-		Limits: engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound}})
+		Limits:       engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound}})
 }
 
 // coresPerRender divides the machine among the renders that may run at once.
