@@ -36,52 +36,58 @@ func failing(kind fake.Kind, step, path string, times int) fake.Rule {
 	return r
 }
 
+// However the store fails, requests that need it are refused in time and change nothing, and work again afterwards.
 func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	s := startOnBucket(t)
-	u := s.SignIn(t, apitest.Credits(10))
-	job := u.WaitReady(t, u.Separate(t, mixture(t)))
+	var line *relaytest.Relay
+	s := startOnBucket(t, apitest.Relay(&line, "OBJECT_STORE_ENDPOINT"))
+	owner := s.SignIn(t)
+	job := owner.WaitReady(t, owner.Separate(t, mixture(t)))
 	stem := stemPath(t, job.Stem(t, "voice_all"))
-	asset := uploadAsset(t, u, mixture(t), "wav", "audio/wav")
-	before := u.Balance(t)
-	form := func(path string, parts ...apitest.Part) apitest.Request {
-		return apitest.Request{Method: "POST", Path: path, Form: parts}
+	asset := uploadAsset(t, owner, mixture(t), "wav", "audio/wav")
+	began := time.Now()
+	forbidden := bucketDown
+	forbidden.Status = http.StatusForbidden
+	for name, begin := range map[string]func(){
+		"overloaded": func() { s.World.FailBucket(t, bucketDown) },
+		"forbidden":  func() { s.World.FailBucket(t, forbidden) },
+		"hangs":      func() { line.Break(relaytest.Fault{HalfOpen: true}) },
+		"refuses":    func() { line.Cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := s.SignIn(t) // a user may submit ten renders a minute
+			calls := []apitest.Request{
+				{Path: uploadURLPath, JSON: assetRequest(t, blueClip(t), "mp4", "video/mp4")},
+				{Path: "/api/v2/render/v3", JSON: M{"segments": []M{{"sourceAssetKey": "assets/" + strings.Repeat("e", 64) + ".mp4", "order": 0, "durationMs": 1000}}}},
+				{Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))},
+				{Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: redClip(t)}}},
+				{Path: separatePath, Form: apitest.SeparationForm(mixture(t))},
+				{Path: separateV3Path, JSON: M{"sourceAssetKey": asset}},
+				{Path: analysisPath, JSON: M{"assetKey": asset}},
+			}
+			for i := range calls {
+				calls[i].Method, calls[i].Token = "POST", u.Token
+			}
+			begin()
+			unavailable(t, s, 30*time.Second, append(calls, apitest.Request{Path: stem}, apitest.Request{Path: stem + "&format=wav"})...)
+			// Requests that need no bytes succeed.
+			if owner.Separation(t, job.JobID).Status != "READY" {
+				t.Error("the status of a job needs the store")
+			}
+			if now := u.Balance(t); now != 3 {
+				t.Errorf("balance %d after refused submissions, want 3", now)
+			}
+			s.World.Heal()
+			line.Cut()
+			line.Heal()
+			line.Connect()
+			s.Do(t, apitest.Request{Path: stem}).Expect(200)
+			s.Do(t, calls[0]).Expect(200)
+		})
 	}
-	calls := map[string]apitest.Request{
-		"upload url": {Method: "POST", Path: uploadURLPath, JSON: assetRequest(t, blueClip(t), "mp4", "video/mp4")},
-		"render by reference": {Method: "POST", Path: "/api/v2/render/v3", JSON: M{"segments": []M{
-			{"sourceAssetKey": "assets/" + strings.Repeat("e", 64) + ".mp4", "order": 0, "durationMs": 1000}}}},
-		"separate":              form(separatePath, apitest.SeparationForm(mixture(t))...),
-		"render":                form("/api/v2/render", apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))...),
-		"render input":          form("/api/v2/render/inputs", apitest.Part{Name: "video", Path: redClip(t)}),
-		"stem":                  {Path: stem},
-		"stem as WAV":           {Path: stem + "&format=wav"},
-		"analysis":              {Method: "POST", Path: analysisPath, JSON: M{"assetKey": asset}},
-		"separate by reference": {Method: "POST", Path: separateV3Path, JSON: M{"sourceAssetKey": asset}},
-	}
-	s.World.FailBucket(t, bucketDown)
-	t.Run("down", func(t *testing.T) {
-		for name, call := range calls {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				u.Send(t, call).Error(503, "unavailable")
-			})
-		}
-		// Requests that need no bytes succeed.
-		if u.Separation(t, job.JobID).Status != "READY" {
-			t.Error("the status of a job needs the store")
-		}
-	})
-	if s.World.Bucket.Faults.Hits()[0] == 0 {
-		t.Fatal("the store got no request")
-	}
-	if now := u.Balance(t); now != before {
-		t.Errorf("balance %d after refused submissions, want %d", now, before)
-	}
-	s.World.Heal()
-	s.Do(t, apitest.Request{Path: stem}).Expect(200)
-	u.WaitReady(t, u.Separate(t, mixture(t)))
+	loggedOnceAMinute(t, s, began, "a dependency does not answer", `"of":"object store"`)
+	owner.WaitReady(t, owner.Separate(t, mixture(t)))
 	noFilesLeft(t, s)
 }
 

@@ -87,35 +87,6 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	}
 }
 
-func TestABucketThatHangsOrRefuses(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	var l *relaytest.Relay
-	s := apitest.Start(t, apitest.StandInBucket(), apitest.Relay(&l, "OBJECT_STORE_ENDPOINT"))
-	who := s.SignIn(t)
-	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
-	requests := []apitest.Request{
-		{Method: "POST", Path: "/api/v2/assets/upload-url", Token: who.Token, JSON: M{"sha256Hex": strings.Repeat("a", 64), "sizeBytes": 5, "ext": "mp4", "contentType": "video/mp4"}},
-		{Method: "POST", Path: "/api/v2/render/v3", Token: who.Token, JSON: M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 1000}}}},
-		{Method: "POST", Path: "/api/v2/render/inputs", Token: who.Token, Form: []apitest.Part{{Name: "video", Path: redClip(t)}}},
-	}
-	began := time.Now()
-	l.Break(relaytest.Fault{HalfOpen: true})
-	unavailable(t, s, 30*time.Second, requests...)
-	l.Cut()
-	l.Heal()
-	unavailable(t, s, 30*time.Second, requests...)
-	loggedOnceAMinute(t, s, began, "a dependency does not answer", `"of":"object store"`)
-	l.Connect()
-	var up struct{ UploadURL string }
-	s.Do(t, requests[0]).Expect(200).JSON(&up)
-	if up.UploadURL == "" {
-		t.Error("no upload URL after the outage")
-	}
-	s.World.FailBucket(t, fake.Rule{Step: fake.AnyStep, Kind: fake.KindStatus, Status: http.StatusForbidden})
-	unavailable(t, s, 30*time.Second, requests...)
-}
-
 // Work that a database outage interrupted restarts after the outage. The interrupted attempt does not
 // count.
 func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
