@@ -420,7 +420,7 @@ func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 				}
 			}
 		}
-		if err := account.SignOut(t.Context(), r.db, uuid.NewString(), "cli:7"); !errors.Is(err, account.ErrUnknown) {
+		if err := account.SignOut(t.Context(), r.db, uuid.NewString(), "cli:7"); !errors.Is(err, user.ErrDeleted) {
 			t.Errorf("a sign-out of an unknown user: %v", err)
 		}
 		r.audited(t, old.User.ID, "cli:7 signed-out")

@@ -15,10 +15,6 @@ import (
 // ErrUnknown is wrapped by errors about a user who does not exist.
 var ErrUnknown = errors.New("no such user")
 
-func unknown(emailOrID string) error {
-	return fmt.Errorf("%w: nobody has the e-mail or id %q. The first sign-in to the app creates an account", ErrUnknown, emailOrID)
-}
-
 // Find returns the user with this e-mail (any case) or UUID. If users of several providers share
 // the e-mail, it returns an error that lists their ids.
 func Find(ctx context.Context, d *db.DB, emailOrID string) (user.User, error) {
@@ -27,7 +23,7 @@ func Find(ctx context.Context, d *db.DB, emailOrID string) (user.User, error) {
 	case err != nil:
 		return user.User{}, err
 	case len(users) == 0:
-		return user.User{}, unknown(emailOrID)
+		return user.User{}, fmt.Errorf("%w: nobody has the e-mail or id %q. The first sign-in to the app creates an account", ErrUnknown, emailOrID)
 	case len(users) > 1:
 		ids := make([]string, len(users))
 		for i, u := range users {
@@ -51,20 +47,12 @@ func SetRole(ctx context.Context, d *db.DB, emailOrID, role, actor string) (user
 	}
 	err = d.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.SetRole(ctx, tx, u.ID, role); err != nil {
-			return ifDeleted(err, emailOrID)
+			return err
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor, Action: action, Target: u.ID})
 	})
 	u.Role = role
 	return u, err
-}
-
-// ifDeleted replaces user.ErrDeleted by the error for an unknown user.
-func ifDeleted(err error, emailOrID string) error {
-	if errors.Is(err, user.ErrDeleted) {
-		return unknown(emailOrID)
-	}
-	return err
 }
 
 // IssueAdminToken mints a token for a user who is an admin, on behalf of actor.

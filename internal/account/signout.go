@@ -17,17 +17,8 @@ import (
 const SignOutDelay = time.Second
 
 // SignOut invalidates every access token that the user has now, and deletes the user's devices. All replicas
-// refuse the tokens after [SignOutDelay].
-func (s *Service) SignOut(ctx context.Context, userID string) error {
-	return signOut(ctx, s.db, userID, userID)
-}
-
-// SignOut is [Service.SignOut] for the command line, on behalf of actor.
+// refuse the tokens after [SignOutDelay]. actor names the requester in the audit record.
 func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
-	return ifDeleted(signOut(ctx, d, userID, actor), userID)
-}
-
-func signOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	return d.InTx(ctx, func(tx *db.Tx) error {
 		moved, err := user.SignOut(ctx, tx, userID)
 		if err != nil {

@@ -126,7 +126,7 @@ func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err er
 	}
 	hashes := make([]any, len(platforms))
 	for i, platform := range platforms {
-		hashes[i] = credit.TransactionHash(platform, number)
+		hashes[i] = credit.Order{Platform: platform, TransactionID: number}.Hash()
 	}
 	err = db.Each(ctx, r.db, func(rows *db.Rows) error {
 		var buyer Text

@@ -254,6 +254,24 @@ func TestPurchaseIsGrantedOnce(t *testing.T) {
 	})
 }
 
+// If the answer to a commit is lost, the client presents the receipt again, and gets the first grant.
+func TestALostCommitGrantsOnce(t *testing.T) {
+	direct, lossy := dbtest.Lossy(t, func(d *db.DB) bool {
+		var n int
+		err := d.QueryRow(context.WithoutCancel(t.Context()), `SELECT COUNT(*) FROM purchases`).Scan(&n)
+		return err == nil && n > 0
+	})
+	user := addUser(t, direct)
+	req := credit.PurchaseRequest{Platform: "platform_a", TransactionID: "t-1", Receipt: "r", ProductID: "credits.10"}
+	if g, err := newLedger(t, lossy, &store{}).Purchase(t.Context(), user, req); err == nil {
+		t.Fatalf("the answer was not lost: %+v", g)
+	}
+	if g, err := newLedger(t, direct, &store{}).Purchase(t.Context(), user, req); err != nil || g.Granted != 0 || g.Balance != 10 {
+		t.Errorf("presented again: %+v, %v", g, err)
+	}
+	checkLedger(t, direct)
+}
+
 // If a user presents many forged receipts concurrently, only a few reach the store.
 func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -21,17 +21,17 @@ func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
 
 // debt is what a user owes for one refunded purchase.
 type debt struct {
-	platform, hash, transaction string
-	owed                        int64
+	Order
+	owed int64
 }
 
 // settle uses up to this many credits to pay the debts of a user, the oldest first. It calls pay with each debt
 // and the amount paid of it. The caller's transaction must hold the lock on the user's balance.
 func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay func(d debt, paid int64) error) error {
 	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
-		err = row.Scan(&d.platform, &d.hash, &d.transaction, &d.owed)
+		err = row.Scan(&d.Platform, &d.TransactionID, &d.owed)
 		return d, err
-	}, `SELECT platform, transaction_hash, COALESCE(order_id, transaction_hash), owed FROM purchases
+	}, `SELECT platform, order_id, owed FROM purchases
 		WHERE buyer_id = $1 AND owed > 0 ORDER BY created_at, transaction_hash`, userID)
 	if err != nil {
 		return fmt.Errorf("look for debts: %w", err)
@@ -45,7 +45,7 @@ func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay fu
 			return err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE purchases SET owed = owed - $1 WHERE platform = $2 AND transaction_hash = $3`,
-			paid, d.platform, d.hash); err != nil {
+			paid, d.Platform, d.Hash()); err != nil {
 			return fmt.Errorf("settle debt: %w", err)
 		}
 		credits -= paid
@@ -56,7 +56,7 @@ func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay fu
 // settleFromRefund pays the user's debts from a job's refund.
 func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded int64) error {
 	return settle(ctx, tx, userID, refunded, func(d debt, paid int64) error {
-		base := reversalRef(d.platform, d.transaction) + "-"
+		base := "reversal-" + d.ref() + "-"
 		var earlier int
 		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM credit_ledger WHERE user_id = $1 AND kind = 'reversal' AND substr(ref_id, 1, $2) = $3`,
 			userID, utf8.RuneCountInString(base), base).Scan(&earlier); err != nil {

@@ -104,16 +104,12 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	if store == nil {
 		return Grant{}, fault.New(fault.Invalid, "iap_unconfigured")
 	}
-	p := purchase{buyer: userID, platform: platform, transaction: transaction, product: req.ProductID}
+	p := purchase{Order: Order{platform, transaction}, buyer: userID, product: req.ProductID}
 	if plausible(transaction) {
 		// A transaction that was already paid out needs no request to the store: the answer is the same, and a
 		// retry must work while the store is down.
-		buyer, spent, err := l.spentBy(ctx, p)
-		if err != nil {
-			return Grant{}, err
-		}
-		if spent {
-			return l.replay(ctx, p, buyer)
+		if grant, spent, err := l.replay(ctx, p); spent || err != nil {
+			return grant, err
 		}
 	}
 	quantity, err := l.verify(ctx, store, p, strings.TrimSpace(req.Receipt))
@@ -133,14 +129,26 @@ func platformOf(name string) (string, error) {
 	return platform, nil
 }
 
-// purchase is a store's transaction that the ledger is to credit.
-type purchase struct {
-	buyer, platform, transaction, product string
-	credits                               int64
-	bySupport                             bool // granted by hand
+// Order names a purchase by the number that its store gave it.
+type Order struct{ Platform, TransactionID string }
+
+// Hash stands for the order after its buyer's account is deleted. The ledger can still recognise the order, and
+// the hash contains no personal data.
+func (o Order) Hash() string {
+	sum := sha256.Sum256([]byte(o.Platform + "\x00" + o.TransactionID))
+	return hex.EncodeToString(sum[:])
 }
 
-func (p purchase) hash() string { return TransactionHash(p.platform, p.transaction) }
+// ref is the reference of the order's entry in the ledger.
+func (o Order) ref() string { return o.Platform + "-" + o.TransactionID }
+
+// purchase is an order that the ledger is to credit.
+type purchase struct {
+	Order
+	buyer, product string
+	credits        int64
+	bySupport      bool // granted by hand
+}
 
 // maxTransaction is far above the length of a store's ids, in bytes, and below the
 // limit of a database index.
@@ -186,9 +194,9 @@ func unanswered(cause error) *fault.Error {
 
 // askStore asks the store for the quantity of a purchase.
 func (p purchase) askStore(ctx context.Context, store *limitedStore, token string) (quantity int64, err error) {
-	err = fmt.Errorf("%w: a transaction id of %d bytes cannot be one", receipt.ErrInvalid, len(p.transaction))
-	if plausible(p.transaction) {
-		quantity, err = store.Verify(ctx, receipt.Purchase{TransactionID: p.transaction, ProductID: p.product,
+	err = fmt.Errorf("%w: a transaction id of %d bytes cannot be one", receipt.ErrInvalid, len(p.TransactionID))
+	if plausible(p.TransactionID) {
+		quantity, err = store.Verify(ctx, receipt.Purchase{TransactionID: p.TransactionID, ProductID: p.product,
 			Receipt: token, AccountID: p.buyer})
 	}
 	switch {
@@ -202,14 +210,10 @@ func (p purchase) askStore(ctx context.Context, store *limitedStore, token strin
 
 // insert records that a purchase is paid out, unless it already is. From then on its receipt pays nothing.
 func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err error) {
-	bySupport := 0
-	if p.bySupport {
-		bySupport = 1
-	}
 	n, err := tx.Exec(ctx, `INSERT INTO purchases
 		(platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at, by_support)
-		VALUES ($1, $2, $3, $4, $5, $6, now_ms(), $7) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
-		p.platform, p.hash(), p.transaction, p.product, p.credits, p.buyer, bySupport)
+		VALUES ($1, $2, $3, $4, $5, $6, now_ms(), CASE WHEN $7 THEN 1 ELSE 0 END) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
+		p.Platform, p.Hash(), p.TransactionID, p.product, p.credits, p.buyer, p.bySupport)
 	if err != nil {
 		return false, fmt.Errorf("record purchase: %w", err)
 	}
@@ -228,27 +232,38 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 		if paid, err = p.insert(ctx, tx); err != nil || !paid {
 			return err
 		}
-		_, err = enter(ctx, tx, p.buyer, kindPurchase, p.platform+"-"+p.transaction, p.credits)
+		_, err = enter(ctx, tx, p.buyer, kindPurchase, p.ref(), p.credits)
 		return err
 	})
 	if err != nil {
 		return Grant{}, err
 	}
 	if !paid {
-		buyer, _, err := l.spentBy(ctx, p)
-		if err != nil {
-			return Grant{}, err
-		}
-		return l.replay(ctx, p, buyer)
+		grant, _, err := l.replay(ctx, p)
+		return grant, err
 	}
 	have, err := l.Balance(ctx, p.buyer)
-	return Grant{Granted: p.credits, Balance: have, TransactionID: p.transaction}, err
+	return Grant{Granted: p.credits, Balance: have, TransactionID: p.TransactionID}, err
 }
 
-// spentBy reports whether a transaction was paid out, and the buyer, "" after the account's deletion.
-func (l *Ledger) spentBy(ctx context.Context, p purchase) (buyer string, spent bool, err error) {
-	err = l.db.QueryRow(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
-		WHERE platform = $1 AND transaction_hash = $2`, p.platform, p.hash()).Scan(&buyer)
+// replay answers a request for an order, and reports true, if the order was already paid out.
+func (l *Ledger) replay(ctx context.Context, p purchase) (grant Grant, spent bool, err error) {
+	buyer, spent, err := p.spentBy(ctx, l.db)
+	if err != nil || !spent {
+		return Grant{}, false, err
+	}
+	if buyer != p.buyer {
+		l.log.Warn("suspicious: a spent receipt was presented by another account",
+			"platform", p.Platform, "user", p.buyer, "buyer", buyer)
+	}
+	have, err := l.Balance(ctx, p.buyer)
+	return Grant{Balance: have, TransactionID: p.TransactionID}, true, err
+}
+
+// spentBy reports whether an order was paid out, and the buyer, "" after the account's deletion.
+func (o Order) spentBy(ctx context.Context, q db.Querier) (buyer string, spent bool, err error) {
+	err = q.QueryRow(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
+		WHERE platform = $1 AND transaction_hash = $2`, o.Platform, o.Hash()).Scan(&buyer)
 	if db.IsNoRows(err) {
 		return "", false, nil
 	}
@@ -256,23 +271,6 @@ func (l *Ledger) spentBy(ctx context.Context, p purchase) (buyer string, spent b
 		return "", false, fmt.Errorf("look for purchase: %w", err)
 	}
 	return buyer, true, nil
-}
-
-// replay answers a request for a transaction that was already paid out.
-func (l *Ledger) replay(ctx context.Context, p purchase, buyer string) (Grant, error) {
-	if buyer != p.buyer {
-		l.log.Warn("suspicious: a spent receipt was presented by another account",
-			"platform", p.platform, "user", p.buyer, "buyer", buyer)
-	}
-	have, err := l.Balance(ctx, p.buyer)
-	return Grant{Balance: have, TransactionID: p.transaction}, err
-}
-
-// TransactionHash replaces a transaction's number when its buyer's account is deleted. The ledger can still
-// recognise the transaction, and the hash contains no personal data.
-func TransactionHash(platform, transaction string) string {
-	sum := sha256.Sum256([]byte(platform + "\x00" + transaction))
-	return hex.EncodeToString(sum[:])
 }
 
 // AdminGrant mints a product's credits for the calling admin, up to the cap in

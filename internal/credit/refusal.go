@@ -53,7 +53,7 @@ func (l *Ledger) recordRefusal(ctx context.Context, p purchase, reason string) e
 			VALUES ($1, $2, $3, $4, $5, 1, now_ms())
 			ON CONFLICT (user_id, platform, order_id, product_id) DO UPDATE
 			SET reason = excluded.reason, attempts = receipt_refusals.attempts + 1, created_at = excluded.created_at`,
-			p.buyer, p.platform, db.Clean(p.transaction, maxTransaction), p.product, reason); err != nil {
+			p.buyer, p.Platform, db.Clean(p.TransactionID, maxTransaction), p.product, reason); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `DELETE FROM receipt_refusals WHERE user_id = $1 AND created_at < (

@@ -32,9 +32,10 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	if t == (receipt.Transaction{}) {
 		return nil
 	}
+	order := Order{platform, t.ID}
 	if t.ID != "" {
 		err := l.db.QueryRow(ctx, `SELECT product_id FROM purchases WHERE platform = $1 AND transaction_hash = $2`,
-			platform, TransactionHash(platform, t.ID)).Scan(&t.ProductID)
+			platform, order.Hash()).Scan(&t.ProductID)
 		if db.IsNoRows(err) {
 			return nil // never paid out
 		}
@@ -46,14 +47,10 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 		l.log.Warn("the store refunded part of a purchase; take the credits back by hand", "platform", platform, "order", t.ID)
 		return nil
 	}
-	return l.confirm(ctx, platform, store, t)
-}
-
-func (l *Ledger) confirm(ctx context.Context, platform string, store *limitedStore, t receipt.Transaction) error {
 	known, err := store.reversed(ctx, []receipt.Transaction{t})
 	if err != nil {
 		l.log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
-		return l.recheckSoon(ctx, platform, t.ID)
+		return l.recheckSoon(ctx, order)
 	}
 	return l.reverseAll(ctx, platform, known)
 }
@@ -64,7 +61,7 @@ func (l *Ledger) reverseAll(ctx context.Context, platform string, refunded map[s
 		if !is {
 			continue
 		}
-		if err := l.reverse(ctx, platform, id); err != nil {
+		if err := l.reverse(ctx, Order{platform, id}); err != nil {
 			return err
 		}
 	}
@@ -80,9 +77,9 @@ func (s *limitedStore) reversed(ctx context.Context, asked []receipt.Transaction
 	return s.Reversed(ctx, asked)
 }
 
-func (l *Ledger) recheckSoon(ctx context.Context, platform, transaction string) error {
+func (l *Ledger) recheckSoon(ctx context.Context, o Order) error {
 	if _, err := l.db.Exec(ctx, `UPDATE purchases SET asked_at = 0 WHERE platform = $1 AND transaction_hash = $2`,
-		platform, TransactionHash(platform, transaction)); err != nil {
+		o.Platform, o.Hash()); err != nil {
 		return fmt.Errorf("mark purchase: %w", err)
 	}
 	return nil
@@ -90,77 +87,42 @@ func (l *Ledger) recheckSoon(ctx context.Context, platform, transaction string) 
 
 // reverse takes back the credits of a purchase, once, as far as the balance covers them. The rest becomes the
 // user's debt. It does nothing for a purchase that is unknown or already reversed.
-func (l *Ledger) reverse(ctx context.Context, platform, transaction string) error {
-	var taken, owed int64
-	p, changed := sale{}, false
+func (l *Ledger) reverse(ctx context.Context, o Order) error {
+	var buyer string // "" after the account's deletion
+	var credits, owed int64
+	var reversed bool
 	err := l.db.InTx(ctx, func(tx *db.Tx) (err error) {
-		changed = false
-		if p, err = lockSale(ctx, tx, platform, transaction); err != nil || !p.found || p.reversed {
+		var paid bool
+		if buyer, paid, err = o.spentBy(ctx, tx); err != nil || !paid {
 			return err
 		}
-		taken, owed = 0, 0
-		if p.buyer != "" {
-			taken = min(p.balance, p.credits)
-			owed = p.credits - taken
-			if _, err := enter(ctx, tx, p.buyer, kindReversal, reversalRef(platform, transaction), -taken); err != nil {
-				return err
-			}
+		// Every transaction that changes a debt locks the balance before the purchase, so a debt and a job's refund
+		// neither miss each other nor deadlock.
+		balance, err := lockBalance(ctx, tx, buyer)
+		if err != nil {
+			return err
 		}
-		_, err = tx.Exec(ctx, `UPDATE purchases SET reversed_at = now_ms(), owed = $1
-			WHERE platform = $2 AND transaction_hash = $3`, owed, platform, TransactionHash(platform, transaction))
-		changed = true
+		err = tx.QueryRow(ctx, `UPDATE purchases SET reversed_at = now_ms(),
+				owed = CASE WHEN buyer_id IS NULL OR credits <= $1 THEN 0 ELSE credits - $1 END
+			WHERE platform = $2 AND transaction_hash = $3 AND reversed_at IS NULL
+			RETURNING COALESCE(buyer_id, ''), credits, owed`, balance, o.Platform, o.Hash()).Scan(&buyer, &credits, &owed)
+		reversed = err == nil
+		if db.IsNoRows(err) {
+			return nil
+		}
+		if err == nil && buyer != "" {
+			_, err = enter(ctx, tx, buyer, kindReversal, "reversal-"+o.ref(), owed-credits)
+		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("reverse purchase: %w", err)
 	}
-	if changed {
+	if reversed {
 		l.log.Info("the store refunded a purchase; its credits were taken back",
-			"platform", platform, "order", transaction, "user", p.buyer, "taken", taken, "owed", owed)
+			"platform", o.Platform, "order", o.TransactionID, "user", buyer, "taken", credits-owed, "owed", owed)
 	}
 	return nil
-}
-
-func reversalRef(platform, transaction string) string {
-	return "reversal-" + platform + "-" + transaction
-}
-
-// sale is a purchase that a store may refund. Its zero value is an unknown purchase.
-type sale struct {
-	found, reversed bool
-	buyer           string // "" after the account's deletion
-	credits         int64
-	balance         int64 // of the buyer
-}
-
-// lockSale reads a purchase and locks it and its buyer's balance. Every transaction that changes a debt locks
-// the balance before the purchase, so a debt and a job's refund neither miss each other nor deadlock.
-func lockSale(ctx context.Context, tx *db.Tx, platform, transaction string) (sale, error) {
-	p, err := readSale(ctx, tx, platform, transaction, "")
-	if err != nil || !p.found {
-		return p, err
-	}
-	balance, err := lockBalance(ctx, tx, p.buyer)
-	if err != nil {
-		return sale{}, err
-	}
-	p, err = readSale(ctx, tx, platform, transaction, tx.ForUpdate())
-	p.balance = balance
-	return p, err
-}
-
-func readSale(ctx context.Context, tx *db.Tx, platform, transaction, locking string) (sale, error) {
-	p := sale{found: true}
-	err := tx.QueryRow(ctx, `SELECT COALESCE(buyer_id, ''), credits, CASE WHEN reversed_at IS NULL THEN 0 ELSE 1 END
-		FROM purchases WHERE platform = $1 AND transaction_hash = $2`+locking,
-		platform, TransactionHash(platform, transaction)).Scan(&p.buyer, &p.credits, &p.reversed)
-	if db.IsNoRows(err) {
-		return sale{}, nil
-	}
-	if err != nil {
-		return sale{}, fmt.Errorf("read purchase: %w", err)
-	}
-	return p, nil
 }
 
 // How often the service asks the stores about past sales: about once a night for each purchase while a refund
@@ -195,7 +157,7 @@ func (l *Ledger) checkPastSales(ctx context.Context, platform string, store *lim
 		// The next run asks first about the purchases without an answer.
 		for _, t := range due {
 			if _, told := known[t.ID]; !told {
-				if err := l.recheckSoon(context.WithoutCancel(ctx), platform, t.ID); err != nil {
+				if err := l.recheckSoon(context.WithoutCancel(ctx), Order{platform, t.ID}); err != nil {
 					return err
 				}
 			}

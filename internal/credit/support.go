@@ -27,9 +27,6 @@ func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (b
 	return true, settle(ctx, tx, userID, -amount, func(debt, int64) error { return nil })
 }
 
-// Order names a purchase by the number that the store gave it.
-type Order struct{ Platform, TransactionID string }
-
 // ParseOrder reads <platform>:<transactionId>.
 func ParseOrder(text string) (Order, error) {
 	platform, transaction, _ := strings.Cut(text, ":")
@@ -45,21 +42,16 @@ func ParseOrder(text string) (Order, error) {
 // credits of an order, so that presenting it later grants nothing. It reports
 // whether the order was unspent.
 func SpendOrder(ctx context.Context, tx *db.Tx, userID string, o Order, credits int64) (bool, error) {
-	p := purchase{buyer: userID, platform: o.Platform, transaction: o.TransactionID, product: "support", credits: credits, bySupport: true}
-	return p.insert(ctx, tx)
+	return purchase{Order: o, buyer: userID, product: "support", credits: credits, bySupport: true}.insert(ctx, tx)
 }
 
 // VerifyOrder asks a store about an order that a user claims, and pays out as [Ledger.Purchase] does. Support
 // need not know the product: VerifyOrder tries the products of the catalog until one matches. platform_b needs
 // no receipt. The user's limit of refused receipts does not apply, and VerifyOrder does not record a refusal.
 func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token string) (Grant, error) {
-	p := purchase{buyer: userID, platform: o.Platform, transaction: o.TransactionID}
-	buyer, spent, err := l.spentBy(ctx, p)
-	if err != nil {
-		return Grant{}, err
-	}
-	if spent {
-		return l.replay(ctx, p, buyer)
+	p := purchase{Order: o, buyer: userID}
+	if grant, spent, err := l.replay(ctx, p); spent || err != nil {
+		return grant, err
 	}
 	store := l.stores[o.Platform]
 	switch token = strings.TrimSpace(token); {

@@ -70,7 +70,7 @@ func (s *Server) account(w http.ResponseWriter, r *http.Request, who account.Pri
 }
 
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, who account.Principal) error {
-	return noContent(w, s.o.Accounts.SignOut(r.Context(), who.UserID))
+	return noContent(w, account.SignOut(r.Context(), s.o.DB, who.UserID, who.UserID))
 }
 
 func (s *Server) renewSession(w http.ResponseWriter, r *http.Request, user account.Principal) error {
