@@ -91,7 +91,7 @@ func TestReceiptsAreRefusedForAReason(t *testing.T) {
 	} {
 		t.Run("platform_b "+name, func(t *testing.T) { refusedFor(t, buyB(t, u, c.tr), c.want) })
 	}
-	refusedFor(t, buyB(t, u, store.TransactionB{Chain: store.ChainOtherRoot}), "unverified")
+	refusedFor(t, buyB(t, u, store.TransactionB{Forged: true}), "unverified")
 	// A receipt of another product, and hostile text.
 	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, p.Token, "credits.150"), "mismatch")

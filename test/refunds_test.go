@@ -130,7 +130,7 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	push(t, s, notifyA, store.Push{Body: good.Body}).Error(401, "invalid_signature")
 	push(t, s, notifyA, store.Push{Bearer: u.Token, Body: good.Body}).Error(401, "invalid_signature")
 	forged := b
-	forged.Chain = store.ChainOtherRoot
+	forged.Forged = true
 	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(forged, "REFUND"))).Error(401, "invalid_signature")
 	for _, body := range []string{``, `{`, `{}`, `{"signedPayload":7}`, `{"signedPayload":"a.b.c"}`} {
 		push(t, s, notifyB, store.Push{Body: []byte(body)}).Error(401, "invalid_signature")

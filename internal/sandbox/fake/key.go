@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"math/big"
+	"net/http"
 )
 
 // Must returns the value of a call that fails only because of a bug in this program.
@@ -28,16 +29,16 @@ func NewSigningKey() SigningKey {
 	return SigningKey{ID: RandomHex(20), Private: Must(rsa.GenerateKey(rand.Reader, 2048))}
 }
 
-// JWK returns the public half as an entry of a key set.
-func (k SigningKey) JWK() map[string]string {
+// jwk returns the public half as an entry of a key set.
+func (k SigningKey) jwk() map[string]string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return map[string]string{"kty": "RSA", "kid": k.ID, "use": "sig", "alg": "RS256",
 		"n": encode(k.Private.N.Bytes()), "e": encode(big.NewInt(int64(k.Private.E)).Bytes())}
 }
 
-// PublicPEM returns the public half as a PEM file.
-func (k SigningKey) PublicPEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: Must(x509.MarshalPKIXPublicKey(&k.Private.PublicKey))})
+// ServeKeys answers with a key set of the one key.
+func (k SigningKey) ServeKeys(w http.ResponseWriter, _ *http.Request) {
+	WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{k.jwk()}})
 }
 
 // PrivatePEM returns a private key in the file format in which vendors offer it for download.

@@ -45,17 +45,11 @@ type Forge string
 
 // The ways to sign.
 const (
-	ForgeNot       Forge = ""           // RS256 with the provider's current key
-	ForgeNone      Forge = "none"       // alg none, empty signature
-	ForgeHMAC      Forge = "hmac"       // HS256 keyed with the provider's public key in PEM
-	ForgeHMACBits  Forge = "hmac_bits"  // HS256 keyed with the modulus bytes of that key
-	ForgeStranger  Forge = "stranger"   // RS256 by a key that the provider never had, under the current kid
-	ForgeUnknown   Forge = "unknown"    // RS256 by a key that the provider never had, under its own kid
-	ForgeTampered  Forge = "tampered"   // a valid token with one flipped bit in its signature
-	ForgeNoKeyID   Forge = "no_kid"     // RS256 by the current key, no kid in the header
-	ForgeRetired   Forge = "retired"    // RS256 by a key that was rotated away and withdrawn
-	ForgeEmbedded  Forge = "embedded"   // RS256 by a foreign key, included as "jwk" in the header
-	ForgeStrongAlg Forge = "strong_alg" // RS512 by the current key: right key, wrong algorithm
+	ForgeNot      Forge = ""         // RS256 with the provider's current key
+	ForgeNone     Forge = "none"     // alg none, empty signature
+	ForgeStranger Forge = "stranger" // RS256 by a key that the provider never had, under the current kid
+	ForgeUnknown  Forge = "unknown"  // the same under its own kid
+	ForgeTampered Forge = "tampered" // a valid token with one changed character in its signature
 )
 
 // build returns the claim set of a token for either provider.
@@ -92,9 +86,8 @@ var stranger = sync.OnceValue(fake.NewSigningKey)
 // generating a key takes longer than the rest of a start.
 var firstKeyA, firstKeyB = sync.OnceValue(fake.NewSigningKey), sync.OnceValue(fake.NewSigningKey)
 
-// sign turns claims into a compact token as c.Forge requests. retired is a withdrawn key,
-// or nil.
-func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fake.SigningKey) (string, error) {
+// sign turns claims into a compact token as c.Forge requests.
+func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey) (string, error) {
 	var method jwt.SigningMethod = jwt.SigningMethodRS256
 	kid := current.ID
 	var key any = current.Private
@@ -102,32 +95,15 @@ func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey, retired *fak
 	case ForgeNot, ForgeTampered:
 	case ForgeNone:
 		method, key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
-	case ForgeHMAC:
-		method, key = jwt.SigningMethodHS256, current.PublicPEM()
-	case ForgeHMACBits:
-		method, key = jwt.SigningMethodHS256, current.Private.N.Bytes()
-	case ForgeStranger, ForgeEmbedded:
+	case ForgeStranger:
 		key = stranger().Private
-	case ForgeRetired, ForgeUnknown:
-		other := stranger()
-		if c.Forge == ForgeRetired && retired != nil {
-			other = *retired
-		}
-		kid, key = other.ID, other.Private
-	case ForgeNoKeyID:
-		kid = ""
-	case ForgeStrongAlg:
-		method = jwt.SigningMethodRS512
+	case ForgeUnknown:
+		kid, key = stranger().ID, stranger().Private
 	default:
 		return "", fmt.Errorf("unknown forge %q", c.Forge)
 	}
 	token := jwt.NewWithClaims(method, claims)
-	if kid != "" {
-		token.Header["kid"] = kid
-	}
-	if c.Forge == ForgeEmbedded {
-		token.Header["jwk"] = fake.SigningKey{ID: kid, Private: stranger().Private}.JWK()
-	}
+	token.Header["kid"] = kid
 	maps.Copy(token.Header, c.Header)
 	signed, err := token.SignedString(key)
 	if err != nil {

@@ -76,17 +76,3 @@ func TestTokenInfo(t *testing.T) {
 		t.Errorf("without a token: %d", status)
 	}
 }
-
-func TestRotation(t *testing.T) {
-	p := identity.NewProviderB("bundle-1")
-	if err := p.Listen(""); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = p.Close() }()
-	for i, keep := range []bool{true, false} {
-		p.Rotate(keep)
-		if _, body := getJSON(t, p.KeysURL()); len(body["keys"].([]any)) != 2-i {
-			t.Errorf("after a rotation that keeps the old key (%v): %v", keep, body)
-		}
-	}
-}

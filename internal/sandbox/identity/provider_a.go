@@ -61,7 +61,7 @@ func (p *ProviderA) Mint(c Claims) (string, error) {
 		maps.Copy(header, c.Header)
 		c.Header = header
 	}
-	return c.sign(c.build(defaults), p.key, nil)
+	return c.sign(c.build(defaults), p.key)
 }
 
 // tokenInfo answers like the public endpoint: every value is a string, and a token that

@@ -65,7 +65,7 @@ func NewPlatformA(packageName string) *PlatformA {
 	s.Handle(StepPurchase,
 		"GET /androidpublisher/v3/applications/{package}/purchases/products/{product}/tokens/{token}", s.getPurchase)
 	s.Handle(StepVoided, "GET /androidpublisher/v3/applications/{package}/purchases/voidedpurchases", s.listVoided)
-	s.Handle(StepKeys, "GET /oauth2/v3/certs", s.publishKeys)
+	s.Handle(StepKeys, "GET /oauth2/v3/certs", s.account.Key.ServeKeys)
 	fake.Control(s.Host, "POST", "purchases", "make a purchase known, or change that of a token; answers it with what was blank filled in",
 		PurchaseA{Token: "example", ProductID: "credits.10", PurchaseState: 2}, func(_ context.Context, p PurchaseA) (any, error) {
 			return s.Register(p), nil

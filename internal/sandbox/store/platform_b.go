@@ -6,9 +6,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -35,9 +32,10 @@ type TransactionB struct {
 	AccountToken  string `json:"accountToken,omitempty"`  // appAccountToken, if the app passed one
 	RevokedAtMs   int64  `json:"revokedAtMs,omitempty"`   // revocationDate, epoch ms
 	// Set adds or replaces fields of the signed payload; Omit then removes some.
-	Set   map[string]any `json:"set,omitempty"`
-	Omit  []string       `json:"omit,omitempty"`
-	Chain Chain          `json:"chain,omitempty"`
+	Set  map[string]any `json:"set,omitempty"`
+	Omit []string       `json:"omit,omitempty"`
+	// Forged signs with a chain that ends in another root.
+	Forged bool `json:"forged,omitempty"`
 }
 
 // PlatformB stands in for platform_b's store API.
@@ -47,8 +45,8 @@ type PlatformB struct {
 	issuerID string
 	keyID    string
 	private  *ecdsa.PrivateKey
-	root     *certificate
-	chains   map[Chain]chain
+	good     chain
+	forged   chain
 
 	mu           sync.Mutex
 	transactions map[string]TransactionB
@@ -62,9 +60,9 @@ func NewPlatformB(bundleID string) *PlatformB {
 	s := &PlatformB{
 		Host: fake.NewHost(nil), bundleID: bundleID,
 		issuerID: "57246542-96fe-1a63-e053-0824d011072a", keyID: strings.ToUpper(fake.RandomHex(5)),
-		private: fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), transactions: map[string]TransactionB{},
+		private: fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), good: newChain(), forged: newChain(),
+		transactions: map[string]TransactionB{},
 	}
-	s.root, s.chains = newChains()
 	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", s.getTransaction)
 	fake.Control(s.Host, "POST", "transactions",
 		"make a transaction known, or change that of an id; answers it with its signed form as receipt",
@@ -109,7 +107,7 @@ func (s *PlatformB) PrivateKeyPEM() string { return fake.PrivatePEM(s.private) }
 
 // RootPEM returns the root certificate of every valid chain.
 func (s *PlatformB) RootPEM() string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.root.Raw}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.good.root.Raw}))
 }
 
 // Register adds a transaction, or replaces the one with the same id, and returns it as stored. It generates a
@@ -142,37 +140,21 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 		payload["revocationDate"], payload["revocationReason"] = t.RevokedAtMs, 0
 	}
 	fake.Adjust(payload, t.Set, t.Omit)
-	return s.signPayload(payload, t.Chain)
+	return s.signPayload(payload, t.Forged)
 }
 
-// signPayload signs as the store does, or wrongly if name requests it.
-func (s *PlatformB) signPayload(payload jwt.MapClaims, name Chain) (string, error) {
-	c, known := s.chains[name]
-	if !known {
-		return "", fmt.Errorf("unknown chain %q", name)
+// signPayload signs as the store does, or as a forger does.
+func (s *PlatformB) signPayload(payload jwt.MapClaims, forged bool) (string, error) {
+	c := s.good
+	if forged {
+		c = s.forged
 	}
-	var method jwt.SigningMethod = jwt.SigningMethodES256
-	var key any = c.key
-	switch name {
-	case ChainAlgNone:
-		method, key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
-	case ChainAlgHMAC:
-		method, key = jwt.SigningMethodHS256, fake.Must(x509.MarshalPKIXPublicKey(&c.key.PublicKey))
-	}
-	token := jwt.NewWithClaims(method, payload)
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, payload)
 	delete(token.Header, "typ")
-	if c.x5c != nil {
-		token.Header["x5c"] = c.x5c
-	}
-	signed, err := token.SignedString(key)
+	token.Header["x5c"] = c.x5c
+	signed, err := token.SignedString(c.key)
 	if err != nil {
 		return "", fmt.Errorf("sign: %w", err) // the payload cannot be encoded
-	}
-	if name == ChainTampered { // the payload is for a more expensive product, the signature for the original one
-		parts := strings.Split(signed, ".")
-		payload["quantity"] = 1000
-		parts[1] = base64.RawURLEncoding.EncodeToString(fake.Must(json.Marshal(payload)))
-		signed = strings.Join(parts, ".")
 	}
 	return signed, nil
 }

@@ -66,10 +66,6 @@ func (s *PlatformA) PushToken(changes map[string]any) string {
 	return fake.Must(token.SignedString(s.account.Key.Private))
 }
 
-func (s *PlatformA) publishKeys(w http.ResponseWriter, _ *http.Request) {
-	fake.WriteJSON(w, http.StatusOK, map[string]any{"keys": []map[string]string{s.account.Key.JWK()}})
-}
-
 func (s *PlatformA) listVoided(w http.ResponseWriter, r *http.Request) {
 	if !s.admits(w, r) {
 		return

@@ -34,7 +34,7 @@ func (s *PlatformB) Push(t TransactionB, kind string) (Push, error) {
 	signed, err := s.signPayload(jwt.MapClaims{
 		"notificationType": kind, "notificationUUID": fake.RandomHex(16), "version": "2.0", "signedDate": time.Now().UnixMilli(),
 		"data": map[string]any{"bundleId": s.bundleID, "environment": environment, "signedTransactionInfo": transaction},
-	}, t.Chain)
+	}, t.Forged)
 	if err != nil {
 		return Push{}, err
 	}
