@@ -10,11 +10,8 @@ import (
 	"time"
 )
 
-// Deadlines of jobs. Test clips are seconds long, but the machine may be busy.
-const (
-	separationDeadline = 10 * time.Minute
-	renderDeadline     = 10 * time.Minute
-)
+// jobDeadline is generous: test clips are seconds long, but the machine may be busy.
+const jobDeadline = 10 * time.Minute
 
 // Stem is a stem of a separation status.
 type Stem struct {
@@ -76,13 +73,16 @@ func (u *User) WaitReady(t testing.TB, jobID string) SeparationStatus {
 	return u.WaitSeparation(t, jobID, "READY")
 }
 
-// WaitSeparation waits until a separation has a status. It ends the test if the separation ends
-// with another status or its progress falls.
+// WaitSeparation waits until a separation has a status. It ends the test if the separation ends with another status, and
+// fails it if the progress falls.
 func (u *User) WaitSeparation(t testing.TB, jobID, want string) SeparationStatus {
 	t.Helper()
 	var last SeparationStatus
-	Eventually(t, separationDeadline, func() bool {
+	Eventually(t, jobDeadline, func() bool {
 		s := u.Separation(t, jobID)
+		if s.Progress < last.Progress {
+			t.Errorf("%s: progress fell from %d to %d", jobID, last.Progress, s.Progress)
+		}
 		last = s
 		if s.Status == want {
 			return true
@@ -160,7 +160,7 @@ func (u *User) WaitRendered(t testing.TB, jobID string) {
 func (u *User) WaitFinished(t testing.TB, jobID string) RenderStatus {
 	t.Helper()
 	var last RenderStatus
-	Eventually(t, renderDeadline, func() bool {
+	Eventually(t, jobDeadline, func() bool {
 		s := u.Status(t, jobID)
 		if s.Progress < last.Progress {
 			t.Errorf("%s: progress fell from %d to %d", jobID, last.Progress, s.Progress)

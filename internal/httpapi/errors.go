@@ -86,7 +86,11 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 	switch {
 	case f != nil && f.Kind != fault.Internal:
 		if f.Err != nil {
-			log.Log(r.Context(), levelOf(f.Kind), "request refused", "error", f.Answer(), "cause", f.Err)
+			level := slog.LevelInfo
+			if f.Kind == fault.BadGateway || f.Kind == fault.Unavailable {
+				level = slog.LevelWarn
+			}
+			log.Log(r.Context(), level, "request refused", "error", f.Answer(), "cause", f.Err)
 		}
 	case disk.IsFull(err):
 		log.Error("no space left", "err", err)
@@ -119,13 +123,6 @@ func dependency(err error) string {
 		return "object store"
 	}
 	return ""
-}
-
-func levelOf(k fault.Kind) slog.Level {
-	if k == fault.BadGateway || k == fault.Unavailable {
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
 }
 
 // gone reports that the client disconnected and will not read an answer.

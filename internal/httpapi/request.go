@@ -26,18 +26,13 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, errTooLarge
 	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
-	if tooLarge(err) {
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return nil, errTooLarge
 	}
 	if err != nil {
 		return nil, errBadRequest.WithCause(err)
 	}
 	return b, nil
-}
-
-func tooLarge(err error) bool {
-	var mbe *http.MaxBytesError
-	return errors.As(err, &mbe)
 }
 
 // bearer returns the token of the Authorization header, or "".
