@@ -58,7 +58,7 @@ func digest(endpoint, content string) string {
 // formRules lists the parts that a form accepts.
 type formRules struct {
 	text    []string                       // names of text fields; all other parts are files
-	isFile  func(name string) bool         // files to keep; others are read and dropped
+	file    string                         // the one file to keep, others are read and dropped; "" keeps all
 	maxBody int64                          // bytes of all files together
 	tooBig  *fault.Error                   // answer to files of more than maxBody bytes
 	tooLong func(name string) *fault.Error // answer to a text field of more than maxJSON bytes
@@ -163,7 +163,7 @@ func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, e
 	if isText(part, name, fileName) && maxJSON < left {
 		limit, tooBig = maxJSON, rules.tooLong(name)
 	}
-	if !rules.isFile(name) {
+	if rules.file != "" && name != rules.file {
 		n, err := io.Copy(io.Discard, io.LimitReader(part, limit+1))
 		if err != nil {
 			return 0, bodyError(err)

@@ -32,7 +32,7 @@ func TestFileNamesHoldNothingInvisible(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := &form{text: map[string]string{}, files: map[string]staging.File{}, batch: batch}
-		err = f.read(&headGuard{body: strings.NewReader(body)}, "b", formRules{maxBody: 10, isFile: func(string) bool { return true }})
+		err = f.read(&headGuard{body: strings.NewReader(body)}, "b", formRules{maxBody: 10})
 		if got := filepath.Base(f.files["file"].FileName); err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", head, got, err, want)
 		}
@@ -63,7 +63,7 @@ func TestTheExcessOfABodyIsNotRead(t *testing.T) {
 	s := &Server{o: Options{Staging: area}}
 	const limit = 2 << 20
 	tooBig, tooLong, tooMany := fault.New(fault.TooLarge, "big"), fault.New(fault.TooLarge, "long"), fault.New(fault.TooLarge, "many")
-	rules := formRules{text: []string{"config"}, isFile: func(name string) bool { return name == "video" }, maxBody: limit,
+	rules := formRules{text: []string{"config"}, file: "video", maxBody: limit,
 		tooBig: tooBig, tooLong: func(string) *fault.Error { return tooLong }, tooMany: tooMany}
 	part := func(name string) string {
 		return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n"

@@ -12,9 +12,10 @@ import (
 	"cutroom/internal/render"
 )
 
-func (s *Server) renderForm(r *http.Request, isFile func(string) bool) (*form, error) {
+// renderForm reads the form of a render or, if file is not "", of an input that has only that file.
+func (s *Server) renderForm(r *http.Request, file string) (*form, error) {
 	return s.readForm(r, formRules{
-		text: []string{"config", "inputId"}, isFile: isFile, maxBody: s.o.MaxUploadBytes,
+		text: []string{"config", "inputId"}, file: file, maxBody: s.o.MaxUploadBytes,
 		tooBig:  fault.Sentencef(fault.TooLarge, "The upload is larger than the limit of %d MB", s.o.MaxUploadBytes>>20),
 		tooLong: func(string) *fault.Error { return errTooLarge },
 		tooMany: fault.Sentencef(fault.TooLarge, "The form has more than %d parts", maxParts),
@@ -28,7 +29,7 @@ type inputBody struct {
 }
 
 func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
-	f, err := s.renderForm(r, func(name string) bool { return name == "video" })
+	f, err := s.renderForm(r, "video")
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user accoun
 }
 
 func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
-	f, err := s.renderForm(r, func(string) bool { return true })
+	f, err := s.renderForm(r, "")
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	f, err := s.readForm(r, formRules{
 		text:    []string{"spec"},
-		isFile:  func(name string) bool { return name == "file" },
+		file:    "file",
 		maxBody: s.o.MaxAudioBytes,
 		tooBig:  fault.Invalidf("file is larger than the limit of %d MB", s.o.MaxAudioBytes>>20),
 		tooLong: func(name string) *fault.Error {
