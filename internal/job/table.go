@@ -215,7 +215,8 @@ const Expired = ` AND COALESCE(lease_until, 0) < now_ms()`
 func (t Table) Dead(ctx context.Context, and string, args ...any) ([]Claim, error) {
 	dead, err := db.All(ctx, t.DB, func(row db.Scanner) (c Claim, err error) {
 		c.Table = "jobs"
-		return c, row.Scan(&c.ID, &c.Fence, &c.UserID, &c.Attempts)
+		err = row.Scan(&c.ID, &c.Fence, &c.UserID, &c.Attempts)
+		return c, err
 	}, `SELECT id, fence, user_id, attempts FROM jobs WHERE kind = $1 AND `+AtWork+Expired+` AND `+
 		user.NotErasing("user_id")+and, append([]any{t.Kind}, args...)...)
 	if err != nil {

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/jobtest"
@@ -109,6 +112,31 @@ func TestJobsFailForLackOfDiskSpaceOnlyIfNoReplicaHasEnough(t *testing.T) {
 			t.Errorf("%d jobs have the reason", n)
 		}
 	})
+}
+
+// A replica with room may claim a job and hand it back while a sweep is about to fail it for lack of room.
+func TestAJobThatFoundRoomOutlivesASweep(t *testing.T) {
+	r := newHarness(t, dbtest.Postgres(t))
+	s := r.service(&jobtest.Engine{}, r.DB)
+	id := r.enqueue(1, r.User(0), nil)[0]
+	r.Exec(`UPDATE renders SET needs_bytes = 1000, short_since = 0`)
+	var sweep errgroup.Group
+	err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
+		for _, query := range []string{`UPDATE jobs SET fence = fence + 2 WHERE id = $1`, `UPDATE renders SET short_since = NULL WHERE job_id = $1`} {
+			if _, err := tx.Exec(t.Context(), query, id); err != nil {
+				return err
+			}
+		}
+		sweep.Go(func() error { return s.SweepJobs(t.Context()) })
+		r.untilBlocked()
+		return nil
+	})
+	if err = errors.Join(err, sweep.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if r.in(StatePending) != 1 {
+		t.Error("the job failed")
+	}
 }
 
 // A job does not fail because its replica's ffmpeg is broken.

@@ -21,13 +21,14 @@ var errDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 // Finished parts stay: they are the user's cache for the next film of the same source.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
-		if _, err := s.jobs.Fail(ctx, tx, errDeleted, nil, `id = $5 AND `+job.Unfinished, jobID); err != nil {
-			return err
-		}
 		if err := s.jobs.Set(ctx, tx, jobID, `output_key = NULL, poster_key = NULL, spec = ''`); err != nil {
 			return err
 		}
-		return events.Drop(ctx, tx, jobID)
+		if err := events.Drop(ctx, tx, jobID); err != nil {
+			return err
+		}
+		_, err := s.jobs.Fail(ctx, tx, errDeleted, nil, `id = $5 AND `+job.Unfinished, jobID)
+		return err
 	}, func(ctx context.Context) error { return s.eraseJobs(ctx, jobID) })
 }
 

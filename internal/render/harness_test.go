@@ -74,6 +74,14 @@ func (r *harness) enqueue(n int, owner string, sources map[string]object) (ids [
 	return ids
 }
 
+// untilBlocked waits until a transaction waits for a lock. The calling transaction must hold that lock, and is not the one
+// that looks, because a transaction reads pg_stat_activity only once.
+func (r *harness) untilBlocked() {
+	r.T.Helper()
+	for r.Number(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {
+	}
+}
+
 // finish adds what jobs that a test inserted lack: their own rows with a spec, and their owners' turns.
 func (r *harness) finish(spec string) {
 	r.T.Helper()

@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/separation"
 	"cutroom/internal/user"
 )
 
@@ -49,19 +50,14 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string,
 		if err := user.Lock(ctx, tx, j.UserID); err != nil {
 			return fmt.Errorf("the owner of render %s deletes the account: %w", jobID, err)
 		}
-		moved, err := table(d).Move(ctx, tx, jobID, StateFailed, StatePending, `, attempts = 0, fence = fence + 1, started_at = NULL,
-			finished_at = NULL, error = NULL, error_code = NULL, failure_cause = NULL, lease_until = NULL,
-			stored_bytes = (SELECT upload_bytes FROM renders WHERE job_id = jobs.id)`, ` AND fence = $4 AND deleted_at IS NULL`, j.Fence)
-		if err != nil {
+		if err := separation.Keep(ctx, tx, j.Spec.stems()...); err != nil {
+			return fmt.Errorf("a stem that render %s reads is gone: %w", jobID, err)
+		}
+		changed := fmt.Errorf("render %s changed in the meantime", jobID)
+		if err := table(d).Guard(ctx, tx, j.Claim, StateFailed); errors.Is(err, job.ErrMoved) {
+			return changed
+		} else if err != nil {
 			return err
-		}
-		// The request may have been dropped since it was read.
-		n, err := tx.Exec(ctx, `UPDATE renders SET needs_bytes = NULL, short_since = NULL WHERE job_id = $1 AND spec <> ''`, jobID)
-		if err != nil {
-			return fmt.Errorf("queue render again: %w", err)
-		}
-		if !moved || n == 0 {
-			return fmt.Errorf("render %s changed in the meantime", jobID)
 		}
 		for _, source := range j.Spec.Sources {
 			if err := job.Hold(ctx, tx, jobID, source.Object); err != nil {
@@ -70,6 +66,20 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string,
 		}
 		if err := note(tx); err != nil {
 			return err
+		}
+		// The request may have been dropped since it was read.
+		n, err := tx.Exec(ctx, `UPDATE renders SET needs_bytes = NULL, short_since = NULL WHERE job_id = $1 AND spec <> ''`, jobID)
+		if err != nil {
+			return fmt.Errorf("queue render again: %w", err)
+		}
+		moved, err := table(d).Move(ctx, tx, jobID, StateFailed, StatePending, `, attempts = 0, fence = fence + 1, started_at = NULL,
+			finished_at = NULL, error = NULL, error_code = NULL, failure_cause = NULL, lease_until = NULL,
+			stored_bytes = (SELECT upload_bytes FROM renders WHERE job_id = jobs.id)`, ` AND deleted_at IS NULL`)
+		if err != nil {
+			return err
+		}
+		if !moved || n == 0 {
+			return changed
 		}
 		return job.Announce(ctx, tx, jobID, topicJobs)
 	})
@@ -82,6 +92,7 @@ func failedJob(ctx context.Context, d *db.DB, jobID string) (j claimedJob, err e
 	err = d.QueryRow(ctx, `SELECT j.user_id, j.state, d.spec, j.fence, j.deleted_at IS NOT NULL
 		FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`, jobID).
 		Scan(&j.UserID, &state, &encoded, &j.Fence, &deleted)
+	j.ID = jobID
 	switch {
 	case db.IsNoRows(err):
 		return j, fmt.Errorf("there is no render %q", jobID)

@@ -80,3 +80,25 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		}
 	})
 }
+
+// A retry reads stems only while they may be read. The object of a stem is still there while the transaction that removes
+// the stem is open.
+func TestRetryRefusesStemsThatAreRemoved(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		owner := r.User(0)
+		jobtest.Insert(t, r.DB, "sep-1", owner, "READY", 1, 1)
+		r.Put("separation/sep-1/voice_all.flac")
+		id := r.enqueue(1, owner, map[string]object{stemSource + "sep-1/voice_all": {Object: "separation/sep-1/voice_all.flac"}})[0]
+		r.Exec(`UPDATE jobs SET state = CASE WHEN id = $1 THEN 'FAILED' ELSE 'DISPOSED' END`, id)
+		retry := func() error {
+			return Retry(t.Context(), r.DB, r.Store, id, func(*db.Tx) error { return nil })
+		}
+		if err := retry(); err == nil || !strings.Contains(err.Error(), "a stem that render "+id+" reads is gone") {
+			t.Errorf("the stems are removed: %v", err)
+		}
+		r.Exec(`UPDATE jobs SET state = 'READY' WHERE id = 'sep-1'`)
+		if err := retry(); err != nil {
+			t.Errorf("the stems are there: %v", err)
+		}
+	})
+}

@@ -86,6 +86,20 @@ func decodeSpec(text string) (spec, error) {
 	return spec{Timeline: t, Sources: c.Sources}, nil
 }
 
+// stemSource begins the keys of sources that are stems, before the separation's id, a slash and the stem's id.
+const stemSource = "stem:"
+
+// stems are the stems among the sources.
+func (s spec) stems() (stems []separation.StemRef) {
+	for name, o := range s.Sources {
+		if stem, ok := strings.CutPrefix(name, stemSource); ok {
+			jobID, stemID, _ := strings.Cut(stem, "/")
+			stems = append(stems, separation.StemRef{JobID: jobID, StemID: stemID, ObjectKey: o.Object, SHA256: o.SHA256})
+		}
+	}
+	return stems
+}
+
 // ext is the extension of the output.
 func (s spec) ext() string {
 	if s.Timeline.OutputKind == timeline.Audio {
@@ -146,7 +160,6 @@ type resolver struct {
 	input     object
 	inputUsed bool
 	used      []asset.Found // the assets that the submission refers to
-	read      []separation.StemRef
 }
 
 type upload struct {
@@ -202,8 +215,7 @@ func (r *resolver) stems(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			r.read = append(r.read, ref)
-			sel.SourceKey = "stem:" + ref.JobID + "/" + ref.StemID
+			sel.SourceKey = stemSource + ref.JobID + "/" + ref.StemID
 			r.sources[sel.SourceKey] = object{Object: ref.ObjectKey, SHA256: ref.SHA256}
 		}
 	}
@@ -365,5 +377,5 @@ func (r *resolver) reserve(ctx context.Context, tx *db.Tx) error {
 			return errUnknownInput
 		}
 	}
-	return separation.Keep(ctx, tx, r.read...)
+	return separation.Keep(ctx, tx, spec{Sources: r.sources}.stems()...)
 }

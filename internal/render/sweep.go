@@ -48,8 +48,25 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(err,
 		s.failAll(ctx, errInterrupted, job.AtWork+` AND lease_until < now_ms() AND attempts >= 3`),
 		s.failAll(ctx, s.overdue(), job.Waiting+` AND started_at < now_ms() - $5`, s.Timeout.Milliseconds()),
-		s.failAll(ctx, errNoRoom, job.Waiting+` AND id IN
-			(SELECT job_id FROM renders WHERE short_since < now_ms() - $5)`, waitTimeout.Milliseconds()))
+		s.failWithoutRoom(ctx))
+}
+
+// failWithoutRoom fails the jobs that have waited too long for room. A worker that claims one, also one that has handed
+// it back since, raises its fence.
+func (s *Service) failWithoutRoom(ctx context.Context) error {
+	short, err := db.All(ctx, s.db, func(row db.Scanner) (c job.Claim, err error) {
+		err = row.Scan(&c.ID, &c.Fence)
+		return c, err
+	},
+		`SELECT j.id, j.fence FROM jobs j JOIN renders d ON d.job_id = j.id
+			WHERE j.kind = 'render' AND j.`+job.Waiting+` AND d.short_since < now_ms() - $1`, waitTimeout.Milliseconds())
+	if err != nil {
+		return fmt.Errorf("look for jobs without room: %w", err)
+	}
+	for _, c := range short {
+		err = errors.Join(err, s.failAll(ctx, errNoRoom, job.Waiting+` AND id = $5 AND fence = $6`, c.ID, c.Fence))
+	}
+	return err
 }
 
 // waitTimeout is how long a job may wait while no live replica has room for it.

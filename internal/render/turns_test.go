@@ -209,13 +209,7 @@ func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 			return err
 		}
 		end.Go(func() error { return s.failAll(t.Context(), errInternal, `id = $5`, ids[0]) })
-		// Use another connection, because a transaction reads pg_stat_activity only once.
-		for waiting := 0; waiting == 0; {
-			if err := r.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity
-				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
-				return err
-			}
-		}
+		r.untilBlocked()
 		return nil
 	})
 	if err := errors.Join(err, end.Wait()); err != nil {
