@@ -1,135 +1,127 @@
 package httpapi_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"cutroom/internal/account"
+	"cutroom/internal/credit"
+	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/job"
-	"cutroom/internal/user"
+	"cutroom/internal/httpapi"
+	"cutroom/internal/jobtest"
+	"cutroom/internal/render"
+	"cutroom/internal/separation"
 )
 
-// polled are the functions behind the endpoints that phones poll: the balance and the two
-// statuses. Each may query the database once.
-var polled = []struct {
-	file, function string
-	args           []any
-}{
-	{"../credit/credit.go", "Balance", []any{"u"}},
-	{"../render/status.go", "Status", []any{"j", "u"}},
-	{"../separation/status.go", "Status", []any{"j", "u"}},
-	{"../separation/status.go", "place", []any{1, "j"}}, // and once more while the job is queued
+// driverName is SQLite that records the statements of a request.
+const driverName = "sqlite-recorded"
+
+func init() {
+	pool, err := sql.Open("sqlite", "") // the driver that knows now_ms()
+	if err != nil {
+		panic(err)
+	}
+	sql.Register(driverName, recordedDriver{pool.Driver()})
 }
 
-// The handlers in front of them must not query at all: a bearer token is checked without
-// the database.
-var gates = []struct{ file, function string }{
-	{"../account/account.go", "Authenticate"}, {"../account/token.go", "Check"}, {"../credit/credit.go", "Quote"},
-	{"request.go", "principal"}, {"request.go", "signedIn"}, {"credit.go", "balance"}, {"credit.go", "cost"}, {"render.go", "renderStatus"},
-	{"separation.go", "separationStatus"}, {"observe.go", "observed"}, {"observe.go", "finish"}, {"server.go", "dispatch"},
+type recordedDriver struct{ driver.Driver }
+
+func (d recordedDriver) Open(name string) (driver.Conn, error) {
+	c, err := d.Driver.Open(name)
+	return recordedConn{c}, err
 }
 
-// queriesOf returns the queries that a function sends to the database. Its SQL is in
-// literals, or in constants and variables of its package.
-func queriesOf(t *testing.T, file, function string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go"))
+// recordedConn adds each statement to the statements in its context.
+type recordedConn struct{ driver.Conn }
+
+type statementsKey struct{}
+
+type statement struct {
+	sql  string
+	args []any
+}
+
+func record(ctx context.Context, sql string, args ...driver.NamedValue) {
+	if all, ok := ctx.Value(statementsKey{}).(*[]statement); ok {
+		s := statement{sql: sql}
+		for _, arg := range args {
+			s.args = append(s.args, arg.Value)
+		}
+		*all = append(*all, s)
+	}
+}
+
+func (c recordedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	record(ctx, query, args...)
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+func (c recordedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	record(ctx, query, args...)
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+func (c recordedConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	record(ctx, "BEGIN")
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+}
+
+// Each poll of a phone costs one query, or two for a queued separation: a bearer token is checked without the database.
+// Each query uses an index.
+func TestPollsCostOneIndexedQuery(t *testing.T) {
+	path, quiet := filepath.Join(t.TempDir(), "x.db"), slog.New(slog.DiscardHandler)
+	dbtest.SQLiteFile(t, path)
+	d := dbtest.Open(t, db.Options{URL: "sqlite://" + path, Driver: driverName, MaxPool: 2})
+	tokens, ledger := account.NewTokens(strings.Repeat("k", 32), time.Hour), credit.New(credit.Options{DB: d, Log: quiet})
+	api := httpapi.New(httpapi.Options{
+		DB: d, Credits: ledger, Accounts: account.New(account.Options{DB: d, Tokens: tokens, Log: quiet, Credits: ledger}),
+		Renders: render.New(render.Options{DB: d, Log: quiet}), Separations: separation.New(separation.Options{DB: d, Log: quiet, URLLifetime: time.Hour}),
+		Observe: func(string, string, int, float64) {}, Log: slog.New(alarm{t: t}),
+	})
+	dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', 's', 1, 1)`, adminID)
+	for id, state := range map[string]string{"rnd-1": "PROCESSING", "sep-1": "READY", "sep-2": "QUEUED"} {
+		jobtest.Insert(t, d, id, adminID, state, 1, 1)
+	}
+	token, _, err := tokens.Issue(account.Principal{UserID: adminID, Role: account.RoleUser})
 	if err != nil {
 		t.Fatal(err)
 	}
-	constants := map[string]ast.Expr{}
-	var body *ast.BlockStmt
-	for _, name := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
+	databases := []*db.DB{d, dbtest.Postgres(t)}
+	for poll, queries := range map[string]int{"/api/v2/credits": 1, "/api/v2/credits/cost?durationMs=1": 1, "/api/v2/render/rnd-1/status": 1,
+		"/api/v2/separate/sep-1": 1, "/api/v2/separate/sep-2": 2} {
+		var sent []statement
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), statementsKey{}, &sent), http.MethodGet, poll, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, r)
+		// The sign-outs are read once in a while, for all requests.
+		sent = slices.DeleteFunc(sent, func(s statement) bool { return strings.Contains(s.sql, "signed_out_at") })
+		if w.Code != http.StatusOK || len(sent) != queries {
+			t.Errorf("%s: %d %s after %d queries, want %d: %q", poll, w.Code, w.Body, len(sent), queries, sent)
 		}
-		for _, d := range parsed.Decls {
-			switch d := d.(type) {
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if v, ok := spec.(*ast.ValueSpec); ok && len(v.Values) == len(v.Names) {
-						for i, n := range v.Names {
-							constants[n.Name] = v.Values[i]
-						}
-					}
-				}
-			case *ast.FuncDecl:
-				if d.Name.Name == function && filepath.Base(name) == filepath.Base(file) {
-					body = d.Body
+		for _, s := range sent {
+			for _, d := range databases {
+				if plan := dbtest.Plan(t, d, noSeqScan, s.sql, s.args...); len(plan) == 0 || slices.ContainsFunc(plan, scansTable) {
+					t.Errorf("%s reads a whole table:\n%s", poll, strings.Join(plan, "\n"))
 				}
 			}
 		}
 	}
-	if body == nil {
-		t.Fatalf("%s has no function %s", file, function)
-	}
-	var queries []string
-	ast.Inspect(body, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		if sel, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Query", "QueryRow", "Lookup", "Exec", "InTx"}, sel.Sel.Name) && len(call.Args) > 1 {
-			queries = append(queries, literal(call.Args[1], constants))
-		}
-		return true
-	})
-	return queries
-}
-
-func literal(e ast.Expr, constants map[string]ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.BasicLit:
-		s, _ := strconv.Unquote(e.Value) // a number is not a query
-		return s
-	case *ast.Ident:
-		return literal(constants[e.Name], constants)
-	case *ast.BinaryExpr:
-		return literal(e.X, constants) + literal(e.Y, constants)
-	case *ast.SelectorExpr: // conditions of other packages
-		return map[string]string{"Known": job.Known, "Waiting": job.Waiting, "AtWork": job.AtWork}[e.Sel.Name]
-	case *ast.CallExpr:
-		if sel, ok := e.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exists" {
-			return user.Exists(literal(e.Args[0], constants))
-		}
-	}
-	return ""
-}
-
-func TestPollsCostOneIndexedQuery(t *testing.T) {
-	for _, g := range gates {
-		if q := queriesOf(t, g.file, g.function); len(q) > 0 {
-			t.Errorf("%s in %s asks the database: %q", g.function, g.file, q)
-		}
-	}
-	eachDatabase(t, func(t *testing.T, r *harness) {
-		for _, p := range polled {
-			queries := queriesOf(t, p.file, p.function)
-			if len(queries) != 1 || !strings.HasPrefix(queries[0], "SELECT") {
-				t.Fatalf("%s in %s asks the database %d times: %q", p.function, p.file, len(queries), queries)
-			}
-			plan := dbtest.Plan(t, r.db, noSeqScan, queries[0], p.args...)
-			if len(plan) == 0 {
-				t.Fatal("no plan")
-			}
-			for _, step := range plan {
-				if scansTable(step) {
-					t.Errorf("%s in %s reads a whole table:\n%s", p.function, p.file, strings.Join(plan, "\n"))
-				}
-			}
-		}
-		// Prove that the check itself can fail.
-		if plan := dbtest.Plan(t, r.db, noSeqScan, `SELECT id FROM users WHERE name = $1`, "x"); !slices.ContainsFunc(plan, scansTable) {
+	for _, d := range databases { // Prove that the check itself can fail.
+		if plan := dbtest.Plan(t, d, noSeqScan, `SELECT id FROM users WHERE name = $1`, "x"); !slices.ContainsFunc(plan, scansTable) {
 			t.Errorf("a search without an index passes: %q", plan)
 		}
-	})
+	}
 }
 
 // noSeqScan keeps PostgreSQL from reading small tables whole.
