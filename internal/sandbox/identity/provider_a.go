@@ -3,7 +3,6 @@ package identity
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"math/big"
 	"net/http"
 	"strconv"
@@ -55,11 +54,6 @@ func (p *ProviderA) Mint(c Claims) (string, error) {
 	}
 	if c.Picture != "" {
 		defaults["picture"] = c.Picture
-	}
-	if c.Lenient {
-		header := map[string]any{"lenient": true}
-		maps.Copy(header, c.Header)
-		c.Header = header
 	}
 	return c.sign(c.build(defaults), p.key)
 }

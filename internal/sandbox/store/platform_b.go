@@ -31,9 +31,6 @@ type TransactionB struct {
 	OwnershipType string `json:"ownershipType,omitempty"` // default PURCHASED
 	AccountToken  string `json:"accountToken,omitempty"`  // appAccountToken, if the app passed one
 	RevokedAtMs   int64  `json:"revokedAtMs,omitempty"`   // revocationDate, epoch ms
-	// Set adds or replaces fields of the signed payload; Omit then removes some.
-	Set  map[string]any `json:"set,omitempty"`
-	Omit []string       `json:"omit,omitempty"`
 	// Forged signs with a chain that ends in another root.
 	Forged bool `json:"forged,omitempty"`
 }
@@ -139,7 +136,6 @@ func (s *PlatformB) Sign(t TransactionB) (string, error) {
 	if t.RevokedAtMs != 0 {
 		payload["revocationDate"], payload["revocationReason"] = t.RevokedAtMs, 0
 	}
-	fake.Adjust(payload, t.Set, t.Omit)
 	return s.signPayload(payload, t.Forged)
 }
 
