@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,19 +76,14 @@ func (m Media) Video(t testing.TB) Stream { t.Helper(); return m.first(t, "video
 func (m Media) Audio(t testing.TB) Stream { t.Helper(); return m.first(t, "audio") }
 
 // Has reports whether there is a stream of the type ("video", "audio").
-func (m Media) Has(kind string) bool { return m.index(kind) >= 0 }
+func (m Media) Has(kind string) bool { return m.First(kind).Codec != "" }
 
 func (m Media) first(t testing.TB, kind string) Stream {
 	t.Helper()
-	i := m.index(kind)
-	if i < 0 {
+	if !m.Has(kind) {
 		t.Fatalf("no %s stream in %+v", kind, m)
 	}
-	return m.Streams[i]
-}
-
-func (m Media) index(kind string) int {
-	return slices.IndexFunc(m.Streams, func(s Stream) bool { return s.Type == kind })
+	return m.First(kind)
 }
 
 // Inspect reads a file's headers.
