@@ -137,14 +137,18 @@ func (t *Tx) ForUpdate() string {
 	return ""
 }
 
-// Notify wakes every listener of topic, on every replica, if the transaction commits.
-func (t *Tx) Notify(ctx context.Context, topic string) error {
+// Notify wakes every listener of the topics, on every replica, if the transaction commits.
+func (t *Tx) Notify(ctx context.Context, topics ...string) error {
 	if !t.db.postgres {
-		t.onCommit = append(t.onCommit, topic)
+		t.onCommit = append(t.onCommit, topics...)
 		return nil
 	}
-	if _, err := t.Exec(ctx, `SELECT pg_notify($1, $2)`, channelOf(topic), topic); err != nil {
-		return fmt.Errorf("notify %s: %w", topic, err)
+	channels := make([]string, len(topics))
+	for i, topic := range topics {
+		channels[i] = channelOf(topic)
+	}
+	if _, err := t.Exec(ctx, `SELECT pg_notify(channel, topic) FROM unnest($1::text[], $2::text[]) AS n (channel, topic)`, channels, topics); err != nil {
+		return fmt.Errorf("notify %v: %w", topics, err)
 	}
 	return nil
 }

@@ -350,12 +350,7 @@ func (t Table) Move(ctx context.Context, tx *db.Tx, id, from, to, set, and strin
 // Announce notifies the clients that wait for a change of a job, and the listeners of the
 // topics.
 func Announce(ctx context.Context, tx *db.Tx, id string, topics ...string) error {
-	for _, topic := range append(topics, Topic(id)) {
-		if err := tx.Notify(ctx, topic); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tx.Notify(ctx, append(topics, Topic(id))...)
 }
 
 // Known is the condition that the user $1 owns job j and has not deleted it.
@@ -402,10 +397,10 @@ func (t Table) Revoke(ctx context.Context, userID string) (ids []string, err err
 		if err != nil {
 			return fmt.Errorf("stop jobs: %w", err)
 		}
-		for _, id := range open {
-			err = errors.Join(err, tx.Notify(ctx, revoked(id)))
+		for i, id := range open {
+			open[i] = revoked(id)
 		}
-		return err
+		return tx.Notify(ctx, open...)
 	})
 	if err != nil {
 		return nil, err

@@ -29,6 +29,11 @@ const (
 	inFlight = `j.kind = 'separation' AND j.` + job.AtWork
 )
 
+// belowLimit is the condition that fewer jobs than a parameter says are in flight.
+func belowLimit(limit string) string {
+	return `(SELECT COUNT(*) FROM jobs j WHERE ` + inFlight + `) < ` + limit
+}
+
 // ownerNotErasing is the condition that the account of job j is not being deleted.
 var ownerNotErasing = user.NotErasing("j.user_id")
 
@@ -41,7 +46,7 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.QueryRow(db.WithLimit(ctx, job.TTL/3), `SELECT COALESCE(
 		(SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.state = 'PROCESSING' AND COALESCE(j.lease_until, 0) < now_ms() LIMIT 1),
 		(SELECT 1 FROM jobs j WHERE `+queued+` AND `+notPaused+`
-			AND (SELECT COUNT(*) FROM jobs j WHERE `+inFlight+`) < $1 ORDER BY j.created_at, j.id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
+			AND `+belowLimit(`$1`)+` ORDER BY j.created_at, j.id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
 	if err != nil {
 		return j, false, fmt.Errorf("look for separation jobs: %w", err)
 	}
@@ -66,20 +71,12 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 // allows it. Counting and claiming are one step over all replicas.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.db.InTx(ctx, func(tx *db.Tx) error {
-		ok = false
 		if err := tx.Lock(ctx, queueLock); err != nil {
 			return err
 		}
-		var taken int
-		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM jobs j WHERE `+inFlight).Scan(&taken)
-		if err != nil {
-			return fmt.Errorf("count jobs in flight: %w", err)
-		}
-		if taken >= s.InFlight {
-			return nil
-		}
 		j, ok, err = s.take(ctx, tx, StateQueued, StateSubmitting, `SELECT j.id FROM jobs j
-			WHERE `+queued+` AND `+notPaused+` AND `+ownerNotErasing+` ORDER BY j.created_at, j.id LIMIT 1`)
+			WHERE `+queued+` AND `+notPaused+` AND `+ownerNotErasing+` AND `+belowLimit(`$6`)+`
+			ORDER BY j.created_at, j.id LIMIT 1`, s.InFlight)
 		if err != nil || !ok {
 			return err
 		}
@@ -93,8 +90,8 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 }
 
 // take moves the job that pick selects and reads it.
-func (s *Service) take(ctx context.Context, tx *db.Tx, from, to, pick string) (j claimedJob, ok bool, err error) {
-	c, ok, err := s.jobs.Take(ctx, tx, from, to, pick)
+func (s *Service) take(ctx context.Context, tx *db.Tx, from, to, pick string, args ...any) (j claimedJob, ok bool, err error) {
+	c, ok, err := s.jobs.Take(ctx, tx, from, to, pick, args...)
 	if err != nil || !ok {
 		return j, false, err
 	}
@@ -217,5 +214,5 @@ func ended(ctx context.Context, tx *db.Tx, e job.End) error {
 		}
 	}
 	// Room at the provider and places in the queue have changed.
-	return errors.Join(tx.Notify(ctx, topicWorkers), tx.Notify(ctx, TopicQueue))
+	return tx.Notify(ctx, topicWorkers, TopicQueue)
 }
