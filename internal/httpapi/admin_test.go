@@ -65,7 +65,7 @@ func startAdmin(t *testing.T) *adminServer {
 		Quota:     quota.New(quota.Usage{WaitingJobs: 5}, "2", "3"),
 		AdminSlug: slug, AdminClientID: "web.example", AdminAuthorizeURL: provider.URL + "/authorize",
 		Observe: func(string, string, int, float64) {},
-		Log:     slog.New(alarm{t: t, expected: &s.failing}),
+		Log:     slog.New(alarm{t, &s.failing}.handler()),
 	}))
 	t.Cleanup(s.Close)
 	s.exec(`INSERT INTO users (id, provider, provider_sub, role, created_at, last_active_at)

@@ -86,7 +86,7 @@ func newHarness(t testing.TB, o harnessOptions) *harness {
 		t.Fatal(err)
 	}
 	if o.log == nil {
-		o.log = alarm{t: t}
+		o.log = alarm{t: t}.handler()
 	}
 	a, err := app.New(t.Context(), r.cfg, "test", slog.New(o.log))
 	if err != nil {

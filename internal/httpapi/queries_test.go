@@ -86,7 +86,7 @@ func TestPollsCostOneIndexedQuery(t *testing.T) {
 	api := httpapi.New(httpapi.Options{
 		DB: d, Credits: ledger, Accounts: account.New(account.Options{DB: d, Tokens: tokens, Log: quiet, Credits: ledger}),
 		Renders: render.New(render.Options{DB: d, Log: quiet}), Separations: separation.New(separation.Options{DB: d, Log: quiet, URLLifetime: time.Hour}),
-		Observe: func(string, string, int, float64) {}, Log: slog.New(alarm{t: t}),
+		Observe: func(string, string, int, float64) {}, Log: slog.New(alarm{t: t}.handler()),
 	})
 	dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', 's', 1, 1)`, adminID)
 	for id, state := range map[string]string{"rnd-1": "PROCESSING", "sep-1": "READY", "sep-2": "QUEUED"} {
