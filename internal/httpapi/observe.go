@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"cutroom/internal/account"
 	"cutroom/internal/fault"
 )
 
@@ -28,10 +27,7 @@ type recorder struct {
 	// waited is how long the request waited because the client asked it to.
 	waited time.Duration
 
-	// The authenticated user, after a handler has asked for it.
-	asked     bool
-	principal account.Principal
-	refused   error
+	userID string // of a valid token, or ""
 }
 
 // about returns the request's recorder, never nil.
@@ -139,8 +135,8 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 	fields := append(make([]slog.Attr, 0, 10), slog.String("request", rec.id), slog.String("method", r.Method),
 		slog.String("path", r.URL.Path),
 		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Int64("ms", took.Milliseconds()), slog.String("ip", s.clientIP(r)))
-	if rec.principal.UserID != "" {
-		fields = append(fields, slog.String("user", rec.principal.UserID))
+	if rec.userID != "" {
+		fields = append(fields, slog.String("user", rec.userID))
 	}
 	if rec.waited > 0 {
 		fields = append(fields, slog.Int64("waitedMs", rec.waited.Milliseconds()))

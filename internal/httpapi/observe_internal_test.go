@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"cutroom/internal/account"
 	"cutroom/internal/disk"
 	"cutroom/internal/fault"
 )
@@ -136,11 +135,7 @@ func TestRequestLinesNameUserAndJob(t *testing.T) {
 	s.mux, s.methods = http.NewServeMux(), map[string][]string{}
 	as := func(user string, h handler) handler {
 		return func(w http.ResponseWriter, r *http.Request) error {
-			known := about(r.Context())
-			known.asked, known.principal = true, account.Principal{UserID: user}
-			if p, err := s.principal(r); err != nil || p.UserID != user { // already known, so not checked again
-				t.Errorf("%v, %v", p, err)
-			}
+			about(r.Context()).userID = user
 			return h(w, r)
 		}
 	}

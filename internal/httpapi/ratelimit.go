@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"cutroom/internal/fault"
 	"cutroom/internal/httpserve"
 	"cutroom/internal/ratelimit"
 )
@@ -25,36 +24,18 @@ var (
 	limitSignOut     = ratelimit.Limit{Name: "sign-out", PerMinute: 60}
 )
 
-func (s *Server) limited(lim ratelimit.Limit, keyOf func(*http.Request) (string, error), h handler) handler {
+// limitedByAddress limits the requests of each address.
+func (s *Server) limitedByAddress(limit ratelimit.Limit, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		key, err := keyOf(r)
-		if err != nil {
-			return err
-		}
-		if err := lim.Take(r.Context(), s.o.DB, key); err != nil {
+		if err := limit.Take(r.Context(), s.o.DB, s.address(r)); err != nil {
 			return err
 		}
 		return h(w, r)
 	}
 }
 
-// byIP limits by the client's address.
-func (s *Server) byIP(r *http.Request) (string, error) {
-	return "ip:" + httpserve.Holder(s.clientIP(r)), nil
-}
-
-// byUser limits by the user of a valid token, otherwise by address. If the database cannot tell whether the
-// token is valid, it returns the error, because counting the request would fail as well.
-func (s *Server) byUser(r *http.Request) (string, error) {
-	p, err := s.principal(r)
-	switch {
-	case err == nil:
-		return "user:" + p.UserID, nil
-	case fault.As(err) != nil:
-		return s.byIP(r)
-	}
-	return "", err
-}
+// address is the key of the client's address in limits.
+func (s *Server) address(r *http.Request) string { return "ip:" + httpserve.Holder(s.clientIP(r)) }
 
 // clientIP returns the client's address. It trusts X-Forwarded-For only from a trusted peer, and uses the entry
 // at the configured position from the right, or the leftmost if there are too few. A trusted proxy may identify

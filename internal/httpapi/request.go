@@ -11,6 +11,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/ratelimit"
 	"cutroom/internal/job"
 	"cutroom/internal/user"
 )
@@ -44,16 +45,6 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// principal authenticates the request by its bearer token, once.
-func (s *Server) principal(r *http.Request) (account.Principal, error) {
-	known := about(r.Context())
-	if !known.asked {
-		known.asked = true
-		known.principal, known.refused = s.authenticate(r)
-	}
-	return known.principal, known.refused
-}
-
 func (s *Server) authenticate(r *http.Request) (account.Principal, error) {
 	if strings.TrimSpace(r.Header.Get("Authorization")) == "" {
 		return account.Principal{}, fault.New(fault.Unauthorized, "missing_token")
@@ -68,12 +59,27 @@ func (s *Server) authenticate(r *http.Request) (account.Principal, error) {
 // userHandler is an endpoint for a signed-in user.
 type userHandler func(w http.ResponseWriter, r *http.Request, user account.Principal) error
 
-// signedIn requires a valid bearer token.
-func (s *Server) signedIn(h userHandler) handler {
+// signedIn requires a valid bearer token. The limits count the request for the user of a valid token, otherwise for the
+// address. If the database cannot tell whether the token is valid, the request is not counted, because that would fail
+// as well.
+func (s *Server) signedIn(h userHandler, limits ...ratelimit.Limit) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		user, err := s.principal(r)
-		if err != nil {
-			return err
+		user, refused := s.authenticate(r)
+		about(r.Context()).userID = user.UserID
+		key := "user:" + user.UserID
+		if refused != nil {
+			if fault.As(refused) == nil {
+				return refused
+			}
+			key = s.address(r)
+		}
+		for _, limit := range limits {
+			if err := limit.Take(r.Context(), s.o.DB, key); err != nil {
+				return err
+			}
+		}
+		if refused != nil {
+			return refused
 		}
 		return h(w, r, user)
 	}
@@ -122,12 +128,12 @@ func (s *Server) withBucket(h userHandler) userHandler {
 	}
 }
 
-// submitter requires a valid token of an account that still exists.
-func (s *Server) submitter(h userHandler) handler {
+// submitter is signedIn for an account that still exists.
+func (s *Server) submitter(h userHandler, limit ratelimit.Limit) handler {
 	return s.signedIn(func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 		if err := user.Check(r.Context(), s.o.DB, who.UserID); err != nil {
 			return err
 		}
 		return h(w, r, who)
-	})
+	}, limit)
 }
