@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
-	"cutroom/internal/ratelimit"
 	"cutroom/internal/job"
+	"cutroom/internal/ratelimit"
 	"cutroom/internal/user"
 )
 

@@ -32,8 +32,7 @@ type listener struct {
 	trusted []netip.Prefix
 	refused func(client string)
 	slots   chan struct{}
-	done    func()
-	closed  <-chan struct{}
+	closed  chan struct{}
 	queued  chan net.Conn // the last connections, which Close accepts; then closed
 	clients *Shares
 	close   func() error
@@ -50,9 +49,8 @@ func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused
 	if !isTCP {
 		return nil, errors.Join(fmt.Errorf("listen: %T is not a TCP listener", l), l.Close())
 	}
-	closing, done := context.WithCancel(context.WithoutCancel(ctx))
 	out := &listener{TCPListener: tcp, trusted: trusted, refused: refused, slots: make(chan struct{}, maxConnections),
-		done: done, closed: closing.Done(), queued: make(chan net.Conn, maxConnections), clients: NewShares(maxPerClient)}
+		closed: make(chan struct{}), queued: make(chan net.Conn, maxConnections), clients: NewShares(maxPerClient)}
 	out.close = sync.OnceValue(out.acceptQueuedAndClose)
 	return out, nil
 }
@@ -87,32 +85,22 @@ func (l *listener) nextQueued() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// admitted returns the connection of a client that is below its limit, which holds a slot until it closes. It
-// closes any other connection.
+// admitted returns the connection of a trusted proxy or of a client that is below its limit, which holds a slot until
+// it closes. It closes any other connection.
 func (l *listener) admitted(c *net.TCPConn) (net.Conn, bool) {
-	client, ok := l.admit(c)
-	if !ok {
-		_ = c.Close()
-		return nil, false
+	remote, _ := c.RemoteAddr().(*net.TCPAddr)
+	peer := remote.AddrPort().Addr().Unmap().WithZone("")
+	client := "" // a proxy, which takes no share
+	if !slices.ContainsFunc(l.trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
+		client = Holder(peer.String())
+		if !l.clients.Take(client) {
+			l.refused(client)
+			_ = c.Close()
+			return nil, false
+		}
 	}
 	_ = control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent) })
 	return &conn{TCPConn: c, release: sync.OnceFunc(func() { <-l.slots; l.clients.Give(client) })}, true
-}
-
-// admit counts a connection for its client, "" for a trusted proxy. It reports false if the client has its
-// share.
-func (l *listener) admit(c *net.TCPConn) (client string, ok bool) {
-	remote, _ := c.RemoteAddr().(*net.TCPAddr)
-	peer := remote.AddrPort().Addr().Unmap().WithZone("")
-	if slices.ContainsFunc(l.trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
-		return "", true
-	}
-	client = Holder(peer.String())
-	if !l.clients.Take(client) {
-		l.refused(client)
-		return client, false
-	}
-	return client, true
 }
 
 // Close stops accepting. Accept still returns the connections that clients had opened before.
@@ -121,7 +109,7 @@ func (l *listener) Close() error { return l.close() }
 // acceptQueuedAndClose empties the kernel's queue and closes the socket at once. The kernel resets connections that
 // are still in the queue, and a front repeats no POST after a reset.
 func (l *listener) acceptQueuedAndClose() error {
-	l.done()
+	close(l.closed)
 	defer close(l.queued)
 	var accepted []int
 	err := control(l, func(listening int) error {
