@@ -155,6 +155,15 @@ func refund(t *testing.T, d *db.DB, user, job string) bool {
 	return did
 }
 
+func support(t *testing.T, d *db.DB, user, id string, amount int64) (fresh bool, err error) {
+	t.Helper()
+	err = d.InTx(t.Context(), func(tx *db.Tx) (err error) {
+		fresh, err = credit.Support(t.Context(), tx, user, id, amount)
+		return err
+	})
+	return fresh, err
+}
+
 func TestLedgerHoldsUnderConcurrency(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newLedger(t, d, &store{})

@@ -2,10 +2,12 @@ package credit_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -86,7 +88,43 @@ func TestARefundRevokesTheBalanceAndRecordsTheRestAsDebt(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("settled in part", 0, 2)
+		// The store may refund a purchase after its buyer's account is deleted.
+		gone := addUser(t, d)
+		buy(t, l, gone, "t-9")
+		deleteUser(t, d, l, gone)
+		s.reversed["t-9"] = true
+		if err := notified(t, l, s, "t-9"); err != nil || dbtest.Number(t, d, `SELECT COUNT(*) FROM purchases WHERE reversed_at > 0 AND owed = 0`) != 1 {
+			t.Errorf("the refund of a deleted account: %v", err)
+		}
+		expect("another account's refund", 0, 2)
 	})
+}
+
+// A store's refund waits for a job's refund in progress: together they leave no debt that the balance would cover.
+func TestARefundWaitsForTheRefundOfAJob(t *testing.T) {
+	d := dbtest.Postgres(t) // SQLite has one writer
+	s := &store{reversed: map[string]bool{"t-1": true}}
+	l, user := newLedger(t, d, s), addUser(t, d)
+	buy(t, l, user, "t-1")
+	if err := charge(t.Context(), d, user, "job", 7); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	err := d.InTx(t.Context(), func(tx *db.Tx) error {
+		_, err := credit.Refund(t.Context(), tx, user, "job")
+		go func() { done <- notified(t, l, s, "t-1") }()
+		for len(done) == 0 && dbtest.Number(t, d, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return err
+	})
+	if err := errors.Join(err, <-done); err != nil {
+		t.Fatal(err)
+	}
+	if a := readAccount(t, d, user); a != (account{refunded: 7}) {
+		t.Errorf("%+v, want neither balance nor debt", a)
+	}
+	checkLedger(t, d)
 }
 
 // A user cannot evade a store's refund by spending credits on jobs and deleting the jobs: the refund of a job
