@@ -10,17 +10,15 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/store"
 	"cutroom/internal/upstream/receipt"
 )
 
@@ -36,106 +34,15 @@ func goodA() receipt.Purchase {
 	return receipt.Purchase{TransactionID: orderID, ProductID: product, Receipt: purchaseToken, AccountID: account}
 }
 
-// recordA is a valid record of the store with changes applied; a nil change removes the
-// member.
-func recordA(changes map[string]any) string {
-	record := map[string]any{
-		"kind": "androidpublisher#productPurchase", "purchaseTimeMillis": "1772366400000",
-		"purchaseState": 0, "consumptionState": 0, "acknowledgementState": 1,
-		"orderId": orderID, "regionCode": "DE", "obfuscatedExternalAccountId": account,
-	}
-	maps.Copy(record, changes)
-	for name, value := range record {
+// saleA is a valid purchase with changed fields of the store's record; a nil change removes the field.
+func saleA(changes map[string]any) store.PurchaseA {
+	p := store.PurchaseA{Token: purchaseToken, OrderID: orderID, ProductID: product, AccountID: account, Set: changes}
+	for name, value := range changes {
 		if value == nil {
-			delete(record, name)
+			p.Omit = append(p.Omit, name)
 		}
 	}
-	return string(must(json.Marshal(record)))
-}
-
-// storeA is a token endpoint and the purchases API in one server, behaving as the vendor
-// does. The test may replace either handler.
-type storeA struct {
-	t *testing.T
-
-	mu       sync.Mutex
-	uri      string
-	record   string
-	life     string // seconds of a granted access token, as JSON
-	refuse   int    // how many API calls to answer with 401
-	grants   int    // access tokens given out
-	lookups  int    // API calls that arrived
-	tokenFn  http.HandlerFunc
-	lookupFn http.HandlerFunc
-}
-
-func (s *storeA) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	handler := s.lookupFn
-	if r.URL.Path == "/token" {
-		if handler = s.tokenFn; r.URL.RawQuery != "" {
-			handler = nil
-		}
-	}
-	s.mu.Unlock()
-	if handler != nil {
-		handler(w, r)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.URL.Path == "/token" {
-		s.grant(w, r)
-		return
-	}
-	s.lookup(w, r)
-}
-
-// counts returns how many access tokens were given out and how many API calls
-// arrived.
-func (s *storeA) counts() (grants, lookups int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.grants, s.lookups
-}
-
-func (s *storeA) grant(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || r.PostFormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
-		s.t.Errorf("unexpected grant request %s %v", r.Method, r.PostForm)
-	}
-	var claims struct {
-		jwt.RegisteredClaims
-		Scope string `json:"scope"`
-	}
-	token, err := jwt.ParseWithClaims(r.PostFormValue("assertion"), &claims,
-		func(*jwt.Token) (any, error) { return &accountKey().PublicKey, nil },
-		jwt.WithValidMethods([]string{"RS256"}), jwt.WithAudience(s.uri), jwt.WithIssuer(accountEmail),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt())
-	if err != nil || token.Header["kid"] != "key-1" || claims.Scope != "https://www.googleapis.com/auth/androidpublisher" ||
-		claims.ExpiresAt.Sub(claims.IssuedAt.Time) > time.Hour {
-		s.t.Errorf("assertion: %v %+v", err, claims)
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	s.grants++
-	_, _ = fmt.Fprintf(w, `{"access_token":"access-%d","expires_in":%s,"token_type":"Bearer"}`, s.grants, s.life)
-}
-
-func (s *storeA) lookup(w http.ResponseWriter, r *http.Request) {
-	s.lookups++
-	want := "/androidpublisher/v3/applications/com.cutroom.app/purchases/products/" + product + "/tokens/" + purchaseToken
-	if r.Method != http.MethodGet || r.URL.Path != want || r.URL.RawQuery != "" {
-		s.t.Errorf("unexpected call %s %s", r.Method, r.URL)
-	}
-	if s.refuse > 0 {
-		s.refuse--
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	if got := r.Header.Get("Authorization"); got != fmt.Sprintf("Bearer access-%d", s.grants) {
-		s.t.Errorf("Authorization = %q after %d grants", got, s.grants)
-	}
-	_, _ = io.WriteString(w, s.record)
+	return p
 }
 
 func accountJSON(changes map[string]any) []byte {
@@ -147,14 +54,15 @@ func accountJSON(changes map[string]any) []byte {
 	return must(json.Marshal(fields))
 }
 
-func newPlatformA(t *testing.T, change ...func(*receipt.PlatformAConfig)) (*receipt.PlatformA, *storeA, *calltest.Clock) {
+// newPlatformA returns a verifier, and a store that knows a valid purchase.
+func newPlatformA(t *testing.T, change ...func(*receipt.PlatformAConfig)) (*receipt.PlatformA, *store.PlatformA, *calltest.Clock) {
 	t.Helper()
 	at := calltest.NewClock(start)
-	store := &storeA{t: t, record: recordA(nil), life: "3600"}
-	address, client := calltest.Serve(t, store.ServeHTTP)
-	store.uri = address + "/token"
-	cfg := receipt.PlatformAConfig{BaseURL: address, PackageName: "com.cutroom.app",
-		ServiceAccountJSON: accountJSON(map[string]any{"token_uri": store.uri}), HTTP: client, Now: at.Now}
+	s := store.NewPlatformA("com.cutroom.app")
+	client := listen(t, s.Host)
+	s.Register(saleA(nil))
+	cfg := receipt.PlatformAConfig{BaseURL: s.URL(), PackageName: "com.cutroom.app",
+		ServiceAccountJSON: []byte(s.ServiceAccountJSON()), HTTP: client, Now: at.Now}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -162,39 +70,37 @@ func newPlatformA(t *testing.T, change ...func(*receipt.PlatformAConfig)) (*rece
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, store, at
+	return p, s, at
 }
 
 func TestPlatformAJudgesTheRecord(t *testing.T) {
 	for name, test := range map[string]struct {
-		record string
-		want   receipt.Reason
+		changes map[string]any
+		want    receipt.Reason
 	}{
-		"purchased":               {recordA(nil), ""},
-		"no account recorded":     {recordA(map[string]any{"obfuscatedExternalAccountId": nil}), ""},
-		"product repeated":        {recordA(map[string]any{"productId": product}), ""},
-		"by promotion code":       {recordA(map[string]any{"purchaseType": 1}), ""},
-		"licence tester":          {recordA(map[string]any{"purchaseType": 0}), receipt.TestPurchase},
-		"pending, no order yet":   {recordA(map[string]any{"purchaseState": 2, "orderId": nil}), receipt.Pending},
-		"unknown state":           {recordA(map[string]any{"purchaseState": 3}), receipt.Unverified},
-		"none bought":             {recordA(map[string]any{"quantity": 0}), receipt.Unverified},
-		"absurdly many bought":    {recordA(map[string]any{"quantity": 1001}), receipt.Unverified},
-		"cancelled":               {recordA(map[string]any{"purchaseState": 1}), receipt.Cancelled},
-		"pending":                 {recordA(map[string]any{"purchaseState": 2}), receipt.Pending},
-		"state missing":           {recordA(map[string]any{"purchaseState": nil}), receipt.Unverified},
-		"state null":              {recordA(map[string]any{"purchaseState": json.RawMessage("null")}), receipt.Unverified},
-		"state as text":           {recordA(map[string]any{"purchaseState": "0"}), receipt.Unverified},
-		"other order":             {recordA(map[string]any{"orderId": "GPA.1"}), receipt.Mismatch},
-		"order missing":           {recordA(map[string]any{"orderId": nil}), receipt.Mismatch},
-		"order differs in case":   {recordA(map[string]any{"orderId": strings.ToLower(orderID)}), receipt.Mismatch},
-		"another account":         {recordA(map[string]any{"obfuscatedExternalAccountId": "somebody-else"}), receipt.OtherAccount},
-		"token of other product":  {recordA(map[string]any{"productId": "credits.10"}), receipt.Mismatch},
-		"an error in place of it": {`{"error":{"code":404}}`, receipt.Unverified},
-		"null":                    {`null`, receipt.Unverified},
+		"purchased":              {nil, ""},
+		"no account recorded":    {map[string]any{"obfuscatedExternalAccountId": nil}, ""},
+		"product repeated":       {map[string]any{"productId": product}, ""},
+		"by promotion code":      {map[string]any{"purchaseType": 1}, ""},
+		"licence tester":         {map[string]any{"purchaseType": 0}, receipt.TestPurchase},
+		"pending, no order yet":  {map[string]any{"purchaseState": 2, "orderId": nil}, receipt.Pending},
+		"unknown state":          {map[string]any{"purchaseState": 3}, receipt.Unverified},
+		"none bought":            {map[string]any{"quantity": 0}, receipt.Unverified},
+		"absurdly many bought":   {map[string]any{"quantity": 1001}, receipt.Unverified},
+		"cancelled":              {map[string]any{"purchaseState": 1}, receipt.Cancelled},
+		"pending":                {map[string]any{"purchaseState": 2}, receipt.Pending},
+		"state missing":          {map[string]any{"purchaseState": nil}, receipt.Unverified},
+		"state null":             {map[string]any{"purchaseState": json.RawMessage("null")}, receipt.Unverified},
+		"state as text":          {map[string]any{"purchaseState": "0"}, receipt.Unverified},
+		"other order":            {map[string]any{"orderId": "GPA.1"}, receipt.Mismatch},
+		"order missing":          {map[string]any{"orderId": nil}, receipt.Mismatch},
+		"order differs in case":  {map[string]any{"orderId": strings.ToLower(orderID)}, receipt.Mismatch},
+		"another account":        {map[string]any{"obfuscatedExternalAccountId": "somebody-else"}, receipt.OtherAccount},
+		"token of other product": {map[string]any{"productId": "credits.10"}, receipt.Mismatch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, store, _ := newPlatformA(t)
-			store.record = test.record
+			p, s, _ := newPlatformA(t)
+			s.Register(saleA(test.changes))
 			quantity, err := p.Verify(t.Context(), goodA())
 			judged(t, quantity, err, map[bool]int64{test.want == "": 1}[true], test.want, purchaseToken)
 		})
@@ -202,65 +108,65 @@ func TestPlatformAJudgesTheRecord(t *testing.T) {
 }
 
 func TestPlatformACountsWhatWasBought(t *testing.T) {
-	p, store, _ := newPlatformA(t)
-	store.record = recordA(map[string]any{"quantity": 3})
+	p, s, _ := newPlatformA(t)
+	s.Register(saleA(map[string]any{"quantity": 3}))
 	quantity, err := p.Verify(t.Context(), goodA())
 	judged(t, quantity, err, 3, "")
 }
 
 func TestPlatformALetsTestersBuyWhereTheyMay(t *testing.T) {
-	p, store, _ := newPlatformA(t, func(cfg *receipt.PlatformAConfig) { cfg.AllowTest = true })
-	store.record = recordA(map[string]any{"purchaseType": 0})
+	p, s, _ := newPlatformA(t, func(cfg *receipt.PlatformAConfig) { cfg.AllowTest = true })
+	s.Register(saleA(map[string]any{"purchaseType": 0}))
 	quantity, err := p.Verify(t.Context(), goodA())
 	judged(t, quantity, err, 1, "")
 }
 
 func TestPlatformATellsAWrongProductFromAWrongToken(t *testing.T) {
-	p, store, _ := newPlatformA(t)
-	for reason, want := range map[string]receipt.Reason{
-		"purchaseTokenDoesNotMatchProductId": receipt.Mismatch, "purchaseTokenDoesNotMatchPackageName": receipt.Mismatch,
-		"invalid": receipt.Unverified, "": receipt.Unverified,
+	p, s, _ := newPlatformA(t)
+	refused := func(status int, reason string) fake.Rule {
+		return fake.Rule{Kind: fake.KindStatus, Status: status,
+			Body: fmt.Sprintf(`{"error":{"code":400,"message":%q,"errors":[{"reason":%q}]}}`, purchaseToken, reason)}
+	}
+	for _, c := range []struct {
+		rule fake.Rule
+		want receipt.Reason
+	}{
+		{refused(400, "purchaseTokenDoesNotMatchProductId"), receipt.Mismatch},
+		{refused(400, "purchaseTokenDoesNotMatchPackageName"), receipt.Mismatch},
+		{refused(400, "invalid"), receipt.Unverified},
+		{refused(400, ""), receipt.Unverified},
+		{refused(200, "an error in place of the record"), receipt.Unverified},
+		{answering("null"), receipt.Unverified},
 	} {
-		store.lookupFn = func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = fmt.Fprintf(w, `{"error":{"code":400,"message":%q,"errors":[{"reason":%q}]}}`, purchaseToken, reason)
-		}
+		fail(t, s.Host, store.StepPurchase, c.rule)
 		quantity, err := p.Verify(t.Context(), goodA())
-		judged(t, quantity, err, 0, want, purchaseToken)
+		judged(t, quantity, err, 0, c.want, purchaseToken)
 	}
 }
 
 func TestPlatformAClassifiesFailures(t *testing.T) {
 	t.Parallel()
 	for name, failure := range failures {
-		timeout := func(cfg *receipt.PlatformAConfig) { cfg.HTTP.Timeout = failure.timeout }
-		t.Run("api "+name, func(t *testing.T) {
-			p, store, _ := newPlatformA(t, timeout)
-			store.lookupFn = func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.RawQuery == "again" {
+		for _, step := range []string{store.StepPurchase, store.StepToken} {
+			t.Run(step+" "+name, func(t *testing.T) {
+				p, s, _ := newPlatformA(t, func(cfg *receipt.PlatformAConfig) { cfg.HTTP.Timeout = failure.timeout })
+				fail(t, s.Host, step, failure.rule)
+				wantOnly(t, verdict(p.Verify(t.Context(), goodA())), failure.want, purchaseToken, "AO-J1Ox", "ya29.", "assertion=", fake.LeakMarker)
+				if s.Faults.Count(fake.StepUnknown) != 0 {
 					t.Error("a redirect was followed")
 				}
-				failure.handler(w, r)
-			}
-			wantOnly(t, verdict(p.Verify(t.Context(), goodA())), failure.want, purchaseToken, "AO-J1Ox", "access-1")
-		})
-		t.Run("token endpoint "+name, func(t *testing.T) {
-			p, store, _ := newPlatformA(t, timeout)
-			store.tokenFn = failure.handler
-			wantOnly(t, verdict(p.Verify(t.Context(), goodA())), failure.want, purchaseToken, "assertion=")
-			if _, lookups := store.counts(); lookups != 0 {
-				t.Error("the API was called without an access token")
-			}
-			if failure.timeout > 0 {
-				return // a busy machine may be as slow
-			}
-			store.mu.Lock()
-			store.tokenFn = nil
-			store.mu.Unlock()
-			if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
-				t.Errorf("after recovery: %v", err)
-			}
-		})
+				if step == store.StepToken && s.Faults.Count(store.StepPurchase) != 0 {
+					t.Error("the API was called without an access token")
+				}
+				s.Faults.Clear()
+				if failure.timeout > 0 {
+					return // a busy machine may be as slow
+				}
+				if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
+					t.Errorf("after recovery: %v", err)
+				}
+			})
+		}
 	}
 }
 
@@ -272,8 +178,8 @@ func TestPlatformAOutOfReach(t *testing.T) {
 }
 
 func TestPlatformACallerGivesUp(t *testing.T) {
-	p, store, _ := newPlatformA(t)
-	store.tokenFn = hang
+	p, s, _ := newPlatformA(t)
+	fail(t, s.Host, store.StepToken, fake.Rule{Kind: fake.KindStall})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := verdict(p.Verify(ctx, goodA()))
@@ -281,10 +187,11 @@ func TestPlatformACallerGivesUp(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the cause is lost: %v", err)
 	}
+	s.Faults.Clear()
 }
 
 func TestPlatformAKeepsItsAccessTokenUntilShortlyBeforeItsEnd(t *testing.T) {
-	p, store, at := newPlatformA(t)
+	p, s, at := newPlatformA(t)
 	for _, step := range []struct {
 		wait   time.Duration
 		grants int
@@ -293,45 +200,44 @@ func TestPlatformAKeepsItsAccessTokenUntilShortlyBeforeItsEnd(t *testing.T) {
 		if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 			t.Fatal(err)
 		}
-		if grants, _ := store.counts(); grants != step.grants {
+		if grants := s.Faults.Count(store.StepToken); grants != step.grants {
 			t.Errorf("%s: %d grants, want %d", at.Now().Sub(start), grants, step.grants)
 		}
 	}
 }
 
 func TestPlatformADoesNotKeepATokenOfUnknownLife(t *testing.T) {
-	p, store, _ := newPlatformA(t)
-	store.life = "0"
+	p, s, _ := newPlatformA(t)
+	fail(t, s.Host, store.StepToken, answering(`{"access_token":"brief","expires_in":0}`))
+	if err := s.Faults.Add(fake.Rule{Step: store.StepPurchase, Kind: fake.KindStatus, Status: 404}); err != nil {
+		t.Fatal(err)
+	}
 	for want := 1; want <= 2; want++ {
-		if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
-			t.Fatal(err)
-		}
-		if grants, _ := store.counts(); grants != want {
+		wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrInvalid)
+		if grants := s.Faults.Count(store.StepToken); grants != want {
 			t.Errorf("%d grants, want %d", grants, want)
 		}
 	}
 }
 
 func TestPlatformARetriesOnceWithAFreshTokenWhenRefused(t *testing.T) {
-	p, store, _ := newPlatformA(t)
-	store.refuse = 1
+	p, s, _ := newPlatformA(t)
+	fail(t, s.Host, store.StepToken, fake.Rule{Kind: fake.KindGarbage, Times: 1, Body: `{"access_token":"revoked","expires_in":3600}`})
 	if err := verdict(p.Verify(t.Context(), goodA())); err != nil {
 		t.Error(err)
 	}
-	if grants, lookups := store.counts(); grants != 2 || lookups != 2 {
+	if grants, lookups := s.Faults.Count(store.StepToken), s.Faults.Count(store.StepPurchase); grants != 2 || lookups != 2 {
 		t.Errorf("%d grants and %d calls, want 2 and 2", grants, lookups)
 	}
-	store.mu.Lock()
-	store.refuse = 10
-	store.mu.Unlock()
+	fail(t, s.Host, store.StepPurchase, status(401))
 	wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrInvalid, purchaseToken)
-	if _, lookups := store.counts(); lookups != 4 {
+	if lookups := s.Faults.Count(store.StepPurchase); lookups != 4 {
 		t.Errorf("%d calls, want 4: one retry only", lookups)
 	}
 }
 
 func TestPlatformAConcurrentCallersShareOneGrant(t *testing.T) {
-	p, store, _ := newPlatformA(t)
+	p, s, _ := newPlatformA(t)
 	var callers sync.WaitGroup
 	for range 12 {
 		callers.Go(func() {
@@ -341,13 +247,13 @@ func TestPlatformAConcurrentCallersShareOneGrant(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if grants, _ := store.counts(); grants != 1 {
+	if grants := s.Faults.Count(store.StepToken); grants != 1 {
 		t.Errorf("%d grants, want 1", grants)
 	}
 }
 
 func TestPlatformARefusesPartsThatNameNothing(t *testing.T) {
-	p, store, _ := newPlatformA(t)
+	p, s, _ := newPlatformA(t)
 	for name, change := range map[string]func(*receipt.Purchase){
 		"no token":       func(in *receipt.Purchase) { in.Receipt = "" },
 		"folder":         func(in *receipt.Purchase) { in.Receipt = ".." },
@@ -361,14 +267,14 @@ func TestPlatformARefusesPartsThatNameNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if grants, lookups := store.counts(); grants+lookups != 0 {
+	if s.Faults.Count(fake.AnyStep) != 0 {
 		t.Error("the store was asked")
 	}
 }
 
 func TestPlatformANeedsATransactionID(t *testing.T) {
-	p, store, _ := newPlatformA(t)
-	store.record = recordA(map[string]any{"orderId": ""})
+	p, s, _ := newPlatformA(t)
+	s.Register(saleA(map[string]any{"orderId": ""}))
 	in := goodA()
 	in.TransactionID = ""
 	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
@@ -389,38 +295,30 @@ func TestKeysThatCannotBeReadAreNotQuoted(t *testing.T) {
 			t.Errorf("platform_b, %s: %v", name, err)
 		}
 	}
-	sec1 := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: must(x509.MarshalECPrivateKey(requestKey()))})
+	sec1 := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: must(x509.MarshalECPrivateKey(newECKey(p256)))})
 	if _, err := receipt.NewPlatformB(receipt.PlatformBConfig{PrivateKeyPEM: sec1}); err != nil {
 		t.Errorf("SEC 1 key: %v", err)
 	}
 }
 
-// Without the token of a purchase, all pages of the store's list of reversed purchases
-// are read.
+// Without the token of a purchase, all pages of the store's list of reversed purchases are read.
 func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 	t.Parallel()
-	p, store, _ := newPlatformA(t)
-	var pages []string
-	store.lookupFn = func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/androidpublisher/v3/applications/com.cutroom.app/purchases/voidedpurchases" || r.URL.Query().Get("type") != "0" {
-			t.Errorf("unexpected call %s", r.URL)
+	p, s, _ := newPlatformA(t)
+	for _, order := range []string{"one", "two", "three"} {
+		if _, err := s.Refund(s.Register(store.PurchaseA{OrderID: order}).Token); err != nil {
+			t.Fatal(err)
 		}
-		token := r.URL.Query().Get("token")
-		pages = append(pages, token)
-		next := map[string]string{"": "two", "two": "three"}[token]
-		_, _ = fmt.Fprintf(w, `{"voidedPurchases":[{"orderId":"of %s"}],"tokenPagination":{"nextPageToken":%q}}`, token, next)
 	}
-	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: "of two"}, {ID: "of nothing"}})
-	if err != nil || len(reversed) != 3 || !reversed["of two"] || !reversed["of three"] || strings.Join(pages, ",") != ",two,three" {
-		t.Errorf("%v, %v, pages %q", reversed, err, pages)
+	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: "two"}, {ID: "of nothing"}})
+	if err != nil || len(reversed) != 3 || !reversed["two"] || !reversed["three"] || s.Faults.Count(store.StepVoided) != 2 {
+		t.Errorf("%v, %v, %d pages", reversed, err, s.Faults.Count(store.StepVoided))
 	}
 	for name, failure := range failures {
 		if name == "empty object" { // no purchase was reversed
 			continue
 		}
-		store.mu.Lock()
-		store.lookupFn = failure.handler
-		store.mu.Unlock()
+		fail(t, s.Host, store.StepVoided, failure.rule)
 		ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(failure.timeout, time.Minute))
 		if reversed, err := p.Reversed(ctx, []receipt.Transaction{{ID: "x"}}); err == nil || len(reversed) != 0 {
 			t.Errorf("%s: %v, %v", name, reversed, err)
@@ -430,10 +328,12 @@ func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 }
 
 func TestPlatformAKnowsACancelledPurchaseByItsToken(t *testing.T) {
-	p, store, _ := newPlatformA(t)
-	store.record = recordA(map[string]any{"purchaseState": 1})
+	p, s, _ := newPlatformA(t)
+	if _, err := s.Refund(purchaseToken); err != nil {
+		t.Fatal(err)
+	}
 	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: orderID, ProductID: product, Token: purchaseToken}})
-	if err != nil || len(reversed) != 1 || !reversed[orderID] {
-		t.Errorf("%v, %v", reversed, err)
+	if err != nil || len(reversed) != 1 || !reversed[orderID] || s.Faults.Count(store.StepVoided) != 0 {
+		t.Errorf("%v, %v, %d pages of the list", reversed, err, s.Faults.Count(store.StepVoided))
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"io"
 	"maps"
 	"math/big"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/store"
 	"cutroom/internal/upstream/receipt"
 )
 
@@ -37,7 +37,6 @@ var (
 	p256               = elliptic.P256()
 	leafMarker         = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 11, 1}
 	intermediateMarker = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
-	requestKey         = sync.OnceValue(func() *ecdsa.PrivateKey { return newECKey(p256) })
 )
 
 func goodB() receipt.Purchase {
@@ -132,54 +131,26 @@ func rootPEM(c chain) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.root.certificate.Raw})
 }
 
-func configB() receipt.PlatformBConfig {
-	return receipt.PlatformBConfig{
-		IssuerID: "issuer-1", KeyID: "KEY1", PrivateKeyPEM: pkcs8PEM(requestKey()), BundleID: "com.cutroom.app",
-		ExtraRootsPEM: rootPEM(trusted()), Now: calltest.NewClock(start).Now,
+// saleB is a valid transaction with changes applied to what the store signs; a nil change removes the member.
+func saleB(changes map[string]any) store.TransactionB {
+	sale := store.TransactionB{TransactionID: transactionID, ProductID: product, AccountToken: account, Environment: "Production", Set: changes}
+	for name, value := range changes {
+		if value == nil {
+			sale.Omit = append(sale.Omit, name)
+		}
 	}
+	return sale
 }
 
-// storeB is the transactions API, behaving as the vendor does: it refuses what the vendor
-// would refuse.
-type storeB struct {
-	t       *testing.T
-	signed  string
-	handler http.HandlerFunc
-	calls   atomic.Int32
-}
-
-func (s *storeB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.calls.Add(1)
-	if s.handler != nil {
-		s.handler(w, r)
-		return
-	}
-	if r.Method != http.MethodGet || r.URL.Path != "/inApps/v1/transactions/"+transactionID || r.URL.RawQuery != "" {
-		s.t.Errorf("unexpected call %s %s", r.Method, r.URL)
-	}
-	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	var claims struct {
-		jwt.RegisteredClaims
-		Bundle string `json:"bid"`
-	}
-	token, err := jwt.ParseWithClaims(bearer, &claims, func(*jwt.Token) (any, error) { return &requestKey().PublicKey, nil },
-		jwt.WithValidMethods([]string{"ES256"}), jwt.WithAudience("appstoreconnect-v1"), jwt.WithIssuer("issuer-1"),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(calltest.NewClock(start).Now))
-	if err != nil || token.Header["kid"] != "KEY1" || token.Header["typ"] != "JWT" || claims.Bundle != "com.cutroom.app" ||
-		claims.ExpiresAt.Sub(claims.IssuedAt.Time) > time.Hour {
-		s.t.Errorf("request token: %v, %+v", err, claims)
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	_ = json.NewEncoder(w).Encode(map[string]string{"signedTransactionInfo": s.signed})
-}
-
-func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt.PlatformB, *storeB) {
+// newPlatformB returns a verifier, which also trusts the chain of the tests, and a store that knows a valid transaction.
+func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt.PlatformB, *store.PlatformB) {
 	t.Helper()
-	store := &storeB{t: t, signed: trusted().sign(payloadB(nil))}
-	address, client := calltest.Serve(t, store.ServeHTTP)
-	cfg := configB()
-	cfg.BaseURL, cfg.HTTP = address, client
+	s := store.NewPlatformB("com.cutroom.app")
+	client := listen(t, s.Host)
+	s.Register(saleB(nil))
+	cfg := receipt.PlatformBConfig{BaseURL: s.URL(), IssuerID: s.IssuerID(), KeyID: s.KeyID(), PrivateKeyPEM: []byte(s.PrivateKeyPEM()),
+		BundleID: "com.cutroom.app", ExtraRootsPEM: slices.Concat([]byte(s.RootPEM()), rootPEM(trusted())), HTTP: client,
+		Now: calltest.NewClock(start).Now}
 	if change != nil {
 		change(&cfg)
 	}
@@ -187,7 +158,13 @@ func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, store
+	return p, s
+}
+
+// answerSigned makes the store answer with a text in place of a signed transaction.
+func answerSigned(t *testing.T, s *store.PlatformB, signed string) {
+	t.Helper()
+	fail(t, s.Host, store.StepTransaction, answering(string(must(json.Marshal(map[string]string{"signedTransactionInfo": signed})))))
 }
 
 func TestPlatformBJudgesTheTransaction(t *testing.T) {
@@ -225,8 +202,8 @@ func TestPlatformBJudgesTheTransaction(t *testing.T) {
 		"account of a wrong kind": {map[string]any{"appAccountToken": 7}, nil, receipt.Unverified},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, store := newPlatformB(t, test.config)
-			store.signed = trusted().sign(payloadB(test.changes))
+			p, s := newPlatformB(t, test.config)
+			s.Register(saleB(test.changes))
 			quantity, err := p.Verify(t.Context(), goodB())
 			judged(t, quantity, err, map[bool]int64{test.want == "": 1}[true], test.want)
 		})
@@ -234,9 +211,9 @@ func TestPlatformBJudgesTheTransaction(t *testing.T) {
 }
 
 func TestPlatformBCountsWhatWasBought(t *testing.T) {
-	p, store := newPlatformB(t, nil)
+	p, s := newPlatformB(t, nil)
 	for said, want := range map[any]int64{4: 4, nil: 1} {
-		store.signed = trusted().sign(payloadB(map[string]any{"quantity": said}))
+		s.Register(saleB(map[string]any{"quantity": said}))
 		quantity, err := p.Verify(t.Context(), goodB())
 		judged(t, quantity, err, want, "")
 	}
@@ -303,8 +280,8 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 		"P-224 leaf called ES256":          signedBySmallLeaf(good, payload),
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, store := newPlatformB(t, nil)
-			store.signed = signed
+			p, s := newPlatformB(t, nil)
+			answerSigned(t, s, signed)
 			wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 		})
 	}
@@ -384,8 +361,8 @@ func TestPlatformBRefusesForgedSignatures(t *testing.T) {
 		"empty":                 "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, store := newPlatformB(t, nil)
-			store.signed = signed
+			p, s := newPlatformB(t, nil)
+			answerSigned(t, s, signed)
 			wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 		})
 	}
@@ -393,12 +370,12 @@ func TestPlatformBRefusesForgedSignatures(t *testing.T) {
 
 func TestPlatformBRefusesASignedTextThatIsNoTransaction(t *testing.T) {
 	good := trusted()
-	p, store := newPlatformB(t, nil)
+	p, s := newPlatformB(t, nil)
 	head := base64.RawURLEncoding.EncodeToString(must(json.Marshal(map[string]any{"alg": "ES256", "x5c": good.x5c()})))
 	for _, payload := range []string{"", "null", "[]", "text", "{}"} {
 		input := head + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
 		signature := must(jwt.SigningMethodES256.Sign(input, good.leaf.key))
-		store.signed = input + "." + base64.RawURLEncoding.EncodeToString(signature)
+		answerSigned(t, s, input+"."+base64.RawURLEncoding.EncodeToString(signature))
 		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	}
 }
@@ -406,15 +383,16 @@ func TestPlatformBRefusesASignedTextThatIsNoTransaction(t *testing.T) {
 // Without extra roots only the store's own root is trusted, whatever a header says.
 func TestPlatformBTrustsExtraRootsOnlyWhenSet(t *testing.T) {
 	for _, none := range [][]byte{nil, []byte(" \n")} {
-		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.ExtraRootsPEM = none })
+		p, s := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.ExtraRootsPEM = none })
+		answerSigned(t, s, trusted().sign(payloadB(nil)))
 		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
 	}
 	second := newChain()
-	p, store := newPlatformB(t, func(cfg *receipt.PlatformBConfig) {
+	p, s := newPlatformB(t, func(cfg *receipt.PlatformBConfig) {
 		cfg.ExtraRootsPEM = slices.Concat(rootPEM(second), rootPEM(trusted()))
 	})
 	for _, c := range []chain{trusted(), second} {
-		store.signed = c.sign(payloadB(nil))
+		answerSigned(t, s, c.sign(payloadB(nil)))
 		if err := verdict(p.Verify(t.Context(), goodB())); err != nil {
 			t.Error(err)
 		}
@@ -423,31 +401,22 @@ func TestPlatformBTrustsExtraRootsOnlyWhenSet(t *testing.T) {
 
 func TestPlatformBClassifiesFailures(t *testing.T) {
 	t.Parallel()
-	for name, failure := range failures {
+	classify := func(name string, rule fake.Rule, want error, timeout time.Duration) {
 		t.Run(name, func(t *testing.T) {
-			p, store := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.HTTP.Timeout = failure.timeout })
-			store.handler = func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.RawQuery == "again" {
-					t.Error("a redirect was followed")
-				}
-				failure.handler(w, r)
-			}
-			wantOnly(t, verdict(p.Verify(t.Context(), goodB())), failure.want, "Bearer")
-			if got := store.calls.Load(); got != 1 {
+			p, s := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.HTTP.Timeout = timeout })
+			fail(t, s.Host, store.StepTransaction, rule)
+			wantOnly(t, verdict(p.Verify(t.Context(), goodB())), want, "Bearer", fake.LeakMarker)
+			if got := s.Faults.Count(fake.AnyStep); got != 1 {
 				t.Errorf("%d calls, want 1", got)
 			}
+			s.Faults.Clear()
 		})
 	}
-	t.Run("401", func(t *testing.T) {
-		p, store := newPlatformB(t, nil)
-		store.handler = status(http.StatusUnauthorized)
-		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
-	})
-	t.Run("transaction of a wrong kind", func(t *testing.T) {
-		p, store := newPlatformB(t, nil)
-		store.handler = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"signedTransactionInfo":1}`) }
-		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrInvalid)
-	})
+	for name, failure := range failures {
+		classify(name, failure.rule, failure.want, failure.timeout)
+	}
+	classify("401", status(401), receipt.ErrInvalid, 0)
+	classify("transaction of a wrong kind", answering(`{"signedTransactionInfo":1}`), receipt.ErrInvalid, 0)
 	t.Run("nothing listens", func(t *testing.T) {
 		p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL = calltest.DeadAddress(t) })
 		wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrUnavailable)
@@ -455,7 +424,7 @@ func TestPlatformBClassifiesFailures(t *testing.T) {
 }
 
 func TestPlatformBRefusesIDsThatNameNothing(t *testing.T) {
-	p, store := newPlatformB(t, nil)
+	p, s := newPlatformB(t, nil)
 	for _, id := range []string{"", ".", "..", strings.Repeat("1", 4<<10+1)} {
 		in := goodB()
 		in.TransactionID = id
@@ -463,28 +432,28 @@ func TestPlatformBRefusesIDsThatNameNothing(t *testing.T) {
 			t.Errorf("%.10q: %v", id, err)
 		}
 	}
-	if store.calls.Load() != 0 {
+	if s.Faults.Count(fake.AnyStep) != 0 {
 		t.Error("the store was asked")
 	}
 }
 
 func TestPlatformBNeedsAProductID(t *testing.T) {
-	p, store := newPlatformB(t, nil)
-	store.signed = trusted().sign(payloadB(map[string]any{"productId": ""}))
+	p, s := newPlatformB(t, nil)
+	s.Register(saleB(map[string]any{"productId": ""}))
 	in := goodB()
 	in.ProductID = ""
 	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
 }
 
 func TestPlatformBEscapesTheTransactionID(t *testing.T) {
-	p, store := newPlatformB(t, nil)
-	in := goodB()
-	in.TransactionID = "../lookup/1?x=%2F"
-	store.handler = func(w http.ResponseWriter, r *http.Request) {
+	address, client := calltest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.URL.EscapedPath(); got != "/inApps/v1/transactions/..%2Flookup%2F1%3Fx=%252F" {
 			t.Errorf("path %s", got)
 		}
 		w.WriteHeader(http.StatusNotFound)
-	}
+	})
+	p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL, cfg.HTTP = address, client })
+	in := goodB()
+	in.TransactionID = "../lookup/1?x=%2F"
 	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
 }

@@ -15,6 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/upstream/receipt"
 )
 
@@ -25,7 +27,8 @@ const (
 	product = "credits.50"
 )
 
-var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// start is the time of the verifiers. It is about now, because the stand-ins go by the real time.
+var start = time.Now().Truncate(time.Second)
 
 // wantOnly checks that err is want and not the other of the two errors, and
 // that it repeats none of the secrets.
@@ -75,58 +78,55 @@ func pkcs8PEM(key any) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: must(x509.MarshalPKCS8PrivateKey(key))})
 }
 
-// failures are the ways in which a store or a token endpoint gives no usable answer, with
-// the resulting error. echo stands for the content of the request.
+// failures are the ways in which a store or a token endpoint gives no usable answer, with the resulting error.
 var failures = map[string]struct {
-	handler http.HandlerFunc
+	rule    fake.Rule
 	want    error
 	timeout time.Duration // of the client; 0 is none
 }{
-	"500":           {status(500), receipt.ErrUnavailable, 0},
-	"502":           {status(502), receipt.ErrUnavailable, 0},
-	"503":           {status(503), receipt.ErrUnavailable, 0},
-	"429":           {status(429), receipt.ErrUnavailable, 0},
-	"408":           {status(408), receipt.ErrUnavailable, 0},
-	"400":           {status(400), receipt.ErrInvalid, 0},
-	"403":           {status(403), receipt.ErrInvalid, 0},
-	"404":           {status(404), receipt.ErrInvalid, 0},
-	"204":           {status(204), receipt.ErrInvalid, 0},
-	"not JSON":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, receipt.ErrInvalid, 0},
-	"empty":         {func(http.ResponseWriter, *http.Request) {}, receipt.ErrInvalid, 0},
-	"empty object":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, receipt.ErrInvalid, 0},
-	"too long":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20+1)) }, receipt.ErrInvalid, 0},
-	"hangs":         {hang, receipt.ErrUnavailable, time.Second},
-	"body hangs":    {hangInBody, receipt.ErrUnavailable, time.Second},
-	"cut off":       {cutOff, receipt.ErrUnavailable, 0},
-	"drops":         {drop, receipt.ErrUnavailable, 0},
-	"echoes at us":  {echo, receipt.ErrUnavailable, 0},
-	"sends us away": {redirect, receipt.ErrInvalid, 0},
+	"500":           {rule: status(500), want: receipt.ErrUnavailable},
+	"502":           {rule: status(502), want: receipt.ErrUnavailable},
+	"503":           {rule: status(503), want: receipt.ErrUnavailable},
+	"429":           {rule: status(429), want: receipt.ErrUnavailable},
+	"408":           {rule: status(408), want: receipt.ErrUnavailable},
+	"400":           {rule: status(400), want: receipt.ErrInvalid},
+	"403":           {rule: status(403), want: receipt.ErrInvalid},
+	"404":           {rule: status(404), want: receipt.ErrInvalid},
+	"204":           {rule: status(204), want: receipt.ErrInvalid},
+	"not JSON":      {rule: fake.Rule{Kind: fake.KindGarbage}, want: receipt.ErrInvalid},
+	"blank":         {rule: answering(" "), want: receipt.ErrInvalid},
+	"empty object":  {rule: answering("{}"), want: receipt.ErrInvalid},
+	"too long":      {rule: fake.Rule{Kind: fake.KindHuge, SizeBytes: 1<<20 + 1}, want: receipt.ErrInvalid},
+	"hangs":         {rule: fake.Rule{Kind: fake.KindStall}, want: receipt.ErrUnavailable, timeout: time.Second},
+	"body hangs":    {rule: fake.Rule{Kind: fake.KindSlow}, want: receipt.ErrUnavailable, timeout: time.Second},
+	"cut off":       {rule: fake.Rule{Kind: fake.KindCut}, want: receipt.ErrUnavailable},
+	"drops":         {rule: fake.Rule{Kind: fake.KindClose}, want: receipt.ErrUnavailable},
+	"sends us away": {rule: fake.Rule{Kind: fake.KindRedirect, Location: "/elsewhere", Status: 307}, want: receipt.ErrInvalid},
 }
 
-func status(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+func status(code int) fake.Rule { return fake.Rule{Kind: fake.KindStatus, Status: code} }
+
+func answering(body string) fake.Rule { return fake.Rule{Kind: fake.KindGarbage, Body: body} }
+
+// fail makes every call of a step fail, instead of what failed before.
+func fail(t *testing.T, h *fake.Host, step string, rule fake.Rule) {
+	t.Helper()
+	h.Faults.Clear()
+	rule.Step = step
+	if err := h.Faults.Add(rule); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// hang answers nothing until the client goes away. The server only notices that
-// once the request's body has been read.
-func hang(_ http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body)
-	<-r.Context().Done()
+// listen starts a stand-in and returns a client for it.
+func listen(t *testing.T, h *fake.Host) *http.Client {
+	t.Helper()
+	if err := h.Listen(""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 }
-
-func hangInBody(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Length", "100")
-	_, _ = io.WriteString(w, "{")
-	_ = http.NewResponseController(w).Flush()
-	hang(w, r)
-}
-
-func cutOff(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Length", "100")
-	_, _ = io.WriteString(w, "{}")
-}
-
-func drop(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 // echo answers with the request itself, which is not HTTP.
 func echo(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +139,17 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = conn.Close()
 }
 
-// redirect points back to the same server, which would accept any other request.
-func redirect(w http.ResponseWriter, r *http.Request) {
-	http.Redirect(w, r, r.URL.String()+"?again", http.StatusTemporaryRedirect)
+// An answer that repeats our request must not bring its secrets into an error.
+func TestEchoesAreNotQuoted(t *testing.T) {
+	address, client := calltest.Serve(t, echo)
+	there := func(cfg *receipt.PlatformAConfig) { cfg.BaseURL = address }
+	tokens := func(cfg *receipt.PlatformAConfig) {
+		cfg.ServiceAccountJSON = accountJSON(map[string]any{"token_uri": address + "/token"})
+	}
+	for _, change := range []func(*receipt.PlatformAConfig){there, tokens} {
+		p, _, _ := newPlatformA(t, change, func(cfg *receipt.PlatformAConfig) { cfg.HTTP = client })
+		wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrUnavailable, purchaseToken, "AO-J1Ox", "ya29.", "assertion=")
+	}
+	p, _ := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.BaseURL, cfg.HTTP = address, client })
+	wantOnly(t, verdict(p.Verify(t.Context(), goodB())), receipt.ErrUnavailable, "Bearer")
 }
