@@ -131,23 +131,12 @@ func rootPEM(c chain) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.root.certificate.Raw})
 }
 
-// saleB is a valid transaction with changes applied to what the store signs; a nil change removes the member.
-func saleB(changes map[string]any) store.TransactionB {
-	sale := store.TransactionB{TransactionID: transactionID, ProductID: product, AccountToken: account, Environment: "Production", Set: changes}
-	for name, value := range changes {
-		if value == nil {
-			sale.Omit = append(sale.Omit, name)
-		}
-	}
-	return sale
-}
-
 // newPlatformB returns a verifier, which also trusts the chain of the tests, and a store that knows a valid transaction.
 func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt.PlatformB, *store.PlatformB) {
 	t.Helper()
 	s := store.NewPlatformB("com.cutroom.app")
 	client := listen(t, s.Host)
-	s.Register(saleB(nil))
+	s.Register(store.TransactionB{TransactionID: transactionID, ProductID: product, AccountToken: account, Environment: "Production"})
 	cfg := receipt.PlatformBConfig{BaseURL: s.URL(), IssuerID: s.IssuerID(), KeyID: s.KeyID(), PrivateKeyPEM: []byte(s.PrivateKeyPEM()),
 		BundleID: "com.cutroom.app", ExtraRootsPEM: slices.Concat([]byte(s.RootPEM()), rootPEM(trusted())), HTTP: client,
 		Now: calltest.NewClock(start).Now}
@@ -203,7 +192,7 @@ func TestPlatformBJudgesTheTransaction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, s := newPlatformB(t, test.config)
-			s.Register(saleB(test.changes))
+			answerSigned(t, s, trusted().sign(payloadB(test.changes)))
 			quantity, err := p.Verify(t.Context(), goodB())
 			judged(t, quantity, err, map[bool]int64{test.want == "": 1}[true], test.want)
 		})
@@ -213,7 +202,7 @@ func TestPlatformBJudgesTheTransaction(t *testing.T) {
 func TestPlatformBCountsWhatWasBought(t *testing.T) {
 	p, s := newPlatformB(t, nil)
 	for said, want := range map[any]int64{4: 4, nil: 1} {
-		s.Register(saleB(map[string]any{"quantity": said}))
+		answerSigned(t, s, trusted().sign(payloadB(map[string]any{"quantity": said})))
 		quantity, err := p.Verify(t.Context(), goodB())
 		judged(t, quantity, err, want, "")
 	}
@@ -439,7 +428,7 @@ func TestPlatformBRefusesIDsThatNameNothing(t *testing.T) {
 
 func TestPlatformBNeedsAProductID(t *testing.T) {
 	p, s := newPlatformB(t, nil)
-	s.Register(saleB(map[string]any{"productId": ""}))
+	answerSigned(t, s, trusted().sign(payloadB(map[string]any{"productId": ""})))
 	in := goodB()
 	in.ProductID = ""
 	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
