@@ -133,12 +133,10 @@ type run struct {
 	began   time.Time
 	scratch string // for temporary files
 
-	client  *client
-	result  result
-	clips   []clip
-	account account
-	took    []stage
-	files   []string
+	client *client
+	result result
+	clips  []clip
+	summary
 }
 
 // prepare creates the folders. It removes the results of an earlier run, so that none of them looks new.
@@ -216,13 +214,13 @@ func (r *run) conclude(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := summary{checks: j.checks, account: r.account, took: r.took, total: time.Since(r.began), folder: r.out,
-		files: append(append([]string{}, r.files...), "contact-sheet.jpg", "report.txt")}
-	if err := s.write(r.path("report.txt")); err != nil {
+	r.checks, r.total, r.folder = j.checks, time.Since(r.began), r.out
+	r.files = append(r.files, "contact-sheet.jpg", "report.txt")
+	if err := r.write(r.path("report.txt")); err != nil {
 		return err
 	}
-	r.screen.println("\n" + strings.Join(s.lines(r.screen.ink), "\n"))
-	if off, all := s.count(); off > 0 {
+	r.screen.println("\n" + strings.Join(r.lines(r.screen.ink), "\n"))
+	if off, all := r.count(); off > 0 {
 		return fmt.Errorf("%d of %d measurements are off", off, all)
 	}
 	return nil

@@ -46,6 +46,11 @@ func (r result) stem(id string) stem {
 	return stem{}
 }
 
+// urls returns the links of the stems that the film uses.
+func (r result) urls() stemURLs {
+	return stemURLs{voice: r.stem(voiceStem).URL, background: r.stem(backgroundStem).URL}
+}
+
 // sounds returns the paths of all files whose sound is compared.
 func (r result) sounds() []string {
 	paths := []string{r.video, r.sound, r.audio, r.music}

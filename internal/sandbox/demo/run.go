@@ -160,15 +160,14 @@ func (r *run) job(ctx context.Context) error {
 	if err := r.downloadStems(ctx); err != nil {
 		return err
 	}
-	urls := stemURLs{voice: r.result.stem(voiceStem).URL, background: r.result.stem(backgroundStem).URL}
 	r.result.video, r.result.sound = r.path("film.mp4"), r.path("film.m4a")
-	if err := r.render(ctx, "Render the film", "video", "film.mp4", urls); err != nil {
+	if err := r.render(ctx, "Render the film", "video", "film.mp4"); err != nil {
 		return err
 	}
-	if err := r.renderByReference(ctx, urls); err != nil {
+	if err := r.renderByReference(ctx); err != nil {
 		return err
 	}
-	if err := r.render(ctx, "Render the sound alone", "audio", "film.m4a", urls); err != nil {
+	if err := r.render(ctx, "Render the sound alone", "audio", "film.m4a"); err != nil {
 		return err
 	}
 	r.account.after, err = r.client.balance(ctx)
@@ -262,10 +261,10 @@ func (r *run) finish(ctx context.Context, id, name string, on *step) (string, er
 }
 
 // render submits the film, or its sound, as a multipart submission.
-func (r *run) render(ctx context.Context, title, kind, file string, urls stemURLs) error {
+func (r *run) render(ctx context.Context, title, kind, file string) error {
 	return r.step(title, func(on *step) (string, error) {
 		names := r.result.film.parts()
-		id, err := r.client.render(ctx, r.result.film.config(names, urls, kind), names, r.clips, r.result.music, on)
+		id, err := r.client.render(ctx, r.result.film.config(names, r.result.urls(), kind), names, r.clips, r.result.music, on)
 		if err != nil {
 			return "", err
 		}
@@ -275,7 +274,7 @@ func (r *run) render(ctx context.Context, title, kind, file string, urls stemURL
 
 // renderByReference uploads the media to the object store and renders the same film from
 // there.
-func (r *run) renderByReference(ctx context.Context, urls stemURLs) error {
+func (r *run) renderByReference(ctx context.Context) error {
 	keys := sources{assets: true}
 	err := r.step("Upload by reference", func(on *step) (string, error) {
 		for i := range len(r.clips) + 1 {
@@ -301,7 +300,7 @@ func (r *run) renderByReference(ctx context.Context, urls stemURLs) error {
 	}
 	r.result.v3 = r.path("film-v3.mp4")
 	return r.step("Render v3", func(on *step) (string, error) {
-		id, err := r.client.renderAssets(ctx, r.result.film.config(keys, urls, "video"))
+		id, err := r.client.renderAssets(ctx, r.result.film.config(keys, r.result.urls(), "video"))
 		if err != nil {
 			return "", err
 		}
