@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -297,80 +298,56 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 // progressWriter writes the engine's progress into the job's row, never backwards,
 // and the film's length as soon as the engine knows it.
 type progressWriter struct {
-	mu    sync.Mutex
-	now   progress
-	once  sync.Once
-	done  chan struct{}
-	ended chan struct{}
+	percent, lengthMs atomic.Int64 // lengthMs is 0 while unknown
+	stop              func()       // ends the writer; further calls do nothing
 }
+
+func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWriter {
+	p, done := &progressWriter{}, make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() { s.writeProgress(ctx, j, p, done) })
+	p.stop = sync.OnceFunc(func() { close(done); writing.Wait() })
+	return p
+}
+
+func (p *progressWriter) set(percent int) { p.percent.Store(int64(min(99, percent))) }
+
+func (p *progressWriter) setLength(length time.Duration) { p.lengthMs.Store(wholeMs(length)) }
 
 // progressEvery is the time between two writes of progress.
 const progressEvery = 500 * time.Millisecond
 
-func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWriter {
-	p := &progressWriter{now: progress{percent: j.Progress}, done: make(chan struct{}), ended: make(chan struct{})}
-	go func() {
-		defer close(p.ended)
-		tick := time.NewTicker(progressEvery)
-		defer tick.Stop()
-		// Clients learn at once that the job is PROCESSING.
-		if err := s.db.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
-			s.jobs.AttemptLog(j.Claim).Warn("start of render not announced; the first progress is", "err", err)
+func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWriter, done <-chan struct{}) {
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	// Clients learn at once that the job is PROCESSING.
+	if err := s.db.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
+		s.jobs.AttemptLog(j.Claim).Warn("start of render not announced; the first progress is", "err", err)
+	}
+	for percent, lengthMs := int64(j.Progress), int64(0); ; {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
 		}
-		for written := (progress{percent: j.Progress}); ; {
-			select {
-			case <-p.done:
-				return
-			case <-tick.C:
-			}
-			select {
-			case <-p.done: // a job that ended needs no progress
-				return
-			default:
-			}
-			if now := p.get(); now != written {
-				set, args := "", []any(nil)
-				if now.lengthMs != written.lengthMs {
-					set, args = `output_duration_ms = $2`, []any{now.lengthMs}
-				}
-				if err := s.jobs.Progress(job.WithLimit(ctx), j.Claim, now.percent, set, args...); err == nil { // else the next write includes it
-					written = now
-				}
-			}
+		select {
+		case <-done: // a job that ended needs no progress
+			return
+		default:
 		}
-	}()
-	return p
-}
-
-// progress is the progress of a running render, as its row has it.
-type progress struct {
-	percent  int
-	lengthMs int64 // of the film, 0 while unknown
-}
-
-func (p *progressWriter) set(percent int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.now.percent = max(p.now.percent, min(99, percent))
-}
-
-func (p *progressWriter) setLength(length time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.now.lengthMs = wholeMs(length)
-}
-
-func (p *progressWriter) get() progress {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.now
+		nowPercent, nowMs := max(percent, p.percent.Load()), p.lengthMs.Load()
+		if nowPercent == percent && nowMs == lengthMs {
+			continue
+		}
+		set, args := "", []any(nil)
+		if nowMs != lengthMs {
+			set, args = `output_duration_ms = $2`, []any{nowMs}
+		}
+		if err := s.jobs.Progress(job.WithLimit(ctx), j.Claim, int(nowPercent), set, args...); err == nil { // else the next write includes it
+			percent, lengthMs = nowPercent, nowMs
+		}
+	}
 }
 
 // wholeMs is the length of a film as its status tells it.
 func wholeMs(length time.Duration) int64 { return length.Round(time.Millisecond).Milliseconds() }
-
-// stop ends the writer; further calls do nothing.
-func (p *progressWriter) stop() {
-	p.once.Do(func() { close(p.done) })
-	<-p.ended
-}
