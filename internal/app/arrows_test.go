@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"upstream/separator":   {"fault", "httpcall", "media/container", "tracing"},
 	"timeline":             {"fault"},
 	"user":                 {"db", "fault"},
-	"job":                  {"audit", "cursor", "db", "fault", "idempotency", "quota", "rescue", "tracing", "user"},
+	"job":                  {"audit", "cursor", "db", "fault", "idempotency", "objectstore", "quota", "rescue", "tracing", "user"},
 	"idempotency":          {"db", "fault"},
 	"quota":                {"db", "fault"},
 	"ratelimit":            {"db", "fault"},

@@ -29,7 +29,7 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 	settle func(last context.Context, taken bool, err error)) {
 	holder := t.Renewer.hold(ctx, c.Lease)
 	defer holder.release()
-	held, ended := t.Trace(holder.work, t.Attempt, c.ID)
+	held, ended := t.Trace(holder.work, t.Kind+".attempt", c.ID)
 	if tracing.Recording(held) {
 		t.AttemptLog(c).InfoContext(held, "attempt traced")
 	}

@@ -52,7 +52,7 @@ func (t Table) Insert(ctx context.Context, tx *db.Tx, n New) error {
 	if err := t.Quota.Check(ctx, tx, n.UserID, quota.Usage{}); err != nil {
 		return err
 	}
-	if err := tx.Notify(ctx, t.Topic); err != nil {
+	if err := tx.Notify(ctx, WorkTopic(t.Kind)); err != nil {
 		return err
 	}
 	return t.account(ctx, tx, "", n.State, moved{UserID: n.UserID})
@@ -70,7 +70,7 @@ func (t Table) insertRows(ctx context.Context, tx *db.Tx, n New) error {
 		names += ", " + name
 		places += fmt.Sprintf(", $%d", len(values))
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO `+t.Details+` (`+names+`) VALUES (`+places+`)`, values...)
+	_, err := tx.Exec(ctx, `INSERT INTO `+t.details()+` (`+names+`) VALUES (`+places+`)`, values...)
 	return err
 }
 

@@ -23,6 +23,9 @@ var ErrOutage = fmt.Errorf("lease not renewed: %w", db.ErrUnavailable)
 // ErrMoved reports that a guarded update found another holder, or another state.
 var ErrMoved = errors.New("job is no longer this worker's")
 
+// ErrDeleted is the failure of a job that its owner deleted.
+var ErrDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
+
 // Guarded returns ErrMoved if an update that names a row's id, fence and state touched
 // no row.
 func Guarded(n int64, err error) error {

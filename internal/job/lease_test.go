@@ -39,7 +39,7 @@ func claim(h *jobtest.Harness, worker string) job.Claim {
 
 // renders returns the table of jobs of one kind.
 func renders(d *db.DB, folder string) job.Table {
-	return job.Table{Kind: "render", Details: "renders", Prefix: "rnd-", DB: d, Folder: folder, Log: quiet,
+	return job.Table{Kind: "render", Prefix: "rnd-", DB: d, Folder: folder, Log: quiet,
 		Renewer: job.NewRenewer(d, "me", quiet), Ended: func(context.Context, *db.Tx, job.End) error { return nil }}
 }
 

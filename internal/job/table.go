@@ -23,6 +23,7 @@ import (
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
 	"cutroom/internal/tracing"
 	"cutroom/internal/user"
@@ -48,12 +49,8 @@ const Unfinished = `(` + Waiting + ` OR ` + AtWork + `)`
 
 // Table is one kind of job in the table jobs, with the moves that all kinds share.
 type Table struct {
-	Kind    string // of [Kinds]
-	Details string // the table with the kind's own columns
-	Prefix  string // of every id
-	Topic   string // wakes the workers of every replica
-	// Attempt is the name of an attempt's span.
-	Attempt string
+	Kind   string // of [Kinds]
+	Prefix string // of every id
 	// QueueLock, unless "", makes jobs become visible in the order of created_at. Otherwise a job could be
 	// claimed before an older one.
 	QueueLock string
@@ -61,6 +58,7 @@ type Table struct {
 	DB      *db.DB
 	Quota   *quota.Limits // of the owner; nil is none
 	Renewer *Renewer
+	Store   objectstore.Store
 	Folder  string // holds the work folders on this disk
 	Tracer  *tracing.Tracer
 	// Observer counts for metrics; nil counts nothing.
@@ -105,9 +103,12 @@ type End struct {
 // lease names a claimed job.
 func lease(id string, fence int64) Lease { return Lease{Table: "jobs", ID: id, Fence: fence} }
 
+// details is the table with the kind's own columns.
+func (t Table) details() string { return t.Kind + "s" }
+
 // rows is the job j of this kind with its details d.
 func (t Table) rows() string {
-	return `jobs j JOIN ` + t.Details + ` d ON d.job_id = j.id AND j.kind = '` + t.Kind + `'`
+	return `jobs j JOIN ` + t.details() + ` d ON d.job_id = j.id AND j.kind = '` + t.Kind + `'`
 }
 
 // Take claims the job that pick selects, if it is still in state from, and moves it to
@@ -148,7 +149,7 @@ func (t Table) Set(ctx context.Context, tx *db.Tx, id, set string, args ...any) 
 	if set == "" {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, `UPDATE `+t.Details+` SET `+set+` WHERE job_id = $1`, append([]any{id}, args...)...); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE `+t.details()+` SET `+set+` WHERE job_id = $1`, append([]any{id}, args...)...); err != nil {
 		return fmt.Errorf("write details of job: %w", err)
 	}
 	return nil
@@ -258,7 +259,7 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 		if err := t.Set(ctx, tx, c.ID, r.Set, r.Args...); err != nil {
 			return err
 		}
-		if err := Announce(ctx, tx, c.ID, append(r.Topics, t.Topic)...); err != nil {
+		if err := Announce(ctx, tx, c.ID, append(r.Topics, WorkTopic(t.Kind))...); err != nil {
 			return err
 		}
 		return t.account(ctx, tx, r.From, r.To, m)
@@ -409,6 +410,28 @@ func (t Table) Revoke(ctx context.Context, userID string) (ids []string, err err
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	return ids, t.clearFolders(ids...)
+}
+
+// Erase removes the files of a user's jobs, and takes unfinished jobs away from their workers for good. Deleting the user
+// deletes the rows.
+func (t Table) Erase(ctx context.Context, userID string) error {
+	ids, err := t.Revoke(ctx, userID)
+	if err != nil {
+		return err
+	}
+	return t.EraseFiles(ctx, ids...)
+}
+
+// EraseFiles removes the uploads and the results of jobs.
+func (t Table) EraseFiles(ctx context.Context, ids ...string) error {
+	var prefixes []string
+	for _, id := range ids {
+		prefixes = append(prefixes, t.Kind+"/"+id+"/", "uploads/"+id+"/")
+	}
+	if err := objectstore.DeletePrefix(ctx, t.Store, prefixes...); err != nil {
+		return fmt.Errorf("erase files of jobs: %w", err)
+	}
+	return nil
 }
 
 // expireBatch bounds the jobs that one transaction deletes.

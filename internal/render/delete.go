@@ -7,14 +7,10 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/events"
-	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/user"
 )
-
-// errDeleted ends a job that its owner deleted.
-var errDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 
 // Delete cancels a running job and makes any job unknown to its owner. It erases the
 // job's files; a worker on another replica erases what it still writes when it stops.
@@ -27,21 +23,9 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 		if err := events.Drop(ctx, tx, jobID); err != nil {
 			return err
 		}
-		_, err := s.jobs.Fail(ctx, tx, errDeleted, nil, `id = $5 AND `+job.Unfinished, jobID)
+		_, err := s.jobs.Fail(ctx, tx, job.ErrDeleted, nil, `id = $5 AND `+job.Unfinished, jobID)
 		return err
-	}, func(ctx context.Context) error { return s.eraseJobs(ctx, jobID) })
-}
-
-// eraseJobs removes the objects that only these jobs need.
-func (s *Service) eraseJobs(ctx context.Context, ids ...string) error {
-	var prefixes []string
-	for _, id := range ids {
-		prefixes = append(prefixes, "render/"+id+"/", "uploads/"+id+"/")
-	}
-	if err := objectstore.DeletePrefix(ctx, s.Store, prefixes...); err != nil {
-		return fmt.Errorf("erase renders: %w", err)
-	}
-	return nil
+	}, func(ctx context.Context) error { return s.jobs.EraseFiles(ctx, jobID) })
 }
 
 // dropIfErased removes what a worker stored after a deletion, of the job or of its
@@ -56,7 +40,7 @@ func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	if !deleted && !account {
 		return
 	}
-	err = s.eraseJobs(ctx, j.ID)
+	err = s.jobs.EraseFiles(ctx, j.ID)
 	if account {
 		err = errors.Join(err, s.EraseCaches(ctx, j.UserID), objectstore.DeletePrefix(ctx, s.Store, "parts/"+j.UserID+"/"))
 	}

@@ -46,9 +46,6 @@ const (
 	StateFailed     = "FAILED"
 )
 
-// topicJobs wakes the workers of every replica.
-const topicJobs = db.ForWorkers + "render"
-
 // maxAttempts bounds how many workers may die while they work on one job.
 const maxAttempts = 3
 
@@ -108,14 +105,14 @@ type Service struct {
 // New returns a Service.
 func New(o Options) *Service {
 	jobs := table(o.DB)
-	jobs.Renewer, jobs.Folder, jobs.Log, jobs.Tracer, jobs.Observer, jobs.Quota = o.Renewer, o.WorkDir, o.Log, o.Tracer, o.Observer, o.Quota
+	jobs.Renewer, jobs.Store, jobs.Folder, jobs.Quota = o.Renewer, o.Store, o.WorkDir, o.Quota
+	jobs.Log, jobs.Tracer, jobs.Observer = o.Log, o.Tracer, o.Observer
 	return &Service{Options: o, db: o.DB, log: o.Log, jobs: jobs}
 }
 
 // table has what the moves of renders need.
 func table(d *db.DB) job.Table {
-	return job.Table{Kind: job.Render, Details: "renders", Prefix: "rnd-", Topic: topicJobs, Attempt: "render.attempt", DB: d,
-		Ended: ended, Line: keepLine, Unknown: errUnknownJob}
+	return job.Table{Kind: job.Render, Prefix: "rnd-", DB: d, Ended: ended, Line: keepLine, Unknown: errUnknownJob}
 }
 
 // ended runs in the transaction that completes or fails a render.

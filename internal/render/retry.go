@@ -81,7 +81,7 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string,
 		if !moved || n == 0 {
 			return changed
 		}
-		return job.Announce(ctx, tx, jobID, topicJobs)
+		return job.Announce(ctx, tx, jobID, job.WorkTopic(job.Render))
 	})
 }
 

@@ -169,11 +169,7 @@ func (s *Service) expireInputs(ctx context.Context) error {
 // Erase removes every file of a user's renders and takes running jobs away from their
 // workers. Deleting the user deletes the rows.
 func (s *Service) Erase(ctx context.Context, userID string) error {
-	ids, err := s.jobs.Revoke(ctx, userID)
-	if err != nil {
-		return err
-	}
-	if err := s.eraseJobs(ctx, ids...); err != nil {
+	if err := s.jobs.Erase(ctx, userID); err != nil {
 		return err
 	}
 	if err := objectstore.DeletePrefix(ctx, s.Store, "inputs/"+userID+"/", "parts/"+userID+"/"); err != nil {

@@ -76,7 +76,7 @@ const (
 // slot. Replicas that wake later find the job already claimed instead of queueing on
 // the lock.
 func (s *Service) onAnnouncement(ctx context.Context, lookForWork func()) {
-	announced, stopListening := s.db.Listen(s.jobs.Topic, topicParts)
+	announced, stopListening := s.db.Listen(job.WorkTopic(job.Render), topicParts)
 	defer stopListening()
 	for {
 		select {

@@ -7,12 +7,9 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/events"
-	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
 )
-
-// errDeleted ends a job that its owner deleted.
-var errDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 
 // Delete makes a job unknown to its owner and erases its files. If the provider has not
 // been asked, the job ends and is refunded. The provider cannot be stopped once it was
@@ -44,7 +41,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, j claimedJob) error {
 	case j.State == StateFailed, j.State == StateDisposed, j.AskedAt.Valid && !j.DoneAt.Valid:
 		return nil
 	}
-	_, err := s.failIn(ctx, tx, j, errDeleted, errDeleted)
+	_, err := s.failIn(ctx, tx, j, job.ErrDeleted, job.ErrDeleted)
 	return err
 }
 

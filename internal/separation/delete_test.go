@@ -57,10 +57,10 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 		if err := s.done(t.Context(), &j); !errors.Is(err, job.ErrMoved) {
 			t.Errorf("a write by the dead worker: %v", err)
 		}
-		if err := heir.done(t.Context(), &adopted); !errors.Is(err, errDeleted) {
+		if err := heir.done(t.Context(), &adopted); !errors.Is(err, job.ErrDeleted) {
 			t.Fatalf("end of a deleted job: %v", err)
 		}
-		r.end(heir, adopted.ID, errDeleted)
+		r.end(heir, adopted.ID, job.ErrDeleted)
 		if x := r.row(id); x.State != StateFailed || x.Project != 4711 || x.Leased {
 			t.Errorf("%+v", x)
 		}
@@ -217,7 +217,7 @@ func (l *lifetimes) judge(owner string, credits int64, jobs []string, deleted ma
 		if hidden != int64(deleted[id]) {
 			l.T.Errorf("hidden %d: %s", hidden, what)
 		}
-		ended := l.Number(`SELECT COUNT(*) FROM jobs WHERE id = $1 AND error = $2`, id, errDeleted.Sentence) == 1
+		ended := l.Number(`SELECT COUNT(*) FROM jobs WHERE id = $1 AND error = $2`, id, job.ErrDeleted.Sentence) == 1
 		switch {
 		case deleted[id] == 0 && (refunds == 1) != (x.State == StateFailed):
 			l.T.Errorf("wrong refund of a job that was not deleted: %s", what)

@@ -93,8 +93,8 @@ func judge(err error) verdict {
 		return verdict{errTooLarge, "an asset takes too much to cut", slog.LevelWarn}
 	case errors.Is(err, media.ErrTimeout):
 		return verdict{errSlow, ours, slog.LevelError}
-	case errors.Is(err, errDeleted):
-		return verdict{errDeleted, "the provider is done with a deleted separation", slog.LevelInfo}
+	case errors.Is(err, job.ErrDeleted):
+		return verdict{job.ErrDeleted, "the provider is done with a deleted separation", slog.LevelInfo}
 	}
 	return verdict{errInternal, ours, slog.LevelError}
 }

@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/rescue"
@@ -94,7 +95,7 @@ func TestErrorCodes(t *testing.T) {
 		{err: fmt.Errorf("stem to flac: %w", media.ErrTimeout), want: fault.TimedOut, level: slog.LevelError},
 		{err: fmt.Errorf("store stem: %w", objectstore.ErrUnavailable), want: fault.Unexplained, level: slog.LevelError},
 		{err: &rescue.PanicError{Value: "boom"}, want: fault.Unexplained, level: slog.LevelError},
-		{err: errDeleted, want: fault.Interrupted, level: slog.LevelInfo},
+		{err: job.ErrDeleted, want: fault.Interrupted, level: slog.LevelInfo},
 	} {
 		if v := judge(tt.err); v.failure.Reason != tt.want || v.level != tt.level || v.failure.Answer() == "" || v.message == "" {
 			t.Errorf("%v: %+v, want %s at %s", tt.err, v, tt.want, tt.level)

@@ -19,9 +19,6 @@ const queueLock = "separation-queue"
 // TopicQueue announces that places in the queue have changed.
 const TopicQueue = "separation-queue"
 
-// topicWorkers wakes the workers of every replica.
-const topicWorkers = db.ForWorkers + "separation"
-
 // The conditions of jobs j that wait, and of those that count against the limit. A query on one state at work
 // names both, because a database uses a partial index only if the query repeats its condition.
 const (
@@ -214,5 +211,5 @@ func ended(ctx context.Context, tx *db.Tx, e job.End) error {
 		}
 	}
 	// Room at the provider and places in the queue have changed.
-	return tx.Notify(ctx, topicWorkers, TopicQueue)
+	return tx.Notify(ctx, job.WorkTopic(job.Separation), TopicQueue)
 }

@@ -118,9 +118,9 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Kind: job.Separation, Details: "separations", Prefix: "sep-", Topic: topicWorkers, QueueLock: queueLock,
-		DB: o.DB, Quota: o.Quota, Renewer: o.Renewer, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
-		Tracer: o.Tracer, Attempt: "separation.attempt", Observer: o.Observer},
+	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Kind: job.Separation, Prefix: "sep-", QueueLock: queueLock,
+		DB: o.DB, Quota: o.Quota, Renewer: o.Renewer, Store: o.Store, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
+		Tracer: o.Tracer, Observer: o.Observer},
 		meter:  price.Meter{Media: o.Media, Slots: o.Analyses, Wait: price.SlotWait, Log: o.Log},
 		signer: signer{o.SigningSecret, o.SigningPrevious}}
 }

@@ -3,13 +3,11 @@ package separation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
-	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
 )
 
@@ -126,20 +124,5 @@ func (s *Service) Expire(ctx context.Context) error {
 // SweepFolders removes the work folders that a crash left behind on this disk.
 func (s *Service) SweepFolders(ctx context.Context) error { return s.jobs.SweepFolders(ctx, "") }
 
-// Erase removes every file of a user's separations, in the store and in this replica's
-// work folders, and takes running jobs away from their workers. Deleting the user
-// deletes the rows.
-func (s *Service) Erase(ctx context.Context, userID string) error {
-	ids, err := s.jobs.Revoke(ctx, userID)
-	if err != nil {
-		return fmt.Errorf("erase separations: %w", err)
-	}
-	var prefixes []string
-	for _, id := range ids {
-		prefixes = append(prefixes, folder(id), "uploads/"+id+"/")
-	}
-	if err := objectstore.DeletePrefix(ctx, s.Store, prefixes...); err != nil {
-		return fmt.Errorf("erase separations: %w", err)
-	}
-	return nil
-}
+// Erase removes every file of a user's separations and takes running jobs away from their workers.
+func (s *Service) Erase(ctx context.Context, userID string) error { return s.jobs.Erase(ctx, userID) }

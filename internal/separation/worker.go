@@ -25,7 +25,7 @@ const pollQueue = time.Second
 // jobs back and returns when all its work has stopped. A stopped job is queued again
 // or continued by another replica, without a refund and without a lost attempt.
 func (s *Service) Run(ctx context.Context) error {
-	wake, stopListening := s.db.Listen(s.jobs.Topic)
+	wake, stopListening := s.db.Listen(job.WorkTopic(job.Separation))
 	defer stopListening()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -229,7 +229,7 @@ func (s *Service) done(ctx context.Context, j *claimedJob) error {
 		})
 	})
 	if err == nil && deleted {
-		err = errDeleted
+		err = job.ErrDeleted
 	}
 	return err
 }
