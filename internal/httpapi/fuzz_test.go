@@ -6,20 +6,11 @@ import (
 	"testing"
 )
 
-// fuzzHarness is the shared harness, with users to use up, because each user's submits are
-// rate limited.
-type fuzzHarness struct {
-	*harness
-	user person
-	used int
-}
-
-func newFuzzHarness(f *testing.F) *fuzzHarness {
+// fuzzed returns the harness of a fuzz target.
+func fuzzed(f *testing.F) *harness {
 	f.Helper()
 	skipIfShort(f)
-	r := &fuzzHarness{harness: onSQLite(f)}
-	r.user = r.signIn()
-	return r
+	return onSQLite(f)
 }
 
 func skipIfShort(f *testing.F) {
@@ -31,9 +22,8 @@ func skipIfShort(f *testing.F) {
 
 // send sends a request for one call of a fuzz target and checks its answer: no request
 // may cause a 5xx, or an error without the error body.
-func (r *fuzzHarness) send(t *testing.T, q request) *httptest.ResponseRecorder {
+func (r *harness) send(t *testing.T, q request) *httptest.ResponseRecorder {
 	t.Helper()
-	r.t = t
 	w := r.do(q)
 	switch {
 	case w.Code >= 500 || w.Code < 200:
@@ -44,23 +34,16 @@ func (r *fuzzHarness) send(t *testing.T, q request) *httptest.ResponseRecorder {
 	return w
 }
 
-// submitter returns the token of a user who has submits left.
-func (r *fuzzHarness) submitter(t *testing.T) string {
-	r.t = t
-	if r.used++; r.used%9 == 0 {
-		r.user = r.signIn()
-	}
-	return r.user.token
-}
-
 func FuzzBearer(f *testing.F) {
-	r := newFuzzHarness(f)
-	for _, s := range []string{"", "Bearer", "Bearer ", "Bearer x.y.z", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic eDp5", "Bearer " + r.user.token, "Bearer\t" + r.user.token, "Bearer \x00\xff"} {
+	r := fuzzed(f)
+	token := r.signIn().token
+	for _, s := range []string{"", "Bearer", "Bearer ", "Bearer x.y.z", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic eDp5", "Bearer " + token, "Bearer\t" + token, "Bearer \x00\xff"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
+		r.t = t
 		w := r.send(t, request{method: "GET", target: "/api/v2/credits", header: map[string]string{"Authorization": value}})
-		if w.Code == 200 && !strings.Contains(value, r.user.token) {
+		if w.Code == 200 && !strings.Contains(value, token) {
 			t.Fatalf("%q is let in", value)
 		}
 		if w.Code != 200 && w.Code != 401 {
@@ -71,7 +54,7 @@ func FuzzBearer(f *testing.F) {
 
 // No JSON body signs in, is paid out or is rendered, because the fuzzer knows no token, receipt or asset.
 func FuzzJSON(f *testing.F) {
-	r := newFuzzHarness(f)
+	r := fuzzed(f)
 	key := "assets/" + strings.Repeat("a", 64) + ".mp4"
 	const purchase = "/api/v2/credits/purchase" // limits the receipts that it refused
 	endpoints := []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b", purchase, "/api/v2/render/v3"}
@@ -89,8 +72,9 @@ func FuzzJSON(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, endpoint byte, body string) {
+		r.t = t
 		target := endpoints[int(endpoint)%len(endpoints)]
-		w := r.send(t, request{method: "POST", target: target, body: body, user: r.submitter(t)})
+		w := r.send(t, request{method: "POST", target: target, body: body, user: r.submitter()})
 		if w.Code == 200 || w.Code == 429 && target != purchase {
 			t.Fatalf("%s: %d to %q", target, w.Code, body)
 		}
@@ -98,7 +82,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 func FuzzForm(f *testing.F) {
-	r := newFuzzHarness(f)
+	r := fuzzed(f)
 	head := func(disposition string) string {
 		return "--b\r\nContent-Disposition: " + disposition + "\r\n\r\n"
 	}
@@ -110,8 +94,9 @@ func FuzzForm(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, endpoint byte, body string) {
+		r.t = t
 		target := []string{"/api/v2/separate", "/api/v2/render", "/api/v2/render/inputs"}[endpoint%3]
-		w := r.send(t, request{method: "POST", target: target, body: body, user: r.submitter(t), header: map[string]string{"Content-Type": "multipart/form-data; boundary=b"}})
+		w := r.send(t, request{method: "POST", target: target, body: body, user: r.submitter(), header: map[string]string{"Content-Type": "multipart/form-data; boundary=b"}})
 		if w.Code == 429 {
 			t.Fatal("rate limited: the target does not test what it should")
 		}
@@ -119,12 +104,13 @@ func FuzzForm(f *testing.F) {
 }
 
 func FuzzContentType(f *testing.F) {
-	r := newFuzzHarness(f)
+	r := fuzzed(f)
 	for _, s := range []string{"", "multipart/form-data", "multipart/form-data; boundary=b", `multipart/form-data; boundary="\""`, "multipart/form-data; boundary*=utf-8''%00", "multipart/form-data;boundary=" + strings.Repeat("b", 500)} {
 		f.Add(s, "--b\r\nContent-Disposition: form-data; name=config\r\n\r\n{}\r\n--b--")
 	}
 	f.Fuzz(func(t *testing.T, contentType, body string) {
-		r.send(t, request{method: "POST", target: "/api/v2/render", body: body, user: r.submitter(t), header: map[string]string{"Content-Type": contentType}})
+		r.t = t
+		r.send(t, request{method: "POST", target: "/api/v2/render", body: body, user: r.submitter(), header: map[string]string{"Content-Type": contentType}})
 	})
 }
 
