@@ -3,7 +3,7 @@ package apitest
 import (
 	"context"
 	"fmt"
-	"os"
+	"regexp"
 	"strings"
 
 	"cutroom/internal/logtest"
@@ -18,7 +18,7 @@ func Run(ctx context.Context, dir string, env map[string]string, args ...string)
 		return -1, "", err
 	}
 	log := &logtest.Buffer{}
-	p, err := process.Start(binary, dir, environ(env), log, args...)
+	p, err := process.Start(binary, dir, process.Environ(env, needed), log, args...)
 	if err != nil {
 		return -1, "", err
 	}
@@ -31,17 +31,5 @@ func Run(ctx context.Context, dir string, env map[string]string, args ...string)
 	}
 }
 
-// environ returns the environment of a child: env and the few variables that every program needs,
-// so the developer's shell does not configure it.
-func environ(env map[string]string) []string {
-	var out []string
-	for _, key := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR"} {
-		if v, ok := os.LookupEnv(key); ok {
-			out = append(out, key+"="+v)
-		}
-	}
-	for k, v := range env {
-		out = append(out, k+"="+v)
-	}
-	return out
-}
+// needed matches the few variables that every program needs. The developer's shell does not configure it.
+var needed = regexp.MustCompile(`^(PATH|HOME|TMPDIR|GOCOVERDIR)$`)

@@ -298,7 +298,7 @@ func (s *Server) startReplica(i int) error {
 	if s.ahead != 0 {
 		binary, args = filepath.Join(filepath.Dir(s.binary), "sandbox"), append(args, "-ahead", s.ahead.String())
 	}
-	p, err := process.Start(binary, s.Dir, environ(r.env), r.log, args...)
+	p, err := process.Start(binary, s.Dir, process.Environ(r.env, needed), r.log, args...)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,13 +67,9 @@ func startService(ctx context.Context, binary, dir string, world *sandbox.World,
 	for key, value := range env {
 		all[key] = value
 	}
-	list := []string{"PATH=" + os.Getenv("PATH")}
-	for key, value := range all {
-		list = append(list, key+"="+value)
-	}
 	// The log is written, as in production, and thrown away.
 	s := &service{url: "http://127.0.0.1:" + port}
-	if s.child, err = process.Start(binary, dir, list, nil, "serve"); err != nil {
+	if s.child, err = process.Start(binary, dir, process.Environ(all, regexp.MustCompile("^PATH$")), nil, "serve"); err != nil {
 		return nil, err
 	}
 	starting, cancel := context.WithTimeout(ctx, time.Minute)

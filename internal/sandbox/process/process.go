@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -36,6 +37,21 @@ func Output(ctx context.Context, program string, args ...string) ([]byte, error)
 		return nil, fmt.Errorf("%s: %w: %s", program, err, text[max(len(text)-600, 0):])
 	}
 	return out.Bytes(), nil
+}
+
+// Environ returns the environment of a child: env, and those variables of this process whose names match and which
+// env does not set. A developer's real DATABASE_URL or bucket must not be used by accident.
+func Environ(env map[string]string, inherited *regexp.Regexp) (list []string) {
+	for _, variable := range os.Environ() {
+		key, _, _ := strings.Cut(variable, "=")
+		if _, set := env[key]; !set && inherited.MatchString(key) {
+			list = append(list, variable)
+		}
+	}
+	for key, value := range env {
+		list = append(list, key+"="+value)
+	}
+	return list
 }
 
 // Child is a running program. Its methods may be called from any goroutine.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/sandbox/process"
 )
 
 // methods are the steps of the API's front, in lower case.
@@ -201,14 +202,5 @@ func (s *System) environment(settings map[string]setting) []string {
 	for key, value := range settings {
 		env[key] = string(value)
 	}
-	var list []string
-	for _, variable := range os.Environ() {
-		if key, _, _ := strings.Cut(variable, "="); inherited.MatchString(key) && env[key] == "" {
-			list = append(list, variable)
-		}
-	}
-	for key, value := range env {
-		list = append(list, key+"="+value)
-	}
-	return list
+	return process.Environ(env, inherited)
 }

@@ -207,7 +207,7 @@ func FindCutroom() (string, error) {
 }
 
 // inherited matches everything that the service inherits from the caller's environment, including the variables
-// that affect rendering. A developer's real DATABASE_URL or bucket must not be used by accident.
+// that affect rendering.
 var inherited = regexp.MustCompile(`^(PATH|HOME|TMPDIR|LANG|TZ|LOG_LEVEL|GOCOVERDIR|(MEDIA|RENDER|OTEL)_[A-Z_]+)$`)
 
 // Ended returns a channel that is closed when the service has ended by itself.
