@@ -15,11 +15,10 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
 // loadOpenAPI reads the document from disk, as its editors see it, and fails the test
-// unless it is a valid OpenAPI document.
+// unless it is a valid document of OpenAPI 3.1.
 func loadOpenAPI(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
@@ -29,17 +28,10 @@ func loadOpenAPI(t *testing.T) *openapi3.T {
 	if err := doc.Validate(context.Background(), openapi3.EnableSchemaPatternValidation()); err != nil {
 		t.Fatalf("validate openapi.yaml: %v", err)
 	}
-	return doc
-}
-
-func TestOpenAPIDocumentIsValid(t *testing.T) {
-	doc := loadOpenAPI(t)
 	if !doc.IsOpenAPI31OrLater() {
-		t.Errorf("openapi = %q, want 3.1", doc.OpenAPI)
+		t.Fatalf("openapi = %q, want 3.1", doc.OpenAPI)
 	}
-	if _, err := gorillamux.NewRouter(doc); err != nil {
-		t.Errorf("paths cannot be routed: %v", err)
-	}
+	return doc
 }
 
 // The document describes exactly the mounted endpoints. HEAD comes with every GET, and
