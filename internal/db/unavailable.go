@@ -119,6 +119,15 @@ func (r *Rows) Close() error { return r.end(r.Rows.Close()) }
 // Err returns the error that ended the read before its last row. Call it before Close.
 func (r *Rows) Err() error { return r.end(r.Rows.Err()) }
 
+// HasRow reports whether a query returns a row. Its only column is a number.
+func HasRow(ctx context.Context, q Querier, query string, args ...any) (bool, error) {
+	err := q.QueryRow(ctx, query, args...).Scan(new(int))
+	if IsNoRows(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Texts returns the values of a query's only column, and closes its rows.
 func Texts(rows *Rows, err error) ([]string, error) {
 	return all(rows, err, func(row Scanner) (v string, err error) {

@@ -94,8 +94,7 @@ func (t Table) Enqueue(ctx context.Context, key idempotency.Key, n New) (answer 
 	// The transaction may have committed although its answer was lost.
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	var one int
-	if t.DB.QueryRow(check, `SELECT 1 FROM jobs WHERE id = $1`, n.ID).Scan(&one) == nil {
+	if found, _ := db.HasRow(check, t.DB, `SELECT 1 FROM jobs WHERE id = $1`, n.ID); found { // the error that counts is err
 		t.Log.Warn("the answer to a commit was lost; the job is there", "job", n.ID, "err", err)
 		return n.ID, false, nil
 	}

@@ -15,12 +15,12 @@ const retryAfterPause = time.Minute
 
 // CheckPaused answers 503 paused while submissions of a kind are paused.
 func CheckPaused(ctx context.Context, q db.Querier, kind string) error {
-	err := q.QueryRow(ctx, `SELECT 1 FROM pauses WHERE kind = $1`, kind).Scan(new(int))
-	if db.IsNoRows(err) {
-		return nil
-	}
+	paused, err := db.HasRow(ctx, q, `SELECT 1 FROM pauses WHERE kind = $1`, kind)
 	if err != nil {
 		return fmt.Errorf("look for a pause: %w", err)
+	}
+	if !paused {
+		return nil
 	}
 	f := fault.New(fault.Unavailable, "paused")
 	f.RetryAfter = retryAfterPause

@@ -133,13 +133,12 @@ func (t Table) Take(ctx context.Context, tx *db.Tx, from, to, pick string, args 
 // Guard locks a claimed job's row until the transaction ends. It returns [ErrMoved] if the job has
 // another holder or another state.
 func (t Table) Guard(ctx context.Context, tx *db.Tx, c Claim, state string) error {
-	var one int
-	err := tx.QueryRow(ctx, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`+tx.ForUpdate(), c.ID, c.Fence, state).Scan(&one)
-	if db.IsNoRows(err) {
-		return ErrMoved
-	}
+	held, err := db.HasRow(ctx, tx, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`+tx.ForUpdate(), c.ID, c.Fence, state)
 	if err != nil {
 		return fmt.Errorf("lock job: %w", err)
+	}
+	if !held {
+		return ErrMoved
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (s *Service) requeueDead(ctx context.Context) error {
 	for _, c := range dead {
 		moved, berr := s.jobs.HandBack(ctx, c, job.Return{From: StateProcessing, To: StatePending, Lost: true, And: job.Expired, Set: `short_since = NULL`})
 		if moved {
-			s.log.Info("render requeued, because its worker died", "job", c.ID)
+			s.Log.Info("render requeued, because its worker died", "job", c.ID)
 		}
 		err = errors.Join(err, berr)
 	}
@@ -88,7 +88,7 @@ func pickSQL(d *db.DB) string {
 // hasWaitingJob reports whether a job waits.
 func (s *Service) hasWaitingJob(ctx context.Context) (bool, error) {
 	var n int
-	if err := s.db.QueryRow(ctx, waitingSQL).Scan(&n); err != nil {
+	if err := s.DB.QueryRow(ctx, waitingSQL).Scan(&n); err != nil {
 		return false, fmt.Errorf("look for waiting render jobs: %w", err)
 	}
 	return n == 1, nil
@@ -104,7 +104,7 @@ type fleet struct {
 // replicas' slots, and at least one.
 func (s *Service) share(ctx context.Context) (int, error) {
 	if now := time.Now().UnixNano(); now-s.fleet.counted.Load() > int64(job.ReplicaTTL/3) {
-		n, _, err := job.Live(ctx, s.db)
+		n, _, err := job.Live(ctx, s.DB)
 		if err != nil {
 			return 0, err
 		}
@@ -137,11 +137,11 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	// Do not cut a claim short: its outcome would be unknown.
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
-	err = s.db.InTx(call, func(tx *db.Tx) error {
+	err = s.DB.InTx(call, func(tx *db.Tx) error {
 		if err := tx.Lock(call, queueLock); err != nil {
 			return err
 		}
-		j.Claim, ok, err = s.jobs.Take(call, tx, StatePending, StateProcessing, pickSQL(s.db), freeBytes, share)
+		j.Claim, ok, err = s.jobs.Take(call, tx, StatePending, StateProcessing, pickSQL(s.DB), freeBytes, share)
 		if err != nil || !ok {
 			return err
 		}

@@ -40,15 +40,20 @@ func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoo
 
 // renew renews the claims of parts. It reports false when no worker holds the job.
 func (c *partCoordinator) renew(ctx context.Context) (rendered bool, err error) {
-	if _, err := c.s.db.Exec(ctx, `UPDATE render_parts SET lease_until = now_ms() + $1
+	if _, err := c.s.DB.Exec(ctx, `UPDATE render_parts SET lease_until = now_ms() + $1
 		WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, job.TTL.Milliseconds(), c.jobID, c.owner); err != nil {
 		return false, fmt.Errorf("renew claims of parts: %w", err)
 	}
-	err = c.s.stillRendered(ctx, c.s.db, c.jobID, "")
-	if errors.Is(err, job.ErrMoved) {
-		return false, nil
+	return c.rendered(ctx, c.s.DB, "")
+}
+
+// rendered reports whether a worker holds the job.
+func (c *partCoordinator) rendered(ctx context.Context, q db.Querier, forUpdate string) (bool, error) {
+	held, err := db.HasRow(ctx, q, `SELECT 1 FROM jobs WHERE id = $1 AND state = 'PROCESSING' AND lease_owner IS NOT NULL`+forUpdate, c.jobID)
+	if err != nil {
+		err = fmt.Errorf("look up render: %w", err)
 	}
-	return err == nil, err
+	return held, err
 }
 
 // stop hands the claimed parts back, so that another replica can make them.
@@ -56,10 +61,10 @@ func (c *partCoordinator) stop() {
 	c.release()
 	ctx, cancel := context.WithTimeout(context.Background(), job.TTL/3)
 	defer cancel()
-	_, err := c.s.db.ExecNotify(ctx, topicParts, `UPDATE render_parts SET state = 'OPEN', owner = NULL, lease_until = NULL
+	_, err := c.s.DB.ExecNotify(ctx, topicParts, `UPDATE render_parts SET state = 'OPEN', owner = NULL, lease_until = NULL
 		WHERE job_id = $1 AND owner = $2 AND state = 'MAKING'`, c.jobID, c.owner)
 	if err != nil {
-		c.s.log.Warn("parts not handed back; their leases run out", "job", c.jobID, "err", err)
+		c.s.Log.Warn("parts not handed back; their leases run out", "job", c.jobID, "err", err)
 	}
 }
 
@@ -69,9 +74,11 @@ const announcedAtOnce = 200
 // Announce implements engine.PartCoordinator. It leaves parts that another worker is
 // making to that worker, and adds none to a job that has ended.
 func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
-	return c.s.db.InTx(ctx, func(tx *db.Tx) error {
-		if err := c.s.stillRendered(ctx, tx, c.jobID, tx.ForUpdate()); err != nil {
+	return c.s.DB.InTx(ctx, func(tx *db.Tx) error {
+		if held, err := c.rendered(ctx, tx, tx.ForUpdate()); err != nil {
 			return err
+		} else if !held {
+			return job.ErrMoved
 		}
 		place := 0
 		for some := range slices.Chunk(keys, announcedAtOnce) {
@@ -116,7 +123,7 @@ func (c *partCoordinator) Next(ctx context.Context, made string) (string, error)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
-	keys, err := c.s.db.ExecTexts(ctx, nextSQL(c.s.db), c.jobID, c.owner, job.TTL.Milliseconds(), made)
+	keys, err := c.s.DB.ExecTexts(ctx, nextSQL(c.s.DB), c.jobID, c.owner, job.TTL.Milliseconds(), made)
 	if err != nil {
 		return "", fmt.Errorf("claim part: %w", err)
 	}
@@ -131,7 +138,7 @@ func (c *partCoordinator) GiveUp(ctx context.Context, key string) error {
 func (c *partCoordinator) end(ctx context.Context, key, state string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
-	if _, err := c.s.db.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
+	if _, err := c.s.DB.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
 		WHERE job_id = $1 AND part_key = $2 AND owner = $3 AND state = 'MAKING'`, c.jobID, key, c.owner, state); err != nil {
 		return fmt.Errorf("end part: %w", err)
 	}
@@ -161,7 +168,7 @@ func (c *partCoordinator) Await(ctx context.Context, keys []string) (map[string]
 // that no worker makes one of the others.
 func (c *partCoordinator) endedParts(ctx context.Context, keys []string) (made map[string]bool, lost bool, err error) {
 	states := map[string]string{}
-	err = db.Each(ctx, c.s.db, func(row *db.Rows) error {
+	err = db.Each(ctx, c.s.DB, func(row *db.Rows) error {
 		var key, state string
 		err := row.Scan(&key, &state)
 		states[key] = state
@@ -222,7 +229,7 @@ func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
 	a := &assistant{s: s}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
 	defer cancel()
-	err := s.db.ExecRow(call, claimPartSQL(s.db), []any{s.Renewer.Owner(), job.TTL.Milliseconds()},
+	err := s.DB.ExecRow(call, claimPartSQL(s.DB), []any{s.Renewer.Owner(), job.TTL.Milliseconds()},
 		&a.part, &a.job.ID, &a.job.UserID, &a.spec, &a.job.Fence, &a.job.Attempts)
 	if db.IsNoRows(err) {
 		return nil, nil
@@ -247,7 +254,7 @@ func (a *assistant) assist() {
 	if err != nil && a.ctx.Err() == nil {
 		err = errors.Join(err, a.c.GiveUp(a.ctx, a.part)) // or this replica would claim it again and again
 		if fault.As(err) == nil {                         // else the job's own worker reports the same
-			a.s.log.Warn("could not assist a render", "job", a.job.ID, "err", err)
+			a.s.Log.Warn("could not assist a render", "job", a.job.ID, "err", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.ctx), job.TTL)

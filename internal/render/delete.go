@@ -3,7 +3,6 @@ package render
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"cutroom/internal/db"
 	"cutroom/internal/events"
@@ -32,11 +31,11 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 // owner's account, had erased the job's files.
 func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	var deleted bool
-	err := s.db.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM jobs WHERE id = $1`, j.ID).Scan(&deleted)
+	err := s.DB.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM jobs WHERE id = $1`, j.ID).Scan(&deleted)
 	if err != nil && !db.IsNoRows(err) {
 		return // the sweep removes the files
 	}
-	account := errors.Is(user.Check(ctx, s.db, j.UserID), user.ErrDeleted)
+	account := errors.Is(user.Check(ctx, s.DB, j.UserID), user.ErrDeleted)
 	if !deleted && !account {
 		return
 	}
@@ -47,18 +46,4 @@ func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	if err != nil {
 		s.jobs.AttemptLog(j.Claim).Warn("files of a deleted render left; the sweep will remove them", "err", err)
 	}
-}
-
-// stillRendered returns ErrMoved unless a worker holds the job.
-func (s *Service) stillRendered(ctx context.Context, q db.Querier, jobID, forUpdate string) error {
-	var one int
-	err := q.QueryRow(ctx, `SELECT 1 FROM jobs WHERE id = $1 AND state = 'PROCESSING'
-		AND lease_owner IS NOT NULL`+forUpdate, jobID).Scan(&one)
-	if db.IsNoRows(err) {
-		return job.ErrMoved
-	}
-	if err != nil {
-		return fmt.Errorf("look up render: %w", err)
-	}
-	return nil
 }

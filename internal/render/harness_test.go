@@ -123,7 +123,7 @@ func (r *harness) service(e Engine, d *db.DB) *Service {
 }
 
 // run runs a replica and its notifications until stop is called.
-func (r *harness) run(s *Service) (stop func()) { return r.Run(jobtest.Notifier(s.db), s.Run) }
+func (r *harness) run(s *Service) (stop func()) { return r.Run(jobtest.Notifier(s.DB), s.Run) }
 
 // claimed claims a job with s.
 func (r *harness) claimed(s *Service) claimedJob {
@@ -160,8 +160,8 @@ func (r *harness) partCache() engine.PartCache {
 // logged makes a replica write its log to the returned buffer.
 func logged(s *Service) *logtest.Buffer {
 	b := &logtest.Buffer{}
-	s.log = b.Logger()
-	s.jobs.Log = s.log
+	s.Log = b.Logger()
+	s.jobs.Log = s.Log
 	return b
 }
 

@@ -33,7 +33,7 @@ var InputBytes = quota.Bytes("size_bytes", `render_inputs WHERE user_id = $1`)
 // the entry, unless the key has an answer. The staged file stays the caller's.
 func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File, key idempotency.Key) (Input, error) {
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
-	known, err := idempotency.Find(ctx, s.db, key)
+	known, err := idempotency.Find(ctx, s.DB, key)
 	if err != nil || known != "" {
 		return in.expiring(known, err)
 	}
@@ -48,13 +48,13 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 		return Input{}, fault.Invalidf("video is not a video file of a supported format")
 	}
 	object := inputKey(owner, file.SHA256)
-	if err := s.roomForInput(ctx, s.db, owner, in); err != nil {
+	if err := s.roomForInput(ctx, s.DB, owner, in); err != nil {
 		return Input{}, err
 	}
 	if err := s.Store.Put(ctx, object, file.Path, "application/octet-stream"); err != nil {
 		return Input{}, fmt.Errorf("store input: %w", err)
 	}
-	answer, _, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
+	answer, _, err := idempotency.Once(ctx, s.DB, key, func(tx *db.Tx) (string, error) {
 		if err := user.Lock(ctx, tx, owner); err != nil {
 			return "", err
 		}
@@ -103,13 +103,12 @@ func (in Input) expiring(answer string, err error) (Input, error) {
 // roomForInput refuses an input that would exceed the account's space. An input that is
 // cached already takes no more.
 func (s *Service) roomForInput(ctx context.Context, q db.Querier, owner string, in Input) error {
-	var cached int
-	err := q.QueryRow(ctx, `SELECT COUNT(*) FROM render_inputs WHERE user_id = $1 AND input_id = $2 AND size_bytes >= $3`,
-		owner, in.ID, in.SizeBytes).Scan(&cached)
+	cached, err := db.HasRow(ctx, q, `SELECT 1 FROM render_inputs WHERE user_id = $1 AND input_id = $2 AND size_bytes >= $3`,
+		owner, in.ID, in.SizeBytes)
 	if err != nil {
 		return fmt.Errorf("look for cached input: %w", err)
 	}
-	if cached > 0 {
+	if cached {
 		return nil
 	}
 	return s.Quota.CheckStored(ctx, q, owner, in.SizeBytes)

@@ -46,7 +46,7 @@ func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error 
 	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: f.size, Source: f.key, Key: posterKey(jobID), Folder: filepath.Join(s.WorkDir, jobID+"-poster-*"),
 		Make: func(ctx context.Context, film, dir string) error { return s.storePoster(ctx, jobID, film, dir) },
 		Note: func(ctx context.Context) (int64, error) {
-			return s.db.Exec(ctx, `UPDATE renders SET poster_key = $2 WHERE job_id = $1 AND output_key = $3
+			return s.DB.Exec(ctx, `UPDATE renders SET poster_key = $2 WHERE job_id = $1 AND output_key = $3
 				AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = $1 AND `+user.Exists("j.user_id")+`)`, jobID, posterKey(jobID), f.key)
 		}}.Run(ctx)
 }

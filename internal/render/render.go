@@ -93,8 +93,6 @@ type Options struct {
 // replicas.
 type Service struct {
 	Options
-	db   *db.DB
-	log  *slog.Logger
 	jobs job.Table
 	// assisting stops the one slot that makes parts for another replica's render, or is
 	// nil.
@@ -107,7 +105,7 @@ func New(o Options) *Service {
 	jobs := table(o.DB)
 	jobs.Renewer, jobs.Store, jobs.Folder, jobs.Quota = o.Renewer, o.Store, o.WorkDir, o.Quota
 	jobs.Log, jobs.Tracer, jobs.Observer = o.Log, o.Tracer, o.Observer
-	return &Service{Options: o, db: o.DB, log: o.Log, jobs: jobs}
+	return &Service{Options: o, jobs: jobs}
 }
 
 // table has what the moves of renders need.

@@ -46,7 +46,7 @@ func scanStatus(row db.Scanner) (Status, error) {
 
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
-	st, err := scanStatus(s.db.QueryRow(ctx, statusQuery, owner, jobID))
+	st, err := scanStatus(s.DB.QueryRow(ctx, statusQuery, owner, jobID))
 	if db.IsNoRows(err) {
 		return Status{}, errUnknownJob
 	}
@@ -79,7 +79,7 @@ func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, er
 	var f stored
 	var state string
 	var alive sql.NullBool
-	err := s.db.QueryRow(ctx, `SELECT j.state, d.output_kind, COALESCE(d.output_key, ''), COALESCE(d.output_size_bytes, 0),
+	err := s.DB.QueryRow(ctx, `SELECT j.state, d.output_kind, COALESCE(d.output_key, ''), COALESCE(d.output_size_bytes, 0),
 		COALESCE(d.output_sha256, ''), d.expires_at > now_ms() FROM jobs j JOIN renders d ON d.job_id = j.id
 		WHERE j.id = $2 AND `+job.Known, owner, jobID).
 		Scan(&state, &f.kind, &f.key, &f.size, &f.sha256, &alive)
@@ -103,7 +103,7 @@ func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Dow
 	if err != nil {
 		return Download{}, err
 	}
-	_, err = s.db.ExecNotify(ctx, job.Topic(jobID), `UPDATE renders SET expires_at = now_ms() + $1
+	_, err = s.DB.ExecNotify(ctx, job.Topic(jobID), `UPDATE renders SET expires_at = now_ms() + $1
 		WHERE job_id = $2 AND output_key IS NOT NULL AND expires_at < now_ms() + $1 - 1000`, s.OutputLifetime.Milliseconds(), jobID)
 	if err != nil {
 		return Download{}, fmt.Errorf("renew output: %w", err)

@@ -129,7 +129,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	}
 	jobID = s.jobs.Prefix + id.String()
 	r := resolver{s: s, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
-	answer, err := idempotency.Prepare(ctx, s.db, key, func() error { return r.resolve(ctx) })
+	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return r.resolve(ctx) })
 	if err != nil || answer != "" {
 		return answer, err
 	}
@@ -181,7 +181,7 @@ func (r *resolver) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.s.Quota.Check(ctx, r.s.db, r.owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()})
+	return r.s.Quota.Check(ctx, r.s.DB, r.owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()})
 }
 
 // files looks for the uploads, and for the cached video, that the submission names.
@@ -318,7 +318,7 @@ var errUnknownInput = fault.Invalidf("inputId is unknown or has expired; upload 
 
 // findInput looks up the cached video that the submission names, used or not.
 func (r *resolver) findInput(ctx context.Context) error {
-	err := r.s.db.QueryRow(ctx, `SELECT object_key, sha256 FROM render_inputs
+	err := r.s.DB.QueryRow(ctx, `SELECT object_key, sha256 FROM render_inputs
 		WHERE user_id = $1 AND input_id = $2 AND last_used_at > now_ms() - $3`,
 		r.owner, r.sub.InputID, r.s.InputLifetime.Milliseconds()).Scan(&r.input.Object, &r.input.SHA256)
 	if db.IsNoRows(err) {

@@ -34,12 +34,12 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 // SweepJobs fails the jobs that no worker will end: those whose workers died too often,
 // whose time ran out while they waited, and for which no replica has had room.
 func (s *Service) SweepJobs(ctx context.Context) error {
-	_, free, err := job.Live(ctx, s.db)
+	_, free, err := job.Live(ctx, s.DB)
 	if err != nil {
 		return err
 	}
 	// A job whose need is unknown needs at least one byte.
-	_, err = s.db.Exec(ctx, `UPDATE renders SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END
+	_, err = s.DB.Exec(ctx, `UPDATE renders SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END
 		WHERE (short_since IS NULL) = (COALESCE(needs_bytes, 1) > $1)
 			AND job_id IN (SELECT id FROM jobs WHERE kind = 'render' AND `+job.Waiting+`)`, free)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 // failWithoutRoom fails the jobs that have waited too long for room. A worker that claims one, also one that has handed
 // it back since, raises its fence.
 func (s *Service) failWithoutRoom(ctx context.Context) error {
-	short, err := db.All(ctx, s.db, func(row db.Scanner) (c job.Claim, err error) {
+	short, err := db.All(ctx, s.DB, func(row db.Scanner) (c job.Claim, err error) {
 		err = row.Scan(&c.ID, &c.Fence)
 		return c, err
 	},
@@ -81,7 +81,7 @@ func (s *Service) overdue() *fault.Error {
 // of files removes their uploads.
 func (s *Service) failAll(ctx context.Context, failure *fault.Error, where string, args ...any) error {
 	var ends []job.End
-	err := s.db.InTx(ctx, func(tx *db.Tx) (err error) {
+	err := s.DB.InTx(ctx, func(tx *db.Tx) (err error) {
 		ends, err = s.jobs.Fail(ctx, tx, failure, nil, where, args...)
 		return err
 	})
@@ -89,7 +89,7 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, where strin
 		return fmt.Errorf("give up render jobs: %w", err)
 	}
 	for _, e := range ends {
-		s.log.Warn("render job given up", "job", e.ID, "why", failure.Sentence)
+		s.Log.Warn("render job given up", "job", e.ID, "why", failure.Sentence)
 	}
 	return nil
 }
@@ -108,24 +108,16 @@ func (s *Service) Expire(ctx context.Context) error {
 // expireOutputs forgets the films whose time is over.
 func (s *Service) expireOutputs(ctx context.Context) error {
 	for n := expireBatch; n == expireBatch; {
-		err := s.db.InTx(ctx, func(tx *db.Tx) error {
-			ids, err := db.Texts(tx.Query(ctx, `SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
-				WHERE d.output_key IS NOT NULL AND d.expires_at < now_ms() LIMIT $1`+tx.SkipLockedOf("j"), expireBatch))
-			if err != nil {
-				return err
-			}
+		err := s.DB.InTx(ctx, func(tx *db.Tx) error {
+			// A download may renew a film that was just selected.
+			ids, err := db.Texts(tx.Query(ctx, `UPDATE renders SET output_key = NULL, poster_key = NULL WHERE expires_at < now_ms()
+				AND job_id IN (SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
+					WHERE d.output_key IS NOT NULL AND d.expires_at < now_ms() LIMIT $1`+tx.SkipLockedOf("j")+`) RETURNING job_id`, expireBatch))
 			n = len(ids)
 			for _, id := range ids {
-				// A download may have renewed it.
-				expired, err := tx.Exec(ctx, `UPDATE renders SET output_key = NULL, poster_key = NULL WHERE job_id = $1 AND expires_at < now_ms()`, id)
-				if err == nil && expired == 1 {
-					err = job.CountBytes(ctx, tx, id, 0)
-				}
-				if err != nil {
-					return err
-				}
+				err = errors.Join(err, job.CountBytes(ctx, tx, id, 0))
 			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("expire outputs: %w", err)
@@ -140,8 +132,8 @@ const expireBatch = 1000
 // expireSpecs drops the requests of failed jobs whose inputs are no longer kept.
 func (s *Service) expireSpecs(ctx context.Context) error {
 	for {
-		n, err := s.db.Exec(ctx, `UPDATE renders SET spec = '' WHERE job_id IN (SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
-			WHERE d.spec <> '' AND j.finished_at IS NOT NULL AND j.finished_at < now_ms() - $1 LIMIT $2`+s.db.SkipLockedOf("j")+`)`,
+		n, err := s.DB.Exec(ctx, `UPDATE renders SET spec = '' WHERE job_id IN (SELECT j.id FROM jobs j JOIN renders d ON d.job_id = j.id
+			WHERE d.spec <> '' AND j.finished_at IS NOT NULL AND j.finished_at < now_ms() - $1 LIMIT $2`+s.DB.SkipLockedOf("j")+`)`,
 			s.InputLifetime.Milliseconds(), expireBatch)
 		if err != nil {
 			return fmt.Errorf("expire requests: %w", err)
@@ -158,7 +150,7 @@ func (s *Service) SweepFolders(ctx context.Context) error {
 }
 
 func (s *Service) expireInputs(ctx context.Context) error {
-	keys, err := s.db.ExecTexts(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
+	keys, err := s.DB.ExecTexts(ctx, `DELETE FROM render_inputs WHERE last_used_at < now_ms() - $1
 		AND NOT `+job.Held("render_inputs.object_key")+` RETURNING object_key`, s.InputLifetime.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("expire inputs: %w", err)

@@ -43,7 +43,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 	running.Go(func() { s.onAnnouncement(ctx, lookForWork) })
-	job.Poll(ctx, s.log, "render queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (more bool, err error) {
+	job.Poll(ctx, s.Log, "render queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (more bool, err error) {
 		if err := s.requeueDead(ctx); err != nil {
 			return false, err
 		}
@@ -76,7 +76,7 @@ const (
 // slot. Replicas that wake later find the job already claimed instead of queueing on
 // the lock.
 func (s *Service) onAnnouncement(ctx context.Context, lookForWork func()) {
-	announced, stopListening := s.db.Listen(job.WorkTopic(job.Render), topicParts)
+	announced, stopListening := s.DB.Listen(job.WorkTopic(job.Render), topicParts)
 	defer stopListening()
 	for {
 		select {
@@ -263,7 +263,7 @@ type stored struct {
 func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	return s.db.InTx(ctx, func(tx *db.Tx) error {
+	return s.DB.InTx(ctx, func(tx *db.Tx) error {
 		return s.jobs.Complete(ctx, tx, j.Claim, job.Completion{State: StateCompleted, StoredBytes: f.size,
 			Set: `output_key = $2, output_size_bytes = $3, output_sha256 = $4, output_duration_ms = $5, poster_key = NULLIF($6, ''),
 				expires_at = (SELECT finished_at FROM jobs WHERE id = $1) + $7, spec = ''`,
@@ -274,7 +274,7 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 // fail moves a job to FAILED, unless another worker has it. The owner reads the sentence
 // and the reason of failure; support reads the cause.
 func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $5 AND fence = $6 AND state = 'PROCESSING'`, j.ID, j.Fence)
 		moved = len(ends) == 1
 		return err
@@ -291,7 +291,7 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := s.Store.Delete(ctx, keys...); err != nil {
-		s.log.Warn("uploads not deleted; the sweep will", "job", jobID, "err", err)
+		s.Log.Warn("uploads not deleted; the sweep will", "job", jobID, "err", err)
 	}
 }
 
@@ -321,7 +321,7 @@ func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWr
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	// Clients learn at once that the job is PROCESSING.
-	if err := s.db.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
+	if err := s.DB.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
 		s.jobs.AttemptLog(j.Claim).Warn("start of render not announced; the first progress is", "err", err)
 	}
 	for percent, lengthMs := int64(j.Progress), int64(0); ; {

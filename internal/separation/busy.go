@@ -20,7 +20,7 @@ const notPaused = `(SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms
 // maySubmit returns errPaused while submissions pause.
 func (s *Service) maySubmit(ctx context.Context) error {
 	var open bool
-	if err := job.Retry(ctx, func() error { return s.db.QueryRow(ctx, `SELECT `+notPaused).Scan(&open) }); err != nil {
+	if err := job.Retry(ctx, func() error { return s.DB.QueryRow(ctx, `SELECT `+notPaused).Scan(&open) }); err != nil {
 		return fmt.Errorf("read pause of submissions: %w", err)
 	}
 	if !open {
@@ -53,7 +53,7 @@ func (s *Service) waitForProvider(ctx context.Context, j claimedJob, status int)
 // pauseSubmissions extends the pause of all replicas. Refusals during a pause belong to
 // requests that were under way, and do not make the next one longer.
 func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration) (pause time.Duration, err error) {
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		var refusals int
 		var leftMs int64
 		if err := tx.QueryRow(ctx, `SELECT refusals, until_ms - now_ms() FROM separation_pause WHERE id = 1`+tx.ForUpdate()).

@@ -94,7 +94,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
-	return s.db.InTx(ctx, func(tx *db.Tx) error {
+	return s.DB.InTx(ctx, func(tx *db.Tx) error {
 		if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); err != nil {
 			return err
 		}

@@ -59,9 +59,9 @@ func (s *Service) forgetStems(ctx context.Context, tx *db.Tx, jobID string) erro
 // transaction ends. Whoever removes stems later locks the same row first and then looks with a new statement,
 // which sees what this transaction wrote.
 func keepStems(ctx context.Context, tx *db.Tx, jobID string) (ok bool, err error) {
-	err = tx.QueryRow(ctx, `SELECT 1 FROM jobs j WHERE j.id = $1 AND `+readable+tx.ForUpdate(), jobID).Scan(new(int))
-	if err != nil && !db.IsNoRows(err) {
-		return false, fmt.Errorf("keep stems: %w", err)
+	ok, err = db.HasRow(ctx, tx, `SELECT 1 FROM jobs j WHERE j.id = $1 AND `+readable+tx.ForUpdate(), jobID)
+	if err != nil {
+		err = fmt.Errorf("keep stems: %w", err)
 	}
-	return err == nil, nil
+	return ok, err
 }

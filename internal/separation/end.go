@@ -177,7 +177,7 @@ func (s *Service) dropStray(ctx context.Context, j claimedJob) {
 	if j.State != StateProcessing {
 		return // nothing can have been stored yet
 	}
-	err := user.Check(ctx, s.db, j.UserID)
+	err := user.Check(ctx, s.DB, j.UserID)
 	if errors.Is(err, user.ErrDeleted) { // whatever its row says while there is one
 		err = objectstore.DeletePrefix(ctx, s.Store, folder(j.ID))
 	} else if err == nil {

@@ -83,7 +83,7 @@ func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key st
 			return err
 		},
 		Note: func(ctx context.Context) (rows int64, err error) {
-			err = s.db.InTx(ctx, func(tx *db.Tx) error {
+			err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 				rows = 0
 				if ok, err := keepStems(ctx, tx, t.jobID); err != nil || !ok {
 					return err

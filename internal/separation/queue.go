@@ -40,7 +40,7 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	// queue's index; without it PostgreSQL may read jobs that have ended.
 	var waiting int
 	// A frozen database may answer only after every lease has run out, so do not wait for it.
-	err = s.db.QueryRow(db.WithLimit(ctx, job.TTL/3), `SELECT COALESCE(
+	err = s.DB.QueryRow(db.WithLimit(ctx, job.TTL/3), `SELECT COALESCE(
 		(SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.state = 'PROCESSING' AND COALESCE(j.lease_until, 0) < now_ms() LIMIT 1),
 		(SELECT 1 FROM jobs j WHERE `+queued+` AND `+notPaused+`
 			AND `+belowLimit(`$1`)+` ORDER BY j.created_at, j.id LIMIT 1), 0)`, s.InFlight).Scan(&waiting)
@@ -67,7 +67,7 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 // claim claims the oldest queued job, if the in-flight limit
 // allows it. Counting and claiming are one step over all replicas.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, queueLock); err != nil {
 			return err
 		}
@@ -102,10 +102,10 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, from, to, pick string, ar
 // adopt claims a PROCESSING job whose worker died. The provider's project id is in the
 // row, so the provider is not asked again.
 func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) {
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		j, ok, err = s.take(ctx, tx, StateProcessing, StateProcessing, `SELECT j.id FROM jobs j
 			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerNotErasing+`
-			ORDER BY j.created_at, j.id LIMIT 1`+s.db.SkipLockedOf("j"))
+			ORDER BY j.created_at, j.id LIMIT 1`+s.DB.SkipLockedOf("j"))
 		return err
 	})
 	return j, ok && err == nil, err
@@ -149,7 +149,7 @@ const oldest = ` ORDER BY j.created_at, j.id`
 
 // each calls move for the jobs of a condition with an order, also after one of the calls failed.
 func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
-	jobs, err := db.All(db.WithLimit(ctx, job.TTL/3), s.db, scanJob, selectJob+where+` LIMIT 100`, args...)
+	jobs, err := db.All(db.WithLimit(ctx, job.TTL/3), s.DB, scanJob, selectJob+where+` LIMIT 100`, args...)
 	if err != nil {
 		return fmt.Errorf("select separation jobs: %w", err)
 	}
@@ -173,7 +173,7 @@ func (s *Service) requeue(ctx context.Context, j claimedJob, and string) (bool, 
 // transaction. The owner sees failure, support also cause. It writes nothing and reports false if
 // another worker has moved the job since it was read.
 func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
-	err = s.db.InTx(ctx, func(tx *db.Tx) (err error) {
+	err = s.DB.InTx(ctx, func(tx *db.Tx) (err error) {
 		moved, err = s.failIn(ctx, tx, j, failure, cause)
 		return err
 	})

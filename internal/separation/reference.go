@@ -63,7 +63,7 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 
 func (s *Service) submitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (answer string, err error) {
 	if !ref.Again {
-		if id, err := s.sameSound(ctx, s.db, owner, ref); err != nil {
+		if id, err := s.sameSound(ctx, s.DB, owner, ref); err != nil {
 			return "", err
 		} else if id != "" {
 			return s.reuse(ctx, owner, ref, key)
@@ -74,10 +74,10 @@ func (s *Service) submitReference(ctx context.Context, owner string, ref Referen
 		return "", err
 	}
 	made.reference = &ref
-	answer, err = idempotency.Prepare(ctx, s.db, key, func() error { return s.priceReference(ctx, &made, key) })
+	answer, err = idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceReference(ctx, &made, key) })
 	if err != nil && !ref.Again {
 		// A request at the same time may have used the owner's last credits or room for this very sound.
-		if id, lookErr := s.sameSound(ctx, s.db, owner, ref); lookErr == nil && id != "" {
+		if id, lookErr := s.sameSound(ctx, s.DB, owner, ref); lookErr == nil && id != "" {
 			return "", errRepeated
 		}
 	}
@@ -97,10 +97,10 @@ var (
 
 // reuse answers with the owner's job of the same sound, and remembers that answer.
 func (s *Service) reuse(ctx context.Context, owner string, ref Reference, key idempotency.Key) (string, error) {
-	if answer, err := idempotency.Find(ctx, s.db, key); err != nil || answer != "" {
+	if answer, err := idempotency.Find(ctx, s.DB, key); err != nil || answer != "" {
 		return answer, err
 	}
-	answer, _, err := idempotency.Once(ctx, s.db, key, func(tx *db.Tx) (string, error) {
+	answer, _, err := idempotency.Once(ctx, s.DB, key, func(tx *db.Tx) (string, error) {
 		if err := user.Lock(ctx, tx, owner); err != nil {
 			return "", err
 		}

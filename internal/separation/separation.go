@@ -108,17 +108,15 @@ type Options struct {
 // replicas.
 type Service struct {
 	Options
-	db     *db.DB
 	jobs   job.Table
 	meter  price.Meter
 	signer signer
-	log    *slog.Logger
 	outage fault.Outage
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, db: o.DB, log: o.Log, jobs: job.Table{Kind: job.Separation, Prefix: "sep-", QueueLock: queueLock,
+	return &Service{Options: o, jobs: job.Table{Kind: job.Separation, Prefix: "sep-", QueueLock: queueLock,
 		DB: o.DB, Quota: o.Quota, Renewer: o.Renewer, Store: o.Store, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Observer: o.Observer},
 		meter:  price.Meter{Media: o.Media, Slots: o.Analyses, Wait: price.SlotWait, Log: o.Log},

@@ -90,7 +90,7 @@ var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'R
 // Status describes a job to its owner. For anybody else the job is unknown.
 func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, error) {
 	var stems string
-	out, err := s.scanStatus(s.db.QueryRow(ctx, statusQuery, owner, jobID), &stems)
+	out, err := s.scanStatus(s.DB.QueryRow(ctx, statusQuery, owner, jobID), &stems)
 	if db.IsNoRows(err) {
 		return Status{}, errUnknownJob
 	}
@@ -123,7 +123,7 @@ const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT j.finished
 func (s *Service) place(ctx context.Context, st *Status) error {
 	var position int64
 	var took sql.NullFloat64
-	err := s.db.QueryRow(ctx, placeQuery, st.Created.UnixMilli(), st.JobID).Scan(&position, &took)
+	err := s.DB.QueryRow(ctx, placeQuery, st.Created.UnixMilli(), st.JobID).Scan(&position, &took)
 	// The job may have left the queue since its status was read.
 	st.QueuePosition = max(1, position)
 	st.EstimatedWait = estimate(st.QueuePosition, took, s.InFlight)
@@ -166,7 +166,7 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (st
 	if err := s.signer.check(jobID, stemID, token, clock.Now()); err != nil {
 		return t, err
 	}
-	err := s.db.QueryRow(ctx,
+	err := s.DB.QueryRow(ctx,
 		`SELECT t.object_key, t.size_bytes, t.sha256, j.finished_at, COALESCE(d.collected_at, 0) > now_ms() - 1000
 		FROM `+rows+` JOIN separation_stems t ON t.job_id = j.id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).
@@ -224,7 +224,7 @@ func (s *Service) noteCollection(ctx context.Context, t storedStem) error {
 	if t.collected {
 		return nil
 	}
-	return s.db.InTx(ctx, func(tx *db.Tx) error {
+	return s.DB.InTx(ctx, func(tx *db.Tx) error {
 		ok, err := keepStems(ctx, tx, t.jobID)
 		if err != nil {
 			return err

@@ -31,12 +31,12 @@ type Submission struct {
 func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) error {
 	err := s.affordable(ctx, owner, 1)
 	if err == nil {
-		err = s.Quota.Check(ctx, s.db, owner, quota.Usage{WaitingJobs: 1})
+		err = s.Quota.Check(ctx, s.DB, owner, quota.Usage{WaitingJobs: 1})
 	}
 	if err == nil || errors.Is(err, user.ErrDeleted) {
 		return err
 	}
-	if known, kerr := idempotency.Known(ctx, s.db, key); known || kerr != nil {
+	if known, kerr := idempotency.Known(ctx, s.DB, key); known || kerr != nil {
 		return kerr
 	}
 	return err
@@ -51,7 +51,7 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 	if err != nil {
 		return "", err
 	}
-	answer, err := idempotency.Prepare(ctx, s.db, key, func() error { return s.priceUpload(ctx, &made, sub.File) })
+	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceUpload(ctx, &made, sub.File) })
 	if err != nil || answer != "" {
 		return answer, err
 	}
@@ -72,7 +72,7 @@ func (s *Service) newJob(owner, language, fileName string) (newJob, error) {
 
 // priceUpload completes the job with the length and the size of an upload, if the owner can pay for it.
 func (s *Service) priceUpload(ctx context.Context, made *newJob, file staging.File) error {
-	have, err := credit.Balance(ctx, s.db, made.owner)
+	have, err := credit.Balance(ctx, s.DB, made.owner)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *Service) reserve(ctx context.Context, tx *db.Tx, j newJob) error {
 
 // affordable refuses a job before its source is stored if the charge would refuse it later.
 func (s *Service) affordable(ctx context.Context, owner string, cost int64) error {
-	have, err := credit.Balance(ctx, s.db, owner)
+	have, err := credit.Balance(ctx, s.DB, owner)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (s *Service) affordable(ctx context.Context, owner string, cost int64) erro
 		return nil
 	}
 	// Report the deleted account rather than its missing balance.
-	if err := user.Check(ctx, s.db, owner); err != nil {
+	if err := user.Check(ctx, s.DB, owner); err != nil {
 		return err
 	}
 	return credit.Insufficient(cost, have)
@@ -172,6 +172,6 @@ func (s *Service) affordable(ctx context.Context, owner string, cost int64) erro
 // uploads removes it.
 func (s *Service) dropSource(ctx context.Context, key string) {
 	if err := s.Store.Delete(ctx, key); err != nil {
-		s.log.Warn("source not deleted; the sweep will", "key", key, "err", err)
+		s.Log.Warn("source not deleted; the sweep will", "key", key, "err", err)
 	}
 }

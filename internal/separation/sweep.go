@@ -72,7 +72,7 @@ func (s *Service) disposeAbandoned(ctx context.Context) error {
 // began to read it, since it was selected.
 func (s *Service) dispose(ctx context.Context, jobID string) error {
 	still := 0
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
 		still = 0
 		if ok, err := keepStems(ctx, tx, jobID); err != nil || !ok {
 			return err
@@ -91,7 +91,7 @@ func (s *Service) dispose(ctx context.Context, jobID string) error {
 		return err
 	}
 	if err := s.Sweeper.Clean(ctx, kindStems, folder(jobID)); err != nil {
-		s.log.Warn("stems not deleted; the sweep of orphans will", "job", jobID, "err", err)
+		s.Log.Warn("stems not deleted; the sweep of orphans will", "job", jobID, "err", err)
 	}
 	return nil
 }

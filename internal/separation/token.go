@@ -112,7 +112,7 @@ func (s *Service) ResolveStemURL(ctx context.Context, owner, raw string) (StemRe
 // invalid_stem_url.
 func (s *Service) ResolveStem(ctx context.Context, owner, jobID, stemID string) (StemRef, error) {
 	ref := StemRef{JobID: jobID, StemID: stemID}
-	err := s.db.QueryRow(ctx, `SELECT t.object_key, t.sha256 FROM separation_stems t
+	err := s.DB.QueryRow(ctx, `SELECT t.object_key, t.sha256 FROM separation_stems t
 		JOIN jobs j ON j.id = t.job_id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND j.user_id = $3 AND j.state = 'READY'`, jobID, stemID, owner).
 		Scan(&ref.ObjectKey, &ref.SHA256)

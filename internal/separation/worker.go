@@ -25,13 +25,13 @@ const pollQueue = time.Second
 // jobs back and returns when all its work has stopped. A stopped job is queued again
 // or continued by another replica, without a refund and without a lost attempt.
 func (s *Service) Run(ctx context.Context) error {
-	wake, stopListening := s.db.Listen(job.WorkTopic(job.Separation))
+	wake, stopListening := s.DB.Listen(job.WorkTopic(job.Separation))
 	defer stopListening()
 	var running sync.WaitGroup
 	defer running.Wait()
-	job.Poll(ctx, s.log, "separation queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (bool, error) {
+	job.Poll(ctx, s.Log, "separation queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (bool, error) {
 		if err := s.requeueDead(ctx); err != nil && ctx.Err() == nil {
-			s.outage.Log(s.log, slog.LevelError, "recover", "jobs of dead workers not recovered", "err", err) // others may still be claimed
+			s.outage.Log(s.Log, slog.LevelError, "recover", "jobs of dead workers not recovered", "err", err) // others may still be claimed
 		}
 		j, ok, err := s.next(ctx)
 		if err != nil || !ok {
@@ -122,7 +122,7 @@ func (s *Service) fetchSource(ctx context.Context, j *claimedJob, dir, file stri
 // then on any worker can continue the job.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
 	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for handBack, if the write gets no answer
-	if err := s.db.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
+	if err := s.DB.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
 		moved, err := s.jobs.Move(ctx, tx, j.ID, StateSubmitting, StateProcessing, "", ` AND fence = $4`, j.Fence)
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 		return err
 	}
 	j.State = StateProcessing
-	if _, err := s.db.Exec(ctx, `UPDATE separation_pause SET refusals = 0 WHERE refusals > 0`); err != nil {
+	if _, err := s.DB.Exec(ctx, `UPDATE separation_pause SET refusals = 0 WHERE refusals > 0`); err != nil {
 		s.jobs.AttemptLog(j.Claim).Warn("end of the provider's refusals not noted; the next pause is longer", "err", err)
 	}
 	return nil
@@ -206,7 +206,7 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 		if err == nil || !errors.As(err, &e) || !e.Transient {
 			return err
 		}
-		s.log.Warn("the provider does not answer; it is asked again", "job", j.ID, "err", err)
+		s.Log.Warn("the provider does not answer; it is asked again", "job", j.ID, "err", err)
 		if err := httpcall.Sleep(ctx, s.PollEvery); err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
 	err := job.Retry(ctx, func() error {
-		return s.db.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
+		return s.DB.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
 			if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ var planted = []struct {
 	{"a refund outside of the transaction of its failure", []edit{
 		{"separation/queue.go", `if !e.Deleted || !e.Asked {`, `if e.Deleted && !e.Asked {`},
 		{"separation/queue.go", "	if err == nil && moved {\n", `	if err == nil && moved {
-			if err := s.db.InTx(ctx, func(tx *db.Tx) error { _, err := credit.Refund(ctx, tx, j.UserID, j.ID); return err }); err != nil {
+			if err := s.DB.InTx(ctx, func(tx *db.Tx) error { _, err := credit.Refund(ctx, tx, j.UserID, j.ID); return err }); err != nil {
 				return moved, err
 			}
 	`}}},
