@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
@@ -25,6 +27,15 @@ type New struct {
 	Reserve func(ctx context.Context, tx *db.Tx) error
 	Details map[string]any // the columns of the kind's own row
 	Holds   []string       // keys of the objects that it reads; see [Hold]
+}
+
+// NewID returns the id of a new job. Ids ascend with time.
+func (t Table) NewID() (string, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("job id: %w", err)
+	}
+	return t.Prefix + id.String(), nil
 }
 
 // Insert inserts a job into the queue.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
@@ -63,11 +61,8 @@ func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key 
 
 // newJob returns a job without a source and a price.
 func (s *Service) newJob(owner, language, fileName string) (newJob, error) {
-	raw, err := uuid.NewV7()
-	if err != nil {
-		return newJob{}, fmt.Errorf("job id: %w", err)
-	}
-	return newJob{id: s.jobs.Prefix + raw.String(), owner: owner, language: language, fileName: fileName}, nil
+	id, err := s.jobs.NewID()
+	return newJob{id: id, owner: owner, language: language, fileName: fileName}, err
 }
 
 // priceUpload completes the job with the length and the size of an upload, if the owner can pay for it.
