@@ -85,25 +85,6 @@ func TestAccount(t *testing.T) {
 	gone.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/sign-out"}).Error(401, "account_deleted")
 }
 
-func TestSignOutEndsEverySession(t *testing.T) {
-	t.Parallel()
-	s := apitest.Shared(t)
-	u, other := s.SignIn(t), s.SignIn(t)
-	phone := u.SignInAgain(t).AccessToken
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/sign-out", Valid: true}).Expect(204)
-	for i := range s.Processes() { // each replica reads sign-outs once a second
-		replica := s.Replica(i)
-		for _, token := range []string{u.Token, phone} {
-			ask := apitest.Request{Path: "/api/v2/credits", Token: token}
-			apitest.Eventually(t, maxWait, func() bool { return replica.Do(t, ask).Status == 401 },
-				func() string { return "a token from before the sign-out is valid" })
-			replica.Do(t, ask).Error(401, "invalid_token")
-		}
-	}
-	other.Get(t, "/api/v2/credits").Expect(200)
-	s.Do(t, apitest.Request{Path: "/api/v2/credits", Token: u.SignInAgain(t).AccessToken}).Expect(200)
-}
-
 func TestAnAccountHasLimits(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -119,6 +119,7 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 		send(device("platform_c", "t")).Error(400, "invalid_platform")
 		send(device("platform_a", "")).Sentence(400, "token")
 		send(device("platform_a", strings.Repeat("x", 4097))).Sentence(400, "token")
+		send(device("platform_a", "a\x00")).Sentence(400, "token")
 		send(device("platform_a", strings.Repeat("x", 4096))).Expect(204)
 		x.Do(t, apitest.Request{Method: method, Path: "/api/v2/devices", JSON: device("platform_a", "t")}).Error(401, "missing_token")
 	}
