@@ -94,7 +94,7 @@ func TestLostClaimsCostNoAttempt(t *testing.T) {
 			t.Fatal("the claim was not committed")
 		}
 		h.Exec(`UPDATE jobs SET lease_until = 0`)
-		dead, err := renders(direct, "").Dead(ctx, "")
+		dead, err := renders(direct, "").Dead(ctx)
 		if err != nil || len(dead) != 1 {
 			t.Fatalf("%v, %v", dead, err)
 		}

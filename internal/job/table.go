@@ -207,18 +207,21 @@ type Return struct {
 	Topics []string // to notify as well
 }
 
+// MaxAttempts bounds how many workers may begin to work on a job and fail or die.
+const MaxAttempts = 3
+
 // Expired is the condition, after AND, that the lease of a job has run out.
 const Expired = ` AND COALESCE(lease_until, 0) < now_ms()`
 
-// Dead returns the claims of the jobs that meet a condition and whose workers died. Parameters of the condition
-// begin with $2. A worker may come back after an outage, so hand the jobs back with the condition [Expired].
-func (t Table) Dead(ctx context.Context, and string, args ...any) ([]Claim, error) {
+// Dead returns the claims of the jobs whose workers died and that have an attempt left. A worker may come back after an
+// outage, so hand the jobs back with the condition [Expired].
+func (t Table) Dead(ctx context.Context) ([]Claim, error) {
 	dead, err := db.All(ctx, t.DB, func(row db.Scanner) (c Claim, err error) {
 		c.Table = "jobs"
 		err = row.Scan(&c.ID, &c.Fence, &c.UserID, &c.Attempts)
 		return c, err
 	}, `SELECT id, fence, user_id, attempts FROM jobs WHERE kind = $1 AND `+AtWork+Expired+` AND `+
-		user.NotErasing("user_id")+and, append([]any{t.Kind}, args...)...)
+		user.NotErasing("user_id")+` AND attempts < $2`, t.Kind, MaxAttempts)
 	if err != nil {
 		return nil, fmt.Errorf("look for jobs of dead workers: %w", err)
 	}

@@ -116,11 +116,11 @@ func TestALateWorkerWritesNothing(t *testing.T) {
 		c := claim(h, "me")
 		table, ctx := renders(h.DB, t.TempDir()), t.Context()
 		alive, err := table.HandBack(ctx, c, job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired})
-		if dead, derr := table.Dead(ctx, ""); alive || len(dead) != 0 || errors.Join(err, derr) != nil {
+		if dead, derr := table.Dead(ctx); alive || len(dead) != 0 || errors.Join(err, derr) != nil {
 			t.Fatalf("a living worker lost its job: %v, %v, %v, %v", alive, dead, err, derr)
 		}
 		h.Exec(`UPDATE jobs SET lease_until = now_ms() - 1`)
-		dead, err := table.Dead(ctx, "")
+		dead, err := table.Dead(ctx)
 		if err != nil || len(dead) != 1 {
 			t.Fatalf("%v, %v", dead, err)
 		}

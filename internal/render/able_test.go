@@ -15,6 +15,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 )
 
@@ -233,7 +234,7 @@ func TestUnexplainedFailuresAreTriedAgain(t *testing.T) {
 		r.run(failing)
 		r.waitFor(1, StateFailed)
 		r.Eventually("reported", func() bool { return strings.Contains(log.String(), "level=ERROR") })
-		if n := r.Number(`SELECT attempts FROM jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Sentence); n != maxAttempts {
+		if n := r.Number(`SELECT attempts FROM jobs WHERE state = 'FAILED' AND error = $1 AND error_code = 'internal'`, errInternal.Sentence); n != job.MaxAttempts {
 			t.Errorf("%d attempts", n)
 		}
 		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {

@@ -20,7 +20,7 @@ const queueLock = "render-queue"
 // claim, so that the table of turns counts only running jobs.
 func (s *Service) requeueDead(ctx context.Context) error {
 	ctx = db.WithLimit(ctx, job.TTL/3)
-	dead, err := s.jobs.Dead(ctx, ` AND attempts < $2`, maxAttempts)
+	dead, err := s.jobs.Dead(ctx)
 	for _, c := range dead {
 		moved, berr := s.jobs.HandBack(ctx, c, job.Return{From: StateProcessing, To: StatePending, Lost: true, And: job.Expired, Set: `short_since = NULL`})
 		if moved {

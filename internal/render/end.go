@@ -63,7 +63,7 @@ func decide(attempts int, c circumstances, err error) outcome {
 		return again(retry{forgive: true, pause: time.Second})
 	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
 		return outcome{failure: seen}
-	case attempts < maxAttempts:
+	case attempts < job.MaxAttempts:
 		return again(retry{pause: time.Second})
 	case errors.Is(err, media.ErrTimeout):
 		return outcome{failure: errSlow, level: slog.LevelError}

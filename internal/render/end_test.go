@@ -10,12 +10,13 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 )
 
 func TestDecisions(t *testing.T) {
-	const first, last = 1, maxAttempts
+	const first, last = 1, job.MaxAttempts
 	broken, protected := errors.New("boom"), fault.Failedf(fault.SourceProtected, "segments[0]: the file is encrypted")
 	late := fault.Failedf(fault.TimedOut, "it took too long")
 	for _, tt := range []struct {

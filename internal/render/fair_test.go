@@ -10,6 +10,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 )
 
@@ -24,7 +25,7 @@ func TestJobsOfThreeDeadWorkersFail(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.enqueue(2, r.User(0), nil)
 		var workers []string
-		for attempt := 1; attempt <= maxAttempts; attempt++ {
+		for attempt := 1; attempt <= job.MaxAttempts; attempt++ {
 			s := r.service(&jobtest.Engine{}, r.DB)
 			r.Exec(`UPDATE jobs SET attempts = $1, lease_until = now_ms() - 1 WHERE id = $2`, attempt, r.claimed(s).ID)
 			workers = append(workers, s.Renewer.Owner())

@@ -46,9 +46,6 @@ const (
 	StateFailed     = "FAILED"
 )
 
-// maxAttempts bounds how many workers may die while they work on one job.
-const maxAttempts = 3
-
 // Engine makes the films. It is an interface so that tests and benchmarks of the queue
 // can use work that takes a known time. [engine.Engine] documents the methods.
 type Engine interface {

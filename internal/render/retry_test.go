@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"cutroom/internal/db"
+	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 )
 
@@ -53,7 +54,7 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 			}
 		}
 		refused("is PENDING")
-		for range maxAttempts {
+		for range job.MaxAttempts {
 			run()
 		}
 		if err := s.Sweeper.Sweep(t.Context(), true); err != nil {

@@ -46,7 +46,7 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 		err = fmt.Errorf("note jobs without room: %w", err)
 	}
 	return errors.Join(err,
-		s.failAll(ctx, errInterrupted, job.AtWork+` AND lease_until < now_ms() AND attempts >= 3`),
+		s.failAll(ctx, errInterrupted, job.AtWork+` AND lease_until < now_ms() AND attempts >= $5`, job.MaxAttempts),
 		s.failAll(ctx, s.overdue(), job.Waiting+` AND started_at < now_ms() - $5`, s.Timeout.Milliseconds()),
 		s.failWithoutRoom(ctx))
 }

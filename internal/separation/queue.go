@@ -132,7 +132,7 @@ func (s *Service) recoverJobs(ctx context.Context, and, which string, args ...an
 		case j.AskedAt.Valid:
 			s.jobs.AttemptLog(j.Claim).Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice")
 			moved, err = s.fail(ctx, j, errInterrupted, errors.New("the worker was lost while the provider may have been starting the job"))
-		case j.Attempts >= maxAttempts:
+		case j.Attempts >= job.MaxAttempts:
 			moved, err = s.fail(ctx, j, errInterrupted, nil)
 		default:
 			moved, err = s.requeue(ctx, j, and)

@@ -56,9 +56,6 @@ const (
 	StateDisposed   = "DISPOSED"
 )
 
-// maxAttempts bounds how often a job may enter SUBMITTING.
-const maxAttempts = 3
-
 // Media reads and converts sound. It is an interface so that a simulation needs no
 // ffmpeg. [media.Runner] documents the methods.
 type Media interface {
@@ -68,7 +65,7 @@ type Media interface {
 	Encode(ctx context.Context, p media.Pass) (corruptFrames int, err error)
 }
 
-// Options configures a Service. All fields are required.
+// Options configures a Service. Fields are required unless they say what their zero value means.
 type Options struct {
 	DB       *db.DB
 	Renewer  *job.Renewer
@@ -100,7 +97,7 @@ type Options struct {
 	PollTimeout     time.Duration   // in PROCESSING
 	BusyWait        time.Duration   // for a busy provider; 0 fails at once
 	Tracer          *tracing.Tracer // nil = off
-	Observer        job.Observer
+	Observer        job.Observer    // nil counts nothing
 	Log             *slog.Logger
 }
 
