@@ -55,6 +55,9 @@ func TestARefundRevokesTheBalanceAndRecordsTheRestAsDebt(t *testing.T) {
 		if err := charge(t.Context(), d, user, "job", 7); err != nil {
 			t.Fatal(err)
 		}
+		if charge(t.Context(), d, user, "job", 1) == nil {
+			t.Error("a job was charged twice")
+		}
 		// A notification has no effect unless the store confirms it.
 		for _, said := range []map[string]bool{{}, {"t-1": false}} {
 			s.reversed = said
