@@ -1,13 +1,27 @@
 package test
 
 import (
+	"fmt"
 	"math"
+	"path/filepath"
 	"reflect"
 	"testing"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/mediatest"
 )
+
+// gradient is a clip of 160x120 at 30 frames per second, without colour. Its luma says which point of which frame
+// it is: from dark it rises by 25 from left to right, by 15 from top to bottom, and by 4 a frame for 5 frames.
+func gradient(t testing.TB, dark int, tone float64) string {
+	path := filepath.Join(t.TempDir(), "gradient.mp4")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", fmt.Sprintf("color=black:s=160x120:r=30:d=2,format=yuv420p,"+
+		"geq=lum='%d+25*X/160+15*Y/120+4*mod(N,5)':cb=128:cr=128", dark),
+		"-f", "lavfi", "-i", fmt.Sprintf("aevalsrc=exprs='0.25*sin(2*PI*%g*t)':s=48000:d=2", tone),
+		"-c:v", "libx264", "-preset", "veryfast", "-crf", "1", "-color_range", "tv", "-colorspace", "bt709", "-color_primaries", "bt709",
+		"-color_trc", "bt709", "-c:a", "aac", path)
+	return path
+}
 
 // The first and last frames of a film fade from and to a colour over whatever joins lie there, with the weights of
 // the contract, and the whole mix fades with them. All forms of a request take the fades.

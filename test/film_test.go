@@ -14,8 +14,10 @@ import (
 const frame = 40 * time.Millisecond
 
 var (
-	red  = color.RGBA{R: 254, A: 255}
-	blue = color.RGBA{B: 254, A: 255}
+	red   = color.RGBA{R: 254, A: 255}
+	blue  = color.RGBA{B: 254, A: 255}
+	black = color.RGBA{A: 255}
+	white = color.RGBA{255, 255, 255, 255}
 )
 
 // picturesAre fails the test unless the middle of the picture at each time has the colour, within the

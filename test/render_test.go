@@ -1,7 +1,6 @@
 package test
 
 import (
-	"image/color"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,7 +26,7 @@ func TestRenderTwoSegments(t *testing.T) {
 	pictures := picturesAre(t, film, mediatest.Every(time.Second, 2*time.Second, 2), red, blue)
 	// The square clip has black bars at its sides.
 	side := mediatest.ColorAt(pictures[1], 0.05, 0.5)
-	if mediatest.ColorDistance(side, color.RGBA{A: 255}) > 24 {
+	if mediatest.ColorDistance(side, black) > 24 {
 		t.Errorf("beside the fitted clip is %v, want black", side)
 	}
 	toneIs(t, film, mediatest.Between(200, 1800), 440)
