@@ -138,13 +138,9 @@ try-operations: build ## follow docs/setup.md and docs/operations.md without con
 
 # Measurements.
 
-# docs/capacity.md is computed from the figures of docs/benchmarks.md.
-CAPACITY = $(GO) test ./deploy -run Capacity -count=1 -update
-
 .PHONY: bench-api
 bench-api: ## measure the API's speed, and its memory during uploads; writes docs/benchmarks.md
 	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)
-	$(CAPACITY)
 
 # Number of jobs in the year. Ten million take minutes, and 20 GB of disk while they are created.
 BENCH_ADMIN_JOBS ?= 10000000
@@ -159,7 +155,6 @@ BENCH_RENDER_RUNS ?= 2
 .PHONY: bench-render
 bench-render: ## compare renders with single ffmpeg commands; writes docs/benchmarks.md
 	$(GO) run ./test/bench-render -runs $(BENCH_RENDER_RUNS)
-	$(CAPACITY)
 
 # Length of a simulated film. Below a second, the figures are mostly overhead.
 BENCH_SCALE ?= 1s
@@ -169,7 +164,6 @@ BENCH_SCALE_FLAGS ?=
 .PHONY: bench-scale
 bench-scale: ## measure 1 to 64 workers and long queues; writes docs/benchmarks.md
 	scripts/s3.sh run $(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-scale -film $(BENCH_SCALE) $(BENCH_SCALE_FLAGS)
-	$(CAPACITY)
 
 # Separations: crashes, faults, the speed of the queue.
 
