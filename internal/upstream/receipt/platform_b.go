@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/uuid"
 
 	"cutroom/internal/httpcall"
 	"cutroom/internal/upstream/credentials"
@@ -171,28 +170,25 @@ func (p *PlatformB) requestToken() (string, error) {
 
 // transaction holds the fields of a signed transaction that we read.
 type transaction struct {
-	TransactionID   string          `json:"transactionId"`
-	BundleID        string          `json:"bundleId"`
-	ProductID       string          `json:"productId"`
-	Environment     string          `json:"environment"`
-	Quantity        *int64          `json:"quantity"`
-	Ownership       string          `json:"inAppOwnershipType"`
-	RevocationDate  json.RawMessage `json:"revocationDate"`
-	AppAccountToken string          `json:"appAccountToken"` // UUID that the app named at the purchase, if any
+	TransactionID   string `json:"transactionId"`
+	BundleID        string `json:"bundleId"`
+	ProductID       string `json:"productId"`
+	Environment     string `json:"environment"`
+	Quantity        *int64 `json:"quantity"`
+	Ownership       string `json:"inAppOwnershipType"`
+	RevocationDate  any    `json:"revocationDate"`
+	AppAccountToken string `json:"appAccountToken"` // UUID that the app named at the purchase, if any
 }
 
 // revoked reports whether the store refunded or revoked the transaction.
-func (t transaction) revoked() bool {
-	date := strings.TrimSpace(string(t.RevocationDate))
-	return date != "" && date != "null"
-}
+func (t transaction) revoked() bool { return t.RevocationDate != nil }
 
 // check returns the quantity bought, or an error that names the broken rule.
 func (t transaction) check(in Purchase) (quantity int64, err error) {
 	switch {
 	case in.ProductID == "" || t.ProductID != in.ProductID:
 		return 0, refuse(Mismatch, "transaction is for another product")
-	case t.Ownership == "FAMILY_SHARED", t.AppAccountToken != "" && !sameUUID(t.AppAccountToken, in.AccountID):
+	case t.Ownership == "FAMILY_SHARED", t.AppAccountToken != "" && !strings.EqualFold(t.AppAccountToken, in.AccountID):
 		return 0, refuse(OtherAccount, "bought by another account")
 	case t.Ownership != "PURCHASED":
 		return 0, refuse(Unverified, "ownership is %.40q", t.Ownership)
@@ -200,14 +196,4 @@ func (t transaction) check(in Purchase) (quantity int64, err error) {
 		return 0, refuse(Revoked, "transaction was revoked")
 	}
 	return quantityOf(t.Quantity)
-}
-
-// sameUUID compares two UUIDs, ignoring case.
-func sameUUID(a, b string) bool {
-	x, err := uuid.Parse(a)
-	if err != nil {
-		return false
-	}
-	y, err := uuid.Parse(b)
-	return err == nil && x == y
 }

@@ -104,14 +104,10 @@ func segment(name, part string) (string, error) {
 	return url.PathEscape(part), nil
 }
 
-// authorizedGet calls a store's API with a bearer token; see classify for its failures.
+// authorizedGet calls a store's API with a bearer token. A temporary failure (no complete answer, 5xx, 429, 408) is
+// ErrUnavailable, an oversized answer ErrInvalid.
 func authorizedGet(ctx context.Context, client *http.Client, address, bearer string) (int, []byte, error) {
-	return classify(httpcall.Get(ctx, client, address, bearer))
-}
-
-// classify sorts the failures of a call: temporary ones (no complete answer, 5xx, 429, 408)
-// become ErrUnavailable, an oversized answer ErrInvalid.
-func classify(status int, body []byte, err error) (int, []byte, error) {
+	status, body, err := httpcall.Get(ctx, client, address, bearer)
 	switch {
 	case errors.Is(err, httpcall.ErrTooLong):
 		return 0, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
