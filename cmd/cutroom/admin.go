@@ -8,20 +8,15 @@ import (
 	"cutroom/internal/user"
 )
 
-func grantRole(ctx context.Context, v *invocation) error {
-	return v.setRole(ctx, account.RoleAdmin, "has the admin role. It is in the user's token from the next sign-in on.")
-}
-
-func revokeRole(ctx context.Context, v *invocation) error {
-	return v.setRole(ctx, account.RoleUser, "no longer has the admin role.")
-}
-
-func (v *invocation) setRole(ctx context.Context, role, done string) error {
-	u, err := account.SetRole(ctx, v.db, v.args[0], role, actor())
-	if err != nil {
-		return err
+// setRole gives a user a role.
+func setRole(role, done string) runFunc {
+	return func(ctx context.Context, v *invocation) error {
+		u, err := account.SetRole(ctx, v.db, v.args[0], role, actor())
+		if err != nil {
+			return err
+		}
+		return v.say(roleRows(u), "%s (%s) %s", u.ID, u.Email, done)
 	}
-	return v.say(roleRows(u), "%s (%s) %s", u.ID, u.Email, done)
 }
 
 func listAdmins(ctx context.Context, v *invocation) error {

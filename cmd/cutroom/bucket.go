@@ -6,13 +6,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"time"
 
 	"cutroom/internal/app"
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/installation"
-	"cutroom/internal/objectstore"
 	"cutroom/internal/sweep"
 )
 
@@ -101,20 +101,13 @@ func (v *invocation) printFindings(found []sweep.Finding) error {
 	}
 	rows := []row{}
 	for _, f := range found {
-		rows = append(rows, row{f.Rule.Kind, f.Listed, len(f.Unneeded), len(f.Unknown), oldestOf(f.Unneeded, f.Unknown)})
-	}
-	return v.print(rows)
-}
-
-// oldestOf returns the time of the oldest object, or nil if there is none.
-func oldestOf(lists ...[]objectstore.Info) *time.Time {
-	var oldest *time.Time
-	for _, list := range lists {
-		for _, o := range list {
-			if at := o.ModTime.UTC(); oldest == nil || at.Before(*oldest) {
-				oldest = &at
+		r := row{Kind: f.Rule.Kind, Objects: f.Listed, Unneeded: len(f.Unneeded), Unknown: len(f.Unknown)}
+		for _, o := range slices.Concat(f.Unneeded, f.Unknown) {
+			if at := o.ModTime.UTC(); r.Oldest == nil || at.Before(*r.Oldest) {
+				r.Oldest = &at
 			}
 		}
+		rows = append(rows, r)
 	}
-	return oldest
+	return v.print(rows)
 }

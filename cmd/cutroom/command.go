@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -29,8 +28,10 @@ type command struct {
 	flags  func(*flag.FlagSet, *invocation)
 	check  func(*invocation) error // of arguments and flags, before anything is opened; may be nil
 	needs  need
-	run    func(context.Context, *invocation) error
+	run    runFunc
 }
+
+type runFunc func(context.Context, *invocation) error
 
 // need is what a command finds in its invocation.
 type need int
@@ -168,7 +169,7 @@ func (v *invocation) load() (err error) {
 
 // withDatabase runs a command with the configured database, without migrating it: the command runs beside the
 // replicas, and may lack the permission to migrate.
-func (v *invocation) withDatabase(ctx context.Context, run func(context.Context, *invocation) error) (err error) {
+func (v *invocation) withDatabase(ctx context.Context, run runFunc) (err error) {
 	if v.db, err = app.OpenDatabase(ctx, v.cfg, v.log, (*db.DB).CheckSchema); err != nil {
 		return err
 	}
@@ -181,14 +182,11 @@ func (v *invocation) find(ctx context.Context) (user.User, error) {
 	return account.Find(ctx, v.db, v.args[0])
 }
 
-// userID matches the numeric id of a user of this machine.
-var userID = regexp.MustCompile(`^[0-9]{1,10}$`)
-
 // actor is the user id of the person who runs a command, for the audit record. Under sudo
 // it is the id of the user who called sudo.
 func actor() string {
-	if id := os.Getenv("SUDO_UID"); userID.MatchString(id) {
-		return "cli:" + id
+	if id, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); err == nil {
+		return fmt.Sprint("cli:", id)
 	}
-	return "cli:" + strconv.Itoa(os.Getuid())
+	return fmt.Sprint("cli:", os.Getuid())
 }

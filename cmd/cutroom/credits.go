@@ -28,9 +28,6 @@ func grantFlags(fs *flag.FlagSet, v *invocation) {
 	})
 }
 
-func grantCredits(ctx context.Context, v *invocation) error  { return v.support(ctx, 1) }
-func revokeCredits(ctx context.Context, v *invocation) error { return v.support(ctx, -1) }
-
 // maxSupport bounds one entry. A larger amount is a typing error.
 const maxSupport = 1_000_000
 
@@ -49,20 +46,22 @@ func checkSupport(v *invocation) (err error) {
 }
 
 // support gives credits (sign 1) or takes them back (sign -1).
-func (v *invocation) support(ctx context.Context, sign int64) error {
-	u, err := v.find(ctx)
-	if err != nil {
-		return err
+func support(sign int64) runFunc {
+	return func(ctx context.Context, v *invocation) error {
+		u, err := v.find(ctx)
+		if err != nil {
+			return err
+		}
+		id := credit.SupportID(v.job)
+		e := supported{UserID: u.ID, Credits: sign * v.credits, Ref: "support-" + id}
+		if err := v.enter(ctx, e, id); err != nil {
+			return err
+		}
+		if e.Balance, err = credit.Balance(ctx, v.db, u.ID); err != nil {
+			return err
+		}
+		return v.say(e, "%s: %+d credits, the balance is %d (%s)", e.UserID, e.Credits, e.Balance, e.Ref)
 	}
-	e := supported{UserID: u.ID, Credits: sign * v.credits, Ref: credit.SupportID(v.job)}
-	if err := v.enter(ctx, e); err != nil {
-		return err
-	}
-	e.Ref = "support-" + e.Ref
-	if e.Balance, err = credit.Balance(ctx, v.db, u.ID); err != nil {
-		return err
-	}
-	return v.say(e, "%s: %+d credits, the balance is %d (%s)", e.UserID, e.Credits, e.Balance, e.Ref)
 }
 
 // supported is a change of a balance that support made.
@@ -73,9 +72,9 @@ type supported struct {
 	Ref     string `json:"refId"`
 }
 
-// enter writes the entry and its audit record in one transaction.
-func (v *invocation) enter(ctx context.Context, e supported) error {
-	detail := audit.Detail{"credits": e.Credits, "reason": v.reason, "ref": "support-" + e.Ref}
+// enter writes the entry, marks the order that --order names as spent, and writes the audit record, in one transaction.
+func (v *invocation) enter(ctx context.Context, e supported, id string) error {
+	detail := audit.Detail{"credits": e.Credits, "reason": v.reason, "ref": e.Ref}
 	if v.order.Platform != "" {
 		detail["order"] = v.order.Platform // not its number, which would outlive the account
 	}
@@ -90,15 +89,21 @@ func (v *invocation) enter(ctx context.Context, e supported) error {
 		detail["job"] = v.job
 	}
 	err := v.db.InTx(ctx, func(tx *db.Tx) error {
-		fresh, err := credit.Support(ctx, tx, e.UserID, e.Ref, e.Credits)
+		fresh, err := credit.Support(ctx, tx, e.UserID, id, e.Credits)
 		if err != nil {
 			return err
 		}
 		if !fresh {
-			return fmt.Errorf("support has already made an entry for job %s: support-%s", v.job, e.Ref)
+			return fmt.Errorf("support has already made an entry for job %s: %s", v.job, e.Ref)
 		}
-		if err := v.spendOrder(ctx, tx, e); err != nil {
-			return err
+		if order := v.order; order.Platform != "" {
+			unspent, err := credit.SpendOrder(ctx, tx, e.UserID, order, e.Credits)
+			if err != nil {
+				return err
+			}
+			if !unspent {
+				return fmt.Errorf("order %s was already paid out; see cutroom user show %s", order.TransactionID, order.TransactionID)
+			}
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.SupportEntry, Target: e.UserID, Detail: detail})
 	})
@@ -107,18 +112,6 @@ func (v *invocation) enter(ctx context.Context, e supported) error {
 	}
 	if db.IsForeignKey(err) {
 		return errors.New("the account was deleted just now")
-	}
-	return err
-}
-
-// spendOrder marks the order that --order names as spent, so that presenting it later grants nothing.
-func (v *invocation) spendOrder(ctx context.Context, tx *db.Tx, e supported) error {
-	if v.order == (credit.Order{}) {
-		return nil
-	}
-	spent, err := credit.SpendOrder(ctx, tx, e.UserID, v.order, e.Credits)
-	if err == nil && !spent {
-		err = fmt.Errorf("order %s was already paid out; see cutroom user show %s", v.order.TransactionID, v.order.TransactionID)
 	}
 	return err
 }

@@ -17,7 +17,6 @@ import (
 	"cutroom/internal/disk"
 	"cutroom/internal/installation"
 	"cutroom/internal/job"
-	"cutroom/internal/objectstore"
 	"cutroom/internal/upstream/separator"
 )
 
@@ -169,19 +168,14 @@ func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
 	if err := b.Check(ctx); err != nil {
 		return "", err
 	}
-	whose, err := bucketOwner(ctx, cfg, b)
-	return "put, get, presigned put and get, delete; " + whose, err
-}
-
-// bucketOwner checks whether database and bucket belong together. Another check reports a database that does
-// not answer.
-func bucketOwner(ctx context.Context, cfg config.Config, b *objectstore.Bucket) (string, error) {
-	d, err := openDatabase(ctx, cfg)
-	if err != nil {
-		return "not compared with the database", nil
+	whose := "not compared with the database" // another check reports a database that does not answer
+	if d, err := openDatabase(ctx, cfg); err == nil {
+		whose, err = installation.State(ctx, d, b)
+		if err = errors.Join(err, d.Close()); err != nil {
+			return "", err
+		}
 	}
-	detail, err := installation.State(ctx, d, b)
-	return detail, errors.Join(err, d.Close())
+	return "put, get, presigned put and get, delete; " + whose, nil
 }
 
 func openDatabase(ctx context.Context, cfg config.Config) (*db.DB, error) {

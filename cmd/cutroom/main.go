@@ -15,8 +15,10 @@ import (
 	"strings"
 	"syscall"
 
+	"cutroom/internal/account"
 	"cutroom/internal/app"
 	"cutroom/internal/db"
+	"cutroom/internal/job"
 	"cutroom/internal/media/confine"
 )
 
@@ -77,8 +79,8 @@ var commands = map[string]command{
 	"migrate":         {daemon: true, needs: configuration, run: migrate},
 	"doctor":          {needs: configuration, run: doctor},
 	"version":         {run: version},
-	"admin grant":     {args: 1, needs: database, run: grantRole},
-	"admin revoke":    {args: 1, needs: database, run: revokeRole},
+	"admin grant":     {args: 1, needs: database, run: setRole(account.RoleAdmin, "has the admin role. It is in the user's token from the next sign-in on.")},
+	"admin revoke":    {args: 1, needs: database, run: setRole(account.RoleUser, "no longer has the admin role.")},
 	"admin list":      {needs: database, run: listAdmins},
 	"admin token":     {args: 1, needs: database, run: issueToken},
 	"user show":       {args: 1, needs: database, run: showUser},
@@ -89,10 +91,10 @@ var commands = map[string]command{
 	"job retry":       {args: 1, check: checkRetry, needs: database, run: retryJob},
 	"jobs":            {flags: failedFlag, check: checkFailed, needs: database, run: showFailedJobs},
 	"purchase verify": {args: 2, flags: verifyFlags, check: checkOrder, needs: database, run: verifyPurchase},
-	"credits grant":   {args: 2, flags: grantFlags, check: checkSupport, needs: database, run: grantCredits},
-	"credits revoke":  {args: 2, flags: supportFlags, check: checkSupport, needs: database, run: revokeCredits},
-	"pause":           {args: 1, check: checkKind, needs: database, run: pauseSubmissions},
-	"resume":          {args: 1, check: checkKind, needs: database, run: resumeSubmissions},
+	"credits grant":   {args: 2, flags: grantFlags, check: checkSupport, needs: database, run: support(1)},
+	"credits revoke":  {args: 2, flags: supportFlags, check: checkSupport, needs: database, run: support(-1)},
+	"pause":           {args: 1, check: checkKind, needs: database, run: setSubmissions(job.Pause, "paused")},
+	"resume":          {args: 1, check: checkKind, needs: database, run: setSubmissions(job.Resume, "resumed")},
 	"events":          {flags: eventsFlag, needs: database, run: listEvents},
 	"events retry":    {args: 1, fewer: 1, flags: sinceFlag, check: checkEvents, needs: database, run: retryEvents},
 	"adopt-bucket":    {needs: database, run: adoptBucket},

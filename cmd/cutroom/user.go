@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,6 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/quota"
 )
-
-// everything is a page with all rows.
-var everything = admin.Page{Limit: 1 << 32}
 
 // userReport is what support sees of a user.
 type userReport struct {
@@ -84,26 +82,24 @@ func readUserReport(ctx context.Context, d *db.DB, id string) (p userReport, err
 		return p, errors.New("the account was deleted just now")
 	}
 	p.User = users[0]
-	if p.Ledger, _, err = reports.Ledger(ctx, id, everything); err != nil {
-		return p, err
-	}
-	if p.Purchases, _, err = reports.Purchases(ctx, id, everything); err != nil {
+	if err := cmp.Or(
+		readAll(ctx, &p.Ledger, reports.Ledger, id), readAll(ctx, &p.Purchases, reports.Purchases, id),
+		readAll(ctx, &p.Refusals, reports.Refusals, id), readAll(ctx, &p.Jobs, reports.UserJobs, id),
+		readAll(ctx, &p.Assets, reports.Assets, id)); err != nil {
 		return p, err
 	}
 	for _, sale := range p.Purchases {
 		p.Owed += sale.Owed
 	}
-	if p.Refusals, _, err = reports.Refusals(ctx, id, everything); err != nil {
-		return p, err
-	}
-	if p.Jobs, _, err = reports.UserJobs(ctx, id, everything); err != nil {
-		return p, err
-	}
-	if p.Assets, _, err = reports.Assets(ctx, id, everything); err != nil {
-		return p, err
-	}
 	p.Audit, err = audit.List(ctx, d, audit.Filter{Target: id})
 	return p, err
+}
+
+// readAll reads all rows of a user's report.
+func readAll[Row any](ctx context.Context, into *[]Row, report func(context.Context, string, admin.Page) ([]Row, int64, error),
+	userID string) (err error) {
+	*into, _, err = report(ctx, userID, admin.Page{Limit: 1 << 32})
+	return err
 }
 
 func exportUser(ctx context.Context, v *invocation) error {

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 )
 
@@ -55,10 +55,7 @@ func ffmpegVersion(ctx context.Context) string {
 	if err != nil {
 		return "not found"
 	}
-	first, _, _ := strings.Cut(string(out), "\n")
-	fields := strings.Fields(first)
-	if len(fields) < 3 {
-		return "unknown"
-	}
-	return fields[2]
+	version := "unknown"
+	_, _ = fmt.Sscanf(string(out), "ffmpeg version %s", &version) // another output leaves it unknown
+	return version
 }
