@@ -285,7 +285,7 @@ func loadFrom(r reader) (Config, error) {
 	var s settings
 	r.readSecretFiles()
 	for _, k := range s.keys() {
-		if !r.broken[k.Name] {
+		if !r.hasProblem(k.Name) {
 			k.set(&r, k)
 		}
 	}

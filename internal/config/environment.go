@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,12 +23,6 @@ const envFile = ".env"
 // path is "", it uses .env in the working directory, if that exists. A variable in the environment, even a
 // blank one, overrides the file. An unreadable or malformed file is reported as a problem.
 func LoadEnvironment(path string) (Config, error) {
-	if path == "" {
-		path = envFile
-	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		cfg, _ := Load(os.LookupEnv) // for the log format; the file might contain the missing keys
-		return cfg, &Problem{Key: path, Rule: "does not exist"}
-	}
 	cfg, err := loadWithFile(path, os.LookupEnv)
 	if err == nil {
 		cfg.Warnings = append(cfg.Warnings, misspelt(os.Environ())...)
@@ -58,7 +53,9 @@ func misspelt(environment []string) (warnings []string) {
 }
 
 func loadWithFile(path string, environment func(string) (string, bool)) (Config, error) {
-	values, fileErr := readEnvFile(path)
+	optional := path == ""
+	path = cmp.Or(path, envFile)
+	values, fileErr := readEnvFile(path, optional)
 	cfg, err := loadFrom(reader{incomplete: fileErr != nil, lookup: func(key string) (string, bool) {
 		if value, ok := environment(key); ok {
 			return value, true
@@ -117,15 +114,17 @@ func unknownKeys(path string, values map[string]string) (warnings []string) {
 // maxEnvFileBytes is far more than all keys together need.
 const maxEnvFileBytes = 1 << 20
 
-func readEnvFile(path string) (map[string]string, error) {
+func readEnvFile(path string, optional bool) (map[string]string, error) {
 	text, err := readFile(path, maxEnvFileBytes)
-	if errors.Is(err, fs.ErrNotExist) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case missing && optional:
 		return nil, nil
-	}
-	if err != nil {
+	case missing:
+		return nil, &Problem{Key: path, Rule: "does not exist"}
+	case err != nil:
 		return nil, &Problem{Key: path, Rule: "cannot be read"}
-	}
-	if len(text) > maxEnvFileBytes {
+	case len(text) > maxEnvFileBytes:
 		return nil, &Problem{Key: path, Rule: "must not be larger than 1 MiB"}
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // editors on Windows write a byte order mark

@@ -37,7 +37,8 @@ func TestEnvironmentWinsOverTheFile(t *testing.T) {
 }
 
 func TestNoFileIsNoProblem(t *testing.T) {
-	if _, err := loadWithFile(filepath.Join(t.TempDir(), ".env"), lookup(required())); err != nil {
+	t.Chdir(t.TempDir())
+	if _, err := loadWithFile("", lookup(required())); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -21,7 +22,6 @@ func (p *Problem) Error() string { return p.Key + ": " + p.Rule }
 // reader reads the environment and collects all problems and warnings.
 type reader struct {
 	lookup func(string) (string, bool)
-	broken map[string]bool // secrets whose file is a problem
 	// incomplete is set if the .env file could not be read. Missing keys are then no problem, because the file
 	// may contain them.
 	incomplete bool
@@ -53,16 +53,11 @@ func (r *reader) given(key string) string {
 
 // text returns the given value, or the default if that is blank. A blank required key is a problem.
 func (r *reader) text(k Key) string {
-	value := r.given(k.Name)
-	switch {
-	case value != "":
-		return value
-	case k.Required == Always:
-		if !r.incomplete {
-			r.problem(k.Name, "is required")
-		}
+	value := cmp.Or(r.given(k.Name), k.Default)
+	if value == "" && k.Required == Always && !r.incomplete {
+		r.problem(k.Name, "is required")
 	}
-	return k.Default
+	return value
 }
 
 // missing returns the blank keys of a requirement, and how many keys it has.
@@ -71,7 +66,7 @@ func (r *reader) missing(of Requirement) (blank []string, all int) {
 		if k.Required != of {
 			continue
 		}
-		if all++; r.given(k.Name) == "" && !r.broken[k.Name] {
+		if all++; r.given(k.Name) == "" && !r.hasProblem(k.Name) {
 			blank = append(blank, k.Name)
 		}
 	}

@@ -19,8 +19,8 @@ func (s *settings) check(r *reader) {
 	s.checkObjectStore(r)
 	s.checkRoles(r)
 	s.checkSeparation(r)
-	if s.Credit.BonusPerIdentity && s.Credit.BonusKey.IsBlank() && !r.hasProblem("SIGNUP_BONUS_KEY") {
-		r.problem("SIGNUP_BONUS_KEY", "is required when SIGNUP_BONUS_PER_IDENTITY is once")
+	if s.Credit.BonusPerIdentity {
+		r.needSecret("SIGNUP_BONUS_KEY", s.Credit.BonusKey, "SIGNUP_BONUS_PER_IDENTITY is once")
 	}
 	s.checkPlatformA(r)
 	s.checkPlatformB(r)
@@ -174,15 +174,18 @@ func (s *settings) checkPlatformB(r *reader) {
 }
 
 func (s *settings) checkWebhook(r *reader) {
-	missing, _ := r.missing(WithWebhook)
-	if s.Webhook.URL == "" {
-		if r.given("WEBHOOK_URL") == "" && len(missing) == 0 {
-			r.warn("the web hook is off: WEBHOOK_URL is blank although WEBHOOK_SECRET is set")
-		}
-		return
+	switch {
+	case s.Webhook.URL != "":
+		r.needSecret("WEBHOOK_SECRET", s.Webhook.Secret, "WEBHOOK_URL is set")
+	case r.given("WEBHOOK_URL") == "" && !s.Webhook.Secret.IsBlank():
+		r.warn("the web hook is off: WEBHOOK_URL is blank although WEBHOOK_SECRET is set")
 	}
-	for _, key := range missing {
-		r.problem(key, "is required when WEBHOOK_URL is set")
+}
+
+// needSecret reports a secret that is blank although a condition requires it.
+func (r *reader) needSecret(key string, value Secret, condition string) {
+	if value.IsBlank() && !r.hasProblem(key) {
+		r.problem(key, "is required when "+condition)
 	}
 }
 

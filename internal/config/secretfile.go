@@ -12,22 +12,35 @@ const fileSuffix = "_FILE"
 // maxSecretBytes is far more than a secret needs: a key file has a few KiB.
 const maxSecretBytes = 64 << 10
 
-// secretFile reads the file that <KEY>_FILE names. If <KEY>_FILE is blank, there is no value. A line break at
-// the end of the file is not part of the value.
-func (r *reader) secretFile(k Key) (value string, found bool) {
-	path := r.given(k.Name + fileSuffix)
-	switch {
-	case path == "":
-		return "", false
-	case r.given(k.Name) != "":
-		r.problem(k.Name, "must not be set together with "+k.Name+fileSuffix)
-		return "", true
+// readSecretFiles makes lookup return the content of the files that <KEY>_FILE names, under the names of their keys. A
+// line break at the end of a file is not part of the value. Setting a key of which one of these is wrong is skipped.
+func (r *reader) readSecretFiles() {
+	fromFile := map[string]string{}
+	for _, k := range Keys {
+		if !k.Secret {
+			continue
+		}
+		path := r.given(k.Name + fileSuffix)
+		if path == "" {
+			continue
+		}
+		value, rule := readSecret(path)
+		switch {
+		case r.given(k.Name) != "":
+			r.problem(k.Name, "must not be set together with "+k.Name+fileSuffix)
+		case rule != "":
+			r.problem(k.Name+fileSuffix, rule)
+		default:
+			fromFile[k.Name] = value
+		}
 	}
-	value, rule := readSecret(path)
-	if rule != "" {
-		r.problem(k.Name+fileSuffix, rule)
+	environment := r.lookup
+	r.lookup = func(key string) (string, bool) {
+		if value, found := fromFile[key]; found {
+			return value, true
+		}
+		return environment(key)
 	}
-	return value, true
 }
 
 func readSecret(path string) (value, rule string) {
@@ -56,29 +69,4 @@ func readFile(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit+1))
-}
-
-// readSecretFiles makes lookup return the content of secret files under the names of their keys. If a file has
-// a problem, its key counts as given but stays unset.
-func (r *reader) readSecretFiles() {
-	fromFile := map[string]string{}
-	for _, k := range Keys {
-		if !k.Secret {
-			continue
-		}
-		if value, found := r.secretFile(k); found {
-			fromFile[k.Name] = value
-		}
-	}
-	environment := r.lookup
-	r.lookup = func(key string) (string, bool) {
-		if value, found := fromFile[key]; found {
-			return value, true
-		}
-		return environment(key)
-	}
-	r.broken = map[string]bool{}
-	for name, value := range fromFile {
-		r.broken[name] = value == ""
-	}
 }
