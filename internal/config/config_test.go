@@ -118,6 +118,21 @@ func webhookSecretOf(n int) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, n))
 }
 
+// rule is an environment with the one problem that it has, or "".
+type rule struct {
+	env  map[string]string
+	want string
+}
+
+func checkRules(t *testing.T, rules map[string]rule) {
+	t.Helper()
+	for name, test := range rules {
+		if got := strings.Join(problems(t, test.env), "\n"); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestWebhookAndPush(t *testing.T) {
 	type env = map[string]string
 	hook := func(url, secret string) env { return env{"WEBHOOK_URL": url, "WEBHOOK_SECRET": secret} }
@@ -128,10 +143,7 @@ func TestWebhookAndPush(t *testing.T) {
 	}
 	const urlRule = "WEBHOOK_URL: must be an https address, or http on loopback, without user or fragment"
 	const secretRule = "WEBHOOK_SECRET: must be whsec_ and 24 to 64 bytes in base64"
-	for name, test := range map[string]struct {
-		env  env
-		want string
-	}{
+	checkRules(t, map[string]rule{
 		"https":              {hook("https://hooks.example/a?b=c", webhookSecretOf(24)), ""},
 		"http on loopback":   {hook("http://127.0.0.1:9/", webhookSecretOf(64)), ""},
 		"http elsewhere":     {hook("http://hooks.example/", webhookSecretOf(32)), urlRule},
@@ -148,11 +160,7 @@ func TestWebhookAndPush(t *testing.T) {
 		"push b":             {pushB(env{"PUSH_PLATFORM_B_BASE_URL": "http://localhost:9"}), ""},
 		"push b, http":       {pushB(env{"PUSH_PLATFORM_B_BASE_URL": "http://push.example"}), "PUSH_PLATFORM_B_BASE_URL: must be an https address, or http on loopback"},
 		"push b, P-384":      {pushB(env{"PUSH_PLATFORM_B_KEY": ecKeyPEM()}), "PUSH_PLATFORM_B_KEY: must be a PEM private key on the curve P-256"},
-	} {
-		if got := strings.Join(problems(t, test.env), "\n"); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
+	})
 }
 
 // The public certificate of the store's own root serves as a further one.
@@ -172,10 +180,7 @@ func TestStoreCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	const keyRule = "IAP_PLATFORM_B_PRIVATE_KEY: must be a PEM private key on the curve P-256"
-	for name, test := range map[string]struct {
-		env  env
-		want string
-	}{
+	checkRules(t, map[string]rule{
 		"service account":               {platformA(nil), ""},
 		"no JSON":                       {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "x"}, "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must be a JSON object, the key file of a service account"},
 		"without a type":                {platformA(env{"type": ""}), ""},
@@ -191,11 +196,7 @@ func TestStoreCredentials(t *testing.T) {
 		"root file is a folder":         {platformB(privateKeyPEM(), t.TempDir()), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},
 		"root file is no certificate":   {platformB(privateKeyPEM(), noRoot), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file of PEM certificates"},
 		"root file of a store not used": {env{"IAP_PLATFORM_B_ROOT_CA_FILE": noRoot + "x"}, ""},
-	} {
-		if got := strings.Join(problems(t, test.env), "\n"); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
+	})
 }
 
 func TestAllowedHosts(t *testing.T) {
@@ -289,10 +290,7 @@ func TestStartUpRules(t *testing.T) {
 	sslmode := "DATABASE_URL: must set sslmode to require, verify-ca or verify-full"
 	products := "CREDIT_PRODUCTS: must list productId=credits, with 1 to 1000000 credits each"
 	address := "must be an http or https address, without user, query or fragment"
-	tests := map[string]struct {
-		env  env
-		want string // "" = starts
-	}{
+	checkRules(t, map[string]rule{
 		"minimum": {nil, ""},
 
 		"JWT secret of 31":             {env{"AUTH_JWT_SECRET": strings.Repeat("x", 31)}, "AUTH_JWT_SECRET: must have at least 32 characters"},
@@ -388,18 +386,7 @@ func TestStartUpRules(t *testing.T) {
 		"platform_a malformed":       {env{"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": "{}"}, "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a client_email"},
 		"platform_b partial":         {env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b"}, ""},
 		"platform_b malformed":       {env{"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b", "IAP_PLATFORM_B_PRIVATE_KEY": "x"}, "IAP_PLATFORM_B_PRIVATE_KEY: must be a PEM private key on the curve P-256"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			var want []string
-			if test.want != "" {
-				want = []string{test.want}
-			}
-			if got := problems(t, test.env); !slices.Equal(got, want) {
-				t.Errorf("problems\n got %q\nwant %q", got, want)
-			}
-		})
-	}
+	})
 }
 
 // Every number takes its documented limits, refuses what lies just beyond
