@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/account"
@@ -41,15 +42,15 @@ type App struct {
 	log     *slog.Logger
 	version string
 
-	db      *db.DB
-	monitor *monitor.Monitor
-	tracer  *tracing.Tracer // nil = off
-	metrics *ops.Metrics
-	sweeps  *ops.Sweeps
-	ready   *ops.Readiness
-	outage  fault.Outage
-	renewer *job.Renewer
-	replica job.Replica
+	db       *db.DB
+	monitor  *monitor.Monitor
+	tracer   *tracing.Tracer // nil = off
+	registry *prometheus.Registry
+	sweeps   *ops.Sweeps
+	ready    *ops.Readiness
+	outage   fault.Outage
+	renewer  *job.Renewer
+	replica  job.Replica
 
 	bucket        *objectstore.Bucket // nil = objects are on the disk
 	bucketClaimed bool                // the bucket belongs to this installation
@@ -68,8 +69,8 @@ type App struct {
 // New builds the service: it connects to the database and makes the storage folders. If the caller
 // does not call Run, it must call Close.
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
-	a := &App{cfg: cfg, log: log, version: version}
-	b := &builder{App: a, deps: ops.NewDependencies()}
+	a := &App{cfg: cfg, log: log, version: version, registry: prometheus.NewRegistry()}
+	b := &builder{App: a, deps: ops.NewDependencies(a.registry)}
 	// A wrong program or a missing wall must be found before anything is written.
 	err := b.buildMedia(ctx)
 	if err != nil {
@@ -227,7 +228,7 @@ func (a *App) serve(ctx context.Context, l net.Listener) error {
 }
 
 func (a *App) serveOps(ctx context.Context, l net.Listener) error {
-	srv := ops.NewServer(a.metrics, a.ready)
+	srv := ops.NewServer(a.registry, a.ready)
 	a.log.Info("operators' listener", "address", l.Addr().String())
 	return serveUntil(ctx, srv, l, srv.Close)
 }

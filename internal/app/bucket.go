@@ -98,5 +98,5 @@ func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, 
 	if err != nil {
 		return nil, err
 	}
-	return newSweeper(cfg, d, store, bucket, ops.NewSweeps(), log), nil
+	return newSweeper(cfg, d, store, bucket, ops.NewSweeps(nil), log), nil
 }

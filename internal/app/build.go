@@ -89,6 +89,7 @@ type builder struct {
 	*App
 	dirs          folders
 	deps          *ops.Dependencies
+	metrics       *ops.Metrics
 	store         objectstore.Store
 	sweeper       *sweep.Sweeper
 	staging       *staging.Area
@@ -230,7 +231,7 @@ func (b *builder) buildStores(context.Context) error {
 	if b.staging, err = staging.New(b.dirs.uploads); err != nil {
 		return err
 	}
-	b.sweeps = ops.NewSweeps()
+	b.sweeps = ops.NewSweeps(b.registry)
 	b.sweeper = newSweeper(b.cfg, b.db, b.store, b.bucket, b.sweeps, b.log)
 	return nil
 }
@@ -254,11 +255,11 @@ func (b *builder) buildOps(context.Context) error {
 	b.ready = ops.NewReadiness(o)
 	b.replica = job.Replica{ID: b.renewer.Owner(),
 		Offers: b.ready.Offers(b.cfg.Render.MaxConcurrent), Log: b.log}
-	b.metrics = ops.NewMetrics(b.version, b.db, b.sweeps)
-	b.metrics.Register(append(b.deps.Collectors(), b.ready)...)
+	b.metrics = ops.NewMetrics(b.registry, b.version, b.db)
+	b.registry.MustRegister(b.ready)
 	b.slots = media.NewSlots(b.cfg.Render.MaxConcurrent)
 	if b.cfg.Roles.Render {
-		b.metrics.RegisterSlots(b.slots)
+		ops.RegisterSlots(b.registry, b.slots)
 	}
 	return nil
 }

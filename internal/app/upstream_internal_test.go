@@ -18,7 +18,8 @@ import (
 func TestCallsToTheSeparationProviderAreCounted(t *testing.T) {
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPaymentRequired) }))
 	defer vendor.Close()
-	deps := ops.NewDependencies()
+	registry := prometheus.NewRegistry()
+	deps := ops.NewDependencies(registry)
 	var cfg config.Config
 	cfg.Separation.BaseURL, cfg.Separation.StorageBaseURL = vendor.URL, vendor.URL
 	provider, err := NewProvider(cfg, deps, func(separator.Call) {}, slog.New(slog.DiscardHandler))
@@ -28,8 +29,6 @@ func TestCallsToTheSeparationProviderAreCounted(t *testing.T) {
 	if err := provider.Check(t.Context()); err == nil {
 		t.Error("the provider's refusal is no error")
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(deps.Collectors()...)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -23,37 +23,20 @@ type Dependencies struct {
 	refused *prometheus.GaugeVec
 }
 
-// NewDependencies returns a Dependencies whose Collectors are to be registered.
-func NewDependencies() *Dependencies {
+// NewDependencies returns a Dependencies whose metrics are in the registry.
+func NewDependencies(r prometheus.Registerer) *Dependencies {
 	return &Dependencies{
-		errors: newCounter("cutroom_dependency_errors_total",
+		errors: newCounter(r, "cutroom_dependency_errors_total",
 			"Requests of this process that got no answer, a 5xx, or a refusal of the service itself.", "of"),
-		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_expiry_timestamp_seconds",
-			Help: "When a certificate that this process saw last, or trusts, runs out."}, []string{"of"}),
-		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_certificate_refused",
-			Help: "1 while this process refuses the certificate that it saw last."}, []string{"of"})}
-}
-
-// Collectors returns the metrics.
-func (d *Dependencies) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{d.errors, d.expiry, d.refused}
+		expiry: newGauges(r, "cutroom_certificate_expiry_timestamp_seconds",
+			"When a certificate that this process saw last, or trusts, runs out.", "of"),
+		refused: newGauges(r, "cutroom_certificate_refused",
+			"1 while this process refuses the certificate that it saw last.", "of"),
+	}
 }
 
 // Database returns the observer that counts failures of the database.
-func (d *Dependencies) Database() db.Observer {
-	d.errors.WithLabelValues("database") // exports 0 from the start
-	return database{d}
-}
-
-type database struct{ *Dependencies }
-
-// Failed implements db.Observer.
-func (d database) Failed() { d.errors.WithLabelValues("database").Inc() }
-
-// SawCertificate implements db.Observer.
-func (d database) SawCertificate(chain []*x509.Certificate, refused bool) {
-	d.sawCertificate("database", chain, gauge(refused))
-}
+func (d *Dependencies) Database() db.Observer { return d.named("database") }
 
 // Client returns a copy of base whose requests count as requests to the named dependency.
 func (d *Dependencies) Client(name string, base *http.Client) *http.Client {
@@ -70,8 +53,7 @@ func (d *Dependencies) Transport(name string, next http.RoundTripper) http.Round
 	if d == nil {
 		return next
 	}
-	d.errors.WithLabelValues(name) // exports 0 from the start
-	return &countingTransport{next: next, name: name, dependencies: d}
+	return &countingTransport{dependency: d.named(name), next: next}
 }
 
 // SetExpiry records when a certificate expires.
@@ -81,10 +63,31 @@ func (d *Dependencies) SetExpiry(name string, at time.Time) {
 	}
 }
 
+// dependency is one of the services.
+type dependency struct {
+	*Dependencies
+	name string
+}
+
+func (d *Dependencies) named(name string) dependency {
+	d.errors.WithLabelValues(name) // exports 0 from the start
+	return dependency{d, name}
+}
+
+// Failed implements db.Observer.
+func (d dependency) Failed() { d.errors.WithLabelValues(d.name).Inc() }
+
+// SawCertificate implements db.Observer.
+func (d dependency) SawCertificate(chain []*x509.Certificate, refused bool) {
+	if len(chain) > 0 {
+		d.SetExpiry(d.name, chain[0].NotAfter)
+		d.refused.WithLabelValues(d.name).Set(gauge(refused))
+	}
+}
+
 type countingTransport struct {
-	next         http.RoundTripper
-	name         string
-	dependencies *Dependencies
+	dependency
+	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -94,22 +97,15 @@ func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 		return resp, err
 	}
 	if err != nil || isServiceFailure(resp.StatusCode) {
-		t.dependencies.errors.WithLabelValues(t.name).Inc()
+		t.Failed()
 	}
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		t.dependencies.sawCertificate(t.name, refused.UnverifiedCertificates, 1)
+		t.SawCertificate(refused.UnverifiedCertificates, true)
 	}
 	if err == nil && resp.TLS != nil {
-		t.dependencies.sawCertificate(t.name, resp.TLS.PeerCertificates, 0)
+		t.SawCertificate(resp.TLS.PeerCertificates, false)
 	}
 	return resp, err
-}
-
-func (d *Dependencies) sawCertificate(name string, chain []*x509.Certificate, refused float64) {
-	if len(chain) > 0 {
-		d.SetExpiry(name, chain[0].NotAfter)
-		d.refused.WithLabelValues(name).Set(refused)
-	}
 }
 
 func isServiceFailure(status int) bool {

@@ -24,8 +24,7 @@ import (
 func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	d := dbtest.SQLite(t)
 	r := startReplica(t, d)
-	dependencies := NewDependencies()
-	r.metrics.Register(dependencies.Collectors()...)
+	dependencies := NewDependencies(r.registry)
 	status := http.StatusOK
 	vendor := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer vendor.Close()
@@ -70,8 +69,7 @@ func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 func TestRefusedCertificatesAreNamed(t *testing.T) {
 	d := dbtest.SQLite(t)
 	r := startReplica(t, d)
-	dependencies := NewDependencies()
-	r.metrics.Register(dependencies.Collectors()...)
+	dependencies := NewDependencies(r.registry)
 	store := httptest.NewUnstartedServer(http.NotFoundHandler())
 	store.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshakes that fail
 	store.StartTLS()
@@ -101,16 +99,17 @@ func TestRefusedCertificatesAreNamed(t *testing.T) {
 // A connection that PostgreSQL refuses is counted, a mistake in a statement not.
 func TestFailuresOfTheDatabaseAreCounted(t *testing.T) {
 	address, user, password := dbtest.URL(t)
-	dependencies := NewDependencies()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(dependencies.errors)
+	dependencies := NewDependencies(registry)
 	failures := func() (n float64) {
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range families[0].GetMetric() {
-			n += m.GetCounter().GetValue()
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				n += m.GetCounter().GetValue()
+			}
 		}
 		return n
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"cutroom/internal/admin"
 	"cutroom/internal/clock"
@@ -18,10 +19,8 @@ import (
 	"cutroom/internal/upstream/separator"
 )
 
-// Metrics are the metrics at /metrics: what this process did, and the state of the shared database at the time
-// of the scrape.
+// Metrics count what this process does.
 type Metrics struct {
-	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
 	events   *prometheus.CounterVec // delivery attempts
 	stages   *prometheus.HistogramVec
@@ -29,19 +28,19 @@ type Metrics struct {
 	calls    *prometheus.HistogramVec
 }
 
-// NewMetrics returns the metrics of a process that runs version. They include sweeps.
-func NewMetrics(version string, d *db.DB, sweeps *Sweeps) *Metrics {
+// NewMetrics adds to the registry what a process that runs version did, and the state of the database at the time of a
+// scrape.
+func NewMetrics(r prometheus.Registerer, version string, d *db.DB) *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		requests: newHistogram("cutroom_http_request_seconds", "Time to answer, by route and status.",
+		requests: newHistogram(r, "cutroom_http_request_seconds", "Time to answer, by route and status.",
 			[]float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}, "method", "route", "status"),
-		stages: newHistogram("cutroom_job_seconds",
+		stages: newHistogram(r, "cutroom_job_seconds",
 			"Time of a job's stages: wait until its first attempt, total until it succeeded, and what a render does between.",
 			[]float64{.1, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 7200}, "kind", "stage"),
-		ended: newCounter("cutroom_jobs_ended_total", "Jobs that ended on this process, by state.", "kind", "state"),
-		calls: newHistogram("cutroom_provider_call_seconds", "Time of a call to the separation provider.",
+		ended: newCounter(r, "cutroom_jobs_ended_total", "Jobs that ended on this process, by state.", "kind", "state"),
+		calls: newHistogram(r, "cutroom_provider_call_seconds", "Time of a call to the separation provider.",
 			[]float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 120, 600}, "call", "success"),
-		events: newCounter("cutroom_event_attempts_total",
+		events: newCounter(r, "cutroom_event_attempts_total",
 			"Attempts of this process to deliver an event, by what came of them.", "channel", "outcome"),
 	}
 	for _, channel := range events.Channels {
@@ -49,52 +48,43 @@ func NewMetrics(version string, d *db.DB, sweeps *Sweeps) *Metrics {
 			m.events.WithLabelValues(channel, outcome) // exports 0 from the start
 		}
 	}
-	m.registry.MustRegister(m.requests, m.stages, m.ended, m.calls, m.events,
-		newBuildInfo(version), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		admin.NewGauges(d), clockSkew{d},
-		newGaugeFunc("cutroom_db_connections_in_use", "Pool connections in use.",
-			func() float64 { return float64(d.Stats().InUse) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total",
-			Help: "Time spent waiting for a pool connection."},
-			func() float64 { return d.Stats().WaitDuration.Seconds() }))
-	m.registry.MustRegister(sweeps.collectors()...)
+	newGauges(r, "cutroom_build_info", "Always 1; the labels tell what runs.", "version", "goversion").
+		WithLabelValues(version, runtime.Version()).Set(1)
+	newGaugeFunc(r, "cutroom_db_connections_in_use", "Pool connections in use.",
+		func() float64 { return float64(d.Stats().InUse) })
+	promauto.With(r).NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total",
+		Help: "Time spent waiting for a pool connection."}, func() float64 { return d.Stats().WaitDuration.Seconds() })
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		admin.NewGauges(d), clockSkew{d})
 	return m
 }
 
-func newBuildInfo(version string) prometheus.Gauge {
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "cutroom_build_info", Help: "Always 1; the labels tell what runs.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}})
-	info.Set(1)
-	return info
+func newHistogram(r prometheus.Registerer, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
-func newHistogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+func newCounter(r prometheus.Registerer, name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.With(r).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+func newGauge(r prometheus.Registerer, name, help string) prometheus.Gauge {
+	return promauto.With(r).NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
-func newGauge(name, help string) prometheus.Gauge {
-	return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+func newGauges(r prometheus.Registerer, name, help string, labels ...string) *prometheus.GaugeVec {
+	return promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-func newGaugeFunc(name, help string, value func() float64) prometheus.GaugeFunc {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+func newGaugeFunc(r prometheus.Registerer, name, help string, value func() float64) {
+	promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 }
-
-// Register adds collectors.
-func (m *Metrics) Register(all ...prometheus.Collector) { m.registry.MustRegister(all...) }
 
 // RegisterSlots adds the metrics of the slots of a process that renders.
-func (m *Metrics) RegisterSlots(slots *media.Slots) {
-	m.Register(
-		newGaugeFunc("cutroom_media_slots", "Media-processing slots of this process.",
-			func() float64 { return float64(slots.Size()) }),
-		newGaugeFunc("cutroom_media_slots_in_use", "Slots that run a job.",
-			func() float64 { return float64(slots.InUse()) }))
+func RegisterSlots(r prometheus.Registerer, slots *media.Slots) {
+	newGaugeFunc(r, "cutroom_media_slots", "Media-processing slots of this process.",
+		func() float64 { return float64(slots.Size()) })
+	newGaugeFunc(r, "cutroom_media_slots_in_use", "Slots that run a job.",
+		func() float64 { return float64(slots.InUse()) })
 }
 
 // ObserveRequest counts one finished request.

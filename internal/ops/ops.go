@@ -11,6 +11,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -28,14 +29,13 @@ func Listen(address string) (net.Listener, error) {
 }
 
 // NewServer returns the server of the operators' listener.
-func NewServer(m *Metrics, r *Readiness) *http.Server {
-	return &http.Server{Handler: newHandler(m, r), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+func NewServer(g prometheus.Gatherer, r *Readiness) *http.Server {
+	return &http.Server{Handler: newHandler(g, r), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 }
 
-func newHandler(m *Metrics, r *Readiness) http.Handler {
+func newHandler(g prometheus.Gatherer, r *Readiness) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics",
-		promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	mux.HandleFunc("GET /healthz", serveHealthy)
 	mux.Handle("GET /readyz", r)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

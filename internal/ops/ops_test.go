@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/jobtest"
@@ -29,10 +31,11 @@ import (
 
 // replica is what package ops shows of a replica.
 type replica struct {
-	metrics *Metrics
-	ready   *Readiness
-	slots   *media.Slots
-	URL     string // of the operators' listener
+	registry *prometheus.Registry
+	metrics  *Metrics
+	ready    *Readiness
+	slots    *media.Slots
+	URL      string // of the operators' listener
 }
 
 func startReplica(t *testing.T, d *db.DB) *replica {
@@ -46,12 +49,13 @@ func startReplica(t *testing.T, d *db.DB) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{metrics: NewMetrics("1.2.3 (abc)", d, NewSweeps()), slots: media.NewSlots(3)}
+	r := &replica{registry: prometheus.NewRegistry(), slots: media.NewSlots(3)}
+	r.metrics = NewMetrics(r.registry, "1.2.3 (abc)", d)
 	r.ready = NewReadiness(ReadinessOptions{DB: d, Store: store, Uploads: area, DiskID: "disk", Replica: "replica",
 		StartFFmpeg: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)})
-	r.metrics.RegisterSlots(r.slots)
-	r.metrics.Register(r.ready)
-	s := httptest.NewServer(newHandler(r.metrics, r.ready))
+	RegisterSlots(r.registry, r.slots)
+	r.registry.MustRegister(r.ready)
+	s := httptest.NewServer(newHandler(r.registry, r.ready))
 	t.Cleanup(s.Close)
 	r.URL = s.URL
 	return r

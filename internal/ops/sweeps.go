@@ -9,24 +9,19 @@ type Sweeps struct {
 	stored                *prometheus.GaugeVec
 }
 
-// NewSweeps returns metrics for NewMetrics to register.
-func NewSweeps() *Sweeps {
+// NewSweeps returns metrics in the registry. It may be nil: then nobody reads them.
+func NewSweeps(r prometheus.Registerer) *Sweeps {
 	return &Sweeps{
-		leader: newGauge("cutroom_sweep_leader", "1 on the replica that sweeps for all."),
-		held: newGauge("cutroom_sweep_held_objects", "Objects that the last sweep did not remove because "+
+		leader: newGauge(r, "cutroom_sweep_leader", "1 on the replica that sweeps for all."),
+		held: newGauge(r, "cutroom_sweep_held_objects", "Objects that the last sweep did not remove because "+
 			"the database does not know suspiciously many; 0 when it was not held."),
-		foreign: newGauge("cutroom_bucket_foreign",
+		foreign: newGauge(r, "cutroom_bucket_foreign",
 			"1 while the bucket carries the id of another installation, or none; sweeps remove nothing then."),
-		removed: newCounter("cutroom_swept_objects_total",
+		removed: newCounter(r, "cutroom_swept_objects_total",
 			"Objects that sweeps of this process removed, by kind.", "kind"),
-		stored: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cutroom_stored_bytes",
-			Help: "Size of the objects that the last sweep found, by kind; of assets, of those that the database knows."},
-			[]string{"kind"}),
+		stored: newGauges(r, "cutroom_stored_bytes",
+			"Size of the objects that the last sweep found, by kind; of assets, of those that the database knows.", "kind"),
 	}
-}
-
-func (s *Sweeps) collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.leader, s.held, s.foreign, s.removed, s.stored}
 }
 
 // Lead marks this replica as the one that sweeps.

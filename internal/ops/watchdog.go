@@ -53,7 +53,8 @@ func requestHealth(ctx context.Context, client *http.Client, listeners []net.Lis
 	var all errgroup.Group
 	for _, l := range listeners {
 		all.Go(func() error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+reachable(l.Addr())+"/healthz", nil)
+			// A listener's address may be unspecified, such as [::]: the client then connects to this machine.
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/healthz", nil)
 			if err != nil {
 				return err
 			}
@@ -71,16 +72,6 @@ func requestHealth(ctx context.Context, client *http.Client, listeners []net.Lis
 		})
 	}
 	return all.Wait()
-}
-
-// reachable returns the address through which this machine reaches a listener, which may be bound to every
-// address.
-func reachable(address net.Addr) string {
-	tcp, ok := address.(*net.TCPAddr)
-	if !ok || !tcp.IP.IsUnspecified() {
-		return address.String()
-	}
-	return net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
 }
 
 // IgnoreHangup logs SIGHUP until ctx ends. Unhandled, the signal would end the process without

@@ -16,6 +16,7 @@ func TestWatchdogAsksTheListeners(t *testing.T) {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if status == 0 {
 				<-release
+				return
 			}
 			w.WriteHeader(status)
 		}))
