@@ -58,14 +58,14 @@ func (s *store) Notification(context.Context, string, []byte) (receipt.Notice, e
 	return s.notice, s.noticeErr
 }
 
-func (s *store) Reversed(_ context.Context, asked []string) (map[string]bool, error) {
+func (s *store) Reversed(_ context.Context, asked []receipt.Transaction) (map[string]bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[string]bool{}
-	s.asked = append(s.asked, asked...)
-	for _, id := range asked {
-		if reversed, told := s.reversed[id]; told && s.away == nil {
-			known[id] = reversed
+	for _, t := range asked {
+		s.asked = append(s.asked, t.ID)
+		if reversed, told := s.reversed[t.ID]; told && s.away == nil {
+			known[t.ID] = reversed
 		}
 	}
 	return known, s.away

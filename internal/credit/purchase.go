@@ -39,7 +39,7 @@ type Store interface {
 	// Reversed returns, for each transaction that the store knows, whether the store
 	// refunded it. The map may hold transactions that were not asked about. Its
 	// contents are valid even with an error.
-	Reversed(ctx context.Context, asked []string) (map[string]bool, error)
+	Reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error)
 }
 
 // maxAsking is the number of concurrent requests from this process to one store. Forged receipts must not use

@@ -12,8 +12,8 @@ import (
 )
 
 // Notify handles a store's notification about a sale. It moves no credits until the store confirms the
-// notification. If the store does not confirm it now, the next [Ledger.CheckPastSales] asks again, so the store need
-// not repeat its notification.
+// notification. If the store does not answer, the next [Ledger.CheckPastSales] asks again, so the store need not
+// repeat its notification.
 func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byte) error {
 	store := l.stores[platform]
 	if store == nil {
@@ -28,17 +28,27 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	case err != nil:
 		return fault.Busy(time.Minute).WithCause(err)
 	}
-	order := Order{platform, notice.TransactionID}
-	if _, paid, err := order.spentBy(ctx, l.db); err != nil || !paid {
-		return err
-	}
-	if notice.Partial {
-		l.log.Warn("the store refunded part of a purchase; take the credits back by hand", "platform", platform,
-			"order", order.TransactionID)
+	t := notice.Transaction
+	if t == (receipt.Transaction{}) {
 		return nil
 	}
-	known, err := store.reversed(ctx, []string{order.TransactionID})
-	if _, told := known[order.TransactionID]; !told {
+	order := Order{platform, t.ID}
+	if t.ID != "" {
+		err := l.db.QueryRow(ctx, `SELECT product_id FROM purchases WHERE platform = $1 AND transaction_hash = $2`,
+			platform, order.Hash()).Scan(&t.ProductID)
+		if db.IsNoRows(err) {
+			return nil // never paid out
+		}
+		if err != nil {
+			return fmt.Errorf("look for purchase: %w", err)
+		}
+	}
+	if notice.Partial {
+		l.log.Warn("the store refunded part of a purchase; take the credits back by hand", "platform", platform, "order", t.ID)
+		return nil
+	}
+	known, err := store.reversed(ctx, []receipt.Transaction{t})
+	if err != nil {
 		l.log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
 		return l.recheckSoon(ctx, order)
 	}
@@ -48,16 +58,17 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 // reverseAll takes back the credits of those purchases that a store has refunded.
 func (l *Ledger) reverseAll(ctx context.Context, platform string, refunded map[string]bool) error {
 	for id, is := range refunded {
-		if is {
-			if err := l.reverse(ctx, Order{platform, id}); err != nil {
-				return err
-			}
+		if !is {
+			continue
+		}
+		if err := l.reverse(ctx, Order{platform, id}); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *limitedStore) reversed(ctx context.Context, asked []string) (map[string]bool, error) {
+func (s *limitedStore) reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error) {
 	done, err := s.acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -144,9 +155,9 @@ func (l *Ledger) checkPastSales(ctx context.Context, platform string, store *lim
 	}
 	if errors.Is(err, receipt.ErrUnavailable) {
 		// The next run asks first about the purchases without an answer.
-		for _, id := range due {
-			if _, told := known[id]; !told {
-				if err := l.recheckSoon(context.WithoutCancel(ctx), Order{platform, id}); err != nil {
+		for _, t := range due {
+			if _, told := known[t.ID]; !told {
+				if err := l.recheckSoon(context.WithoutCancel(ctx), Order{platform, t.ID}); err != nil {
 					return err
 				}
 			}
@@ -156,7 +167,7 @@ func (l *Ledger) checkPastSales(ctx context.Context, platform string, store *lim
 }
 
 // claimSales marks a batch of due purchases as asked, and returns it.
-func (l *Ledger) claimSales(ctx context.Context, platform string) ([]string, error) {
+func (l *Ledger) claimSales(ctx context.Context, platform string) ([]receipt.Transaction, error) {
 	ids, err := l.db.ExecTexts(ctx, `UPDATE purchases SET asked_at = now_ms()
 		WHERE platform = $1 AND transaction_hash IN (
 			SELECT transaction_hash FROM purchases
@@ -167,5 +178,9 @@ func (l *Ledger) claimSales(ctx context.Context, platform string) ([]string, err
 	if err != nil {
 		return nil, fmt.Errorf("claim past sales: %w", err)
 	}
-	return ids, nil
+	due := make([]receipt.Transaction, len(ids))
+	for i, id := range ids {
+		due[i].ID = id
+	}
+	return due, nil
 }

@@ -31,7 +31,7 @@ func buy(t *testing.T, l *credit.Ledger, user, transaction string) {
 // notified passes a store's notification to the ledger and returns the result.
 func notified(t *testing.T, l *credit.Ledger, s *store, transaction string) error {
 	t.Helper()
-	s.notice = receipt.Notice{TransactionID: transaction}
+	s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: transaction, Token: "t"}}
 	return l.Notify(t.Context(), "platform_a", "", nil)
 }
 
@@ -72,7 +72,7 @@ func TestARefundRevokesTheBalanceAndRecordsTheRestAsDebt(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		s.notice = receipt.Notice{TransactionID: "t-1", Partial: true}
+		s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: "t-1"}, Partial: true}
 		if err := l.Notify(t.Context(), "platform_a", "", nil); err != nil {
 			t.Error(err)
 		}
@@ -332,7 +332,8 @@ func TestLedgerInvariants(t *testing.T) {
 				"take":   func(i int) error { _, err := support(t, d, user, name(i+10), -int64(i+1)); return err },
 				"signup": func(int) error { return l.GrantSignup(t.Context(), user) },
 				"notify": func(i int) error {
-					one := &store{reversed: s.reversed, notice: receipt.Notice{TransactionID: name(i)}}
+					one := &store{reversed: s.reversed, notice: receipt.Notice{
+						Transaction: receipt.Transaction{ID: name(i), Token: "t"}}}
 					return newLedger(t, d, one).Notify(t.Context(), "platform_a", "", nil)
 				},
 			}

@@ -230,7 +230,7 @@ func (appStore) Notification(context.Context, string, []byte) (receipt.Notice, e
 	return receipt.Notice{}, receipt.ErrNotHeeded
 }
 
-func (appStore) Reversed(context.Context, []string) (map[string]bool, error) {
+func (appStore) Reversed(context.Context, []receipt.Transaction) (map[string]bool, error) {
 	return nil, nil
 }
 

@@ -18,9 +18,17 @@ var (
 	ErrNotHeeded = errors.New("notifications are not configured")
 )
 
+// Transaction names a purchase to its store.
+type Transaction struct {
+	ID string // order or transaction id
+	// ProductID and Token allow a query to platform_a about this purchase. Without them Reversed reads only the
+	// list of recent refunds.
+	ProductID, Token string
+}
+
 // Notice is the unverified claim of a store's notification. The zero Notice concerns none of our purchases.
 type Notice struct {
-	TransactionID string
+	Transaction Transaction
 	// Partial says that only part of the quantity was refunded.
 	Partial bool
 }
@@ -46,9 +54,15 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 	var notice struct {
 		PackageName string `json:"packageName"`
 		Voided      struct {
+			Token      string `json:"purchaseToken"`
 			OrderID    string `json:"orderId"`
 			RefundType int64  `json:"refundType"`
 		} `json:"voidedPurchaseNotification"`
+		OneTime struct {
+			Type  int64  `json:"notificationType"`
+			Token string `json:"purchaseToken"`
+			SKU   string `json:"sku"`
+		} `json:"oneTimeProductNotification"`
 	}
 	// An unreadable message with a valid token will never become readable: accept it, so that the store does
 	// not send it again.
@@ -59,16 +73,40 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 	if err != nil || json.Unmarshal(data, &notice) != nil || notice.PackageName != p.packageName {
 		return Notice{}, nil
 	}
-	return Notice{TransactionID: notice.Voided.OrderID, Partial: notice.Voided.RefundType > refundOfAll}, nil
+	const cancelled = 2 // notificationType of a oneTimeProductNotification
+	switch {
+	case notice.Voided.OrderID != "":
+		return Notice{Transaction: Transaction{ID: notice.Voided.OrderID, Token: notice.Voided.Token},
+			Partial: notice.Voided.RefundType > refundOfAll}, nil
+	case notice.OneTime.Type == cancelled:
+		return Notice{Transaction: Transaction{ProductID: notice.OneTime.SKU, Token: notice.OneTime.Token}}, nil
+	}
+	return Notice{}, nil
 }
 
 // maxVoidedPages bounds how many pages of voided purchases are read, with 1,000 purchases each.
 const maxVoidedPages = 20
 
-// Reversed returns the order ids of all purchases that platform_a has refunded or voided within the last 30 days,
-// each true, whether or not they are among those asked about. The error is ErrUnavailable or ErrInvalid.
-func (p *PlatformA) Reversed(ctx context.Context, _ []string) (map[string]bool, error) {
+// Reversed returns the order ids of purchases that platform_a has refunded or voided, each true: those among
+// asked, and all others in the store's list, which covers the last 30 days. The error is ErrUnavailable or
+// ErrInvalid.
+func (p *PlatformA) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
 	reversed := map[string]bool{}
+	for _, t := range asked {
+		if t.Token == "" || t.ProductID == "" {
+			continue
+		}
+		record, err := p.lookup(ctx, t.ProductID, t.Token)
+		if errors.Is(err, ErrUnavailable) {
+			return nil, fmt.Errorf("platform_a: %w", err)
+		}
+		if err == nil && record.PurchaseState != nil && *record.PurchaseState == stateCancelled && record.OrderID != "" {
+			reversed[record.OrderID] = true
+		}
+	}
+	if len(reversed) == len(asked) {
+		return reversed, nil
+	}
 	query := url.Values{"type": {"0"}, "maxResults": {"1000"}}
 	for range maxVoidedPages {
 		next, err := p.voided(ctx, query, reversed)
@@ -142,22 +180,22 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	if err != nil { // for another app or environment, or not a transaction
 		return Notice{}, nil
 	}
-	return Notice{TransactionID: t.TransactionID}, nil
+	return Notice{Transaction: Transaction{ID: t.TransactionID}}, nil
 }
 
 // Reversed asks platform_b about each transaction and returns the known ids, true if platform_b has refunded or
 // revoked them. With ErrUnavailable it also returns the answers received so far.
-func (p *PlatformB) Reversed(ctx context.Context, asked []string) (map[string]bool, error) {
+func (p *PlatformB) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
 	known := map[string]bool{}
-	for _, id := range asked {
+	for _, t := range asked {
 		each, cancel := context.WithTimeout(ctx, verifyTimeout)
-		found, err := p.lookup(each, id)
+		found, err := p.lookup(each, t.ID)
 		cancel()
 		if errors.Is(err, ErrUnavailable) {
 			return known, fmt.Errorf("platform_b: %w", err)
 		}
 		if err == nil {
-			known[id] = found.revoked()
+			known[t.ID] = found.revoked()
 		}
 	}
 	return known, nil

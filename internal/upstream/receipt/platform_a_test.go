@@ -301,7 +301,7 @@ func TestKeysThatCannotBeReadAreNotQuoted(t *testing.T) {
 	}
 }
 
-// All pages of the store's list of reversed purchases are read.
+// Without the token of a purchase, all pages of the store's list of reversed purchases are read.
 func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 	t.Parallel()
 	p, s, _ := newPlatformA(t)
@@ -310,7 +310,7 @@ func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reversed, err := p.Reversed(t.Context(), []string{"two", "of nothing"})
+	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: "two"}, {ID: "of nothing"}})
 	if err != nil || len(reversed) != 3 || !reversed["two"] || !reversed["three"] || s.Faults.Count(store.StepVoided) != 2 {
 		t.Errorf("%v, %v, %d pages", reversed, err, s.Faults.Count(store.StepVoided))
 	}
@@ -320,9 +320,20 @@ func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 		}
 		fail(t, s.Host, store.StepVoided, failure.rule)
 		ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(failure.timeout, time.Minute))
-		if reversed, err := p.Reversed(ctx, []string{"x"}); err == nil || len(reversed) != 0 {
+		if reversed, err := p.Reversed(ctx, []receipt.Transaction{{ID: "x"}}); err == nil || len(reversed) != 0 {
 			t.Errorf("%s: %v, %v", name, reversed, err)
 		}
 		cancel()
+	}
+}
+
+func TestPlatformAKnowsACancelledPurchaseByItsToken(t *testing.T) {
+	p, s, _ := newPlatformA(t)
+	if _, err := s.Refund(purchaseToken); err != nil {
+		t.Fatal(err)
+	}
+	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: orderID, ProductID: product, Token: purchaseToken}})
+	if err != nil || len(reversed) != 1 || !reversed[orderID] || s.Faults.Count(store.StepVoided) != 0 {
+		t.Errorf("%v, %v, %d pages of the list", reversed, err, s.Faults.Count(store.StepVoided))
 	}
 }
