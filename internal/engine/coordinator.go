@@ -20,12 +20,10 @@ type PartCoordinator interface {
 	// Announce offers the parts to be made, in the order in which to claim them. The
 	// machine that renders the job calls it once, before anything else.
 	Announce(ctx context.Context, keys []string) error
-	// Next claims a part that nobody has claimed or whose machine was lost. In the same step it ends the
-	// caller's claim of the part made, which is now in the cache; "" ends none. It returns "" if there is no
-	// part to claim or if ctx has ended.
-	Next(ctx context.Context, made string) (key string, err error)
-	// GiveUp ends the claim of a part that could not be made.
-	GiveUp(ctx context.Context, key string) error
+	// Next claims a part that nobody has claimed or whose machine was lost. It returns "" if there is none.
+	Next(ctx context.Context) (key string, err error)
+	// End ends the claim of a part, also if ctx has ended. Made says that the part is in the cache.
+	End(ctx context.Context, key string, made bool) error
 	// Await waits for parts that other machines claimed. It returns the parts whose claims have ended and
 	// whether they were made. It returns none if there is a part to claim.
 	Await(ctx context.Context, keys []string) (made map[string]bool, err error)
@@ -101,30 +99,24 @@ func (l PartLoop) Claim(ctx context.Context, first string) (made []string, err e
 
 // claimOneByOne runs one lane of Claim.
 func (l PartLoop) claimOneByOne(ctx context.Context, key string) (made []string, err error) {
-	c := l.Coordinator
-	if key == "" {
-		key, err = c.Next(ctx, "")
-	}
-	for key != "" && err == nil {
-		cached, err := l.Make(ctx, key)
-		if err != nil {
-			if ctx.Err() == nil { // otherwise another machine may succeed
-				err = errors.Join(err, c.GiveUp(ctx, key))
-			}
-			return made, err
-		}
-		made = append(made, key)
-		if !cached {
-			if err := c.GiveUp(context.WithoutCancel(ctx), key); err != nil {
+	for ctx.Err() == nil {
+		if key == "" {
+			if key, err = l.Coordinator.Next(ctx); key == "" || err != nil {
 				return made, err
 			}
-			key = ""
 		}
-		if key, err = c.Next(ctx, key); err != nil {
+		cached, err := l.Make(ctx, key)
+		if err == nil {
+			made = append(made, key)
+		} else if ctx.Err() != nil { // another machine may succeed
 			return made, err
 		}
+		if err := errors.Join(err, l.Coordinator.End(ctx, key, cached && err == nil)); err != nil {
+			return made, err
+		}
+		key = ""
 	}
-	return made, err
+	return made, nil
 }
 
 // collect waits for parts that other machines claimed, and fetches those whose claims have ended. It makes those that

@@ -45,12 +45,9 @@ func (b *board) Announce(_ context.Context, keys []string) error {
 	return nil
 }
 
-func (b *board) Next(_ context.Context, made string) (string, error) {
+func (b *board) Next(context.Context) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if made != "" {
-		b.set(made, "MADE")
-	}
 	for _, key := range b.order {
 		if b.state[key] == "OPEN" {
 			b.set(key, "MAKING")
@@ -60,10 +57,10 @@ func (b *board) Next(_ context.Context, made string) (string, error) {
 	return "", nil
 }
 
-func (b *board) GiveUp(_ context.Context, key string) error {
+func (b *board) End(_ context.Context, key string, made bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.set(key, "FAILED")
+	b.set(key, map[bool]string{true: "MADE", false: "FAILED"}[made])
 	return nil
 }
 

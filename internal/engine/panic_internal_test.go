@@ -8,7 +8,7 @@ import (
 
 type panickingCoordinator struct{ PartCoordinator }
 
-func (panickingCoordinator) Next(context.Context, string) (string, error) { panic("boom") }
+func (panickingCoordinator) Next(context.Context) (string, error) { panic("boom") }
 
 // A bug in one render ends neither the process nor the renders beside it.
 func TestAPanicFailsItsRenderAlone(t *testing.T) {

@@ -99,43 +99,35 @@ func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 	})
 }
 
-// nextSQL reports part $4 as made and claims another one, in one statement, because it
-// runs for every part. Workers that ask at the same moment get different parts and do
-// not wait for each other. The report of a worker that lost its claim has no effect,
-// even if the part is open again.
+// nextSQL claims the first part that is open or whose worker died. Workers that ask at the same moment get different
+// parts. A claim waits for no lock, because it holds the locks of the parts that it looked at in vain: it must not report
+// another part as well.
 func nextSQL(d *db.DB) string {
 	first := func(condition string) string {
-		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND p.part_key <> $4 AND ` + condition +
-			` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
+		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND ` + condition + ` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
 	}
-	return `UPDATE render_parts SET owner = $2,
-			state = CASE WHEN part_key = $4 THEN 'MADE' ELSE 'MAKING' END,
-			lease_until = CASE WHEN part_key = $4 THEN NULL ELSE now_ms() + $3 END
-		WHERE job_id = $1 AND (part_key = $4 AND owner = $2 AND state = 'MAKING'
-			OR part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `, ` + first(`p.state = 'MAKING' AND p.lease_until < now_ms()`) + `))
+	return `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
+		WHERE job_id = $1 AND part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `, ` + first(`p.state = 'MAKING' AND p.lease_until < now_ms()`) + `)
 		RETURNING part_key`
 }
 
 // Next implements engine.PartCoordinator.
-func (c *partCoordinator) Next(ctx context.Context, made string) (string, error) {
-	if ctx.Err() != nil {
-		return "", c.end(ctx, made, "MADE")
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
+func (c *partCoordinator) Next(ctx context.Context) (key string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
 	defer cancel()
-	keys, err := c.s.DB.ExecTexts(ctx, nextSQL(c.s.DB), c.jobID, c.owner, job.TTL.Milliseconds(), made)
-	if err != nil {
+	err = c.s.DB.ExecRow(ctx, nextSQL(c.s.DB), []any{c.jobID, c.owner, job.TTL.Milliseconds()}, &key)
+	if err != nil && !db.IsNoRows(err) {
 		return "", fmt.Errorf("claim part: %w", err)
 	}
-	return strings.Join(slices.DeleteFunc(keys, func(key string) bool { return key == made }), ""), nil
+	return key, nil
 }
 
-// GiveUp implements engine.PartCoordinator.
-func (c *partCoordinator) GiveUp(ctx context.Context, key string) error {
-	return c.end(ctx, key, "FAILED")
-}
-
-func (c *partCoordinator) end(ctx context.Context, key, state string) error {
+// End implements engine.PartCoordinator. It has no effect if the worker has lost its claim.
+func (c *partCoordinator) End(ctx context.Context, key string, made bool) error {
+	state := "FAILED"
+	if made {
+		state = "MADE"
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
 	if _, err := c.s.DB.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
@@ -194,20 +186,12 @@ func (c *partCoordinator) endedParts(ctx context.Context, keys []string) (made m
 // assistSuffix ends the names of the work folders of assistants.
 const assistSuffix = "-assist"
 
-// claimPartSQL claims a part of the oldest render of another replica. It claims none
-// while a job waits, because jobs come before assistance.
-func claimPartSQL(d *db.DB) string {
-	column := func(name string) string {
-		return `(SELECT ` + name + ` FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = render_parts.job_id)`
-	}
-	return `UPDATE render_parts SET state = 'MAKING', owner = $1, lease_until = now_ms() + $2
-		WHERE (job_id, part_key) = (SELECT p.job_id, p.part_key FROM render_parts p WHERE p.state = 'OPEN' AND p.job_id = (
-				SELECT j.id FROM jobs j WHERE j.kind = 'render' AND j.` + job.AtWork + ` AND j.lease_until > now_ms() AND j.lease_owner <> $1
-					AND EXISTS (SELECT 1 FROM render_parts o WHERE o.job_id = j.id AND o.state = 'OPEN') AND (` + waitingSQL + `) = 0
-				ORDER BY j.created_at, j.id LIMIT 1)
-			ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)
-		RETURNING part_key, job_id, ` + column("j.user_id") + `, ` + column("d.spec") + `, ` + column("j.fence") + `, ` + column("j.attempts")
-}
+// assistedSQL selects the oldest render of another replica that has parts to share. It selects none while a job waits,
+// because jobs come before assistance.
+var assistedSQL = `SELECT j.id, j.user_id, d.spec, j.fence, j.attempts FROM jobs j JOIN renders d ON d.job_id = j.id
+	WHERE j.kind = 'render' AND j.` + job.AtWork + ` AND j.lease_until > now_ms() AND j.lease_owner <> $1
+		AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN') AND (` + waitingSQL + `) = 0
+	ORDER BY j.created_at, j.id LIMIT 1`
 
 // assistant is a slot that makes parts of a job which another replica renders.
 type assistant struct {
@@ -227,19 +211,22 @@ func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
 		return nil, nil
 	}
 	a := &assistant{s: s}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
-	defer cancel()
-	err := s.DB.ExecRow(call, claimPartSQL(s.DB), []any{s.Renewer.Owner(), job.TTL.Milliseconds()},
-		&a.part, &a.job.ID, &a.job.UserID, &a.spec, &a.job.Fence, &a.job.Attempts)
+	err := s.DB.QueryRow(db.WithLimit(ctx, job.TTL/3), assistedSQL, s.Renewer.Owner()).
+		Scan(&a.job.ID, &a.job.UserID, &a.spec, &a.job.Fence, &a.job.Attempts)
 	if db.IsNoRows(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("claim part of another render: %w", err)
+		return nil, fmt.Errorf("look for a render to assist: %w", err)
 	}
 	ctx, a.stop = context.WithCancel(ctx)
 	a.c = s.newPartCoordinator(ctx, a.job.ID)
 	a.ctx = a.c.working
+	if a.part, err = a.c.Next(ctx); a.part == "" || err != nil {
+		a.c.stop()
+		a.stop()
+		return nil, err
+	}
 	s.assisting.Store(&a.stop)
 	return a, nil
 }
@@ -252,8 +239,8 @@ func (a *assistant) assist() {
 	var n int
 	err := rescue.Do(func() (err error) { n, err = a.makeParts(); return err })
 	if err != nil && a.ctx.Err() == nil {
-		err = errors.Join(err, a.c.GiveUp(a.ctx, a.part)) // or this replica would claim it again and again
-		if fault.As(err) == nil {                         // else the job's own worker reports the same
+		err = errors.Join(err, a.c.End(a.ctx, a.part, false)) // or this replica would claim it again and again
+		if fault.As(err) == nil {                             // else the job's own worker reports the same
 			a.s.Log.Warn("could not assist a render", "job", a.job.ID, "err", err)
 		}
 	}

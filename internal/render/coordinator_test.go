@@ -148,14 +148,16 @@ func (m *makers) step(i int, what string) bool {
 		one.c.stop()
 		m.start(i)
 	case "give up":
-		if err = one.c.GiveUp(ctx, had); counts {
+		if err = one.c.End(ctx, had, false); counts {
 			m.over[had] = false
 		}
 	case "next":
 		if counts {
 			m.over[had] = true
 		}
-		one.has, err = one.c.Next(ctx, had)
+		if err = one.c.End(ctx, had, true); err == nil {
+			one.has, err = one.c.Next(ctx)
+		}
 	}
 	if err != nil {
 		m.rt.Fatal(err)
@@ -203,15 +205,18 @@ func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 			all.Go(func() {
 				c := r.service(&jobtest.Engine{}, r.DB).newPartCoordinator(t.Context(), ids[0])
 				defer c.stop()
-				for key := ""; ; {
-					var err error
-					if key, err = c.Next(t.Context(), key); err != nil || key == "" {
-						if err != nil {
-							t.Error(err)
-						}
+				for {
+					key, err := c.Next(t.Context())
+					if key != "" {
+						got[i] = append(got[i], key)
+						err = c.End(t.Context(), key, true)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					if key == "" || err != nil {
 						return
 					}
-					got[i] = append(got[i], key)
 				}
 			})
 		}

@@ -31,7 +31,7 @@ a real film one worker also analyses, mixes and joins, alone.
 - **Wall**: from the commit of the job to its completion. **Ideal**: the parts alone, evenly divided. **Speed-up** is against the
   parts alone one after the other.
 - **Parts made twice**: work that two workers did because one did not know of the other's.
-- **Transactions per part**: reporting a part and claiming the next one is one. In a burst as short as this one the beginning and
+- **Transactions per part**: claiming a part is one, and reporting it another. In a burst as short as this one the beginning and
   the end weigh most: four notifications (the job, its claim, its parts, its end), each a transaction of every session that
   listens, and every worker's look for the job and for a part.
 `
