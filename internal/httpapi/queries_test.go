@@ -117,6 +117,15 @@ func TestPollsCostOneIndexedQuery(t *testing.T) {
 			}
 		}
 	}
+	// A waiting poll costs no more while nothing changes.
+	var sent []statement
+	r := httptest.NewRequestWithContext(context.WithValue(t.Context(), statementsKey{}, &sent), http.MethodGet, "/api/v2/render/rnd-1/status", nil)
+	r.Header = http.Header{"Authorization": {"Bearer " + token}, "Prefer": {"wait=1"}, "If-None-Match": {"*"}}
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	if w.Code != http.StatusNotModified || w.Header().Get("Preference-Applied") == "" || len(sent) != 1 {
+		t.Errorf("a waiting poll: %d after %d queries: %q", w.Code, len(sent), sent)
+	}
 	for _, d := range databases { // Prove that the check itself can fail.
 		if plan := dbtest.Plan(t, d, noSeqScan, `SELECT id FROM users WHERE name = $1`, "x"); !slices.ContainsFunc(plan, scansTable) {
 			t.Errorf("a search without an index passes: %q", plan)

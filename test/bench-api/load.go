@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
+	"cutroom/internal/apitest"
 	"cutroom/internal/benchtest"
 )
 
@@ -23,22 +25,21 @@ type load struct {
 // warmUp is asked before each measurement and not counted.
 const warmUp = time.Second
 
-// measure asks one address, by GET with a bearer token, as fast as the clients
-// can with one request each at a time. server is the process that answers.
-func measure(o options, server int, address, token string) (load, error) {
+// measure asks one address as a user, as fast as the clients can with one request each at a time.
+func (o options) measure(t testing.TB, u *apitest.User, path string) load {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.clients, MaxConnsPerHost: o.clients}, Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
-	if err := ask(client, address, token); err != nil {
-		return load{}, err
+	if err := ask(client, u, path); err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), warmUp+o.duration)
+	ctx, cancel := context.WithTimeout(t.Context(), warmUp+o.duration)
 	defer cancel()
 	began := time.Now().Add(warmUp)
 	var mu sync.Mutex
 	var all []time.Duration
 	failed := 0
 	used := make(chan time.Duration, 1)
-	time.AfterFunc(warmUp, func() { used <- benchtest.TreeCPU(server) })
+	time.AfterFunc(warmUp, func() { used <- benchtest.TreeCPU(u.PID(0)) })
 	var wg sync.WaitGroup
 	for range o.clients {
 		wg.Go(func() {
@@ -46,7 +47,7 @@ func measure(o options, server int, address, token string) (load, error) {
 			errors := 0
 			for ctx.Err() == nil {
 				asked := time.Now()
-				err := ask(client, address, token)
+				err := ask(client, u, path)
 				if asked.Before(began) || ctx.Err() != nil {
 					continue
 				}
@@ -63,20 +64,20 @@ func measure(o options, server int, address, token string) (load, error) {
 	}
 	wg.Wait()
 	if len(all) == 0 {
-		return load{}, fmt.Errorf("no answer from %s", address)
+		t.Fatalf("no answer from %s", path)
 	}
-	cpu := (benchtest.TreeCPU(server) - <-used) / time.Duration(len(all))
 	slices.Sort(all)
-	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: benchtest.Quantile(all, 50),
-		p99: benchtest.Quantile(all, 99), cpu: cpu, errors: failed}, nil
+	return load{perSecond: float64(len(all)) / o.duration.Seconds(), p50: benchtest.Quantile(all, 50), p99: benchtest.Quantile(all, 99),
+		cpu: (benchtest.TreeCPU(u.PID(0)) - <-used) / time.Duration(len(all)), errors: failed}
 }
 
-func ask(client *http.Client, address, token string) error {
-	req, err := http.NewRequest(http.MethodGet, address, nil)
+// ask sends a GET without the checks of apitest, which take longer than the answer.
+func ask(client *http.Client, u *apitest.User, path string) error {
+	req, err := http.NewRequest(http.MethodGet, u.URL+path, nil)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+u.Token)
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

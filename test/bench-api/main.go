@@ -1,26 +1,21 @@
-// Command bench-api measures the API: requests per second and latencies of what
-// phones ask for all day, on both databases, and the memory of the service while
-// many clients upload at once. It starts everything itself. The load is bounded: a fixed number of clients, each with one
-// request at a time.
+// Command bench-api measures the API: requests per second and latencies of what phones ask for all day, on both
+// databases, and the memory of the service while many clients upload at once. It starts everything itself. The load is
+// bounded: a fixed number of clients, each with one request at a time.
 //
-// `make bench-api` runs it inside a PostgreSQL cluster of its own. With -year, as
-// `make bench-admin` runs it, it measures reports, and everything beside them, on a
-// database with a year of jobs instead.
+// `make bench-api` runs it inside a PostgreSQL cluster of its own. With -year, as `make bench-admin` runs it, it measures
+// reports, and everything beside them, on a database with a year of jobs instead.
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"testing"
 	"time"
 
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/sandbox"
+	"cutroom/internal/apitest"
+	"cutroom/internal/benchtest"
+	"cutroom/internal/mediatest"
 )
 
 type options struct {
@@ -29,7 +24,6 @@ type options struct {
 	uploads  int
 	uploadMB int64
 	rounds   int
-	waiting  int
 	jobs     int64
 	out      string
 }
@@ -41,120 +35,81 @@ func main() {
 	flag.IntVar(&o.uploads, "uploads", 50, "clients that upload at a time")
 	flag.Int64Var(&o.uploadMB, "upload-mb", 20, "size of each upload; 200 needs 10 GB of disk and minutes")
 	flag.IntVar(&o.rounds, "rounds", 2, "uploads of each client, at most 10")
-	flag.IntVar(&o.waiting, "waiting", 2000, "clients that wait for a change")
 	flag.Int64Var(&o.jobs, "year", 0, "measure instead a database with a year of so many jobs")
 	flag.StringVar(&o.out, "out", "docs/benchmarks.md", "the page to write to")
 	flag.Parse()
-	if err := run(context.Background(), o); err != nil {
+	if err := o.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-api:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o options) (err error) {
-	dir, err := os.MkdirTemp("", "bench-api-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary := filepath.Join(dir, "cutroom")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/cutroom").CombinedOutput(); err != nil {
-		return fmt.Errorf("build the service: %w: %s", err, out)
-	}
-	world, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(dir, "world"), Fast: true})
-	if err != nil {
-		return err
-	}
-	defer world.Close()
+// run measures, and then removes databases, files and processes.
+func (o options) run() error {
+	t, end := apitest.NewLife()
+	measure := o.measureAPI
 	if o.jobs > 0 {
-		return measureYear(ctx, o, binary, dir, world)
+		measure = o.measureYear
 	}
-	r := newReport(o)
-	databases := []database{{name: "SQLite", env: map[string]string{
-		"DATABASE_URL": "sqlite://" + filepath.Join(dir, "cutroom.db"), "DB_USER": "cutroom", "DB_PASSWORD": "cutroom"}}}
-	postgres, err := startPostgres(ctx)
-	if err != nil {
-		return err
-	}
-	databases = append(databases, postgres)
-	for _, d := range databases {
-		if err := measureService(ctx, o, binary, filepath.Join(dir, d.name), world, d, r); err != nil {
-			return fmt.Errorf("%s: %w", d.name, err)
+	page := func() *benchtest.Section {
+		defer func() {
+			if end() {
+				panic("a measurement failed")
+			}
+		}()
+		return measure(t)
+	}()
+	return page.Save(o.out)
+}
+
+func (o options) measureAPI(t testing.TB) *benchtest.Section {
+	r := benchtest.New("bench-api", "The API")
+	r.Say(`The load driver, the service and PostgreSQL share the machine, so the figures are of about half of it. The service runs
+with its defaults, its log included; PostgreSQL with those of the tests, which matters to writes only.
+
+%d clients, each with one request at a time over a kept connection, %v an endpoint. CPU is that of the serving process
+for a request, without PostgreSQL's: other work on the machine changes the rest, and this hardly.`, o.clients, o.duration)
+	r.Table("endpoint", "database", "requests/s", "p50", "p99", "CPU of the server", "errors")
+	names := map[string]string{"sqlite": "SQLite", "postgres": "PostgreSQL"}
+	var memories []memory
+	for _, database := range []string{"sqlite", "postgres"} {
+		if err := os.Setenv("CUTROOM_TEST_DB", database); err != nil {
+			t.Fatal(err)
 		}
-	}
-	r.end(o)
-	return r.Save(o.out)
-}
-
-// database is where the service keeps its rows.
-type database struct {
-	name    string
-	env     map[string]string
-	cluster *dbtest.Cluster // of its own: it ends when nobody holds it
-}
-
-func (d database) options() db.Options {
-	return db.Options{URL: d.env["DATABASE_URL"], User: d.env["DB_USER"], Password: d.env["DB_PASSWORD"], MaxPool: 2}
-}
-
-// startPostgres makes a database in the cluster that the environment names, or
-// in one of its own, which ends with this process.
-func startPostgres(ctx context.Context) (database, error) {
-	d := database{name: "PostgreSQL"}
-	address := os.Getenv(dbtest.EnvURL)
-	if address == "" {
-		var err error
-		if d.cluster, err = dbtest.Start(ctx); err != nil {
-			return d, err
+		s := apitest.Start(t, apitest.Replicas(1), apitest.Bucket(false))
+		u := s.SignIn(t)
+		sound := mediatest.Tone(t, 440, time.Second)
+		film := u.Render(t, soundAlone, apitest.File("video", sound))
+		u.WaitRendered(t, film)
+		stems := u.Separate(t, sound)
+		u.WaitReady(t, stems)
+		for _, e := range []struct{ name, path string }{
+			{"`GET /healthz`", "/healthz"},
+			{"`GET /credits`", "/api/v2/credits"},
+			{"`GET /credits/cost`", "/api/v2/credits/cost?durationMs=300000"},
+			{"`GET /render/{id}/status`", "/api/v2/render/" + film + "/status"},
+			{"`GET /separate/{id}`", "/api/v2/separate/" + stems},
+		} {
+			l := o.measure(t, u, e.path)
+			r.Row("%s | %s | %.0f | %s | %s | %d µs | %d", e.name, names[database], l.perSecond, benchtest.Millis(l.p50),
+				benchtest.Millis(l.p99), l.cpu.Microseconds(), l.errors)
 		}
-		address = d.cluster.URL
+		memories = append(memories, o.measureUploads(t, s))
 	}
-	var err error
-	d.env, err = createDatabase(ctx, address)
-	return d, err
+	r.Say(`The render is a finished one; the status of the separation lists its stems, each with a freshly signed link. Every one of
+them but ` + "`/healthz`" + ` is one indexed query, which a test holds against the plans of both databases, and a client that waits with
+` + "`Prefer: wait`" + ` costs no more while nothing changes.`)
+	r.Say(`**Memory under uploads.** %d clients upload %d MB each at the same time (rounds: %d) to `+"`POST /render/inputs`"+`. Resident
+memory of the service in MiB; the quarters are of the time that the uploads took. Uploads stream to disk, so memory does
+not grow with their size: what a client costs is its buffers.`, o.uploads, o.uploadMB, o.rounds)
+	r.Table("database", "sent", "took", "idle", "1st quarter", "2nd", "3rd", "4th", "peak", "after")
+	for i, m := range memories {
+		r.Row("%s | %.0f MB | %s | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f", []string{"SQLite", "PostgreSQL"}[i], m.sentMB,
+			m.took.Round(100*time.Millisecond), m.idle,
+			m.quarters[0], m.quarters[1], m.quarters[2], m.quarters[3], m.peak, m.after)
+	}
+	return r
 }
 
-func measureService(ctx context.Context, o options, binary, dir string, world *sandbox.World, d database, r *report) error {
-	s, err := startService(ctx, binary, dir, world, d.env)
-	if err != nil {
-		return err
-	}
-	defer s.stop()
-	user, err := s.signIn(world, "bench@example.test")
-	if err != nil {
-		return err
-	}
-	film, err := s.submitRender(user)
-	if err != nil {
-		return err
-	}
-	stems, err := s.submitSeparation(user)
-	if err != nil {
-		return err
-	}
-	for _, e := range []struct{ name, path string }{
-		{"`GET /healthz`", "/healthz"},
-		{"`GET /credits`", "/api/v2/credits"},
-		{"`GET /credits/cost`", "/api/v2/credits/cost?durationMs=300000"},
-		{"`GET /render/{id}/status`", "/api/v2/render/" + film + "/status"},
-		{"`GET /separate/{id}`", "/api/v2/separate/" + stems},
-	} {
-		l, err := measure(o, s.child.PID(), s.url+e.path, user)
-		if err != nil {
-			return fmt.Errorf("%s: %w", e.name, err)
-		}
-		r.add(e.name, d.name, l)
-	}
-	w, err := measureWaiting(ctx, o, s, world.Env()["AUTH_JWT_SECRET"], d, film)
-	if err != nil {
-		return fmt.Errorf("waiting: %w", err)
-	}
-	r.waiting = append(r.waiting, w)
-	m, err := s.uploads(world, o)
-	if err != nil {
-		return fmt.Errorf("uploads: %w", err)
-	}
-	m.database = d.name
-	r.memory = append(r.memory, m)
-	return nil
-}
+// soundAlone is a render that takes nothing from what is measured.
+var soundAlone = apitest.M{"videoDurationMs": 1000, "outputKind": "audio"}

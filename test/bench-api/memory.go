@@ -3,22 +3,22 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
+	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"cutroom/internal/apitest"
 	"cutroom/internal/benchtest"
-	"cutroom/internal/sandbox"
 )
 
 // memory is the resident memory of the service during uploads, in MiB.
 type memory struct {
-	database          string
 	idle, peak, after float64
 	quarters          [4]float64 // the highest of each quarter of the time
 	took              time.Duration
@@ -28,49 +28,46 @@ type memory struct {
 // samplePeriod is how often memory is looked at.
 const samplePeriod = 50 * time.Millisecond
 
-// uploads lets every client upload its own file, round after round, all clients
-// at once. A client repeats its bytes, so the disk holds one file of each.
-func (s *service) uploads(world *sandbox.World, o options) (memory, error) {
-	users := make([]string, o.uploads)
+// measureUploads lets every client upload its own file, round after round, all clients at once. A client repeats its
+// bytes, so the disk holds one file of each.
+func (o options) measureUploads(t testing.TB, s *apitest.Server) memory {
+	users := make([]*apitest.User, o.uploads)
 	for i := range users {
-		var err error
-		if users[i], err = s.signIn(world, fmt.Sprintf("uploader-%d@example.test", i)); err != nil {
-			return memory{}, err
-		}
+		users[i] = s.SignIn(t)
 	}
 	m := memory{sentMB: float64(int64(o.uploads) * int64(o.rounds) * o.uploadMB)}
-	m.idle = s.resident()
+	m.idle = resident(s)
 	stop := make(chan struct{})
 	sampled := make(chan []float64)
-	go func() { sampled <- s.sample(stop) }()
+	go func() { sampled <- sample(s, stop) }()
 	began := time.Now()
-	errs := make([]error, o.uploads)
-	var wg sync.WaitGroup
-	for i, user := range users {
-		wg.Go(func() {
+	var all errgroup.Group
+	for i, u := range users {
+		all.Go(func() error {
 			for range o.rounds {
-				if errs[i] = s.upload(user, i, o.uploadMB<<20); errs[i] != nil {
-					return
+				if err := upload(u, i, o.uploadMB<<20); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	err := all.Wait()
 	m.took = time.Since(began)
 	close(stop)
 	samples := <-sampled
-	if len(samples) < 4 {
-		return m, errors.New("over before its memory could be seen; upload more")
+	if err != nil || len(samples) < 4 {
+		t.Fatalf("uploads: %v; %d samples of the memory, upload more if they are few", err, len(samples))
 	}
 	m.peak = slices.Max(samples)
 	for q := range m.quarters {
 		m.quarters[q] = slices.Max(samples[len(samples)*q/4 : len(samples)*(q+1)/4])
 	}
-	m.after = s.resident()
-	return m, errors.Join(errs...)
+	m.after = resident(s)
+	return m
 }
 
-func (s *service) sample(stop <-chan struct{}) []float64 {
+func sample(s *apitest.Server, stop <-chan struct{}) []float64 {
 	tick := time.NewTicker(samplePeriod)
 	defer tick.Stop()
 	var out []float64
@@ -79,19 +76,16 @@ func (s *service) sample(stop <-chan struct{}) []float64 {
 		case <-stop:
 			return out
 		case <-tick.C:
-			out = append(out, s.resident())
+			out = append(out, resident(s))
 		}
 	}
 }
 
-// resident is the service's resident memory in MiB, without the ffmpeg
-// processes that it may run.
-func (s *service) resident() float64 {
-	return float64(benchtest.Resident(s.child.PID())) / (1 << 20)
-}
+// resident is the service's resident memory in MiB, without the ffmpeg processes that it may run.
+func resident(s *apitest.Server) float64 { return float64(benchtest.Resident(s.PID(0))) / (1 << 20) }
 
 // upload sends a video of the given size to the input cache.
-func (s *service) upload(user string, client int, size int64) error {
+func upload(u *apitest.User, client int, size int64) error {
 	const boundary = "bench"
 	head := "--" + boundary + "\r\nContent-Disposition: form-data; name=\"video\"; filename=\"a.mp4\"\r\n\r\n"
 	tail := "\r\n--" + boundary + "--\r\n"
@@ -99,12 +93,12 @@ func (s *service) upload(user string, client int, size int64) error {
 	start := fmt.Appendf(nil, "\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41client %06d ", client)
 	body := io.MultiReader(strings.NewReader(head), bytes.NewReader(start),
 		io.LimitReader(&filler{byte(client)}, size-int64(len(start))), strings.NewReader(tail))
-	req, err := http.NewRequest(http.MethodPost, s.url+"/api/v2/render/inputs", body)
+	req, err := http.NewRequest(http.MethodPost, u.URL+"/api/v2/render/inputs", body)
 	if err != nil {
 		return err
 	}
 	req.ContentLength = int64(len(head)) + size + int64(len(tail))
-	req.Header.Set("Authorization", "Bearer "+user)
+	req.Header.Set("Authorization", "Bearer "+u.Token)
 	req.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -113,7 +107,7 @@ func (s *service) upload(user string, client int, size int64) error {
 	defer res.Body.Close()
 	var answer struct{ VideoSizeBytes int64 }
 	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return fmt.Errorf("upload: status %d: %w", res.StatusCode, err)
+		return fmt.Errorf("status %d: %w", res.StatusCode, err)
 	}
 	if answer.VideoSizeBytes != size {
 		return fmt.Errorf("%d bytes arrived of %d", answer.VideoSizeBytes, size)

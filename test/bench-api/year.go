@@ -2,21 +2,20 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"path/filepath"
+	"os"
 	"slices"
+	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
-	"cutroom/internal/account"
+	"cutroom/internal/apitest"
 	"cutroom/internal/benchtest"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/sandbox"
+	"cutroom/internal/mediatest"
+	"cutroom/internal/sandbox/api"
 )
 
 // Of each: requests for a report, turns of the two databases, and jobs submitted
@@ -29,42 +28,36 @@ const (
 
 // measureYear measures a service on a database with a year of jobs: every report,
 // and beside an empty database what phones and workers ask.
-func measureYear(ctx context.Context, o options, binary, dir string, world *sandbox.World) (err error) {
+func (o options) measureYear(t testing.TB) *benchtest.Section {
 	r := benchtest.New("bench-admin", "A year of data")
 	began := time.Now()
-	cluster, err := dbtest.Start(ctx, "shared_buffers = 2GB", "maintenance_work_mem = 512MB", "work_mem = 16MB", "max_wal_size = 8GB",
+	cluster, err := dbtest.Start(t.Context(), "shared_buffers = 2GB", "maintenance_work_mem = 512MB", "work_mem = 16MB", "max_wal_size = 8GB",
 		"max_parallel_maintenance_workers = 0", "autovacuum = on")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	var services [2]yearService
-	for i, jobs := range []int64{0, o.jobs} {
-		s := &services[i]
-		if err := s.start(ctx, binary, filepath.Join(dir, fmt.Sprint("year-", i)), cluster.URL, world, jobs); err != nil {
-			return err
+	t.Cleanup(func() { _ = cluster.Stop() }) // what is measured is known by then
+	for key, value := range map[string]string{dbtest.EnvURL: cluster.URL, "CUTROOM_TEST_DB": "postgres"} {
+		if err := os.Setenv(key, value); err != nil {
+			t.Fatal(err)
 		}
-		defer s.stop()
 	}
-	empty, year := &services[0], &services[1]
-	size, calls, err := year.size(ctx)
-	if err != nil {
-		return err
+	empty, year := startYear(t, 0), startYear(t, o.jobs)
+	var size string
+	if err := year.rows.QueryRow(t.Context(), `SELECT pg_size_pretty(pg_database_size(current_database()))`).Scan(&size); err != nil {
+		t.Fatal(err)
 	}
 	r.Say(`PostgreSQL with %d jobs of a year, half of them separations, %d users, a purchase for every %d jobs, and %d provider calls, which
 are those of the last 30 days: %s in all. It was filled in %s. The service, PostgreSQL (2 GB of shared buffers, no fsync) and the driver
 share the machine.
 
 **Reports**, %d requests each, one at a time, by the driver's clock; ranges are of 90 days, the widest there is.`,
-		o.jobs, yearUsers, yearPurchase, calls, size, time.Since(began).Round(time.Second), reportRequests)
-	if err := year.reports(ctx, r); err != nil {
-		return err
-	}
+		o.jobs, yearUsers, yearPurchase, dbtest.Number(t, year.rows, `SELECT COUNT(*) FROM provider_calls`), size,
+		time.Since(began).Round(time.Second), reportRequests)
+	year.reports(t, r)
 	for range yearTurns {
 		for _, s := range []*yearService{empty, year} {
-			if err := s.turn(ctx, o); err != nil {
-				return err
-			}
+			s.turn(t, o)
 		}
 	}
 	r.Say(`**Everything else** beside a service on an empty database of the same cluster, in %d turns. Status requests as in [the API](#the-api),
@@ -79,7 +72,7 @@ share the machine.
 		a, b := middle(empty.took[i]), middle(year.took[i])
 		r.Row("%s | %.1f ms | %.1f ms | %.2f", name, a, b, b/a)
 	}
-	return r.Save(o.out)
+	return r
 }
 
 func middle(all []float64) float64 {
@@ -89,80 +82,36 @@ func middle(all []float64) float64 {
 
 // yearService is a service and its database.
 type yearService struct {
-	*service
-	rows   *db.DB
-	tokens *account.Tokens
-	polls  [2][]float64 // requests a second, of a turn
-	took   [4][]float64 // milliseconds
+	*apitest.Server
+	rows  *db.DB
+	sound string
+	polls [2][]float64 // requests a second, of a turn
+	took  [4][]float64 // milliseconds
 }
 
-func (y *yearService) start(ctx context.Context, binary, dir, cluster string, world *sandbox.World, jobs int64) error {
-	env, err := createDatabase(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	o := database{env: env}.options()
-	o.MaxPool = 4
-	if y.rows, err = db.Open(ctx, o); err != nil {
-		return err
-	}
-	if err := y.rows.Migrate(ctx); err != nil {
-		return err
-	}
+// startYear starts a service on a database with so many jobs.
+func startYear(t testing.TB, jobs int64) *yearService {
+	address, user, password := dbtest.URL(t)
+	y := &yearService{rows: dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 4}),
+		sound: mediatest.Tone(t, 440, time.Second)}
 	if jobs > 0 {
-		if err := fillYear(ctx, y.rows, jobs); err != nil {
-			return fmt.Errorf("fill: %w", err)
+		if err := fillYear(t.Context(), y.rows, jobs); err != nil {
+			t.Fatalf("fill: %v", err)
 		}
 	}
-	y.tokens = account.NewTokens(world.Env()["AUTH_JWT_SECRET"], time.Hour)
-	y.service, err = startService(ctx, binary, dir, world, env)
-	return err
-}
-
-func (y *yearService) stop() {
-	if y.service != nil {
-		y.service.stop()
-	}
-	_ = y.rows.Close() // what is measured is known by now
-}
-
-func (y *yearService) size(ctx context.Context) (size string, calls int64, err error) {
-	err = y.rows.QueryRow(ctx, `SELECT pg_size_pretty(pg_database_size(current_database())), (SELECT COUNT(*) FROM provider_calls)`).Scan(&size, &calls)
-	return size, calls, err
-}
-
-// somebody makes a user with credits, or an admin.
-func (y *yearService) somebody(ctx context.Context, role string) (token string, err error) {
-	id := uuid.NewString()
-	_, err = y.rows.Exec(ctx, `INSERT INTO users (id, provider, provider_sub, role, created_at, last_active_at)
-		VALUES ($1, 'provider_a', $1, $2, now_ms(), now_ms())`, id, role)
-	for _, credits := range []string{`INSERT INTO credit_balances VALUES ($1, 100)`,
-		`INSERT INTO credit_ledger VALUES ('signup-' || $1, $1, 'signup', 100, now_ms())`} {
-		if err == nil {
-			_, err = y.rows.Exec(ctx, credits, id)
-		}
-	}
-	if err != nil {
-		return "", err
-	}
-	token, _, err = y.tokens.Issue(account.Principal{UserID: id, Role: role})
-	return token, err
+	y.Server = apitest.Start(t, apitest.Replicas(1), apitest.Bucket(false), apitest.Env("DATABASE_URL", address), apitest.Env("DB_USER", user),
+		apitest.Env("DB_PASSWORD", password))
+	return y
 }
 
 // reports asks for every report.
-func (y *yearService) reports(ctx context.Context, r *benchtest.Section) error {
-	token, err := y.somebody(ctx, account.RoleAdmin)
-	if err != nil {
-		return err
-	}
+func (y *yearService) reports(t testing.TB, r *benchtest.Section) {
+	admin := y.Admin(t)
 	var busiest, job string
-	err = y.rows.QueryRow(ctx, `SELECT user_id, MAX(id) FROM jobs WHERE kind = 'render' GROUP BY user_id ORDER BY COUNT(*) DESC LIMIT 1`).Scan(&busiest, &job)
-	if err != nil {
-		return err
-	}
 	var jobs int64
-	if err := y.rows.QueryRow(ctx, `SELECT COUNT(*) FROM jobs WHERE user_id = $1 AND kind = 'render'`, busiest).Scan(&jobs); err != nil {
-		return err
+	if err := y.rows.QueryRow(t.Context(), `SELECT user_id, MAX(id), COUNT(*) FROM jobs WHERE kind = 'render' GROUP BY user_id
+		ORDER BY COUNT(*) DESC LIMIT 1`).Scan(&busiest, &job, &jobs); err != nil {
+		t.Fatal(err)
 	}
 	span := "?from=" + time.Now().AddDate(0, 0, -89).UTC().Format(time.DateOnly)
 	r.Table("report", "median", "slowest")
@@ -187,52 +136,42 @@ func (y *yearService) reports(ctx context.Context, r *benchtest.Section) error {
 		var took []time.Duration
 		for range reportRequests {
 			asked := time.Now()
-			if err := ask(http.DefaultClient, y.url+"/api/v2/admin/"+report.path, token); err != nil {
-				return fmt.Errorf("%s: %w", report.name, err)
+			if err := ask(http.DefaultClient, admin, "/api/v2/admin/"+report.path); err != nil {
+				t.Fatalf("%s: %v", report.name, err)
 			}
 			took = append(took, time.Since(asked))
 		}
 		slices.Sort(took)
-		r.Row("%s | %s | %s", report.name, benchtest.Millis(benchtest.Quantile(took, 50)), benchtest.Millis(took[len(took)-1]))
+		r.Row("%s | %s | %s", report.name, benchtest.Median(took), benchtest.Millis(took[len(took)-1]))
 	}
-	return nil
 }
 
 // turn submits jobs and asks for the last one's status.
-func (y *yearService) turn(ctx context.Context, o options) error {
-	user, err := y.somebody(ctx, account.RoleUser)
-	if err != nil {
-		return err
-	}
+func (y *yearService) turn(t testing.TB, o options) {
+	u := y.SignIn(t, apitest.Credits(50))
 	for i, kind := range []struct {
-		path, file, text, content, status, ended string
+		path, status string
+		form         []apitest.Part
+		wait         func(t testing.TB, id string)
 	}{
-		{"/api/v2/render", "video", "config", `{"videoDurationMs":1000,"outputKind":"audio"}`, "/status", "COMPLETED"},
-		{"/api/v2/separate", "file", "spec", `{}`, "", "READY"},
+		{"/api/v2/render", "/status", apitest.RenderForm(t, soundAlone, apitest.File("video", y.sound)), u.WaitRendered},
+		{"/api/v2/separate", "", apitest.SeparationForm(y.sound), func(t testing.TB, id string) { u.WaitReady(t, id) }},
 	} {
 		var address string
 		for range yearSubmits {
 			began := time.Now()
-			id, err := y.submit(kind.path, user, kind.file, kind.text, kind.content)
-			if err != nil {
-				return err
+			var job struct{ JobID string }
+			// Without the checks of apitest, which take longer than the answer.
+			if _, err := (&api.Client{Base: y.URL, HTTP: http.DefaultClient}).Call(context.Background(), api.Request{Method: http.MethodPost,
+				Path: kind.path, Token: u.Token, Form: kind.form}, &job); err != nil {
+				t.Fatal(err)
 			}
 			y.took[2*i] = append(y.took[2*i], float64(time.Since(began).Microseconds())/1000)
-			address = kind.path + "/" + id + kind.status
-			if err := y.wait(address, user, kind.ended); err != nil {
-				return err
-			}
-			var claimed float64
-			if err := y.rows.QueryRow(ctx, `SELECT started_at - created_at FROM jobs WHERE id = $1`, id).Scan(&claimed); err != nil {
-				return err
-			}
-			y.took[2*i+1] = append(y.took[2*i+1], claimed)
+			kind.wait(t, job.JobID)
+			claimed := dbtest.Number(t, y.rows, `SELECT started_at - created_at FROM jobs WHERE id = $1`, job.JobID)
+			y.took[2*i+1] = append(y.took[2*i+1], float64(claimed))
+			address = kind.path + "/" + job.JobID + kind.status
 		}
-		l, err := measure(o, y.child.PID(), y.url+address, user)
-		if err != nil {
-			return err
-		}
-		y.polls[i] = append(y.polls[i], l.perSecond)
+		y.polls[i] = append(y.polls[i], o.measure(t, u, address).perSecond)
 	}
-	return nil
 }
