@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"cutroom/internal/httpserve"
@@ -46,26 +44,17 @@ func (s *Server) clientIP(r *http.Request) string {
 }
 
 func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops int) string {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		host = remote
-	}
-	peer, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	peer = peer.Unmap().WithZone("")
-	if len(forwarded) == 0 || !contains(trusted, peer) {
+	peer := peerOf(remote)
+	if len(forwarded) == 0 || !httpserve.Contains(trusted, peer) {
 		return peer.String()
 	}
 	entries := strings.Split(strings.Join(forwarded, ","), ",")
-	i := max(0, len(entries)-1-hops)
-	entry := strings.TrimSpace(entries[i])
+	entry := strings.TrimSpace(entries[max(0, len(entries)-1-hops)])
 	if ap, err := netip.ParseAddrPort(entry); err == nil {
-		return ap.Addr().Unmap().WithZone("").String()
+		return httpserve.Plain(ap.Addr()).String()
 	}
 	if addr, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil {
-		return addr.Unmap().WithZone("").String()
+		return httpserve.Plain(addr).String()
 	}
 	if entry == "" || len(entry) > maxClientName || strings.ContainsFunc(entry, func(r rune) bool { return r < 0x20 || r > 0x7e }) {
 		return peer.String()
@@ -73,14 +62,15 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 	return entry
 }
 
-func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+// peerOf returns the address of a connection's peer.
+func peerOf(remote string) netip.Addr {
+	peer, _ := netip.ParseAddrPort(remote) // net/http writes it
+	return httpserve.Plain(peer.Addr())
 }
 
 // fromProxy reports whether the peer of the connection is a trusted proxy.
 func (s *Server) fromProxy(r *http.Request) bool {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && contains(s.o.TrustedProxies, peer.Addr().Unmap().WithZone(""))
+	return httpserve.Contains(s.o.TrustedProxies, peerOf(r.RemoteAddr))
 }
 
 // maxClientName bounds a client name that is not an address, in bytes.

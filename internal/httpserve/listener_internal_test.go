@@ -234,6 +234,7 @@ func TestQueuedConnectionsAreServedAfterClose(t *testing.T) {
 	if err := srv.Serve(l); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
+	<-l.(*listener).closed
 	for i, c := range clients {
 		if !answered(c) {
 			t.Errorf("connection %d was reset", i)

@@ -2,6 +2,7 @@ package httpserve
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 )
 
@@ -44,4 +45,12 @@ func Holder(address string) string {
 		return address
 	}
 	return netip.PrefixFrom(a, 64).Masked().String()
+}
+
+// Plain returns an address in its only form: an IPv4 address is never mapped to IPv6, and no address has a zone.
+func Plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
+
+// Contains reports whether a plain address is in one of the ranges.
+func Contains(ranges []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(address) })
 }
