@@ -1,9 +1,12 @@
 package test
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/browsertest"
@@ -58,11 +61,21 @@ func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 		}
 		s.Do(t, apitest.Request{Path: path}).Expect(200)
 	}
+	var documents []string
 	for path, kind := range map[string]string{"/swagger/openapi.yaml": "application/yaml", "/swagger/openapi.json": "application/json"} {
 		res := s.Do(t, apitest.Request{Path: path}).Expect(200)
-		if !strings.HasPrefix(res.Header.Get("Content-Type"), kind) || !strings.Contains(string(res.Body), "/api/v2/render/v3") {
-			t.Errorf("%s: %s of %d bytes", path, res.Header.Get("Content-Type"), len(res.Body))
+		document, err := openapi3.NewLoader().LoadFromData(res.Body)
+		if err != nil || !strings.HasPrefix(res.Header.Get("Content-Type"), kind) || json.Valid(res.Body) != (kind == "application/json") {
+			t.Fatalf("%s: %s of %d bytes: %v", path, res.Header.Get("Content-Type"), len(res.Body), err)
 		}
+		text, err := document.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, string(text))
+	}
+	if documents[0] != documents[1] || !strings.Contains(documents[0], "/api/v2/render/v3") {
+		t.Error("the YAML and JSON documents differ")
 	}
 	for _, path := range []string{"/swagger/nope", "/swagger/nope.js", "/swagger/openapi.xml", "/swagger/a/b"} {
 		s.Do(t, apitest.Request{Path: path}).Error(404, "Not found")

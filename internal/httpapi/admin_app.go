@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/base64"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
@@ -14,7 +12,6 @@ import (
 	"time"
 
 	"cutroom/internal/admin"
-	"cutroom/internal/fault"
 )
 
 // appPolicy allows only the page's own scripts and styles and calls to its own server: no other origin, no
@@ -46,49 +43,51 @@ type appFile struct {
 // admin's token.
 func (s *Server) adminApp() {
 	root := "/" + s.o.AdminSlug + "/"
-	s.handle("GET /"+s.o.AdminSlug, func(w http.ResponseWriter, r *http.Request) error {
-		http.Redirect(w, r, root, http.StatusFound)
-		return nil
-	})
+	s.handle("GET /"+s.o.AdminSlug, redirectTo(root))
 	s.handle("GET "+root+"{path...}", func(w http.ResponseWriter, r *http.Request) error {
-		files, err := appFiles()
-		if err != nil {
-			return err
-		}
-		name := r.PathValue("path")
-		if name == "" {
-			name = "index.html"
-		}
+		name := cmp.Or(r.PathValue("path"), "index.html")
 		if name == "config.json" {
 			return ok(w, map[string]string{"clientId": s.o.AdminClientID, "authorizeUrl": s.o.AdminAuthorizeURL})
 		}
-		f, found := files[name]
+		f, found := appFiles()[name]
 		switch {
 		case found:
 			f.serve(w, r)
+			return nil
 		case path.Ext(name) != "":
-			return fault.Sentencef(fault.NotFound, "Not found")
-		default:
-			// The app keeps its own routes after the #, so redirect any other address to its start. Serving the
-			// page there would break its relative links.
-			http.Redirect(w, r, root, http.StatusFound)
+			return errNoPath
 		}
-		return nil
+		// The app keeps its own routes after the #, so redirect any other address to its start. Serving the
+		// page there would break its relative links.
+		return redirectTo(root)(w, r)
 	})
 }
 
-func (f *appFile) serve(w http.ResponseWriter, r *http.Request) {
+// redirectTo returns the endpoint of an address that has moved to another one of this server.
+func redirectTo(address string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		http.Redirect(w, r, address, http.StatusFound)
+		return nil
+	}
+}
+
+// protectPage sets the headers of a page that no other page may show in a frame.
+func protectPage(w http.ResponseWriter, policy string) {
+	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("X-Frame-Options", "DENY")
+}
+
+func (f appFile) serve(w http.ResponseWriter, r *http.Request) {
+	protectPage(w, appPolicy)
 	h := w.Header()
-	h.Set("Content-Security-Policy", appPolicy)
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("Content-Type", f.contentType)
 	h.Set("Cache-Control", f.cache)
 	h.Set("Vary", "Accept-Encoding")
 	body, etag := f.plain, f.etag
-	if f.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 		body, etag = f.zipped, etag+"-gzip"
 	}
@@ -97,52 +96,35 @@ func (f *appFile) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // appFiles returns the embedded files of the app by path. It reads them once.
-var appFiles = sync.OnceValues(func() (map[string]*appFile, error) {
+var appFiles = sync.OnceValue(func() map[string]appFile {
+	files := map[string]appFile{}
 	app, err := admin.App()
-	if err != nil {
-		return nil, fmt.Errorf("open the admin app: %w", err)
-	}
-	files := map[string]*appFile{}
-	err = fs.WalkDir(app, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+	if err == nil {
+		err = fs.WalkDir(app, ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			body, err := fs.ReadFile(app, name)
+			files[name] = newAppFile(name, body)
 			return err
-		}
-		body, err := fs.ReadFile(app, name)
-		if err != nil {
-			return err
-		}
-		files[name], err = newAppFile(name, body)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the admin app: %w", err)
+		})
 	}
-	return files, nil
+	if err != nil {
+		panic(err) // a bug: the files are part of the program
+	}
+	return files
 })
 
-func newAppFile(name string, body []byte) (*appFile, error) {
-	sum := sha256.Sum256(body)
-	f := &appFile{plain: body, contentType: appTypes[path.Ext(name)], etag: base64.RawURLEncoding.EncodeToString(sum[:12]),
-		cache: "no-store"}
-	if f.contentType == "" {
-		f.contentType = "application/octet-stream"
-	}
+func newAppFile(name string, body []byte) appFile {
+	f := appFile{plain: body, contentType: cmp.Or(appTypes[path.Ext(name)], "application/octet-stream"),
+		etag: tagOf(body), cache: "no-store"}
 	if strings.HasPrefix(name, "assets/") { // the name holds a hash of the content
 		f.cache = "public, max-age=31536000, immutable"
 	}
 	var zipped bytes.Buffer
-	z, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := z.Write(body); err != nil {
-		return nil, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	if zipped.Len() < len(body) {
-		f.zipped = zipped.Bytes()
-	}
-	return f, nil
+	z := gzip.NewWriter(&zipped)
+	_, _ = z.Write(body) // a buffer takes everything
+	_ = z.Close()
+	f.zipped = zipped.Bytes()
+	return f
 }

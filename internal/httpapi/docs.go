@@ -4,32 +4,24 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 
 	"github.com/swaggest/swgui/v5emb"
 	"gopkg.in/yaml.v3"
-
-	"cutroom/internal/fault"
 )
 
 //go:embed openapi.yaml
 var openAPI []byte
 
-// openAPIJSON is the description of the API as JSON.
-func openAPIJSON() ([]byte, error) {
+// openAPIJSON returns the description of the API as JSON.
+func openAPIJSON() []byte {
 	var doc any
 	if err := yaml.Unmarshal(openAPI, &doc); err != nil {
-		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+		panic(err) // a bug: the file is part of the program
 	}
-	b, err := json.Marshal(doc)
-	if err != nil {
-		return nil, fmt.Errorf("write openapi.json: %w", err)
-	}
-	return b, nil
+	return encode(doc)
 }
 
 // docsPage returns the page of the interactive API description and its policy. The page may run only its own
@@ -52,43 +44,25 @@ var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
 func (s *Server) docsRoutes() {
 	ui := v5emb.New("cutroom", "/swagger/openapi.yaml", "/swagger/")
 	page, policy := docsPage(ui)
-	guarded := func(h handler) handler {
+	document := func(contentType string, body []byte) handler {
 		return func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Content-Security-Policy", policy)
-			w.Header().Set("X-Frame-Options", "DENY")
-			w.Header().Set("Referrer-Policy", "no-referrer")
-			return h(w, r)
+			protectPage(w, policy)
+			w.Header().Set("Content-Type", contentType)
+			_, err := w.Write(body)
+			return err
 		}
 	}
-	s.handle("GET /swagger", guarded(func(w http.ResponseWriter, r *http.Request) error {
-		http.Redirect(w, r, "/swagger/", http.StatusFound)
-		return nil
-	}))
-	s.handle("GET /swagger/openapi.yaml", guarded(func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
-		_, err := w.Write(openAPI)
-		return err
-	}))
-	s.handle("GET /swagger/openapi.json", guarded(func(w http.ResponseWriter, r *http.Request) error {
-		b, err := openAPIJSON()
-		if err != nil {
-			return err
-		}
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, err = w.Write(b)
-		return err
-	}))
-	s.handle("GET /swagger/", guarded(func(w http.ResponseWriter, r *http.Request) error {
-		if r.URL.Path == "/swagger/" {
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, err := w.Write(page)
-			return err
-		}
+	s.handle("GET /swagger", redirectTo("/swagger/"))
+	s.handle("GET /swagger/{$}", document("text/html; charset=utf-8", page))
+	s.handle("GET /swagger/openapi.yaml", document("application/yaml; charset=utf-8", openAPI))
+	s.handle("GET /swagger/openapi.json", document("application/json; charset=utf-8", openAPIJSON()))
+	s.handle("GET /swagger/", func(w http.ResponseWriter, r *http.Request) error {
 		// The library answers requests for unknown files in plain text.
 		if probe(ui, r).status == http.StatusNotFound {
-			return fault.New(fault.NotFound, "Not found")
+			return errNoPath
 		}
+		protectPage(w, policy)
 		ui.ServeHTTP(w, r)
 		return nil
-	}))
+	})
 }

@@ -169,6 +169,8 @@ func (s *Server) handle(pattern string, h handler) {
 	slices.Sort(s.methods[path])
 }
 
+var errNoPath = fault.Sentencef(fault.NotFound, "Not found")
+
 // dispatch routes a request. If no route matches, it answers 404, or 405 with Allow, as JSON; the mux would
 // answer in plain text.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +180,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		clean += "/"
 	}
 	if !storable(r.URL.Path) || clean != r.URL.Path {
-		writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
+		writeError(w, errNoPath)
 		return
 	}
 	if methods := s.methods[r.URL.Path]; methods != nil && !slices.Contains(methods, r.Method) {
@@ -203,7 +205,7 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 		notAllowed(w, a.header.Get("Allow"))
 		return
 	}
-	writeError(w, fault.Sentencef(fault.NotFound, "Not found"))
+	writeError(w, errNoPath)
 }
 
 func notAllowed(w http.ResponseWriter, methods string) {
