@@ -42,10 +42,7 @@ func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who accoun
 		points = int(*req.Points)
 	}
 	found, err := s.o.Analyses.Get(r.Context(), who.UserID, key, points)
-	if err != nil {
-		return err
-	}
-	return ok(w, bodyOfAnalysis(found))
+	return answer(w, bodyOfAnalysis(found), err)
 }
 
 func (s *Server) storyboard(w http.ResponseWriter, r *http.Request, who account.Principal) error {

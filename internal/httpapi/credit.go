@@ -97,9 +97,6 @@ func (s *Server) storeNotification(platform string) handler {
 		if err != nil {
 			return err
 		}
-		if err := s.o.Credits.Notify(r.Context(), platform, bearer(r), body); err != nil {
-			return err
-		}
-		return ok(w, struct{}{})
+		return answer(w, struct{}{}, s.o.Credits.Notify(r.Context(), platform, bearer(r), body))
 	}
 }

@@ -22,31 +22,19 @@ import (
 // 5.0 or 5e3.
 type integer int64
 
-// UnmarshalJSON implements json.Unmarshaler.
+// UnmarshalJSON reads a number without a fractional part. Unless it has only digits, it must be exact as a double.
 func (n *integer) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
+	if v, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+		*n = integer(v)
 		return nil
 	}
-	v, ok := parseInteger(string(b))
-	if !ok {
-		return &json.UnmarshalTypeError{Value: string(b[:min(len(b), 32)]), Type: reflect.TypeFor[int64]()}
-	}
-	*n = integer(v)
-	return nil
-}
-
-// parseInteger parses a JSON number without a fractional part. Unless it has only digits, it must be exact as a
-// double.
-func parseInteger(text string) (int64, bool) {
-	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return v, true
-	}
 	const exact = 1 << 53
-	f, err := strconv.ParseFloat(text, 64)
+	f, err := strconv.ParseFloat(string(b), 64)
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact {
-		return 0, false
+		return errWrongType
 	}
-	return int64(f), true
+	*n = integer(f)
+	return nil
 }
 
 // decoder decodes JSON objects into structs. Unlike encoding/json, it matches keys exactly, and its errors begin

@@ -3,10 +3,9 @@ package httpapi
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -38,12 +37,6 @@ func about(ctx context.Context) *recorder {
 	return &recorder{}
 }
 
-func newRequestID() string {
-	var b [8]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
 // statusGone is the status in logs and metrics of a request whose client disconnected before the answer. It is
 // never sent.
 const statusGone = 499
@@ -71,7 +64,7 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
-		rec := &recorder{ResponseWriter: w, id: newRequestID()}
+		rec := &recorder{ResponseWriter: w, id: fmt.Sprintf("%016x", rand.Uint64())}
 		ctx := withLimit(context.WithValue(r.Context(), recorderKey{}, rec))
 		spanned := func(string, int) {}
 		if r.URL.Path != "/healthz" {
@@ -132,9 +125,9 @@ func (s *Server) finish(rec *recorder, r *http.Request, took time.Duration) {
 		return
 	}
 	// The path only: queries contain signed tokens.
-	fields := append(make([]slog.Attr, 0, 10), slog.String("request", rec.id), slog.String("method", r.Method),
-		slog.String("path", r.URL.Path),
-		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Int64("ms", took.Milliseconds()), slog.String("ip", s.clientIP(r)))
+	fields := []slog.Attr{slog.String("request", rec.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Int64("ms", took.Milliseconds()),
+		slog.String("ip", s.clientIP(r))}
 	if rec.userID != "" {
 		fields = append(fields, slog.String("user", rec.userID))
 	}

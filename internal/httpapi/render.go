@@ -142,18 +142,21 @@ func (s *Server) renderDownload(w http.ResponseWriter, r *http.Request, user acc
 		return err
 	}
 	if d.RedirectURL != "" {
-		redirect(w, d.RedirectURL)
-		return nil
+		return redirect(w, d.RedirectURL, nil)
 	}
 	w.Header().Set("ETag", `"`+d.ETag+`"`)
 	return serveObject(w, r, d.Object, d.FileName)
 }
 
-// redirect answers with a presigned address.
-func redirect(w http.ResponseWriter, address string) {
+// redirect answers with a presigned address, or returns the domain's error.
+func redirect(w http.ResponseWriter, address string, err error) error {
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Location", address)
 	w.WriteHeader(http.StatusFound)
+	return nil
 }
 
 func (s *Server) renderPoster(w http.ResponseWriter, r *http.Request, user account.Principal) error {

@@ -1,12 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -40,51 +41,45 @@ func (s *Server) testdataList(w http.ResponseWriter, r *http.Request) error {
 		if m == nil || !e.IsDir() {
 			continue
 		}
-		f := testdataFolder{Folder: e.Name(), Stems: []string{}}
-		f.StartSec, _ = strconv.ParseFloat(m[1], 64) // the pattern admits only numbers
-		f.EndSec, _ = strconv.ParseFloat(m[2], 64)
-		files, err := os.ReadDir(filepath.Join(s.o.TestdataDir, e.Name()))
+		files, err := s.testdataFiles(e.Name())
 		if err != nil {
 			return err
 		}
-		for _, file := range files {
-			ext := filepath.Ext(file.Name())
-			stem := strings.TrimSuffix(file.Name(), ext)
-			if file.Type().IsRegular() && slices.Contains(testdataExts, strings.ToLower(ext)) && !slices.Contains(f.Stems, stem) {
-				f.Stems = append(f.Stems, stem)
-			}
-		}
+		f := testdataFolder{Folder: e.Name(), Stems: append([]string{}, slices.Sorted(maps.Keys(files))...)}
+		f.StartSec, _ = strconv.ParseFloat(m[1], 64) // the pattern admits only numbers
+		f.EndSec, _ = strconv.ParseFloat(m[2], 64)
 		list = append(list, f)
 	}
-	sort.SliceStable(list, func(i, j int) bool { return list[i].StartSec < list[j].StartSec })
+	slices.SortStableFunc(list, func(a, b testdataFolder) int { return cmp.Compare(a.StartSec, b.StartSec) })
 	return ok(w, list)
 }
 
+// testdataFiles returns the names of the audio files in a folder, by stem.
+func (s *Server) testdataFiles(folder string) (map[string]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.o.TestdataDir, folder))
+	files := map[string]string{}
+	for _, e := range entries {
+		ext := filepath.Ext(e.Name())
+		if e.Type().IsRegular() && slices.Contains(testdataExts, strings.ToLower(ext)) {
+			files[strings.TrimSuffix(e.Name(), ext)] = e.Name()
+		}
+	}
+	return files, err
+}
+
 func (s *Server) testdataStem(w http.ResponseWriter, r *http.Request) error {
-	folder, stem := r.PathValue("folder"), r.PathValue("stem")
+	folder := r.PathValue("folder")
 	notFound := fault.NotFoundf("mock stem not found")
 	if !testdataRange.MatchString(folder) {
 		return notFound
 	}
 	// The stem comes from the client: compare it with existing names, and never join it to a path.
-	files, err := os.ReadDir(filepath.Join(s.o.TestdataDir, folder))
-	if err != nil {
+	files, err := s.testdataFiles(folder)
+	name, found := files[r.PathValue("stem")]
+	if !found {
 		return notFound.WithCause(err)
 	}
-	for _, want := range testdataExts {
-		for _, file := range files {
-			ext := filepath.Ext(file.Name())
-			if !file.Type().IsRegular() || strings.ToLower(ext) != want || strings.TrimSuffix(file.Name(), ext) != stem {
-				continue
-			}
-			return serveTestdata(w, r, filepath.Join(s.o.TestdataDir, folder, file.Name()), want)
-		}
-	}
-	return notFound
-}
-
-func serveTestdata(w http.ResponseWriter, r *http.Request, path, ext string) error {
-	f, err := os.Open(path)
+	f, err := os.Open(filepath.Join(s.o.TestdataDir, folder, name))
 	if err != nil {
 		return err
 	}
@@ -93,6 +88,6 @@ func serveTestdata(w http.ResponseWriter, r *http.Request, path, ext string) err
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", objectstore.ContentType(ext))
+	w.Header().Set("Content-Type", objectstore.ContentType(name))
 	return serveContent(w, r, info.ModTime(), f)
 }

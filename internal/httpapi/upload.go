@@ -76,11 +76,7 @@ func (s *Server) downloadAsset(w http.ResponseWriter, r *http.Request, user acco
 		return asset.ErrUnknown
 	}
 	address, err := s.o.Assets.DownloadURL(r.Context(), user.UserID, key, r.Method == http.MethodHead)
-	if err != nil {
-		return err
-	}
-	redirect(w, address)
-	return nil
+	return redirect(w, address, err)
 }
 
 func (s *Server) deleteAsset(w http.ResponseWriter, r *http.Request, user account.Principal) error {

@@ -29,7 +29,7 @@ type state struct {
 }
 
 // answerState answers with the state of a job, at once or when it differs from the client's. The topics
-// announce changes. Without a topic, answerState sends no query.
+// announce changes.
 func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string,
 	read func(context.Context) (state, error)) error {
 	seconds := waitFor(r)
@@ -44,15 +44,16 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 	// Listen before the first read, so that no change is missed.
 	wake, stop := s.o.DB.Listen(append(topics, user.Topic(userID))...)
 	defer stop()
-	over := time.NewTimer(time.Duration(seconds) * time.Second)
-	defer over.Stop()
+	over := time.After(time.Duration(seconds) * time.Second)
 	for {
 		st, err := read(r.Context())
 		if err != nil {
 			return err
 		}
-		if !st.worthWaiting(r) || !s.await(r, wake, over.C) {
-			waited(w.Header(), seconds)
+		if !st.worthWaiting(r) || !s.await(r, wake, over) {
+			const header = "Preference-Applied"
+			applied := append(w.Header().Values(header), fmt.Sprintf("wait=%d", seconds))
+			w.Header().Set(header, strings.Join(applied, ", "))
 			return st.answer(w, r)
 		}
 	}
@@ -133,13 +134,4 @@ func waitFor(r *http.Request) int {
 		return 0
 	}
 	return n
-}
-
-// waited adds the wait to the header of applied preferences.
-func waited(h http.Header, seconds int) {
-	applied := fmt.Sprintf("wait=%d", seconds)
-	if other := h.Get("Preference-Applied"); other != "" {
-		applied = other + ", " + applied
-	}
-	h.Set("Preference-Applied", applied)
 }
