@@ -49,11 +49,8 @@ const (
 
 // checkSize rejects an empty or oversized token before any call.
 func checkSize(idToken string) error {
-	switch {
-	case idToken == "":
-		return fmt.Errorf("%w: empty", ErrRejected)
-	case len(idToken) > maxTokenBytes:
-		return fmt.Errorf("%w: %d bytes", ErrRejected, len(idToken))
+	if n := len(idToken); n == 0 || n > maxTokenBytes {
+		return fmt.Errorf("%w: %d bytes", ErrRejected, n)
 	}
 	return nil
 }
@@ -74,8 +71,8 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	if issuer := c.text("iss"); !slices.Contains(p.issuers, issuer) {
 		return Claims{}, fmt.Errorf("issuer %.80q is not the provider's", issuer)
 	}
-	audience := c.audience()
-	if len(audience) == 0 {
+	audience, err := jwt.MapClaims(c).GetAudience()
+	if err != nil || len(audience) == 0 {
 		return Claims{}, errors.New("no audience")
 	}
 	for _, id := range audience {
@@ -93,7 +90,7 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	if expiry <= now.Unix() {
 		return Claims{}, fmt.Errorf("expired %d s ago", now.Unix()-expiry)
 	}
-	if !c.isTrue("email_verified") {
+	if verified := c["email_verified"]; verified != true && verified != "true" { // the providers send both
 		return Claims{}, errors.New("e-mail address not verified")
 	}
 	subject := c.text("sub")
@@ -130,26 +127,6 @@ func (c claimSet) checkBegun(now time.Time) error {
 func (c claimSet) text(name string) string {
 	s, _ := c[name].(string)
 	return s
-}
-
-// isTrue reports whether a claim is true or "true"; the providers send both.
-func (c claimSet) isTrue(name string) bool {
-	switch v := c[name].(type) {
-	case bool:
-		return v
-	case string:
-		return v == "true"
-	}
-	return false
-}
-
-// audience returns the audiences, or nil when they are absent or malformed.
-func (c claimSet) audience() []string {
-	ids, err := jwt.MapClaims(c).GetAudience()
-	if err != nil {
-		return nil
-	}
-	return ids
 }
 
 // seconds parses an epoch time, a number or a string of digits. It truncates a fraction, so a token can only

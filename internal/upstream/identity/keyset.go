@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"crypto/rsa"
 	"encoding/base64"
@@ -173,26 +172,18 @@ func (k webKey) publicKey() *rsa.PublicKey {
 		(k.Use != "" && k.Use != "sig") || (k.Alg != "" && k.Alg != "RS256") {
 		return nil
 	}
-	modulus, err := base64.RawURLEncoding.DecodeString(k.Modulus)
-	if err != nil {
+	modulus, nerr := base64.RawURLEncoding.DecodeString(k.Modulus)
+	exponent, eerr := base64.RawURLEncoding.DecodeString(k.Exponent)
+	if nerr != nil || eerr != nil {
 		return nil
 	}
-	exponent, err := base64.RawURLEncoding.DecodeString(k.Exponent)
-	if err != nil {
-		return nil
-	}
-	exponent = bytes.TrimLeft(exponent, "\x00")
-	if len(exponent) == 0 || len(exponent) > 4 {
-		return nil
-	}
-	n := new(big.Int).SetBytes(modulus)
-	e := new(big.Int).SetBytes(exponent).Int64()
+	n, e := new(big.Int).SetBytes(modulus), new(big.Int).SetBytes(exponent)
 	if n.BitLen() < minModulusBits || n.BitLen() > maxModulusBits || n.Bit(0) == 0 {
 		return nil
 	}
 	// 2^31-1 is the largest exponent that crypto/rsa supports.
-	if e < 3 || e%2 == 0 || e > 1<<31-1 {
+	if e.BitLen() < 2 || e.BitLen() > 31 || e.Bit(0) == 0 {
 		return nil
 	}
-	return &rsa.PublicKey{N: n, E: int(e)}
+	return &rsa.PublicKey{N: n, E: int(e.Int64())}
 }

@@ -50,18 +50,15 @@ func NewProviderA(cfg ProviderAConfig) *ProviderA {
 
 // Verify sends the token to provider_a and checks the answer. The error is ErrRejected or ErrUnavailable under
 // errors.Is.
-func (p *ProviderA) Verify(ctx context.Context, idToken string) (Claims, error) {
+func (p *ProviderA) Verify(ctx context.Context, idToken string) (_ Claims, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("provider_a: %w", err)
+		}
+	}()
 	if err := checkSize(idToken); err != nil {
-		return Claims{}, fmt.Errorf("provider_a: %w", err)
+		return Claims{}, err
 	}
-	claims, err := p.ask(ctx, idToken)
-	if err != nil {
-		return Claims{}, fmt.Errorf("provider_a: %w", err)
-	}
-	return claims, nil
-}
-
-func (p *ProviderA) ask(ctx context.Context, idToken string) (Claims, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	status, body, err := httpcall.Get(ctx, p.client, p.tokenInfoURL+"?id_token="+url.QueryEscape(idToken), "")
