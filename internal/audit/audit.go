@@ -7,6 +7,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,18 +38,6 @@ const (
 
 // Detail says more about an action, in ids, numbers and words of our own.
 type Detail map[string]any
-
-// String is the detail as JSON, "" where there is none.
-func (d Detail) String() string {
-	if len(d) == 0 {
-		return ""
-	}
-	text, err := json.Marshal(d)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
 
 // Entry is one thing that somebody did.
 type Entry struct {
@@ -91,17 +80,9 @@ type Filter struct {
 
 // List returns entries, newest first.
 func List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error) {
-	limit := int64(f.Limit)
-	if limit <= 0 {
-		limit = 1 << 62
-	}
-	since := int64(0)
-	if !f.Since.IsZero() {
-		since = f.Since.UnixMilli()
-	}
 	entries, err := db.All(ctx, q, scan, `SELECT id, created_at, actor, action, target, detail FROM audit
 		WHERE created_at >= $1 AND ($2 = '' OR action = $2) AND ($3 = '' OR target = $3)
-		ORDER BY created_at DESC, id DESC LIMIT $4`, since, f.Action, f.Target, limit)
+		ORDER BY created_at DESC, id DESC LIMIT $4`, max(0, f.Since.UnixMilli()), f.Action, f.Target, cmp.Or(int64(f.Limit), 1<<62))
 	if err != nil {
 		return nil, fmt.Errorf("read audit record: %w", err)
 	}

@@ -73,7 +73,8 @@ func (l *Limits) CheckStored(ctx context.Context, q db.Querier, userID string, b
 	if l == nil {
 		return nil
 	}
-	stored := Limits{Max: Usage{StoredBytes: l.Max.StoredBytes}, Query: l.Query}
+	stored := *l
+	stored.Max.WaitingJobs = 0
 	return stored.Check(ctx, q, userID, Usage{StoredBytes: bytes})
 }
 

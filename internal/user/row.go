@@ -151,11 +151,11 @@ func EndErasure(ctx context.Context, tx *db.Tx, id string) error {
 
 // Erasing reports whether a user's erasure has begun and not ended.
 func Erasing(ctx context.Context, q db.Querier, id string) (bool, error) {
-	var n int
-	if err := q.QueryRow(ctx, `SELECT COUNT(*) FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, id).Scan(&n); err != nil {
+	erasing, err := db.HasRow(ctx, q, `SELECT 1 FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, id)
+	if err != nil {
 		return false, fmt.Errorf("look for user: %w", err)
 	}
-	return n == 1, nil
+	return erasing, nil
 }
 
 // ErasingSince returns the users whose erasure began at least age ago and has not ended.

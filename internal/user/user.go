@@ -22,14 +22,7 @@ var ErrNotAdmin = fault.New(fault.Forbidden, "admin_required")
 // Lock marks a user as active and holds the row until the transaction ends: a deletion of the
 // account either sees what the transaction writes, or makes Lock return ErrDeleted.
 func Lock(ctx context.Context, tx *db.Tx, id string) error {
-	n, err := tx.Exec(ctx, `UPDATE users SET last_active_at = now_ms() WHERE id = $1 AND erasing_at IS NULL`, id)
-	if err != nil {
-		return fmt.Errorf("lock user: %w", err)
-	}
-	if n == 0 {
-		return ErrDeleted
-	}
-	return nil
+	return change(ctx, tx, `last_active_at = now_ms()`, id)
 }
 
 // LockAdmin holds the row of an admin until the transaction ends, so that a revocation happens
@@ -51,12 +44,12 @@ func CheckAdmin(ctx context.Context, q db.Querier, id string) error {
 const admin = `SELECT 1 FROM users WHERE id = $1 AND role = 'admin' AND erasing_at IS NULL`
 
 func found(ctx context.Context, q db.Querier, missing *fault.Error, query, id string) error {
-	err := q.QueryRow(ctx, query, id).Scan(new(int))
+	known, err := db.HasRow(ctx, q, query, id)
 	switch {
-	case db.IsNoRows(err):
-		return missing
 	case err != nil:
 		return fmt.Errorf("look for user: %w", err)
+	case !known:
+		return missing
 	}
 	return nil
 }
@@ -65,9 +58,6 @@ func found(ctx context.Context, q db.Querier, missing *fault.Error, query, id st
 func Exists(column string) string {
 	return `EXISTS (SELECT 1 FROM users u WHERE u.id = ` + column + ` AND u.erasing_at IS NULL)`
 }
-
-// Everybody is the FROM clause of a query over all accounts, whose ids are u.id.
-const Everybody = `users u WHERE u.erasing_at IS NULL`
 
 // NotErasing is [Exists] for a scan of many rows that refer to users. It is neither a join nor an
 // EXISTS: both databases may turn those into a join that reads a whole queue to find its head. Few
