@@ -48,27 +48,6 @@ type Knot struct {
 	Shape    Shape // Linear or Decibels, up to the next knot
 }
 
-// steady returns the gain in [from, to) if it is constant there. The region plays [start, end).
-func (e *Envelope) steady(from, to, start, end int64) (gain float64, steady bool) {
-	if from < start+e.FadeIn.Length || to > end-e.FadeOut.Length {
-		return 0, false
-	}
-	for _, s := range e.Mutes {
-		if s.Start < to && s.End > from {
-			return 0, false
-		}
-	}
-	gain = e.Volume
-	for _, c := range e.Curves {
-		level, steady := c.steady(from, to)
-		if !steady {
-			return 0, false
-		}
-		gain *= level
-	}
-	return gain, true
-}
-
 // gains fills dst with the gains of the output samples from position from. The region plays [start, end).
 func (e *Envelope) gains(dst []float64, from, start, end int64) {
 	to := from + int64(len(dst))
@@ -116,22 +95,6 @@ func ramp(n, length int64) float64 {
 // after returns the index of the first knot after instant x.
 func (c Curve) after(x float64) int {
 	return sort.Search(len(c), func(i int) bool { return c[i].At > x })
-}
-
-// steady returns the curve's gain in [from, to) if it is constant there.
-func (c Curve) steady(from, to int64) (gain float64, steady bool) {
-	k := c.after(float64(from))
-	switch {
-	case len(c) == 0:
-		return 1, true
-	case k < len(c) && c[k].At < float64(to) && k > 0:
-		return 0, false
-	case k == 0:
-		return c[0].Gain, c[0].At >= float64(to)
-	case k == len(c):
-		return c[k-1].Gain, true
-	}
-	return c[k].Gain, c[k].Gain == c[k-1].Gain
 }
 
 // multiply multiplies dst by the gains of the samples from position from.

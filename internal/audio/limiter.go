@@ -48,43 +48,16 @@ func newLimiter(threshold, ceiling float64) *limiter {
 // process replaces each frame by the frame pushed lookAhead frames earlier, limited. The first lookAhead
 // results are silence and must be dropped; push as many frames of silence to flush the end.
 func (l *limiter) process(frames []frame) {
-	peak := peakOf(frames)
-	l.peak = max(l.peak, peak)
-	if peak > l.threshold || l.below > 0 || len(l.low) > 0 || len(frames) < lookAhead {
-		for i, f := range frames {
-			frames[i] = l.push(f)
-		}
-		return
+	for i, f := range frames {
+		frames[i] = l.push(f)
 	}
-	// The common case: no recent frame exceeds full scale.
-	var last [lookAhead]frame
-	copy(last[:], frames[len(frames)-lookAhead:])
-	copy(frames[lookAhead:], frames)
-	n := copy(frames, l.delay[l.at:])
-	copy(frames[n:lookAhead], l.delay)
-	copy(l.delay, last[:])
-	l.at = 0
-	l.count += int64(len(frames))
-}
-
-// peakOf returns the highest absolute sample of either side.
-func peakOf(frames []frame) float64 {
-	var peak float64
-	for _, f := range frames {
-		if x := math.Abs(f[0]); x > peak {
-			peak = x
-		}
-		if x := math.Abs(f[1]); x > peak {
-			peak = x
-		}
-	}
-	return peak
 }
 
 // push pushes a frame and returns the one pushed lookAhead frames earlier, with its gain applied.
 func (l *limiter) push(in frame) frame {
-	want := 1.0
-	if peak := max(math.Abs(in[0]), math.Abs(in[1])); peak > l.threshold {
+	peak, want := max(math.Abs(in[0]), math.Abs(in[1])), 1.0
+	l.peak = max(l.peak, peak)
+	if peak > l.threshold {
 		want = l.ceiling / peak
 	}
 	if l.below == 0 && want == 1 && len(l.low) == 0 {

@@ -1,6 +1,9 @@
 package audio
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	// loopCross is the length, in samples, of the cross-fade at the end of each repetition: 5 ms.
@@ -137,7 +140,7 @@ func extrapolate(signal []float64, order, n int) []float64 {
 // burg returns the coefficients a of the prediction x[i] = -(a[0]x[i-1] + a[1]x[i-2] + ...) that minimise the
 // error forwards and backwards.
 func burg(signal []float64, order int) []float64 {
-	forward, backward := append([]float64(nil), signal...), append([]float64(nil), signal...)
+	forward, backward := slices.Clone(signal), slices.Clone(signal)
 	a := make([]float64, 0, order)
 	for m := range order {
 		var both, energy float64
@@ -153,7 +156,7 @@ func burg(signal []float64, order int) []float64 {
 			f, b := forward[i], backward[i-1]
 			forward[i], backward[i] = f+k*b, b+k*f
 		}
-		old := append([]float64(nil), a...)
+		old := slices.Clone(a)
 		for i := range a {
 			a[i] += k * old[len(old)-1-i]
 		}

@@ -31,6 +31,12 @@ type Region struct {
 	Envelope
 }
 
+// playing is a region that has begun.
+type playing struct {
+	*Region
+	loop *loop // nil until its first sample, and if it does not repeat
+}
+
 // openFile is an open file and the last block that read it.
 type openFile struct {
 	*pcmFile
@@ -47,11 +53,8 @@ type Mixer struct {
 
 	dir     string
 	files   map[string]*openFile
-	waiting map[string]int // number of unfinished regions of each file
-	loops   map[*Region]*loop
-	regions []*Region // by Start; those before index next have begun
-	next    int
-	playing []*Region
+	regions []*Region // that have not begun, by Start
+	playing []*playing
 	total   int64
 
 	at      int64 // frames mixed
@@ -77,14 +80,9 @@ var Untouched = Level{Gain: 1, Threshold: math.Inf(1), Ceiling: 1}
 
 // NewMixer returns a mixer of regions of files in dir. Its output has total samples.
 func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
-	sorted := slices.Clone(regions)
-	slices.SortStableFunc(sorted, func(a, b *Region) int { return cmp.Compare(a.Start, b.Start) })
-	waiting := map[string]int{}
-	for _, p := range sorted {
-		waiting[p.File]++
-	}
+	sorted := slices.SortedStableFunc(slices.Values(regions), func(a, b *Region) int { return cmp.Compare(a.Start, b.Start) })
 	return &Mixer{
-		dir: dir, files: map[string]*openFile{}, waiting: waiting, loops: map[*Region]*loop{}, regions: sorted, total: total,
+		dir: dir, files: map[string]*openFile{}, regions: sorted, total: total,
 		level: level.Gain, limiter: newLimiter(level.Threshold, level.Ceiling), sum: make([]frame, mixBlock), block: make([]frame, mixBlock),
 		gains: make([]float64, mixBlock), bytes: make([]byte, mixBlock*FrameBytes),
 	}
@@ -98,8 +96,8 @@ func (m *Mixer) Err() error { return m.err }
 
 // Close closes the files.
 func (m *Mixer) Close() {
-	for name := range m.files {
-		m.close(name)
+	for _, f := range m.files {
+		f.close()
 	}
 }
 
@@ -146,19 +144,9 @@ func (m *Mixer) fill() error {
 // amplify applies the gains of the whole mix to the block at m.at.
 func (m *Mixer) amplify(sum []frame) {
 	whole := Envelope{Volume: m.level, Curves: []Curve{m.Gain}}
-	end := m.at + int64(len(sum))
-	if gain, steady := whole.steady(m.at, end, 0, math.MaxInt64); steady {
-		if gain != 1 {
-			for i, f := range sum {
-				sum[i] = frame{f[0] * gain, f[1] * gain}
-			}
-		}
-		return
-	}
-	gains := m.gains[:len(sum)]
-	whole.gains(gains, m.at, 0, math.MaxInt64)
+	whole.gains(m.gains, m.at, 0, math.MaxInt64)
 	for i, f := range sum {
-		sum[i] = frame{f[0] * gains[i], f[1] * gains[i]}
+		sum[i] = frame{f[0] * m.gains[i], f[1] * m.gains[i]}
 	}
 }
 
@@ -166,26 +154,21 @@ func (m *Mixer) amplify(sum []frame) {
 func (m *Mixer) mix(sum []frame) error {
 	clear(sum)
 	end := m.at + int64(len(sum))
-	for m.next < len(m.regions) && m.regions[m.next].Start < end {
-		m.playing = append(m.playing, m.regions[m.next])
-		m.next++
+	for len(m.regions) > 0 && m.regions[0].Start < end {
+		m.playing = append(m.playing, &playing{Region: m.regions[0]})
+		m.regions = m.regions[1:]
 	}
 	for _, p := range m.playing {
 		if err := m.add(p, sum); err != nil {
 			return fmt.Errorf("mix %s: %w", p.Name, err)
 		}
 	}
-	m.playing = slices.DeleteFunc(m.playing, func(p *Region) bool {
-		if p.End <= end {
-			m.ended(p)
-		}
-		return p.End <= end
-	})
+	m.playing = slices.DeleteFunc(m.playing, func(p *playing) bool { return p.End <= end })
 	return nil
 }
 
 // add adds the region's share of the block.
-func (m *Mixer) add(p *Region, sum []frame) error {
+func (m *Mixer) add(p *playing, sum []frame) error {
 	from, to := max(p.Start, m.at), min(p.End, m.at+int64(len(sum)))
 	if from >= to || p.Volume == 0 {
 		return nil
@@ -195,13 +178,6 @@ func (m *Mixer) add(p *Region, sum []frame) error {
 		return err
 	}
 	dst := sum[from-m.at : to-m.at]
-	if gain, steady := p.steady(from, to, p.Start, p.End); steady {
-		for i, f := range block {
-			dst[i][0] += f[0] * gain
-			dst[i][1] += f[1] * gain
-		}
-		return nil
-	}
 	gains := m.gains[:to-from]
 	p.gains(gains, from, p.Start, p.End)
 	for i, f := range block {
@@ -212,7 +188,7 @@ func (m *Mixer) add(p *Region, sum []frame) error {
 }
 
 // read fills dst with what the region plays from output sample at.
-func (m *Mixer) read(p *Region, dst []frame, at int64) error {
+func (m *Mixer) read(p *playing, dst []frame, at int64) error {
 	in, err := m.open(p.File)
 	if err != nil {
 		return err
@@ -220,14 +196,12 @@ func (m *Mixer) read(p *Region, dst []frame, at int64) error {
 	if p.Period == 0 {
 		return in.read(dst, p.Offset+at-p.Start)
 	}
-	l := m.loops[p]
-	if l == nil {
-		if l, err = newLoop(in, p.Offset, p.Period); err != nil {
+	if p.loop == nil {
+		if p.loop, err = newLoop(in, p.Offset, p.Period); err != nil {
 			return err
 		}
-		m.loops[p] = l
 	}
-	return l.read(in, dst, at-p.Start, p.End-p.Start)
+	return p.loop.read(in, dst, at-p.Start, p.End-p.Start)
 }
 
 // open returns a file. If too many are open, it closes the least recently used one.
@@ -237,9 +211,11 @@ func (m *Mixer) open(name string) (*pcmFile, error) {
 		return f.pcmFile, nil
 	}
 	if len(m.files) >= openFiles {
-		m.close(slices.MinFunc(slices.Collect(maps.Keys(m.files)), func(a, b string) int {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(m.files)), func(a, b string) int {
 			return cmp.Compare(m.files[a].used, m.files[b].used)
-		}))
+		})
+		m.files[oldest].close()
+		delete(m.files, oldest)
 	}
 	f, err := openPCM(filepath.Join(m.dir, name), 0)
 	if err != nil {
@@ -247,19 +223,4 @@ func (m *Mixer) open(name string) (*pcmFile, error) {
 	}
 	m.files[name] = &openFile{f, m.at}
 	return f, nil
-}
-
-func (m *Mixer) close(name string) {
-	if f := m.files[name]; f != nil {
-		f.close()
-		delete(m.files, name)
-	}
-}
-
-// ended forgets a region, and closes its file if no other region needs it.
-func (m *Mixer) ended(p *Region) {
-	delete(m.loops, p)
-	if m.waiting[p.File]--; m.waiting[p.File] == 0 {
-		m.close(p.File)
-	}
 }

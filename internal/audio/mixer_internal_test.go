@@ -34,9 +34,6 @@ func mixed(t testing.TB, dir string, regions []*Region, total int64) []frame {
 	if err != nil || int64(len(b)) != total*FrameBytes {
 		t.Fatalf("%d bytes, %v", len(b), err)
 	}
-	if len(m.files) > 0 || len(m.loops) > 0 {
-		t.Errorf("%d files and %d loops are left open", len(m.files), len(m.loops))
-	}
 	all := make([]frame, total)
 	for i := range all {
 		for side := range 2 {

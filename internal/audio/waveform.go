@@ -48,45 +48,37 @@ func (w Waveform) Coarser(pairs int) Waveform {
 // little-endian, followed by the pairs.
 const (
 	waveformVersion = 2
-	waveformHeader  = 24  // bytes
 	eightBits       = 1   // the flag for pairs of 8 bits
 	maxSampleRate   = 1e7 // Hz, above any real rate
 )
 
 // MarshalBinary returns the stored form.
 func (w Waveform) MarshalBinary() ([]byte, error) {
-	b := make([]byte, 0, waveformHeader+len(w.Pairs))
-	for _, v := range []int{waveformVersion, eightBits, w.SampleRate, w.SamplesPerPair, w.Len(), 1} {
-		b = binary.LittleEndian.AppendUint32(b, uint32(v))
+	head := []uint32{waveformVersion, eightBits, uint32(w.SampleRate), uint32(w.SamplesPerPair), uint32(w.Len()), 1}
+	b, err := binary.Append(nil, binary.LittleEndian, head)
+	if err != nil {
+		return nil, err
 	}
-	for _, v := range w.Pairs {
-		b = append(b, byte(v))
-	}
-	return b, nil
+	return binary.Append(b, binary.LittleEndian, w.Pairs)
 }
 
 var errNoWaveform = errors.New("not a stored waveform")
 
 // UnmarshalBinary parses the stored form.
 func (w *Waveform) UnmarshalBinary(b []byte) error {
-	if len(b) < waveformHeader {
-		return errNoWaveform
+	var head [6]uint32
+	n, err := binary.Decode(b, binary.LittleEndian, &head)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoWaveform, err)
 	}
-	var head [waveformHeader / 4]uint32
-	for i := range head {
-		head[i] = binary.LittleEndian.Uint32(b[4*i:])
-	}
-	b = b[waveformHeader:]
+	b = b[n:]
 	if head[0] != waveformVersion || head[1] != eightBits || head[2] == 0 || head[2] > maxSampleRate || head[3] == 0 ||
-		head[3] > math.MaxInt32 ||
-		head[5] != 1 || len(b) == 0 || uint64(len(b)) != 2*uint64(head[4]) {
+		head[3] > math.MaxInt32 || head[5] != 1 || len(b) == 0 || uint64(len(b)) != 2*uint64(head[4]) {
 		return fmt.Errorf("%w: %d bytes with header %v", errNoWaveform, len(b), head)
 	}
 	*w = Waveform{SampleRate: int(head[2]), SamplesPerPair: int(head[3]), Pairs: make([]int8, len(b))}
-	for i, v := range b {
-		w.Pairs[i] = int8(v)
-	}
-	return nil
+	_, err = binary.Decode(b, binary.LittleEndian, w.Pairs)
+	return err
 }
 
 // maxPairs is the maximum number of pairs of a drawn waveform. A waveform has at least half as many, unless the
