@@ -20,35 +20,36 @@ const (
 	adtsHeader    = 7        // bytes, the longer of the two headers
 )
 
-// firstFrame finds where the frames of MPEG audio layer III or ADTS begin. A single sync word occurs in any
+// firstFrame finds frames of MPEG audio layer III or ADTS, and returns their kind. A single sync word occurs in any
 // data, so consecutive frames must agree: two if only zeros precede them, otherwise four, or fewer if the file
 // ends.
-func firstFrame(window []byte) (at int, kind Kind) {
+func firstFrame(window []byte) Kind {
 	padding := len(window) - len(bytes.TrimLeft(window, "\x00"))
-	for at < min(len(window), frameWindow) {
+	for at := 0; at < min(len(window), frameWindow); at++ {
 		i := bytes.IndexByte(window[at:], 0xff)
 		if i < 0 || at+i >= frameWindow {
 			break
 		}
 		at += i
-		for kind, length := range frameLengths {
-			if chained(window[at:], length, at == padding) {
-				return at, kind
+		for kind, parse := range parsers {
+			if chained(window[at:], parse, at == padding) {
+				return kind
 			}
 		}
-		at++
 	}
-	return 0, Unknown
+	return Unknown
 }
 
-// frameLengths maps each kind to the function that returns a frame's length from its header, 0 if it is not a
-// frame.
-var frameLengths = map[Kind]func([]byte) int{MP3: mp3Frame, AAC: adtsFrame}
+// parser returns how many bytes the frame at the start of b has and how long it lasts, by its header. Both are 0 if
+// b begins with no frame.
+type parser func(b []byte) (size int, lasts time.Duration)
+
+var parsers = map[Kind]parser{MP3: mp3Frame, AAC: adtsFrame}
 
 // chained reports whether b begins with a stream of frames. first means that only padding precedes them.
-func chained(b []byte, length func([]byte) int, first bool) bool {
+func chained(b []byte, parse parser, first bool) bool {
 	for n := 1; ; n++ {
-		size := length(b)
+		size, _ := parse(b)
 		switch {
 		case size == 0:
 			return false
@@ -123,8 +124,8 @@ func isSync(b []byte) bool {
 // FramesDuration adds up the durations of a file's bare frames and skips anything between them. Use it for
 // files that ffprobe cannot read. For a kind without bare frames it returns 0.
 func FramesDuration(path string, kind Kind) (time.Duration, error) {
-	length := frameLengths[kind]
-	if length == nil {
+	parse := parsers[kind]
+	if parse == nil {
 		return 0, nil
 	}
 	f, err := os.Open(path)
@@ -142,9 +143,9 @@ func FramesDuration(path string, kind Kind) (time.Duration, error) {
 			}
 			return 0, fmt.Errorf("walk frames: %w", err)
 		}
-		step := length(head)
-		if step > 0 && chained(head, length, true) {
-			total += frameDuration(head, kind)
+		step, lasts := parse(head)
+		if step > 0 && chained(head, parse, true) {
+			total += lasts
 			step = min(step, len(head))
 		} else if step = bytes.IndexByte(head[1:], 0xff) + 1; step == 0 {
 			step = len(head)
@@ -155,55 +156,41 @@ func FramesDuration(path string, kind Kind) (time.Duration, error) {
 	}
 }
 
-// frameDuration returns the duration of one frame from its header.
-func frameDuration(b []byte, kind Kind) time.Duration {
-	if kind == AAC {
-		rates := [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350}
-		return 1024 * time.Second / time.Duration(rates[b[2]>>2&0xf])
-	}
-	samples, hz := 1152, mp3Rates[b[2]>>2&3]
-	switch b[1] >> 3 & 3 {
-	case 2: // MPEG 2
-		samples, hz = 576, hz/2
-	case 0: // MPEG 2.5
-		samples, hz = 576, hz/4
-	}
-	return time.Duration(samples) * time.Second / time.Duration(hz)
+// mpegVersions has the samples of a frame, the sample rates and the bit rates of layer III, by the version's number in a
+// frame's header.
+var mpegVersions = [4]struct {
+	samples int
+	rates   [3]int  // Hz
+	kbits   [15]int // per second
+}{
+	0: {576, [3]int{11025, 12000, 8000}, lowKbits},  // MPEG 2.5
+	2: {576, [3]int{22050, 24000, 16000}, lowKbits}, // MPEG 2
+	3: {1152, [3]int{44100, 48000, 32000}, [15]int{0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320}},
 }
 
-// mp3Rates are the sample rates of MPEG 1. MPEG 2 has half of them, MPEG 2.5 a quarter.
-var mp3Rates = [3]int{44100, 48000, 32000}
+var lowKbits = [15]int{0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160}
 
-// mp3Frame returns the length of the MPEG audio layer III frame at the start of b, or 0.
-func mp3Frame(b []byte) int {
-	if len(b) < 4 || b[0] != 0xff || b[1]&0xe0 != 0xe0 {
-		return 0
+// mp3Frame parses a frame of MPEG audio layer III.
+func mp3Frame(b []byte) (size int, lasts time.Duration) {
+	if !isSync(b) {
+		return 0, 0
 	}
-	version, layer := b[1]>>3&3, b[1]>>1&3
-	bitrate, rate, pad := int(b[2]>>4), int(b[2]>>2&3), int(b[2]>>1&1)
-	if version == 1 || layer != 1 || bitrate == 0 || bitrate == 15 || rate == 3 {
-		return 0
+	version, bitrate, rate, padding := mpegVersions[b[1]>>3&3], b[2]>>4, b[2]>>2&3, int(b[2]>>1&1)
+	if bitrate == 0 || bitrate == 15 || rate == 3 {
+		return 0, 0
 	}
-	if version == 3 {
-		kbit := [15]int{0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320}
-		return 144000*kbit[bitrate]/mp3Rates[rate] + pad
-	}
-	kbit := [15]int{0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160}
-	hz := mp3Rates[rate] / 2
-	if version == 0 {
-		hz = mp3Rates[rate] / 4 // MPEG 2.5
-	}
-	return 72000*kbit[bitrate]/hz + pad
+	hz := version.rates[rate]
+	return version.samples*125*version.kbits[bitrate]/hz + padding, time.Duration(version.samples) * time.Second / time.Duration(hz)
 }
 
-// adtsFrame returns the length of the ADTS frame at the start of b, or 0.
-func adtsFrame(b []byte) int {
-	if len(b) < adtsHeader || b[0] != 0xff || b[1]&0xf6 != 0xf0 || b[2]>>2&0xf > 12 {
-		return 0
+// adtsFrame parses an ADTS frame.
+func adtsFrame(b []byte) (size int, lasts time.Duration) {
+	rates := [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350}
+	if len(b) < adtsHeader || b[0] != 0xff || b[1]&0xf6 != 0xf0 || int(b[2]>>2&0xf) >= len(rates) {
+		return 0, 0
 	}
-	n := int(b[3]&3)<<11 | int(b[4])<<3 | int(b[5]>>5)
-	if n < adtsHeader {
-		return 0
+	if size = int(b[3]&3)<<11 | int(b[4])<<3 | int(b[5]>>5); size < adtsHeader {
+		return 0, 0
 	}
-	return n
+	return size, 1024 * time.Second / time.Duration(rates[b[2]>>2&0xf])
 }
