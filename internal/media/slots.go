@@ -8,38 +8,21 @@ import (
 	"time"
 )
 
-// Slots limits how many media operations run at once in the process, first come, first served. It is safe for
-// concurrent use.
+// Slots limits how many renders run at once in the process. It is safe for concurrent use.
 type Slots struct{ taken chan struct{} }
 
 // NewSlots returns a pool of n slots; n below 1 counts as 1.
 func NewSlots(n int) *Slots { return &Slots{make(chan struct{}, max(n, 1))} }
 
-// Acquire waits for a slot. The returned release returns the slot and may be called more
-// than once. If ctx ends first, the error is ctx's cause and release is nil.
-func (s *Slots) Acquire(ctx context.Context) (release func(), err error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	select {
-	case s.taken <- struct{}{}:
-		return sync.OnceFunc(s.release), nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// TryAcquire takes a slot only if one is free now.
+// TryAcquire takes a slot only if one is free now. The returned release may be called more than once.
 func (s *Slots) TryAcquire() (release func(), ok bool) {
 	select {
 	case s.taken <- struct{}{}:
-		return sync.OnceFunc(s.release), true
+		return sync.OnceFunc(func() { <-s.taken }), true
 	default:
 		return nil, false
 	}
 }
-
-func (s *Slots) release() { <-s.taken }
 
 // Size returns the number of slots.
 func (s *Slots) Size() int { return cap(s.taken) }
@@ -89,7 +72,8 @@ func NewFairSlots(l FairLimits) *FairSlots {
 	return &FairSlots{FairLimits: l, holders: map[string]*holder{}}
 }
 
-// Acquire waits for a slot of the named holder, as Slots.Acquire does.
+// Acquire waits for a slot of the named holder. The returned release returns the slot and may be called more than
+// once. If ctx ends first, the error is ctx's cause and release is nil.
 func (s *FairSlots) Acquire(ctx context.Context, name string) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

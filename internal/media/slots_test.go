@@ -2,7 +2,6 @@ package media_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -12,64 +11,17 @@ import (
 	"cutroom/internal/media"
 )
 
-func TestSlotsServeInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := media.NewSlots(0) // counts as one
-		release, ok := s.TryAcquire()
-		if !ok {
-			t.Fatal("no slot")
-		}
-		var order []int
-		for i := range 3 {
-			go func() {
-				release, err := s.Acquire(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order = append(order, i) // the slot is the lock
-				release()
-			}()
-			synctest.Wait() // i is queued before i+1 arrives
-		}
-		if _, ok := s.TryAcquire(); ok || s.InUse() != 1 || s.Size() != 1 {
-			t.Errorf("in use %d of %d, and one was free: %v", s.InUse(), s.Size(), ok)
-		}
-		release()
-		release() // a second time does nothing
-		synctest.Wait()
-		if len(order) != 3 || order[0] != 0 || order[1] != 1 || order[2] != 2 || s.InUse() != 0 {
-			t.Errorf("served %v, in use %d at the end", order, s.InUse())
-		}
-	})
-}
-
-func TestSlotsWaitEndsWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := media.NewSlots(1)
-		release, _ := s.TryAcquire()
-		ctx, cancel := context.WithCancelCause(t.Context())
-		deleted := errors.New("the job was deleted")
-		result := make(chan error, 1)
-		go func() {
-			_, err := s.Acquire(ctx)
-			result <- err
-		}()
-		synctest.Wait()
-		cancel(deleted)
-		if err := <-result; !errors.Is(err, deleted) {
-			t.Errorf("%v, want the cause", err)
-		}
-		release()
-		if _, err := s.Acquire(ctx); !errors.Is(err, deleted) || s.InUse() != 0 {
-			t.Errorf("a slot for one who is gone: %v, %d in use", err, s.InUse())
-		}
-		if again, err := s.Acquire(t.Context()); err != nil {
-			t.Error(err)
-		} else {
-			again()
-		}
-	})
+func TestSlots(t *testing.T) {
+	s := media.NewSlots(0) // counts as one
+	release, ok := s.TryAcquire()
+	if _, second := s.TryAcquire(); !ok || second || s.InUse() != 1 || s.Size() != 1 {
+		t.Errorf("in use %d of %d; acquired: %v, %v", s.InUse(), s.Size(), ok, second)
+	}
+	release()
+	release() // a second call does nothing
+	if s.InUse() != 0 {
+		t.Errorf("%d slots are in use at the end", s.InUse())
+	}
 }
 
 // TestFairSlotsTakeTurns queues much work of one holder before any work of the others.
