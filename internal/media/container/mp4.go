@@ -2,10 +2,10 @@ package container
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // Movie describes an mp4 that this program wrote, in enough detail to check that it is complete without
@@ -131,11 +131,12 @@ func (t *Track) read(r io.ReaderAt, within box) error {
 
 // readField reads a box with a few fixed fields.
 func (t *Track) readField(b box, content []byte) {
+	long := len(content) > 0 && content[0] == 1 // version 1 has longer times
 	switch b.kind {
 	case "tkhd":
 		matrix := 40
-		if len(content) > 0 && content[0] == 1 {
-			matrix = 52 // version 1 has longer times
+		if long {
+			matrix = 52
 		}
 		if len(content) >= matrix+len(identity) {
 			t.matrixAt = b.body + int64(matrix)
@@ -146,16 +147,12 @@ func (t *Track) readField(b box, content []byte) {
 			t.handler = string(content[8:12])
 		}
 	case "mdhd":
-		switch {
-		case len(content) >= 24 && content[0] == 1:
-			t.Timescale = int64(binary.BigEndian.Uint32(content[20:]))
-		case len(content) >= 16:
-			t.Timescale = int64(binary.BigEndian.Uint32(content[12:]))
+		t.Timescale = int64(number(content, 12))
+		if long {
+			t.Timescale = int64(number(content, 20))
 		}
 	case "stsz":
-		if len(content) >= 12 {
-			t.Samples = int64(binary.BigEndian.Uint32(content[8:]))
-		}
+		t.Samples = int64(number(content, 8))
 	}
 }
 
@@ -188,16 +185,12 @@ func (t *Track) readDurations(r io.ReaderAt, stts box) error {
 	if err != nil {
 		return err
 	}
-	if len(table) < 8 {
-		return fmt.Errorf("%w: short stts", ErrDamaged)
+	n := int64(number(table, 4))
+	if int64(len(table)) < 8+8*n {
+		return fmt.Errorf("%w: stts of %d entries in %d bytes", ErrDamaged, n, len(table))
 	}
-	n := int64(binary.BigEndian.Uint32(table[4:]))
-	if n*8 > int64(len(table)-8) {
-		return fmt.Errorf("%w: stts of %d entries", ErrDamaged, n)
-	}
-	for i := range n {
-		e := table[8+8*i:]
-		t.Ticks += int64(binary.BigEndian.Uint32(e)) * int64(binary.BigEndian.Uint32(e[4:]))
+	for entry := range slices.Chunk(table[8:8+8*n], 8) {
+		t.Ticks += int64(number(entry, 0)) * int64(number(entry, 4))
 	}
 	t.Uniform = n <= 1
 	return nil
