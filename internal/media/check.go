@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,9 +13,9 @@ import (
 
 // Report is the result of Check.
 type Report struct {
-	FFmpeg, FFprobe string          // first lines of -version
-	Missing         []string        // "encoder libx264", "filter zscale", ...; empty when nothing is missing
-	Confinement     []confine.Layer // every layer and whether it is in force
+	FFmpeg      string          // first line of -version
+	Missing     []string        // "encoder libx264", "filter zscale", ...; empty when nothing is missing
+	Confinement []confine.Layer // every layer and whether it is in force
 }
 
 // needs lists what renders and separations use, under the words of ffmpeg's lists.
@@ -40,19 +41,12 @@ var needs = []struct {
 // Check reports whether both binaries start when confined, which codecs, containers and filters they lack, and
 // which layers of confinement this kernel grants. An error means that a binary does not run at all.
 func (r *Runner) Check(ctx context.Context) (Report, error) {
-	var rep Report
-	var errs []error
-	var err error
-	if rep.FFmpeg, err = r.version(ctx, r.ffmpeg); err != nil {
-		errs = append(errs, fmt.Errorf("ffmpeg: %w", err))
+	ffmpeg, ffmpegErr := r.version(ctx, r.ffmpeg)
+	_, ffprobeErr := r.version(ctx, r.ffprobe)
+	if err := errors.Join(ffmpegErr, ffprobeErr); err != nil {
+		return Report{}, err
 	}
-	if rep.FFprobe, err = r.version(ctx, r.ffprobe); err != nil {
-		errs = append(errs, fmt.Errorf("ffprobe: %w", err))
-	}
-	rep.Confinement = r.report
-	if len(errs) > 0 {
-		return rep, errors.Join(errs...)
-	}
+	rep := Report{FFmpeg: ffmpeg, Confinement: r.report}
 	for _, need := range needs {
 		list, err := r.printed(ctx, r.ffmpeg, "-hide_banner", need.flag)
 		if err != nil {
@@ -103,8 +97,11 @@ func (r *Runner) printed(ctx context.Context, binary string, args ...string) (st
 // version returns the first line of `<binary> -version`.
 func (r *Runner) version(ctx context.Context, binary string) (string, error) {
 	text, err := r.printed(ctx, binary, "-version")
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", filepath.Base(binary), err)
+	}
 	line, _, _ := strings.Cut(text, "\n")
-	return line, err
+	return line, nil
 }
 
 // listed returns the names in the second column of one of ffmpeg's lists. Several

@@ -29,10 +29,9 @@ func TestCheckFindsEverything(t *testing.T) {
 	if len(rep.Missing) > 0 {
 		t.Errorf("missing: %v", rep.Missing)
 	}
-	if !strings.HasPrefix(rep.FFmpeg, "ffmpeg version") || !strings.HasPrefix(rep.FFprobe, "ffprobe version") {
-		t.Errorf("versions %q, %q", rep.FFmpeg, rep.FFprobe)
+	if !strings.HasPrefix(rep.FFmpeg, "ffmpeg version") {
+		t.Errorf("version %q", rep.FFmpeg)
 	}
-	t.Logf("%+v", rep.Confinement)
 }
 
 // inForce skips a test if this kernel does not grant the layer.

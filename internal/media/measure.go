@@ -117,7 +117,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 		return outcome{}, fmt.Errorf("%s: %w: unknown magic bytes", name, ErrNotMedia)
 	}
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
-	args = append(args, openArgs(kind, path)...)
+	args = append(args, openArgs(kind)...)
 	if s.opts.IgnoreEdits && kind == container.MP4 {
 		args = append(args, "-ignore_editlist", "1")
 	}

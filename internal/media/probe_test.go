@@ -80,11 +80,7 @@ func TestInputArgsForceTheDemuxer(t *testing.T) {
 	if want := "-protocol_whitelist file -format_whitelist mov -f mov -i file:/job/-in put.mp4"; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	got = strings.Join(media.InputArgs(container.WAV, "pipe:0"), " ")
-	if want := "-protocol_whitelist pipe -format_whitelist wav -f wav -i pipe:0"; got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-	for kind, demuxer := range map[container.Kind]string{container.Matroska: "matroska", container.MP3: "mp3", container.AAC: "aac", container.FLAC: "flac", container.Ogg: "ogg"} {
+	for kind, demuxer := range map[container.Kind]string{container.WAV: "wav", container.Matroska: "matroska", container.MP3: "mp3", container.AAC: "aac", container.FLAC: "flac", container.Ogg: "ogg"} {
 		want := fmt.Sprintf("-protocol_whitelist file -format_whitelist %s -f %[1]s -i file:/x", demuxer)
 		if got := strings.Join(media.InputArgs(kind, "/x"), " "); got != want {
 			t.Errorf("%s\nwant %s", got, want)

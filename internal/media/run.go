@@ -80,10 +80,7 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 			_, err := r.runWith(ctx, command{
 				name: "confinement test", binary: r.ffmpeg, args: []string{"-version"}, stdout: &printed, timeout: probeTimeout,
 			}, l)
-			if start, ok := errors.AsType[*startError](err); ok {
-				return start.err
-			}
-			return err
+			return cmp.Or(errors.Unwrap(err), err) // without the name of the run
 		})
 		if r.detectErr != nil {
 			r.detectErr = fmt.Errorf("media: ffmpeg does not start: %w", r.detectErr)
@@ -134,7 +131,7 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	if err := confine.Start(cmd); err != nil && ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
 	} else if err != nil {
-		return outcome{}, &startError{name: c.name, err: err}
+		return outcome{}, fmt.Errorf("%s: start: %w", c.name, err)
 	}
 	watched := r.watch(c, abort)
 	err = cmd.Wait() // also waits until stdin and the outputs are copied
@@ -232,12 +229,3 @@ func (k *outputKeeper) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// startError is the error of a process that could not be started.
-type startError struct {
-	name string
-	err  error
-}
-
-func (e *startError) Error() string { return e.name + ": start: " + e.err.Error() }
-func (e *startError) Unwrap() error { return e.err }
