@@ -90,7 +90,7 @@ func (r *Runner) Version(ctx context.Context) (string, error) {
 // printed returns what a binary prints to standard output.
 func (r *Runner) printed(ctx context.Context, binary string, args ...string) (string, error) {
 	var b strings.Builder
-	_, err := r.run(ctx, command{name: args[len(args)-1], binary: binary, args: args, stdout: &b, timeout: probeTimeout})
+	_, err := r.run(ctx, binary, Pass{Name: args[len(args)-1], Args: args, Stdout: &b, Timeout: probeTimeout})
 	return b.String(), err
 }
 

@@ -122,10 +122,8 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 		args = append(args, "-ignore_editlist", "1")
 	}
 	args = append(args, "-show_entries", scanned, "-print_format", "compact", inputURL(path))
-	out, err := r.run(ctx, command{
-		name: name, binary: r.ffprobe, args: args, reads: []string{path}, stdout: s,
-		timeout: cmp.Or(s.opts.Timeout, measureTimeout), memory: s.opts.MaxMemoryBytes,
-	})
+	out, err := r.run(ctx, r.ffprobe, Pass{Name: name, Args: args, Inputs: []string{path}, Stdout: s,
+		Timeout: cmp.Or(s.opts.Timeout, measureTimeout), MaxMemoryBytes: s.opts.MaxMemoryBytes})
 	return out, notMediaIfExit(err)
 }
 

@@ -20,40 +20,26 @@ import (
 
 const stderrTailBytes = 8 << 10
 
-// command is one confined run of ffmpeg or ffprobe.
-type command struct {
-	name    string
-	binary  string
-	args    []string
-	dir     string   // writable; "" means none
-	reads   []string // readable
-	stdin   io.Reader
-	stdout  io.Writer
-	timeout time.Duration
-	watch   func(sizeBytes int64, files int) error // as in Pass
-	memory  int64                                  // bytes of private memory; 0 means the configured limit
-}
-
 // outcome is the result of an ended process.
 type outcome struct {
 	stderr  string
 	corrupt int // frames that ffmpeg reported as corrupt
 }
 
-// run runs c within every layer of confinement that this kernel grants.
-func (r *Runner) run(ctx context.Context, c command) (_ outcome, err error) {
+// run runs ffmpeg or ffprobe within every layer of confinement that this kernel grants.
+func (r *Runner) run(ctx context.Context, binary string, p Pass) (_ outcome, err error) {
 	program := "ffmpeg "
-	if c.binary == r.ffprobe {
+	if binary == r.ffprobe {
 		program = "ffprobe "
 	}
-	ctx, end := tracing.Start(ctx, program+c.name)
+	ctx, end := tracing.Start(ctx, program+p.Name)
 	defer func() { end(err) }()
 	layers, _, err := r.confinement(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := r.runWith(ctx, c, layers)
-	if c.binary == r.ffmpeg {
+	out, err := r.runWith(ctx, binary, p, layers)
+	if binary == r.ffmpeg {
 		r.recordRun(err)
 	}
 	return out, err
@@ -77,9 +63,8 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 		var printed strings.Builder
 		r.layers, r.report, r.detectErr = confine.Detect(func(l confine.Layers) error {
 			printed.Reset()
-			_, err := r.runWith(ctx, command{
-				name: "confinement test", binary: r.ffmpeg, args: []string{"-version"}, stdout: &printed, timeout: probeTimeout,
-			}, l)
+			test := Pass{Name: "confinement test", Args: []string{"-version"}, Stdout: &printed, Timeout: probeTimeout}
+			_, err := r.runWith(ctx, r.ffmpeg, test, l)
 			return cmp.Or(errors.Unwrap(err), err) // without the name of the run
 		})
 		if r.detectErr != nil {
@@ -97,13 +82,13 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 //
 // The goroutine stays on its thread until the process has ended, because the kernel sends the parent-death
 // signal when the *thread* that forked ends. That signal kills ffmpeg when the server is killed.
-func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) (outcome, error) {
+func (r *Runner) runWith(ctx context.Context, binary string, p Pass, layers confine.Layers) (outcome, error) {
 	if ctx.Err() != nil {
-		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
+		return outcome{}, fmt.Errorf("%s: %w", p.Name, context.Cause(ctx))
 	}
-	if c.timeout > 0 {
+	if p.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, ErrTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, p.Timeout, ErrTimeout)
 		defer cancel()
 	}
 	ctx, abort := context.WithCancelCause(ctx)
@@ -111,39 +96,39 @@ func (r *Runner) runWith(ctx context.Context, c command, layers confine.Layers) 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	cmd, err := confine.Command(ctx, confine.Program{Binary: c.binary, Args: c.args, Dir: c.dir, Reads: c.reads,
-		MemoryBytes: uint64(cmp.Or(c.memory, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
+	cmd, err := confine.Command(ctx, confine.Program{Binary: binary, Args: p.Args, Dir: p.Dir, Reads: p.Inputs,
+		MemoryBytes: uint64(cmp.Or(p.MaxMemoryBytes, r.cfg.MaxMemoryBytes)), FileBytes: uint64(r.cfg.MaxFileBytes),
 		// Even a normal process that uses every core until its time-out stays within this.
-		CPU: c.timeout * time.Duration(runtime.GOMAXPROCS(0))}, layers)
+		CPU: p.Timeout * time.Duration(runtime.GOMAXPROCS(0))}, layers)
 	if err != nil {
-		return outcome{}, fmt.Errorf("%s: %w", c.name, err)
+		return outcome{}, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	stderr := &tail{limit: stderrTailBytes}
-	output := &outputKeeper{to: c.stdout, refused: abort}
+	output := &outputKeeper{to: p.Stdout, refused: abort}
 	cmd.Stderr = stderr
-	if c.stdin != nil {
-		cmd.Stdin = rescuedReader{c.stdin}
+	if p.Stdin != nil {
+		cmd.Stdin = rescuedReader{p.Stdin}
 	}
-	if c.stdout != nil {
+	if p.Stdout != nil {
 		cmd.Stdout = output
 	}
 	cmd.WaitDelay = pipeGrace
 	if err := confine.Start(cmd); err != nil && ctx.Err() != nil {
-		return outcome{}, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
+		return outcome{}, fmt.Errorf("%s: %w", p.Name, context.Cause(ctx))
 	} else if err != nil {
-		return outcome{}, fmt.Errorf("%s: start: %w", c.name, err)
+		return outcome{}, fmt.Errorf("%s: start: %w", p.Name, err)
 	}
-	watched := r.watch(c, abort)
+	watched := p.watch(abort)
 	err = cmd.Wait() // also waits until stdin and the outputs are copied
 	out := outcome{stderr: stderr.String(), corrupt: stderr.corrupt}
 	if err := watched(); err != nil {
-		return out, fmt.Errorf("%s: %w", c.name, err)
+		return out, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	if output.err != nil {
 		// The writer refused output. The process may have failed because of that, or not noticed.
-		return out, fmt.Errorf("%s: take output: %w", c.name, output.err)
+		return out, fmt.Errorf("%s: take output: %w", p.Name, output.err)
 	}
-	return out, exitError(ctx, c.name, cmd.ProcessState, err, out.stderr)
+	return out, exitError(ctx, p.Name, cmd.ProcessState, err, out.stderr)
 }
 
 // watchEvery is how often the writable folder of a process is measured.
@@ -151,11 +136,11 @@ const watchEvery = 250 * time.Millisecond
 
 // watch measures the writable folder while the process runs, and ends the process if the folder holds too
 // much. Call the result after the process has ended: it measures once more and returns the first error.
-func (r *Runner) watch(c command, abort func(error)) (end func() error) {
-	if c.dir == "" {
+func (p *Pass) watch(abort func(error)) (end func() error) {
+	if p.Dir == "" {
 		return func() error { return nil }
 	}
-	check := func() error { return rescue.Do(func() error { return c.watch(disk.Usage(c.dir)) }) }
+	check := func() error { return rescue.Do(func() error { return p.Watch(disk.Usage(p.Dir)) }) }
 	ended, result := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ticker := time.NewTicker(watchEvery)

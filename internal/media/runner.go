@@ -153,23 +153,22 @@ type Progress struct {
 //
 // When Encode returns, the process has ended and nothing writes to Dir any more.
 func (r *Runner) Encode(ctx context.Context, p Pass) (corruptFrames int, err error) {
-	job := command{name: p.Name, binary: r.ffmpeg, dir: p.Dir, reads: p.Inputs, stdin: p.Stdin, stdout: p.Stdout,
-		timeout: p.Timeout, memory: p.MaxMemoryBytes, watch: p.Watch}
-	if job.watch == nil {
-		job.watch = r.withinLimits
+	if p.Watch == nil {
+		p.Watch = r.withinLimits
 	}
-	job.args = []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
+	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+warning", "-y"}
 	if p.Stdout == nil {
-		job.stdout = &progressMeter{notify: p.OnProgress}
-		job.args = append(job.args, "-progress", "pipe:1")
+		p.Stdout = &progressMeter{notify: p.OnProgress}
+		args = append(args, "-progress", "pipe:1")
 	}
 	for _, arg := range p.Args {
 		if arg == "-i" {
-			job.args = append(job.args, r.maxPixels()...)
+			args = append(args, r.maxPixels()...)
 		}
-		job.args = append(job.args, arg)
+		args = append(args, arg)
 	}
-	out, err := r.run(ctx, job)
+	p.Args = args
+	out, err := r.run(ctx, r.ffmpeg, p)
 	return out.corrupt, err
 }
 
