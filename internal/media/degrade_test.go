@@ -1,7 +1,6 @@
 package media_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -130,29 +129,4 @@ func refuseCall(call uint32) error {
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
-}
-
-func TestRunnersShareNothing(t *testing.T) {
-	t.Parallel()
-	// Run several passes at once, each with its own folder and descriptors.
-	r := newRunner(t)
-	results := make(chan error)
-	for range 4 {
-		go func() {
-			var out bytes.Buffer
-			_, err := r.Encode(t.Context(), media.Pass{
-				Name: "parallel", Dir: t.TempDir(), Stdin: bytes.NewReader(make([]byte, 9600)), Stdout: &out, Timeout: time.Minute,
-				Args: []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "s16le", "pipe:1"},
-			})
-			if err == nil && out.Len() != 9600 {
-				err = fmt.Errorf("%d bytes came through, want 9600", out.Len())
-			}
-			results <- err
-		}()
-	}
-	for range 4 {
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
-	}
 }

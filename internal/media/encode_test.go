@@ -19,8 +19,6 @@ import (
 	"cutroom/internal/mediatest"
 )
 
-func openPidfd(pid int) (int, error) { return unix.PidfdOpen(pid, 0) }
-
 // endsWithin waits for the process behind a pidfd to end.
 func endsWithin(t *testing.T, pidfd int, d time.Duration) bool {
 	t.Helper()

@@ -113,26 +113,6 @@ func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 	}
 }
 
-// TestPacketScanRestoresOrder feeds frames in decoding order.
-func TestPacketScanRestoresOrder(t *testing.T) {
-	s := probing()
-	for i := 0; i < 4000; i += 4 {
-		for _, pts := range []int{i + 3, i + 1, i, i + 2} {
-			fmt.Fprintf(s, "packet|codec_type=video|stream_index=0|pts=%d|dts=0|duration=1|size=1|flags=__\n", pts)
-		}
-	}
-	fmt.Fprint(s, "stream|index=0|codec_type=video|time_base=1/30\n")
-	m := s.finish()[0]
-	if len(m.Starts) != 4000 || m.End != 4000*time.Second/30 {
-		t.Errorf("%d starts up to %v", len(m.Starts), m.End)
-	}
-	for i, start := range m.Starts {
-		if start != int64(i) {
-			t.Fatalf("frame %d starts at %d", i, start)
-		}
-	}
-}
-
 // TestPacketScanRemembersSoManyFrames scans a file with many tracks, which may all refer
 // to the same few bytes. The server's memory must not grow with them.
 func TestPacketScanRemembersSoManyFrames(t *testing.T) {

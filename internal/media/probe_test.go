@@ -2,10 +2,8 @@ package media_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,30 +14,6 @@ import (
 	"cutroom/internal/media/container"
 	"cutroom/internal/mediatest"
 )
-
-func TestProbeRefusesWhatIsNotMedia(t *testing.T) {
-	t.Parallel()
-	r, dir := newRunner(t), t.TempDir()
-	sibling := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
-	if err := os.Rename(sibling, filepath.Join(dir, "sibling.mp4")); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range mediatest.NotMedia {
-		path := filepath.Join(dir, name+".mp4")
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Probe(t.Context(), path); !errors.Is(err, media.ErrNotMedia) {
-			t.Errorf("probe of %s: %v, want ErrNotMedia", name, err)
-		}
-		if _, err := r.Measure(t.Context(), path, container.Unknown, media.MeasureOptions{}); !errors.Is(err, media.ErrNotMedia) {
-			t.Errorf("measuring %s: %v, want ErrNotMedia", name, err)
-		}
-	}
-	if _, err := r.Probe(t.Context(), filepath.Join(dir, "missing.mp4")); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, media.ErrNotMedia) {
-		t.Errorf("a missing file: %v", err)
-	}
-}
 
 // TestForcedInputOpensNoPlaylist skips the check of the magic bytes. Even then a playlist
 // cannot read the film beside it, although the pass may.
@@ -139,28 +113,6 @@ func TestProbeTakesTheLargestRealVideo(t *testing.T) {
 	}
 	if p := probe(t, photo); p.Video.Index != 0 || p.Video.Width != 64 {
 		t.Errorf("the stills were chosen: %+v", p.Video)
-	}
-}
-
-// patchBoxes edits the payload of every box of a kind, wherever it is.
-func patchBoxes(t *testing.T, path, kind string, edit func(payload []byte)) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
-	for at := 4; at+4 < len(b); at++ {
-		if size := binary.BigEndian.Uint32(b[at-4:]); string(b[at:at+4]) == kind && size > 8 && size < 200 {
-			edit(b[at+4:])
-			found++
-		}
-	}
-	if found == 0 {
-		t.Fatalf("no box %s in %s", kind, path)
-	}
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
