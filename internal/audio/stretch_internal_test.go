@@ -3,7 +3,6 @@ package audio
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,14 +12,12 @@ import (
 // writePCM writes mono samples to both channels of a file.
 func writePCM(t *testing.T, samples []float64) *pcmFile {
 	t.Helper()
-	b := make([]byte, len(samples)*FrameBytes)
-	for i, x := range samples {
-		putFrame(b[i*FrameBytes:], frame{x, x})
+	var frames []frame
+	for _, x := range samples {
+		frames = append(frames, frame{x, x})
 	}
 	path := filepath.Join(t.TempDir(), "in.f32")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFrames(t, path, frames)
 	f, err := openPCM(path, 0)
 	if err != nil {
 		t.Fatal(err)

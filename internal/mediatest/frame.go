@@ -20,7 +20,7 @@ import (
 // FrameTimes returns the presentation times of all frames of the first video stream.
 func FrameTimes(t testing.TB, path string) []time.Duration {
 	t.Helper()
-	return frames(t, path, false).times
+	return frames(t, path).times
 }
 
 // shown holds the frames of a film.
@@ -29,26 +29,14 @@ type shown struct {
 	luma  []float64 // mean brightness, 0..255
 }
 
-// frames decodes the first video stream, and in the same run the audio for Samples.
-func frames(t testing.TB, path string, sound bool) shown {
+// frames decodes the first video stream.
+func frames(t testing.TB, path string) shown {
 	t.Helper()
 	return once(t, "frames", path, func() (all shown) {
 		const luma = "lavfi.signalstats.YAVG"
 		list := filepath.Join(t.TempDir(), "frames")
-		args := []string{"-copyts", "-threads:a", "1", "-i", "file:" + path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "null", "-vf",
-			"scale=1:1:flags=area,format=gray,settb=1/1000000,signalstats,metadata=print:key=" + luma + ":file=" + list, "-"}
-		if sound {
-			args = append(args, measure.Wave...)
-		}
-		if raw := FFmpeg(t, args...); sound {
-			once(t, "samples", path, func() [][]float64 {
-				samples, err := measure.ParseWave(raw)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return samples
-			})
-		}
+		FFmpeg(t, "-copyts", "-i", "file:"+path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "null", "-vf",
+			"scale=1:1:flags=area,format=gray,settb=1/1000000,signalstats,metadata=print:key="+luma+":file="+list, "-")
 		text, err := os.ReadFile(list)
 		if err != nil {
 			t.Fatal(err)
@@ -190,7 +178,7 @@ func (p SyncPoint) Offset() time.Duration { return p.Beep - p.Flash }
 func SyncPoints(t testing.TB, path string) []SyncPoint {
 	t.Helper()
 	var points []SyncPoint
-	film := frames(t, path, true)
+	film := frames(t, path)
 	beeps := beepStarts(Mono(t, path))
 	for _, n := range measure.Flashes(film.luma) {
 		flash := film.times[n]

@@ -17,27 +17,19 @@ import (
 // SampleRate is the rate of all decoded sound, in Hz.
 const SampleRate = 48000
 
-// Wave makes ffmpeg write the first audio stream of its input to its standard output, for ParseWave. The first sample is at
-// time zero; zeros precede sound that starts later.
-var Wave = []string{"-map", "0:a:0", "-af", "aresample=48000:first_pts=0", "-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-"}
-
 // Sound decodes the first audio stream of a file to one slice per channel, with samples in -1..1.
 func Sound(ctx context.Context, path string) ([][]float64, error) {
 	// One thread: with several, ffmpeg 7.1 and later lose packets of FLAC and ALAC.
 	return SoundOf(ctx, "-threads", "1", "-i", "file:"+path)
 }
 
-// SoundOf is Sound for any input of ffmpeg.
+// SoundOf is Sound for any input of ffmpeg. The first sample is at time zero; zeros precede sound that starts later.
 func SoundOf(ctx context.Context, input ...string) ([][]float64, error) {
-	raw, err := ffmpeg(ctx, slices.Concat(input, Wave)...)
+	raw, err := ffmpeg(ctx, append(input, "-map", "0:a:0", "-af", "aresample=48000:first_pts=0",
+		"-c:a", "pcm_f32le", "-f", "wav", "-bitexact", "-")...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseWave(raw)
-}
-
-// ParseWave returns the samples that Wave made ffmpeg write.
-func ParseWave(raw []byte) ([][]float64, error) {
 	data := bytes.Index(raw, []byte("data"))
 	if data < 0 || len(raw) < data+8 {
 		return nil, errors.New("no sound was decoded")
