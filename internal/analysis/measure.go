@@ -61,13 +61,13 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	layout, channels := layoutFor(p.Audio.Channels)
 	loudness := audio.NewLoudnessMeter(channels)
 	onsets := audio.NewRhythmDetector(channels)
-	waveform := audio.NewWaveformDrawer(audio.SampleRate, channels)
+	waveform := audio.NewFloatWaveformDrawer(audio.SampleRate, channels)
 	late := media.MulDiv(int64(max(0, p.AudioPackets.First-p.Zero())), audio.SampleRate, int64(time.Second))
 	begun := &skipper{loudness, late * 4 * int64(channels)}
 	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Layout: layout})
 	_, err := s.o.Media.Encode(ctx, media.Pass{
 		Name: "analyse sound", Args: append(args, "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
-		Stdout: io.MultiWriter(begun, onsets, waveform.Floats()), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: s.limits.MaxMemoryBytes,
+		Stdout: io.MultiWriter(begun, onsets, waveform), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: s.limits.MaxMemoryBytes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("analyse sound: %w", err)

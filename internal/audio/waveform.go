@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 )
 
@@ -85,48 +84,41 @@ func (w *Waveform) UnmarshalBinary(b []byte) error {
 // sound has fewer samples.
 const maxPairs = 1 << 16
 
-// WaveformDrawer is an io.Writer of interleaved little-endian 16-bit samples that draws their waveform. Its
-// memory is constant. It draws the mean of all channels, as audiowaveform does.
+// WaveformDrawer is an io.Writer of interleaved little-endian samples that draws their waveform. Its memory is
+// constant. It draws the mean of all channels, as audiowaveform does.
 type WaveformDrawer struct {
 	wave     Waveform
 	channels int
+	bytes    int                // of a sample
+	sample   func(b []byte) int // the 16-bit sample at the start of b
 
 	portions  portions
 	low, high int // of the samples since the last pair
 	count     int // of these samples
 }
 
-// NewWaveformDrawer returns a drawer for sound at this rate, in Hz.
+// NewWaveformDrawer returns a drawer of 16-bit samples at this rate, in Hz.
 func NewWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
+	return newDrawer(sampleRate, channels, 2, func(b []byte) int { return int(int16(binary.LittleEndian.Uint16(b))) })
+}
+
+// NewFloatWaveformDrawer is NewWaveformDrawer for float32 samples.
+func NewFloatWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
+	return newDrawer(sampleRate, channels, 4, func(b []byte) int {
+		return int(max(math.MinInt16, min(math.MaxInt16, math.Round(float(b)*-math.MinInt16))))
+	})
+}
+
+func newDrawer(sampleRate, channels, bytes int, sample func([]byte) int) *WaveformDrawer {
 	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels,
-		portions: portions{size: 2 * channels}}
+		bytes: bytes, sample: sample, portions: portions{size: bytes * channels}}
 }
 
 // Write accepts samples in portions of any length.
 func (d *WaveformDrawer) Write(p []byte) (int, error) { return d.portions.each(p, d.frames) }
 
-// Floats returns a writer that converts float32 samples for the drawer.
-func (d *WaveformDrawer) Floats() io.Writer { return &floatDrawer{d: d, portions: portions{size: 4}} }
-
-type floatDrawer struct {
-	d        *WaveformDrawer
-	portions portions
-	block    []byte
-}
-
-func (f *floatDrawer) Write(p []byte) (int, error) {
-	return f.portions.each(p, func(p []byte) {
-		f.block = f.block[:0]
-		for ; len(p) > 0; p = p[4:] {
-			x := math.Round(float(p) * -math.MinInt16)
-			f.block = binary.LittleEndian.AppendUint16(f.block, uint16(int16(max(math.MinInt16, min(math.MaxInt16, x)))))
-		}
-		_, _ = f.d.Write(f.block) // never fails
-	})
-}
-
 func (d *WaveformDrawer) frames(p []byte) {
-	size := 2 * d.channels
+	size := d.portions.size
 	for len(p) > 0 {
 		n := min(len(p)/size, d.wave.SamplesPerPair-d.count)
 		low, high := d.low, d.high
@@ -135,12 +127,10 @@ func (d *WaveformDrawer) frames(p []byte) {
 		}
 		for part := p[:n*size]; len(part) >= size; part = part[size:] {
 			sum := 0
-			for c := 0; c < size; c += 2 {
-				sum += int(int16(binary.LittleEndian.Uint16(part[c:])))
+			for c := 0; c < size; c += d.bytes {
+				sum += d.sample(part[c:])
 			}
-			if d.channels > 1 {
-				sum /= d.channels
-			}
+			sum /= d.channels
 			low, high = min(low, sum), max(high, sum)
 		}
 		d.low, d.high, d.count, p = low, high, d.count+n, p[n*size:]
