@@ -101,9 +101,7 @@ func (e *ExitError) Error() string {
 		how = e.Signal.String()
 	}
 	last := strings.TrimSpace(e.Stderr)
-	if i := strings.LastIndexByte(last, '\n'); i >= 0 {
-		last = last[i+1:]
-	}
+	last = last[strings.LastIndexByte(last, '\n')+1:]
 	if last == "" {
 		return fmt.Sprintf("%s: %s", e.Name, how)
 	}

@@ -33,11 +33,8 @@ func (o Orientation) Filter() string { return filters[o] }
 func parseDisplayMatrix(text string) Orientation {
 	var m []float64
 	for line := range strings.Lines(text) {
-		_, numbers, ok := strings.Cut(line, ":")
-		if !ok {
-			continue
-		}
-		for _, field := range strings.Fields(numbers) {
+		_, numbers, _ := strings.Cut(line, ":")
+		for field := range strings.FieldsSeq(numbers) {
 			n, err := strconv.ParseInt(field, 10, 64)
 			if err != nil {
 				return Orientation{}

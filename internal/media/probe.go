@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,12 +66,8 @@ func (v *VideoStream) HDR() bool {
 
 // Alpha reports whether the pictures have transparent pixels, or may have them.
 func (v *VideoStream) Alpha() bool {
-	for _, format := range []string{"yuva", "ya8", "ya16", "gbrap", "rgba", "bgra", "argb", "abgr", "pal8"} {
-		if strings.HasPrefix(v.PixelFormat, format) {
-			return true
-		}
-	}
-	return false
+	formats := []string{"yuva", "ya8", "ya16", "gbrap", "rgba", "bgra", "argb", "abgr", "pal8"}
+	return slices.ContainsFunc(formats, func(f string) bool { return strings.HasPrefix(v.PixelFormat, f) })
 }
 
 // Decoder names the decoder to use, "" for ffmpeg's choice. Its own decoders of VP8 and VP9 ignore alpha.
@@ -83,11 +80,7 @@ func (v *VideoStream) Decoder() string {
 
 // Interlaced reports whether the header says that each frame contains two fields.
 func (v *VideoStream) Interlaced() bool {
-	switch v.FieldOrder {
-	case "tt", "bb", "tb", "bt":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"tt", "bb", "tb", "bt"}, v.FieldOrder)
 }
 
 // AudioStream is an audio track as its header describes it.
@@ -102,21 +95,18 @@ type AudioStream struct {
 	Default         bool
 }
 
-// AnalysisLimits bound what reading one file for a request may cost. Twelve hours of film have fewer packets.
-var AnalysisLimits = MeasureOptions{MaxPackets: 6_000_000, MaxMemoryBytes: 512 << 20, Timeout: 60 * time.Second}
+// maxPackets is more than twelve hours of film with several audio tracks have. A small file can contain an index of a
+// billion packets.
+const maxPackets = 6_000_000
 
-// Limits on reading one file. A small file can contain an index of a billion packets. Twelve hours with several
-// audio tracks have fewer packets than this.
-const (
-	maxProbePackets = 6_000_000
-	maxProbeMemory  = 1 << 30
-)
+// AnalysisLimits bound what reading one file for a request may cost.
+var AnalysisLimits = MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: 512 << 20, Timeout: 60 * time.Second}
 
 // Probe reads a file's headers and packets with ffprobe, confined, with the demuxer for its magic bytes. The
 // error wraps ErrNotMedia if the service cannot open the file, and ErrEncrypted if the media is encrypted. Any
 // other error means that the file could not be read or that ffprobe did not work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
-	return r.ProbeWithin(ctx, path, MeasureOptions{MaxPackets: maxProbePackets, MaxMemoryBytes: min(maxProbeMemory, r.cfg.MaxMemoryBytes)})
+	return r.ProbeWithin(ctx, path, MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: min(1<<30, r.cfg.MaxMemoryBytes)})
 }
 
 // ProbeWithin is Probe with limits chosen by the caller.

@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,21 +47,14 @@ type tail struct {
 }
 
 func (t *tail) Write(p []byte) (int, error) {
-	n := len(p)
 	t.lines.split(p, t.limit, func(line []byte) {
 		if bytes.Contains(line, []byte("corrupt decoded frame")) {
 			t.corrupt++
 		}
 	})
-	if len(p) >= t.limit {
-		t.buf = append(t.buf[:0], p[len(p)-t.limit:]...)
-		return n, nil
-	}
-	if over := len(t.buf) + len(p) - t.limit; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
 	t.buf = append(t.buf, p...)
-	return n, nil
+	t.buf = slices.Delete(t.buf, 0, max(0, len(t.buf)-t.limit))
+	return len(p), nil
 }
 
 // String returns the kept bytes as text.

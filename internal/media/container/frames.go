@@ -76,12 +76,7 @@ func agree(a, b []byte) bool {
 
 // isTrailer reports whether b begins with a tag that ends a file.
 func isTrailer(b []byte) bool {
-	for _, tag := range []string{"TAG", "APETAGEX", "LYRICSBEGIN", "ID3"} {
-		if bytes.HasPrefix(b, []byte(tag)) {
-			return true
-		}
-	}
-	return false
+	return beginsWithAny(b, "TAG", "APETAGEX", "LYRICSBEGIN", "ID3")
 }
 
 // tagBytes returns the length of the tag at the start of b, or 0. Text that begins with

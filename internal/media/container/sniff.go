@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // Class is what a file is, by its content.
@@ -83,7 +84,7 @@ func magicKind(head []byte) Kind {
 		return Unknown
 	case bytes.HasPrefix(head, []byte{0x1A, 0x45, 0xDF, 0xA3}):
 		return Matroska
-	case (bytes.HasPrefix(head, []byte("RIFF")) || bytes.HasPrefix(head, []byte("RF64"))) && string(head[8:12]) == "WAVE":
+	case beginsWithAny(head, "RIFF", "RF64") && string(head[8:12]) == "WAVE":
 		return WAV
 	case bytes.HasPrefix(head, []byte("fLaC")):
 		return FLAC
@@ -147,12 +148,7 @@ var foreignMagic = []string{
 // isForeign reports whether a file is known to be something else, so that it is not
 // searched for frames.
 func isForeign(head []byte) bool {
-	for _, magic := range foreignMagic {
-		if bytes.HasPrefix(head, []byte(magic)) {
-			return true
-		}
-	}
-	if len(head) >= 8 && topBoxes[string(head[4:8])] {
+	if beginsWithAny(head, foreignMagic...) || len(head) >= 8 && topBoxes[string(head[4:8])] {
 		return true
 	}
 	// Transport streams have packets of 188 bytes, or of 192 with a time before each.
@@ -162,4 +158,8 @@ func isForeign(head []byte) bool {
 		}
 	}
 	return false
+}
+
+func beginsWithAny(b []byte, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return bytes.HasPrefix(b, []byte(p)) })
 }

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 )
@@ -36,7 +37,7 @@ func UnclaimedWAV(path string) (int64, error) {
 			}
 			length = declared
 		case id == "data":
-		case !isChunkID(head[:4]) || off+8+length > size:
+		case bytes.ContainsFunc(head[:4], unprintable) || off+8+length > size:
 			return size - off, nil
 		}
 		off += 8 + length + length&1
@@ -47,12 +48,5 @@ func UnclaimedWAV(path string) (int64, error) {
 // streamedLength is the length of a data chunk whose writer did not know the real length.
 const streamedLength = 1<<32 - 1
 
-// isChunkID reports whether b is printable ASCII, like every chunk id.
-func isChunkID(b []byte) bool {
-	for _, c := range b {
-		if c < ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
-}
+// unprintable reports whether r is in no chunk's id.
+func unprintable(r rune) bool { return r < ' ' || r > '~' }
