@@ -192,7 +192,7 @@ func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, err
 			return theirs, err
 		}
 		err = nil // another installation is just writing it
-	case errors.Is(err, objectstore.ErrUnconditional):
+	case errors.Is(err, objectstore.ErrUnsupported):
 		err = b.Save(ctx, objectKey, data)
 	}
 	if err != nil {

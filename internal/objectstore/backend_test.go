@@ -146,11 +146,24 @@ func (b *backend) pendingUploads(t *testing.T, prefix string) int {
 	return len(out.Uploads)
 }
 
-// s3Error answers with an error as S3 does.
-func s3Error(w http.ResponseWriter, status int, code string) {
-	w.Header().Set("Content-Type", "application/xml")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`, code)
+// answer is a fault that answers with an error as S3 does.
+func answer(status int, code string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Error><Code>%s</Code><Message>refused</Message></Error>`, code)
+		return true
+	}
+}
+
+// cutDownloads breaks the connection of every later download after that many bytes.
+func (b *backend) cutDownloads(after int) {
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet {
+			b.handler.ServeHTTP(&cutAfter{ResponseWriter: w, left: after}, r)
+		}
+		return r.Method == http.MethodGet
+	})
 }
 
 // eachBackend runs a test against every available S3 server.

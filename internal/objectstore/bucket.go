@@ -15,7 +15,6 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go/middleware"
 
 	"cutroom/internal/httpcall"
 	"cutroom/internal/tracing"
@@ -26,7 +25,7 @@ const (
 	maxParts            = 10000
 	multipartAfterParts = 4 // larger files are uploaded in parts
 	parallel            = 4 // parts of one transfer, or deletions, at once
-	defaultAttempts     = 4
+	attempts            = 4 // of a request, the first included
 	defaultMaxBackoff   = 5 * time.Second
 	defaultStallTimeout = 10 * time.Second
 	defaultCallTimeout  = 8 * time.Second
@@ -47,8 +46,6 @@ type BucketConfig struct {
 	// PartSizeBytes is the size of one ranged GET or uploaded part. 0 means 16 MiB; S3 requires at least 5 MiB.
 	// Files of more than 4 parts use a multipart upload.
 	PartSizeBytes int64
-	// Attempts is the number of tries per request, the first included; 0 means 4.
-	Attempts int
 	// MaxBackoff bounds the random, growing pause between tries; 0 means 5 s.
 	MaxBackoff time.Duration
 	// StallTimeout ends a try when no byte has moved for this long; 0 means 10 s. A stalled try is repeated
@@ -66,8 +63,7 @@ type Bucket struct {
 	bucket   string
 	timeout  time.Duration // of calls that transfer no file
 	partSize int64
-	attempts int
-	backoff  func(try int) time.Duration
+	backoff  retry.BackoffDelayer
 	// secrets are removed from every error, because a service may echo them in its answer.
 	secrets []string
 }
@@ -79,7 +75,6 @@ var _ Store = (*Bucket)(nil)
 func NewBucket(cfg BucketConfig) *Bucket {
 	cfg.Region = cmp.Or(cfg.Region, "auto")
 	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
-	cfg.Attempts = cmp.Or(cfg.Attempts, defaultAttempts)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, defaultStallTimeout)
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, defaultCallTimeout)
@@ -95,20 +90,20 @@ func NewBucket(cfg BucketConfig) *Bucket {
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
 		HTTPClient:   client,
-		APIOptions:   []func(*middleware.Stack) error{nameLastTry},
 		// Several compatible services refuse the checksum trailers that the SDK adds by default.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts = cfg.Attempts
+			o.MaxAttempts = attempts
 			o.MaxBackoff = cfg.MaxBackoff
 			o.Backoff = backoff
-			// After a burst of failures the default limiter stops retrying altogether. Attempts
+			// After a burst of failures the default limiter stops retrying altogether. MaxAttempts
 			// already bounds the retries.
 			o.RateLimiter = ratelimit.None
 		}),
 	}
 	presign := s3.NewPresignClient(s3.New(opts))
+	opts.APIOptions = append(opts.APIOptions, nameLastTry)
 	if strings.HasPrefix(cfg.Endpoint, "https:") {
 		// TLS protects the body; hashing it first would read every file twice.
 		opts.APIOptions = append(opts.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
@@ -120,16 +115,18 @@ func NewBucket(cfg BucketConfig) *Bucket {
 		bucket:   cfg.Bucket,
 		timeout:  cfg.CallTimeout,
 		partSize: cfg.PartSizeBytes,
-		attempts: cfg.Attempts,
-		backoff: func(try int) time.Duration {
-			d, err := backoff.BackoffDelay(try, nil)
-			if err != nil {
-				return cfg.MaxBackoff
-			}
-			return d
-		},
-		secrets: []string{cfg.SecretAccessKey, cfg.AccessKeyID},
+		backoff:  backoff,
+		secrets:  []string{cfg.SecretAccessKey, cfg.AccessKeyID},
 	}
+}
+
+// pause waits before a transfer is continued or repeated for the given time.
+func (b *Bucket) pause(ctx context.Context, try int) error {
+	d, err := b.backoff.BackoffDelay(try, nil)
+	if err != nil {
+		return err
+	}
+	return httpcall.Sleep(ctx, d)
 }
 
 // NewTransport returns the transport for a bucket that is configured without a client.

@@ -53,7 +53,7 @@ func TestPassingFailuresAreRetried(t *testing.T) {
 
 func TestRetriesAreBounded(t *testing.T) {
 	b := standInBackend(t)
-	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 3 })
+	bucket := b.bucket(t, nil)
 	src := file(t, []byte("x"))
 	put(t, bucket, "there", []byte("x"))
 	operations := map[string]func() error{
@@ -66,21 +66,15 @@ func TestRetriesAreBounded(t *testing.T) {
 		"delete": func() error { return bucket.Delete(t.Context(), "k") },
 	}
 	for name, run := range operations {
-		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-			w.WriteHeader(http.StatusInternalServerError)
-			return true
-		})
+		b.setFault(answer(http.StatusInternalServerError, "InternalError"))
 		if err := run(); !errors.Is(err, objectstore.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", name, err)
 		}
-		if n := b.count("", ""); n != 3 {
-			t.Errorf("%s: %d tries, want 3", name, n)
+		if n := b.count("", ""); n != 4 {
+			t.Errorf("%s: %d tries, want 4", name, n)
 		}
 		// A refusal is final: a retry would not change it.
-		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-			s3Error(w, http.StatusForbidden, "AccessDenied")
-			return true
-		})
+		b.setFault(answer(http.StatusForbidden, "AccessDenied"))
 		if err := run(); err == nil || errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrNotFound) {
 			t.Errorf("%s refused: %v", name, err)
 		}
@@ -95,22 +89,11 @@ func TestDownloadsGoOnWhereTheyBrokeOff(t *testing.T) {
 		bucket, key := b.bucket(t, nil), space()+"a.bin"
 		want := content(11<<20, 1)
 		put(t, bucket, key, want)
-		// Each answer breaks off after at most 1.5 MB.
-		b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-			if r.Method == http.MethodGet {
-				b.handler.ServeHTTP(&cutAfter{ResponseWriter: w, left: 1500 << 10}, r)
-				return true
-			}
-			return false
-		})
+		b.cutDownloads(1500 << 10)
 		if got := fetch(t, bucket, key); !bytes.Equal(got, want) {
 			t.Error("Fetch delivered other bytes")
 		}
-		o, err := bucket.Open(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer o.Close()
+		o := open(t, bucket, key)
 		if got, err := io.ReadAll(o); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("Open delivered %d other bytes, %v", len(got), err)
 		}
@@ -119,15 +102,9 @@ func TestDownloadsGoOnWhereTheyBrokeOff(t *testing.T) {
 
 func TestDownloadsThatGetNowhereFail(t *testing.T) {
 	b := standInBackend(t)
-	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 3 })
+	bucket := b.bucket(t, nil)
 	put(t, bucket, "a.bin", content(6<<20, 1))
-	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet {
-			b.handler.ServeHTTP(&cutAfter{ResponseWriter: w}, r)
-			return true
-		}
-		return false
-	})
+	b.cutDownloads(0)
 	dir := t.TempDir()
 	if err := bucket.Fetch(t.Context(), "a.bin", filepath.Join(dir, "dst")); !errors.Is(err, objectstore.ErrUnavailable) {
 		t.Errorf("Fetch = %v, want ErrUnavailable", err)
@@ -135,11 +112,7 @@ func TestDownloadsThatGetNowhereFail(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("the failed Fetch left %v", left)
 	}
-	o, err := bucket.Open(t.Context(), "a.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
+	o := open(t, bucket, "a.bin")
 	if _, err := io.ReadAll(o); !errors.Is(err, objectstore.ErrUnavailable) {
 		t.Errorf("reading = %v, want ErrUnavailable", err)
 	}
@@ -238,14 +211,10 @@ func TestSlowReaderIsNotAStall(t *testing.T) {
 	t.Parallel()
 	b := standInBackend(t)
 	const stall = 2 * time.Second
-	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = stall; c.Attempts = 1 })
+	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.StallTimeout = stall })
 	want := content(900<<10, 1)
 	put(t, b.bucket(t, nil), "a.bin", want)
-	o, err := bucket.Open(t.Context(), "a.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
+	o := open(t, bucket, "a.bin")
 	head := make([]byte, 1000)
 	if _, err := io.ReadFull(o, head); err != nil {
 		t.Fatal(err)
@@ -269,11 +238,8 @@ func TestFailedMultipartUploadIsAborted(t *testing.T) {
 			"complete": {http.MethodPost, "uploadId="},
 		} {
 			b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-				if r.Method == step.method && strings.Contains(r.URL.RawQuery, step.query) {
-					w.WriteHeader(http.StatusInternalServerError)
-					return true
-				}
-				return false
+				return r.Method == step.method && strings.Contains(r.URL.RawQuery, step.query) &&
+					answer(http.StatusInternalServerError, "InternalError")(w, r)
 			})
 			if err := bucket.Put(t.Context(), key, src, ""); !errors.Is(err, objectstore.ErrUnavailable) {
 				t.Errorf("%s: Put = %v, want ErrUnavailable", name, err)
@@ -315,10 +281,7 @@ func TestOpenAsksOnlyForWhatIsRead(t *testing.T) {
 		bucket, key := b.bucket(t, nil), space()+"a.bin"
 		put(t, bucket, key, content(8<<20, 1))
 		b.setFault(nil)
-		o, err := bucket.Open(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := open(t, bucket, key)
 		for range 100 {
 			if _, err := o.Seek(5<<20, io.SeekStart); err != nil {
 				t.Fatal(err)
@@ -390,11 +353,7 @@ func TestOverwriteWhileReadingIsNoticed(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b *backend) {
 		bucket, key := b.bucket(t, nil), space()+"a.bin"
 		put(t, bucket, key, content(4<<20, 1))
-		o, err := bucket.Open(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer o.Close()
+		o := open(t, bucket, key)
 		if _, err := io.ReadFull(o, make([]byte, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
@@ -454,8 +413,8 @@ func TestWrongRangeIsRefused(t *testing.T) {
 
 func TestErrorsKeepSecrets(t *testing.T) {
 	b := standInBackend(t)
-	bucket := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 1 })
-	gone := b.bucket(t, func(c *objectstore.BucketConfig) { c.Attempts = 1; c.Endpoint = calltest.DeadAddress(t) })
+	bucket := b.bucket(t, nil)
+	gone := b.bucket(t, func(c *objectstore.BucketConfig) { c.Endpoint = calltest.DeadAddress(t) })
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, "<Error><Code>SignatureDoesNotMatch</Code><Message>%s %s https://h/p?X-Amz-Signature=0123abcd&amp;x=1</Message></Error>", testAccess, testSecret)

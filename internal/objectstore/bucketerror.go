@@ -20,7 +20,7 @@ import (
 type opError struct {
 	op, key string
 	text    string
-	kind    error // ErrNotFound, ErrRefused, ErrUnavailable (with the reason if a certificate was refused), or nil
+	kind    error // one of this package's errors, ErrUnavailable also with a refused certificate; or nil
 }
 
 func (e *opError) Error() string {
@@ -37,32 +37,40 @@ func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	if ctx.Err() != nil {
 		cause := context.Cause(ctx)
 		if late, ok := errors.AsType[*lateError](err); ok {
-			return fmt.Errorf("%s %s: %w (last try: %s)", op, key, cause, b.scrub(late.lastTry.Error()))
+			return fmt.Errorf("%s %s: %w (last try: %s)", op, key, cause, b.scrub(late.lastTry))
 		}
 		return fmt.Errorf("%s %s: %w", op, key, cause)
 	}
-	e := &opError{op: op, key: key}
-	status, code, message := describe(err)
-	switch {
-	case status == http.StatusNotFound && code != "NoSuchBucket" && code != "NoSuchUpload":
-		e.kind = ErrNotFound
+	e := &opError{op: op, key: key, text: b.scrub(explain(err))}
+	switch status, code, _ := describe(err); {
+	case code == "NoSuchUpload":
+		e.kind = ErrNoUpload
+	case code == "InvalidPart":
+		e.kind = ErrChanged // a part was replaced since it was listed
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, code == "NoSuchBucket":
 		e.kind = ErrRefused
-	case status == 0, status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
-		e.kind = ErrUnavailable
-	case code == "NoSuchUpload":
-		// Either an earlier try completed the upload and its answer was lost, or a lifecycle rule
-		// aborted it. A new Put settles both cases.
+	case status == http.StatusNotFound:
+		e.kind = ErrNotFound
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // 409: another write is in progress
+		e.kind = ErrExists
+	case status == http.StatusNotImplemented:
+		e.kind = ErrUnsupported
+	case status == 0, httpcall.IsTemporary(status):
 		e.kind = ErrUnavailable
 	}
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		e.kind = errors.Join(ErrUnavailable, refused)
 	}
-	e.text = b.scrub(message)
-	if status != 0 {
-		e.text = strings.TrimSpace(fmt.Sprintf("store answered %d %s: %s", status, code, b.scrub(message)))
-	}
 	return e
+}
+
+// explain returns the text of an SDK error, without the address. The text may repeat the credentials.
+func explain(err error) string {
+	status, code, message := describe(err)
+	if status == 0 {
+		return message
+	}
+	return strings.TrimSpace(fmt.Sprintf("store answered %d %s: %s", status, code, message))
 }
 
 // describe extracts status, code and message from an SDK error. The status is 0 if there was no

@@ -7,8 +7,6 @@ import (
 	"io"
 	"slices"
 	"time"
-
-	"cutroom/internal/httpcall"
 )
 
 // Open describes the object and reads it lazily: it holds no connection until the first Read.
@@ -153,30 +151,13 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 // request asks for the rest of the range. If a user waits, the answer must begin within b.timeout; the body may
 // take longer.
 func (r *rangeReader) request() (*ranged, error) {
-	if !r.limited {
-		return r.bucket.get(r.ctx, r.ctx, r.key, r.etag, r.at, r.end-r.at)
+	call := r.ctx
+	if r.limited {
+		limited, cancel := context.WithCancel(context.WithValue(r.ctx, tryLimitKey{}, r.bucket.timeout/2))
+		defer time.AfterFunc(r.bucket.timeout, cancel).Stop() // not for the body, which ends with r.ctx
+		call = limited
 	}
-	call, cancel := context.WithCancel(context.WithValue(r.ctx, tryLimitKey{}, r.bucket.timeout/2))
-	late := time.AfterFunc(r.bucket.timeout, cancel)
-	next, err := r.bucket.get(r.ctx, call, r.key, r.etag, r.at, r.end-r.at)
-	late.Stop()
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	next.body = &cancelBody{next.body, cancel}
-	return next, nil
-}
-
-// cancelBody is a body that ends its request's context when it is closed.
-type cancelBody struct {
-	io.ReadCloser
-	cancel func()
-}
-
-func (b *cancelBody) Close() error {
-	defer b.cancel()
-	return b.ReadCloser.Close()
+	return r.bucket.get(r.ctx, call, r.key, r.etag, r.at, r.end-r.at)
 }
 
 // waitToRetry pauses before another try. After the last try it returns an error.
@@ -184,10 +165,10 @@ func (r *rangeReader) waitToRetry(broken error) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	if r.failed++; r.failed >= r.bucket.attempts {
+	if r.failed++; r.failed >= attempts {
 		return fmt.Errorf("%w: broke off: %s", ErrUnavailable, r.bucket.scrub(broken.Error()))
 	}
-	return httpcall.Sleep(r.ctx, r.bucket.backoff(r.failed))
+	return r.bucket.pause(r.ctx, r.failed)
 }
 
 // Close ends the connection, if one is open.

@@ -2,6 +2,7 @@ package objectstore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -65,10 +66,7 @@ func (d *Dir) Put(ctx context.Context, key, path, _ string) error {
 
 // put creates an object from the file at path.
 func (d *Dir) put(ctx context.Context, key, path string) error {
-	tmp, err := d.tempPath()
-	if err != nil {
-		return err
-	}
+	tmp := filepath.Join(d.temp, "put-"+rand.Text())
 	defer os.Remove(tmp) // no-op once renamed
 	if err := disk.Link(ctx, path, tmp); err != nil {
 		return err
@@ -86,42 +84,25 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 
 // show renames tmp to dst and makes the rename durable.
 func (d *Dir) show(tmp, dst string) error {
-	// A concurrent Delete may remove the empty folder between MkdirAll and Rename; a few retries
-	// are enough.
+	folder := filepath.Dir(dst)
 	var err error
 	for range 100 {
-		if err = os.MkdirAll(filepath.Dir(dst), 0o750); err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-				continue // removed between Mkdir and its check
-			}
-			return err
+		if err = os.MkdirAll(folder, 0o750); err == nil {
+			// Renaming one link of a file to another link of it does nothing and leaves tmp.
+			err = os.Rename(tmp, dst)
 		}
-		// Renaming one link of a file to another link of it does nothing and leaves tmp.
-		if err = os.Rename(tmp, dst); err == nil {
-			err = disk.Sync(filepath.Dir(dst))
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // already deleted again
-			}
-			return err
+		// A concurrent Delete may remove the empty folder at any time; a few retries are enough.
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			break
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	}
+	if err != nil {
+		return err
+	}
+	if err = disk.Sync(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil // already deleted again
 	}
 	return err
-}
-
-// tempPath returns an unused name in the temp folder.
-func (d *Dir) tempPath() (string, error) {
-	f, err := os.CreateTemp(d.temp, "put-*")
-	if err != nil {
-		return "", err
-	}
-	name := f.Name()
-	if err := f.Close(); err != nil {
-		return "", err
-	}
-	return name, os.Remove(name)
 }
 
 // Fetch places the object at dst, by a hard link if the file system allows it, otherwise by a copy.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,7 +19,7 @@ var (
 	// or has expired.
 	ErrNoUpload = errors.New("no such multipart upload")
 
-	// ErrUnsupported is returned by a store without multipart uploads.
+	// ErrUnsupported is returned by a store without multipart uploads or conditional writes.
 	ErrUnsupported = errors.New("not supported by the store")
 )
 
@@ -41,7 +40,7 @@ func (b *Bucket) CreateUpload(ctx context.Context, key, contentType string) (id 
 	defer cancel()
 	out, err := b.client.CreateMultipartUpload(call, &s3.CreateMultipartUploadInput{Bucket: &b.bucket, Key: &key, ContentType: &contentType})
 	if err != nil {
-		return "", b.failUpload(ctx, "begin upload of", key, err)
+		return "", b.fail(ctx, "begin upload of", key, err)
 	}
 	return aws.ToString(out.UploadId), nil
 }
@@ -55,7 +54,7 @@ func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part,
 		page, err := pages.NextPage(call)
 		cancel()
 		if err != nil {
-			return nil, b.failUpload(ctx, "list parts of", key, err)
+			return nil, b.fail(ctx, "list parts of", key, err)
 		}
 		for _, p := range page.Parts {
 			n := int(aws.ToInt32(p.PartNumber))
@@ -70,27 +69,22 @@ func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part,
 // supports the condition.
 func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Part) error {
 	err := b.complete(ctx, key, id, parts, aws.String("*"))
-	if err == nil {
-		return nil
-	}
-	err = b.failUpload(ctx, "complete upload of", key, err)
 	if errors.Is(err, ErrUnsupported) { // some stores have no conditional completion
-		if err = b.complete(ctx, key, id, parts, nil); err != nil {
-			err = b.failUpload(ctx, "complete upload of", key, err)
-		}
+		err = b.complete(ctx, key, id, parts, nil)
 	}
 	return err
 }
 
-// complete sends the request and returns the SDK's error.
 func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, unless *string) error {
 	in := &s3.CompleteMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id, IfNoneMatch: unless,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: make([]types.CompletedPart, len(parts))}}
 	for i, p := range parts {
 		in.MultipartUpload.Parts[i] = types.CompletedPart{PartNumber: aws.Int32(int32(p.Number)), ETag: aws.String(p.ETag)}
 	}
-	_, err := b.client.CompleteMultipartUpload(ctx, in)
-	return err
+	if _, err := b.client.CompleteMultipartUpload(ctx, in); err != nil {
+		return b.fail(ctx, "complete upload of", key, err)
+	}
+	return nil
 }
 
 // AbortUpload discards a multipart upload and its parts. An unknown upload is not an error.
@@ -106,7 +100,7 @@ func (b *Bucket) abortOnce(ctx context.Context, key, id string) error {
 	defer cancel()
 	_, err := b.client.AbortMultipartUpload(call, &s3.AbortMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id})
 	if err != nil {
-		return b.failUpload(ctx, "abort upload of", key, err)
+		return b.fail(ctx, "abort upload of", key, err)
 	}
 	return nil
 }
@@ -116,37 +110,12 @@ func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, si
 	if sizeBytes <= 0 {
 		return "", fmt.Errorf("presign part of %s: size must be positive", key)
 	}
-	if err := checkTTL(ttl); err != nil {
-		return "", fmt.Errorf("presign part of %s: %w", key, err)
-	}
 	signed, err := b.presign.PresignUploadPart(ctx, &s3.UploadPartInput{Bucket: &b.bucket, Key: &key, UploadId: &id,
 		PartNumber: aws.Int32(int32(number)), ContentLength: &sizeBytes}, s3.WithPresignExpires(ttl))
 	if err != nil {
 		return "", b.fail(ctx, "presign part of", key, err)
 	}
-	if err := bindsUpload(signed.URL, "content-length;host", ""); err != nil {
-		return "", fmt.Errorf("presign part of %s: %w", key, err)
-	}
 	return signed.URL, nil
-}
-
-// failUpload is fail plus the sentinel errors of multipart uploads.
-func (b *Bucket) failUpload(ctx context.Context, op, key string, err error) error {
-	status, code, _ := describe(err)
-	var kind error
-	switch {
-	case code == "NoSuchUpload":
-		kind = ErrNoUpload
-	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // 409: another write is in progress
-		kind = ErrExists
-	case code == "InvalidPart":
-		kind = ErrChanged // a part was replaced since it was listed
-	case status == http.StatusNotImplemented:
-		kind = ErrUnsupported
-	default:
-		return b.fail(ctx, op, key, err)
-	}
-	return fmt.Errorf("%s %s: %w", op, key, kind)
 }
 
 // AbortUploads aborts multipart uploads under the prefixes that are older than age, and returns how many. Their
@@ -160,10 +129,10 @@ func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes .
 		page, err := pages.NextPage(call)
 		cancel()
 		if err != nil {
-			if status, _, _ := describe(err); status == http.StatusForbidden {
-				return 0, fmt.Errorf("list uploads: %w", ErrUnsupported)
+			if err = b.fail(ctx, "list uploads of", "*", err); errors.Is(err, ErrRefused) {
+				err = fmt.Errorf("%w: %w", ErrUnsupported, err)
 			}
-			return 0, b.failUpload(ctx, "list uploads of", "*", err)
+			return 0, err
 		}
 		for _, u := range page.Uploads {
 			ours := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(aws.ToString(u.Key), p) })

@@ -31,11 +31,7 @@ func testAbortUploads(t *testing.T, b *backend) {
 		t.Errorf("%d uploads of others are left", n)
 	}
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet && r.URL.Query().Has("uploads") {
-			s3Error(w, http.StatusForbidden, "AccessDenied")
-			return true
-		}
-		return false
+		return r.Method == http.MethodGet && r.URL.Query().Has("uploads") && answer(http.StatusForbidden, "AccessDenied")(w, r)
 	})
 	if _, err := bucket.AbortUploads(t.Context(), 0, "abort/"); !errors.Is(err, objectstore.ErrUnsupported) {
 		t.Errorf("a key that may not list uploads: %v", err)

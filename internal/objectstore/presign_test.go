@@ -110,9 +110,8 @@ func testPresignedPut(t *testing.T, b *backend) {
 	if status, body, _ := send(t, http.MethodPut, exact, "video/mp4", body); status != http.StatusOK {
 		t.Fatalf("exact: the store answered %d %s", status, body)
 	}
-	info, err := bucket.Stat(t.Context(), at+"exact.mp4")
-	if err != nil || info.SizeBytes != 10 || info.ContentType != "video/mp4" {
-		t.Errorf("exact: Stat = %+v, %v", info, err)
+	if info := stat(t, bucket, at+"exact.mp4"); info.SizeBytes != 10 || info.ContentType != "video/mp4" {
+		t.Errorf("exact: Stat = %+v", info)
 	}
 	// A replay can only store the same length and type again. None of these stores checks
 	// the checksum in the URL; a store that does may refuse.
@@ -164,18 +163,15 @@ func TestPresignRefusesWhatWouldNotBind(t *testing.T) {
 	for _, c := range []struct {
 		name, key, contentType string
 		size                   int64
-		ttl                    time.Duration
 	}{
-		{"no length", "a.mp4", "video/mp4", 0, time.Minute},
-		{"negative length", "a.mp4", "video/mp4", -1, time.Minute},
-		{"no type", "a.mp4", "", 1, time.Minute},
-		{"type with a line break", "a.mp4", "video/mp4\r\nx: y", 1, time.Minute},
-		{"padded type", "a.mp4", " video/mp4", 1, time.Minute},
-		{"bad key", "../a.mp4", "video/mp4", 1, time.Minute},
-		{"no lifetime", "a.mp4", "video/mp4", 1, 0},
-		{"endless", "a.mp4", "video/mp4", 1, 8 * 24 * time.Hour},
+		{"no length", "a.mp4", "video/mp4", 0},
+		{"negative length", "a.mp4", "video/mp4", -1},
+		{"no type", "a.mp4", "", 1},
+		{"type with a line break", "a.mp4", "video/mp4\r\nx: y", 1},
+		{"padded type", "a.mp4", " video/mp4", 1},
+		{"bad key", "../a.mp4", "video/mp4", 1},
 	} {
-		if signed, err := bucket.PresignPut(t.Context(), c.key, c.contentType, c.size, sha256.Sum256(nil), c.ttl, false); err == nil {
+		if signed, err := bucket.PresignPut(t.Context(), c.key, c.contentType, c.size, sha256.Sum256(nil), time.Minute, false); err == nil {
 			t.Errorf("%s: signed %s", c.name, signed)
 		}
 	}
@@ -184,25 +180,39 @@ func TestPresignRefusesWhatWouldNotBind(t *testing.T) {
 			t.Errorf("file name %q: signed %s", name, signed)
 		}
 	}
-	signed, err := bucket.PresignPut(t.Context(), "a.mp4", "video/mp4", 10, sha256.Sum256(nil), 300*time.Second, false)
-	if err != nil {
-		t.Fatal(err)
+}
+
+func TestSignaturesBindHeadersAndLifetime(t *testing.T) {
+	bucket := standInBackend(t).bucket(t, nil)
+	put := func(onlyNew bool) (string, error) {
+		return bucket.PresignPut(t.Context(), "a.mp4", "video/mp4", 10, sha256.Sum256(nil), 300*time.Second, onlyNew)
 	}
-	u, err := url.Parse(signed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	if q.Get("X-Amz-Expires") != "300" || q.Get("X-Amz-SignedHeaders") != "content-length;content-type;host" || u.Path != "/bucket/a.mp4" {
-		t.Errorf("signed %s", signed)
-	}
-	for name := range q {
-		if strings.Contains(strings.ToLower(name), "checksum") && name != "X-Amz-Checksum-Sha256" {
-			t.Errorf("the URL asks for a checksum: %s", name)
+	for headers, sign := range map[string]func() (string, error){
+		"content-length;content-type;host":               func() (string, error) { return put(false) },
+		"content-length;content-type;host;if-none-match": func() (string, error) { return put(true) },
+		"content-length;host":                            func() (string, error) { return bucket.PresignPart(t.Context(), "a.mp4", "id", 1, 10, 300*time.Second) },
+	} {
+		signed, err := sign()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if got := q.Get("X-Amz-Checksum-Sha256"); got != "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=" {
-		t.Errorf("checksum %q", got)
+		u, err := url.Parse(signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		if q.Get("X-Amz-Expires") != "300" || q.Get("X-Amz-SignedHeaders") != headers || u.Path != "/bucket/a.mp4" {
+			t.Errorf("signed %s, want the headers %s", signed, headers)
+		}
+		// The SDK's own checksums would be headers that the client has to send.
+		for name := range q {
+			if strings.Contains(strings.ToLower(name), "checksum") && name != "X-Amz-Checksum-Sha256" {
+				t.Errorf("the URL asks for a checksum: %s", name)
+			}
+		}
+		if got := q.Get("X-Amz-Checksum-Sha256"); got != "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=" && !q.Has("partNumber") {
+			t.Errorf("checksum %q", got)
+		}
 	}
 }
 
@@ -235,11 +245,7 @@ func testCheck(t *testing.T, b *backend) {
 	// A bucket that is nearly full still takes a few bytes.
 	full := standInBackend(t)
 	full.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPut || r.ContentLength < 1<<20 {
-			return false
-		}
-		w.WriteHeader(http.StatusInsufficientStorage)
-		return true
+		return r.Method == http.MethodPut && r.ContentLength >= 1<<20 && answer(http.StatusInsufficientStorage, "QuotaExceeded")(w, r)
 	})
 	if err := full.bucket(t, nil).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "507") {
 		t.Errorf("a full bucket: %v", err)

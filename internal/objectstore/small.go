@@ -21,9 +21,6 @@ const maxSmallBytes = 64 << 10
 // object.
 var ErrExists = errors.New("object exists")
 
-// ErrUnconditional is returned by Create if the store does not support conditional writes.
-var ErrUnconditional = errors.New("the store has no conditional writes")
-
 // Name is the bucket's name.
 func (b *Bucket) Name() string { return b.bucket }
 
@@ -57,7 +54,7 @@ func (b *Bucket) Save(ctx context.Context, key string, data []byte) error {
 }
 
 // Create stores a small object under an unused key; a used key is ErrExists. A store that ignores
-// the condition replaces the object; one that refuses it is ErrUnconditional.
+// the condition replaces the object; one that refuses it is ErrUnsupported.
 func (b *Bucket) Create(ctx context.Context, key string, data []byte) error {
 	return b.save(ctx, key, data, aws.String("*"))
 }
@@ -75,13 +72,10 @@ func (b *Bucket) save(ctx context.Context, key string, data []byte, unless *stri
 	if err == nil {
 		return nil
 	}
-	if status, _, _ := describe(err); unless != nil {
-		switch status {
-		case http.StatusPreconditionFailed, http.StatusConflict: // S3 answers 409 while another write is in progress
-			return fmt.Errorf("create %s: %w", key, ErrExists)
-		case http.StatusNotImplemented, http.StatusBadRequest, http.StatusForbidden: // 403: the store does not sign this header
-			return fmt.Errorf("create %s: %w", key, ErrUnconditional)
-		}
+	status, _, _ := describe(err)
+	err = b.fail(ctx, "save", key, err)
+	if unless != nil && (status == http.StatusBadRequest || status == http.StatusForbidden) { // 403: the store does not sign this header
+		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	return b.fail(ctx, "save", key, err)
+	return err
 }

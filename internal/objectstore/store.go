@@ -101,6 +101,7 @@ type Store interface {
 const (
 	maxKeyBytes  = 700
 	maxNameBytes = 255
+	keyChars     = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
 // CheckKey reports whether key may name an object: names of [A-Za-z0-9._-] joined by single
@@ -121,7 +122,7 @@ func CheckKey(key string) error {
 			return fmt.Errorf("%w: name starts with a dot", ErrBadKey)
 		case len(name) > maxNameBytes:
 			return fmt.Errorf("%w: name longer than %d bytes", ErrBadKey, maxNameBytes)
-		case strings.ContainsFunc(name, badKeyRune):
+		case strings.Trim(name, keyChars) != "":
 			return fmt.Errorf("%w: character outside A-Z a-z 0-9 . _ -", ErrBadKey)
 		}
 	}
@@ -137,14 +138,6 @@ func checkPrefix(prefix string) error {
 		return fmt.Errorf("%w: starts with a slash", ErrBadKey)
 	}
 	return nil
-}
-
-func badKeyRune(r rune) bool {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-		return false
-	}
-	return r != '.' && r != '_' && r != '-'
 }
 
 // contentTypes replaces package mime, whose table depends on files of the operating system.

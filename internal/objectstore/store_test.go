@@ -22,20 +22,15 @@ import (
 
 // TestStore is the contract of Store, run against every implementation.
 func TestStore(t *testing.T) {
-	open := map[string]func(t *testing.T) objectstore.Store{
+	stores := map[string]func(t *testing.T) objectstore.Store{
 		"dir": func(t *testing.T) objectstore.Store {
-			d, err := objectstore.NewDir(filepath.Join(t.TempDir(), "objects"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			d, _ := newDir(t)
 			return d
 		},
-		"bucket on the stand-in": func(t *testing.T) objectstore.Store { return standInBackend(t).bucket(t, nil) },
-		"bucket on a real server": func(t *testing.T) objectstore.Store {
-			return realBackend(t).bucket(t, nil)
-		},
+		"bucket on the stand-in":  func(t *testing.T) objectstore.Store { return standInBackend(t).bucket(t, nil) },
+		"bucket on a real server": func(t *testing.T) objectstore.Store { return realBackend(t).bucket(t, nil) },
 	}
-	for name, open := range open {
+	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Run("round trip", func(t *testing.T) { testRoundTrip(t, open(t)) })
 			t.Run("overwrite", func(t *testing.T) { testOverwrite(t, open(t)) })
@@ -78,6 +73,30 @@ func put(t *testing.T, s objectstore.Store, key string, b []byte) {
 	}
 }
 
+// open opens an object until the test ends.
+func open(t *testing.T, s objectstore.Store, key string) objectstore.Object {
+	t.Helper()
+	o, err := s.Open(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+func stat(t *testing.T, s objectstore.Store, key string) objectstore.Info {
+	t.Helper()
+	info, err := s.Stat(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
 func fetch(t *testing.T, s objectstore.Store, key string) []byte {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "dst")
@@ -111,18 +130,12 @@ func testRoundTrip(t *testing.T, s objectstore.Store) {
 		if got := fetch(t, s, key); !bytes.Equal(got, want) {
 			t.Fatalf("%d bytes: fetched %d other bytes", size, len(got))
 		}
-		info, err := s.Stat(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := stat(t, s, key)
 		if info.Key != key || info.SizeBytes != int64(size) || info.ContentType != "video/mp4" || len(info.ETag) < 3 ||
 			info.ModTime.Before(before) || info.ModTime.After(time.Now().Add(2*time.Second)) {
 			t.Errorf("Stat = %+v, want %d bytes of video/mp4 from now", info, size)
 		}
-		o, err := s.Open(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := open(t, s, key)
 		got, err := io.ReadAll(o)
 		if err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%d bytes: read %d bytes through Open, %v", size, len(got), err)
@@ -130,25 +143,15 @@ func testRoundTrip(t *testing.T, s objectstore.Store) {
 		if o.Info().ETag != info.ETag {
 			t.Errorf("Open tells ETag %s, Stat %s", o.Info().ETag, info.ETag)
 		}
-		if err := o.Close(); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
 func testOverwrite(t *testing.T, s objectstore.Store) {
 	key := space() + "a.json"
 	put(t, s, key, []byte("first"))
-	before, err := s.Stat(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := stat(t, s, key)
 	put(t, s, key, []byte("other"))
-	after, err := s.Stat(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before.ETag == after.ETag {
+	if before.ETag == stat(t, s, key).ETag {
 		t.Error("the ETag did not change with the bytes")
 	}
 	if got := fetch(t, s, key); string(got) != "other" {
@@ -277,11 +280,7 @@ func testRandomAccess(t *testing.T, s objectstore.Store) {
 	key := space() + "a.bin"
 	want := content(3<<20+11, 7)
 	put(t, s, key, want)
-	o, err := s.Open(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
+	o := open(t, s, key)
 	for _, at := range []int64{1 << 20, 0, 3<<20 + 10, 100, 100 + 4096, 2 << 20} {
 		if _, err := o.Seek(at, io.SeekStart); err != nil {
 			t.Fatal(err)
@@ -303,11 +302,7 @@ func testRandomAccess(t *testing.T, s objectstore.Store) {
 
 	small := content(1000, 8)
 	put(t, s, key, small)
-	fresh, err := s.Open(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fresh.Close()
+	fresh := open(t, s, key)
 	if err := iotest.TestReader(fresh, small); err != nil {
 		t.Error(err)
 	}

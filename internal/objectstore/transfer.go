@@ -1,14 +1,13 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/httpcall"
 	"cutroom/internal/tracing"
 )
 
@@ -37,9 +35,7 @@ func (b *Bucket) Put(ctx context.Context, key, path, contentType string) (err er
 	if err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}
-	if contentType == "" {
-		contentType = ContentType(key)
-	}
+	contentType = cmp.Or(contentType, ContentType(key))
 	if st.Size() > multipartAfterParts*b.partSize {
 		return b.putParts(ctx, key, f, st.Size(), contentType)
 	}
@@ -62,10 +58,15 @@ func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size i
 	if err == nil {
 		err = b.complete(ctx, key, id, parts, nil)
 	}
-	if err == nil {
-		return nil
+	if errors.Is(err, ErrNoUpload) {
+		// Either an earlier try completed the upload and its answer was lost, or a lifecycle rule
+		// aborted it. A new Put settles both cases.
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return errors.Join(b.fail(ctx, "put", key, err), b.abort(ctx, key, id))
+	if err != nil {
+		err = errors.Join(err, b.abort(ctx, key, id))
+	}
+	return err
 }
 
 // abort discards a multipart upload, because the store would keep and bill its parts until a lifecycle rule
@@ -78,12 +79,12 @@ func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	for try := 1; ; try++ {
 		err := b.abortOnce(ctx, key, id)
 		switch {
-		case errors.Is(err, ErrNoUpload), err == nil && try == b.attempts:
+		case errors.Is(err, ErrNoUpload), err == nil && try == attempts:
 			return nil
 		case err != nil:
 			return err
 		}
-		if err := httpcall.Sleep(ctx, b.backoff(try)); err != nil {
+		if err := b.pause(ctx, try); err != nil {
 			return err
 		}
 	}
@@ -109,7 +110,7 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 				Body: io.NewSectionReader(f, offset, length), ContentLength: &length,
 			})
 			if err != nil {
-				return err
+				return b.fail(ctx, "put", key, err)
 			}
 			parts[i] = Part{Number: i + 1, SizeBytes: length, ETag: aws.ToString(out.ETag)}
 			return nil
@@ -118,8 +119,10 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// If no part failed, only ctx can have ended the loop.
-	return parts, ctx.Err()
+	if ctx.Err() != nil { // no part failed, so only ctx can have ended the loop
+		return nil, fmt.Errorf("put %s: %w", key, context.Cause(ctx))
+	}
+	return parts, nil
 }
 
 // Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If the object
@@ -141,25 +144,26 @@ func (b *Bucket) FetchVersion(ctx context.Context, key, dst string) (etag string
 	if err != nil {
 		return "", fmt.Errorf("fetch %s: %w", key, err)
 	}
-	for try := 1; ; try++ {
-		etag, err = b.fetch(ctx, key, f)
-		if !errors.Is(err, ErrChanged) || try == b.attempts {
+	defer os.Remove(part) // no-op once renamed
+	for range attempts {
+		if etag, err = b.fetch(ctx, key, f); !errors.Is(err, ErrChanged) {
 			break
 		}
-		if err = f.Truncate(0); err != nil {
+		if terr := f.Truncate(0); terr != nil {
+			err = terr
 			break
 		}
 	}
-	if cerr := f.Close(); err == nil && cerr != nil {
-		err = fmt.Errorf("fetch %s: %w", key, cerr)
+	if cerr := f.Close(); err == nil {
+		err = cerr
 	}
 	if err == nil {
-		if err = os.Rename(part, dst); err == nil {
-			return etag, nil
-		}
-		err = fmt.Errorf("fetch %s: %w", key, err)
+		err = os.Rename(part, dst)
 	}
-	return "", errors.Join(err, os.Remove(part))
+	if err != nil {
+		return "", fmt.Errorf("fetch %s: %w", key, err)
+	}
+	return etag, nil
 }
 
 func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string, err error) {
@@ -184,7 +188,7 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string
 		return "", err
 	}
 	if ctx.Err() != nil { // no part failed, so only ctx can have ended the loop
-		return "", fmt.Errorf("fetch %s: %w", key, context.Cause(ctx))
+		return "", context.Cause(ctx)
 	}
 	return first.etag, nil
 }
@@ -196,10 +200,8 @@ func (b *Bucket) copyRange(ctx context.Context, f io.WriterAt, key, etag string,
 	defer r.Close()
 	buf := copyBuffers.Get().(*[256 << 10]byte)
 	defer copyBuffers.Put(buf)
-	if _, err := io.CopyBuffer(io.NewOffsetWriter(f, at), r, buf[:]); err != nil {
-		return fmt.Errorf("fetch %s: %w", key, err)
-	}
-	return nil
+	_, err := io.CopyBuffer(io.NewOffsetWriter(f, at), r, buf[:])
+	return err
 }
 
 // copyBuffers limits the memory of a download to one buffer per part in flight.
@@ -266,14 +268,10 @@ func (r *ranged) parse(contentRange string) error {
 		r.total = r.length
 		return nil
 	}
-	span, total, ok := strings.Cut(strings.TrimPrefix(contentRange, "bytes "), "/")
-	first, last, ok2 := strings.Cut(span, "-")
-	from, err1 := strconv.ParseInt(first, 10, 64)
-	to, err2 := strconv.ParseInt(last, 10, 64)
-	all, err3 := strconv.ParseInt(total, 10, 64)
-	if !ok || !ok2 || err1 != nil || err2 != nil || err3 != nil || from < 0 || to < from || all <= to || to-from+1 != r.length {
+	var last int64
+	_, err := fmt.Sscanf(contentRange, "bytes %d-%d/%d", &r.offset, &last, &r.total)
+	if err != nil || r.offset < 0 || last < r.offset || r.total <= last || last-r.offset+1 != r.length {
 		return fmt.Errorf("%w: malformed Content-Range", ErrUnavailable)
 	}
-	r.offset, r.total = from, all
 	return nil
 }

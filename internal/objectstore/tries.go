@@ -82,7 +82,6 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	}
 	res, err := c.client.Do(req)
 	idle.Pause()
-	recordFailure(req.Context(), res, err)
 	if err != nil {
 		// The pauses before further tries would be longer than the caller waits. Retrying does not fix a
 		// certificate.
@@ -100,38 +99,35 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 }
 
 // lateError is the error of a call whose time ended before its tries were used up.
-type lateError struct{ err, lastTry error }
+type lateError struct {
+	err     error
+	lastTry string
+}
 
-func (e *lateError) Error() string { return fmt.Sprintf("%v (last try: %v)", e.err, e.lastTry) }
+func (e *lateError) Error() string { return fmt.Sprintf("%v (last try: %s)", e.err, e.lastTry) }
 func (e *lateError) Unwrap() error { return e.err }
 
-// lastTryKey is the context key where recordFailure stores the failure of the last try.
-type lastTryKey struct{}
-
-// nameLastTry makes the SDK's calls return a lateError. The SDK itself reports only that the context ended
-// while it waited for the next try.
+// nameLastTry makes an SDK call return a lateError. The SDK itself reports only that the context ended while it
+// waited for the next try.
 func nameLastTry(stack *middleware.Stack) error {
-	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("NameLastTry", func(ctx context.Context,
-		in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-		var lastTry error
-		out, metadata, err := next.HandleInitialize(context.WithValue(ctx, lastTryKey{}, &lastTry), in)
-		if err != nil && ctx.Err() != nil && lastTry != nil {
+	var lastTry string // a stack serves one call
+	call := middleware.InitializeMiddlewareFunc("NameLastTry", func(ctx context.Context, in middleware.InitializeInput,
+		next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		out, metadata, err := next.HandleInitialize(ctx, in)
+		if err != nil && ctx.Err() != nil && lastTry != "" {
 			err = &lateError{err, lastTry}
 		}
 		return out, metadata, err
-	}), middleware.Before)
-}
-
-// recordFailure keeps why a try failed, unless the call's time has ended.
-func recordFailure(ctx context.Context, res *http.Response, err error) {
-	lastTry, _ := ctx.Value(lastTryKey{}).(*error)
-	switch {
-	case lastTry == nil || ctx.Err() != nil:
-	case err != nil:
-		*lastTry = httpcall.WithoutURL(err)
-	case res.StatusCode >= http.StatusInternalServerError:
-		*lastTry = fmt.Errorf("store answered %d", res.StatusCode)
-	}
+	})
+	try := middleware.FinalizeMiddlewareFunc("KeepLastTry", func(ctx context.Context, in middleware.FinalizeInput,
+		next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		out, metadata, err := next.HandleFinalize(ctx, in)
+		if err != nil && ctx.Err() == nil {
+			lastTry = explain(err)
+		}
+		return out, metadata, err
+	})
+	return errors.Join(stack.Initialize.Add(call, middleware.Before), stack.Finalize.Add(try, middleware.After))
 }
 
 // limitOf returns how long a request may stall. A store may need longer to assemble a multipart upload.
