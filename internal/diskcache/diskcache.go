@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"cutroom/internal/disk"
 )
 
@@ -48,13 +50,12 @@ type Cache struct {
 	mu   sync.Mutex // serializes removals
 	size int64      // as of the last listing and our own changes; guarded by mu
 
-	flightsMu sync.Mutex
-	flights   map[string]*flight
+	loads singleflight.Group // by path
 }
 
 // New opens the folder.
 func New(cfg Config) (*Cache, error) {
-	c := &Cache{cfg: cfg, flights: map[string]*flight{}}
+	c := &Cache{cfg: cfg}
 	err := os.MkdirAll(cfg.Dir, 0o750)
 	if err == nil && cfg.Volatile {
 		err = c.forgetOtherBoot()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync/atomic"
 
 	"cutroom/internal/disk"
 	"cutroom/internal/rescue"
@@ -15,7 +16,7 @@ import (
 type Loader func(ctx context.Context, path string) error
 
 // Load is Get without a scope, but loads a missing file first. The file at dst is read-only. Callers for the
-// same key share one load, which is cancelled only when all of them have gone.
+// same key share one load and its error. If the context of the caller that began it ends, another begins again.
 func (c *Cache) Load(ctx context.Context, key, dst string, load Loader) error {
 	return c.have(ctx, key, load, func(string) (bool, error) { return c.Get(ctx, "", key, dst) })
 }
@@ -54,67 +55,33 @@ func (c *Cache) have(ctx context.Context, key string, load Loader, take func(pat
 		return err
 	}
 	// Another process may remove the file before take finds it, but hardly five times in a row.
-	for range 5 {
-		found, err := take(path)
-		if found || err != nil {
+	for loads := 0; loads < 5; {
+		if found, err := take(path); found || err != nil {
 			return err
 		}
-		if err := c.await(ctx, path, load); err != nil {
-			return err
+		var began atomic.Bool
+		loaded := c.loads.DoChan(path, func() (any, error) {
+			began.Store(true)
+			return ctx, rescue.Do(func() error { return c.load(ctx, path, load) })
+		})
+		select {
+		case <-ctx.Done():
+			if began.Load() {
+				<-loaded // the load stops, too
+			}
+			return context.Cause(ctx)
+		case r := <-loaded:
+			switch beginner := r.Val.(context.Context); {
+			case r.Err == nil:
+				loads++
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case beginner.Err() == nil:
+				return r.Err
+			}
 		}
 	}
 	return errors.New("file cache: the file is evicted as soon as it is loaded")
-}
-
-// flight is a load that one or more callers wait for.
-type flight struct {
-	done    chan struct{}
-	err     error // valid once done is closed
-	waiters int   // guarded by Cache.flightsMu
-	cancel  context.CancelFunc
-}
-
-// await joins the load of the path, or starts it, and waits until it ends.
-func (c *Cache) await(ctx context.Context, path string, load Loader) error {
-	c.flightsMu.Lock()
-	f := c.flights[path]
-	if f == nil {
-		// The load must outlive the caller that started it.
-		shared, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		f = &flight{done: make(chan struct{}), cancel: cancel}
-		c.flights[path] = f
-		go func() {
-			defer cancel()
-			f.err = rescue.Do(func() error { return c.load(shared, path, load) })
-			c.leave(path, f, 0)
-			close(f.done)
-		}()
-	}
-	f.waiters++
-	c.flightsMu.Unlock()
-
-	select {
-	case <-f.done:
-		return f.err
-	case <-ctx.Done():
-	}
-	if c.leave(path, f, 1) == 0 {
-		f.cancel()
-		<-f.done // the last caller waits for the load to stop
-	}
-	return context.Cause(ctx)
-}
-
-// leave removes n waiters from a flight and returns how many remain. It removes a flight that has ended or has
-// no waiters from the map, so that the next caller starts a new one.
-func (c *Cache) leave(path string, f *flight, n int) (waiters int) {
-	c.flightsMu.Lock()
-	defer c.flightsMu.Unlock()
-	f.waiters -= n
-	if (n == 0 || f.waiters == 0) && c.flights[path] == f {
-		delete(c.flights, path)
-	}
-	return f.waiters
 }
 
 func (c *Cache) load(ctx context.Context, path string, load Loader) error {
