@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"cursor":               {"db", "fault"},
 	"derived":              {"fault", "media", "objectstore", "rescue"},
 	"credit":               {"audit", "cursor", "db", "fault", "ratelimit", "tracing", "upstream/receipt", "user"},
-	"asset":                {"cursor", "db", "derived", "disk", "diskcache", "fault", "job", "objectstore", "quota", "ratelimit", "rescue", "user"},
+	"asset":                {"cursor", "db", "derived", "disk", "diskcache", "fault", "job", "objectstore", "quota", "ratelimit", "user"},
 	"analysis":             {"asset", "audio", "derived", "disk", "engine", "fault", "media", "media/container", "objectstore"},
 	"installation":         {"audit", "db", "httpcall", "objectstore"},
 	"sweep":                {"db", "objectstore"},

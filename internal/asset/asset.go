@@ -61,28 +61,18 @@ type Options struct {
 
 // Service manages the assets in the bucket. It is safe for concurrent use.
 type Service struct {
-	db       *db.DB
-	bucket   *objectstore.Bucket
-	cache    *diskcache.Cache
-	verifier *derived.Maker
-	maxBytes int64
-	quota    *quota.Limits
-
-	maxPerAccount int64
-	signedURLLife time.Duration
+	Options
 	// Requests fetch assets in slots of their own: they keep no job waiting.
 	jobDownloads, requestDownloads *semaphore.Weighted
 }
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, bucket: o.Bucket, cache: o.Cache, verifier: o.Verifier, maxBytes: o.MaxBytes, quota: o.Quota,
-		maxPerAccount: o.MaxPerAccount, signedURLLife: o.SignedURLLife,
-		jobDownloads: semaphore.NewWeighted(maxDownloads), requestDownloads: semaphore.NewWeighted(maxDownloads)}
+	return &Service{o, semaphore.NewWeighted(maxDownloads), semaphore.NewWeighted(maxDownloads)}
 }
 
 // Enabled reports whether there is a bucket.
-func (s *Service) Enabled() bool { return s.bucket != nil }
+func (s *Service) Enabled() bool { return s.Bucket != nil }
 
 // Request describes a file that a client wants to upload.
 type Request struct {
@@ -132,17 +122,17 @@ func (s *Service) offer(ctx context.Context, r Request, key Key, contentType str
 	intact := false
 	switch {
 	case err == nil && found.SizeBytes == r.SizeBytes:
-		return Upload{Key: key, AlreadyExists: true}, s.holdAlone(ctx, r.UserID, found)
+		return Upload{Key: key, AlreadyExists: true}, s.holdInTx(ctx, r.UserID, found)
 	case err == nil:
-		if intact, err = s.disproved(ctx, found, r); err != nil {
+		if intact, err = s.isIntact(ctx, found, r); err != nil {
 			return Upload{}, err
 		}
 	case !missing(err):
 		return Upload{}, err
 	}
-	if !intact { // no file has this hash and another size
+	if !intact { // otherwise no file has this hash and the declared size
 		announced := Found{Key: key, SizeBytes: r.SizeBytes, contentType: contentType, announced: true}
-		if err := s.holdAlone(ctx, r.UserID, announced); err != nil {
+		if err := s.holdInTx(ctx, r.UserID, announced); err != nil {
 			return Upload{}, err
 		}
 	}
@@ -161,7 +151,7 @@ func (s *Service) presign(ctx context.Context, r Request, key Key, contentType s
 	if _, err := hex.Decode(sum[:], []byte(r.SHA256Hex)); err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
-	url, err := s.bucket.PresignPut(ctx, key.String(), contentType, r.SizeBytes, sum, urlLifetime, intact)
+	url, err := s.Bucket.PresignPut(ctx, key.String(), contentType, r.SizeBytes, sum, urlLifetime, intact)
 	if err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
@@ -171,17 +161,17 @@ func (s *Service) presign(ctx context.Context, r Request, key Key, contentType s
 // verifyLimit bounds how often one user makes us read an object.
 var verifyLimit = ratelimit.Limit{Name: "verify", PerMinute: 10}
 
-// disproved verifies the object under a key when a client declares another size. Either
+// isIntact verifies the object under a key when a client declares another size. Either
 // the object or the client is wrong, and only the bytes show which: a wrong client must
 // not get a URL that replaces an intact object. Each object is read once.
-func (s *Service) disproved(ctx context.Context, found Found, r Request) (bool, error) {
-	if found.verified {
+func (s *Service) isIntact(ctx context.Context, found Found, r Request) (bool, error) {
+	if found.hashVerified {
 		return true, nil
 	}
-	if err := verifyLimit.Take(ctx, s.db, "user:"+r.UserID); err != nil {
+	if err := verifyLimit.Take(ctx, s.DB, "user:"+r.UserID); err != nil {
 		return false, err
 	}
-	size, err := verify(ctx, s, r.UserID, found.Key.String(), func(ctx context.Context) (int64, error) { return s.look(ctx, found.Key) })
+	size, err := verify(ctx, s, r.UserID, found.Key.String(), func(ctx context.Context) (int64, error) { return s.verifiedSize(ctx, found.Key) })
 	switch {
 	case missing(err):
 		return false, nil
@@ -191,22 +181,13 @@ func (s *Service) disproved(ctx context.Context, found Found, r Request) (bool, 
 	return size != r.SizeBytes, nil
 }
 
-// noteVerified records that this version of an object matches its key.
-func (s *Service) noteVerified(ctx context.Context, f Found) error {
-	_, err := s.db.Exec(ctx, `UPDATE assets SET verified = $2 WHERE asset_key = $1`, f.Key.String(), f.version())
-	if err != nil {
-		return fmt.Errorf("note a verified asset: %w", err)
-	}
-	return nil
-}
-
-// look reads the object under a key, unless it is cached, and returns its size. It
+// verifiedSize reads the object under a key, unless it is cached, and returns its size. It
 // removes an object that does not match its key and reports it as not found.
-func (s *Service) look(ctx context.Context, key Key) (sizeBytes int64, err error) {
-	if _, err := s.bucket.Stat(ctx, key.String()); err != nil {
+func (s *Service) verifiedSize(ctx context.Context, key Key) (sizeBytes int64, err error) {
+	if _, err := s.Bucket.Stat(ctx, key.String()); err != nil {
 		return 0, err
 	}
-	sizeBytes, err = s.cache.Size(ctx, key.fileName(), func(ctx context.Context, path string) error { return s.download(ctx, key, path) })
+	sizeBytes, err = s.Cache.Size(ctx, key.fileName(), func(ctx context.Context, path string) error { return s.download(ctx, key, path) })
 	if errors.Is(err, ErrCorrupt) {
 		return 0, fmt.Errorf("%w: %w", objectstore.ErrNotFound, err)
 	}
@@ -215,7 +196,7 @@ func (s *Service) look(ctx context.Context, key Key) (sizeBytes int64, err error
 
 // verify waits for do as long as a request may. If do takes longer, a repeat of the request joins it or finds it done.
 func verify[T any](ctx context.Context, s *Service, userID, key string, do func(context.Context) (T, error)) (T, error) {
-	result, err := derived.Do(ctx, s.verifier, userID, key, do)
+	result, err := derived.Do(ctx, s.Verifier, userID, key, do)
 	if errors.Is(err, derived.ErrBusy) {
 		err = errVerifying.WithCause(err)
 	}
@@ -232,8 +213,8 @@ func (s *Service) validate(r Request) (key Key, contentType string, err error) {
 		return Key{}, "", fault.Invalidf("sha256Hex must be %d lower-case hex characters", hashChars)
 	case r.SizeBytes <= 0:
 		return Key{}, "", fault.Invalidf("sizeBytes must be > 0")
-	case r.SizeBytes > s.maxBytes:
-		return Key{}, "", fault.Invalidf("sizeBytes must be at most %d", s.maxBytes)
+	case r.SizeBytes > s.MaxBytes:
+		return Key{}, "", fault.Invalidf("sizeBytes must be at most %d", s.MaxBytes)
 	case !slices.Contains(extensions, ext):
 		return Key{}, "", fault.Invalidf("ext must be one of %s", strings.Join(extensions, ", "))
 	case contentType == "":
@@ -261,10 +242,10 @@ func (s *Service) FetchForRequest(ctx context.Context, key Key, dst string) erro
 }
 
 func (s *Service) fetch(ctx context.Context, key Key, dst string, slots *semaphore.Weighted) error {
-	if s.bucket == nil {
+	if s.Bucket == nil {
 		return ErrDisabled
 	}
-	return s.cache.Load(ctx, key.fileName(), dst, func(ctx context.Context, path string) error {
+	return s.Cache.Load(ctx, key.fileName(), dst, func(ctx context.Context, path string) error {
 		if err := slots.Acquire(ctx, 1); err != nil {
 			return context.Cause(ctx)
 		}

@@ -51,12 +51,12 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	// The row's lock keeps the sweep from removing the object before the holder is written. A file
 	// that was announced twice counts with the larger size, because the earlier URL may still take it.
 	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
-		VALUES ($1, $2, $3, CASE WHEN $4 = 0 THEN now_ms() END)
+		VALUES ($1, $2, $3, CASE WHEN NOT $4 THEN now_ms() END)
 		ON CONFLICT (asset_key) DO UPDATE SET content_type = excluded.content_type, seen_at = excluded.seen_at,
-			given_up_at = NULL, removal_at = NULL, size_bytes = CASE WHEN $4 = 1 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
+			given_up_at = NULL, removal_at = NULL, size_bytes = CASE WHEN $4 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
 				THEN assets.size_bytes ELSE excluded.size_bytes END
 		RETURNING removals, removing_at IS NOT NULL AND removing_at > now_ms() - $5`,
-		f.Key.String(), f.SizeBytes, f.contentType, toInt(f.announced), 2*removalTimeout.Milliseconds()).Scan(&removals, &removing)
+		f.Key.String(), f.SizeBytes, f.contentType, f.announced, 2*removalTimeout.Milliseconds()).Scan(&removals, &removing)
 	switch {
 	case err != nil:
 		return fmt.Errorf("hold asset: %w", err)
@@ -74,24 +74,16 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 
 // holds reports whether a user holds an asset.
 func holds(ctx context.Context, q db.Querier, userID string, key Key) (bool, error) {
-	var n int
-	err := q.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String()).Scan(&n)
+	held, err := db.HasRow(ctx, q, `SELECT 1 FROM asset_holders WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String())
 	if err != nil {
 		return false, fmt.Errorf("look for holder: %w", err)
 	}
-	return n > 0, nil
+	return held, nil
 }
 
-func toInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// holdAlone makes a user a holder of an asset whose upload the user requests.
-func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
-	return s.db.InTx(ctx, func(tx *db.Tx) error {
+// holdInTx is hold in a transaction of its own. It also checks the limits of the account.
+func (s *Service) holdInTx(ctx context.Context, userID string, f Found) error {
+	return s.DB.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, userID); err != nil {
 			return err
 		}
@@ -105,22 +97,22 @@ func (s *Service) holdAlone(ctx context.Context, userID string, f Found) error {
 		if err := s.checkNumber(ctx, tx, userID); err != nil {
 			return err
 		}
-		return s.quota.CheckStored(ctx, tx, userID, 0)
+		return s.Quota.CheckStored(ctx, tx, userID, 0)
 	})
 }
 
 // checkNumber refuses a hold that was just written if the account now has too many. Assets that
 // the account gave up count until they are erased.
 func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) error {
-	if s.maxPerAccount == 0 {
+	if s.MaxPerAccount == 0 {
 		return nil
 	}
 	var n int64
 	if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM asset_holders WHERE user_id = $1`, userID).Scan(&n); err != nil {
 		return fmt.Errorf("count assets: %w", err)
 	}
-	if n > s.maxPerAccount {
-		return fault.Invalidf("an account may have at most %d assets; delete some, and try again when they are erased", s.maxPerAccount)
+	if n > s.MaxPerAccount {
+		return fault.Invalidf("an account may have at most %d assets; delete some, and try again when they are erased", s.MaxPerAccount)
 	}
 	return nil
 }
@@ -130,7 +122,7 @@ func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) err
 func (s *Service) Use(ctx context.Context, userID string, key Key) (Found, error) {
 	found, err := s.Find(ctx, key)
 	if err == nil {
-		err = s.holdAlone(ctx, userID, found)
+		err = s.holdInTx(ctx, userID, found)
 	}
 	if errors.Is(err, errRemoved) {
 		err = fmt.Errorf("%w: %w", objectstore.ErrNotFound, err)
@@ -153,7 +145,7 @@ type Held struct {
 
 // List returns a page of what an account holds, newest first.
 func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Held, string, error) {
-	page, next, err := cursor.List(ctx, s.db, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
+	page, next, err := cursor.List(ctx, s.DB, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
 		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL`+cursor.Newest("h.created_at", "h.asset_key"),
 		userID, p, func(row db.Scanner) (h Held, err error) {
 			var key string
@@ -177,24 +169,24 @@ var ErrUnknown = fault.NotFoundf("asset not found")
 // with head for HEAD requests. The error for an asset that the user does not hold and for a missing object is
 // ErrUnknown.
 func (s *Service) DownloadURL(ctx context.Context, userID string, key Key, head bool) (string, error) {
-	if s.bucket == nil {
+	if s.Bucket == nil {
 		return "", ErrDisabled
 	}
-	held, err := holds(ctx, s.db, userID, key)
+	held, err := holds(ctx, s.DB, userID, key)
 	if err != nil {
 		return "", err
 	}
 	if !held {
 		return "", ErrUnknown
 	}
-	info, err := s.bucket.Stat(ctx, key.String())
+	info, err := s.Bucket.Stat(ctx, key.String())
 	if missing(err) {
 		return "", ErrUnknown
 	}
 	if err != nil {
 		return "", fmt.Errorf("look for asset: %w", err)
 	}
-	return s.bucket.PresignGet(ctx, key.String(), s.signedURLLife, key.fileName(), info.ContentType, head)
+	return s.Bucket.PresignGet(ctx, key.String(), s.SignedURLLife, key.fileName(), info.ContentType, head)
 }
 
 // Release ends the user's hold of an asset and the user's unfinished upload of it. The asset
@@ -204,7 +196,7 @@ func (s *Service) Release(ctx context.Context, userID string, key Key) error {
 	if err := s.abandonAll(ctx, `user_id = $1 AND asset_key = $2 AND completed_at IS NULL`, userID, key.String()); err != nil {
 		return err
 	}
-	if _, err := s.db.Exec(ctx, `UPDATE asset_holders SET given_up_at = now_ms()
+	if _, err := s.DB.Exec(ctx, `UPDATE asset_holders SET given_up_at = now_ms()
 		WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String()); err != nil {
 		return fmt.Errorf("release asset: %w", err)
 	}
@@ -217,7 +209,7 @@ func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := s.abandonAll(ctx, `user_id = $1`, userID); err != nil {
 		return err
 	}
-	if _, err := s.db.Exec(ctx, `DELETE FROM asset_holders WHERE user_id = $1`, userID); err != nil {
+	if _, err := s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE user_id = $1`, userID); err != nil {
 		return fmt.Errorf("release assets: %w", err)
 	}
 	return nil

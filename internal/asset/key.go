@@ -49,17 +49,7 @@ func (k Key) String() string { return keyPrefix + k.fileName() }
 func (k Key) fileName() string { return k.SHA256 + "." + k.Ext }
 
 // isHash reports whether s is 64 lower-case hex characters.
-func isHash(s string) bool {
-	if len(s) != hashChars {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
+func isHash(s string) bool { return len(s) == hashChars && strings.Trim(s, "0123456789abcdef") == "" }
 
 // Derived is where an object made from the asset's bytes is stored, for all extensions of
 // these bytes.

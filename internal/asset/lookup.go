@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
 	"cutroom/internal/db"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/rescue"
 )
 
 // Found is an asset whose object is in the bucket.
@@ -18,9 +15,8 @@ type Found struct {
 	Key         Key
 	SizeBytes   int64
 	contentType string
-	etag        string
-	// verified says that the bytes of this version were hashed and match the key.
-	verified bool
+	// hashVerified says that the bytes of this version were hashed and match the key.
+	hashVerified bool
 	// announced says that the object is missing but its upload was requested.
 	announced bool
 	// removals is the number of removals when the object was looked up.
@@ -42,24 +38,24 @@ const parallelLookups = 8
 // order; that of a missing object is a MissingError. Pass what was found to [Hold] in the
 // transaction that uses it.
 func (s *Service) Lookup(ctx context.Context, keys ...Key) ([]Found, error) {
-	if s.bucket == nil {
+	if s.Bucket == nil {
 		return nil, ErrDisabled
 	}
 	rows, err := s.rows(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
-	found, errs := make([]Found, len(keys)), make([]error, len(keys))
-	var group errgroup.Group
-	group.SetLimit(parallelLookups)
-	for i, key := range keys {
-		group.Go(func() error {
-			errs[i] = rescue.Do(func() (err error) { found[i], err = s.stat(ctx, key, rows[key.String()]); return err })
-			return nil
-		})
-	}
-	_ = group.Wait() // errs has every error
-	return found, errors.Join(errs...)
+	found := make([]Found, len(keys))
+	// If the store does not answer, looking for the other keys would multiply the time until the error.
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	err = objectstore.Each(parallelLookups, keys, func(i int, key Key) (err error) {
+		if found[i], err = s.stat(ctx, key, rows[key.String()]); err != nil && !missing(err) {
+			stop(err)
+		}
+		return err
+	})
+	return found, err
 }
 
 // Find is Lookup for one key.
@@ -88,7 +84,7 @@ func (s *Service) rows(ctx context.Context, keys []Key) (map[string]known, error
 	for i, key := range keys {
 		args[i], holes[i] = key.String(), fmt.Sprintf("$%d", i+1)
 	}
-	err := db.Each(ctx, s.db, func(row *db.Rows) error {
+	err := db.Each(ctx, s.DB, func(row *db.Rows) error {
 		var key string
 		var k known
 		err := row.Scan(&key, &k.removals, &k.verified)
@@ -102,20 +98,19 @@ func (s *Service) rows(ctx context.Context, keys []Key) (map[string]known, error
 }
 
 func (s *Service) stat(ctx context.Context, key Key, row known) (Found, error) {
-	info, err := s.bucket.Stat(ctx, key.String())
+	info, err := s.Bucket.Stat(ctx, key.String())
 	if missing(err) {
 		return Found{}, &MissingError{key}
 	}
 	if err != nil {
 		return Found{}, fmt.Errorf("look for asset: %w", err)
 	}
-	f := Found{Key: key, SizeBytes: info.SizeBytes, contentType: info.ContentType, etag: info.ETag, removals: row.removals}
-	f.verified = row.verified == f.version()
-	return f, nil
+	return Found{Key: key, SizeBytes: info.SizeBytes, contentType: info.ContentType, removals: row.removals,
+		hashVerified: row.verified == version(info.SizeBytes, info.ETag)}, nil
 }
 
 // version distinguishes the bytes of an object from others under the same key.
-func (f Found) version() string { return fmt.Sprintf("%d %s", f.SizeBytes, f.etag) }
+func version(sizeBytes int64, etag string) string { return fmt.Sprintf("%d %s", sizeBytes, etag) }
 
 // missing reports whether an object is not in the bucket.
 func missing(err error) bool { return errors.Is(err, objectstore.ErrNotFound) }

@@ -84,7 +84,7 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, content
 		}
 		var stored map[int]objectstore.Part
 		if !p.completed {
-			stored, err = s.bucket.UploadParts(ctx, key.String(), p.storeID)
+			stored, err = s.Bucket.UploadParts(ctx, key.String(), p.storeID)
 		}
 		if p.completed || errors.Is(err, objectstore.ErrNoUpload) {
 			// Its object was removed since, or the store aborted the upload.
@@ -99,7 +99,7 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, content
 		up := Upload{Key: key, Expires: urlLifetime, ID: p.id, PartSizeBytes: partBytes(p.sizeBytes), Parts: p.parts(stored)}
 		for i := range up.Parts {
 			part := &up.Parts[i]
-			if part.URL, err = s.bucket.PresignPart(ctx, key.String(), p.storeID, part.Number, part.SizeBytes, urlLifetime); err != nil {
+			if part.URL, err = s.Bucket.PresignPart(ctx, key.String(), p.storeID, part.Number, part.SizeBytes, urlLifetime); err != nil {
 				return Upload{}, err
 			}
 		}
@@ -121,12 +121,12 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 	if !db.IsNoRows(err) {
 		return p, err
 	}
-	storeID, err := s.bucket.CreateUpload(ctx, key.String(), contentType)
+	storeID, err := s.Bucket.CreateUpload(ctx, key.String(), contentType)
 	if err != nil {
 		return pending{}, err
 	}
 	var n int64
-	err = s.db.InTx(ctx, func(tx *db.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, r.UserID); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 		return err
 	})
 	if err != nil || n == 0 { // another request of the user was first
-		if aerr := s.bucket.AbortUpload(ctx, key.String(), storeID); err == nil {
+		if aerr := s.Bucket.AbortUpload(ctx, key.String(), storeID); err == nil {
 			err = aerr
 		}
 	}
@@ -157,7 +157,7 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentTy
 // findUpload returns the upload that matches a condition, or an error that is
 // db.IsNoRows.
 func (s *Service) findUpload(ctx context.Context, where string, args ...any) (pending, error) {
-	p, err := scanPending(s.db.QueryRow(ctx, selectPending+where, args...))
+	p, err := scanPending(s.DB.QueryRow(ctx, selectPending+where, args...))
 	if err != nil {
 		return pending{}, fmt.Errorf("look for upload: %w", err)
 	}
@@ -175,7 +175,7 @@ func scanPending(row db.Scanner) (p pending, err error) {
 }
 
 func (s *Service) forget(ctx context.Context, p pending) error {
-	if _, err := s.db.Exec(ctx, `DELETE FROM asset_uploads WHERE id = $1`, p.id); err != nil {
+	if _, err := s.DB.Exec(ctx, `DELETE FROM asset_uploads WHERE id = $1`, p.id); err != nil {
 		return fmt.Errorf("forget upload: %w", err)
 	}
 	return nil
@@ -207,13 +207,13 @@ func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload
 // already exists under the key, from this upload or not, because an intact object must not
 // be replaced.
 func (s *Service) complete(ctx context.Context, p pending) error {
-	size, err := s.look(ctx, p.key)
+	size, err := s.verifiedSize(ctx, p.key)
 	there := err == nil
 	if errors.Is(err, objectstore.ErrNotFound) {
 		if err := s.assemble(ctx, p); err != nil {
 			return err
 		}
-		size, err = s.look(ctx, p.key)
+		size, err = s.verifiedSize(ctx, p.key)
 	}
 	switch {
 	case errors.Is(err, objectstore.ErrNotFound), err == nil && size != p.sizeBytes:
@@ -227,11 +227,11 @@ func (s *Service) complete(ctx context.Context, p pending) error {
 	case err != nil:
 		return fmt.Errorf("look at asset: %w", err)
 	}
-	if _, err := s.db.Exec(ctx, `UPDATE asset_uploads SET completed_at = now_ms() WHERE id = $1`, p.id); err != nil {
+	if _, err := s.DB.Exec(ctx, `UPDATE asset_uploads SET completed_at = now_ms() WHERE id = $1`, p.id); err != nil {
 		return fmt.Errorf("complete upload: %w", err)
 	}
 	if there {
-		return s.bucket.AbortUpload(ctx, p.key.String(), p.storeID)
+		return s.Bucket.AbortUpload(ctx, p.key.String(), p.storeID)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (s *Service) complete(ctx context.Context, p pending) error {
 // assemble completes the upload at the store if all parts have arrived. It also returns
 // nil if another request was first or the upload is over; the caller looks again.
 func (s *Service) assemble(ctx context.Context, p pending) error {
-	stored, err := s.bucket.UploadParts(ctx, p.key.String(), p.storeID)
+	stored, err := s.Bucket.UploadParts(ctx, p.key.String(), p.storeID)
 	switch {
 	case errors.Is(err, objectstore.ErrNoUpload):
 		return nil
@@ -259,10 +259,10 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 		return fault.Invalidf("uploadId: these parts are missing: %s", strings.Join(lacking, ", "))
 	}
 	// A cached copy may be of an earlier object.
-	if err := s.cache.Drop(p.key.fileName()); err != nil {
+	if err := s.Cache.Drop(p.key.fileName()); err != nil {
 		return err
 	}
-	err = s.bucket.CompleteUpload(ctx, p.key.String(), p.storeID, parts)
+	err = s.Bucket.CompleteUpload(ctx, p.key.String(), p.storeID, parts)
 	switch {
 	case errors.Is(err, objectstore.ErrExists), errors.Is(err, objectstore.ErrNoUpload):
 		return nil
@@ -277,25 +277,21 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 // abandon aborts an upload and removes its parts. The object of a completed upload stays.
 func (s *Service) abandon(ctx context.Context, p pending) error {
 	if !p.completed {
-		if err := s.bucket.AbortUpload(ctx, p.key.String(), p.storeID); err != nil {
+		if err := s.Bucket.AbortUpload(ctx, p.key.String(), p.storeID); err != nil {
 			return err
 		}
 	}
 	return s.forget(ctx, p)
 }
 
-// sweepUploads abandons expired uploads.
-func (s *Service) sweepUploads(ctx context.Context) error {
-	return s.abandonAll(ctx, `created_at < now_ms() - $1`, uploadLifetime.Milliseconds())
-}
-
+// abandonAll abandons the uploads that match a condition. Another replica may do so, too.
 func (s *Service) abandonAll(ctx context.Context, where string, args ...any) error {
-	if s.bucket == nil {
+	if s.Bucket == nil {
 		return nil
 	}
-	uploads, err := db.All(ctx, s.db, scanPending, selectPending+where, args...)
+	uploads, err := db.All(ctx, s.DB, scanPending, selectPending+where, args...)
 	if err != nil {
 		return fmt.Errorf("list uploads: %w", err)
 	}
-	return objectstore.Each(parallelCalls, uploads, func(p pending) error { return s.abandon(ctx, p) }) // another replica may do so, too
+	return objectstore.Each(parallelCalls, uploads, func(_ int, p pending) error { return s.abandon(ctx, p) })
 }

@@ -31,16 +31,17 @@ const (
 // whose objects are gone, and ends expired uploads and holds. It takes the oldest first, and
 // ends when nothing is due or its time is over.
 func (s *Service) Sweep(ctx context.Context) error {
-	if s.bucket == nil {
+	if s.Bucket == nil {
 		return nil
 	}
 	end := time.Now().Add(sweepTime)
-	return errors.Join(s.sweepUploads(ctx), s.endHolds(ctx, end), s.removeUnheld(ctx, end), s.lookForObjects(ctx, end))
+	return errors.Join(s.abandonAll(ctx, `created_at < now_ms() - $1`, uploadLifetime.Milliseconds()),
+		s.endHolds(ctx, end), s.removeUnheld(ctx, end), s.lookForObjects(ctx, end))
 }
 
 // StoredBytes is the size of all assets in the database.
 func (s *Service) StoredBytes(ctx context.Context) (n int64, err error) {
-	err = s.db.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM assets WHERE given_up_at IS NULL`).Scan(&n)
+	err = s.DB.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM assets WHERE given_up_at IS NULL`).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("add up assets: %w", err)
 	}
@@ -50,20 +51,15 @@ func (s *Service) StoredBytes(ctx context.Context) (n int64, err error) {
 // endHolds ends the holds that were given up of an asset that somebody else holds, because that asset is not
 // erased.
 func (s *Service) endHolds(ctx context.Context, end time.Time) error {
-	err := s.repeat(ctx, end, `DELETE FROM asset_holders WHERE (user_id, asset_key) IN (SELECT h.user_id, h.asset_key FROM asset_holders h
-		WHERE h.given_up_at IS NOT NULL AND EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = h.asset_key AND o.given_up_at IS NULL)
-		LIMIT $1)`, sweepBatch)
-	if err != nil {
-		return fmt.Errorf("end holds: %w", err)
-	}
-	return nil
-}
-
-// repeat executes a statement that changes at most sweepBatch rows until it changes fewer.
-func (s *Service) repeat(ctx context.Context, end time.Time, statement string, args ...any) error {
 	for time.Now().Before(end) {
-		if n, err := s.db.Exec(ctx, statement, args...); err != nil || n < sweepBatch {
-			return err
+		ended, err := s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE (user_id, asset_key) IN (SELECT h.user_id, h.asset_key FROM asset_holders h
+			WHERE h.given_up_at IS NOT NULL AND EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = h.asset_key AND o.given_up_at IS NULL)
+			LIMIT $1)`, sweepBatch)
+		if err != nil {
+			return fmt.Errorf("end holds: %w", err)
+		}
+		if ended < sweepBatch {
+			break
 		}
 	}
 	return nil
@@ -93,7 +89,7 @@ func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age 
 	last := row{due: -1}
 	var errs []error
 	for time.Now().Before(end) {
-		rows, err := db.All(ctx, s.db, func(scan db.Scanner) (r row, err error) {
+		rows, err := db.All(ctx, s.DB, func(scan db.Scanner) (r row, err error) {
 			var key string
 			if err = scan.Scan(&key, &r.due); err == nil {
 				r.key, err = ParseKey(key)
@@ -105,7 +101,7 @@ func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age 
 			errs = append(errs, fmt.Errorf("look for assets: %w", err))
 			break
 		}
-		errs = append(errs, objectstore.Each(parallelCalls, rows, func(r row) error { return do(ctx, r.key) }))
+		errs = append(errs, objectstore.Each(parallelCalls, rows, func(_ int, r row) error { return do(ctx, r.key) }))
 		if len(rows) < sweepBatch {
 			break
 		}
@@ -119,7 +115,7 @@ func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age 
 func (s *Service) remove(ctx context.Context, key Key) error {
 	var seen bool
 	var since, removals int64 // since is for how long nobody holds the asset, in milliseconds
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
 		// Hold locks the row first, so the second statement sees every hold that was
 		// written before this lock.
 		if err := tx.QueryRow(ctx, `SELECT seen_at IS NOT NULL OR verified IS NOT NULL OR removal_at IS NOT NULL FROM assets
@@ -141,33 +137,34 @@ func (s *Service) remove(ctx context.Context, key Key) error {
 	if !seen {
 		// The file was announced. If it was never uploaded, one removal is enough, after the
 		// last upload that may be under way.
-		if _, err := s.bucket.Stat(call, key.String()); missing(err) {
+		if _, err := s.Bucket.Stat(call, key.String()); missing(err) {
 			return s.removed(ctx, key, removals, lastRemoval, false)
 		} else if err != nil {
 			return fmt.Errorf("look for asset: %w", err)
 		}
 	}
 	// If the same bytes are held under another extension, what was derived from them is made again.
-	if err := errors.Join(s.bucket.Delete(call, key.String()), objectstore.DeletePrefix(call, s.bucket, key.Derived(""))); err != nil {
+	if err := errors.Join(s.Bucket.Delete(call, key.String()), objectstore.DeletePrefix(call, s.Bucket, key.Derived(""))); err != nil {
 		return fmt.Errorf("remove asset: %w", err)
 	}
-	if err := s.cache.Drop(key.fileName()); err != nil {
+	if err := s.Cache.Drop(key.fileName()); err != nil {
 		return err
 	}
+	next := time.Duration(0)
 	switch {
 	case since < secondRemoval.Milliseconds():
-		return s.removed(ctx, key, removals, secondRemoval, true)
+		next = secondRemoval
 	case since < lastRemoval.Milliseconds():
-		return s.removed(ctx, key, removals, lastRemoval, true)
+		next = lastRemoval
 	}
-	return s.removed(ctx, key, removals, 0, true)
+	return s.removed(ctx, key, removals, next, true)
 }
 
 // removed notes that a removal has ended, and when the next one is due after the asset was
 // given up; after the last, next is 0. If the object was erased, the asset no longer counts for
 // those who gave it up, unless a URL may still be valid.
 func (s *Service) removed(ctx context.Context, key Key, removals int64, next time.Duration, erased bool) error {
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
 		var n int
 		err := tx.QueryRow(ctx, `UPDATE assets SET removing_at = NULL, removal_at = given_up_at + $3
 			WHERE asset_key = $1 AND removals = $2 AND given_up_at IS NOT NULL RETURNING 1`, key.String(), removals, next.Milliseconds()).Scan(&n)
@@ -198,14 +195,14 @@ func (s *Service) lookForObjects(ctx context.Context, end time.Time) error {
 }
 
 func (s *Service) lookFor(ctx context.Context, key Key) error {
-	info, err := s.bucket.Stat(ctx, key.String())
+	info, err := s.Bucket.Stat(ctx, key.String())
 	if err == nil {
-		_, err = s.db.Exec(ctx, `UPDATE assets SET seen_at = now_ms(), size_bytes = $2, content_type = $3 WHERE asset_key = $1`,
+		_, err = s.DB.Exec(ctx, `UPDATE assets SET seen_at = now_ms(), size_bytes = $2, content_type = $3 WHERE asset_key = $1`,
 			key.String(), info.SizeBytes, info.ContentType)
 	} else if missing(err) {
 		// A hold of the last day may belong to an upload in progress. Removing the unheld
 		// asset deletes the row.
-		_, err = s.db.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key.String(), sightEvery.Milliseconds())
+		_, err = s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key.String(), sightEvery.Milliseconds())
 	}
 	if err != nil {
 		return fmt.Errorf("look for asset: %w", err)

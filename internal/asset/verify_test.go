@@ -1,6 +1,7 @@
 package asset_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"cutroom/internal/asset"
+	"cutroom/internal/objectstore"
 )
 
 // wrongSize announces a body that is already stored, with another size.
@@ -116,4 +118,24 @@ func TestUploadsInPartsOfAUserAreLimited(t *testing.T) {
 			t.Errorf("after one upload was aborted: %v", err)
 		}
 	})
+}
+
+// A request that names many assets waits for a store that is down no longer than one that names a single asset.
+func TestLookupStopsWhenTheStoreIsDown(t *testing.T) {
+	s := newStore(t)
+	service, _, _ := s.service(t, maxBytes)
+	var keys []asset.Key
+	for i := range 50 {
+		keys = append(keys, asset.Key{SHA256: fmt.Sprintf("%064x", i), Ext: "mp4"})
+	}
+	s.setHook(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	if _, err := service.Lookup(t.Context(), keys...); !errors.Is(err, objectstore.ErrUnavailable) {
+		t.Errorf("Lookup = %v, want ErrUnavailable", err)
+	}
+	if n := s.count(http.MethodHead); n > 100 {
+		t.Errorf("%d requests, want those of the first few assets", n)
+	}
 }

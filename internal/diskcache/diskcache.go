@@ -32,13 +32,9 @@ type Config struct {
 	Dir      string // created when missing
 	MaxBytes int64  // 0 = no limit; evicts the least recently used files first
 	// Volatile skips flushing files to the disk and drops files written before the machine last started,
-	// because a power failure may have truncated them. A killed process leaves no such file.
+	// because a power failure may have truncated them. A killed process leaves no such file. It also evicts files
+	// with another link, such as a running job's. That frees space only when the job ends.
 	Volatile bool
-	// EvictLinked also evicts files with another link, such as a running job's. That frees space only when the
-	// job ends.
-	EvictLinked bool
-	// Owns reports whether the cache may remove the file with this name; nil means every file.
-	Owns func(name string) bool
 }
 
 // Cache is a folder of files. It is safe for concurrent use. Processes that share a folder each apply the limit
@@ -48,7 +44,7 @@ type Cache struct {
 	alive sync.RWMutex // held for writing while folders of scopes are removed
 
 	mu   sync.Mutex // serializes removals
-	size int64      // as of the last listing and our own changes; guarded by mu
+	size int64      // as of the last listing and every Put since; guarded by mu
 
 	loads singleflight.Group // by path
 }
@@ -103,7 +99,7 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	if err != nil {
 		return err
 	}
-	grown, err := c.keep(path, func(temp string) error {
+	sizeBytes, err := c.keep(path, func(temp string) error {
 		if err := disk.Link(ctx, src, temp); err != nil {
 			return err
 		}
@@ -114,21 +110,20 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 		return fmt.Errorf("file cache: put: %w", err)
 	}
 	c.mu.Lock()
-	c.size += grown
+	c.size += sizeBytes
 	full := c.cfg.MaxBytes > 0 && c.size > c.cfg.MaxBytes
 	c.mu.Unlock()
-	if full {
-		err = c.trim(path)
+	if !full {
+		return nil
 	}
-	if err != nil {
+	if err := c.trim(path); err != nil {
 		return fmt.Errorf("file cache: evict: %w", err)
 	}
 	return nil
 }
 
-// keep calls fill to create the file under a temporary name, publishes it at path, and returns by how many
-// bytes the cache has grown.
-func (c *Cache) keep(path string, fill func(temp string) error) (grown int64, err error) {
+// keep calls fill to create the file under a temporary name, publishes it at path, and returns its size.
+func (c *Cache) keep(path string, fill func(temp string) error) (sizeBytes int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return 0, err
 	}
@@ -146,13 +141,9 @@ func (c *Cache) keep(path string, fill func(temp string) error) (grown int64, er
 	if err != nil {
 		return 0, err
 	}
-	grown = st.Size()
-	if before, err := os.Stat(path); err == nil {
-		grown -= before.Size()
-	}
 	// Renaming one link of a file to another link of it does nothing; the deferred Remove then
 	// drops the spare name.
-	return grown, os.Rename(temp, path)
+	return st.Size(), os.Rename(temp, path)
 }
 
 // Sweep removes files unused for ttl, then the least recently used files beyond the limit, and temporary files
@@ -251,8 +242,7 @@ func (c *Cache) files() ([]file, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed in the meantime
 		}
-		temp := isTemp(path)
-		if err != nil || d.IsDir() || d.Name() == bootMarker || !temp && c.cfg.Owns != nil && !c.cfg.Owns(d.Name()) {
+		if err != nil || d.IsDir() || d.Name() == bootMarker {
 			return err
 		}
 		st, err := d.Info()
@@ -262,13 +252,14 @@ func (c *Cache) files() ([]file, error) {
 		if err != nil {
 			return err
 		}
+		temp := isTemp(path)
 		if temp && time.Since(st.ModTime()) > deadTemp {
 			os.Remove(path) // may fail if the owner removed it first
 			return nil
 		}
 		sys, ok := st.Sys().(*syscall.Stat_t)
 		all = append(all, file{path: path, size: st.Size(), used: st.ModTime(),
-			pinned: temp || !c.cfg.EvictLinked && ok && sys.Nlink > 1})
+			pinned: temp || !c.cfg.Volatile && ok && sys.Nlink > 1})
 		return nil
 	})
 	slices.SortFunc(all, func(a, b file) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path)) })

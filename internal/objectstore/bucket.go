@@ -176,7 +176,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (info Info, err error) {
 func (b *Bucket) Delete(ctx context.Context, keys ...string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket delete")
 	defer func() { end(err) }()
-	return Each(parallel, keys, func(key string) error {
+	return Each(parallel, keys, func(_ int, key string) error {
 		if err := CheckKey(key); err != nil {
 			return err
 		}

@@ -142,7 +142,7 @@ func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes .
 		}
 	}
 	var ended atomic.Int64
-	err = Each(abortsAtOnce, old, func(u types.MultipartUpload) error {
+	err = Each(abortsAtOnce, old, func(_ int, u types.MultipartUpload) error {
 		err := b.AbortUpload(ctx, aws.ToString(u.Key), aws.ToString(u.UploadId))
 		if err == nil {
 			ended.Add(1)

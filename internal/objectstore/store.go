@@ -167,13 +167,13 @@ func ContentType(name string) string {
 	return "application/octet-stream"
 }
 
-// Each calls do for every item, at most limit at a time, and joins all errors.
-func Each[T any](limit int, items []T, do func(T) error) error {
+// Each calls do for every item and its index, at most limit at a time, and joins all errors in the order of items.
+func Each[T any](limit int, items []T, do func(int, T) error) error {
 	errs := make([]error, len(items))
 	var group errgroup.Group
 	group.SetLimit(limit)
 	for i, item := range items {
-		group.Go(func() error { errs[i] = rescue.Do(func() error { return do(item) }); return nil })
+		group.Go(func() error { errs[i] = rescue.Do(func() error { return do(i, item) }); return nil })
 	}
 	_ = group.Wait() // errs has all errors
 	return errors.Join(errs...)
