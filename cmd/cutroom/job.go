@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"strings"
 
 	"cutroom/internal/admin"
@@ -57,7 +58,7 @@ func checkFailed(v *invocation) error {
 }
 
 func showFailedJobs(ctx context.Context, v *invocation) error {
-	limit := 0
+	limit := math.MaxInt32
 	if v.since.IsZero() {
 		limit = shortList
 	}

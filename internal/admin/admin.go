@@ -32,13 +32,7 @@ const dayMs = 24 * 60 * 60 * 1000
 type Day int64
 
 // DayOf is the day in UTC on which t falls.
-func DayOf(t time.Time) Day {
-	ms := t.UnixMilli()
-	if ms < 0 {
-		return Day((ms+1)/dayMs - 1)
-	}
-	return Day(ms / dayMs)
-}
+func DayOf(t time.Time) Day { return Day(t.Truncate(24*time.Hour).UnixMilli() / dayMs) }
 
 // Start is the first instant of the day.
 func (d Day) Start() time.Time { return time.UnixMilli(int64(d) * dayMs).UTC() }

@@ -58,30 +58,19 @@ func exported(rows *db.Rows) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := make([]any, len(columns))
+	out, values := map[string]any{}, make([]any, len(columns))
 	for i, name := range columns {
 		switch {
 		case strings.HasSuffix(name, "_at"):
-			values[i] = &Time{}
+			values[i] = new(Time)
 		case name == "spec":
 			values[i] = new(document)
 		default:
 			values[i] = new(any)
 		}
-	}
-	if err := rows.Scan(values...); err != nil {
-		return nil, err
-	}
-	out := map[string]any{}
-	for i, name := range columns {
-		if v, plain := values[i].(*any); plain {
-			if text, ok := (*v).([]byte); ok {
-				*v = string(text)
-			}
-		}
 		out[camelCase(name)] = values[i]
 	}
-	return out, nil
+	return out, rows.Scan(values...)
 }
 
 // document is a stored JSON text.

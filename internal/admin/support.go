@@ -1,13 +1,13 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
@@ -40,15 +40,13 @@ func (e *LedgerEntry) about() {
 	case "consume", "refund":
 		e.JobID = Text(about)
 	case "purchase", "reversal":
-		for _, platform := range platforms {
+		for _, platform := range []string{credit.PlatformA, credit.PlatformB} {
 			if order, found := strings.CutPrefix(about, platform+"-"); found {
 				e.OrderID = Text(order)
 			}
 		}
 	}
 }
-
-var platforms = [2]string{credit.PlatformA, credit.PlatformB}
 
 // ErrNoUser is the error for a user that does not exist.
 var ErrNoUser = fault.Sentencef(fault.NotFound, "User not found")
@@ -121,36 +119,30 @@ type Order struct {
 // replaces the number by its hash.
 func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err error) {
 	number = strings.TrimSpace(number)
-	if !utf8.ValidString(number) || strings.ContainsRune(number, 0) || utf8.RuneCountInString(number) > maxSearch {
+	if !searchable(number) {
 		return o, nil
 	}
-	hashes := make([]any, len(platforms))
-	for i, platform := range platforms {
-		hashes[i] = credit.Order{Platform: platform, TransactionID: number}.Hash()
+	type presentation struct {
+		UserID Text `json:"userId"`
+		PaidAt Time `json:"paidAt"`
+		At     Time `json:"presentedAt"`
 	}
-	err = db.Each(ctx, r.db, func(rows *db.Rows) error {
-		var buyer Text
-		err := rows.Scan(&buyer, &o.PaidAt)
-		if buyer != "" {
-			o.Users = append(o.Users, string(buyer))
-		}
-		return err
-	}, `SELECT buyer_id, created_at FROM purchases
-		WHERE platform = 'platform_a' AND transaction_hash = $1 OR platform = 'platform_b' AND transaction_hash = $2`, hashes...)
-	if err != nil {
-		return o, fmt.Errorf("look for order: %w", err)
-	}
-	refused, err := db.Texts(r.db.Query(ctx, `SELECT user_id FROM receipt_refusals WHERE order_id = $1
-		GROUP BY user_id ORDER BY MAX(created_at) DESC`, number))
-	if err != nil {
-		return o, fmt.Errorf("look for refused receipts: %w", err)
-	}
-	for _, id := range refused {
-		if !slices.Contains(o.Users, id) {
+	presented, err := list[presentation](ctx, r.db, `SELECT * FROM (
+			SELECT buyer_id AS user_id, created_at AS paid_at, created_at AS presented_at FROM purchases
+			WHERE platform = 'platform_a' AND transaction_hash = $1 OR platform = 'platform_b' AND transaction_hash = $2
+			UNION ALL SELECT user_id, NULL, MAX(created_at) FROM receipt_refusals WHERE order_id = $3 GROUP BY user_id) AS presented
+		ORDER BY paid_at IS NULL, presented_at DESC`,
+		credit.Order{Platform: credit.PlatformA, TransactionID: number}.Hash(),
+		credit.Order{Platform: credit.PlatformB, TransactionID: number}.Hash(), number)
+	for _, p := range presented {
+		if id := string(p.UserID); id != "" && !slices.Contains(o.Users, id) {
 			o.Users = append(o.Users, id)
 		}
+		if !p.PaidAt.IsZero() {
+			o.PaidAt = p.PaidAt
+		}
 	}
-	return o, nil
+	return o, err
 }
 
 // Refusal is an order whose receipt a user presented without getting its credits.
@@ -341,40 +333,22 @@ type FailedJobWithCause struct {
 // recentFailures is the length of the list of failed jobs in the admin app.
 const recentFailures = 200
 
+// The columns of FailedJob, and the failed jobs since $1, newest first.
+const (
+	failedColumns = `id AS job_id, kind AS job_type, user_id, attempts, created_at, finished_at, error, error_code`
+	failedJobs    = ` FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1 ORDER BY finished_at DESC, id LIMIT $2`
+)
+
 // RecentFailures returns the newest failed jobs, at most 200 of them.
 func (r *Reports) RecentFailures(ctx context.Context) ([]FailedJob, error) {
-	jobs, err := r.FailedJobs(ctx, time.Time{}, recentFailures)
-	out := make([]FailedJob, len(jobs))
-	for i, j := range jobs {
-		out[i] = j.FailedJob
-	}
-	return out, err
+	return list[FailedJob](ctx, r.db, `SELECT `+failedColumns+failedJobs, 0, recentFailures)
 }
 
-const failedSQL = `SELECT id AS job_id, kind AS job_type, user_id, attempts, created_at, finished_at, error, error_code, replica, failure_cause AS cause
-	FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1 ORDER BY finished_at DESC, id`
-
-// FailedJobs returns the jobs that failed since a time, newest first. A limit of 0 means
-// no limit.
+// FailedJobs returns at most limit of the jobs that failed since a time, newest first.
 func (r *Reports) FailedJobs(ctx context.Context, since time.Time, limit int) ([]FailedJobWithCause, error) {
-	query, args := failedSQL, []any{max(0, since.UnixMilli())}
-	if limit > 0 {
-		query, args = query+` LIMIT $2`, append(args, limit)
-	}
-	return list[FailedJobWithCause](ctx, r.db, query, args...)
+	return list[FailedJobWithCause](ctx, r.db, `SELECT `+failedColumns+`, replica, failure_cause AS cause`+failedJobs,
+		max(0, since.UnixMilli()), limit)
 }
 
-// rawJSON converts a stored text to JSON: null if it is empty, and a string if it is not JSON.
-func rawJSON(text string) json.RawMessage {
-	if text == "" {
-		return json.RawMessage("null")
-	}
-	if json.Valid([]byte(text)) {
-		return json.RawMessage(text)
-	}
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		return json.RawMessage("null")
-	}
-	return quoted
-}
+// rawJSON returns a stored JSON text, or null for "".
+func rawJSON(text string) json.RawMessage { return json.RawMessage(cmp.Or(text, "null")) }

@@ -25,6 +25,11 @@ type User struct {
 // maxSearch is the maximum length in characters of any text of a user; e-mail addresses are the longest.
 const maxSearch = 320
 
+// searchable reports whether a text may match anything. A database would refuse one that is not valid UTF-8.
+func searchable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxSearch
+}
+
 // matching returns the SQL condition on users that match a search: $3 is the search as a LIKE pattern, $4 as an
 // id, $5 unchanged.
 func (r *Reports) matching(search string) string {
@@ -45,8 +50,8 @@ func (r *Reports) matching(search string) string {
 func (r *Reports) Users(ctx context.Context, search string, page Page) (users []User, total int64, err error) {
 	users = []User{}
 	search = strings.TrimSpace(search)
-	if !utf8.ValidString(search) || strings.ContainsRune(search, 0) || utf8.RuneCountInString(search) > maxSearch {
-		return users, 0, nil // matches no user, and a database would refuse the text
+	if !searchable(search) {
+		return users, 0, nil
 	}
 	// Without a search, users are counted and paged in index order. A search must find its users only once.
 	found, args := `NOT MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL)`, []any{page.Limit, page.Offset}

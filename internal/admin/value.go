@@ -1,8 +1,8 @@
 package admin
 
 import (
+	"database/sql"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -14,15 +14,12 @@ const isoMillis = "2006-01-02T15:04:05.000Z"
 
 // Scan reads epoch milliseconds, or NULL.
 func (t *Time) Scan(v any) error {
-	switch v := v.(type) {
-	case nil:
-		t.Time = time.Time{}
-	case int64:
-		t.Time = time.UnixMilli(v).UTC()
-	default:
-		return fmt.Errorf("a time is an integer, not %T", v)
+	var ms sql.NullInt64
+	err := ms.Scan(v)
+	if *t = (Time{}); ms.Valid {
+		t.Time = time.UnixMilli(ms.Int64).UTC()
 	}
-	return nil
+	return err
 }
 
 // MarshalJSON writes the string, or null.
@@ -46,17 +43,10 @@ type Text string
 
 // Scan reads a text, or NULL.
 func (t *Text) Scan(v any) error {
-	switch v := v.(type) {
-	case nil:
-		*t = ""
-	case string:
-		*t = Text(v)
-	case []byte:
-		*t = Text(v)
-	default:
-		return fmt.Errorf("a text is a string, not %T", v)
-	}
-	return nil
+	var text sql.NullString
+	err := text.Scan(v)
+	*t = Text(text.String)
+	return err
 }
 
 // MarshalJSON writes the string, or null.
