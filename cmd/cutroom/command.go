@@ -170,7 +170,7 @@ func (v *invocation) load() (err error) {
 // withDatabase runs a command with the configured database, without migrating it: the command runs beside the
 // replicas, and may lack the permission to migrate.
 func (v *invocation) withDatabase(ctx context.Context, run runFunc) (err error) {
-	if v.db, err = app.OpenDatabase(ctx, v.cfg, v.log, (*db.DB).CheckSchema); err != nil {
+	if v.db, err = app.OpenDatabase(ctx, v.cfg, nil, v.log, (*db.DB).CheckSchema); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.db.Close()) }()

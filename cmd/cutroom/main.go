@@ -195,7 +195,7 @@ func serve(ctx context.Context, v *invocation) error {
 }
 
 func migrate(ctx context.Context, v *invocation) error {
-	d, err := app.OpenDatabase(ctx, v.cfg, v.log, (*db.DB).Migrate)
+	d, err := app.OpenDatabase(ctx, v.cfg, nil, v.log, (*db.DB).Migrate)
 	if err != nil {
 		return err
 	}

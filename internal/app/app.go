@@ -79,13 +79,13 @@ func New(ctx context.Context, cfg config.Config, version string, log *slog.Logge
 	if b.dirs, err = makeFolders(cfg.Storage.Path); err != nil {
 		return nil, err
 	}
-	if a.db, err = openDatabase(ctx, cfg, b.deps.Database(), log, (*db.DB).EnsureSchema); err != nil {
+	if a.db, err = OpenDatabase(ctx, cfg, b.deps.Database(), log, (*db.DB).EnsureSchema); err != nil {
 		return nil, err
 	}
-	if err := b.build(ctx); err != nil {
-		return nil, errors.Join(err, a.db.Close())
+	if err = b.build(ctx); err == nil {
+		err = a.claimStore(ctx)
 	}
-	if err := a.claimStore(ctx); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, a.db.Close())
 	}
 	return a, nil

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,11 +68,8 @@ func makeFolders(root string) (folders, error) {
 }
 
 // OpenDatabase connects to the configured database and prepares its schema, for example by db.DB.CheckSchema.
-func OpenDatabase(ctx context.Context, cfg config.Config, log *slog.Logger, prepare func(*db.DB, context.Context) error) (*db.DB, error) {
-	return openDatabase(ctx, cfg, nil, log, prepare)
-}
-
-func openDatabase(ctx context.Context, cfg config.Config, observer db.Observer, log *slog.Logger,
+// observer may be nil.
+func OpenDatabase(ctx context.Context, cfg config.Config, observer db.Observer, log *slog.Logger,
 	prepare func(*db.DB, context.Context) error) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Options{URL: cfg.Database.URL, User: cfg.Database.User,
 		Password: cfg.Database.Password.Reveal(), MaxPool: cfg.Database.MaxPool, Observer: observer, Log: log})
@@ -123,13 +121,10 @@ func (b *builder) build(ctx context.Context) error {
 
 // buildMonitor makes the monitor. From here on b.log reports failures to it.
 func (b *builder) buildMonitor(context.Context) error {
-	release := b.cfg.Monitoring.Release
-	if release == "" {
-		release = b.version
-	}
+	cfg := b.cfg.Monitoring
 	var err error
-	b.monitor, err = monitor.New(monitor.Options{DSN: b.cfg.Monitoring.DSN.Reveal(),
-		Environment: b.cfg.Monitoring.Environment, Release: release})
+	b.monitor, err = monitor.New(monitor.Options{DSN: cfg.DSN.Reveal(), Environment: cfg.Environment,
+		Release: cmp.Or(cfg.Release, b.version)})
 	if err != nil {
 		return err
 	}
@@ -345,13 +340,11 @@ func (b *builder) newEngine() *engine.Engine {
 	if b.bucket != nil {
 		cache = render.NewSharedCache(b.parts, b.bucket)
 	}
-	return engine.New(engine.Config{Media: b.media, Cores: coresPerRender(cfg.MaxConcurrent), Cache: cache,
-		FinalTimeout: cfg.ProcessTimeout,
+	// The renders that may run at once divide the machine.
+	cores := max(1, runtime.GOMAXPROCS(0)/cfg.MaxConcurrent)
+	return engine.New(engine.Config{Media: b.media, Cores: cores, Cache: cache, FinalTimeout: cfg.ProcessTimeout,
 		Limits:       engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound}})
 }
-
-// coresPerRender divides the machine among the renders that may run at once.
-func coresPerRender(concurrent int) int { return max(1, runtime.GOMAXPROCS(0)/concurrent) }
 
 func (b *builder) buildAccounts(context.Context) error {
 	cfg := b.cfg.Auth

@@ -18,12 +18,7 @@ func (l *Ledger) hadBonus(ctx context.Context, tx *db.Tx, userID string) (bool, 
 	if err != nil || hash == "" {
 		return false, err
 	}
-	var one int
-	err = tx.QueryRow(ctx, `SELECT 1 FROM bonus_identities WHERE identity_hash = $1`, hash).Scan(&one)
-	if db.IsNoRows(err) {
-		return false, nil
-	}
-	return err == nil, err
+	return db.HasRow(ctx, tx, `SELECT 1 FROM bonus_identities WHERE identity_hash = $1`, hash)
 }
 
 // identityOf returns the hash that identifies a user's identity in the ledger: an HMAC of provider and subject.

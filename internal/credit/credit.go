@@ -139,21 +139,12 @@ func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 	if l.signupBonus <= 0 {
 		return nil
 	}
-	ref := "signup-" + userID
-	var one int
-	err := l.db.QueryRow(ctx, `SELECT 1 FROM credit_ledger WHERE ref_id = $1`, ref).Scan(&one)
-	if err == nil {
-		return nil
-	}
-	if !db.IsNoRows(err) {
-		return fmt.Errorf("look for signup bonus: %w", err)
-	}
 	return l.db.InTx(ctx, func(tx *db.Tx) error {
 		had, err := l.hadBonus(ctx, tx, userID)
 		if err != nil || had {
 			return err
 		}
-		_, err = enter(ctx, tx, userID, kindSignup, ref, l.signupBonus)
+		_, err = enter(ctx, tx, userID, kindSignup, "signup-"+userID, l.signupBonus)
 		return err
 	})
 }

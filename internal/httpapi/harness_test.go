@@ -98,7 +98,7 @@ func newHarness(t testing.TB, o harnessOptions) *harness {
 	t.Cleanup(func() { _ = a.Close() })
 	r.handler = a.Handler()
 	r.tokens = account.NewTokens(r.cfg.Auth.JWTSecret.Reveal(), time.Hour)
-	if r.db, err = app.OpenDatabase(t.Context(), r.cfg, slog.New(slog.DiscardHandler), (*db.DB).CheckSchema); err != nil {
+	if r.db, err = app.OpenDatabase(t.Context(), r.cfg, nil, slog.New(slog.DiscardHandler), (*db.DB).CheckSchema); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.db.Close() })

@@ -20,8 +20,7 @@ func (m *Monitor) Handler(next slog.Handler) slog.Handler {
 // reporter reports records.
 type reporter struct {
 	monitor *Monitor
-	attrs   []slog.Attr // from With, outside of groups
-	grouped bool
+	attrs   []slog.Attr // from With
 }
 
 // Enabled implements slog.Handler.
@@ -33,9 +32,7 @@ func (h *reporter) Handle(_ context.Context, r slog.Record) error {
 	for _, a := range h.attrs {
 		f.take(a)
 	}
-	if !h.grouped {
-		r.Attrs(func(a slog.Attr) bool { f.take(a); return true })
-	}
+	r.Attrs(func(a slog.Attr) bool { f.take(a); return true })
 	h.monitor.report(f)
 	return nil
 }
@@ -58,16 +55,8 @@ func (f *failure) take(a slog.Attr) {
 
 // WithAttrs implements slog.Handler.
 func (h *reporter) WithAttrs(attrs []slog.Attr) slog.Handler {
-	c := *h
-	if !h.grouped {
-		c.attrs = append(slices.Clip(h.attrs), attrs...)
-	}
-	return &c
+	return &reporter{h.monitor, slices.Concat(h.attrs, attrs)}
 }
 
-// WithGroup implements slog.Handler.
-func (h *reporter) WithGroup(string) slog.Handler {
-	c := *h
-	c.grouped = true
-	return &c
-}
+// WithGroup implements slog.Handler. The service's log has no groups.
+func (h *reporter) WithGroup(string) slog.Handler { return h }
