@@ -100,9 +100,9 @@ func rsaKeyPEM() string {
 	return inPEM("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(must(rsa.GenerateKey(rand.Reader, 2048))))
 }
 
-// ecKeyPEM is a key on another curve than platform_b's, in the older form.
-func ecKeyPEM() string {
-	return inPEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)))))
+// ecKeyPEM is a key in the older form.
+func ecKeyPEM(curve elliptic.Curve) string {
+	return inPEM("EC PRIVATE KEY", must(x509.MarshalECPrivateKey(must(ecdsa.GenerateKey(curve, rand.Reader)))))
 }
 
 // serviceAccount is a key file with some fields changed.
@@ -159,7 +159,7 @@ func TestWebhookAndPush(t *testing.T) {
 		"push a, no JSON":    {env{"PUSH_PLATFORM_A_SERVICE_ACCOUNT": "x"}, "PUSH_PLATFORM_A_SERVICE_ACCOUNT: must be a JSON object, the key file of a service account"},
 		"push b":             {pushB(env{"PUSH_PLATFORM_B_BASE_URL": "http://localhost:9"}), ""},
 		"push b, http":       {pushB(env{"PUSH_PLATFORM_B_BASE_URL": "http://push.example"}), "PUSH_PLATFORM_B_BASE_URL: must be an https address, or http on loopback"},
-		"push b, P-384":      {pushB(env{"PUSH_PLATFORM_B_KEY": ecKeyPEM()}), "PUSH_PLATFORM_B_KEY: must be a PEM private key on the curve P-256"},
+		"push b, P-384":      {pushB(env{"PUSH_PLATFORM_B_KEY": ecKeyPEM(elliptic.P384())}), "PUSH_PLATFORM_B_KEY: must be a PEM private key on the curve P-256"},
 	})
 }
 
@@ -189,7 +189,8 @@ func TestStoreCredentials(t *testing.T) {
 		"EC key for RSA":                {platformA(env{"private_key": privateKeyPEM()}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a private_key that is an RSA key in PEM"},
 		"no key":                        {platformA(env{"private_key": "x"}), "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON: must have a private_key that is an RSA key in PEM"},
 		"P-256":                         {platformB(privateKeyPEM(), ""), ""},
-		"P-384":                         {platformB(ecKeyPEM(), ""), keyRule},
+		"P-256 in the older form":       {platformB(ecKeyPEM(elliptic.P256()), ""), ""},
+		"P-384":                         {platformB(ecKeyPEM(elliptic.P384()), ""), keyRule},
 		"RSA for EC":                    {platformB(rsaKeyPEM(), ""), keyRule},
 		"further root":                  {platformB(privateKeyPEM(), rootFile), ""},
 		"root file missing":             {platformB(privateKeyPEM(), noRoot+"x"), "IAP_PLATFORM_B_ROOT_CA_FILE: must name a file that can be read"},

@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -278,27 +276,6 @@ func TestPlatformANeedsATransactionID(t *testing.T) {
 	in := goodA()
 	in.TransactionID = ""
 	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
-}
-
-func TestKeysThatCannotBeReadAreNotQuoted(t *testing.T) {
-	ecPEM := pkcs8PEM(newECKey(p256))
-	for name, file := range map[string][]byte{
-		"no JSON": []byte("MIIE"), "no PEM": accountJSON(map[string]any{"private_key": "MIIE"}),
-		"EC in place of RSA": accountJSON(map[string]any{"private_key": string(ecPEM)}),
-	} {
-		if _, err := receipt.NewPlatformA(receipt.PlatformAConfig{ServiceAccountJSON: file}); err == nil || strings.Contains(err.Error(), "MI") {
-			t.Errorf("platform_a, %s: %v", name, err)
-		}
-	}
-	for name, key := range map[string][]byte{"no PEM": []byte("MIGHAgEA"), "RSA in place of EC": pkcs8PEM(accountKey())} {
-		if _, err := receipt.NewPlatformB(receipt.PlatformBConfig{PrivateKeyPEM: key}); err == nil || strings.Contains(err.Error(), "MI") {
-			t.Errorf("platform_b, %s: %v", name, err)
-		}
-	}
-	sec1 := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: must(x509.MarshalECPrivateKey(newECKey(p256)))})
-	if _, err := receipt.NewPlatformB(receipt.PlatformBConfig{PrivateKeyPEM: sec1}); err != nil {
-		t.Errorf("SEC 1 key: %v", err)
-	}
 }
 
 // Without the token of a purchase, all pages of the store's list of reversed purchases are read.
