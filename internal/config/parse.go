@@ -101,8 +101,7 @@ func httpURL(text string) (string, string) {
 // webhookURL checks the operator's address, which may have a query.
 func webhookURL(text string) (string, string) {
 	u, err := url.Parse(text)
-	if err != nil || u.User != nil || u.Fragment != "" || !isHTTPURL(u.Scheme+"://"+u.Host) ||
-		u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	if err != nil || u.User != nil || u.Fragment != "" || !isHTTPURL(u.Scheme+"://"+u.Host) || isPlain(u) {
 		return "", "must be an https address, or http on loopback, without user or fragment"
 	}
 	return text, ""

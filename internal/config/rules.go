@@ -120,7 +120,7 @@ func (v *Separation) allowHost(r *reader, key, address string) {
 	if err != nil || u.Hostname() == "" {
 		return // parsing the key reported the problem
 	}
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	if isPlain(u) {
 		r.warn("%s is plain http to another machine: the network can read what is sent", key)
 	}
 	if host := strings.ToLower(u.Hostname()); !slices.Contains(v.AllowedHosts, host) {
@@ -128,10 +128,12 @@ func (v *Separation) allowHost(r *reader, key, address string) {
 	}
 }
 
-// isLoopback reports whether a host, as written, is this machine.
-func isLoopback(host string) bool {
+// isPlain reports whether an address is plain http to another machine than this one.
+func isPlain(u *url.URL) bool {
+	host := u.Hostname()
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+	loopback := err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+	return u.Scheme == "http" && !loopback
 }
 
 func (s *settings) checkPlatformA(r *reader) {
@@ -201,7 +203,7 @@ func (s *settings) checkPush(r *reader) {
 		return
 	}
 	r.checkP256("PUSH_PLATFORM_B_KEY", b.Key)
-	if u, err := url.Parse(b.BaseURL); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	if u, err := url.Parse(b.BaseURL); err == nil && isPlain(u) {
 		r.problem("PUSH_PLATFORM_B_BASE_URL", "must be an https address, or http on loopback")
 	}
 }

@@ -18,13 +18,10 @@ import (
 // the oldest first.
 func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (bool, error) {
 	fresh, err := enter(ctx, tx, userID, kindSupport, "support-"+id, amount)
-	if err != nil || !fresh {
-		return false, err
+	if err == nil && fresh && amount < 0 {
+		err = settle(ctx, tx, userID, -amount, func(debt, int64) error { return nil })
 	}
-	if amount >= 0 {
-		return true, nil
-	}
-	return true, settle(ctx, tx, userID, -amount, func(debt, int64) error { return nil })
+	return fresh, err
 }
 
 // ParseOrder reads <platform>:<transactionId>.

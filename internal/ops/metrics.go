@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"strconv"
 	"time"
@@ -52,10 +53,12 @@ func NewMetrics(r prometheus.Registerer, version string, d *db.DB) *Metrics {
 		WithLabelValues(version, runtime.Version()).Set(1)
 	newGaugeFunc(r, "cutroom_db_connections_in_use", "Pool connections in use.",
 		func() float64 { return float64(d.Stats().InUse) })
+	newGaugeFunc(r, "cutroom_clock_skew_seconds", "This replica's clock minus the database's.",
+		func() float64 { return clockSkew(d) })
 	promauto.With(r).NewCounterFunc(prometheus.CounterOpts{Name: "cutroom_db_wait_seconds_total",
 		Help: "Time spent waiting for a pool connection."}, func() float64 { return d.Stats().WaitDuration.Seconds() })
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		admin.NewGauges(d), clockSkew{d})
+		admin.NewGauges(d))
 	return m
 }
 
@@ -118,25 +121,15 @@ func (o jobObserver) Stage(stage string, took time.Duration) {
 // Ended implements job.Observer.
 func (o jobObserver) Ended(state string) { o.ended.WithLabelValues(o.kind, state).Inc() }
 
-// clockSkew compares this machine's clock with the database's at each scrape.
-type clockSkew struct{ db *db.DB }
-
-var clockSkewDesc = prometheus.NewDesc("cutroom_clock_skew_seconds",
-	"This replica's clock minus the database's.", nil, nil)
-
-// Describe implements prometheus.Collector.
-func (c clockSkew) Describe(ch chan<- *prometheus.Desc) { ch <- clockSkewDesc }
-
-// Collect implements prometheus.Collector.
-func (c clockSkew) Collect(ch chan<- prometheus.Metric) {
+// clockSkew returns the seconds by which this machine's clock is ahead of the database's, NaN if that does not answer.
+func clockSkew(d *db.DB) float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	sent := clock.Now()
 	var databaseMs int64
-	if c.db.QueryRow(ctx, `SELECT now_ms()`).Scan(&databaseMs) != nil {
-		return // cutroom_dependency_errors_total counts database failures
+	if d.QueryRow(ctx, `SELECT now_ms()`).Scan(&databaseMs) != nil {
+		return math.NaN() // cutroom_dependency_errors_total counts database failures
 	}
 	halfway := sent.Add(clock.Now().Sub(sent) / 2)
-	skew := halfway.Sub(time.UnixMilli(databaseMs))
-	ch <- prometheus.MustNewConstMetric(clockSkewDesc, prometheus.GaugeValue, skew.Seconds())
+	return halfway.Sub(time.UnixMilli(databaseMs)).Seconds()
 }

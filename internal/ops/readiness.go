@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
@@ -99,10 +101,7 @@ func (r *Readiness) Offers(slots int) func(ctx context.Context) (int, int64) {
 // check returns the free bytes and the failures by reason. It always reads the free space; the probe may be as
 // old as maxAge.
 func (r *Readiness) check(ctx context.Context, maxAge time.Duration) (free int64, failures map[string]error) {
-	failures = map[string]error{}
-	for reason, err := range r.probe(ctx, maxAge) {
-		failures[reason] = err
-	}
+	failures = maps.Clone(r.probe(ctx, maxAge))
 	free, err := r.Uploads.Free()
 	if err != nil {
 		failures[reasonFolder] = err
@@ -125,11 +124,9 @@ func (r *Readiness) probe(ctx context.Context, maxAge time.Duration) map[string]
 	// Callers share the result, so one caller's context must not cancel it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	started := make(chan error, 1)
-	if r.StartFFmpeg == nil {
-		started <- nil
-	} else {
-		go func() { started <- r.StartFFmpeg(ctx) }()
+	var ffmpeg errgroup.Group
+	if r.StartFFmpeg != nil {
+		ffmpeg.Go(func() error { return r.StartFFmpeg(ctx) })
 	}
 	failures := map[string]error{}
 	if reason, err := r.writeFile(ctx); disk.IsFull(err) {
@@ -137,7 +134,7 @@ func (r *Readiness) probe(ctx context.Context, maxAge time.Duration) map[string]
 	} else if err != nil {
 		failures[reason] = err
 	}
-	if err := <-started; err != nil {
+	if err := ffmpeg.Wait(); err != nil {
 		failures[reasonFFmpeg] = err
 	}
 	r.probed, r.probedAt = failures, time.Now()
