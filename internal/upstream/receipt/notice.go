@@ -40,10 +40,10 @@ const refundOfAll = 1
 // it. bearer is the token of the push. The error is ErrNotHeeded, ErrForged or ErrUnavailable under
 // errors.Is.
 func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte) (Notice, error) {
-	if p.sender == nil {
+	if p.cfg.Sender == nil {
 		return Notice{}, fmt.Errorf("platform_a: %w", ErrNotHeeded)
 	}
-	if err := p.sender(ctx, bearer); err != nil {
+	if err := p.cfg.Sender(ctx, bearer); err != nil {
 		return Notice{}, fmt.Errorf("platform_a: push: %w", err)
 	}
 	var push struct {
@@ -70,7 +70,7 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 		return Notice{}, nil
 	}
 	data, err := base64.StdEncoding.DecodeString(push.Message.Data)
-	if err != nil || json.Unmarshal(data, &notice) != nil || notice.PackageName != p.packageName {
+	if err != nil || json.Unmarshal(data, &notice) != nil || notice.PackageName != p.cfg.PackageName {
 		return Notice{}, nil
 	}
 	const cancelled = 2 // notificationType of a oneTimeProductNotification
@@ -158,7 +158,7 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	if err := json.Unmarshal(body, &sent); err != nil {
 		return Notice{}, fmt.Errorf("platform_b: %w: the body is not readable", ErrForged)
 	}
-	payload, err := verifySigned(sent.SignedPayload, p.roots, p.now())
+	payload, err := verifySigned(sent.SignedPayload, p.roots, p.cfg.Now())
 	if err != nil {
 		return Notice{}, fmt.Errorf("platform_b: %w: %w", ErrForged, err)
 	}

@@ -33,10 +33,8 @@ type PlatformAConfig struct {
 // PlatformA verifies purchase tokens with platform_a. It is safe for
 // concurrent use.
 type PlatformA struct {
+	cfg          PlatformAConfig
 	purchasesURL string // up to and including "purchases/"
-	packageName  string
-	allowTest    bool
-	sender       func(ctx context.Context, bearer string) error
 	client       *http.Client
 	access       *credentials.AccessTokens
 }
@@ -48,10 +46,8 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 		return nil, fmt.Errorf("platform_a: service account: %w", err)
 	}
 	return &PlatformA{
+		cfg:          cfg,
 		purchasesURL: cfg.BaseURL + "/androidpublisher/v3/applications/" + url.PathEscape(cfg.PackageName) + "/purchases/",
-		packageName:  cfg.PackageName,
-		allowTest:    cfg.AllowTest,
-		sender:       cfg.Sender,
 		client:       httpcall.Private(cfg.HTTP),
 		access:       credentials.NewAccessTokens(account, platformAScope, cfg.HTTP, cfg.Now),
 	}, nil
@@ -64,7 +60,7 @@ func (p *PlatformA) Verify(ctx context.Context, in Purchase) (quantity int64, er
 	defer cancel()
 	record, err := p.lookup(ctx, in.ProductID, in.Receipt)
 	if err == nil {
-		quantity, err = record.check(in, p.allowTest)
+		quantity, err = record.check(in, p.cfg.AllowTest)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("platform_a: %w", err)

@@ -47,15 +47,11 @@ type PlatformBConfig struct {
 // PlatformB verifies transactions with platform_b. It is safe for concurrent
 // use.
 type PlatformB struct {
+	cfg             PlatformBConfig
 	transactionsURL string // up to and including "transactions/"
-	issuerID        string
-	keyID           string
 	key             *ecdsa.PrivateKey
-	bundleID        string
-	environment     string // as the store spells it
 	roots           trustedRoots
 	client          *http.Client
-	now             func() time.Time
 }
 
 // NewPlatformB parses key and certificates. It makes no request.
@@ -68,24 +64,10 @@ func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("platform_b: trusted roots: %w", err)
 	}
-	environment := "Production"
-	if cfg.Sandbox {
-		environment = "Sandbox"
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &PlatformB{
-		transactionsURL: cfg.BaseURL + "/inApps/v1/transactions/",
-		issuerID:        cfg.IssuerID,
-		keyID:           cfg.KeyID,
-		key:             key,
-		bundleID:        cfg.BundleID,
-		environment:     environment,
-		roots:           roots,
-		client:          httpcall.Private(cfg.HTTP),
-		now:             cfg.Now,
-	}, nil
+	return &PlatformB{cfg, cfg.BaseURL + "/inApps/v1/transactions/", key, roots, httpcall.Private(cfg.HTTP)}, nil
 }
 
 // RootExpiry is when the first of the trusted root certificates expires.
@@ -139,7 +121,7 @@ func (p *PlatformB) lookup(ctx context.Context, transactionID string) (transacti
 
 // open verifies and decodes a transaction that the store signed.
 func (p *PlatformB) open(signed string) (transaction, error) {
-	payload, err := verifySigned(signed, p.roots, p.now())
+	payload, err := verifySigned(signed, p.roots, p.cfg.Now())
 	if err != nil {
 		return transaction{}, refuse(Unverified, "signed transaction: %w", err)
 	}
@@ -147,10 +129,14 @@ func (p *PlatformB) open(signed string) (transaction, error) {
 	if err := json.Unmarshal(payload, &t); err != nil {
 		return transaction{}, refuse(Unverified, "transaction is not readable")
 	}
+	environment := "Production" // as the store spells it
+	if p.cfg.Sandbox {
+		environment = "Sandbox"
+	}
 	switch {
-	case t.BundleID != p.bundleID:
+	case t.BundleID != p.cfg.BundleID:
 		return transaction{}, refuse(Mismatch, "transaction belongs to another app")
-	case t.Environment != p.environment:
+	case t.Environment != environment:
 		return transaction{}, refuse(Mismatch, "transaction comes from the environment %.40q", t.Environment)
 	}
 	return t, nil
@@ -158,13 +144,13 @@ func (p *PlatformB) open(signed string) (transaction, error) {
 
 // requestToken signs a token for one request to the store's API.
 func (p *PlatformB) requestToken() (string, error) {
-	now := p.now()
+	now := p.cfg.Now()
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
-		"iss": p.issuerID, "aud": platformBAudience, "bid": p.bundleID,
+		"iss": p.cfg.IssuerID, "aud": platformBAudience, "bid": p.cfg.BundleID,
 		"iat": now.Add(-clockSlack).Unix(),
 		"exp": now.Add(requestLifetime).Unix(),
 	})
-	token.Header["kid"] = p.keyID
+	token.Header["kid"] = p.cfg.KeyID
 	return token.SignedString(p.key)
 }
 
