@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/uuid"
 
 	"cutroom/internal/httpcall"
 	"cutroom/internal/upstream/credentials"
@@ -174,7 +174,7 @@ func (t transaction) check(in Purchase) (quantity int64, err error) {
 	switch {
 	case in.ProductID == "" || t.ProductID != in.ProductID:
 		return 0, refuse(Mismatch, "transaction is for another product")
-	case t.Ownership == "FAMILY_SHARED", t.AppAccountToken != "" && !strings.EqualFold(t.AppAccountToken, in.AccountID):
+	case t.Ownership == "FAMILY_SHARED", t.AppAccountToken != "" && !sameUUID(t.AppAccountToken, in.AccountID):
 		return 0, refuse(OtherAccount, "bought by another account")
 	case t.Ownership != "PURCHASED":
 		return 0, refuse(Unverified, "ownership is %.40q", t.Ownership)
@@ -182,4 +182,11 @@ func (t transaction) check(in Purchase) (quantity int64, err error) {
 		return 0, refuse(Revoked, "transaction was revoked")
 	}
 	return quantityOf(t.Quantity)
+}
+
+// sameUUID compares two UUIDs in any notation.
+func sameUUID(a, b string) bool {
+	x, errX := uuid.Parse(a)
+	y, errY := uuid.Parse(b)
+	return errX == nil && errY == nil && x == y
 }
