@@ -82,6 +82,6 @@ func NewPushers(cfg config.Config, deps *ops.Dependencies) (a *push.PlatformA, b
 // runEvents delivers events on one replica at a time, until ctx ends.
 func (a *App) runEvents(ctx context.Context) {
 	if a.cfg.Roles.Sweep {
-		a.renewer.Exclusively(ctx, "events", a.dispatcher.Run)
+		a.renewer.RunExclusive(ctx, "events", a.dispatcher.Run)
 	}
 }

@@ -121,7 +121,7 @@ func (a *App) runSweeps(ctx context.Context) {
 	defer own.Wait()
 	own.Go(func() { a.runRounds(ctx, a.ownRounds) })
 	if a.cfg.Roles.Sweep {
-		a.renewer.Exclusively(ctx, "sweep", func(ctx context.Context) {
+		a.renewer.RunExclusive(ctx, "sweep", func(ctx context.Context) {
 			a.sweeps.Lead()
 			defer a.sweeps.Resign()
 			a.runRounds(ctx, a.rounds)

@@ -27,9 +27,9 @@ const lastWrite = 10 * time.Second
 // worker holds the job, or that its row was deleted with its owner.
 func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, dir string) error,
 	settle func(last context.Context, taken bool, err error)) {
-	holder := t.Renewer.hold(ctx, c.Lease)
-	defer holder.release()
-	held, ended := t.Trace(holder.work, t.Kind+".attempt", c.ID)
+	holder := t.Renewer.KeepAlive(ctx, c.Lease)
+	defer holder.Release()
+	held, ended := t.Trace(holder.Work, t.Kind+".attempt", c.ID)
 	if tracing.Recording(held) {
 		t.AttemptLog(c).InfoContext(held, "attempt traced")
 	}

@@ -9,18 +9,18 @@ import (
 	"cutroom/internal/db"
 )
 
-// Exclusively runs do on one replica at a time, the one that holds the named lease,
+// RunExclusive runs do on one replica at a time, the one that holds the named lease,
 // until ctx ends. The context of do ends when the lease is lost; do then returns, and
 // the replica asks for the lease again. A replica that stops gives the lease back, and
 // one that dies loses it after [TTL].
-func (k *Renewer) Exclusively(ctx context.Context, name string, do func(context.Context)) {
+func (k *Renewer) RunExclusive(ctx context.Context, name string, do func(context.Context)) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
 		if l, err := k.claimLease(ctx, name); err == nil {
-			work, release := k.KeepAlive(ctx, l)
-			do(work)
-			release()
+			holder := k.KeepAlive(ctx, l)
+			do(holder.Work)
+			holder.Release()
 			k.releaseLease(ctx, l)
 		} else if !db.IsNoRows(err) && ctx.Err() == nil {
 			k.outage.Log(k.log, slog.LevelWarn, name, "lease not claimed", "lease", name, "err", err)

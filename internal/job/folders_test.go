@@ -55,7 +55,7 @@ func TestSweepFoldersRemovesUnusedFolders(t *testing.T) {
 	})
 }
 
-func TestRevokeRemovesTheFoldersOfAUsersJobs(t *testing.T) {
+func TestEraseRemovesAllFilesOfAUsersJobs(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		dir := t.TempDir()
@@ -69,9 +69,16 @@ func TestRevokeRemovesTheFoldersOfAUsersJobs(t *testing.T) {
 			add(h, id, owner, "PROCESSING")
 		}
 		add(h, "rnd-3", u, "COMPLETED")
-		ids, err := renders(h.DB, dir).Revoke(t.Context(), u)
-		if slices.Sort(ids); err != nil || !slices.Equal(ids, []string{"rnd-1", "rnd-2", "rnd-3"}) {
-			t.Fatalf("%v, %v", ids, err)
+		for _, key := range []string{"uploads/rnd-1/part", "render/rnd-3/film", "render/rnd-11/film"} {
+			h.Put(key)
+		}
+		table := renders(h.DB, dir)
+		table.Store = h.Store
+		if err := table.Erase(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		if keys := h.Keys(""); !slices.Equal(keys, []string{"render/rnd-11/film"}) {
+			t.Errorf("objects left: %v", keys)
 		}
 		left, _ := filepath.Glob(filepath.Join(dir, "*"))
 		if want := []string{filepath.Join(dir, "rnd-11-1"), filepath.Join(dir, "unrelated")}; !slices.Equal(left, want) {

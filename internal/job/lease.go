@@ -82,48 +82,36 @@ func NewRenewer(d *db.DB, owner string, log *slog.Logger) *Renewer {
 // Owner is the name that claims of this process write into lease_owner.
 func (k *Renewer) Owner() string { return k.owner }
 
-// KeepAlive renews l until release is called. The returned context ends with cause
-// [ErrLost] when the row is no longer this holder's, at once if that is announced on
-// [revoked]; with [ErrOutage] when renewals have failed for so long that the lease may run
-// out; and with the parent's cause when the parent ends. Release waits for the last
-// heartbeat and leaves the row as it is; the statement that ends the job clears the lease.
-func (k *Renewer) KeepAlive(ctx context.Context, l Lease) (work context.Context, release func()) {
-	h := k.hold(ctx, l)
-	return h.work, h.release
-}
-
-func (k *Renewer) hold(ctx context.Context, l Lease) *holder {
-	return k.keep(ctx, l.ID, func(ctx context.Context) (held bool, err error) {
+// KeepAlive renews a lease until its holder releases it.
+func (k *Renewer) KeepAlive(ctx context.Context, l Lease) *Holder {
+	return k.KeepRenewing(ctx, l.ID, func(ctx context.Context) (held bool, err error) {
 		n, err := k.db.Exec(ctx, `UPDATE `+l.Table+` SET lease_until = now_ms() + $1
 			WHERE id = $2 AND fence = $3 AND lease_owner = $4`, TTL.Milliseconds(), l.ID, l.Fence, k.owner)
 		return n == 1, err
 	})
 }
 
-// KeepRenewing is [Renewer.KeepAlive] for everything that renew keeps alive for [TTL],
-// on behalf of the job of that id.
-func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx context.Context) (held bool, err error)) (
-	work context.Context, release func()) {
-	h := k.keep(ctx, jobID, renew)
-	return h.work, h.release
-}
-
-// holder renews one lease. After an outage it continues to renew, so that no other worker claims the
+// Holder renews one lease. After an outage it continues to renew, so that no other worker claims the
 // job and it can be handed back.
-type holder struct {
-	*Renewer
-	jobID string
-	renew func(context.Context) (held bool, err error)
+type Holder struct {
+	// Work ends with cause [ErrLost] when the row is no longer this holder's, at once if that is announced on [revoked];
+	// with [ErrOutage] when renewals have failed for so long that the lease may run out; and with its parent.
+	Work context.Context
+	// Release waits for the last heartbeat and leaves the row as it is; the statement that ends the job clears the lease.
+	Release func()
 
-	work    context.Context
+	renewer *Renewer
+	jobID   string
+	renew   func(context.Context) (held bool, err error)
 	cancel  context.CancelCauseFunc
-	release func()
 	over    chan bool // receives, after an outage, whether the lease is still held
 }
 
-func (k *Renewer) keep(ctx context.Context, jobID string, renew func(context.Context) (bool, error)) *holder {
-	h := &holder{Renewer: k, jobID: jobID, renew: renew, over: make(chan bool, 1)}
-	h.work, h.cancel = context.WithCancelCause(ctx)
+// KeepRenewing is [Renewer.KeepAlive] for everything that renew keeps alive for [TTL],
+// on behalf of the job of that id.
+func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx context.Context) (held bool, err error)) *Holder {
+	h := &Holder{renewer: k, jobID: jobID, renew: renew, over: make(chan bool, 1)}
+	h.Work, h.cancel = context.WithCancelCause(ctx)
 	revoked, stopListening := k.db.Listen(revoked(jobID))
 	done, stop := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -131,7 +119,7 @@ func (k *Renewer) keep(ctx context.Context, jobID string, renew func(context.Con
 		defer stopListening()
 		h.beat(revoked, stop)
 	}()
-	h.release = sync.OnceFunc(func() {
+	h.Release = sync.OnceFunc(func() {
 		close(stop)
 		<-done
 		h.cancel(context.Canceled)
@@ -139,7 +127,7 @@ func (k *Renewer) keep(ctx context.Context, jobID string, renew func(context.Con
 	return h
 }
 
-func (h *holder) beat(revoked, stop <-chan struct{}) {
+func (h *Holder) beat(revoked, stop <-chan struct{}) {
 	next := time.NewTimer(firstHeartbeat)
 	defer next.Stop()
 	deadline, outage := time.Now().Add(giveUp), false
@@ -161,7 +149,7 @@ func (h *holder) beat(revoked, stop <-chan struct{}) {
 		held, err := h.renewWithin(limit)
 		switch {
 		case err != nil:
-			h.outage.Log(h.log, slog.LevelWarn, "lease", "leases are not renewed", "job", h.jobID, "err", err)
+			h.renewer.outage.Log(h.renewer.log, slog.LevelWarn, "lease", "leases are not renewed", "job", h.jobID, "err", err)
 			if left := time.Until(deadline); left > 0 {
 				next.Reset(min(retryPause, left))
 				continue
@@ -186,13 +174,13 @@ func (h *holder) beat(revoked, stop <-chan struct{}) {
 
 // renewWithin renews the lease also while the work winds down, so that a clean stop keeps
 // its job.
-func (h *holder) renewWithin(limit time.Duration) (held bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.work), limit)
+func (h *Holder) renewWithin(limit time.Duration) (held bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Work), limit)
 	defer cancel()
 	return h.renew(ctx)
 }
 
-func (h *holder) endOutage(held bool) {
+func (h *Holder) endOutage(held bool) {
 	select {
 	case h.over <- held:
 	default: // outlast waits only for the end of the first outage
@@ -201,7 +189,7 @@ func (h *holder) endOutage(held bool) {
 
 // outlast waits for the end of an outage that ended the work, and reports whether the
 // lease is still the holder's. It gives up when ctx ends.
-func (h *holder) outlast(ctx context.Context) (held bool) {
+func (h *Holder) outlast(ctx context.Context) (held bool) {
 	select {
 	case held = <-h.over:
 		return held

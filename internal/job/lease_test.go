@@ -52,19 +52,19 @@ func TestHolderKeepsItsLease(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		k := job.NewRenewer(h.DB, "me", quiet)
 		l := claim(h, "me")
-		work, release := k.KeepAlive(t.Context(), l.Lease)
+		holder := k.KeepAlive(t.Context(), l.Lease)
 		// Wait until the lease would have expired without renewal.
 		for end := time.Now().Add(job.TTL + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 			if left := until(h, l); left <= 0 {
 				t.Fatalf("the holder's lease expired %v ago", -left)
 			}
-			if work.Err() != nil {
-				t.Fatalf("work ended: %v", context.Cause(work))
+			if holder.Work.Err() != nil {
+				t.Fatalf("work ended: %v", context.Cause(holder.Work))
 			}
 		}
-		release()
-		release() // a second call has no effect
-		if work.Err() == nil {
+		holder.Release()
+		holder.Release() // a second call has no effect
+		if holder.Work.Err() == nil {
 			t.Error("work goes on after release")
 		}
 		if until(h, l) <= 0 {
@@ -85,13 +85,13 @@ func TestHolderNoticesItsLoss(t *testing.T) {
 			t.Parallel()
 			eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 				l := claim(h, "me")
-				work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l.Lease)
-				defer release()
+				holder := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l.Lease)
+				defer holder.Release()
 				h.Exec(steal, l.ID)
 				select {
-				case <-work.Done():
-					if !errors.Is(context.Cause(work), job.ErrLost) {
-						t.Errorf("cause %v", context.Cause(work))
+				case <-holder.Work.Done():
+					if !errors.Is(context.Cause(holder.Work), job.ErrLost) {
+						t.Errorf("cause %v", context.Cause(holder.Work))
 					}
 				case <-time.After(time.Minute):
 					t.Error("the holder did not notice")
@@ -110,8 +110,8 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 		defer notifier.Wait()
 		defer cancel()
 		k := job.NewRenewer(h.DB, "me", quiet)
-		other, release := k.KeepAlive(ctx, claim(h, "me").Lease)
-		defer release()
+		other := k.KeepAlive(ctx, claim(h, "me").Lease)
+		defer other.Release()
 		// Wait until the listener is connected.
 		wake, stop := h.DB.Listen("x")
 		defer stop()
@@ -126,8 +126,9 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 			}
 		}
 		table := renders(h.DB, t.TempDir())
+		table.Store = h.Store
 		for what, revoke := range map[string]func(l job.Claim) error{
-			"account": func(l job.Claim) error { _, err := table.Revoke(ctx, l.UserID); return err },
+			"account": func(l job.Claim) error { return table.Erase(ctx, l.UserID) },
 			"job": func(l job.Claim) error {
 				return table.Delete(ctx, l.UserID, l.ID, func(tx *db.Tx) error {
 					_, err := table.Fail(ctx, tx, fault.Failedf(fault.Interrupted, "Deleted"), nil, `id = $5`, l.ID)
@@ -141,24 +142,24 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 			for range 20 {
 				l := claim(h, "me")
 				began := time.Now()
-				work, release := k.KeepAlive(ctx, l.Lease)
+				holder := k.KeepAlive(ctx, l.Lease)
 				if err := revoke(l); err != nil {
 					t.Fatal(err)
 				}
-				<-work.Done()
+				<-holder.Work.Done()
 				quickest = min(quickest, time.Since(began))
-				if !errors.Is(context.Cause(work), job.ErrLost) {
-					t.Errorf("%s: ended with %v", what, context.Cause(work))
+				if !errors.Is(context.Cause(holder.Work), job.ErrLost) {
+					t.Errorf("%s: ended with %v", what, context.Cause(holder.Work))
 				}
-				release()
+				holder.Release()
 				h.Exec(`DELETE FROM jobs WHERE id = $1`, l.ID)
 			}
 			if quickest > job.TTL/9/2 {
 				t.Errorf("%s: noticed after %v", what, quickest)
 			}
 		}
-		if other.Err() != nil {
-			t.Errorf("another worker's job ended: %v", context.Cause(other))
+		if other.Work.Err() != nil {
+			t.Errorf("another worker's job ended: %v", context.Cause(other.Work))
 		}
 	})
 }
@@ -176,13 +177,13 @@ func TestHolderGivesUpInTime(t *testing.T) {
 			time.Sleep(job.TTL - time.Second)
 			control <- time.Since(began) - (job.TTL - time.Second)
 		}()
-		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l.Lease)
-		defer release()
-		<-work.Done()
+		holder := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l.Lease)
+		defer holder.Release()
+		<-holder.Work.Done()
 		took := time.Since(began)
 		took -= <-control // the delay of timers on a busy machine
-		if !errors.Is(context.Cause(work), job.ErrOutage) || took >= job.TTL || took < job.TTL/2 {
-			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(work), job.ErrOutage)
+		if !errors.Is(context.Cause(holder.Work), job.ErrOutage) || took >= job.TTL || took < job.TTL/2 {
+			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(holder.Work), job.ErrOutage)
 		}
 	})
 }
@@ -192,17 +193,17 @@ func TestHolderEndsWithItsParent(t *testing.T) {
 		why := errors.New("stopping")
 		parent, cancel := context.WithCancelCause(t.Context())
 		l := claim(h, "me")
-		work, release := job.NewRenewer(h.DB, "me", quiet).KeepAlive(parent, l.Lease)
+		holder := job.NewRenewer(h.DB, "me", quiet).KeepAlive(parent, l.Lease)
 		cancel(why)
-		<-work.Done()
-		if context.Cause(work) != why {
-			t.Errorf("cause %v", context.Cause(work))
+		<-holder.Work.Done()
+		if context.Cause(holder.Work) != why {
+			t.Errorf("cause %v", context.Cause(holder.Work))
 		}
 		// The holder keeps its lease during a clean stop, which may take a while.
 		runsOut := func() int64 { return h.Number(`SELECT lease_until FROM jobs WHERE id = $1`, l.ID) }
 		before := runsOut()
 		h.Eventually("the lease is renewed while winding down", func() bool { return runsOut() != before })
-		release()
+		holder.Release()
 	})
 }
 
@@ -293,7 +294,7 @@ func TestOneReplicaAtATime(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				job.NewRenewer(h.DB, owner, quiet).Exclusively(ctx, "all", func(work context.Context) {
+				job.NewRenewer(h.DB, owner, quiet).RunExclusive(ctx, "all", func(work context.Context) {
 					began <- owner
 					<-work.Done()
 				})

@@ -391,10 +391,10 @@ func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx)
 // its files.
 const eraseTimeout = 8 * time.Second
 
-// Revoke takes a user's unfinished jobs away from their workers for good, removes
-// the work folders of all the user's jobs from this disk, and returns their ids.
-func (t Table) Revoke(ctx context.Context, userID string) (ids []string, err error) {
-	err = t.DB.InTx(ctx, func(tx *db.Tx) error {
+// Erase takes a user's unfinished jobs away from their workers for good, and removes the files of all the user's jobs,
+// also from the work folders on this disk. Deleting the user deletes the rows.
+func (t Table) Erase(ctx context.Context, userID string) error {
+	err := t.DB.InTx(ctx, func(tx *db.Tx) error {
 		open, err := db.Texts(tx.Query(ctx, `UPDATE jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
 			WHERE user_id = $1 AND kind = $2 AND `+Unfinished+` RETURNING id`, userID, t.Kind))
 		if err != nil {
@@ -406,19 +406,13 @@ func (t Table) Revoke(ctx context.Context, userID string) (ids []string, err err
 		return tx.Notify(ctx, open...)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if ids, err = db.Texts(t.DB.Query(ctx, `SELECT id FROM jobs WHERE user_id = $1 AND kind = $2`, userID, t.Kind)); err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	return ids, t.clearFolders(ids...)
-}
-
-// Erase removes the files of a user's jobs, and takes unfinished jobs away from their workers for good. Deleting the user
-// deletes the rows.
-func (t Table) Erase(ctx context.Context, userID string) error {
-	ids, err := t.Revoke(ctx, userID)
+	ids, err := db.Texts(t.DB.Query(ctx, `SELECT id FROM jobs WHERE user_id = $1 AND kind = $2`, userID, t.Kind))
 	if err != nil {
+		return fmt.Errorf("list jobs: %w", err)
+	}
+	if err := t.clearFolders(ids...); err != nil {
 		return err
 	}
 	return t.EraseFiles(ctx, ids...)

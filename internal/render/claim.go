@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"cutroom/internal/db"
@@ -64,15 +63,15 @@ func oldestJob(condition, suffix string) string {
 		ORDER BY j.created_at, j.id LIMIT 1` + suffix + `)`
 }
 
-// inLine ends a query that reads the first owners t in line for whom job finds one. ORDER BY and LIMIT must
+// firstOwners ends a query that reads the first owners t in line for whom job finds one. ORDER BY and LIMIT must
 // be in the same SELECT. Otherwise PostgreSQL may find the jobs of all owners first and sort them afterwards.
-func inLine(job string, limit int) string {
+func firstOwners(job string, limit int) string {
 	return fmt.Sprintf(`FROM render_turns t WHERE t.next_job_id IS NOT NULL AND %s IS NOT NULL AND %s
 		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, job, user.NotErasing("t.user_id"), limit)
 }
 
 // waitingSQL returns 1 if any job waits, else 0.
-var waitingSQL = `SELECT COALESCE((SELECT 1 ` + inLine(oldestJob("", ""), 1) + `), 0)`
+var waitingSQL = `SELECT COALESCE((SELECT 1 ` + firstOwners(oldestJob("", ""), 1) + `), 0)`
 
 // pickSQL selects the job whose turn it is. The owner with the fewest running jobs comes first; if several have
 // equally few, the one whose last job started longest ago; then the one whose job has waited longest. The job needs
@@ -80,7 +79,7 @@ var waitingSQL = `SELECT COALESCE((SELECT 1 ` + inLine(oldestJob("", ""), 1) + `
 // the query reads the first two.
 func pickSQL(d *db.DB) string {
 	oldest := oldestJob(` AND COALESCE((SELECT d.needs_bytes FROM renders d WHERE d.job_id = j.id), 0) <= $6`, d.SkipLockedOf("j"))
-	return `WITH line AS MATERIALIZED (SELECT t.*, ` + oldest + ` AS job_id ` + inLine(oldest, 2) + `)
+	return `WITH line AS MATERIALIZED (SELECT t.*, ` + oldest + ` AS job_id ` + firstOwners(oldest, 2) + `)
 		SELECT job_id FROM line WHERE processing < $7 OR (SELECT COUNT(*) FROM line) = 1
 		ORDER BY processing, last_started_at, next_created_at, next_job_id LIMIT 1`
 }
@@ -94,24 +93,15 @@ func (s *Service) hasWaitingJob(ctx context.Context) (bool, error) {
 	return n == 1, nil
 }
 
-// fleet caches the number of slots of all replicas. A claim may use a count that is some
-// seconds old.
-type fleet struct {
-	slots, counted atomic.Int64 // time of the count, Unix nanoseconds
-}
-
 // share returns how many slots one owner may hold while another owner waits: half of all
 // replicas' slots, and at least one.
 func (s *Service) share(ctx context.Context) (int, error) {
-	if now := time.Now().UnixNano(); now-s.fleet.counted.Load() > int64(job.ReplicaTTL/3) {
-		n, _, err := job.Live(ctx, s.DB)
-		if err != nil {
-			return 0, err
-		}
-		s.fleet.slots.Store(n)
-		s.fleet.counted.Store(now)
+	n, _, err := job.Live(ctx, s.DB)
+	if err != nil {
+		return 0, err
 	}
-	return max(1, max(int(s.fleet.slots.Load()), s.Slots.Size())/2), nil
+	s.allSlots.Store(n)
+	return max(1, max(int(n), s.Slots.Size())/2), nil
 }
 
 // claim claims the job whose turn it is.
@@ -119,12 +109,12 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 	// A frozen database answers only after every lease has expired, so do not wait for
 	// it.
 	limited := db.WithLimit(ctx, job.TTL/3)
-	share, err := s.share(limited)
-	if err != nil {
-		return j, false, err
-	}
 	// Most calls find no job. Find that out without the lock.
 	if waiting, err := s.hasWaitingJob(limited); err != nil || !waiting {
+		return j, false, err
+	}
+	share, err := s.share(limited)
+	if err != nil {
 		return j, false, err
 	}
 	// CanWork logs the reason.

@@ -23,18 +23,15 @@ const topicParts = db.ForWorkers + "render-parts"
 // render_parts. It implements engine.PartCoordinator. One heartbeat renews every part
 // that it claims, until stop is called.
 type partCoordinator struct {
-	s       *Service
-	jobID   string
-	owner   string // of the claims made through this coordinator
-	working context.Context
-	release func() // ends the heartbeat
+	*job.Holder // whose work ends when nobody renders the job any more
+	s           *Service
+	jobID       string
+	owner       string // of the claims made through this coordinator
 }
 
-// newPartCoordinator returns a coordinator whose working context ends when nobody
-// renders the job any more.
 func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoordinator {
 	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner()}
-	c.working, c.release = s.Renewer.KeepRenewing(ctx, jobID, c.renew)
+	c.Holder = s.Renewer.KeepRenewing(ctx, jobID, c.renew)
 	return c
 }
 
@@ -58,7 +55,7 @@ func (c *partCoordinator) rendered(ctx context.Context, q db.Querier, forUpdate 
 
 // stop hands the claimed parts back, so that another replica can make them.
 func (c *partCoordinator) stop() {
-	c.release()
+	c.Release()
 	ctx, cancel := context.WithTimeout(context.Background(), job.TTL/3)
 	defer cancel()
 	_, err := c.s.DB.ExecNotify(ctx, topicParts, `UPDATE render_parts SET state = 'OPEN', owner = NULL, lease_until = NULL
@@ -221,7 +218,7 @@ func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
 	}
 	ctx, a.stop = context.WithCancel(ctx)
 	a.c = s.newPartCoordinator(ctx, a.job.ID)
-	a.ctx = a.c.working
+	a.ctx = a.c.Work
 	if a.part, err = a.c.Next(ctx); a.part == "" || err != nil {
 		a.c.stop()
 		a.stop()

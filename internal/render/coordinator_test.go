@@ -126,7 +126,7 @@ type maker struct {
 // start restarts a maker. It runs no heartbeat, which would renew the claims of a crashed maker.
 func (m *makers) start(i int) {
 	c := m.all[i].s.newPartCoordinator(m.r.T.Context(), m.job)
-	c.release()
+	c.Release()
 	m.all[i].c = c
 }
 

@@ -16,7 +16,7 @@ import (
 
 // replicas registers other replicas with the given number of slots in total.
 func (r *harness) replicas(slots int) {
-	r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', $1, 0, now_ms())
+	r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('others', $1, 0, now_ms() + 3600000)
 		ON CONFLICT (id) DO UPDATE SET slots = excluded.slots`, slots)
 }
 

@@ -94,7 +94,7 @@ type Service struct {
 	// assisting stops the one slot that makes parts for another replica's render, or is
 	// nil.
 	assisting atomic.Pointer[context.CancelFunc]
-	fleet     fleet
+	allSlots  atomic.Int64 // of all replicas, when a job last waited
 }
 
 // New returns a Service.

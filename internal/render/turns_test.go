@@ -83,8 +83,7 @@ func (l *line) enqueue() {
 func (l *line) claim() {
 	ctx, bytes, slots := l.T.Context(), int64(l.n(3)), 2*(1+l.n(3))
 	l.service.CanWork = free(bytes)
-	l.service.fleet.slots.Store(int64(slots))
-	l.service.fleet.counted.Store(time.Now().UnixNano())
+	l.replicas(slots)
 	if err := l.service.requeueDead(ctx); err != nil {
 		l.rt.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func (s *Service) onAnnouncement(ctx context.Context, lookForWork func()) {
 		case <-ctx.Done():
 			return
 		case <-announced:
-			remote := max(0, s.fleet.slots.Load()-int64(s.Slots.Size()))
+			remote := max(0, s.allSlots.Load()-int64(s.Slots.Size()))
 			time.AfterFunc(clock.Jitter(min(time.Duration(remote)*spreadPerSlot, longestSpread)+1), lookForWork)
 		}
 	}

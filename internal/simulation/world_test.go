@@ -104,8 +104,8 @@ func (w *world) start(number int) {
 	for _, run := range []func(context.Context){
 		func(ctx context.Context) { _ = r.separations.Run(ctx) },
 		func(ctx context.Context) { _ = r.renders.Run(ctx) },
-		func(ctx context.Context) { r.renewer.Exclusively(ctx, "events", r.dispatcher.Run) },
-		func(ctx context.Context) { r.renewer.Exclusively(ctx, "sweep", r.sweep) },
+		func(ctx context.Context) { r.renewer.RunExclusive(ctx, "events", r.dispatcher.Run) },
+		func(ctx context.Context) { r.renewer.RunExclusive(ctx, "sweep", r.sweep) },
 		func(ctx context.Context) {
 			_ = job.Replica{ID: r.name, Offers: func(context.Context) (int, int64) { return 1, 1 << 40 }, Log: quietLog}.Run(ctx, r.db)
 		},
