@@ -34,7 +34,6 @@ func TestSQLiteMigratesTwiceAndKeepsTime(t *testing.T) {
 	}
 }
 
-// createCounters creates a table for tests.
 func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Run("memory", func(t *testing.T) { test(t, open(t, "sqlite::memory:")) })
 	t.Run("file", func(t *testing.T) { test(t, open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))) })
@@ -48,6 +47,7 @@ func postgres(t *testing.T, connections int) *db.DB {
 	return dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: connections})
 }
 
+// createCounters creates a table for tests.
 func createCounters(t *testing.T, d *db.DB) {
 	t.Helper()
 	dbtest.Exec(t, d, `CREATE TABLE counters (id TEXT PRIMARY KEY, seen_at BIGINT NOT NULL)`)
@@ -57,68 +57,41 @@ func TestNotifyRingsAfterCommitOnly(t *testing.T) {
 	d := open(t, "sqlite::memory:")
 	wake, stop := d.Listen("render")
 	defer stop()
-	fail := context.Canceled
-	if err := d.InTx(t.Context(), func(tx *db.Tx) error {
-		if err := tx.Notify(t.Context(), "render"); err != nil {
-			return err
-		}
-		return fail
-	}); err != fail {
-		t.Fatal(err)
+	err := d.InTx(t.Context(), func(tx *db.Tx) error {
+		return errors.Join(tx.Notify(t.Context(), "render"), context.Canceled)
+	})
+	if len(wake) > 0 || !errors.Is(err, context.Canceled) {
+		t.Fatalf("rung by a transaction that was rolled back, or %v", err)
 	}
-	select {
-	case <-wake:
-		t.Fatal("rung by a transaction that was rolled back")
-	default:
-	}
-	if err := d.InTx(t.Context(), func(tx *db.Tx) error { return tx.Notify(t.Context(), "render") }); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-wake:
-	case <-time.After(time.Minute):
+	dbtest.Notify(t, d, "render")
+	if len(wake) == 0 {
 		t.Fatal("not rung")
 	}
 }
 
 func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var notifier sync.WaitGroup
-		notifier.Go(func() { _ = d.RunNotifier(ctx, true, true) }) // ends with ctx alone
-		defer notifier.Wait()
-		defer cancel()
-		ready, stop := d.Listen("ready")
-		defer stop()
-		for heard := false; !heard; {
-			if err := d.Notify(ctx, "ready"); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-ready:
-				heard = true
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
 		createCounters(t, d)
+		dbtest.Notifier(t, d, true, true)
 		wake, stop := d.Listen("counters")
 		defer stop()
-		for _, want := range []int64{0, 1} {
-			n, err := d.ExecNotify(ctx, "counters", `UPDATE counters SET seen_at = $2 WHERE id = $1`, "n", 7)
+		later, stop := d.Listen("later")
+		defer stop()
+		touch := func(want int64) {
+			t.Helper()
+			n, err := d.ExecNotify(t.Context(), "counters", `UPDATE counters SET seen_at = $2 WHERE id = $1`, "n", 7)
 			if err != nil || n != want {
 				t.Fatalf("%d rows, %v, want %d", n, err, want)
 			}
-			if want == 0 {
-				if err := d.Notify(ctx, "ready"); err != nil { // behind what might have been told
-					t.Fatal(err)
-				}
-				<-ready
-				if len(wake) > 0 {
-					t.Error("rung for nothing")
-				}
-				dbtest.Exec(t, d, `INSERT INTO counters (id, seen_at) VALUES ('n', 1)`)
-			}
 		}
+		touch(0)
+		dbtest.Notify(t, d, "later")
+		<-later
+		if len(wake) > 0 {
+			t.Error("rung for nothing")
+		}
+		dbtest.Exec(t, d, `INSERT INTO counters (id, seen_at) VALUES ('n', 1)`)
+		touch(1)
 		<-wake
 	})
 }
@@ -126,31 +99,13 @@ func TestExecNotifyRingsWhereARowWasTouched(t *testing.T) {
 // A replica that answers no client is not woken by what clients wait for.
 func TestWorkersHearOfWorkAlone(t *testing.T) {
 	d := postgres(t, 2)
-	ctx, cancel := context.WithCancel(t.Context())
-	var notifier sync.WaitGroup
-	notifier.Go(func() { _ = d.RunNotifier(ctx, false, true) }) // ends with ctx alone
-	defer notifier.Wait()
-	defer cancel()
+	dbtest.Notifier(t, d, false, true)
 	work, stop := d.Listen(db.ForWorkers + "queue")
 	defer stop()
 	client, stop := d.Listen("job")
 	defer stop()
-	// Everybody is woken once where the connection begins, which is over when work is
-	// heard of again.
-	for heard := 0; heard < 3; {
-		for _, topic := range []string{"job", db.ForWorkers + "queue"} {
-			if err := d.Notify(ctx, topic); err != nil {
-				t.Fatal(err)
-			}
-		}
-		select {
-		case <-work:
-			if heard++; heard == 2 && len(client) > 0 {
-				<-client
-			}
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	dbtest.Notify(t, d, "job", db.ForWorkers+"queue")
+	<-work
 	if len(client) > 0 {
 		t.Error("a worker heard of a job's change")
 	}

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -86,19 +85,7 @@ func (d *DB) Listen(topics ...string) (wake <-chan struct{}, stop func()) {
 	}
 }
 
-// Notify wakes every listener of topic, on every replica.
-func (d *DB) Notify(ctx context.Context, topic string) error {
-	if !d.postgres {
-		d.notifier.notify(topic)
-		return nil
-	}
-	if _, err := d.Exec(ctx, `SELECT pg_notify($1, $2)`, channelOf(topic), topic); err != nil {
-		return fmt.Errorf("notify %s: %w", topic, err)
-	}
-	return nil
-}
-
-// ExecNotify is [DB.Exec], followed by Notify if the statement affected a row, in one transaction.
+// ExecNotify is [DB.Exec], followed by [Tx.Notify] if the statement affected a row, in one transaction.
 func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
 	err = d.InTx(ctx, func(tx *Tx) error {
 		if n, err = tx.Exec(ctx, query, args...); err != nil || n == 0 {

@@ -1,10 +1,8 @@
 package db_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
@@ -26,26 +24,12 @@ func TestAPoolerMustPoolSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer d.Close()
+			t.Cleanup(func() { _ = d.Close() }) // after the notifier
+			dbtest.Notifier(t, d, true, true)
 			wake, stop := d.Listen("x")
 			defer stop()
-			ctx, end := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- d.RunNotifier(ctx, true, true) }()
-			for range 2 { // the first tells that somebody listens
-				select {
-				case <-wake:
-				case <-time.After(time.Minute):
-					t.Fatal("not rung")
-				}
-				if err := d.Notify(t.Context(), "x"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			end()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			dbtest.Notify(t, d, "x")
+			<-wake
 		})
 	}
 }

@@ -138,6 +138,28 @@ func Number(t testing.TB, d *db.DB, query string, args ...any) (n int64) {
 	return n
 }
 
+// Notifier receives a database's notifications until the test ends. It returns when nothing can be missed any more.
+func Notifier(t testing.TB, d *db.DB, clients, workers bool) {
+	t.Helper()
+	connected, stop := d.Listen("connected") // the connection wakes every listener
+	defer stop()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = d.RunNotifier(ctx, clients, workers) }) // ends only with ctx
+	t.Cleanup(func() { cancel(); running.Wait() })
+	if d.Postgres() {
+		<-connected
+	}
+}
+
+// Notify notifies the listeners of topics.
+func Notify(t testing.TB, d *db.DB, topics ...string) {
+	t.Helper()
+	if err := d.InTx(t.Context(), func(tx *db.Tx) error { return tx.Notify(t.Context(), topics...) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Plan returns the steps of a query's plan. settings are statements that PostgreSQL runs first,
 // because by default it scans small tables instead of using an index.
 func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []string) {

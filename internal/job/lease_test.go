@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -104,27 +103,11 @@ func TestHolderNoticesItsLoss(t *testing.T) {
 // The holder, and no other worker, notices a revocation at once.
 func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
-		ctx, cancel := context.WithCancel(t.Context())
-		var notifier sync.WaitGroup
-		notifier.Go(func() { _ = h.DB.RunNotifier(ctx, true, true) }) // ends only with ctx
-		defer notifier.Wait()
-		defer cancel()
+		ctx := t.Context()
+		dbtest.Notifier(t, h.DB, true, true)
 		k := job.NewRenewer(h.DB, "me", quiet)
 		other := k.KeepAlive(ctx, claim(h, "me").Lease)
 		defer other.Release()
-		// Wait until the listener is connected.
-		wake, stop := h.DB.Listen("x")
-		defer stop()
-		for heard := false; !heard; {
-			if err := h.DB.Notify(ctx, "x"); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-wake:
-				heard = true
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
 		table := renders(h.DB, t.TempDir())
 		table.Store = h.Store
 		for what, revoke := range map[string]func(l job.Claim) error{

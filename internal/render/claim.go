@@ -135,6 +135,9 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 		if err != nil || !ok {
 			return err
 		}
+		if err := job.Announce(call, tx, j.ID); err != nil {
+			return err
+		}
 		return tx.QueryRow(call, `SELECT d.spec, j.progress, now_ms() - j.started_at, now_ms() - j.created_at
 			FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`, j.ID).Scan(&encoded, &j.Progress, &runMs, &ageMs)
 	})

@@ -320,10 +320,6 @@ const progressEvery = 500 * time.Millisecond
 func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWriter, done <-chan struct{}) {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
-	// Clients learn at once that the job is PROCESSING.
-	if err := s.DB.Notify(ctx, job.Topic(j.ID)); err != nil && ctx.Err() == nil {
-		s.jobs.AttemptLog(j.Claim).Warn("start of render not announced; the first progress is", "err", err)
-	}
 	for percent, lengthMs := int64(j.Progress), int64(0); ; {
 		select {
 		case <-done:
