@@ -17,7 +17,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,7 +57,6 @@ max_connections = 400
 shared_buffers = 64MB
 wal_level = minimal
 max_wal_senders = 0
-autovacuum_naptime = 10s
 log_min_messages = fatal
 `
 
@@ -150,18 +149,23 @@ func (c *Cluster) configure(more string) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{
+	return writeFiles(c.dir, c.cred, map[string][]byte{
 		"server.crt":           cert,
 		"server.key":           key,
 		"pg_hba.conf":          []byte(hba),
 		"postgresql.auto.conf": fmt.Appendf(nil, settings+more, c.port, c.dir),
-	} {
-		path := filepath.Join(c.dir, name)
+	})
+}
+
+// writeFiles writes files that the user owns, by name.
+func writeFiles(dir string, owner *syscall.Credential, files map[string][]byte) error {
+	for name, content := range files {
+		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
-		if c.cred != nil {
-			if err := os.Chown(path, int(c.cred.Uid), int(c.cred.Gid)); err != nil {
+		if owner != nil {
+			if err := os.Chown(path, int(owner.Uid), int(owner.Gid)); err != nil {
 				return fmt.Errorf("own %s: %w", name, err)
 			}
 		}
@@ -229,8 +233,7 @@ func binaries() (string, error) {
 		n, _ := strconv.Atoi(strings.Split(path, "/")[4])
 		return n
 	}
-	sort.Slice(found, func(i, j int) bool { return version(found[i]) > version(found[j]) })
-	return filepath.Dir(found[0]), nil
+	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
 }
 
 // serverUser makes the user that the server will run as the owner of dir, because PostgreSQL does

@@ -36,15 +36,33 @@ const EnvURL = "CUTROOM_TEST_PG_URL"
 // Without it, every process migrates its own template.
 const EnvTemplate = "CUTROOM_TEST_PG_TEMPLATE"
 
-// shared is the process's cluster. When the process ends, the pipe to its supervisor
-// closes and the cluster removes itself.
-var shared struct {
-	once     sync.Once
-	cluster  *Cluster // kept reachable, because a garbage-collected pipe would stop it
+// server is a cluster with a migrated template.
+type server struct {
+	cluster  *Cluster // nil if another process started it
 	url      *url.URL
 	template string
-	err      error
 }
+
+// shared returns the process's cluster, and keeps it reachable, because a garbage-collected pipe to its supervisor would
+// stop it. When the process ends, the pipe closes and the cluster removes itself.
+var shared = sync.OnceValues(func() (s server, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	address := os.Getenv(EnvURL)
+	if address == "" {
+		if s.cluster, err = Start(ctx); err != nil {
+			return s, err
+		}
+		address = s.cluster.URL
+	}
+	if s.url, err = parse(address); err != nil {
+		return s, err
+	}
+	if s.template = os.Getenv(EnvTemplate); s.template == "" {
+		s.template, err = MakeTemplate(ctx, address)
+	}
+	return s, err
+})
 
 // Each runs a test on SQLite and on PostgreSQL.
 func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
@@ -226,52 +244,26 @@ func RowsOnly(t testing.TB, grants string) (address, user, password string) {
 
 func create(t testing.TB, migrated bool) (address, user, password string) {
 	t.Helper()
-	shared.once.Do(startShared)
-	if shared.err != nil {
-		t.Fatalf("PostgreSQL for tests: %v", shared.err)
+	s, err := shared()
+	if err != nil {
+		t.Fatalf("PostgreSQL for tests: %v", err)
 	}
 	name, template := "t_"+random(8), "template0"
 	if migrated {
-		template = shared.template
+		template = s.template
 	}
 	// Copying files takes half the time of the default strategy, which logs every page.
-	if err := adminExec(shared.url, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, template)); err != nil {
+	if err := adminExec(s.url, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, template)); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
 	t.Cleanup(func() {
 		// FORCE: a service that was killed may still hold connections.
-		var err error
-		for range 10 {
-			if err = adminExec(shared.url, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err == nil {
-				return
-			}
-			// The owner cannot disconnect background workers such as autovacuum. Wait until they end.
-			time.Sleep(300 * time.Millisecond)
+		if err := adminExec(s.url, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
+			t.Logf("the database stays until the cluster ends: %v", err)
 		}
-		t.Logf("the database stays until the cluster ends: %v", err)
 	})
-	password, _ = shared.url.User.Password()
-	return addressOf(shared.url, name), shared.url.User.Username(), password
-}
-
-func startShared() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	address := os.Getenv(EnvURL)
-	if address == "" {
-		cluster, err := Start(ctx)
-		if err != nil {
-			shared.err = err
-			return
-		}
-		shared.cluster, address = cluster, cluster.URL
-	}
-	if shared.url, shared.err = parse(address); shared.err != nil {
-		return
-	}
-	if shared.template = os.Getenv(EnvTemplate); shared.template == "" {
-		shared.template, shared.err = MakeTemplate(ctx, address)
-	}
+	password, _ = s.url.User.Password()
+	return addressOf(s.url, name), s.url.User.Username(), password
 }
 
 func parse(cluster string) (*url.URL, error) {

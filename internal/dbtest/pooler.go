@@ -1,7 +1,6 @@
 package dbtest
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/url"
@@ -53,16 +52,8 @@ client_tls_cert_file = %[7]s/crt
 client_tls_key_file = %[7]s/key
 server_tls_sslmode = require
 `, behind.Hostname(), behind.Port(), user, password, port, mode, dir)
-	for name, content := range map[string][]byte{"ini": []byte(settings), "crt": cert, "key": key} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if cred != nil {
-			if err := os.Chown(path, int(cred.Uid), int(cred.Gid)); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if err := writeFiles(dir, cred, map[string][]byte{"ini": []byte(settings), "crt": cert, "key": key}); err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.Command("/usr/sbin/pgbouncer", filepath.Join(dir, "ini"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred, Pdeathsig: syscall.SIGKILL}
@@ -71,15 +62,13 @@ server_tls_sslmode = require
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it has no state to save
 	behind.Host = net.JoinHostPort("127.0.0.1", port)
-	for ctx, cancel := context.WithTimeout(t.Context(), time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", behind.Host)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", behind.Host)
 		if err == nil {
-			cancel()
 			_ = c.Close()
 			return behind.String(), user, password
 		}
-		if ctx.Err() != nil {
-			cancel()
+		if time.Now().After(deadline) {
 			t.Fatalf("PgBouncer does not listen: %v", err)
 		}
 	}

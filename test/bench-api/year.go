@@ -32,7 +32,7 @@ func (o options) measureYear(t testing.TB) *benchtest.Section {
 	r := benchtest.New("bench-admin", "A year of data")
 	began := time.Now()
 	cluster, err := dbtest.Start(t.Context(), "shared_buffers = 2GB", "maintenance_work_mem = 512MB", "work_mem = 16MB", "max_wal_size = 8GB",
-		"max_parallel_maintenance_workers = 0", "autovacuum = on")
+		"max_parallel_maintenance_workers = 0", "autovacuum = on", "autovacuum_naptime = 10s")
 	if err != nil {
 		t.Fatal(err)
 	}
