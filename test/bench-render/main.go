@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +31,7 @@ func main() {
 	runs := flag.Int("runs", 2, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "page to write to; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
-	only := flag.String("only", "cold,changes,large,hard,joins,many", "measurements to run")
+	only := flag.String("only", "cold,changes,hard,joins", "measurements to run")
 	work := flag.String("work", "", "folder to work in, whose sources are reused; empty makes one and removes it")
 	flag.Parse()
 	if err := run(context.Background(), *runs, *out, *clips, *only, *work); err != nil {
@@ -60,7 +59,7 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 	for _, m := range []struct {
 		name    string
 		measure func(context.Context, *report) error
-	}{{"cold", b.cold}, {"changes", b.changes}, {"large", b.large}, {"hard", b.hard}, {"joins", b.joins}, {"many", b.many}} {
+	}{{"cold", b.cold}, {"changes", b.changes}, {"hard", b.hard}, {"joins", b.joins}} {
 		if !strings.Contains(only, m.name) {
 			continue
 		}
@@ -81,24 +80,46 @@ type bench struct {
 	cores  int
 	runner *media.Runner
 
-	segments []timeline.Segment // six of about five seconds
-	music    string
-	big      string // 1080p
-	renders  int
-	graph    usage // the single graph's best, for ratios
+	music   string
+	renders int
+	graph   usage // the single graph's best, for ratios
 }
 
-// timeline is the job of the main measurements: six segments and music.
-func (b *bench) timeline() timeline.Timeline {
+// cut is a stretch of a source of makeSources, in milliseconds.
+type cut struct {
+	source   string
+	from, to int64
+}
+
+// film plays cuts one after the other.
+func (b *bench) film(cuts ...cut) timeline.Timeline {
 	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
-	tl.Segments = append(tl.Segments, b.segments...)
+	for i, c := range cuts {
+		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: filepath.Join(b.dir, c.source), Order: int64(i), Duration: time.Hour,
+			TrimStart: timeline.Milliseconds(c.from), TrimEnd: timeline.Milliseconds(c.to), Volume: 1, Speed: 1})
+	}
+	return tl
+}
+
+// repeated is n stretches of a source, each of the length and the given time after the one before.
+func repeated(n int, source string, length, step int64) (cuts []cut) {
+	for i := range int64(n) {
+		cuts = append(cuts, cut{source, i*step + 300, i*step + 300 + length})
+	}
+	return cuts
+}
+
+// timeline is the job of the main measurements: six segments of about five seconds, and music.
+func (b *bench) timeline() timeline.Timeline {
+	const hd, sd = "phone0.mp4", "phone1.mp4"
+	tl := b.film(cut{hd, 500, 5500}, cut{sd, 1000, 6000}, cut{hd, 7000, 12000}, cut{sd, 7300, 12300}, cut{hd, 2000, 7000}, cut{hd, 9000, 14000})
 	tl.Clips = []timeline.Clip{{SourceKey: b.music, Volume: 0.3, Speed: 1}}
 	return tl
 }
 
-// engineWith returns an engine with a cache in the given folder.
+// engineWith returns an engine with a cache in a new folder.
 func (b *bench) engineWith(cacheDir string) (*engine.Engine, error) {
-	cache, err := diskcache.New(diskcache.Config{Dir: cacheDir})
+	cache, err := diskcache.New(diskcache.Config{Dir: filepath.Join(b.dir, cacheDir)})
 	if err != nil {
 		return nil, err
 	}
@@ -132,257 +153,185 @@ func (b *bench) render(ctx context.Context, e *engine.Engine, tl timeline.Timeli
 	return u, out, err
 }
 
-// cold compares a render from nothing with the single graph, in turn.
-func (b *bench) cold(ctx context.Context, r *report) error {
-	var best, graph, poster usage
-	var out engine.Output
+// against compares cold renders of a film with a single graph that makes the same film, in turn.
+func (b *bench) against(ctx context.Context, tl timeline.Timeline, g graph) (best, single usage, out engine.Output, err error) {
 	for i := range b.runs {
-		cacheDir := filepath.Join(b.dir, fmt.Sprintf("cold%d", i))
+		cacheDir := fmt.Sprintf("cold%d", i)
 		e, err := b.engineWith(cacheDir)
 		if err != nil {
-			return err
+			return best, single, out, err
 		}
-		u, o, err := b.render(ctx, e, b.timeline())
+		u, film, err := b.render(ctx, e, tl)
 		if err != nil {
-			return fmt.Errorf("cold render: %w", err)
+			return best, single, out, err
 		}
-		best, out = best.better(u), o
-		g, err := measured(func() error { return b.singleGraph(ctx, b.timeline(), filepath.Join(b.dir, "graph.mp4")) })
-		if err != nil {
-			return fmt.Errorf("single graph: %w", err)
+		best, out = best.better(u), film
+		if u, err = measured(func() error { return g.make(ctx, tl, b.graphPath()) }); err != nil {
+			return best, single, out, err
 		}
-		graph = graph.better(g)
-		if g, err = measured(func() error {
-			return e.Poster(ctx, filepath.Join(b.dir, "graph.mp4"), filepath.Join(b.dir, "poster.jpg"))
-		}); err != nil {
-			return err
-		}
-		poster = poster.better(g)
-		if err := os.RemoveAll(cacheDir); err != nil {
-			return err
+		single = single.better(u)
+		if err := os.RemoveAll(filepath.Join(b.dir, cacheDir)); err != nil {
+			return best, single, out, err
 		}
 	}
-	b.graph = graph
-	r.add("single graph, %d segments, %.1f s of %dx%d", graph, usage{}, len(b.segments), out.Duration.Seconds(), out.Width, out.Height)
-	r.add("cold render", best, graph)
-	r.add("the film's poster", poster, graph)
+	return best, single, out, nil
+}
+
+func (b *bench) graphPath() string { return filepath.Join(b.dir, "graph.mp4") }
+
+// compare adds the rows of a film and of its single graph.
+func (b *bench) compare(ctx context.Context, r *report, name string, tl timeline.Timeline, g graph) error {
+	best, single, _, err := b.against(ctx, tl, g)
+	if err != nil {
+		return err
+	}
+	r.add("single graph, "+name, single, usage{})
+	r.add("cold render of the same", best, single)
 	return nil
 }
 
-// changes measures renders of an edited timeline, each from the cache of the
-// one before the edit.
+// cold compares a render from nothing with the single graph, and measures a poster.
+func (b *bench) cold(ctx context.Context, r *report) error {
+	best, single, out, err := b.against(ctx, b.timeline(), fitted(1280, 720))
+	if err != nil {
+		return err
+	}
+	e, err := b.engineWith("poster")
+	if err != nil {
+		return err
+	}
+	poster, err := measured(func() error { return e.Poster(ctx, b.graphPath(), filepath.Join(b.dir, "poster.jpg")) })
+	if err != nil {
+		return err
+	}
+	b.graph = single
+	r.add(fmt.Sprintf("single graph, %d segments, %.1f s of %dx%d", len(b.timeline().Segments), out.Duration.Seconds(), out.Width, out.Height),
+		single, usage{})
+	r.add("cold render", best, single)
+	r.add("the film's poster", poster, single)
+	return nil
+}
+
+// changes measures renders of an edited timeline, each from the cache of the render before the edit.
 func (b *bench) changes(ctx context.Context, r *report) error {
-	var music, fade, segment, alone, sound, plain, every usage
+	edits := []struct {
+		name string
+		edit func(tl *timeline.Timeline)
+		cold bool // begins with an empty cache
+	}{
+		{"again, music changed", louder, false},
+		{"again, one of six segments changed", func(tl *timeline.Timeline) { tl.Segments[2].TrimStart += 700 * time.Millisecond }, false},
+		{"sound alone, from nothing", func(tl *timeline.Timeline) { tl.OutputKind = timeline.Audio }, true},
+		{"sound alone again, music changed", func(tl *timeline.Timeline) { tl.OutputKind = timeline.Audio; louder(tl) }, false},
+		{"sound alone again, every field of the sound and joins", func(tl *timeline.Timeline) { tl.OutputKind = timeline.Audio; everySoundField(tl) }, false},
+	}
+	best := make([]usage, len(edits))
 	for i := range b.runs {
-		e, err := b.engineWith(filepath.Join(b.dir, fmt.Sprintf("warm%d", i)))
+		e, err := b.engineWith(fmt.Sprintf("warm%d", i))
 		if err != nil {
 			return err
 		}
 		if _, _, err := b.render(ctx, e, b.timeline()); err != nil {
 			return err
 		}
-		tl := b.timeline()
-		tl.Clips[0].Volume, tl.Clips[0].Start = 0.6, 1500*time.Millisecond
-		u, o, err := b.render(ctx, e, tl)
-		if err != nil {
-			return err
-		}
-		if o.Stats.FramesEncoded > 0 {
-			return fmt.Errorf("a change of the music encoded %d frames", o.Stats.FramesEncoded)
-		}
-		music = music.better(u)
-
-		tl.Clips[0].FadeOut = 2 * time.Second
-		if u, _, err = b.render(ctx, e, tl); err != nil {
-			return err
-		}
-		fade = fade.better(u)
-
-		tl = b.timeline()
-		tl.Segments[2].TrimStart += 700 * time.Millisecond
-		u, o, err = b.render(ctx, e, tl)
-		if err != nil {
-			return err
-		}
-		segment = segment.better(u)
-		only := b.timeline()
-		only.Segments, only.Clips = tl.Segments[2:3], nil
-		u, err = measured(func() error { return b.singleGraph(ctx, only, filepath.Join(b.dir, "alone.mp4")) })
-		if err != nil {
-			return err
-		}
-		alone = alone.better(u)
-
-		fresh, err := b.engineWith(filepath.Join(b.dir, fmt.Sprintf("sound%d", i)))
-		if err != nil {
-			return err
-		}
-		tl = b.timeline()
-		tl.OutputKind = timeline.Audio
-		if u, _, err = b.render(ctx, fresh, tl); err != nil {
-			return err
-		}
-		sound = sound.better(u)
-		for _, m := range []struct {
-			tl   timeline.Timeline
-			best *usage
-		}{{louder(tl), &plain}, {everySoundField(tl), &every}} {
-			if u, _, err = b.render(ctx, fresh, m.tl); err != nil {
-				return err
+		for k, m := range edits {
+			if m.cold {
+				if e, err = b.engineWith(fmt.Sprintf("sound%d", i)); err != nil {
+					return err
+				}
 			}
-			*m.best = m.best.better(u)
-		}
-	}
-	r.add("again, music changed", music, b.graph)
-	r.add("again, a fade changed", fade, b.graph)
-	r.add("again, one of six segments changed", segment, b.graph)
-	r.add("single graph of that segment alone", alone, b.graph)
-	r.add("sound alone, from nothing", sound, b.graph)
-	r.add("sound alone again, music changed", plain, b.graph)
-	r.add("sound alone again, every field of the sound and joins (%.2f of the wall and %.2f of the CPU of the row above)", every, b.graph,
-		every.wall.Seconds()/plain.wall.Seconds(), every.cpu.Seconds()/plain.cpu.Seconds())
-	return nil
-}
-
-// louder is the timeline with its music changed.
-func louder(tl timeline.Timeline) timeline.Timeline {
-	tl.Clips = slices.Clone(tl.Clips)
-	tl.Clips[0].Volume = 0.6
-	return tl
-}
-
-// everySoundField is the timeline with everything that shapes the sound.
-func everySoundField(tl timeline.Timeline) timeline.Timeline {
-	points := []timeline.Point{{At: 0, Volume: 1}, {At: time.Second, Volume: 0.8}, {At: 3 * time.Second, Volume: 0.9},
-		{At: time.Minute, Volume: 1}}
-	tl.Segments = slices.Clone(tl.Segments)
-	for i := range tl.Segments {
-		tl.Segments[i].Points = points
-		kind := []timeline.TransitionKind{timeline.Dissolve, timeline.FadeBlack}[i%2]
-		tl.Segments[i].Transition = &timeline.Transition{Kind: kind, Duration: timeline.DefaultTransition}
-	}
-	music := tl.Clips[0]
-	music.FadeIn, music.FadeOut, music.Loop, music.Points, music.Ducking = time.Second, 2*time.Second, true, points, &timeline.DefaultDucking
-	music.SourceTrimEnd, music.End = 3500*time.Millisecond, 28*time.Second
-	tl.Clips, tl.Loudness = []timeline.Clip{music}, &timeline.DefaultLoudness
-	return tl
-}
-
-// large is cold in 1080p, where small machines lack the memory for several encoders at
-// once.
-func (b *bench) large(ctx context.Context, r *report) error {
-	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
-	for i := range 6 {
-		from := time.Duration(i*137) * time.Millisecond
-		tl.Segments = append(tl.Segments, timeline.Segment{
-			SourceKey: b.big, Order: int64(i), Duration: time.Minute, TrimStart: from, TrimEnd: from + 5*time.Second, Volume: 1, Speed: 1,
-		})
-	}
-	e, err := b.engineWith(filepath.Join(b.dir, "large"))
-	if err != nil {
-		return err
-	}
-	u, _, err := b.render(ctx, e, tl)
-	if err != nil {
-		return err
-	}
-	g, err := measured(func() error { return b.singleGraph(ctx, tl, filepath.Join(b.dir, "large.mp4")) })
-	if err != nil {
-		return err
-	}
-	r.add("single graph, 6 segments of 5 s, 1080p", g, usage{})
-	r.add("cold render of the same", u, g)
-	return nil
-}
-
-// hard is cold with sources that are expensive to decode: six segments, one long take
-// and many short segments.
-func (b *bench) hard(ctx context.Context, r *report) error {
-	film := func(cuts ...[3]any) timeline.Timeline {
-		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
-		for i, c := range cuts {
-			tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: filepath.Join(b.dir, c[0].(string)), Order: int64(i),
-				Duration:  time.Minute,
-				TrimStart: time.Duration(c[1].(int)) * time.Millisecond, TrimEnd: time.Duration(c[2].(int)) * time.Millisecond, Volume: 1, Speed: 1})
-		}
-		return tl
-	}
-	var ones [][3]any
-	for i := range 20 {
-		ones = append(ones, [3]any{"hard.mp4", i*2137 + 300, i*2137 + 1300})
-	}
-	for _, m := range []struct {
-		name string
-		tl   timeline.Timeline
-	}{
-		{"6 segments, 1080p of 19 Mbit/s, a keyframe in 8 s",
-			film([3]any{"hard.mp4", 3500, 8500}, [3]any{"hard-portrait.mp4", 5000, 9000}, [3]any{"hard-60.mp4", 6100, 11100},
-				[3]any{"hard.mp4", 14000, 19000}, [3]any{"hard-60.mp4", 1000, 5000}, [3]any{"hard.mp4", 31000, 36000})},
-		{"one take of 40 s of the same", film([3]any{"hard.mp4", 2300, 42300})},
-		{"20 segments of 1 s of the same", film(ones...)},
-	} {
-		single := func() error { return b.singleGraph(ctx, m.tl, filepath.Join(b.dir, "hardgraph.mp4")) }
-		if err := b.against(ctx, r, m.name, m.tl, single); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// against compares cold renders of a film with a single graph that makes the same film,
-// in turn.
-func (b *bench) against(ctx context.Context, r *report, film string, tl timeline.Timeline, single func() error) error {
-	var best, graph usage
-	for i := range b.runs {
-		cacheDir := filepath.Join(b.dir, fmt.Sprintf("against%d", i))
-		e, err := b.engineWith(cacheDir)
-		if err != nil {
-			return err
-		}
-		u, _, err := b.render(ctx, e, tl)
-		if err != nil {
-			return err
-		}
-		best = best.better(u)
-		g, err := measured(single)
-		if err != nil {
-			return err
-		}
-		graph = graph.better(g)
-		if err := os.RemoveAll(cacheDir); err != nil {
-			return err
-		}
-	}
-	r.add("single graph, %s", graph, usage{}, film)
-	r.add("cold render of the same", best, graph)
-	return nil
-}
-
-// many measures memory with 5 and with 20 segments of 1080p.
-func (b *bench) many(ctx context.Context, r *report) error {
-	for _, n := range []int{5, 20} {
-		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
-		for i := range n {
-			from := time.Duration(i*137%4000) * time.Millisecond
-			tl.Segments = append(tl.Segments, timeline.Segment{
-				SourceKey: b.big, Order: int64(i), Duration: time.Minute, TrimStart: from, TrimEnd: from + time.Second, Volume: 1, Speed: 1,
-			})
-		}
-		e, err := b.engineWith(filepath.Join(b.dir, fmt.Sprintf("many%d", n)))
-		if err != nil {
-			return err
-		}
-		u, _, err := b.render(ctx, e, tl)
-		if err != nil {
-			return err
-		}
-		r.add("%d segments of 1 s, 1080p", u, usage{}, n)
-		if n == 20 {
-			g, err := measured(func() error { return b.singleGraph(ctx, tl, filepath.Join(b.dir, "graph20.mp4")) })
+			tl := b.timeline()
+			m.edit(&tl)
+			u, _, err := b.render(ctx, e, tl)
 			if err != nil {
 				return err
 			}
-			r.add("the same as a single graph", g, usage{})
+			best[k] = best[k].better(u)
+		}
+	}
+	for k, m := range edits {
+		r.add(m.name, best[k], b.graph)
+	}
+	return nil
+}
+
+func louder(tl *timeline.Timeline) {
+	tl.Clips[0].Volume, tl.Clips[0].Start = 0.6, 1500*time.Millisecond
+}
+
+// everySoundField sets everything that shapes the sound.
+func everySoundField(tl *timeline.Timeline) {
+	points := []timeline.Point{{At: 0, Volume: 1}, {At: time.Second, Volume: 0.8}, {At: 3 * time.Second, Volume: 0.9},
+		{At: time.Minute, Volume: 1}}
+	for i := range tl.Segments {
+		kind := []timeline.TransitionKind{timeline.Dissolve, timeline.FadeBlack}[i%2]
+		tl.Segments[i].Points, tl.Segments[i].Transition = points, &timeline.Transition{Kind: kind, Duration: timeline.DefaultTransition}
+	}
+	music := &tl.Clips[0]
+	music.FadeIn, music.FadeOut, music.Loop, music.Points, music.Ducking = time.Second, 2*time.Second, true, points, &timeline.DefaultDucking
+	music.SourceTrimEnd, music.End = 3500*time.Millisecond, 28*time.Second
+	tl.Loudness = &timeline.DefaultLoudness
+}
+
+// hard is cold in 1080p, where small machines lack the memory for several encoders at once, and with sources that are
+// expensive to decode: six segments, one long take and many short segments.
+func (b *bench) hard(ctx context.Context, r *report) error {
+	const hard, fast = "hard.mp4", "hard-60.mp4"
+	for _, m := range []struct {
+		name string
+		cuts []cut
+	}{
+		{"6 segments of 5 s, 1080p", repeated(6, "big.mp4", 5000, 137)},
+		{"6 segments, 1080p of 19 Mbit/s, a keyframe in 8 s", []cut{{hard, 3500, 8500}, {"hard-portrait.mp4", 5000, 9000},
+			{fast, 6100, 11100}, {hard, 14000, 19000}, {fast, 1000, 5000}, {hard, 31000, 36000}}},
+		{"one take of 40 s of the same", []cut{{hard, 2300, 42300}}},
+		{"20 segments of 1 s of the same", repeated(20, hard, 1000, 2137)},
+	} {
+		if err := b.compare(ctx, r, m.name, b.film(m.cuts...), fitted(1920, 1080)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joins measures films with joins, fades at both ends, a blurred background, cropped and enlarged pictures.
+func (b *bench) joins(ctx context.Context, r *report) error {
+	joined := func(source string, join timeline.Transition) timeline.Timeline {
+		tl := b.film(repeated(7, source, 5000, 1370)...)
+		for i := range tl.Segments {
+			join.Duration = 500 * time.Millisecond
+			tl.Segments[i].Transition = &join
+		}
+		return tl
+	}
+	dissolve := timeline.Transition{Kind: timeline.Dissolve}
+	push := timeline.Transition{Kind: timeline.Push, Direction: timeline.Left}
+	ends := b.film(repeated(6, "hard.mp4", 5000, 1370)...)
+	ends.FadeIn = &timeline.FilmFade{Colour: timeline.Black, Duration: time.Second}
+	ends.FadeOut = ends.FadeIn
+	portrait := func(n int, source string, canvas timeline.Canvas) timeline.Timeline {
+		tl := b.film(repeated(n, source, 5000, 1370)...)
+		canvas.Aspect = "9:16"
+		tl.Canvas = &canvas
+		return tl
+	}
+	side := int64(1080)
+	for _, m := range []struct {
+		name string
+		g    graph
+		tl   timeline.Timeline
+	}{
+		{"7 segments, 720p, six dissolves of 500 ms", overlapping, joined("phone0.mp4", dissolve)},
+		{"7 segments, 1080p, a keyframe in 8 s, six dissolves of 500 ms", overlapping, joined("hard.mp4", dissolve)},
+		{"7 segments, 720p, six pushes of 500 ms", overlapping, joined("phone0.mp4", push)},
+		{"7 segments, 1080p, a keyframe in 8 s, six pushes of 500 ms", overlapping, joined("hard.mp4", push)},
+		{"6 segments, 1080p, a keyframe in 8 s, both ends fading for 1 s", graph{picture: "fps=30000/1001,format=yuv420p,setsar=1"}, ends},
+		{"6 segments of 720p enlarged to 1080x1920", enlarged, portrait(6, "phone0.mp4", timeline.Canvas{ShortSide: &side, Fit: timeline.Contain})},
+		{"3 segments of 1080p on blurred bars of 1080x1920", blurred, portrait(3, "hard.mp4", timeline.Canvas{Fit: timeline.Blur})},
+		{"3 segments of 1080p cropped to 1080x1920", cropped, portrait(3, "hard.mp4", timeline.Canvas{Fit: timeline.Cover})},
+	} {
+		if err := b.compare(ctx, r, m.name, m.tl, m.g); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -91,13 +91,13 @@ AAC changes levels (about half of the difference). Ducking first mixes and measu
 }
 
 // add appends a row; ratios are given where there is something to compare with.
-func (r *report) add(format string, u, against usage, args ...any) {
+func (r *report) add(name string, u, against usage) {
 	wall, cpu := "", ""
 	if against.wall > 0 {
 		wall = fmt.Sprintf("%.3f", u.wall.Seconds()/against.wall.Seconds())
 		cpu = fmt.Sprintf("%.3f", u.cpu.Seconds()/against.cpu.Seconds())
 	}
-	r.Row("%s | %.2f | %s | %.2f | %s | %d", fmt.Sprintf(format, args...), u.wall.Seconds(), wall, u.cpu.Seconds(), cpu, u.memory>>20)
+	r.Row("%s | %.2f | %s | %.2f | %s | %d", name, u.wall.Seconds(), wall, u.cpu.Seconds(), cpu, u.memory>>20)
 }
 
 func ffmpegVersion() string {
