@@ -23,11 +23,9 @@ func (k *soak) step() {
 	}
 	events := []event{
 		{"fault", 24, k.fault},
-		{"heal", 8, func() { k.s.World.Heal() }},
+		{"heal", 12, func() { k.s.World.Heal() }},
 		{"kill", 16, k.kill},
 		{"stop", 3, k.stop},
-		{"read job", 10, k.readJob},
-		{"quiet", 3, k.quiet},
 		{"delete account", 1, k.deleteAccount},
 	}
 	total := 0
@@ -43,15 +41,6 @@ func (k *soak) step() {
 		}
 	}
 	time.Sleep(time.Duration(k.rng.IntN(700)) * time.Millisecond)
-}
-
-// quiet causes no faults for a while, so some jobs end between crashes.
-func (k *soak) quiet() {
-	if !k.restart.IsZero() {
-		return
-	}
-	k.s.World.Heal()
-	time.Sleep(time.Duration(3000+k.rng.IntN(5000)) * time.Millisecond)
 }
 
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
@@ -152,32 +141,6 @@ func (k *soak) running() []int {
 		}
 	}
 	return out
-}
-
-// readJob reads a job as its owner, and downloads a stem if there is one.
-func (k *soak) readJob() {
-	k.mu.Lock()
-	var id, owner string
-	for id, owner = range k.accepted {
-		break
-	}
-	k.mu.Unlock()
-	i, ok := k.anyUp(k.rng)
-	for _, u := range k.users {
-		if !ok || u.Sub != owner {
-			continue
-		}
-		at := *u
-		at.Server = k.direct[i]
-		for _, stem := range at.Separation(k.t, id).Stems {
-			// 404 means that the stem was deleted meanwhile.
-			res := at.Do(k.t, apitest.Request{Path: stem.URL[len(k.s.Config("PUBLIC_BASE_URL")):]})
-			if res.Status != 200 && res.Status != 404 {
-				k.t.Errorf("stem: %d", res.Status)
-			}
-			break
-		}
-	}
 }
 
 func (k *soak) deleteAccount() {
