@@ -76,7 +76,7 @@ func TestAccount(t *testing.T) {
 	if shown.Usage.StoredBytes != size || shown.Usage.MaxWaitingJobs != 50 || shown.Usage.MaxStoredBytes != 20480<<20 {
 		t.Errorf("user show: %+v", shown.Usage)
 	}
-	if _, out := s.Command(t, "user", "show", u.Sub); !strings.Contains(out, "20480.0 MB") || strings.Contains(out, "bytes") {
+	if out := succeeds(t, s, "user", "show", u.Sub); !strings.Contains(out, "20480.0 MB") || strings.Contains(out, "bytes") {
 		t.Errorf("user show: %s", out)
 	}
 	gone := s.SignIn(t)

@@ -165,8 +165,8 @@ func TestAssetsHaveOwners(t *testing.T) {
 		t.Errorf("ben holds %+v", got)
 	}
 	for _, verb := range []string{"show", "export"} {
-		if status, out := s.Command(t, "user", verb, ann.Sub, "--json"); status != 0 || !strings.Contains(out, own) {
-			t.Errorf("user %s: %d %s", verb, status, out)
+		if out := succeeds(t, s, "user", verb, ann.Sub, "--json"); !strings.Contains(out, own) {
+			t.Errorf("user %s: %s", verb, out)
 		}
 	}
 	remove := func(u *apitest.User, key string) *apitest.Response {

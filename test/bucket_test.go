@@ -89,6 +89,11 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 	loggedOnceAMinute(t, s, began, "a dependency does not answer", `"of":"object store"`)
 	owner.WaitReady(t, owner.Separate(t, mixture(t)))
 	noFilesLeft(t, s)
+	// A service also starts during an outage, and checks later whether the bucket is its own.
+	s.Stop(t)
+	s.World.FailBucket(t, bucketDown)
+	s.Restart(t)
+	s.World.Heal()
 }
 
 // All steps of a separation that transfer bytes survive a broken connection and a short outage of the

@@ -115,8 +115,8 @@ func TestDeleteARunningRender(t *testing.T) {
 	}
 	film := u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))
 	u.WaitRendered(t, film)
-	if status, out := s.Command(t, "job", "show", id); status != 0 || !strings.Contains(out, "deletedAt") {
-		t.Errorf("job show: status %d: %s", status, out)
+	if out := succeeds(t, s, "job", "show", id); !strings.Contains(out, "deletedAt") {
+		t.Errorf("job show: %s", out)
 	}
 	waitFilesGone(t, s, open[0][len("/api/v2/render/"):], waiting[len("/api/v2/render/"):])
 	var totals struct{ TotalRenders int }

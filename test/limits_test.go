@@ -43,14 +43,7 @@ func TestLoginRateLimitIsPerAddress(t *testing.T) {
 	}
 	isLimited(t, from("192.0.2.1"))
 	isLimited(t, from("10.1.1.1, 192.0.2.1"))
-	isLimited(t, from("::ffff:192.0.2.1"))
 	from("192.0.2.1, 192.0.2.2").Error(400, "missing_id_token")
-	from("192.0.2.3").Error(400, "missing_id_token")
-	for range 10 { // a proxy may send names instead of addresses
-		from("a, b, c").Error(400, "missing_id_token")
-	}
-	isLimited(t, from("x, c"))
-	from("c, x").Error(400, "missing_id_token")
 	for i := range 10 { // a client with one IPv6 address has its /64
 		from(fmt.Sprintf("2001:db8:7:1:%x::1", i)).Error(400, "missing_id_token")
 	}

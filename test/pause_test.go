@@ -40,13 +40,9 @@ func TestOperatorsPauseSubmissions(t *testing.T) {
 	}
 	u.WaitReady(t, job)
 	u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t))) // another kind
-	if status, out := s.Command(t, "resume", "separation"); status != 0 {
-		t.Errorf("resume: status %d: %s", status, out)
-	}
+	succeeds(t, s, "resume", "separation")
 	u.Send(t, submit).Job(202)
-	if status, out := s.Command(t, "pause", "render"); status != 0 {
-		t.Errorf("pause: status %d: %s", status, out)
-	}
+	succeeds(t, s, "pause", "render")
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: []apitest.Part{
 		{Name: "config", Text: `{"videoDurationMs":500}`}, apitest.File("video", redClip(t))}}).Error(503, "paused")
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", JSON: M{}}).Error(503, "paused")

@@ -103,14 +103,3 @@ func (s *Server) PutObjects(t testing.TB, keys ...string) {
 		t.Fatalf("fill the bucket: %v", err)
 	}
 }
-
-// DeleteObjects removes objects from the service's bucket, bypassing the service.
-func (s *Server) DeleteObjects(t testing.TB, keys ...string) {
-	t.Helper()
-	for _, key := range keys {
-		if _, err := s3Client(s.env).DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: aws.String(s.Config("OBJECT_STORE_BUCKET")),
-			Key: aws.String(key)}); err != nil {
-			t.Fatalf("delete %s: %v", key, err)
-		}
-	}
-}
