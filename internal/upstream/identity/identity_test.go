@@ -103,14 +103,3 @@ func judgeB(t *testing.T, changes map[string]any, want error) {
 		t.Error("the key set was fetched for a token that its claims already refuse")
 	}
 }
-
-// waitFor polls a condition that another goroutine fulfils.
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); {
-		if time.Now().After(deadline) {
-			t.Fatal("condition never became true")
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
