@@ -23,6 +23,7 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	s.Do(t, apitest.Request{Path: "/healthz", Token: "nonsense"}).Expect(200)
+	s.Do(t, apitest.Request{Method: "HEAD", Path: "/healthz"}).Expect(200)
 }
 
 func TestAPIDocsOnlyWhenEnabled(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"cutroom/internal/clock"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
@@ -36,14 +38,8 @@ type Eraser func(ctx context.Context, userID string) error
 
 // Service signs people in and deletes them. It is safe for concurrent use.
 type Service struct {
-	db        *db.DB
-	tokens    *Tokens
-	signOuts  *signOuts
-	providers map[string]IdentityVerifier
-	credits   *credit.Ledger
-	erasers   []Eraser
-	session   time.Duration
-	log       *slog.Logger
+	o        Options
+	signOuts *signOuts
 }
 
 // Options configures a Service.
@@ -63,9 +59,7 @@ type Options struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{db: o.DB, tokens: o.Tokens, signOuts: newSignOuts(o.DB, o.MaxTokenLife), providers: o.Providers,
-		credits: o.Credits, erasers: o.Erasers,
-		session: o.Session, log: o.Log}
+	return &Service{o: o, signOuts: &signOuts{db: o.DB, maxLife: o.MaxTokenLife, turn: semaphore.NewWeighted(1)}}
 }
 
 // Session is the result of a sign-in.
@@ -83,7 +77,7 @@ const maxSubject = 255
 // be empty. Every sign-in updates e-mail and picture. SignIn grants the signup bonus to a user who has not had
 // it. If that fails, SignIn logs it and the next sign-in tries again.
 func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
-	verifier := s.providers[provider]
+	verifier := s.o.Providers[provider]
 	if verifier == nil {
 		return Session{}, fault.New(fault.Unavailable, provider+"_disabled")
 	}
@@ -103,8 +97,8 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 	if err != nil {
 		return Session{}, err
 	}
-	if err := s.credits.GrantSignup(ctx, u.ID); err != nil {
-		s.log.Error("signup bonus not granted; the next sign-in tries again", "user", u.ID, "err", err)
+	if err := s.o.Credits.GrantSignup(ctx, u.ID); err != nil {
+		s.o.Log.Error("signup bonus not granted; the next sign-in tries again", "user", u.ID, "err", err)
 	}
 	return s.begin(u, clock.Now())
 }
@@ -112,7 +106,7 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (user.User, error) {
 	who := user.Identity{Provider: provider, Subject: c.Subject}
 	for range 3 {
-		u, err := user.Upsert(ctx, s.db, who, db.Clean(c.Email, 320), nameFor(provider, c, fullName), db.Clean(c.Picture, 2048))
+		u, err := user.Upsert(ctx, s.o.DB, who, db.Clean(c.Email, 320), nameFor(provider, c, fullName), db.Clean(c.Picture, 2048))
 		if err != nil || !u.Erasing {
 			return u, err
 		}
@@ -143,7 +137,7 @@ func nameFor(provider string, c identity.Claims, fullName string) string {
 // Authenticate checks a bearer token. It reads sign-outs at most once a second, for all users at
 // once, and does not check that the account still exists.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
-	p, err := s.tokens.Check(token)
+	p, err := s.o.Tokens.Check(token)
 	if err != nil {
 		return Principal{}, err
 	}

@@ -42,8 +42,8 @@ func (p provider) Verify(_ context.Context, idToken string) (identity.Claims, er
 // harness is the account service with a file store whose deletions can fail.
 type harness struct {
 	*account.Service
+	options account.Options
 	db      *db.DB
-	credits *credit.Ledger
 	a, b    provider
 	erased  []string
 	mu      sync.Mutex
@@ -58,10 +58,9 @@ func newHarness(t *testing.T, d *db.DB) *harness {
 	t.Helper()
 	r := &harness{db: d, a: provider{}, b: provider{}, refuse: map[string]error{}}
 	log := slog.New(slog.DiscardHandler)
-	r.credits = credit.New(credit.Options{DB: d, SignupBonus: 3, Log: log})
-	r.Service = account.New(account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Log: log,
+	r.options = account.Options{DB: d, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Log: log,
 		Providers: map[string]account.IdentityVerifier{account.ProviderA: r.a, account.ProviderB: r.b},
-		Credits:   r.credits,
+		Credits:   credit.New(credit.Options{DB: d, SignupBonus: 3, Log: log}),
 		Erasers: []account.Eraser{func(_ context.Context, userID string) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -70,15 +69,13 @@ func newHarness(t *testing.T, d *db.DB) *harness {
 			}
 			r.erased = append(r.erased, userID)
 			return nil
-		}}})
+		}}}
+	r.Service = r.replica()
 	return r
 }
 
 // replica is another process of the same service.
-func (r *harness) replica() *account.Service {
-	return account.New(account.Options{DB: r.db, Tokens: account.NewTokens(secret, time.Hour), MaxTokenLife: 7 * 24 * time.Hour, Credits: r.credits,
-		Log: slog.New(slog.DiscardHandler)})
-}
+func (r *harness) replica() *account.Service { return account.New(r.options) }
 
 func (r *harness) signIn(t *testing.T, name string, c identity.Claims, fullName string) user.User {
 	t.Helper()
@@ -248,28 +245,30 @@ func TestSigningInDuringADeletionMakesANewAccount(t *testing.T) {
 	})
 }
 
+func issue(t *testing.T, tokens *account.Tokens, who account.Principal) string {
+	t.Helper()
+	token, _, err := tokens.Issue(who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
 func TestTheFormerSecretVerifiesAndNeverSigns(t *testing.T) {
 	former, other := strings.Repeat("f", 32), strings.Repeat("o", 32)
 	who := account.Principal{UserID: uuid.NewString(), Role: account.RoleUser}
-	issue := func(tokens *account.Tokens) string {
-		t.Helper()
-		token, _, err := tokens.Issue(who)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
-	}
+	signed := func(by *account.Tokens) string { return issue(t, by, who) }
 	rotated := account.NewTokens(secret, time.Hour, former)
 	for name, check := range map[string]struct {
 		tokens *account.Tokens
 		token  string
 		valid  bool
 	}{
-		"of the former secret":                {rotated, issue(account.NewTokens(former, time.Hour)), true},
-		"of the new secret":                   {rotated, issue(rotated), true},
-		"of another secret":                   {rotated, issue(account.NewTokens(other, time.Hour)), false},
-		"signed after the rotation":           {account.NewTokens(former, time.Hour), issue(rotated), false},
-		"of a blank secret that was not kept": {account.NewTokens(secret, time.Hour, ""), issue(account.NewTokens("", time.Hour)), false},
+		"of the former secret":                {rotated, signed(account.NewTokens(former, time.Hour)), true},
+		"of the new secret":                   {rotated, signed(rotated), true},
+		"of another secret":                   {rotated, signed(account.NewTokens(other, time.Hour)), false},
+		"signed after the rotation":           {account.NewTokens(former, time.Hour), signed(rotated), false},
+		"of a blank secret that was not kept": {account.NewTokens(secret, time.Hour, ""), signed(account.NewTokens("", time.Hour)), false},
 	} {
 		if p, err := check.tokens.Check(check.token); (err == nil) != check.valid || check.valid && (p.UserID != who.UserID || p.Role != who.Role) {
 			t.Errorf("%s: %+v, %v", name, p, err)
@@ -395,10 +394,7 @@ func TestASignOutEndsEveryTokenIssuedBefore(t *testing.T) {
 		old := signIn()
 		clock.Advance(0)
 		other := r.signIn(t, account.ProviderB, identity.Claims{Subject: "2"}, "")
-		theirs, _, err := account.NewTokens(secret, time.Hour).Issue(account.Principal{UserID: other.ID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		theirs := issue(t, account.NewTokens(secret, time.Hour), account.Principal{UserID: other.ID})
 		if _, err := r.Authenticate(t.Context(), old.Token); err != nil {
 			t.Fatal(err)
 		}
@@ -443,11 +439,8 @@ func TestASignOutOutlivesAShorterTokenLifetime(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, r *harness) {
 		u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
 		clock.Advance(-24 * time.Hour)
-		old, _, err := account.NewTokens(secret, 7*24*time.Hour).Issue(account.Principal{UserID: u.ID})
+		old := issue(t, account.NewTokens(secret, 7*24*time.Hour), account.Principal{UserID: u.ID})
 		clock.Advance(0)
-		if err != nil {
-			t.Fatal(err)
-		}
 		if err := account.SignOut(t.Context(), r.db, u.ID, "cli:7"); err != nil {
 			t.Fatal(err)
 		}
@@ -473,15 +466,12 @@ func (a *arriving) Done() <-chan struct{} {
 func TestAClientThatDisconnectsFailsNoOther(t *testing.T) {
 	r := newHarness(t, dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1}))
 	u := r.signIn(t, account.ProviderA, identity.Claims{Subject: "1"}, "")
-	token, _, err := account.NewTokens(secret, time.Hour).Issue(account.Principal{UserID: u.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := issue(t, account.NewTokens(secret, time.Hour), account.Principal{UserID: u.ID})
 	leaving, leave := context.WithCancel(t.Context())
 	staying := &arriving{Context: t.Context(), here: make(chan struct{})}
 	waits := r.db.Stats().WaitCount
 	var wg sync.WaitGroup
-	err = r.db.InTx(t.Context(), func(*db.Tx) error { // uses the only connection
+	err := r.db.InTx(t.Context(), func(*db.Tx) error { // uses the only connection
 		wg.Go(func() { _, _ = r.Authenticate(leaving, token) })
 		for r.db.Stats().WaitCount == waits {
 			time.Sleep(time.Millisecond)

@@ -19,7 +19,7 @@ import (
 // record.
 func (s *Service) Delete(ctx context.Context, userID, actor string) error {
 	var known bool
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+	err := s.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		known = true
 		err := user.BeginErasure(ctx, tx, userID)
 		if errors.Is(err, user.ErrDeleted) {
@@ -37,23 +37,23 @@ func (s *Service) Delete(ctx context.Context, userID, actor string) error {
 	if err != nil || !known {
 		return err
 	}
-	s.log.Info("account deleted", "user", userID, "by", actor)
+	s.o.Log.Info("account deleted", "user", userID, "by", actor)
 	// The deletion continues even if the client disconnects.
 	return s.erase(context.WithoutCancel(ctx), userID)
 }
 
 func (s *Service) erase(ctx context.Context, userID string) error {
-	for _, erase := range s.erasers {
+	for _, erase := range s.o.Erasers {
 		if err := erase(ctx, userID); err != nil {
 			return fmt.Errorf("erase user's files: %w", err)
 		}
 	}
-	return s.db.InTx(ctx, func(tx *db.Tx) error {
+	return s.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		count, err := job.Forget(ctx, tx, userID)
 		if err != nil {
 			return err
 		}
-		if err := s.credits.Forget(ctx, tx, userID); err != nil {
+		if err := s.o.Credits.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
 		if err := user.EndErasure(ctx, tx, userID); err != nil {
@@ -66,7 +66,7 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 // FinishErasures completes interrupted deletions. It leaves recent ones to the request that is
 // working on them. A failure does not stop the others.
 func (s *Service) FinishErasures(ctx context.Context) error {
-	ids, err := user.ErasingSince(ctx, s.db, time.Minute)
+	ids, err := user.ErasingSince(ctx, s.o.DB, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *Service) FinishErasures(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		s.log.Info("finished an interrupted account deletion", "user", id)
+		s.o.Log.Info("finished an interrupted account deletion", "user", id)
 	}
 	return errors.Join(errs...)
 }

@@ -13,11 +13,11 @@ import (
 // Renew exchanges a valid token for a new one with a full lifetime and the role that the database has now. It
 // returns session_over if the sign-in is too long ago, however often the session was renewed.
 func (s *Service) Renew(ctx context.Context, p Principal) (Session, error) {
-	if clock.Now().Sub(p.SignedIn) > s.session {
+	if clock.Now().Sub(p.SignedIn) > s.o.Session {
 		return Session{}, fault.New(fault.Unauthorized, "session_over")
 	}
 	var u user.User
-	err := s.db.InTx(ctx, func(tx *db.Tx) error {
+	err := s.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		err := user.Lock(ctx, tx, p.UserID)
 		if err == nil {
 			u, err = user.Get(ctx, tx, p.UserID)
@@ -36,7 +36,7 @@ func (s *Service) Renew(ctx context.Context, p Principal) (Session, error) {
 
 // begin creates the session of a user who signed in at the given time.
 func (s *Service) begin(u user.User, signedIn time.Time) (Session, error) {
-	token, expires, err := s.tokens.Issue(Principal{UserID: u.ID, Role: u.Role, Issued: issued(u), SignedIn: signedIn})
+	token, expires, err := s.o.Tokens.Issue(Principal{UserID: u.ID, Role: u.Role, Issued: issued(u), SignedIn: signedIn})
 	if err != nil {
 		return Session{}, err
 	}
@@ -49,5 +49,5 @@ func (s *Service) SessionEnd(p Principal) time.Time {
 	if p.SignedIn.Unix() <= 0 {
 		return time.Time{}
 	}
-	return p.SignedIn.Add(s.session)
+	return p.SignedIn.Add(s.o.Session)
 }

@@ -62,10 +62,6 @@ type signOuts struct {
 	err    error
 }
 
-func newSignOuts(d *db.DB, maxLife time.Duration) *signOuts {
-	return &signOuts{db: d, maxLife: maxLife, turn: semaphore.NewWeighted(1)}
-}
-
 // check returns invalid_token for a token issued before its user's sign-out.
 func (s *signOuts) check(ctx context.Context, p Principal) error {
 	arrived := time.Now()

@@ -37,11 +37,8 @@ func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who accoun
 	if err != nil {
 		return err
 	}
-	points := audio.DefaultPoints
-	if req.Points != nil {
-		points = int(*req.Points)
-	}
-	found, err := s.o.Analyses.Get(r.Context(), who.UserID, key, points)
+	points := or(req.Points, audio.DefaultPoints)
+	found, err := s.o.Analyses.Get(r.Context(), who.UserID, key, int(points))
 	return answer(w, bodyOfAnalysis(found), err)
 }
 

@@ -97,18 +97,11 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) {
 
 // What net/http wants of a connection beyond net.Conn: to end a refused upload
 // without a reset, and to send files without copying.
-func TestAConnectionKeepsWhatTCPCan(t *testing.T) {
-	var c net.Conn = &conn{}
-	if _, ok := c.(interface{ CloseWrite() error }); !ok {
-		t.Error("no CloseWrite")
-	}
-	if _, ok := c.(io.ReaderFrom); !ok {
-		t.Error("no ReadFrom")
-	}
-	if _, ok := c.(syscall.Conn); !ok {
-		t.Error("no SyscallConn")
-	}
-}
+var _ interface {
+	CloseWrite() error
+	io.ReaderFrom
+	syscall.Conn
+} = &conn{}
 
 func TestHolder(t *testing.T) {
 	for address, want := range map[string]string{"192.0.2.1": "192.0.2.1", "2001:db8:1:2::3": "2001:db8:1:2::/64", "2001:db8:1:2:ffff::9": "2001:db8:1:2::/64",
