@@ -50,12 +50,11 @@ func formRefusals(target string) []malformed {
 	for i := range 65 {
 		many = append(many, part{name: fmt.Sprintf("part_%d", i), text: "x"})
 	}
-	return append(out, malformed{name: "65 parts", q: form(target, "", many...), status: crowded, body: `{"error":"` + tooMany + `"}`},
-		malformed{name: "bad idempotency key", q: request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType, "Idempotency-Key": "schlüssel"}},
-			status: 400, body: `{"error":"Idempotency-Key must be at most 255 printable ASCII characters"}`},
-		malformed{name: "long idempotency key", q: request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType, "Idempotency-Key": strings.Repeat("k", 256)}},
-			status: 400, body: `{"error":"Idempotency-Key must be at most 255 printable ASCII characters"}`},
-		malformed{name: "anonymous", q: request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType}}, anon: true, status: 401, body: noToken})
+	for name, key := range map[string]string{"bad": "schlüssel", "long": strings.Repeat("k", 256)} {
+		q := request{method: "POST", target: target, body: good, header: map[string]string{"Content-Type": contentType, "Idempotency-Key": key}}
+		out = append(out, malformed{name: name + " idempotency key", q: q, status: 400, body: badKey})
+	}
+	return append(out, malformed{name: "65 parts", q: form(target, "", many...), status: crowded, body: `{"error":"` + tooMany + `"}`})
 }
 
 // deletedUser is the answer to a token of a deleted account.
@@ -214,18 +213,15 @@ func TestMalformedReferences(t *testing.T) {
 	t.Run("without a bucket", func(t *testing.T) {
 		r := newHarness(t, harnessOptions{})
 		for _, target := range []string{v3, upload} {
-			checkMalformed(t, r, []malformed{
-				{name: "disabled " + target, q: request{method: "POST", target: target, body: "{"}, status: 503, body: `{"error":"r2_disabled"}`},
-				{name: "anonymous " + target, q: request{method: "POST", target: target, body: "{"}, anon: true, status: 401, body: noToken},
-			})
+			checkMalformed(t, r, []malformed{{name: "disabled " + target, q: post(target, "{"), status: 503, body: `{"error":"r2_disabled"}`}})
 		}
-		checkMalformed(t, r, []malformed{deletedUser(r, request{method: "POST", target: v3, body: "{"})})
+		checkMalformed(t, r, []malformed{deletedUser(r, post(v3, "{"))})
 	})
 	r := onSQLite(t)
 	hash := strings.Repeat("0123456789abcdef", 4)
 	cases := append(jsonRefusals(v3, false), jsonRefusals(upload, false)...)
 	add := func(name, target, body string, status int, want string) {
-		cases = append(cases, malformed{name: name, q: request{method: "POST", target: target, body: body}, status: status, body: want})
+		cases = append(cases, malformed{name: name, q: post(target, body), status: status, body: want})
 	}
 	for _, key := range []string{"x", "assets/" + hash + `.mp4\u0000`, strings.Repeat("a", 10000)} {
 		add("segment "+key, v3, `{"segments":[{"sourceAssetKey":"`+key+`","order":0,"durationMs":1}]}`, 400, `{"error":"invalid_asset_key"}`)
@@ -238,9 +234,9 @@ func TestMalformedReferences(t *testing.T) {
 	add("legacy", v3, `{"videoDurationMs":5}`, 400, `{"error":"segments is required"}`)
 	add("no such asset", v3, `{"segments":[{"sourceAssetKey":"assets/`+hash+`.mp4","order":0,"durationMs":1}]}`, 404, `{"error":"segments[0].sourceAssetKey: the asset does not exist in the object store"}`)
 	add("size of nothing", upload, `{"sha256Hex":"`+hash+`","ext":"mp4","contentType":"video/mp4"}`, 400, `{"error":"sizeBytes must be > 0"}`)
-	add("bad idempotency key", v3, "{}", 400, `{"error":"Idempotency-Key must be at most 255 printable ASCII characters"}`)
+	add("bad idempotency key", v3, "{}", 400, badKey)
 	cases[len(cases)-1].q.header = map[string]string{"Idempotency-Key": "\x7f"}
-	cases = append(cases, deletedUser(r, request{method: "POST", target: v3, body: "{"}))
+	cases = append(cases, deletedUser(r, post(v3, "{")))
 	checkMalformed(t, r, cases)
 }
 
@@ -248,13 +244,13 @@ func TestMalformedStemLinks(t *testing.T) {
 	r := onSQLite(t)
 	const stem = "/api/v2/separate/sep-0190b6f2-7e0a-7cc1-8f5e-0123456789ab/stem/voice_all"
 	cases := []malformed{
-		{name: "no token", q: request{method: "GET", target: stem}, anon: true, status: 401, body: noToken},
-		{name: "empty token", q: request{method: "GET", target: stem + "?token="}, anon: true, status: 401, body: noToken},
-		{name: "bearer instead", q: request{method: "GET", target: stem}, status: 401, body: noToken},
+		{name: "no token", q: get(stem), anon: true, status: 401, body: noToken},
+		{name: "empty token", q: get(stem + "?token="), anon: true, status: 401, body: noToken},
+		{name: "bearer instead", q: get(stem), status: 401, body: noToken},
 	}
 	for _, token := range []string{"x", ".", "1.", ".x", "1.x", "9999999999.AAAA", "9999999999.", "-1.AAAA", "1e9.AAAA", "%00", "%ff", "9999999999.AA%00", "99999999999999999999.AAAA",
 		strings.Repeat("9", 5000), "9999999999." + strings.Repeat("A", 43)} {
-		cases = append(cases, malformed{name: token, q: request{method: "GET", target: stem + "?token=" + token}, anon: true, status: 403, body: `{"error":"invalid_stem_token"}`})
+		cases = append(cases, malformed{name: token, q: get(stem + "?token=" + token), anon: true, status: 403, body: `{"error":"invalid_stem_token"}`})
 	}
 	checkMalformed(t, r, cases)
 }

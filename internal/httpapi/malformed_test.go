@@ -16,6 +16,7 @@ const (
 	noToken       = `{"error":"missing_token"}`
 	badToken      = `{"error":"invalid_token"}`
 	deleted       = `{"error":"account_deleted"}`
+	badKey        = `{"error":"Idempotency-Key must be at most 255 printable ASCII characters"}`
 	tooLarge      = `{"error":"The request body is too large"}`
 	noRender      = `{"error":"render job not found"}`
 	noSeparation  = `{"error":"separation job not found"}`
@@ -59,9 +60,11 @@ func checkMalformed(t *testing.T, r *harness, cases []malformed) {
 	}
 }
 
+func get(target string) request        { return request{method: "GET", target: target} }
+func post(target, body string) request { return request{method: "POST", target: target, body: body} }
+
 // jsonRefusals are the answers of every JSON endpoint to a body that is not JSON.
 func jsonRefusals(target string, anon bool) []malformed {
-	post := func(body string) request { return request{method: "POST", target: target, body: body} }
 	var out []malformed
 	for name, body := range map[string]string{
 		"nothing": "", "space": " \n\t", "null": "null", "array": "[]", "text": `"x"`, "number": "1", "cut off": `{"a":`,
@@ -70,25 +73,24 @@ func jsonRefusals(target string, anon bool) []malformed {
 		"deep arrays":                 `{"a":` + strings.Repeat("[", 100000),
 		"byte order mark":             "\ufeff{}", "single quotes": `{'a':1}`, "comment": `{/* */}`, "NaN": `{"a":NaN}`,
 	} {
-		out = append(out, malformed{name: name, q: post(body), anon: anon, status: 400, body: badRequest})
+		out = append(out, malformed{name: name, q: post(target, body), anon: anon, status: 400, body: badRequest})
 	}
-	return append(out,
-		malformed{name: "one byte over the cap", q: post(`{"a":"` + strings.Repeat("x", 1<<20-7) + `"}`), anon: anon, status: 413, body: tooLarge})
+	long := post(target, `{"a":"`+strings.Repeat("x", 1<<20-7)+`"}`)
+	return append(out, malformed{name: "one byte over the cap", q: long, anon: anon, status: 413, body: tooLarge})
 }
 
 func TestMalformedSignIns(t *testing.T) {
 	r := onSQLite(t)
 	for _, target := range []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b"} {
-		post := func(body string) request { return request{method: "POST", target: target, body: body} }
 		cases := jsonRefusals(target, true)
 		for name, body := range map[string]string{"empty object": `{}`, "null token": `{"idToken":null}`, "blank token": `{"idToken":"  \t"}`,
 			"other keys": `{"token":"x","IdToken":"x","idtoken":{}}`, "last of two keys": `{"idToken":"x","idToken":""}`} {
-			cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
+			cases = append(cases, malformed{name: name, q: post(target, body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
 		}
 		for name, body := range map[string]string{"no token at all": `{"idToken":"x"}`, "NUL": `{"idToken":"a\u0000b"}`, "lone surrogate": `{"idToken":"\ud800"}`,
 			"not UTF-8": "{\"idToken\":\"\xff\xfe\"}", "long": `{"idToken":"` + strings.Repeat("a", 1<<19) + `"}`, "dots": `{"idToken":"` + strings.Repeat(".", 5000) + `"}`,
 			"alg none": `{"idToken":"eyJhbGciOiJub25lIn0.e30."}`, "within the cap": `{"idToken":"x","pad":"` + strings.Repeat("x", 1<<20-100) + `"}`} {
-			cases = append(cases, malformed{name: name, q: post(body), anon: true, status: 401, body: `{"error":"invalid_id_token"}`})
+			cases = append(cases, malformed{name: name, q: post(target, body), anon: true, status: 401, body: `{"error":"invalid_id_token"}`})
 		}
 		checkMalformed(t, r, cases)
 	}
@@ -97,10 +99,9 @@ func TestMalformedSignIns(t *testing.T) {
 func TestMalformedPurchases(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		const target = "/api/v2/credits/purchase"
-		post := func(body string) request { return request{method: "POST", target: target, body: body} }
 		cases := jsonRefusals(target, false)
 		add := func(name, body, want string) {
-			cases = append(cases, malformed{name: name, q: post(body), status: 400, body: want})
+			cases = append(cases, malformed{name: name, q: post(target, body), status: 400, body: want})
 		}
 		add("empty", `{}`, `{"error":"invalid_platform"}`)
 		add("unknown platform", `{"platform":"platform_c"}`, `{"error":"invalid_platform"}`)
@@ -116,22 +117,18 @@ func TestMalformedPurchases(t *testing.T) {
 				add(name+" at "+platform, `{"platform":"`+platform+`","transactionId":"`+id+`","receipt":"`+id+`","productId":"credits.10"}`, `{"error":"receipt_invalid","detail":"unverified"}`)
 			}
 		}
-		cases = append(cases,
-			malformed{name: "anonymous", q: post(`{}`), anon: true, status: 401, body: noToken},
-			malformed{name: "anonymous beyond the cap", q: post(strings.Repeat("x", 2<<20)), anon: true, status: 401, body: noToken})
+		cases = append(cases, malformed{name: "anonymous beyond the cap", q: post(target, strings.Repeat("x", 2<<20)), anon: true, status: 401, body: noToken})
 		checkMalformed(t, r, cases)
 	})
 	t.Run("unconfigured", func(t *testing.T) {
 		r := newHarness(t, harnessOptions{env: map[string]string{"IAP_PLATFORM_A_PACKAGE_NAME": "", "IAP_PLATFORM_B_KEY_ID": ""}})
 		for _, platform := range []string{"platform_a", "platform_b"} {
-			post := func(product string) request {
-				return request{method: "POST", target: "/api/v2/credits/purchase",
-					body: `{"platform":"` + platform + `","transactionId":"t","receipt":"r","productId":"` + product + `"}`}
+			var cases []malformed
+			for product, want := range map[string]string{"credits.10": `{"error":"iap_unconfigured"}`, "x": `{"error":"unknown_product"}`} {
+				q := post("/api/v2/credits/purchase", `{"platform":"`+platform+`","transactionId":"t","receipt":"r","productId":"`+product+`"}`)
+				cases = append(cases, malformed{name: platform + " " + product, q: q, status: 400, body: want})
 			}
-			checkMalformed(t, r, []malformed{
-				{name: platform, q: post("credits.10"), status: 400, body: `{"error":"iap_unconfigured"}`},
-				{name: platform + " and product", q: post("x"), status: 400, body: `{"error":"unknown_product"}`},
-			})
+			checkMalformed(t, r, cases)
 		}
 	})
 }
@@ -139,38 +136,33 @@ func TestMalformedPurchases(t *testing.T) {
 func TestMalformedAdminGrants(t *testing.T) {
 	r := onSQLite(t)
 	const target = "/api/v2/credits/admin-grant"
-	admin := r.admin()
-	var cases []malformed
-	for _, c := range jsonRefusals(target, false) {
-		c.q.user = admin
-		cases = append(cases, c)
-	}
+	cases := jsonRefusals(target, false)
 	for name, body := range map[string]string{"empty": `{}`, "null": `{"productId":null}`, "unknown": `{"productId":"x"}`, "NUL": `{"productId":"\u0000"}`, "list": `{"productIds":["credits.10"]}`} {
-		cases = append(cases, malformed{name: "product " + name, q: request{method: "POST", target: target, user: admin, body: body}, status: 400, body: `{"error":"unknown_product"}`})
+		cases = append(cases, malformed{name: "product " + name, q: post(target, body), status: 400, body: `{"error":"unknown_product"}`})
 	}
-	cases = append(cases,
-		malformed{name: "user", q: request{method: "POST", target: target, body: `{`}, status: 403, body: adminRequired},
-		malformed{name: "anonymous", q: request{method: "POST", target: target, body: `{`}, anon: true, status: 401, body: noToken},
-		malformed{name: "admin who is gone", q: request{method: "POST", target: target, body: `{"productId":"credits.10"}`,
-			user: r.token("0190b6f2-7e0a-7cc1-8f5e-0123456789ab", account.RoleAdmin)}, status: 403, body: adminRequired})
-	checkMalformed(t, r, cases)
+	admin := r.admin()
+	for i := range cases {
+		cases[i].q.user = admin
+	}
+	gone := post(target, `{"productId":"credits.10"}`)
+	gone.user = r.token("0190b6f2-7e0a-7cc1-8f5e-0123456789ab", account.RoleAdmin)
+	checkMalformed(t, r, append(cases, malformed{name: "admin who is gone", q: gone, status: 403, body: adminRequired}))
 }
 
 func TestMalformedCosts(t *testing.T) {
 	r := onSQLite(t)
 	var cases []malformed
-	for _, query := range []string{"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
-		"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
-		"?durationMs=%D9%A1", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)} {
-		cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"missing_duration_ms"}`})
+	for want, queries := range map[string][]string{
+		`{"error":"missing_duration_ms"}`: {"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
+			"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
+			"?durationMs=%D9%A1", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)},
+		`{"error":"bad_request","detail":"the query cannot be parsed"}`: {"?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=1&x=%"},
+		`{"error":"duration_ms_negative"}`:                              {"?durationMs=-1", "?durationMs=-9223372036854775808"},
+	} {
+		for _, query := range queries {
+			cases = append(cases, malformed{name: query, q: get("/api/v2/credits/cost" + query), status: 400, body: want})
+		}
 	}
-	for _, query := range []string{"?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=1&x=%"} {
-		cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"bad_request","detail":"the query cannot be parsed"}`})
-	}
-	for _, query := range []string{"?durationMs=-1", "?durationMs=-9223372036854775808"} {
-		cases = append(cases, malformed{name: query, q: request{method: "GET", target: "/api/v2/credits/cost" + query}, status: 400, body: `{"error":"duration_ms_negative"}`})
-	}
-	cases = append(cases, malformed{name: "anonymous", q: request{method: "GET", target: "/api/v2/credits/cost"}, anon: true, status: 401, body: noToken})
 	checkMalformed(t, r, cases)
 }
 
@@ -237,9 +229,9 @@ func TestMalformedPathsAndMethods(t *testing.T) {
 				render, separation = notFound, notFound
 			}
 			cases = append(cases,
-				malformed{name: "render status " + id, q: request{method: "GET", target: "/api/v2/render/" + id + "/status"}, status: 404, body: render},
-				malformed{name: "render download " + id, q: request{method: "GET", target: "/api/v2/render/" + id + "/download"}, status: 404, body: render},
-				malformed{name: "separation " + id, q: request{method: "GET", target: "/api/v2/separate/" + id}, status: 404, body: separation},
+				malformed{name: "render status " + id, q: get("/api/v2/render/" + id + "/status"), status: 404, body: render},
+				malformed{name: "render download " + id, q: get("/api/v2/render/" + id + "/download"), status: 404, body: render},
+				malformed{name: "separation " + id, q: get("/api/v2/separate/" + id), status: 404, body: separation},
 			)
 		}
 		for _, path := range []string{"/", "/nope", "/nope?x=%zz", "/api", "/api/v2", "/api/v2/", "/api/v1/credits", "/api/v2/credits/", "//api/v2/credits", "/api//v2/credits", "/api/v2/./credits",
