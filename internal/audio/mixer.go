@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -12,9 +11,6 @@ import (
 
 // mixBlock is the number of frames mixed at a time. Memory does not grow with the number or length of regions.
 const mixBlock = 4096
-
-// openFiles is how many files a mix may hold open. If it needs more, it closes the least recently used one.
-const openFiles = 64
 
 // Region is a stretch of a file on the output's time line. All positions and
 // lengths count samples.
@@ -37,12 +33,6 @@ type playing struct {
 	loop *loop // nil until its first sample, and if it does not repeat
 }
 
-// openFile is an open file and the last block that read it.
-type openFile struct {
-	*pcmFile
-	used int64
-}
-
 // Mixer is an io.Reader of the sum of all regions, limited, as float32 frames. It is not safe for concurrent
 // use.
 type Mixer struct {
@@ -52,7 +42,6 @@ type Mixer struct {
 	Gain Curve
 
 	dir     string
-	files   map[string]*openFile
 	regions []*Region // that have not begun, by Start
 	playing []*playing
 	total   int64
@@ -82,7 +71,7 @@ var Untouched = Level{Gain: 1, Threshold: math.Inf(1), Ceiling: 1}
 func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
 	sorted := slices.SortedStableFunc(slices.Values(regions), func(a, b *Region) int { return cmp.Compare(a.Start, b.Start) })
 	return &Mixer{
-		dir: dir, files: map[string]*openFile{}, regions: sorted, total: total,
+		dir: dir, regions: sorted, total: total,
 		level: level.Gain, limiter: newLimiter(level.Threshold, level.Ceiling), sum: make([]frame, mixBlock), block: make([]frame, mixBlock),
 		gains: make([]float64, mixBlock), bytes: make([]byte, mixBlock*FrameBytes),
 	}
@@ -93,13 +82,6 @@ func (m *Mixer) Peak() float64 { return m.limiter.peak }
 
 // Err returns the error that stopped reading, nil at the regular end.
 func (m *Mixer) Err() error { return m.err }
-
-// Close closes the files.
-func (m *Mixer) Close() {
-	for _, f := range m.files {
-		f.close()
-	}
-}
 
 // Read returns the next bytes of the mix, and io.EOF after exactly total frames.
 func (m *Mixer) Read(p []byte) (int, error) {
@@ -187,12 +169,14 @@ func (m *Mixer) add(p *playing, sum []frame) error {
 	return nil
 }
 
-// read fills dst with what the region plays from output sample at.
+// read fills dst with what the region plays from output sample at. It opens the file for each block: that costs little
+// beside mixing it, and a mix of hundreds of files needs no more descriptors than one of two.
 func (m *Mixer) read(p *playing, dst []frame, at int64) error {
-	in, err := m.open(p.File)
+	in, err := openPCM(filepath.Join(m.dir, p.File), 0)
 	if err != nil {
 		return err
 	}
+	defer in.close()
 	if p.Period == 0 {
 		return in.read(dst, p.Offset+at-p.Start)
 	}
@@ -202,25 +186,4 @@ func (m *Mixer) read(p *playing, dst []frame, at int64) error {
 		}
 	}
 	return p.loop.read(in, dst, at-p.Start, p.End-p.Start)
-}
-
-// open returns a file. If too many are open, it closes the least recently used one.
-func (m *Mixer) open(name string) (*pcmFile, error) {
-	if f := m.files[name]; f != nil {
-		f.used = m.at
-		return f.pcmFile, nil
-	}
-	if len(m.files) >= openFiles {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(m.files)), func(a, b string) int {
-			return cmp.Compare(m.files[a].used, m.files[b].used)
-		})
-		m.files[oldest].close()
-		delete(m.files, oldest)
-	}
-	f, err := openPCM(filepath.Join(m.dir, name), 0)
-	if err != nil {
-		return nil, err
-	}
-	m.files[name] = &openFile{f, m.at}
-	return f, nil
 }

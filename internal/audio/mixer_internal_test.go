@@ -29,7 +29,6 @@ func writeFrames(t testing.TB, path string, samples []frame) {
 func mixed(t testing.TB, dir string, regions []*Region, total int64) []frame {
 	t.Helper()
 	m := NewMixer(dir, regions, total, Untouched)
-	defer m.Close()
 	b, err := io.ReadAll(m)
 	if err != nil || int64(len(b)) != total*FrameBytes {
 		t.Fatalf("%d bytes, %v", len(b), err)
@@ -183,29 +182,6 @@ func TestRampsOfAReplacementAddUpToOne(t *testing.T) {
 	}
 	if a[3000] != 0 {
 		t.Errorf("gain %v in the middle of the mute", a[3000])
-	}
-}
-
-// More files than a mix may hold open take turns.
-func TestTheMixHoldsFewFilesOpen(t *testing.T) {
-	const files, total = 3*openFiles + 1, 3 * mixBlock
-	dir := t.TempDir()
-	var regions []*Region
-	for i := range files {
-		writeFrames(t, filepath.Join(dir, fmt.Sprint(i)), []frame{2*mixBlock + 7: {0.001, 0.002}})
-		regions = append(regions, &Region{File: fmt.Sprint(i), End: total, Envelope: Envelope{Volume: 1}})
-	}
-	m := NewMixer(dir, regions, total, Untouched)
-	defer m.Close()
-	most := 0
-	m.OnProgress = func(int64) { most = max(most, len(m.files)) }
-	b, err := io.ReadAll(m)
-	if err != nil || most > openFiles || most == 0 {
-		t.Fatalf("%v, %d files open at once", err, most)
-	}
-	last := math.Float32frombits(binary.LittleEndian.Uint32(b[(2*mixBlock+7)*FrameBytes:]))
-	if math.Abs(float64(last)-0.001*files) > 1e-6 {
-		t.Errorf("the files add up to %v", last)
 	}
 }
 

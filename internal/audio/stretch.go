@@ -271,21 +271,21 @@ func downsample(dst, src []float64) {
 // search returns where in signal the window fits best, by correlation with tail: first on the downsampled
 // signal over the whole range, then sample by sample around the best place. home is its place by the map.
 func (s *stretcher) search(signal []float64, home int) int {
-	most := len(signal) - stretchWindow
+	last := len(signal) - stretchWindow
 	low := s.low[:len(signal)/coarse]
 	downsample(low, signal)
-	best, at := bestMatch(low, s.tailLow[:], 0, most/coarse, home/coarse, searchRadius/coarse)
+	best, at := bestMatch(low, s.tailLow[:], 0, last/coarse, home/coarse, searchRadius/coarse)
 	if best <= 0 {
 		return home // silence, or no similarity: follow the map
 	}
-	from, to := max(0, (at-1)*coarse), min(most, (at+1)*coarse)
+	from, to := max(0, (at-1)*coarse), min(last, (at+1)*coarse)
 	if _, at = bestMatch(signal, s.tail[:], from, to, at*coarse, searchRadius); at < 0 {
 		return home
 	}
 	// The best place lies between two samples. Rounding it in every window would add up and detune a tone, so
 	// the next windows compensate the error.
 	exact := float64(at) + peakOffset(signal, s.tail[:], at)
-	taken := min(max(int(math.Round(exact-s.ahead)), 0), most)
+	taken := min(max(int(math.Round(exact-s.ahead)), 0), last)
 	s.ahead += float64(taken) - exact
 	return taken
 }

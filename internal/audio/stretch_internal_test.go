@@ -148,11 +148,11 @@ func TestStretchHasNoSeams(t *testing.T) {
 		low += (rng.NormFloat64() - low) / 40
 		src[i] += 4 * low * math.Exp(-float64(i%12000)/1500)
 	}
-	step := func(x []float64) (most float64) {
+	step := func(x []float64) (largest float64) {
 		for i := 1; i < len(x); i++ {
-			most = max(most, math.Abs(x[i]-x[i-1]))
+			largest = max(largest, math.Abs(x[i]-x[i-1]))
 		}
-		return most
+		return largest
 	}
 	in := writePCM(t, src)
 	found, err := onsets(t.Context(), in, 0, int64(len(src)), stretchSection)
@@ -276,7 +276,7 @@ func TestStretchIsHonestAtItsStart(t *testing.T) {
 	}
 	for _, x := range stretched(t, in, 2*SampleRate, 0.5, 5000) {
 		if x != 0 {
-			t.Fatal("sound behind the end of the source")
+			t.Fatal("sound after the end of the source")
 		}
 	}
 }

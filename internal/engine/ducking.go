@@ -63,7 +63,6 @@ func (r *run) voicePresence(ctx context.Context) ([]audio.Span, error) {
 		return spans, nil
 	}
 	mix := audio.NewMixer(r.work, played(voices), r.plan.Samples, audio.Untouched)
-	defer mix.Close()
 	found := audio.NewPresenceDetector()
 	if _, err := io.Copy(found, ending{ctx, mix}); err != nil {
 		return nil, fmt.Errorf("look for voices: %w", err)

@@ -73,7 +73,6 @@ func (r *run) mixer(level audio.Level) *audio.Mixer {
 // limiter.
 func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level, done *task) (peak float64, err error) {
 	mix := r.mixer(level)
-	defer mix.Close()
 	mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
 	pass.Stdin = mix
 	_, err = r.encode(ctx, pass)
@@ -105,7 +104,6 @@ func (r *run) withinFullScale(ctx context.Context, name string, level audio.Leve
 // such as silence, is not normalised.
 func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, err error) {
 	mix := r.mixer(audio.Untouched)
-	defer mix.Close()
 	meter := audio.NewLoudnessMeter(2)
 	if _, err := io.Copy(meter, ending{ctx, mix}); err != nil {
 		return 1, false, err

@@ -91,7 +91,6 @@ func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
 	r := s.run(t, tl, nil)
 	defer r.close()
 	mix := audio.NewMixer(r.work, played(r.plan.Regions), r.plan.Samples, audio.Untouched)
-	defer mix.Close()
 	b, err := io.ReadAll(mix)
 	if err != nil {
 		t.Fatal(err)

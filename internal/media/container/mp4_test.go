@@ -120,12 +120,12 @@ func TestIndexOfDamagedFiles(t *testing.T) {
 		file string
 		want container.Index
 	}{
-		"cut":            {"\x00\x01\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
-		"encrypted":      {nest(box(20, "schm", "\x00\x00\x00\x00cenc"), "moov", "trak", "sinf"), container.Index{Media: true, Encrypted: true}},
-		"of no size":     {"\x00\x00\x00\x02moov" + hdlr, container.Index{Media: true}},
-		"samples":        {nest(box(24, "stsz", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00"), "moov"), container.Index{Media: true, Samples: 256}},
-		"to the end":     {box(24, "ftyp", "isom") + "\x00\x00\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
-		"behind a crowd": {strings.Repeat(box(8, "free", ""), 64) + nest(hdlr, "moov"), container.Index{}},
+		"cut":           {"\x00\x01\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
+		"encrypted":     {nest(box(20, "schm", "\x00\x00\x00\x00cenc"), "moov", "trak", "sinf"), container.Index{Media: true, Encrypted: true}},
+		"of no size":    {"\x00\x00\x00\x02moov" + hdlr, container.Index{Media: true}},
+		"samples":       {nest(box(24, "stsz", "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00"), "moov"), container.Index{Media: true, Samples: 256}},
+		"to the end":    {box(24, "ftyp", "isom") + "\x00\x00\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
+		"after a crowd": {strings.Repeat(box(8, "free", ""), 64) + nest(hdlr, "moov"), container.Index{}},
 	} {
 		if x, err := container.ReadIndex(write(t, []byte(c.file))); x != c.want || err != nil {
 			t.Errorf("%s: %+v, want %+v (%v)", name, x, c.want, err)
