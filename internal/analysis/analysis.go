@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -95,23 +94,26 @@ func (s *Service) Get(ctx context.Context, owner string, key asset.Key, points i
 		return Analysis{}, err
 	}
 	object := key.Derived("analysis.json")
-	a, err := derived.Get(ctx, s.o.Maker, owner, object, func() (result[Analysis], error) { return read[Analysis](ctx, s, object) },
-		func(ctx context.Context) error {
-			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
-				a, err := s.analyse(ctx, file)
-				return store(ctx, s, object, dir, a, err)
-			})
-		})
-	if err == nil {
-		err = src.refusal(a.refused())
-	}
+	a, err := once(ctx, s, src, object, func() (Analysis, error) { return read[Analysis](ctx, s, object) }, s.analyse)
 	if err != nil {
-		return Analysis{}, err
+		return Analysis{}, src.refusal(err)
 	}
-	if a.Found.Sound != nil {
-		a.Found.Sound.Peaks = a.Found.Sound.Peaks.Coarser(points)
+	if a.Sound != nil {
+		a.Sound.Peaks = a.Sound.Peaks.Coarser(points)
 	}
-	return a.Found, nil
+	return a, nil
+}
+
+// once returns what known finds in the bucket. If it finds nothing, once first measures a copy of the asset and stores
+// the result.
+func once[T any](ctx context.Context, s *Service, src source, key string, known func() (T, error),
+	measure func(ctx context.Context, file string) (T, error)) (T, error) {
+	return derived.Get(ctx, s.o.Maker, src.owner, key, known, func(ctx context.Context) error {
+		return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
+			found, err := measure(ctx, file)
+			return store(ctx, s, key, dir, found, err)
+		})
+	})
 }
 
 // source is an asset that a request reads.
@@ -184,37 +186,29 @@ type result[T any] struct {
 	Found    T
 }
 
-func (r result[T]) refused() error {
-	switch {
-	case r.NotMedia:
-		return errNotMedia
-	case r.TriedAt > 0:
-		return errExhausted
-	}
-	return nil
-}
-
-// read returns a stored result, or ErrNotFound if it has another version or is due to be repeated.
-func read[T any](ctx context.Context, s *Service, key string) (found result[T], err error) {
+// read returns a stored result, or the failure of the file. It returns ErrNotFound for a result of another version, and if
+// the analysis is due to be repeated.
+func read[T any](ctx context.Context, s *Service, key string) (found T, err error) {
 	obj, err := s.o.Bucket.Open(ctx, key)
 	if err != nil {
 		return found, fmt.Errorf("open analysis: %w", err)
 	}
 	defer obj.Close()
-	b, err := io.ReadAll(obj)
-	if err == nil {
-		err = json.Unmarshal(b, &found)
-	}
-	if err != nil {
+	var r result[T]
+	err = json.NewDecoder(obj).Decode(&r)
+	switch {
+	case err != nil:
 		return found, fmt.Errorf("read analysis: %w", err)
-	}
-	if found.Version != version {
-		return found, fmt.Errorf("analysis of version %d: %w", found.Version, objectstore.ErrNotFound)
-	}
-	if found.TriedAt > 0 && time.Since(time.UnixMilli(found.TriedAt)) > retryAfter {
+	case r.Version != version:
+		return found, fmt.Errorf("analysis of version %d: %w", r.Version, objectstore.ErrNotFound)
+	case r.NotMedia:
+		return found, errNotMedia
+	case r.TriedAt > 0 && time.Since(time.UnixMilli(r.TriedAt)) > retryAfter:
 		return found, fmt.Errorf("analysis due to be repeated: %w", objectstore.ErrNotFound)
+	case r.TriedAt > 0:
+		return found, errExhausted
 	}
-	return found, nil
+	return r.Found, nil
 }
 
 // store keeps a result, or the failure of the file. It returns any other failure.

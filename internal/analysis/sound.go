@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cutroom/internal/asset"
-	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
@@ -30,10 +29,10 @@ type Extent struct {
 func (s *Service) Sound(ctx context.Context, owner string, a asset.Found, field string,
 	worthwhile func(declared time.Duration) error) (Extent, error) {
 	src, key := source{a, owner, field}, a.Key.Derived("sound.json")
-	known := func() (result[Extent], error) {
+	known := func() (Extent, error) {
 		found, err := read[Extent](ctx, s, key)
-		if err == nil && found.Found.Declared > 0 {
-			if err = worthwhile(found.Found.Declared); err == nil {
+		if err == nil && found.Declared > 0 {
+			if err = worthwhile(found.Declared); err == nil {
 				err = fmt.Errorf("sound is not measured yet: %w", objectstore.ErrNotFound)
 			}
 		}
@@ -41,22 +40,16 @@ func (s *Service) Sound(ctx context.Context, owner string, a asset.Found, field 
 	}
 	// Another request may have stopped at the declared length while we waited for it.
 	for range 3 {
-		found, err := derived.Get(ctx, s.o.Maker, owner, key, known, func(ctx context.Context) error {
-			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
-				e, err := s.extent(ctx, file, worthwhile)
-				return store(ctx, s, key, dir, e, err)
-			})
+		found, err := once(ctx, s, src, key, known, func(ctx context.Context, file string) (Extent, error) {
+			return s.extent(ctx, file, worthwhile)
 		})
 		if errors.Is(err, objectstore.ErrNotFound) && fault.As(err) == nil {
 			continue
 		}
-		if err == nil {
-			err = found.refused()
-		}
 		if errors.Is(err, errNotMedia) {
 			return Extent{}, fault.Invalidf("%s names a file without readable sound", field).WithCause(err)
 		}
-		return found.Found, src.refusal(err)
+		return found, src.refusal(err)
 	}
 	return Extent{}, errBusy
 }

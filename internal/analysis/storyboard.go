@@ -46,21 +46,16 @@ func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, 
 	}
 	// The size of the pictures decides how wide the strip is.
 	pictures := name.Derived("pictures.json")
-	p, err := derived.Get(ctx, s.o.Maker, owner, pictures, func() (result[Video], error) { return read[Video](ctx, s, pictures) },
-		func(ctx context.Context) error {
-			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
-				_, video, err := s.probePictures(ctx, file)
-				return store(ctx, s, pictures, dir, video, err)
-			})
+	p, err := once(ctx, s, src, pictures, func() (Video, error) { return read[Video](ctx, s, pictures) },
+		func(ctx context.Context, file string) (Video, error) {
+			_, video, err := s.probePictures(ctx, file)
+			return video, err
 		})
-	if err == nil {
-		err = p.refused()
-	}
 	if err != nil {
 		return nil, noPictures(src.refusal(err), err)
 	}
 	board := engine.Storyboard{Tiles: tiles, Height: height &^ 1}
-	board.Width = engine.TileWidth(p.Found.Width, p.Found.Height, board.Height)
+	board.Width = engine.TileWidth(p.Width, p.Height, board.Height)
 	if board.Width*board.Tiles > maxStripWidth {
 		return nil, ErrInvalidTiles
 	}
@@ -94,9 +89,7 @@ const (
 func (s *Service) openStoryboard(ctx context.Context, key string) (objectstore.Object, error) {
 	obj, err := s.o.Bucket.Open(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		if r, rerr := read[struct{}](ctx, s, key+refusedSuffix); rerr == nil {
-			return nil, r.refused()
-		}
+		_, err = read[struct{}](ctx, s, key+refusedSuffix)
 	}
 	return obj, err
 }
