@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -149,48 +149,35 @@ func TestEncodeWaitsForItsReader(t *testing.T) {
 	}
 }
 
-func TestEncodeReportsABrokenStdin(t *testing.T) {
-	t.Parallel()
-	torn := errors.New("the upload was torn off")
-	_, err := newRunner(t).Encode(t.Context(), media.Pass{
-		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
-		Args:  []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "null", "-"},
-		Stdin: io.MultiReader(bytes.NewReader(make([]byte, 96000)), iotest.ErrReader(torn)),
-	})
-	if !errors.Is(err, torn) {
-		t.Errorf("%v, want the reader's error", err)
+// broken is a stream that fails or panics.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return b.Write(nil) }
+func (b broken) Write([]byte) (int, error) {
+	if b.err == nil {
+		panic("boom")
 	}
+	return 0, b.err
 }
 
-type brokenWriter struct{ err error }
-
-func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
-
-func TestEncodeReportsABrokenStdout(t *testing.T) {
-	t.Parallel()
-	full := errors.New("the disk is full")
-	_, err := newRunner(t).Encode(t.Context(), media.Pass{
-		Name: "stream", Dir: t.TempDir(), Timeout: time.Minute,
-		Args: tone(time.Minute, "-f", "wav", "pipe:1"), Stdout: brokenWriter{full},
-	})
-	if !errors.Is(err, full) {
-		t.Errorf("%v, want the writer's error", err)
-	}
-}
-
-// panicking is a stream whose reader or writer has a bug.
-type panicking struct{}
-
-func (panicking) Read([]byte) (int, error)  { panic("boom") }
-func (panicking) Write([]byte) (int, error) { panic("boom") }
-
-func TestEncodeReportsAPanicOfItsStreams(t *testing.T) {
+func TestEncodeReportsBrokenStreams(t *testing.T) {
 	t.Parallel()
 	read := []string{"-f", "s16le", "-ar", "48000", "-ac", "1", "-i", "pipe:0", "-f", "null", "-"}
-	for _, p := range []media.Pass{{Args: read, Stdin: panicking{}}, {Args: tone(time.Minute, "-f", "wav", "pipe:1"), Stdout: panicking{}}} {
-		p.Name, p.Dir, p.Timeout = "stream", t.TempDir(), time.Minute
-		if _, err := newRunner(t).Encode(t.Context(), p); err == nil || !strings.Contains(err.Error(), "panic: boom") {
-			t.Errorf("%v, want the panic", err)
+	write := tone(time.Minute, "-f", "wav", "pipe:1")
+	torn := broken{errors.New("torn off")}
+	for want, passes := range map[error][]media.Pass{
+		torn.err: {
+			{Args: read, Stdin: io.MultiReader(bytes.NewReader(make([]byte, 96000)), torn)},
+			{Args: write, Stdout: torn},
+		},
+		nil: {{Args: read, Stdin: broken{}}, {Args: write, Stdout: broken{}}},
+	} {
+		for _, p := range passes {
+			p.Name, p.Dir, p.Timeout = "stream", t.TempDir(), time.Minute
+			_, err := newRunner(t).Encode(t.Context(), p)
+			if want != nil && !errors.Is(err, want) || want == nil && !strings.Contains(fmt.Sprint(err), "panic: boom") {
+				t.Errorf("%q: %v, want %v or else the panic", p.Args, err, want)
+			}
 		}
 	}
 }

@@ -97,13 +97,13 @@ func (r *Runner) MaxMemory() int64 { return r.cfg.MaxMemoryBytes }
 // findBinary resolves links, because Landlock rules apply to files, not names.
 func findBinary(name string) (string, error) {
 	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
 	if err != nil {
-		return "", fmt.Errorf("media: %w", err)
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return "", fmt.Errorf("media: %w", err)
-	}
-	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", fmt.Errorf("media: %w", err)
 	}
 	return path, nil
