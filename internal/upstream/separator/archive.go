@@ -3,7 +3,6 @@ package separator
 import (
 	"archive/tar"
 	"bufio"
-	"bytes"
 	"cmp"
 	"compress/gzip"
 	"context"
@@ -12,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -37,54 +37,56 @@ func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (ste
 		return nil, fmt.Errorf("unpack: %w", err)
 	}
 	defer f.Close()
-	content, err := tarStream(ctx, f, limits.totalBytes)
+	work, err := os.MkdirTemp(dir, "speakers-*")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("unpack: %w", err)
 	}
-	tracks, err := extract(ctx, tar.NewReader(content), dir, limits)
-	defer func() {
-		if err != nil {
-			for _, t := range tracks {
-				os.Remove(t.path) // fails if it was renamed, which is fine
-			}
-			for _, s := range stems {
-				os.Remove(s.Path)
-			}
-			stems = nil
-		}
-	}()
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, &Error{Transient: true, Err: context.Cause(ctx)}
-		}
-		return nil, err
+	defer os.RemoveAll(work)
+	tracks, err := extract(ctx, f, work, limits)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case isLocal(err):
+		return nil, fmt.Errorf("unpack: %w", err)
+	case errors.Is(err, errTooMuch):
+		return nil, unusable("%w", errTooMuch)
+	default:
+		return nil, unusable("%w", errBroken)
 	}
-	slices.SortStableFunc(tracks, func(a, b track) int { return compareNatural(a.name, b.name) })
+	slices.SortStableFunc(tracks, func(a, b track) int {
+		return cmp.Or(strings.Compare(a.order, b.order), strings.Compare(a.name, b.name))
+	})
 	for i, t := range tracks {
 		path := filepath.Join(dir, fmt.Sprintf("speaker_%d.%s", i, t.kind.AudioExt()))
 		if err := os.Rename(t.path, path); err != nil {
-			return stems, fmt.Errorf("unpack: %w", err)
+			return nil, fmt.Errorf("unpack: %w", err)
 		}
 		stems = append(stems, Stem{path, t.kind})
 	}
 	return stems, nil
 }
 
+var (
+	errBroken  = errors.New("archive is broken")
+	errTooMuch = errors.New("archive has too many entries or bytes")
+)
+
 // track is an audio file from the archive, not yet under its final name.
 type track struct {
-	name, path string
-	kind       container.Kind
+	name, order, path string
+	kind              container.Kind
 }
 
-// tarStream returns the tar in f, decompressed if it is gzipped. Reading fails beyond maxBytes and when ctx
+// decompressed returns the tar in f, decompressed if it is gzipped. Reading fails beyond maxBytes and when ctx
 // ends. The stream is not seekable, so skipping an entry reads and counts it.
-func tarStream(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, error) {
+func decompressed(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, error) {
 	// Below gzip, because one read of gzip may go through any number of empty members.
 	in := bufio.NewReaderSize(endingReader{ctx, f}, 64<<10)
 	var r io.Reader = in
 	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
 		if r, err = gzip.NewReader(in); err != nil {
-			return nil, malformed("archive is broken")
+			return nil, err
 		}
 	}
 	// Headers and padding add to the files' own bytes.
@@ -111,18 +113,20 @@ type boundedReader struct {
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, oversize("archive unpacks to too much")
+		return 0, errTooMuch
 	}
 	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	return n, err
 }
 
-// extract writes every audio file of the tar under a generated name, in the archive's order. On failure it
-// returns the files written so far.
-func extract(ctx context.Context, r *tar.Reader, dir string, limits archiveLimits) (tracks []track, err error) {
-	left := limits.totalBytes
-	head := make([]byte, container.HeadBytes)
+// extract writes the audio files of the archive under generated names, in the archive's order.
+func extract(ctx context.Context, archive *os.File, dir string, limits archiveLimits) (tracks []track, err error) {
+	content, err := decompressed(ctx, archive, limits.totalBytes)
+	if err != nil {
+		return nil, err
+	}
+	r, left := tar.NewReader(content), limits.totalBytes
 	for entries := 1; ; entries++ {
 		h, err := r.Next()
 		if err == io.EOF {
@@ -130,96 +134,30 @@ func extract(ctx context.Context, r *tar.Reader, dir string, limits archiveLimit
 		}
 		// With ErrInsecurePath the header is still usable, and names do not matter.
 		if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
-			return tracks, brokenArchive(err)
+			return nil, err
 		}
 		if entries > limits.entries {
-			return tracks, oversize("archive has more than %d entries", limits.entries)
+			return nil, errTooMuch
 		}
-		if h.Typeflag != tar.TypeReg {
-			continue
-		}
-		n, err := io.ReadFull(r, head)
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-			return tracks, brokenArchive(err)
-		}
-		class, err := container.Sniff(bytes.NewReader(head[:n]))
-		if err != nil || !isAudio(class.Kind) && !class.Tagged {
+		if h.Typeflag != tar.TypeReg || h.Size == 0 {
 			continue
 		}
 		if h.Size > min(limits.entryBytes, left) {
-			return tracks, oversize("archive unpacks to too much")
+			return nil, errTooMuch
 		}
 		left -= h.Size
-		t := track{name: h.Name, path: filepath.Join(dir, fmt.Sprintf("speaker_%d.part", len(tracks))), kind: class.Kind}
-		tracks = append(tracks, t)
-		if err := writeTrack(t.path, head[:n], endingReader{ctx, r}, h.Size); err != nil {
-			return tracks, err
+		path := filepath.Join(dir, fmt.Sprint(entries))
+		if err := writeFile(path, endingReader{ctx, r}, h.Size); err != nil {
+			return nil, err
 		}
-		if isAudio(t.kind) {
-			continue
+		class, err := container.SniffFile(path)
+		if err != nil {
+			return nil, err
 		}
-		// A tag can be larger than the head, so look at the content after it.
-		if class, err = container.SniffFile(t.path); err != nil {
-			return tracks, fmt.Errorf("unpack: %w", err)
-		}
-		tracks[len(tracks)-1].kind = class.Kind
-		if !isAudio(class.Kind) {
-			os.Remove(t.path) // harmless if it fails: the job's folder is deleted in any case
-			tracks = tracks[:len(tracks)-1]
+		if isAudio(class.Kind) {
+			tracks = append(tracks, track{name: h.Name, order: naturalOrder(h.Name), path: path, kind: class.Kind})
 		}
 	}
-}
-
-func writeTrack(path string, head []byte, rest io.Reader, size int64) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("unpack: %w", err)
-	}
-	defer f.Close() // a second Close after success is harmless
-	if _, err := f.Write(head); err != nil {
-		return fmt.Errorf("unpack: %w", err)
-	}
-	// Copy through a plain writer, so that the hole of a sparse entry is read and written
-	// as zeros. Otherwise it would bypass rest, which ends with the caller's context.
-	from := &erroringReader{r: rest}
-	n, err := io.Copy(struct{ io.Writer }{f}, from)
-	switch {
-	case from.err != nil:
-		return brokenArchive(from.err)
-	case err != nil:
-		return fmt.Errorf("unpack: %w", err)
-	case n+int64(len(head)) != size:
-		return malformed("archive is broken")
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("unpack: %w", err)
-	}
-	return nil
-}
-
-// erroringReader remembers read errors, which io.Copy does not distinguish from write
-// errors.
-type erroringReader struct {
-	r   io.Reader
-	err error
-}
-
-func (e *erroringReader) Read(p []byte) (int, error) {
-	n, err := e.r.Read(p)
-	if err != nil && err != io.EOF {
-		e.err = err
-	}
-	return n, err
-}
-
-// brokenArchive returns an *Error from our own limits unchanged. Any other error is the provider's fault,
-// because the file was downloaded completely.
-func brokenArchive(err error) error {
-	var e *Error
-	if errors.As(err, &e) {
-		return e
-	}
-	return malformed("archive is broken")
 }
 
 // isAudio reports whether a file has one of the provider's formats.
@@ -227,40 +165,14 @@ func isAudio(kind container.Kind) bool {
 	return kind != container.Unknown && kind != container.Matroska
 }
 
-// compareNatural orders names as a person would: runs of digits by value, letters ignoring case. Names that are
-// equal so far are ordered by their bytes, so the order is total.
-func compareNatural(a, b string) int {
-	x, y := a, b
-	for x != "" && y != "" {
-		if digits(x) > 0 && digits(y) > 0 {
-			n, m := x[:digits(x)], y[:digits(y)]
-			x, y = x[len(n):], y[len(m):]
-			n, m = strings.TrimLeft(n, "0"), strings.TrimLeft(m, "0")
-			if c := cmp.Or(cmp.Compare(len(n), len(m)), cmp.Compare(n, m)); c != 0 {
-				return c
-			}
-			continue
-		}
-		if c := cmp.Compare(lower(x[0]), lower(y[0])); c != 0 {
-			return c
-		}
-		x, y = x[1:], y[1:]
-	}
-	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
-}
+var digits = regexp.MustCompile(`[0-9]+`)
 
-// digits returns the length of the run of digits at the start of s.
-func digits(s string) int {
-	n := 0
-	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
-		n++
-	}
-	return n
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
+// naturalOrder returns a text that sorts as a person would sort the name: runs of digits by value, letters ignoring
+// case. Only the start of a very long name counts.
+func naturalOrder(name string) string {
+	name = strings.ToLower(name[:min(len(name), 1024)])
+	return digits.ReplaceAllStringFunc(name, func(run string) string {
+		run = strings.TrimLeft(run, "0")
+		return fmt.Sprintf("%04d", len(run)) + run
+	})
 }

@@ -49,8 +49,8 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 	}
 	var stems Stems
 	var why error // why the voice is missing, if the provider gave a reason
-	if p.voicePath() != "" {
-		stems.Voice, why = c.stem(ctx, dir, "voice", c.pathIn(projectID, (*project).voicePath))
+	if p.Path.Voice != "" {
+		stems.Voice, why = c.stem(ctx, dir, "voice", c.pathIn(projectID, func(p project) string { return p.Path.Voice }))
 		if why != nil && !isMissing(why) {
 			return Stems{}, why
 		}
@@ -62,23 +62,16 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 		why = errors.Join(why, err)
 	}
 	if stems.Voice.Path == "" && len(stems.Speakers) == 0 {
-		return Stems{}, noVoice(why)
+		noVoice := &Error{Op: "download", Err: errNoVoice}
+		if cause, ok := errors.AsType[*Error](why); ok {
+			noVoice.Status = cause.Status
+		}
+		return Stems{}, noVoice
 	}
 	if stems.Background, err = c.background(ctx, dir, projectID, p); err != nil {
 		return Stems{}, err
 	}
 	return stems, nil
-}
-
-// noVoice returns the error of a project without a voice stem. Its status is that of the provider's answers for
-// the links, if there were any.
-func noVoice(why error) error {
-	e := &Error{Op: "download", Err: errNoVoice}
-	var cause *Error
-	if errors.As(why, &cause) {
-		e.Status = cause.Status
-	}
-	return e
 }
 
 // settledProject polls the project until it has every possible stem. The flags appear
@@ -87,31 +80,44 @@ func noVoice(why error) error {
 func (c *Client) settledProject(ctx context.Context, projectID int64) (project, error) {
 	var before holding
 	same := 0
-	for look := 0; ; look++ {
+	for poll := 0; ; poll++ {
 		p, err := c.project(ctx, projectID)
 		if err != nil {
 			return p, err
 		}
-		now := p.availableStems()
+		now := p.holding()
 		if now != before {
 			before, same = now, 0
 		}
 		same++
-		if now.everything() || look == len(lagPauses) || now.settled(same) {
+		if poll == len(lagPauses) || now.complete(same) {
 			return p, nil
 		}
-		if cause := c.cfg.Sleep(ctx, lagPauses[look]); cause != nil {
-			return p, &Error{Op: "project", Transient: true, Err: cause}
+		if err := c.cfg.Sleep(ctx, lagPauses[poll]); err != nil {
+			return p, err
 		}
 	}
 }
 
-// settled reports whether stems unchanged over this many polls count as complete.
-func (h holding) settled(polls int) bool {
-	if h.anyBackground() {
-		return h.anyVoice() && polls >= settledPolls
+// holding is the set of stems that a project has so far. It excludes links, which are signed anew in each
+// answer.
+type holding struct{ voice, background, speakers, subBackground, subBackgroundPath bool }
+
+func (p project) holding() holding {
+	return holding{voice: p.Path.Voice != "", background: p.Path.Background != "", speakers: p.Has.Speakers,
+		subBackground: p.Has.SubBackground, subBackgroundPath: p.Path.SubBackground != ""}
+}
+
+// complete reports whether no more stems are expected after this many polls with the same stems.
+func (h holding) complete(polls int) bool {
+	if h.voice && h.background && h.speakers {
+		return true
 	}
-	return h.anyVoice() && polls >= settledVoiceOnly
+	settled := settledVoiceOnly
+	if h.background || h.subBackground {
+		settled = settledPolls
+	}
+	return (h.voice || h.speakers) && polls >= settled
 }
 
 // lookUp returns the current link of a stem, or "" if there is none.
@@ -119,29 +125,26 @@ type lookUp func(context.Context) (string, error)
 
 // pathIn looks up a link in the project info at each call, because the signature of an
 // earlier link may have expired during a download.
-func (c *Client) pathIn(projectID int64, pick func(*project) string) lookUp {
+func (c *Client) pathIn(projectID int64, pick func(project) string) lookUp {
 	return func(ctx context.Context) (string, error) {
 		p, err := c.project(ctx, projectID)
-		if err != nil {
-			return "", err
-		}
-		return pick(&p), nil
+		return pick(p), err
 	}
 }
 
-func (c *Client) target(projectID int64, target string) lookUp {
-	return func(ctx context.Context) (string, error) { return c.targetLink(ctx, projectID, target) }
+func (c *Client) target(projectID int64, t target) lookUp {
+	return func(ctx context.Context) (string, error) { return c.targetLink(ctx, projectID, t) }
 }
 
 // background downloads the first background stem that exists, or a sub-background; the Stem is
 // empty if there is none.
 func (c *Client) background(ctx context.Context, dir string, projectID int64, p project) (Stem, error) {
 	var places []lookUp
-	if p.backgroundPath() != "" {
-		places = append(places, c.pathIn(projectID, (*project).backgroundPath))
+	if p.Path.Background != "" {
+		places = append(places, c.pathIn(projectID, func(p project) string { return p.Path.Background }))
 	}
-	if p.subBackgroundPath() != "" {
-		places = append(places, c.pathIn(projectID, (*project).subBackgroundPath))
+	if p.Path.SubBackground != "" {
+		places = append(places, c.pathIn(projectID, func(p project) string { return p.Path.SubBackground }))
 	}
 	if p.Has.SubBackground {
 		places = append(places, c.target(projectID, targetSubBackground))
@@ -169,10 +172,6 @@ func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]S
 		return nil, err
 	}
 	stems, err := unpack(ctx, archive, dir, archiveLimits{maxArchiveEntries, c.cfg.MaxDownloadBytes, maxArchiveBytes})
-	var e *Error
-	if errors.As(err, &e) {
-		e.Op, e.Transient = "download", ctx.Err() != nil
-	}
 	if err == nil && len(stems) == 0 {
 		c.log.Warn("separation provider sent an archive without audio", "project", projectID)
 	}
@@ -191,9 +190,7 @@ func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (Stem,
 		return Stem{}, fmt.Errorf("download %s: %w", name, err)
 	}
 	if !isAudio(class.Kind) {
-		e := malformed("%s is not audio", name)
-		e.Op, e.Status, e.Transient = "download", http.StatusOK, false
-		return Stem{}, e
+		return Stem{}, unusable("%s is not audio", name)
 	}
 	path := filepath.Join(dir, name+"."+class.Kind.AudioExt())
 	if err := os.Rename(part, path); err != nil {
@@ -229,8 +226,8 @@ func (c *Client) fetch(ctx context.Context, look lookUp, path string, maxBytes i
 		if try == len(lagPauses) {
 			return fmt.Errorf("%w: %w", errMissing, err)
 		}
-		if cause := c.cfg.Sleep(ctx, lagPauses[try]); cause != nil {
-			return &Error{Op: "download", Transient: true, Err: cause}
+		if err := c.cfg.Sleep(ctx, lagPauses[try]); err != nil {
+			return err
 		}
 	}
 }
@@ -244,14 +241,14 @@ func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) er
 	x := exchange{endpoint: "download", method: http.MethodGet, url: u, withKey: withKey,
 		header: map[string]string{"Accept-Encoding": "identity"}} // so that lengths count the bytes we write
 	err = c.retry(ctx, func() error {
-		return c.once(ctx, x, func(status int, length int64, body io.Reader) error {
-			if status != http.StatusOK {
+		return c.once(ctx, x, func(resp *http.Response) error {
+			if resp.StatusCode != http.StatusOK {
 				return malformed("not the whole file")
 			}
-			if length > maxBytes {
-				return oversize("file larger than %d bytes", maxBytes)
+			if resp.ContentLength > maxBytes {
+				return unusable("file larger than %d bytes", maxBytes)
 			}
-			return writeFile(path, body, maxBytes)
+			return writeFile(path, resp.Body, maxBytes)
 		})
 	})
 	if err != nil {
@@ -274,7 +271,7 @@ func writeFile(path string, body io.Reader, maxBytes int64) error {
 	case n == 0:
 		return &Error{Err: errEmpty} // not transient: fetch decides whether to retry
 	case n > maxBytes:
-		return oversize("file larger than %d bytes", maxBytes)
+		return unusable("file larger than %d bytes", maxBytes)
 	}
 	return nil
 }

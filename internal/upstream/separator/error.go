@@ -3,6 +3,7 @@ package separator
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"time"
 
@@ -15,9 +16,6 @@ import (
 type Error struct {
 	Op     string // the call that failed, named as in Call.Endpoint
 	Status int    // HTTP status of the answer; 0 if there was none
-	// Ambiguous is set only by Submit: the request may have reached the provider, so the project
-	// may exist and be paid for. Submitting again could pay twice.
-	Ambiguous bool
 	// Transient means that the same call may succeed later: no answer, a 5xx or a
 	// malformed one, and for a poll also a 408 or 429. Any other 4xx and a file with
 	// unexpected content are not transient.
@@ -83,9 +81,7 @@ func (e *Error) Reason() fault.Reason {
 }
 
 // refused reports whether the provider understood the request and refused it.
-func (e *Error) refused() bool { return refusal(e.Status) }
-
-func refusal(status int) bool { return status >= 400 && status < 500 }
+func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
 
 // maxRetryAfter bounds how long a provider may ask us to wait.
 const maxRetryAfter = 24 * time.Hour
@@ -109,13 +105,19 @@ func malformed(format string, args ...any) *Error {
 	return &Error{Transient: true, again: true, Err: fmt.Errorf(format, args...)}
 }
 
-// oversize returns the error for an answer beyond our limits. A retry would return the same.
-func oversize(format string, args ...any) *Error {
-	return &Error{Err: fmt.Errorf(format, args...)}
+// unusable returns the error for a file that is too large or not what it should be. A retry would return the same.
+func unusable(format string, args ...any) *Error {
+	return &Error{Op: "download", Err: fmt.Errorf(format, args...)}
 }
 
 // isStatus reports whether err is the provider's answer with that status.
 func isStatus(err error, status int) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == status
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == status
+}
+
+// isLocal reports whether a file of ours could not be read or written.
+func isLocal(err error) bool {
+	_, ok := errors.AsType[*fs.PathError](err)
+	return ok
 }

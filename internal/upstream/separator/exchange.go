@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,11 +39,7 @@ type exchange struct {
 
 // beforePayment reports whether a refusal of the call means that nothing has been paid yet.
 func (x exchange) beforePayment() bool {
-	switch x.endpoint {
-	case "upload-token", "upload", "register", "audio-separation":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"upload-token", "upload", "register", "audio-separation"}, x.endpoint)
 }
 
 // newTransport returns a transport without keep-alive and proxy. The server may close an idle connection during
@@ -70,36 +67,38 @@ func (c *Client) newTransport() *http.Transport {
 func (c *Client) retry(ctx context.Context, attempt func() error) error {
 	for n := 1; ; n++ {
 		err := attempt()
-		var e *Error
-		if err == nil || !errors.As(err, &e) {
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
 			return err
 		}
 		c.log.Warn("separation provider call failed", "endpoint", e.Op, "status", e.Status, "attempt", n, "cause", e.Err)
 		if !e.again || n == maxAttempts {
 			return err
 		}
-		if cause := c.cfg.Sleep(ctx, backoff(n)); cause != nil {
-			return &Error{Op: e.Op, Transient: true, Err: cause}
+		if err := c.cfg.Sleep(ctx, backoff(n)); err != nil {
+			return err
 		}
 	}
 }
 
 // ask makes a poll's only attempt.
-func (c *Client) ask(ctx context.Context, x exchange, a answer) error {
-	err := c.once(ctx, x, decode(a))
-	var e *Error
-	if errors.As(err, &e) {
+func (c *Client) ask(ctx context.Context, x exchange, read reader) error {
+	err := c.once(ctx, x, read)
+	if e, ok := errors.AsType[*Error](err); ok {
 		e.Transient = e.Transient || e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests
 		c.log.Warn("separation provider poll failed", "endpoint", e.Op, "status", e.Status, "cause", e.Err)
 	}
 	return err
 }
 
-// reader reads a 2xx answer. Its error counts as the provider's if it is an *Error or came from the body; any other is
-// local.
-type reader func(status int, length int64, body io.Reader) error
+// reader reads a 2xx answer. Its error is an [Error] if the answer breaks the protocol or our limits.
+type reader func(resp *http.Response) error
 
-// once makes one attempt of x, passes a 2xx answer to read, and records the call. Only GETs follow redirects.
+// statusOnly does not read the body.
+func statusOnly(*http.Response) error { return nil }
+
+// once makes one attempt of x, passes a 2xx answer to read, and records the call. If parent ends, it returns
+// parent's cause.
 func (c *Client) once(parent context.Context, x exchange, read reader) (err error) {
 	parent, end := tracing.Start(parent, "provider "+x.endpoint)
 	defer func() { end(err) }()
@@ -118,53 +117,45 @@ func (c *Client) once(parent context.Context, x exchange, read reader) (err erro
 	if err == nil {
 		defer resp.Body.Close()
 		status = resp.StatusCode
-		if status < 200 || status > 299 {
-			e := &Error{Op: x.endpoint, Status: status, Transient: !refusal(status), sent: true}
-			if x.beforePayment() {
-				e.Busy, e.RetryAfter = busy(resp, time.Now())
-			}
-			e.again = status >= 500 && !e.Busy
-			return e
+		resp.Body = idle.Received(resp.Body)
+		if status >= 200 && status <= 299 {
+			err = read(resp)
+		} else {
+			err = x.failure(resp)
 		}
-		body := &erroringReader{r: idle.Received(resp.Body)}
-		if err = read(status, resp.ContentLength, body); err == nil {
-			return nil
-		}
-		if body.err == nil {
-			return blame(err, x.endpoint, status)
-		}
-		err = body.err
 	}
-	var local *localError
-	if errors.As(err, &local) {
-		return local.err
-	}
-	e := &Error{Op: x.endpoint, Status: status, Err: httpcall.WithoutURL(err), sent: connected.Load()}
+	e, ok := errors.AsType[*Error](err)
 	switch {
+	case err == nil:
+		return nil
+	case ok:
+	case isLocal(err):
+		return fmt.Errorf("%s: %w", x.endpoint, err)
 	case parent.Err() != nil:
-		e.Transient, e.Err = true, context.Cause(parent)
+		return context.Cause(parent)
 	case errors.Is(err, errForbidden):
+		e = &Error{Err: err}
 	default:
-		e.Transient, e.again = true, true
 		if ctx.Err() != nil {
-			e.Err = context.Cause(ctx)
+			err = context.Cause(ctx)
 		}
+		e = &Error{Transient: true, again: true, Err: httpcall.WithoutURL(err)}
 	}
+	e.Op, e.Status, e.sent = x.endpoint, status, status != 0 || connected.Load()
 	return e
 }
 
-// blame adds the call and the status to an *Error from reading an answer. Any other error
-// is local, such as a full disk.
-func blame(err error, endpoint string, status int) error {
-	var e *Error
-	if !errors.As(err, &e) {
-		return fmt.Errorf("%s: %w", endpoint, err)
+// failure is the error of an answer that is not 2xx.
+func (x exchange) failure(resp *http.Response) *Error {
+	e := &Error{Status: resp.StatusCode}
+	if x.beforePayment() {
+		e.Busy, e.RetryAfter = busy(resp, time.Now())
 	}
-	e.Op, e.Status, e.sent = endpoint, status, true
+	e.Transient, e.again = !e.refused(), e.Status >= 500 && !e.Busy
 	return e
 }
 
-// roundTrip sends x and follows its redirects. It sends the key only to the API base.
+// roundTrip sends x. Only GETs follow redirects, and only the API base gets the key.
 func (c *Client) roundTrip(ctx context.Context, x exchange, idle *httpcall.IdleTimeout) (*http.Response, error) {
 	target, withKey := x.url, x.withKey
 	for hop := 0; ; hop++ {
@@ -176,7 +167,7 @@ func (c *Client) roundTrip(ctx context.Context, x exchange, idle *httpcall.IdleT
 		if err != nil {
 			return nil, err
 		}
-		if x.method != http.MethodGet || !redirects(resp.StatusCode) {
+		if x.method != http.MethodGet || !slices.Contains(redirects, resp.StatusCode) {
 			return resp, nil
 		}
 		resp.Body.Close()
@@ -195,14 +186,7 @@ func (c *Client) roundTrip(ctx context.Context, x exchange, idle *httpcall.IdleT
 	}
 }
 
-func redirects(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return false
-}
+var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 
 func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool,
 	idle *httpcall.IdleTimeout) (*http.Request, error) {
@@ -219,32 +203,10 @@ func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withK
 	}
 	body, err := x.body()
 	if err != nil {
-		return nil, &localError{err}
+		return nil, err
 	}
-	req.Body, req.ContentLength = &ownBody{idle.Sent(body)}, x.bodyBytes
-	if x.bodyBytes == 0 {
-		// Length 0 with a body means "unknown" to net/http, which would send chunks.
-		body.Close()
-		req.Body = http.NoBody
-	}
+	req.Body, req.ContentLength = idle.Sent(body), x.bodyBytes
 	return req, nil
-}
-
-// localError marks a failure to read our own file as it passes through net/http.
-type localError struct{ err error }
-
-func (e *localError) Error() string { return e.err.Error() }
-func (e *localError) Unwrap() error { return e.err }
-
-// ownBody is a request body that marks read failures as local.
-type ownBody struct{ io.ReadCloser }
-
-func (b *ownBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		err = &localError{err}
-	}
-	return n, err
 }
 
 // traced starts the time-out of an attempt once the connection is established, and sets
@@ -257,16 +219,10 @@ func traced(ctx context.Context, idle *httpcall.IdleTimeout, connected *atomic.B
 	})
 }
 
-// answer is a JSON body of the protocol.
-type answer interface {
-	// missing names a required field that the answer lacks, or is "".
-	missing() string
-}
-
-// decode reads a JSON answer into a, from its `result` envelope if it has one.
-func decode(a answer) reader {
-	return func(_ int, _ int64, body io.Reader) error {
-		raw, err := io.ReadAll(io.LimitReader(body, maxJSONBytes+1))
+// decode reads a JSON answer, from its `result` envelope if it has one, which must then be valid.
+func decode(answer any, valid func() bool) reader {
+	return func(resp *http.Response) error {
+		raw, err := io.ReadAll(io.LimitReader(resp.Body, maxJSONBytes+1))
 		if err != nil {
 			return err
 		}
@@ -280,11 +236,11 @@ func decode(a answer) reader {
 		if len(envelope.Result) > 0 && envelope.Result[0] == '{' {
 			raw = envelope.Result
 		}
-		if err := json.Unmarshal(raw, a); err != nil {
+		if err := json.Unmarshal(raw, answer); err != nil {
 			return malformed("answer is not the JSON we know")
 		}
-		if field := a.missing(); field != "" {
-			return malformed("answer lacks %s", field)
+		if !valid() {
+			return malformed("answer lacks a required field")
 		}
 		return nil
 	}

@@ -20,7 +20,6 @@ type want struct {
 	status    int
 	sentence  string // "" if the call succeeds anyway
 	transient bool
-	ambiguous bool
 }
 
 const (
@@ -57,7 +56,7 @@ func TestBusyIsARefusalBeforeAnythingIsPaid(t *testing.T) {
 		}
 		err := p.run(t.Context(), p.client(), tt.step)
 		e, ok := errors.AsType[*Error](err)
-		if !ok || e.Busy != tt.busy || e.RetryAfter != tt.wait || e.Ambiguous {
+		if !ok || e.Busy != tt.busy || e.RetryAfter != tt.wait {
 			t.Errorf("%s answers %d, Retry-After %q: %+v", tt.step, tt.status, tt.header, e)
 		}
 	}
@@ -69,13 +68,13 @@ func TestBusyIsARefusalBeforeAnythingIsPaid(t *testing.T) {
 // audio-separation. upload is the blob PUT, whose answer's body is not read. file is
 // following a download link.
 func TestFaults(t *testing.T) {
-	refused := func(status int, sentence string) want { return want{1, status, sentence, false, false} }
-	broken := func(status int) want { return want{3, status, down, true, false} }
-	unclear := func(status int) want { return want{1, status, down, true, true} }
-	nonsense := want{3, 200, down, true, false}
-	once := want{1, 200, down, false, false} // the body of a file is only checked after it has arrived
+	refused := func(status int, sentence string) want { return want{1, status, sentence, false} }
+	broken := func(status int) want { return want{3, status, down, true} }
+	once := func(status int) want { return want{1, status, down, true} } // whether it was paid is unknown
+	nonsense := want{3, 200, down, true}
+	unusable := want{1, 0, down, false} // the body of a file is only checked after it has arrived
 	ignored := want{calls: 1}
-	busyNow := want{1, 503, down, true, false} // called again when the provider says so
+	busyNow := want{1, 503, down, true} // called again when the provider says so
 
 	for _, row := range []struct {
 		fault                     string
@@ -85,24 +84,24 @@ func TestFaults(t *testing.T) {
 		{"401", answers(401), refused(401, badKey), refused(401, badKey), refused(401, badKey), refused(401, badKey)},
 		{"402", answers(402), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota), refused(402, noQuota)},
 		{"403", answers(403), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest), refused(403, badRequest)},
-		{"404", answers(404), refused(404, badRequest), refused(404, badRequest), refused(404, badRequest), want{7, 404, badRequest, false, false}},
+		{"404", answers(404), refused(404, badRequest), refused(404, badRequest), refused(404, badRequest), want{7, 404, badRequest, false}},
 		{"429", answers(429, "Retry-After", "3600"), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften), refused(429, tooOften)},
 		{"408", answers(408), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest), refused(408, badRequest)},
-		{"500", answers(500), broken(500), unclear(500), broken(500), broken(500)},
-		{"503", answers(503), broken(503), unclear(503), broken(503), broken(503)},
+		{"500", answers(500), broken(500), once(500), broken(500), broken(500)},
+		{"503", answers(503), broken(503), once(503), broken(503), broken(503)},
 		{"busy", answers(503, "Retry-After", "3600"), busyNow, busyNow, busyNow, broken(503)},
-		{"304", answers(304), want{1, 304, down, true, false}, unclear(304), want{1, 304, down, true, false}, want{1, 304, down, true, false}},
-		{"garbage", says("<html>oops"), nonsense, unclear(200), ignored, once},
-		{"wrong types", says(`{"result":[1],"seq":{},"blobSasUrl":7}`), nonsense, unclear(200), ignored, once},
-		{"missing fields", says(`{"result":{}}`), nonsense, unclear(200), ignored, once},
-		{"empty", says(""), nonsense, unclear(200), ignored, want{7, 200, down, false, false}},
-		{"closed at once", closesAtOnce, broken(0), unclear(0), broken(0), broken(0)},
-		{"closed after the body", closesAfterBody, broken(0), unclear(0), broken(0), broken(0)},
-		{"closed in the answer", closesInAnswer, broken(200), unclear(200), ignored, broken(200)},
-		{"wrong length", promisesTooMuch, broken(200), unclear(200), ignored, broken(200)},
-		{"stall", stalls, broken(0), unclear(0), broken(0), broken(0)},
-		{"stall in the answer", stallsInAnswer, broken(200), unclear(200), ignored, broken(200)},
-		{"endless", endless, nonsense, unclear(200), ignored, want{1, 200, down, false, false}},
+		{"304", answers(304), want{1, 304, down, true}, once(304), want{1, 304, down, true}, want{1, 304, down, true}},
+		{"garbage", says("<html>oops"), nonsense, once(200), ignored, unusable},
+		{"wrong types", says(`{"result":[1],"seq":{},"blobSasUrl":7}`), nonsense, once(200), ignored, unusable},
+		{"missing fields", says(`{"result":{}}`), nonsense, once(200), ignored, unusable},
+		{"empty", says(""), nonsense, once(200), ignored, want{7, 200, down, false}},
+		{"closed at once", closesAtOnce, broken(0), once(0), broken(0), broken(0)},
+		{"closed after the body", closesAfterBody, broken(0), once(0), broken(0), broken(0)},
+		{"closed in the answer", closesInAnswer, broken(200), once(200), ignored, broken(200)},
+		{"wrong length", promisesTooMuch, broken(200), once(200), ignored, broken(200)},
+		{"stall", stalls, broken(0), once(0), broken(0), broken(0)},
+		{"stall in the answer", stallsInAnswer, broken(200), once(200), ignored, broken(200)},
+		{"endless", endless, nonsense, once(200), ignored, want{1, 200, down, false}},
 	} {
 		poll := row.api
 		poll.calls, poll.transient = 1, poll.transient || row.fault == "408" || row.fault == "429"
@@ -114,7 +113,7 @@ func TestFaults(t *testing.T) {
 				w = want{calls: 1} // no speakers then, but the voice exists
 			}
 			if step == "project" && (row.fault == "missing fields" || row.fault == "wrong types") {
-				w = want{7, 0, down, false, false} // no flags yet, for as long as we poll
+				w = want{7, 0, down, false} // no flags yet, for as long as we poll
 			}
 			t.Run(row.fault+"/"+step, func(t *testing.T) {
 				t.Parallel()
@@ -138,10 +137,10 @@ func TestWhatTheUserReads(t *testing.T) {
 		{fault.ProviderQuota, noQuota, []Error{{Status: 402}}},
 		{fault.ProviderRejected, badKey, []Error{{Status: 401}}},
 		{fault.ProviderRejected, badRequest, []Error{{Status: 400}, {Status: 403}, {Status: 404}, {Status: 408}, {Status: 499}, {Status: 404, Err: errNoVoice}}},
-		{fault.ProviderRejected, down, []Error{{Err: errForbidden}, {Err: errNoVoice}, *oversize("too much")}},
+		{fault.ProviderRejected, down, []Error{{Err: errForbidden}, {Err: errNoVoice}, *unusable("too much")}},
 		{fault.ProviderUnavailable, tooOften, []Error{{Status: 429}}},
 		{fault.ProviderUnavailable, down, []Error{{Status: 500}, {Status: 599}, {Transient: true, Err: errTimeout}, {Status: 304, Transient: true},
-			{Transient: true, Ambiguous: true}, *malformed("nonsense")}},
+			*malformed("nonsense")}},
 	} {
 		for _, e := range test.failures {
 			if e.Reason() != test.reason || e.Sentence() != test.sentence {
@@ -181,7 +180,7 @@ func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want)
 	if errors.Is(err, errNoVoice) && step == "project" {
 		endpoint = "download"
 	}
-	if got := (want{w.calls, e.Status, e.Sentence(), e.Transient, e.Ambiguous}); got != w || e.Op != endpoint {
+	if got := (want{w.calls, e.Status, e.Sentence(), e.Transient}); got != w || e.Op != endpoint {
 		t.Errorf("got %+v of %s, want %+v\nerror: %v", got, e.Op, w, err)
 	}
 }
@@ -314,12 +313,8 @@ func TestCallerCancels(t *testing.T) {
 				return stalls(w, r, n)
 			}
 			err := p.run(ctx, c, step)
-			var e *Error
-			if !errors.Is(err, errStopping) || !errors.As(err, &e) || p.hits[step] != 1 {
+			if !errors.Is(err, errStopping) || p.hits[step] != 1 {
 				t.Fatalf("err = %v after %d requests", err, p.hits[step])
-			}
-			if e.Ambiguous != (step == "audio-separation") {
-				t.Errorf("ambiguous = %v", e.Ambiguous)
 			}
 		})
 	}

@@ -141,13 +141,6 @@ func TestReadsCompressedAnswersAndAsksForPlainFiles(t *testing.T) {
 	wantStems(t, dir, stems, "voice", "background", "two", "ten")
 }
 
-func TestUploadOfEmptyFileHasALength(t *testing.T) {
-	p := newProvider(t)
-	if _, err := p.client().Upload(t.Context(), p.source(nil), "a.wav", always); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestIDsAndEnvelopes(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"result":{"startGenerateProjectIdList":[12]}}`:         12,
@@ -192,7 +185,7 @@ func TestProgress(t *testing.T) {
 		`{"result":{"progressReason":"Mixing"}}`:                                      {},
 		`{"result":{"progress":null,"progressReason":"Enqueued","hasFailed":false}}`:  {},
 		`{"result":{"progress":"60","progressReason":"Mixing"}}`:                      {Percent: 60},
-		`{"result":{"progress":null,"progressReason":null,"hasFailed":null}}`:         {},
+		`{"result":{"progress":null,"progressReason":null,"hasFailed":null}}`:         nil,
 		`{"result":{"progressReason":"Failed"}}`:                                      {Failed: true},
 		`{"result":{"progressReason":"Completed"}}`:                                   {Done: true},
 		`{"result":{"progressReason":"Mixing","hasFailed":true}}`:                     {Failed: true},
@@ -211,8 +204,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A submission for which no connection was established is repeated, and is not ambiguous
-// if it fails for good.
+// A submission is repeated only if no connection was established.
 func TestSubmitRepeatsOnlyUnsentRequests(t *testing.T) {
 	noTLS, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -237,7 +229,7 @@ func TestSubmitRepeatsOnlyUnsentRequests(t *testing.T) {
 		p := newProvider(t)
 		_, err := p.client(func(cfg *Config) { cfg.BaseURL = base }).Submit(t.Context(), 41, "sep-1")
 		var e *Error
-		if !errors.As(err, &e) || e.Ambiguous || !e.Transient || e.Status != 0 || e.Sentence() != down {
+		if !errors.As(err, &e) || !e.Transient || e.Status != 0 || e.Sentence() != down {
 			t.Errorf("%s: %v", name, err)
 		}
 		if all, good := p.recorded("audio-separation"); all != 3 || good != 0 {
@@ -261,7 +253,7 @@ func TestConnectTimeout(t *testing.T) {
 	})
 	_, err = c.Submit(t.Context(), 41, "sep-1")
 	var e *Error
-	if !errors.As(err, &e) || e.Ambiguous || len(p.calls) != 3 {
+	if !errors.As(err, &e) || len(p.calls) != 3 {
 		t.Fatalf("err = %v, %d calls", err, len(p.calls))
 	}
 	for _, call := range p.calls {

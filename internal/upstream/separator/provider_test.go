@@ -118,8 +118,8 @@ func newProviderOn(t *testing.T, serve func(http.Handler) *httptest.Server) *pro
 	p := &provider{t: t, faults: map[string]misbehaviour{}, hits: map[string]int{},
 		withKey: map[string]int{}, bodies: map[string]string{}, project: fullProject}
 	p.links = map[string]string{
-		targetSpeakers:      `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?sig=` + testSig + `"}}}`,
-		targetSubBackground: `{"result":{"audioFile":{"originalSubBackgroundDownloadLink":"/perso-storage/sub?sig=` + testSig + `"}}}`,
+		targetSpeakers.name:      `{"result":{"audioFile":{"voiceAudioDownloadLink":"/perso-storage/speakers.tar?sig=` + testSig + `"}}}`,
+		targetSubBackground.name: `{"result":{"audioFile":{"originalSubBackgroundDownloadLink":"/perso-storage/sub?sig=` + testSig + `"}}}`,
 	}
 	p.files = map[string][]byte{
 		"/perso-storage/voice":        wav("voice"),
