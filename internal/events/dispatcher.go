@@ -157,18 +157,18 @@ func (d *Dispatcher) free(c *channel) {
 
 // forgetUnconfigured deletes pending deliveries of channels that are no longer configured.
 func (d *Dispatcher) forgetUnconfigured(ctx context.Context) error {
-	_, err := d.db.Exec(ctx, `DELETE FROM event_deliveries WHERE state = 'PENDING' AND channel NOT IN ($1, $2, $3)`, d.names()...)
+	_, err := d.db.Exec(ctx, `DELETE FROM event_deliveries WHERE state = 'PENDING' AND channel NOT IN (`+d.names()+`)`)
 	if err != nil {
 		return fmt.Errorf("forget deliveries: %w", err)
 	}
 	return nil
 }
 
-// names returns the names of the configured channels, padded with "" to three query arguments.
-func (d *Dispatcher) names() []any {
-	names := []any{"", "", ""}
-	for i, c := range d.channels {
-		names[i] = c.name
+// names returns the names of the configured channels for IN, and one that no channel has.
+func (d *Dispatcher) names() string {
+	names := `''`
+	for _, c := range d.channels {
+		names += `, '` + c.name + `'`
 	}
 	return names
 }
@@ -176,17 +176,6 @@ func (d *Dispatcher) names() []any {
 // fanOut creates the deliveries of new events. If no channel is configured, it deletes
 // all events.
 func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
-	var found int
-	query := `SELECT COUNT(*) FROM (SELECT 1 FROM events WHERE fanned_out_at IS NULL LIMIT 1) AS new`
-	if len(d.channels) == 0 {
-		query = `SELECT COUNT(*) FROM (SELECT 1 FROM events LIMIT 1) AS old`
-	}
-	if err := d.db.QueryRow(ctx, query).Scan(&found); err != nil {
-		return false, fmt.Errorf("look for events: %w", err)
-	}
-	if found == 0 {
-		return false, nil
-	}
 	if len(d.channels) == 0 {
 		if _, err := d.db.Exec(ctx, `DELETE FROM events`); err != nil {
 			return false, fmt.Errorf("drop events: %w", err)
@@ -220,7 +209,7 @@ func (d *Dispatcher) deliver(ctx context.Context, tx *db.Tx, id string) error {
 	}
 	_, err := tx.Exec(ctx, insert+`SELECT e.id || '/' || v.id, e.id, v.platform, v.id, 'PENDING', 0, now_ms(), now_ms()
 		FROM events e JOIN devices v ON v.user_id = e.user_id
-		WHERE e.id = $1 AND v.platform IN ($2, $3, $4) AND `+user.Exists("e.user_id"), append([]any{id}, d.names()...)...)
+		WHERE e.id = $1 AND v.platform IN (`+d.names()+`) AND `+user.Exists("e.user_id"), id)
 	return err
 }
 
@@ -234,12 +223,8 @@ func (d *Dispatcher) claim(ctx context.Context, c *channel, n int) ([]string, er
 	if n == 0 {
 		return nil, nil
 	}
-	// Usually nothing is due, and this query is cheaper than the update.
-	ids, err := db.Texts(d.db.Query(ctx, dueSQL, c.name, 1))
-	if err == nil && len(ids) > 0 {
-		ids, err = d.db.ExecTexts(ctx, `UPDATE event_deliveries SET due_at = now_ms() + $3 WHERE state = 'PENDING'
-			AND due_at <= now_ms() AND id IN (`+dueSQL+d.db.SkipLockedOf("d")+`) RETURNING id`, c.name, n, claimLife.Milliseconds())
-	}
+	ids, err := d.db.ExecTexts(ctx, `UPDATE event_deliveries SET due_at = now_ms() + $3 WHERE state = 'PENDING'
+		AND due_at <= now_ms() AND id IN (`+dueSQL+d.db.SkipLockedOf("d")+`) RETURNING id`, c.name, n, claimLife.Milliseconds())
 	if err != nil {
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
@@ -262,19 +247,12 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 	try, cancel := context.WithTimeout(ctx, AttemptTimeout)
 	defer cancel()
 	m, err := d.load(try, id)
-	if db.IsNoRows(err) {
+	switch {
+	case db.IsNoRows(err):
 		err = d.write(ctx, `DELETE FROM event_deliveries WHERE id = $1 AND state = 'PENDING'`, id)
+	case err == nil:
+		err = d.settle(ctx, c, id, m, rescue.Do(func() error { return c.send(try, m) }))
 	}
-	if err != nil || m.eventID == "" {
-		d.logUnsettled(id, err)
-		return
-	}
-	sent := rescue.Do(func() error { return c.send(try, m) })
-	d.logUnsettled(id, d.settle(ctx, c, id, m, sent))
-}
-
-// logUnsettled logs an outcome that could not be written. The delivery becomes due again.
-func (d *Dispatcher) logUnsettled(id string, err error) {
 	if err != nil {
 		d.log.Warn("event delivery not settled; it is attempted again", "delivery", id, "err", err)
 	}
