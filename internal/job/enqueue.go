@@ -30,13 +30,7 @@ type New struct {
 }
 
 // NewID returns the id of a new job. Ids ascend with time.
-func (t Table) NewID() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("job id: %w", err)
-	}
-	return t.Prefix + id.String(), nil
-}
+func (t Table) NewID() string { return t.Prefix + uuid.Must(uuid.NewV7()).String() }
 
 // Insert inserts a job into the queue.
 func (t Table) Insert(ctx context.Context, tx *db.Tx, n New) error {

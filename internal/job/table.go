@@ -176,13 +176,6 @@ func (t Table) Ask(ctx context.Context, c Claim, state string) error {
 		c.ID, c.Fence, state))
 }
 
-// NotAsked takes back what [Table.Ask] recorded. It returns [ErrMoved] also if the owner has deleted the job, which was
-// then not refunded.
-func (t Table) NotAsked(ctx context.Context, c Claim, state string) error {
-	return Guarded(t.DB.Exec(ctx, `UPDATE jobs SET asked_at = NULL WHERE id = $1 AND fence = $2 AND state = $3 AND deleted_at IS NULL`,
-		c.ID, c.Fence, state))
-}
-
 // CountBytes sets what the files of a job count for its owner, and locks the job's row. The files of a deleted job
 // count nothing.
 func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {

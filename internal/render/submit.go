@@ -121,9 +121,7 @@ type Submission struct {
 // Submit enqueues a job. The staged files stay the caller's. A repeat under the same
 // idempotency key returns the first job.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
-	if jobID, err = s.jobs.NewID(); err != nil {
-		return "", err
-	}
+	jobID = s.jobs.NewID()
 	r := resolver{s: s, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
 	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return r.resolve(ctx) })
 	if err != nil || answer != "" {

@@ -27,7 +27,7 @@ const encodeTimeout = 10 * time.Minute
 type stem struct {
 	id string
 	separator.Stem
-	audio      *media.Measured // nil until it was measured
+	audio      *media.Measured
 	sha256     string
 	sizeBytes  int64
 	durationMs int64
@@ -47,33 +47,33 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	if err != nil {
 		return fmt.Errorf("download stems: %w", err)
 	}
-	stems := []stem{{id: stemVoice, Stem: got.Voice}}
-	for i, f := range got.Speakers {
-		stems = append(stems, stem{id: speakerPrefix + strconv.Itoa(i), Stem: f})
+	sent, err := s.measureAll(ctx, got)
+	if err != nil {
+		return err
 	}
-	if got.Voice.Path == "" { // it is the sum of the speakers
-		if stems[0], err = s.toFLAC(ctx, dir, stemVoice, stems[1:]); err != nil {
+	if got.Voice.Path == "" {
+		sum, err := s.toFLAC(ctx, dir, stemVoice, sent[:len(got.Speakers)])
+		if err != nil {
 			return fmt.Errorf("sum speakers: %w", err)
 		}
+		sent = slices.Insert(sent, 0, sum)
 	}
-	if got.Background.Path != "" {
-		stems = append(stems, stem{id: stemBackground, Stem: got.Background})
-	}
-	for i := range stems {
-		err := s.prepare(ctx, dir, &stems[i])
+	var stems []stem
+	for i, t := range sent {
+		err := s.prepare(ctx, dir, &t)
 		if errors.Is(err, errEmptyStem) && i > 0 {
-			s.jobs.AttemptLog(j.Claim).Warn("separation provider sent a stem without sound", "stem", stems[i].id)
+			s.jobs.AttemptLog(j.Claim).Warn("separation provider sent a stem without sound", "stem", t.id)
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("prepare %s: %w", stems[i].id, err)
+			return fmt.Errorf("prepare %s: %w", t.id, err)
 		}
+		stems = append(stems, t)
 	}
 	if length := stems[0].durationMs; !j.covers(length) {
 		s.jobs.AttemptLog(j.Claim).Warn("stems are longer than what was paid for", "stem_ms", length, "source_ms",
 			j.DurationMs, "credits", j.Credits)
 	}
-	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.durationMs == 0 })
 	for _, t := range stems {
 		if err := job.Retry(ctx, func() error {
 			return s.Store.Put(ctx, stemKey(j.ID, t.id, t.ext()), t.Path, objectstore.ContentType("."+t.ext()))
@@ -90,6 +90,28 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	j.State = StateReady
 	s.dropSource(context.WithoutCancel(ctx), j.SourceKey)
 	return nil
+}
+
+// measureAll measures what the provider sent, in the order of the stems. A stem that cannot be read is the provider's
+// fault.
+func (s *Service) measureAll(ctx context.Context, got separator.Stems) ([]stem, error) {
+	stems := []stem{{id: stemVoice, Stem: got.Voice}}
+	for i, f := range got.Speakers {
+		stems = append(stems, stem{id: speakerPrefix + strconv.Itoa(i), Stem: f})
+	}
+	stems = append(stems, stem{id: stemBackground, Stem: got.Background})
+	stems = slices.DeleteFunc(stems, func(t stem) bool { return t.Path == "" })
+	for i, t := range stems {
+		audio, err := s.audioOf(ctx, t.Stem)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("measure %s: %w: %w", t.id, errProviderFailed, err)
+		}
+		stems[i].audio = audio
+	}
+	return stems, nil
 }
 
 // ready writes the stems and moves PROCESSING to READY.
@@ -113,21 +135,17 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 	})
 }
 
-// heldByFLAC are the WAV codecs that FLAC stores without loss. It would clip
+// losslessInFLAC are the WAV codecs that FLAC stores without loss. It would clip
 // floating-point samples above full scale, which the parts of a loud mix have.
-var heldByFLAC = []string{"pcm_u8", "pcm_s16le", "pcm_s24le"}
+var losslessInFLAC = []string{"pcm_u8", "pcm_s16le", "pcm_s24le"}
 
 // prepare converts PCM to FLAC, which has half the size, if that loses nothing. It
 // leaves any other file as it is.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) {
-	if err := s.measure(ctx, t); err != nil {
-		return err
-	}
 	if t.durationMs = t.audio.Duration().Milliseconds(); t.durationMs <= 0 {
-		t.durationMs = 0
 		return errEmptyStem
 	}
-	if t.Kind == container.WAV && slices.Contains(heldByFLAC, t.audio.Codec) {
+	if t.Kind == container.WAV && slices.Contains(losslessInFLAC, t.audio.Codec) {
 		converted, err := s.toFLAC(ctx, dir, t.id, []stem{*t})
 		if err != nil {
 			return err
@@ -136,19 +154,6 @@ func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) 
 	}
 	t.sha256, t.sizeBytes, err = disk.Digest(ctx, t.Path)
 	return err
-}
-
-// measure measures the audio of a stem that the provider sent, once.
-func (s *Service) measure(ctx context.Context, t *stem) error {
-	if t.audio != nil {
-		return nil
-	}
-	audio, err := s.audioOf(ctx, t.Stem)
-	if err != nil {
-		return providerMedia(ctx, err)
-	}
-	t.audio = audio
-	return nil
 }
 
 // audioOf measures the first audio stream of a file.
@@ -168,15 +173,6 @@ func (s *Service) audioOf(ctx context.Context, file separator.Stem) (*media.Meas
 // errEmptyStem is a stem without a single sample.
 var errEmptyStem = fmt.Errorf("%w: no sound", errProviderFailed)
 
-// providerMedia blames the provider for a stem that cannot be read, unless the service
-// is stopping.
-func providerMedia(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return errors.Join(errProviderFailed, err)
-}
-
 // toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay 16 bits;
 // everything else becomes 24. The provider is not to blame if that fails: the stems were
 // readable.
@@ -184,11 +180,7 @@ func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (s
 	out := stem{id: name, Stem: separator.Stem{Path: filepath.Join(dir, name+".flac"), Kind: container.FLAC}}
 	var args, inputs []string
 	format, lossless := "s16", true
-	for i := range stems {
-		t := &stems[i]
-		if err := s.measure(ctx, t); err != nil {
-			return out, err
-		}
+	for _, t := range stems {
 		if t.audio.Codec != "pcm_s16le" {
 			format = "s32"
 		}

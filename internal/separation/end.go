@@ -80,7 +80,7 @@ func judge(err error) verdict {
 	var refused *separator.Error
 	switch {
 	case errors.As(err, &refused):
-		return verdict{toldOf(refused), "separation refused by the provider", slog.LevelWarn}
+		return verdict{publicError(refused), "separation refused by the provider", slog.LevelWarn}
 	case errors.Is(err, errProviderFailed):
 		return verdict{errProviderFailed, "separation failed at the provider", slog.LevelWarn}
 	case errors.Is(err, errPriceMismatch):
@@ -99,8 +99,8 @@ func judge(err error) verdict {
 	return verdict{errInternal, ours, slog.LevelError}
 }
 
-// toldOf returns what the owner reads after the provider refused.
-func toldOf(refused *separator.Error) *fault.Error {
+// publicError returns what the owner reads after the provider refused.
+func publicError(refused *separator.Error) *fault.Error {
 	return fault.Failedf(refused.Reason(), "%s", refused.Sentence())
 }
 
@@ -114,7 +114,7 @@ func (s *Service) apply(ctx context.Context, j claimedJob, o outcome, cause erro
 	case leave:
 		log.Info("separation taken away", "err", cause)
 		// This worker may have stored stems after an account deletion looked for them.
-		s.dropStray(ctx, j)
+		s.removeOrphanStems(ctx, j)
 	case handBack:
 		if err = job.Retry(ctx, func() error { return s.handBack(ctx, j) }); err == nil {
 			log.Info("separation handed back", "state", j.State, "why", cause)
@@ -134,10 +134,7 @@ func (s *Service) apply(ctx context.Context, j claimedJob, o outcome, cause erro
 			s.apply(ctx, j, o, cause)
 		}
 	case fail:
-		if moved, err = s.fail(ctx, j, o.failure, cause); err == nil {
-			s.dropStray(ctx, j)
-		}
-		if moved {
+		if moved, err = s.fail(ctx, j, o.failure, cause); moved {
 			log.Log(ctx, o.level, o.message, "err", cause)
 			log.Info("separation ended", "state", StateFailed, "why", o.failure.Answer())
 		}
@@ -171,9 +168,9 @@ func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 	return err
 }
 
-// dropStray removes stored stems of a job that will not be READY. The sweep of orphans
+// removeOrphanStems removes stored stems of a job that will not be READY. The sweep of orphans
 // removes what it could not.
-func (s *Service) dropStray(ctx context.Context, j claimedJob) {
+func (s *Service) removeOrphanStems(ctx context.Context, j claimedJob) {
 	if j.State != StateProcessing {
 		return // nothing can have been stored yet
 	}
@@ -184,6 +181,6 @@ func (s *Service) dropStray(ctx context.Context, j claimedJob) {
 		err = s.Sweeper.Clean(ctx, kindStems, folder(j.ID))
 	}
 	if err != nil {
-		s.jobs.AttemptLog(j.Claim).Warn("stray stems not deleted; the sweep of orphans will", "err", err)
+		s.jobs.AttemptLog(j.Claim).Warn("orphaned stems not deleted; the sweep of orphans will", "err", err)
 	}
 }

@@ -60,18 +60,18 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 
 // makePeaks draws a stored stem and records the peaks in its row.
 func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
-	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, func(ctx context.Context, dir string, made *stem) (int64, error) {
-		if err := s.measure(ctx, made); err != nil {
+	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, func(ctx context.Context, dir string, stored *stem) (_ int64, err error) {
+		if stored.audio, err = s.audioOf(ctx, stored.Stem); err != nil {
 			return 0, err
 		}
-		return 0, s.storePeaks(ctx, dir, t.jobID, made)
+		return 0, s.storePeaks(ctx, dir, t.jobID, stored)
 	})
 }
 
 // deriveFromStem makes an object from a stored stem, and records its key and how many bytes it counts as stored
 // by the job's owner.
 func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string, bytes int64,
-	derive func(ctx context.Context, dir string, made *stem) (counted int64, err error)) error {
+	derive func(ctx context.Context, dir string, stored *stem) (counted int64, err error)) error {
 	var counted int64
 	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: bytes, Source: t.key, Key: key, Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
 		Make: func(ctx context.Context, source, dir string) error {

@@ -130,15 +130,16 @@ func (s *Service) recoverJobs(ctx context.Context, and, which string, args ...an
 		var moved bool
 		switch {
 		case j.AskedAt.Valid:
-			s.jobs.AttemptLog(j.Claim).Warn("worker lost while the provider may have been starting the job; it is failed, not asked twice")
 			moved, err = s.fail(ctx, j, errInterrupted, errors.New("the worker was lost while the provider may have been starting the job"))
 		case j.Attempts >= job.MaxAttempts:
 			moved, err = s.fail(ctx, j, errInterrupted, nil)
 		default:
-			moved, err = s.requeue(ctx, j, and)
+			r := toQueue()
+			r.Lost, r.And = true, ` AND asked_at IS NULL`+and
+			moved, err = s.jobs.HandBack(ctx, j.Claim, r)
 		}
 		if moved {
-			s.jobs.AttemptLog(j.Claim).Warn("recovered a job from SUBMITTING")
+			s.jobs.AttemptLog(j.Claim).Warn("recovered a job from SUBMITTING", "asked", j.AskedAt.Valid)
 		}
 		return err
 	}, inFlight+` AND j.state = 'SUBMITTING' AND `+which+oldest, args...)
@@ -162,25 +163,22 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 	return errors.Join(errs...)
 }
 
-// requeue takes a job away from a worker that has not asked the provider.
-func (s *Service) requeue(ctx context.Context, j claimedJob, and string) (bool, error) {
-	r := toQueue()
-	r.Lost, r.And = true, ` AND asked_at IS NULL`+and
-	return s.jobs.HandBack(ctx, j.Claim, r)
-}
-
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds it, in one
-// transaction. The owner sees failure, support also cause. It writes nothing and reports false if
-// another worker has moved the job since it was read.
+// transaction, and removes its files. The owner sees failure, support also cause. It writes nothing and reports
+// false if another worker has moved the job since it was read.
 func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
 	err = s.DB.InTx(ctx, func(tx *db.Tx) (err error) {
 		moved, err = s.failIn(ctx, tx, j, failure, cause)
 		return err
 	})
-	if err == nil && moved {
+	if err != nil {
+		return false, err
+	}
+	s.removeOrphanStems(ctx, j)
+	if moved {
 		s.dropSource(context.WithoutCancel(ctx), j.SourceKey)
 	}
-	return moved, err
+	return moved, nil
 }
 
 // failIn is fail within a transaction.

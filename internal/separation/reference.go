@@ -53,7 +53,7 @@ func (s *Service) SubmitReference(ctx context.Context, owner string, ref Referen
 	// A job may be inserted after we looked for it, and it may end before we look again.
 	for range 3 {
 		answer, err := s.submitReference(ctx, owner, ref, key)
-		if !errors.Is(err, errRepeated) && !errors.Is(err, errNotRepeated) {
+		if !errors.Is(err, errChanged) {
 			jobID, reused = strings.CutSuffix(answer, reusedMark)
 			return jobID, reused, err
 		}
@@ -69,31 +69,26 @@ func (s *Service) submitReference(ctx context.Context, owner string, ref Referen
 			return s.reuse(ctx, owner, ref, key)
 		}
 	}
-	made, err := s.newJob(owner, ref.Language, cmp.Or(db.Clean(ref.FileName, maxFileName), ref.Source.String()))
-	if err != nil {
-		return "", err
-	}
-	made.reference = &ref
-	answer, err = idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceReference(ctx, &made, key) })
+	j := newJob{id: s.jobs.NewID(), owner: owner, language: ref.Language, reference: &ref,
+		fileName: cmp.Or(db.Clean(ref.FileName, maxFileName), ref.Source.String())}
+	answer, err = idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceReference(ctx, &j, key) })
 	if err != nil && !ref.Again {
 		// A request at the same time may have used the owner's last credits or room for this very sound.
 		if id, lookErr := s.sameSound(ctx, s.DB, owner, ref); lookErr == nil && id != "" {
-			return "", errRepeated
+			return "", errChanged
 		}
 	}
 	if err != nil || answer != "" {
 		return answer, err
 	}
-	return s.enqueue(ctx, key, made)
+	return s.enqueue(ctx, key, j)
 }
 
 // reusedMark ends the remembered answer to a request that got an earlier request's job.
 const reusedMark = " reused"
 
-var (
-	errRepeated    = errors.New("the owner has a job of this sound")
-	errNotRepeated = errors.New("the owner's job of this sound has ended")
-)
+// errChanged reports that the owner's job of the same sound was submitted, or has ended, since it was looked for.
+var errChanged = errors.New("the owner's jobs of this sound have changed")
 
 // reuse answers with the owner's job of the same sound, and remembers that answer.
 func (s *Service) reuse(ctx context.Context, owner string, ref Reference, key idempotency.Key) (string, error) {
@@ -106,7 +101,7 @@ func (s *Service) reuse(ctx context.Context, owner string, ref Reference, key id
 		}
 		id, err := s.sameSound(ctx, tx, owner, ref)
 		if err == nil && id == "" {
-			err = errNotRepeated
+			err = errChanged
 		}
 		return id + reusedMark, err
 	})
@@ -135,11 +130,11 @@ type cut struct {
 }
 
 // priceReference completes the job with the length and the cut of the stretch, if the owner can pay for it.
-func (s *Service) priceReference(ctx context.Context, made *newJob, key idempotency.Key) error {
-	if err := s.Admit(ctx, made.owner, key); err != nil {
+func (s *Service) priceReference(ctx context.Context, j *newJob, key idempotency.Key) error {
+	if err := s.Admit(ctx, j.owner, key); err != nil {
 		return err
 	}
-	ref := *made.reference
+	ref := *j.reference
 	found, err := s.Assets.Find(ctx, ref.Source)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return errNoAsset
@@ -147,15 +142,15 @@ func (s *Service) priceReference(ctx context.Context, made *newJob, key idempote
 	if err != nil {
 		return err
 	}
-	made.used = []asset.Found{found}
+	j.used = []asset.Found{found}
 	length := func(end time.Duration) time.Duration {
 		if ref.To > 0 {
 			end = min(end, ref.To)
 		}
 		return end - ref.From
 	}
-	sound, err := s.Sounds.Sound(ctx, made.owner, found, "sourceAssetKey", func(declared time.Duration) error {
-		return s.affordable(ctx, made.owner, credit.Price(length(declared).Milliseconds()))
+	sound, err := s.Sounds.Sound(ctx, j.owner, found, "sourceAssetKey", func(declared time.Duration) error {
+		return s.affordable(ctx, j.owner, credit.Price(length(declared).Milliseconds()))
 	})
 	if err != nil {
 		return err
@@ -170,19 +165,19 @@ func (s *Service) priceReference(ctx context.Context, made *newJob, key idempote
 	if !slices.Contains(cutRates, c.SampleRate) {
 		c.SampleRate = 48000
 	}
-	made.audio.DurationMs = (c.To - c.From).Milliseconds()
-	if err := s.affordable(ctx, made.owner, made.price()); err != nil {
+	j.audio.DurationMs = (c.To - c.From).Milliseconds()
+	if err := s.affordable(ctx, j.owner, j.price()); err != nil {
 		return err
 	}
 	c.AAC = c.bytes() > s.MaxAudioBytes
 	if c.bytes() > s.MaxAudioBytes {
 		return fault.Invalidf("trimEndMs must leave at most %d MB of sound to separate: choose a shorter stretch", s.MaxAudioBytes>>20)
 	}
-	made.audio.Ext = "wav"
+	j.audio.Ext = "wav"
 	if c.AAC {
-		made.audio.Ext = "m4a"
+		j.audio.Ext = "m4a"
 	}
-	made.cut = &c
+	j.cut = &c
 	return nil
 }
 

@@ -2,7 +2,6 @@ package separation
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -51,11 +50,6 @@ type Status struct {
 	// Each is zero until it has happened. Expires is when the stems are, or were, removed.
 	Created, Finished, Expires time.Time
 }
-
-const (
-	// noHistory is the assumed time of a job while no finished jobs can be averaged.
-	noHistory = 180 * time.Second
-)
 
 // statusColumns of job j and its details d are what scanStatus reads.
 const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), COALESCE(d.actual_duration_ms, 0),
@@ -110,23 +104,24 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 	return out, nil
 }
 
-// placeQuery counts the queued jobs up to one job, and averages how long a job takes. It
-// is a query of its own because most polled jobs are not queued, and as part of
+// placeQuery counts the queued jobs up to one job, and averages how long a job takes: three minutes if none has
+// finished. It is a query of its own because most polled jobs are not queued, and as part of
 // statusQuery it would make that half as expensive again.
-const placeQuery = `SELECT COUNT(*), (SELECT AVG(h.took) FROM (SELECT j.finished_at - d.submitting_at AS took
+const placeQuery = `SELECT COUNT(*), COALESCE((SELECT AVG(h.took) FROM (SELECT j.finished_at - d.submitting_at AS took
 		FROM ` + rows + ` WHERE j.kind = 'separation' AND j.finished_at IS NOT NULL AND j.state IN ('READY', 'DISPOSED')
-			AND d.submitting_at IS NOT NULL ORDER BY j.finished_at DESC LIMIT 50) h)
+			AND d.submitting_at IS NOT NULL ORDER BY j.finished_at DESC LIMIT 50) h), 180000)
 	FROM jobs j WHERE ` + queued + `
 		AND (j.created_at < CAST($1 AS BIGINT) OR (j.created_at = CAST($1 AS BIGINT) AND j.id <= $2))`
 
 // place adds the queue position and the estimated wait to the status of a QUEUED job.
 func (s *Service) place(ctx context.Context, st *Status) error {
 	var position int64
-	var took sql.NullFloat64
-	err := s.DB.QueryRow(ctx, placeQuery, st.Created.UnixMilli(), st.JobID).Scan(&position, &took)
+	var meanMs float64
+	err := s.DB.QueryRow(ctx, placeQuery, st.Created.UnixMilli(), st.JobID).Scan(&position, &meanMs)
 	// The job may have left the queue since its status was read.
 	st.QueuePosition = max(1, position)
-	st.EstimatedWait = estimate(st.QueuePosition, took, s.InFlight)
+	seconds := math.Ceil(float64(st.QueuePosition) * meanMs / float64(s.InFlight) / 1000)
+	st.EstimatedWait = time.Duration(seconds) * time.Second
 	return err
 }
 
@@ -135,16 +130,6 @@ func (s *Service) place(ctx context.Context, st *Status) error {
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
 	return job.Page(ctx, s.jobs, statusColumns, owner, p, func(row db.Scanner) (Status, error) { return s.scanStatus(row) },
 		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
-}
-
-// estimate is position x mean of the recent processing times / jobs at a time.
-func estimate(position int64, meanMs sql.NullFloat64, inFlight int) time.Duration {
-	per := float64(noHistory.Milliseconds())
-	if meanMs.Valid {
-		per = meanMs.Float64
-	}
-	seconds := math.Ceil(float64(position) * per / float64(inFlight) / 1000)
-	return time.Duration(seconds) * time.Second
 }
 
 // storedStem is the row of a READY job's stem.

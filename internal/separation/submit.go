@@ -45,45 +45,36 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 // caller's. A repeat under the same idempotency key returns the first job and charges
 // nothing.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
-	made, err := s.newJob(owner, sub.Language, fileName(sub.File.FileName))
-	if err != nil {
-		return "", err
-	}
-	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceUpload(ctx, &made, sub.File) })
+	j := newJob{id: s.jobs.NewID(), owner: owner, language: sub.Language, fileName: fileName(sub.File.FileName)}
+	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceUpload(ctx, &j, sub.File) })
 	if err != nil || answer != "" {
 		return answer, err
 	}
-	if err := s.Store.Put(ctx, made.source(), sub.File.Path, objectstore.ContentType(made.source())); err != nil {
+	if err := s.Store.Put(ctx, j.source(), sub.File.Path, objectstore.ContentType(j.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
-	return s.enqueue(ctx, key, made)
-}
-
-// newJob returns a job without a source and a price.
-func (s *Service) newJob(owner, language, fileName string) (newJob, error) {
-	id, err := s.jobs.NewID()
-	return newJob{id: id, owner: owner, language: language, fileName: fileName}, err
+	return s.enqueue(ctx, key, j)
 }
 
 // priceUpload completes the job with the length and the size of an upload, if the owner can pay for it.
-func (s *Service) priceUpload(ctx context.Context, made *newJob, file staging.File) error {
-	have, err := credit.Balance(ctx, s.DB, made.owner)
+func (s *Service) priceUpload(ctx context.Context, j *newJob, file staging.File) error {
+	have, err := credit.Balance(ctx, s.DB, j.owner)
 	if err != nil {
 		return err
 	}
-	made.sizeBytes = file.SizeBytes
-	if made.audio, err = s.meter.Measure(ctx, price.Payer{Owner: made.owner, Balance: have}, file); err != nil {
+	j.sizeBytes = file.SizeBytes
+	if j.audio, err = s.meter.Measure(ctx, price.Payer{Owner: j.owner, Balance: have}, file); err != nil {
 		return err
 	}
-	return s.affordable(ctx, made.owner, made.price())
+	return s.affordable(ctx, j.owner, j.price())
 }
 
 // enqueue charges the owner of a job and puts it into the queue, unless the idempotency key
 // has an answer.
-func (s *Service) enqueue(ctx context.Context, key idempotency.Key, made newJob) (jobID string, err error) {
-	answer, unused, err := s.jobs.Enqueue(ctx, key, s.job(made))
-	if unused && made.cut == nil {
-		s.dropSource(context.WithoutCancel(ctx), made.source())
+func (s *Service) enqueue(ctx context.Context, key idempotency.Key, j newJob) (jobID string, err error) {
+	answer, unused, err := s.jobs.Enqueue(ctx, key, s.job(j))
+	if unused && j.cut == nil {
+		s.dropSource(context.WithoutCancel(ctx), j.source())
 	}
 	return answer, err
 }
@@ -138,7 +129,7 @@ func (s *Service) reserve(ctx context.Context, tx *db.Tx, j newJob) error {
 		if id, err := s.sameSound(ctx, tx, j.owner, *j.reference); err != nil {
 			return err
 		} else if id != "" {
-			return errRepeated
+			return errChanged
 		}
 	}
 	if err := asset.Hold(ctx, tx, j.owner, j.used...); err != nil {

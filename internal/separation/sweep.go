@@ -50,7 +50,6 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, why, where 
 		moved, err := s.fail(ctx, j, failure, errors.New(why))
 		if moved {
 			s.jobs.AttemptLog(j.Claim).Warn("separation job given up", "state", j.State, "why", why)
-			s.dropStray(ctx, j)
 		}
 		return err
 	}, where+oldest, args...)

@@ -31,8 +31,8 @@ func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object
 const wavGrowth = 4
 
 func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
-	return s.deriveFromStem(ctx, t, "wav", key, wavGrowth*t.sizeBytes, func(ctx context.Context, dir string, made *stem) (int64, error) {
-		probe, err := s.Media.Probe(ctx, made.Path)
+	return s.deriveFromStem(ctx, t, "wav", key, wavGrowth*t.sizeBytes, func(ctx context.Context, dir string, stored *stem) (int64, error) {
+		probe, err := s.Media.Probe(ctx, stored.Path)
 		if err != nil {
 			return 0, fmt.Errorf("probe stem: %w", err)
 		}
@@ -40,11 +40,11 @@ func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
 			return 0, errEmptyStem
 		}
 		file := filepath.Join(dir, "stem.wav")
-		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(made.Kind, made.Path)...)
+		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(stored.Kind, stored.Path)...)
 		args = append(args, "-map", fmt.Sprintf("0:%d", probe.Audio.Index), "-map_metadata", "-1", "-bitexact", "-c:a",
 			pcmCodec(probe.Audio.BitDepth), "-f", "wav", "file:"+file)
 		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir,
-			Inputs: []string{made.Path}, Timeout: drawTimeout}); err != nil {
+			Inputs: []string{stored.Path}, Timeout: drawTimeout}); err != nil {
 			return 0, err
 		}
 		if err := s.Store.Put(ctx, key, file, objectstore.ContentType(key)); err != nil {

@@ -146,24 +146,18 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 
 // intend records that the provider is about to be asked. A stop of the service does not
 // interrupt the write, because it must know whether the intent is stored. If the stop
-// came first, intend withdraws the intent, so that another replica can run the job. A
-// job deleted in the meantime was not refunded and must not be queued again.
+// came first, handBack withdraws the intent, so that another replica can run the job.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
 		return s.jobs.Ask(job.WithLimit(context.WithoutCancel(ctx)), j.Claim, StateSubmitting)
 	}); err != nil {
 		return err
 	}
-	if ctx.Err() == nil {
-		j.AskedAt.Valid = true
-		return nil
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := s.jobs.NotAsked(undo, j.Claim, StateSubmitting); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
+	j.AskedAt.Valid = true
+	return nil
 }
 
 // follow polls the provider until it is done. The poll time-out is kept by the
