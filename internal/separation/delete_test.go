@@ -50,7 +50,7 @@ func TestADeletedJobAtTheProvider(t *testing.T) {
 		// Another worker takes over the job of a dead worker and ends it.
 		r.age(id, time.Minute)
 		heir := r.service()
-		adopted, ok, err := heir.adopt(t.Context())
+		adopted, ok, err := heir.claim(t.Context())
 		if !ok || err != nil || adopted.ID != id {
 			t.Fatalf("adopted %s, %v, %v", adopted.ID, ok, err)
 		}

@@ -35,37 +35,26 @@ type circumstances struct {
 	busyWait time.Duration
 }
 
-// outcome is the decision about a job.
-type outcome struct {
-	next
-	verdict
-	busyStatus int           // of wait
-	retryAfter time.Duration // of wait; 0 if the provider did not say
-}
-
 // decide says what becomes of a job whose attempt ended with err. A job that the provider may be starting ends here,
 // unless the provider refused it for being busy: nobody may ask the provider again.
-func decide(j claimedJob, err error, c circumstances) outcome {
-	o := outcome{verdict: judge(err)}
+func decide(j claimedJob, err error, c circumstances) next {
 	refused, _ := errors.AsType[*separator.Error](err)
 	maybeStarted := j.State == StateSubmitting && j.AskedAt.Valid && !j.ProjectID.Valid
 	paid := j.State == StateProcessing
 	switch {
 	case c.taken:
-		o.next = leave
+		return leave
 	case errors.Is(err, errPaused):
-		o.next = handBack
+		return handBack
 	case refused != nil && refused.Busy && j.State == StateSubmitting && j.busyFor < c.busyWait:
-		o.next, o.busyStatus, o.retryAfter = wait, refused.Status, refused.RetryAfter
+		return wait
 	case maybeStarted:
-		o.next = fail
+		return fail
 	case c.stopped, errors.Is(err, db.ErrUnavailable), paid && (errors.Is(err, objectstore.ErrUnavailable) || disk.IsFull(err)),
-		c.unable && o.level == slog.LevelError:
-		o.next = handBack
-	default:
-		o.next = fail
+		c.unable && judge(err).level == slog.LevelError:
+		return handBack
 	}
-	return o
+	return fail
 }
 
 // verdict is why a job fails.
@@ -106,11 +95,11 @@ func publicError(refused *separator.Error) *fault.Error {
 
 // apply does what was decided, and logs it. If that cannot be written, the lease runs out and another worker recovers
 // the job from its row.
-func (s *Service) apply(ctx context.Context, j claimedJob, o outcome, cause error) {
+func (s *Service) apply(ctx context.Context, j claimedJob, decision next, cause error) {
 	log := s.jobs.AttemptLog(j.Claim)
 	var moved bool
 	var err error
-	switch o.next {
+	switch decision {
 	case leave:
 		log.Info("separation taken away", "err", cause)
 		// This worker may have stored stems after an account deletion looked for them.
@@ -120,23 +109,24 @@ func (s *Service) apply(ctx context.Context, j claimedJob, o outcome, cause erro
 			log.Info("separation handed back", "state", j.State, "why", cause)
 		}
 	case wait:
+		busy, _ := errors.AsType[*separator.Error](cause)
 		var pause time.Duration
 		err = job.Retry(ctx, func() (err error) {
-			if pause, err = s.pauseSubmissions(ctx, o.retryAfter); err == nil {
-				moved, err = s.waitForProvider(ctx, j, o.busyStatus)
+			if pause, err = s.pauseSubmissions(ctx, busy.RetryAfter); err == nil {
+				moved, err = s.waitForProvider(ctx, j, busy.Status)
 			}
 			return err
 		})
 		if moved {
-			log.Info("separation waits for the busy provider", "status", o.busyStatus, "pauseMs", pause.Milliseconds(), "err", cause)
+			log.Info("separation waits for the busy provider", "status", busy.Status, "pauseMs", pause.Milliseconds(), "err", cause)
 		} else if err == nil { // its owner deleted it
-			o.next = fail
-			s.apply(ctx, j, o, cause)
+			s.apply(ctx, j, fail, cause)
 		}
 	case fail:
-		if moved, err = s.fail(ctx, j, o.failure, cause); moved {
-			log.Log(ctx, o.level, o.message, "err", cause)
-			log.Info("separation ended", "state", StateFailed, "why", o.failure.Answer())
+		v := judge(cause)
+		if moved, err = s.fail(ctx, j, v.failure, cause); moved {
+			log.Log(ctx, v.level, v.message, "err", cause)
+			log.Info("separation ended", "state", StateFailed, "why", v.failure.Answer())
 		}
 	}
 	if err != nil {

@@ -53,27 +53,32 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 	if _, unable := s.CanWork(ctx); unable != nil {
 		return j, false, nil // CanWork logs the reason
 	}
-	message := "separation taken over"
-	if j, ok, err = s.adopt(ctx); err == nil && !ok {
-		message = "separation claimed"
-		j, ok, err = s.claim(ctx)
-	}
-	if ok {
+	if j, ok, err = s.claim(ctx); ok {
+		message := "separation claimed"
+		if j.State == StateProcessing {
+			message = "separation taken over"
+		}
 		s.jobs.AttemptLog(j.Claim).Info(message)
 	}
 	return j, ok, err
 }
 
-// claim claims the oldest queued job, if the in-flight limit
-// allows it. Counting and claiming are one step over all replicas.
+// claim claims a PROCESSING job whose worker died, or else the oldest queued job, if the in-flight limit
+// allows it. Counting and claiming are one step over all replicas. A PROCESSING job has the provider's project id in
+// its row, so the provider is not asked again.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
+		j, ok, err = s.take(ctx, tx, StateProcessing, StateProcessing, `SELECT j.id FROM jobs j
+			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerNotErasing+`
+			`+oldest+` LIMIT 1`+s.DB.SkipLockedOf("j"))
+		if err != nil || ok {
+			return err
+		}
 		if err := tx.Lock(ctx, queueLock); err != nil {
 			return err
 		}
 		j, ok, err = s.take(ctx, tx, StateQueued, StateSubmitting, `SELECT j.id FROM jobs j
-			WHERE `+queued+` AND `+notPaused+` AND `+ownerNotErasing+` AND `+belowLimit(`$6`)+`
-			ORDER BY j.created_at, j.id LIMIT 1`, s.InFlight)
+			WHERE `+queued+` AND `+notPaused+` AND `+ownerNotErasing+` AND `+belowLimit(`$6`)+oldest+` LIMIT 1`, s.InFlight)
 		if err != nil || !ok {
 			return err
 		}
@@ -97,18 +102,6 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, from, to, pick string, ar
 	}
 	j.Lease = c.Lease
 	return j, true, nil
-}
-
-// adopt claims a PROCESSING job whose worker died. The provider's project id is in the
-// row, so the provider is not asked again.
-func (s *Service) adopt(ctx context.Context) (j claimedJob, ok bool, err error) {
-	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
-		j, ok, err = s.take(ctx, tx, StateProcessing, StateProcessing, `SELECT j.id FROM jobs j
-			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerNotErasing+`
-			ORDER BY j.created_at, j.id LIMIT 1`+s.DB.SkipLockedOf("j"))
-		return err
-	})
-	return j, ok && err == nil, err
 }
 
 // requeueDead requeues the jobs whose worker died while submitting, and fails those that

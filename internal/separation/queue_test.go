@@ -158,7 +158,7 @@ func TestALostLeaseIsFenced(t *testing.T) {
 		r.processing(b, &now)
 		unchanged(old)
 		r.age(id, job.TTL+time.Second)
-		adopted, ok, err := a.adopt(ctx)
+		adopted, ok, err := a.claim(ctx)
 		if err != nil || !ok || adopted.ProjectID.Int64 != 4711 || adopted.Attempts != 2 {
 			t.Fatalf("adopt: %+v, %v, %v", adopted, ok, err)
 		}
@@ -253,7 +253,7 @@ func TestDeletionAndTheQueue(t *testing.T) {
 		if j := r.claimed(s); j.ID != theirs {
 			t.Errorf("claimed %s, want the other user's %s", j.ID, theirs)
 		}
-		if _, ok, err := s.adopt(ctx); ok || err != nil {
+		if _, ok, err := s.claim(ctx); ok || err != nil {
 			t.Errorf("adopted a job of a user who is being erased (%v)", err)
 		}
 		if err := s.ready(ctx, &running, []stem{{id: stemVoice, Stem: separator.Stem{Kind: container.FLAC}}}); !errors.Is(err, job.ErrMoved) {

@@ -122,7 +122,7 @@ func (s *Service) sameSound(ctx context.Context, q db.Querier, owner string, ref
 
 // cut is a stretch of the sound of an asset, in the form in which the provider gets it.
 type cut struct {
-	AssetKey   string
+	AssetKey   asset.Key
 	From, To   time.Duration
 	SampleRate int
 	Channels   int  // 1 or 2
@@ -155,7 +155,7 @@ func (s *Service) priceReference(ctx context.Context, j *newJob, key idempotency
 	if err != nil {
 		return err
 	}
-	c := cut{AssetKey: ref.Source.String(), From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate, Channels: min(2, sound.Channels)}
+	c := cut{AssetKey: ref.Source, From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate, Channels: min(2, sound.Channels)}
 	switch {
 	case c.From >= sound.To:
 		return errLateStart
@@ -223,11 +223,7 @@ func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
 	if err := json.Unmarshal([]byte(stored), &c); err != nil {
 		return fmt.Errorf("read cut: %w", err)
 	}
-	key, err := asset.ParseKey(c.AssetKey)
-	if err != nil {
-		return fmt.Errorf("read cut: %w", err)
-	}
-	dir, err = os.MkdirTemp(dir, "cut-*")
+	dir, err := os.MkdirTemp(dir, "cut-*")
 	if err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
@@ -236,7 +232,7 @@ func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
 	}
-	if err := job.Retry(ctx, func() error { return s.Assets.FetchTo(ctx, key, source) }); err != nil {
+	if err := job.Retry(ctx, func() error { return s.Assets.FetchTo(ctx, c.AssetKey, source) }); err != nil {
 		return fmt.Errorf("fetch asset: %w", err)
 	}
 	probe, err := s.Media.ProbeWithin(ctx, source, media.AnalysisLimits)

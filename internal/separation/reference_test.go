@@ -22,7 +22,7 @@ func TestSameSound(t *testing.T) {
 		id := "sep-" + uuid.Must(uuid.NewV7()).String()
 		err := d.InTx(t.Context(), func(tx *db.Tx) error {
 			return s.jobs.Insert(t.Context(), tx, s.job(newJob{id: id, owner: owner, language: "auto", reference: &ref,
-				cut: &cut{AssetKey: ref.Source.String()}, audio: price.Sound{Ext: "wav", DurationMs: 1000}}))
+				cut: &cut{AssetKey: ref.Source}, audio: price.Sound{Ext: "wav", DurationMs: 1000}}))
 		})
 		if err != nil {
 			t.Fatal(err)

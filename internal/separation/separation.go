@@ -172,16 +172,13 @@ const (
 
 // label is the name shown for a stem.
 func label(stemID string) string {
-	switch {
-	case stemID == stemVoice:
+	switch stemID {
+	case stemVoice:
 		return "All speakers"
-	case stemID == stemBackground:
+	case stemBackground:
 		return "Background audio"
 	}
-	n, err := strconv.Atoi(strings.TrimPrefix(stemID, speakerPrefix))
-	if err != nil {
-		return stemID
-	}
+	n, _ := strconv.Atoi(strings.TrimPrefix(stemID, speakerPrefix))
 	return "Speaker " + strconv.Itoa(n+1)
 }
 

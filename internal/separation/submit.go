@@ -118,7 +118,7 @@ func (s *Service) job(j newJob) job.New {
 	}
 	if j.cut != nil {
 		n.Details["cut"] = j.cut.encode()
-		n.Holds = []string{j.cut.AssetKey}
+		n.Holds = []string{j.cut.AssetKey.String()}
 	}
 	return n
 }

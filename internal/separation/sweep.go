@@ -70,15 +70,13 @@ func (s *Service) disposeAbandoned(ctx context.Context) error {
 // dispose moves READY to DISPOSED unless the job was collected, or a render
 // began to read it, since it was selected.
 func (s *Service) dispose(ctx context.Context, jobID string) error {
-	still := 0
-	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
-		still = 0
-		if ok, err := keepStems(ctx, tx, jobID); err != nil || !ok {
+	still := false
+	err := s.DB.InTx(ctx, func(tx *db.Tx) (err error) {
+		if still, err = keepStems(ctx, tx, jobID); err != nil || !still {
 			return err
 		}
-		err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM separations d WHERE d.job_id = $2 AND `+abandoned,
-			s.AbandonAfter.Milliseconds(), jobID).Scan(&still)
-		if err != nil || still == 0 {
+		still, err = db.HasRow(ctx, tx, `SELECT 1 FROM separations d WHERE d.job_id = $2 AND `+abandoned, s.AbandonAfter.Milliseconds(), jobID)
+		if err != nil || !still {
 			return err
 		}
 		if err := s.forgetStems(ctx, tx, jobID); err != nil {
@@ -86,7 +84,7 @@ func (s *Service) dispose(ctx context.Context, jobID string) error {
 		}
 		return job.Announce(ctx, tx, jobID)
 	})
-	if err != nil || still == 0 {
+	if err != nil || !still {
 		return err
 	}
 	if err := s.Sweeper.Clean(ctx, kindStems, folder(jobID)); err != nil {

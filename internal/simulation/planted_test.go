@@ -28,10 +28,12 @@ var planted = []struct {
 		{"job/table.go", `WHERE id = $1 AND fence = $2 AND state = $3` + "`+tx.ForUpdate()", `WHERE id = $1 AND $2 > 0 AND state = $3` + "`+tx.ForUpdate()"}}},
 	{"a refund outside of the transaction of its failure", []edit{
 		{"separation/queue.go", `if !e.Deleted || !e.Asked {`, `if e.Deleted && !e.Asked {`},
-		{"separation/queue.go", "	if err == nil && moved {\n", `	if err == nil && moved {
+		{"separation/queue.go", "	s.removeOrphanStems(ctx, j)\n", `	if moved {
 			if err := s.DB.InTx(ctx, func(tx *db.Tx) error { _, err := credit.Refund(ctx, tx, j.UserID, j.ID); return err }); err != nil {
 				return moved, err
 			}
+		}
+		s.removeOrphanStems(ctx, j)
 	`}}},
 	{"a job is taken over without a look at its lease", []edit{{"separation/queue.go",
 		`(j.lease_until IS NULL OR j.lease_until < now_ms()) AND `, ``}}},
