@@ -77,11 +77,8 @@ type Options struct {
 // Dispatcher delivers events. One replica runs it. Two may run briefly while a lease changes hands, which is
 // harmless.
 type Dispatcher struct {
-	db       *db.DB
+	Options
 	channels []*channel
-	observe  func(channel, outcome string)
-	log      *slog.Logger
-	wake     chan struct{} // a slot of a channel is free again
 }
 
 // channel is one way to deliver. Each has its own slots, so a hanging receiver blocks only its own channel.
@@ -94,7 +91,7 @@ type channel struct {
 
 // New returns a Dispatcher.
 func New(o Options) *Dispatcher {
-	d := &Dispatcher{db: o.DB, observe: o.Observe, log: o.Log, wake: make(chan struct{}, 1)}
+	d := &Dispatcher{Options: o}
 	if o.Webhook != nil {
 		d.add(webhookName, webhookPauses, o.Webhook.send)
 	}
@@ -117,9 +114,9 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
 	if err := d.forgetUnconfigured(ctx); err != nil && ctx.Err() == nil {
-		d.log.Warn("deliveries of channels that are not configured were left", "err", err)
+		d.Log.Warn("deliveries of channels that are not configured were left", "err", err)
 	}
-	job.Poll(ctx, d.log, "events", d.wake, pollEvery, func(ctx context.Context) (bool, error) {
+	job.Poll(ctx, d.Log, "events", nil, pollEvery, func(ctx context.Context) (bool, error) {
 		return d.step(ctx, &attempts)
 	})
 }
@@ -134,7 +131,7 @@ func (d *Dispatcher) step(ctx context.Context, attempts *sync.WaitGroup) (more b
 		for _, id := range ids {
 			c.slots <- struct{}{}
 			attempts.Go(func() {
-				defer d.free(c)
+				defer func() { <-c.slots }()
 				d.attempt(context.WithoutCancel(ctx), c, id)
 			})
 		}
@@ -142,22 +139,9 @@ func (d *Dispatcher) step(ctx context.Context, attempts *sync.WaitGroup) (more b
 	return more, err
 }
 
-// free returns a slot. If it was the last free one, it wakes the dispatcher: more
-// deliveries may be due.
-func (d *Dispatcher) free(c *channel) {
-	full := len(c.slots) == cap(c.slots)
-	<-c.slots
-	if full {
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // forgetUnconfigured deletes pending deliveries of channels that are no longer configured.
 func (d *Dispatcher) forgetUnconfigured(ctx context.Context) error {
-	_, err := d.db.Exec(ctx, `DELETE FROM event_deliveries WHERE state = 'PENDING' AND channel NOT IN (`+d.names()+`)`)
+	_, err := d.DB.Exec(ctx, `DELETE FROM event_deliveries WHERE state = 'PENDING' AND channel NOT IN (`+d.names()+`)`)
 	if err != nil {
 		return fmt.Errorf("forget deliveries: %w", err)
 	}
@@ -177,15 +161,15 @@ func (d *Dispatcher) names() string {
 // all events.
 func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 	if len(d.channels) == 0 {
-		if _, err := d.db.Exec(ctx, `DELETE FROM events`); err != nil {
+		if _, err := d.DB.Exec(ctx, `DELETE FROM events`); err != nil {
 			return false, fmt.Errorf("drop events: %w", err)
 		}
 		return false, nil
 	}
 	var ids []string
-	err = d.db.InTx(ctx, func(tx *db.Tx) (err error) {
+	err = d.DB.InTx(ctx, func(tx *db.Tx) (err error) {
 		ids, err = db.Texts(tx.Query(ctx, `UPDATE events SET fanned_out_at = now_ms() WHERE fanned_out_at IS NULL AND id IN (
-			SELECT id FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT $1`+d.db.SkipLockedOf("events")+`) RETURNING id`, fanOutBatch))
+			SELECT id FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT $1`+d.DB.SkipLockedOf("events")+`) RETURNING id`, fanOutBatch))
 		for _, id := range ids {
 			err = errors.Join(err, d.deliver(ctx, tx, id))
 		}
@@ -223,8 +207,8 @@ func (d *Dispatcher) claim(ctx context.Context, c *channel, n int) ([]string, er
 	if n == 0 {
 		return nil, nil
 	}
-	ids, err := d.db.ExecTexts(ctx, `UPDATE event_deliveries SET due_at = now_ms() + $3 WHERE state = 'PENDING'
-		AND due_at <= now_ms() AND id IN (`+dueSQL+d.db.SkipLockedOf("d")+`) RETURNING id`, c.name, n, claimLife.Milliseconds())
+	ids, err := d.DB.ExecTexts(ctx, `UPDATE event_deliveries SET due_at = now_ms() + $3 WHERE state = 'PENDING'
+		AND due_at <= now_ms() AND id IN (`+dueSQL+d.DB.SkipLockedOf("d")+`) RETURNING id`, c.name, n, claimLife.Milliseconds())
 	if err != nil {
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
@@ -254,7 +238,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 		err = d.settle(ctx, c, id, m, rescue.Do(func() error { return c.send(try, m) }))
 	}
 	if err != nil {
-		d.log.Warn("event delivery not settled; it is attempted again", "delivery", id, "err", err)
+		d.Log.Warn("event delivery not settled; it is attempted again", "delivery", id, "err", err)
 	}
 }
 
@@ -262,7 +246,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 // if the device now belongs to another account.
 func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error) {
 	var created int64
-	err = d.db.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts, COALESCE(v.token, '')
+	err = d.DB.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts, COALESCE(v.token, '')
 		FROM event_deliveries d JOIN events e ON e.id = d.event_id LEFT JOIN devices v ON v.id = d.device_id AND v.user_id = e.user_id
 		WHERE d.id = $1 AND d.state = 'PENDING' AND (d.device_id IS NULL OR v.id IS NOT NULL) AND `+user.Exists("e.user_id"), id).
 		Scan(&m.eventID, &m.kind, &m.jobID, &m.userID, &m.errorCode, &created, &m.attempts, &m.token)
@@ -276,9 +260,9 @@ func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error)
 // settle records the outcome of an attempt.
 func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m message, failure error) error {
 	outcome, after := d.judge(c, m, failure)
-	d.observe(c.name, outcome)
+	d.Observe(c.name, outcome)
 	if failure != nil {
-		d.log.Log(ctx, levelOf(outcome), "event delivery "+strings.ReplaceAll(outcome, "_", " "), "event", m.eventID, "channel", c.name,
+		d.Log.Log(ctx, levelOf(outcome), "event delivery "+strings.ReplaceAll(outcome, "_", " "), "event", m.eventID, "channel", c.name,
 			"type", string(m.kind), "job", m.jobID, "attempt", m.attempts+1, "err", failure)
 	}
 	const unchanged = ` WHERE id = $1 AND state = 'PENDING' AND attempts = $2`
@@ -328,7 +312,7 @@ func (d *Dispatcher) judge(c *channel, m message, failure error) (outcome string
 func (d *Dispatcher) write(ctx context.Context, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	_, err := d.db.Exec(ctx, query, args...)
+	_, err := d.DB.Exec(ctx, query, args...)
 	return err
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -262,19 +261,6 @@ func TestUnpackSparse(t *testing.T) {
 	}
 	if stat, err := os.Stat(paths[0]); err != nil || stat.Size() != 100_000 {
 		t.Errorf("%v, %v", stat, err)
-	}
-}
-
-func TestUnpackStops(t *testing.T) {
-	dir := t.TempDir()
-	archive := filepath.Join(dir, "a.tar")
-	if err := os.WriteFile(archive, tarOf(t, file("a.wav", wav("a"))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(io.ErrClosedPipe)
-	if _, err := unpack(ctx, archive, dir, roomy); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("err = %v", err)
 	}
 }
 

@@ -173,7 +173,7 @@ func (c *Client) speakers(ctx context.Context, dir string, projectID int64) ([]S
 	}
 	stems, err := unpack(ctx, archive, dir, archiveLimits{maxArchiveEntries, c.cfg.MaxDownloadBytes, maxArchiveBytes})
 	if err == nil && len(stems) == 0 {
-		c.log.Warn("separation provider sent an archive without audio", "project", projectID)
+		c.cfg.Log.Warn("separation provider sent an archive without audio", "project", projectID)
 	}
 	return stems, err
 }

@@ -53,6 +53,9 @@ func TestStems(t *testing.T) {
 		{name: "sub-background by look-up", project: projectWith(paths, hasVoice, hasSub), voice: "voice", background: "sub"},
 		{name: "sub-background by path", project: projectWith(paths+","+subPath, hasVoice, hasSub), voice: "voice", background: "sub"},
 		{name: "background never appears", project: projectWith(paths, hasVoice, hasBackground, hasSub), change: gone("background"), voice: "voice", background: "sub"},
+		{name: "background and speakers are empty", project: projectWith(paths, hasVoice, hasBackground, hasSpeakers), voice: "voice", change: func(p *provider) {
+			p.files["/perso-storage/background"], p.files["/perso-storage/speakers.tar"] = nil, nil
+		}},
 		{name: "no background appears", project: projectWith(paths, hasVoice, hasBackground, hasSub), change: gone("background", "sub"), voice: "voice"},
 		{name: "voice never appears", project: projectWith(paths, hasVoice, hasSpeakers), change: gone("voice"), speakers: "two ten"},
 		{name: "archive never appears", project: projectWith(paths, hasVoice, hasSpeakers), change: gone("speakers.tar"), voice: "voice"},
@@ -171,30 +174,6 @@ func TestFreshLinkAfter404(t *testing.T) {
 			t.Fatalf("%s: followed %v, want %s (%v)", name, followed, test.want, err)
 		}
 		wantStems(t, dir, got, "voice", "background", "two", "ten")
-	}
-}
-
-// A link that keeps returning 404 or an empty file is given up after a few new links. The
-// other stems remain.
-func TestLinkThatStaysUseless(t *testing.T) {
-	for name, spoil := range map[string]func(files map[string][]byte, path string){
-		"404":   func(files map[string][]byte, path string) { delete(files, path) },
-		"empty": func(files map[string][]byte, path string) { files[path] = nil },
-	} {
-		p := newProvider(t)
-		p.project = projectWith(paths, hasVoice, hasBackground, hasSpeakers)
-		spoil(p.files, "/perso-storage/background")
-		spoil(p.files, "/perso-storage/speakers.tar")
-		got, err := p.client().Download(t.Context(), 99, t.TempDir())
-		if err != nil || got.Voice.Path == "" || got.Background.Path != "" || len(got.Speakers) > 0 {
-			t.Fatalf("%s: stems %+v, %v", name, got, err)
-		}
-		if waited := p.waited(); waited != 2*12*time.Second {
-			t.Errorf("%s: waited %v", name, waited)
-		}
-		if n := p.hits["project"]; n != 1+1+7 { // for the flags, for the voice, for the background
-			t.Errorf("%s: the project was looked up %d times", name, n)
-		}
 	}
 }
 

@@ -62,7 +62,7 @@ func (c *Client) newTransport() *http.Transport {
 	}
 }
 
-// retry calls attempt, with backoff in between, until it succeeds, fails permanently, or has run maxAttempts
+// retry calls attempt, with growing pauses in between, until it succeeds, fails permanently, or has run maxAttempts
 // times.
 func (c *Client) retry(ctx context.Context, attempt func() error) error {
 	for n := 1; ; n++ {
@@ -71,11 +71,11 @@ func (c *Client) retry(ctx context.Context, attempt func() error) error {
 		if !ok {
 			return err
 		}
-		c.log.Warn("separation provider call failed", "endpoint", e.Op, "status", e.Status, "attempt", n, "cause", e.Err)
+		c.cfg.Log.Warn("separation provider call failed", "endpoint", e.Op, "status", e.Status, "attempt", n, "cause", e.Err)
 		if !e.again || n == maxAttempts {
 			return err
 		}
-		if err := c.cfg.Sleep(ctx, backoff(n)); err != nil {
+		if err := c.cfg.Sleep(ctx, time.Second<<(n-1)); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func (c *Client) ask(ctx context.Context, x exchange, read reader) error {
 	err := c.once(ctx, x, read)
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.Transient = e.Transient || e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests
-		c.log.Warn("separation provider poll failed", "endpoint", e.Op, "status", e.Status, "cause", e.Err)
+		c.cfg.Log.Warn("separation provider poll failed", "endpoint", e.Op, "status", e.Status, "cause", e.Err)
 	}
 	return err
 }

@@ -78,13 +78,12 @@ type Client struct {
 	plain     hostSet // hosts that may be contacted over http, besides loopback
 	transport *http.Transport
 	observed  http.RoundTripper // transport, wrapped by Config.Observe if set
-	log       *slog.Logger
 }
 
 // New returns a client. It makes no request.
 func New(cfg Config) (*Client, error) {
 	cfg = withDefaults(cfg)
-	c := &Client{cfg: cfg, log: cfg.Log, hosts: hostSet{}, plain: hostSet{}}
+	c := &Client{cfg: cfg, hosts: hostSet{}, plain: hostSet{}}
 	var baseErr, storageErr error
 	c.base, baseErr = url.Parse(cfg.BaseURL)
 	c.storage, storageErr = url.Parse(cfg.StorageBaseURL)
@@ -121,9 +120,4 @@ func withDefaults(cfg Config) Config {
 		cfg.Sleep = httpcall.Sleep
 	}
 	return cfg
-}
-
-// backoff returns the pause after a failed attempt, counted from 1.
-func backoff(attempt int) time.Duration {
-	return time.Second << (attempt - 1)
 }
