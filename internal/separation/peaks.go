@@ -14,6 +14,7 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/derived"
 	"cutroom/internal/fault"
+	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
@@ -68,8 +69,8 @@ func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
 	})
 }
 
-// deriveFromStem makes an object from a stored stem, and records its key and how many bytes it counts as stored
-// by the job's owner.
+// deriveFromStem makes an object from a stored stem, and records its key and, of a WAV file, the bytes that count as
+// stored by the job's owner.
 func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string, bytes int64,
 	derive func(ctx context.Context, dir string, stored *stem) (counted int64, err error)) error {
 	var counted int64
@@ -88,11 +89,17 @@ func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key st
 				if ok, err := keepStems(ctx, tx, t.jobID); err != nil || !ok {
 					return err
 				}
-				if rows, err = tx.Exec(ctx, `UPDATE separation_stems SET `+what+`_key = $3 WHERE job_id = $1 AND stem_id = $2`,
-					t.jobID, t.stemID, key); err != nil || counted == 0 {
+				if rows, err = tx.Exec(ctx, `UPDATE separation_stems SET `+what+`_key = $3,
+					wav_size_bytes = CASE WHEN CAST($4 AS BIGINT) > 0 THEN $4 ELSE wav_size_bytes END
+					WHERE job_id = $1 AND stem_id = $2`, t.jobID, t.stemID, key, counted); err != nil {
 					return err
 				}
-				return countWAV(ctx, tx, t, counted)
+				var bytes int64
+				if err := tx.QueryRow(ctx, `SELECT CAST(SUM(size_bytes + wav_size_bytes) AS BIGINT) FROM separation_stems WHERE job_id = $1`,
+					t.jobID).Scan(&bytes); err != nil {
+					return err
+				}
+				return job.CountBytes(ctx, tx, t.jobID, bytes)
 			})
 			return rows, err
 		}}.Run(ctx)

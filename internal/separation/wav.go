@@ -6,10 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"cutroom/internal/db"
 	"cutroom/internal/derived"
 	"cutroom/internal/fault"
-	"cutroom/internal/job"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 )
@@ -56,20 +54,6 @@ func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
 		}
 		return info.Size(), nil
 	})
-}
-
-// countWAV makes a WAV file count as stored by the job's owner. The transaction has locked the job's row.
-func countWAV(ctx context.Context, tx *db.Tx, t storedStem, wavBytes int64) error {
-	if _, err := tx.Exec(ctx, `UPDATE separation_stems SET wav_size_bytes = $3 WHERE job_id = $1 AND stem_id = $2`,
-		t.jobID, t.stemID, wavBytes); err != nil {
-		return err
-	}
-	var all int64
-	if err := tx.QueryRow(ctx, `SELECT CAST(SUM(size_bytes + wav_size_bytes) AS BIGINT) FROM separation_stems WHERE job_id = $1`,
-		t.jobID).Scan(&all); err != nil {
-		return err
-	}
-	return job.CountBytes(ctx, tx, t.jobID, all)
 }
 
 // pcmCodec is the encoder that keeps samples of so many bits. Lossy sound has no bit

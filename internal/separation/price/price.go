@@ -69,7 +69,7 @@ func (m *Meter) Measure(ctx context.Context, by Payer, f staging.File) (Sound, e
 		return Sound{}, err
 	}
 	if class.Kind == container.Unknown {
-		return m.unread(f, class, nil)
+		return m.priceBySize(f, class, nil)
 	}
 	if class.Kind != container.MP4 && class.Kind != container.MP3 && class.Kind != container.WAV {
 		return Sound{}, errUnsupported
@@ -95,7 +95,7 @@ func (m *Meter) Measure(ctx context.Context, by Payer, f staging.File) (Sound, e
 	if refusal := refused(err, class.Kind, by.Balance); refusal != nil {
 		return Sound{}, refusal
 	}
-	return m.unread(f, class, err)
+	return m.priceBySize(f, class, err)
 }
 
 // Files with an index of up to longIndex packets are simply read, in a second at
@@ -151,10 +151,8 @@ func packetBudget(kind container.Kind, balance int64) int64 {
 	if kind == container.WAV || balance > maxPackets/maxPacketRate {
 		return maxPackets
 	}
-	return min(maxPackets, max(longIndex, balance*creditSeconds*maxPacketRate))
+	return min(maxPackets, max(longIndex, balance*credit.BillableBlockMs/1000*maxPacketRate))
 }
-
-const creditSeconds = 300 // that one credit pays for
 
 // refused is the answer to a file whose analysis did not finish. It is nil for a damaged
 // file, which is priced by its size.
@@ -262,10 +260,10 @@ func (m *Meter) tracks(ctx context.Context, path string, kind container.Kind, op
 	return tracks, nil
 }
 
-// unread decides on a file that could not be measured, and prices it by its
+// priceBySize decides on a file that could not be measured, and prices it by its
 // size. Where the content is ambiguous, the name must decide: a damaged mp4 may hold
 // video, and random bytes may look like a frame header.
-func (m *Meter) unread(f staging.File, class container.Class, cause error) (Sound, error) {
+func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) (Sound, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index
 	var accepted bool
