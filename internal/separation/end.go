@@ -69,7 +69,7 @@ func judge(err error) verdict {
 	var refused *separator.Error
 	switch {
 	case errors.As(err, &refused):
-		return verdict{publicError(refused), "separation refused by the provider", slog.LevelWarn}
+		return verdict{refused.Public(), "separation refused by the provider", slog.LevelWarn}
 	case errors.Is(err, errProviderFailed):
 		return verdict{errProviderFailed, "separation failed at the provider", slog.LevelWarn}
 	case errors.Is(err, errPriceMismatch):
@@ -86,11 +86,6 @@ func judge(err error) verdict {
 		return verdict{job.ErrDeleted, "the provider is done with a deleted separation", slog.LevelInfo}
 	}
 	return verdict{errInternal, ours, slog.LevelError}
-}
-
-// publicError returns what the owner reads after the provider refused.
-func publicError(refused *separator.Error) *fault.Error {
-	return fault.Failedf(refused.Reason(), "%s", refused.Sentence())
 }
 
 // apply does what was decided, and logs it. If that cannot be written, the lease runs out and another worker recovers

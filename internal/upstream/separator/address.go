@@ -1,10 +1,12 @@
 package separator
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -24,13 +26,10 @@ func hostName(u *url.URL) string {
 }
 
 func port(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
-	}
 	if u.Scheme == "http" {
-		return "80"
+		return cmp.Or(u.Port(), "80")
 	}
-	return "443"
+	return cmp.Or(u.Port(), "443")
 }
 
 func sameOrigin(a, b *url.URL) bool {
@@ -125,13 +124,6 @@ var globalIPv6 = netip.MustParsePrefix("2000::/3")
 // public reports whether a is an address on the public internet.
 func public(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
-	if !a.IsGlobalUnicast() || a.IsPrivate() || (a.Is6() && !globalIPv6.Contains(a)) {
-		return false
-	}
-	for _, p := range notPublic {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return a.IsGlobalUnicast() && !a.IsPrivate() && (a.Is4() || globalIPv6.Contains(a)) &&
+		!slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -150,7 +150,7 @@ func TestPrivateAddressBehindAName(t *testing.T) {
 	c := p.client()
 	_, err := c.Upload(t.Context(), p.source(wav("x")), "a.wav", always)
 	var e *Error
-	if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Op != "upload" || e.Sentence() != down {
+	if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Op != "upload" || e.Public().Sentence != down {
 		t.Errorf("err = %v", err)
 	}
 	if all, _ := p.recorded("upload"); all != 1 || p.hits["upload"] != 0 {
@@ -223,7 +223,7 @@ func TestForbiddenLinks(t *testing.T) {
 		p.project = projectWith(`"originalVoicePath":"`+link+`"`, hasVoice)
 		_, err := p.client().Download(t.Context(), 99, t.TempDir())
 		var e *Error
-		if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Sentence() != down || len(p.hits) != 1 {
+		if !errors.Is(err, errForbidden) || !errors.As(err, &e) || e.Transient || e.Public().Sentence != down || len(p.hits) != 1 {
 			t.Errorf("%s: err = %v, requests %v", link, err, p.hits)
 		}
 		p.noSecrets(err)

@@ -51,12 +51,12 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 	var why error // why the voice is missing, if the provider gave a reason
 	if p.Path.Voice != "" {
 		stems.Voice, why = c.stem(ctx, dir, "voice", c.pathIn(projectID, func(p project) string { return p.Path.Voice }))
-		if why != nil && !isMissing(why) {
+		if why != nil && !errors.Is(why, errMissing) {
 			return Stems{}, why
 		}
 	}
 	if p.Has.Speakers {
-		if stems.Speakers, err = c.speakers(ctx, dir, projectID); err != nil && !isMissing(err) {
+		if stems.Speakers, err = c.speakers(ctx, dir, projectID); err != nil && !errors.Is(err, errMissing) {
 			return Stems{}, err
 		}
 		why = errors.Join(why, err)
@@ -151,7 +151,7 @@ func (c *Client) background(ctx context.Context, dir string, projectID int64, p 
 	}
 	for _, place := range places {
 		stem, err := c.stem(ctx, dir, "background", place)
-		if err == nil || !isMissing(err) {
+		if err == nil || !errors.Is(err, errMissing) {
 			return stem, err
 		}
 	}
@@ -205,8 +205,6 @@ var (
 	errMissing = errors.New("stem is missing")
 	errEmpty   = errors.New("file is empty")
 )
-
-func isMissing(err error) bool { return errors.Is(err, errMissing) }
 
 // fetch downloads a link to path. After a 404 or an empty file it looks the link up again: the provider's CDN
 // caches the answer to a link requested too early, so only a new link can succeed.

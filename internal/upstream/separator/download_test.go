@@ -210,7 +210,7 @@ func TestDownloadLimits(t *testing.T) {
 		dir := t.TempDir()
 		_, err := p.client(func(c *Config) { c.MaxDownloadBytes = 100 }).Download(t.Context(), 99, dir)
 		var e *Error
-		if !errors.As(err, &e) || e.Transient || e.Sentence() != down || p.hits["file"] != 1 {
+		if !errors.As(err, &e) || e.Transient || e.Public().Sentence != down || p.hits["file"] != 1 {
 			t.Errorf("%s: err = %v after %d requests", name, err, p.hits["file"])
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
@@ -224,7 +224,7 @@ func TestHostileArchiveFailsTheDownload(t *testing.T) {
 	p.files["/perso-storage/speakers.tar"] = []byte("not a tar")
 	_, err := p.client().Download(t.Context(), 99, t.TempDir())
 	var e *Error
-	if !errors.As(err, &e) || e.Op != "download" || e.Sentence() != down {
+	if !errors.As(err, &e) || e.Op != "download" || e.Public().Sentence != down {
 		t.Errorf("err = %v", err)
 	}
 }

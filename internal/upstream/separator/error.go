@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"cutroom/internal/fault"
-	"cutroom/internal/httpcall"
 )
 
 // Error is a failure of the provider or of the connection to it. Failures of the local disk are
@@ -46,38 +45,24 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Sentence returns the message for the user. It depends only on the provider's status.
-func (e *Error) Sentence() string {
+// Public returns what the user reads. The sentence depends only on the provider's status. An answer that stays
+// unusable after every retry counts as rejected by the provider: a link to a foreign host, an endless archive, a
+// project without a voice. It does not prove that the audio has no voice, so it does not blame the audio.
+func (e *Error) Public() *fault.Error {
+	const down = "Provider service unavailable"
 	switch {
 	case e.Status == http.StatusUnauthorized:
-		return "Authentication failed with the provider"
+		return fault.Failedf(fault.ProviderRejected, "Authentication failed with the provider")
 	case e.Status == http.StatusPaymentRequired:
-		return "Insufficient provider quota"
+		return fault.Failedf(fault.ProviderQuota, "Insufficient provider quota")
 	case e.Status == http.StatusTooManyRequests:
-		return "Provider rate limit exceeded, please try again later"
+		return fault.Failedf(fault.ProviderUnavailable, "Provider rate limit exceeded, please try again later")
 	case e.refused():
-		return "Invalid request to the provider"
-	default:
-		return "Provider service unavailable"
-	}
-}
-
-// Reason returns the failure's code. An answer that stays unusable after every retry counts as rejected by the
-// provider: a link to a foreign host, an endless archive, a project without a voice. It does not prove that the
-// audio has no voice, so it does not blame the audio.
-func (e *Error) Reason() fault.Reason {
-	switch {
-	case e.Status == http.StatusPaymentRequired:
-		return fault.ProviderQuota
-	case e.Status == http.StatusTooManyRequests:
-		return fault.ProviderUnavailable
-	case e.refused():
-		return fault.ProviderRejected
+		return fault.Failedf(fault.ProviderRejected, "Invalid request to the provider")
 	case e.Transient || e.Status >= 500:
-		return fault.ProviderUnavailable
-	default:
-		return fault.ProviderRejected
+		return fault.Failedf(fault.ProviderUnavailable, down)
 	}
+	return fault.Failedf(fault.ProviderRejected, down)
 }
 
 // refused reports whether the provider understood the request and refused it.
@@ -85,13 +70,6 @@ func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
 
 // maxRetryAfter bounds how long a provider may ask us to wait.
 const maxRetryAfter = 24 * time.Hour
-
-// busy returns whether an answer says that the provider is busy, and for how long.
-func busy(resp *http.Response, now time.Time) (busy bool, wait time.Duration) {
-	busy = resp.StatusCode == http.StatusTooManyRequests ||
-		resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
-	return busy, min(httpcall.RetryAfter(resp.Header, now), maxRetryAfter)
-}
 
 var (
 	errForbidden = errors.New("address not allowed")

@@ -149,7 +149,9 @@ func (c *Client) once(parent context.Context, x exchange, read reader) (err erro
 func (x exchange) failure(resp *http.Response) *Error {
 	e := &Error{Status: resp.StatusCode}
 	if x.beforePayment() {
-		e.Busy, e.RetryAfter = busy(resp, time.Now())
+		e.Busy = e.Status == http.StatusTooManyRequests ||
+			e.Status == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
+		e.RetryAfter = min(httpcall.RetryAfter(resp.Header, time.Now()), maxRetryAfter)
 	}
 	e.Transient, e.again = !e.refused(), e.Status >= 500 && !e.Busy
 	return e
@@ -186,7 +188,8 @@ func (c *Client) roundTrip(ctx context.Context, x exchange, idle *httpcall.IdleT
 	}
 }
 
-var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+	http.StatusPermanentRedirect}
 
 func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool,
 	idle *httpcall.IdleTimeout) (*http.Request, error) {

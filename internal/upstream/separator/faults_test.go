@@ -143,8 +143,8 @@ func TestWhatTheUserReads(t *testing.T) {
 			*malformed("nonsense")}},
 	} {
 		for _, e := range test.failures {
-			if e.Reason() != test.reason || e.Sentence() != test.sentence {
-				t.Errorf("%v: %s, %q, want %s, %q", &e, e.Reason(), e.Sentence(), test.reason, test.sentence)
+			if got := e.Public(); got.Reason != test.reason || got.Sentence != test.sentence {
+				t.Errorf("%v: %s, %q, want %s, %q", &e, got.Reason, got.Sentence, test.reason, test.sentence)
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want)
 	if errors.Is(err, errNoVoice) && step == "project" {
 		endpoint = "download"
 	}
-	if got := (want{w.calls, e.Status, e.Sentence(), e.Transient}); got != w || e.Op != endpoint {
+	if got := (want{w.calls, e.Status, e.Public().Sentence, e.Transient}); got != w || e.Op != endpoint {
 		t.Errorf("got %+v of %s, want %+v\nerror: %v", got, e.Op, w, err)
 	}
 }

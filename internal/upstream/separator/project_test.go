@@ -229,7 +229,7 @@ func TestSubmitRepeatsOnlyUnsentRequests(t *testing.T) {
 		p := newProvider(t)
 		_, err := p.client(func(cfg *Config) { cfg.BaseURL = base }).Submit(t.Context(), 41, "sep-1")
 		var e *Error
-		if !errors.As(err, &e) || !e.Transient || e.Status != 0 || e.Sentence() != down {
+		if !errors.As(err, &e) || !e.Transient || e.Status != 0 || e.Public().Sentence != down {
 			t.Errorf("%s: %v", name, err)
 		}
 		if all, good := p.recorded("audio-separation"); all != 3 || good != 0 {

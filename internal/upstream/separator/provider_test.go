@@ -2,6 +2,7 @@ package separator
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -129,25 +130,18 @@ func newProviderOn(t *testing.T, serve func(http.Handler) *httptest.Server) *pro
 	}
 	api := http.NewServeMux()
 	api.HandleFunc("GET /file/api/upload/sas-token", p.step("upload-token", func(w http.ResponseWriter, r *http.Request) {
-		blob := p.storage.URL + "/blob/a"
-		if p.blobURL != "" {
-			blob = p.blobURL
-		}
-		fmt.Fprintf(w, `{"blobSasUrl":"%s?sig=%s","expirationDatetime":"2030-01-01T00:00:00Z"}`, blob, testSig)
+		fmt.Fprintf(w, `{"blobSasUrl":"%s?sig=%s","expirationDatetime":"2030-01-01T00:00:00Z"}`, cmp.Or(p.blobURL, p.storage.URL+"/blob/a"), testSig)
 	}))
-	api.HandleFunc("PUT /file/api/upload/audio", p.step("register", func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, `{"seq":"41","durationMs":1000}`)
-	}))
-	api.HandleFunc("POST /video-translator/api/v1/projects/spaces/7/audio-separation", p.step("audio-separation", func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, `{"result":{"startGenerateProjectIdList":[99]}}`)
-	}))
-	api.HandleFunc("GET /video-translator/api/v1/projects/99/space/7/progress", p.step("progress", func(w http.ResponseWriter, r *http.Request) {
-		io.WriteString(w, `{"result":{"projectSeq":99,"progress":42,"progressReason":"Transcribing","hasFailed":false}}`)
-	}))
-	api.HandleFunc("GET /video-translator/api/v1/projects/99/spaces/7", p.step("project", func(w http.ResponseWriter, r *http.Request) {
+	api.HandleFunc("PUT /file/api/upload/audio", p.step("register", sends(`{"seq":"41","durationMs":1000}`)))
+	const projects = "/video-translator/api/v1/projects/"
+	api.HandleFunc("POST "+projects+"spaces/7/audio-separation", p.step("audio-separation",
+		sends(`{"result":{"startGenerateProjectIdList":[99]}}`)))
+	api.HandleFunc("GET "+projects+"99/space/7/progress", p.step("progress",
+		sends(`{"result":{"projectSeq":99,"progress":42,"progressReason":"Transcribing","hasFailed":false}}`)))
+	api.HandleFunc("GET "+projects+"99/spaces/7", p.step("project", func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, p.project)
 	}))
-	api.HandleFunc("GET /video-translator/api/v1/projects/99/spaces/7/download", p.step("download", func(w http.ResponseWriter, r *http.Request) {
+	api.HandleFunc("GET "+projects+"99/spaces/7/download", p.step("download", func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, p.links[r.URL.Query().Get("target")])
 	}))
 	api.HandleFunc("/", p.step("file", p.serveFile))
@@ -160,6 +154,10 @@ func newProviderOn(t *testing.T, serve func(http.Handler) *httptest.Server) *pro
 	t.Cleanup(p.api.Close)
 	t.Cleanup(p.storage.Close)
 	return p
+}
+
+func sends(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
 }
 
 func (p *provider) serveFile(w http.ResponseWriter, r *http.Request) {
