@@ -2,6 +2,7 @@ package installation
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"os"
@@ -18,35 +19,34 @@ import (
 // share the disk share the id.
 func DiskID(dir string) (string, error) {
 	path := filepath.Join(dir, "disk-id")
-	if b, err := os.ReadFile(path); err == nil {
-		if id, err := uuid.Parse(strings.TrimSpace(string(b))); err == nil {
-			return id.String(), nil
-		}
+	if id := readDiskID(path); id != "" {
+		return id, nil
 	}
-	id := uuid.NewString()
-	f, err := os.CreateTemp(dir, ".disk-id-*")
-	if err != nil {
-		return "", fmt.Errorf("create disk id: %w", err)
-	}
-	defer os.Remove(f.Name())
-	if _, err := f.WriteString(id + "\n"); err != nil {
-		f.Close()
+	id, temp := uuid.NewString(), filepath.Join(dir, ".disk-id-"+rand.Text())
+	if err := os.WriteFile(temp, []byte(id+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("write disk id: %w", err)
 	}
-	if err := f.Close(); err != nil {
-		return "", fmt.Errorf("write disk id: %w", err)
-	}
+	defer os.Remove(temp)
 	// Link fails if another process was faster; then use the id of that process.
-	if err := os.Link(f.Name(), path); err != nil {
-		b, rerr := os.ReadFile(path)
-		if parsed, perr := uuid.Parse(strings.TrimSpace(string(b))); rerr == nil && perr == nil {
-			return parsed.String(), nil
+	if err := os.Link(temp, path); err != nil {
+		if id := readDiskID(path); id != "" {
+			return id, nil
 		}
-		if err := os.Rename(f.Name(), path); err != nil {
+		if err := os.Rename(temp, path); err != nil {
 			return "", fmt.Errorf("keep disk id: %w", err)
 		}
 	}
 	return id, nil
+}
+
+// readDiskID returns "" if the file has no id.
+func readDiskID(path string) string {
+	text, _ := os.ReadFile(path)
+	id, err := uuid.Parse(strings.TrimSpace(string(text)))
+	if err != nil {
+		return ""
+	}
+	return id.String()
 }
 
 // ClaimDisk ties the database to the disk that holds dir, if it has none yet. It returns an error if the files of the

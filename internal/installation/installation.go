@@ -78,13 +78,7 @@ func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) (lost bool, err
 	if err != nil {
 		return false, err
 	}
-	// The id is the first object of a bucket. Reading it after the listing makes sure that it is
-	// found if the listing saw other objects.
-	empty, err := isEmpty(ctx, b)
-	if err != nil {
-		return false, err
-	}
-	theirs, err := read(ctx, b)
+	empty, theirs, err := inspect(ctx, b)
 	if err != nil {
 		return false, err
 	}
@@ -141,11 +135,7 @@ func State(ctx context.Context, d *db.DB, b *objectstore.Bucket) (string, error)
 	if err != nil {
 		ours = "" // not migrated yet, so another installation filled the bucket
 	}
-	empty, err := isEmpty(ctx, b)
-	if err != nil {
-		return "", err
-	}
-	theirs, err := read(ctx, b)
+	empty, theirs, err := inspect(ctx, b)
 	if err != nil {
 		return "", err
 	}
@@ -160,6 +150,15 @@ func compare(b *objectstore.Bucket, ours, theirs string) error {
 		return nil
 	}
 	return &ForeignError{Bucket: b.Name(), Theirs: theirs, Ours: ours}
+}
+
+// inspect reports whether the bucket is empty, and returns its id. The id is the first object of a bucket. Reading
+// it after the listing makes sure that it is found if the listing saw other objects.
+func inspect(ctx context.Context, b *objectstore.Bucket) (empty bool, theirs string, err error) {
+	if empty, err = isEmpty(ctx, b); err == nil {
+		theirs, err = read(ctx, b)
+	}
+	return empty, theirs, err
 }
 
 // read returns the id in the bucket, "" if it has none.

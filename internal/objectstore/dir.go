@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -132,8 +131,8 @@ func (d *Dir) Fetch(ctx context.Context, key, dst string) error {
 }
 
 // Open opens the object's file.
-func (d *Dir) Open(ctx context.Context, key string) (Object, error) {
-	o, err := d.open(ctx, key)
+func (d *Dir) Open(_ context.Context, key string) (Object, error) {
+	o, err := d.open(key)
 	if err != nil {
 		return nil, err // not a nil *fileObject in an Object
 	}
@@ -141,8 +140,8 @@ func (d *Dir) Open(ctx context.Context, key string) (Object, error) {
 }
 
 // OpenKnown opens the object's file and trusts the caller's description of it.
-func (d *Dir) OpenKnown(ctx context.Context, info Info) (Object, error) {
-	o, err := d.open(ctx, info.Key)
+func (d *Dir) OpenKnown(_ context.Context, info Info) (Object, error) {
+	o, err := d.open(info.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func (d *Dir) OpenKnown(ctx context.Context, info Info) (Object, error) {
 	return o, nil
 }
 
-func (d *Dir) open(ctx context.Context, key string) (*fileObject, error) {
+func (d *Dir) open(key string) (*fileObject, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
@@ -166,13 +165,11 @@ func (d *Dir) open(ctx context.Context, key string) (*fileObject, error) {
 		f.Close()
 		return nil, fmt.Errorf("open %s: %w", key, err)
 	}
-	return &fileObject{ctx: ctx, File: f, info: fileInfo(key, st)}, nil
+	return &fileObject{f, fileInfo(key, st)}, nil
 }
 
-// fileObject is an open file that stops reading when its context ends.
 type fileObject struct {
 	*os.File
-	ctx  context.Context
 	info Info
 }
 
@@ -180,18 +177,6 @@ func (o *fileObject) Info() Info { return o.info }
 
 // Expect does nothing: reading a local file needs no announcement.
 func (o *fileObject) Expect(...Span) {}
-
-func (o *fileObject) Read(p []byte) (int, error) {
-	if err := o.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return o.File.Read(p)
-}
-
-// WriteTo hides the method of os.File, which would ignore ctx.
-func (o *fileObject) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, struct{ io.Reader }{o})
-}
 
 // Stat describes the object.
 func (d *Dir) Stat(_ context.Context, key string) (Info, error) {

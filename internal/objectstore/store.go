@@ -76,7 +76,8 @@ type Store interface {
 	// Dir may share its bytes.
 	Fetch(ctx context.Context, key, dst string) error
 
-	// Open gives random access to the object until ctx ends. Seeking sends no request.
+	// Open gives random access to the object; reading from a Bucket fails after ctx has ended. Seeking sends no
+	// request.
 	Open(ctx context.Context, key string) (Object, error)
 
 	// OpenKnown is Open for an object whose key and size the caller already knows, which saves a Bucket a
