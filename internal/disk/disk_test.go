@@ -21,7 +21,17 @@ func TestLinkAndDigest(t *testing.T) {
 	if err := os.Symlink(src, alias); err != nil {
 		t.Fatal(err)
 	}
-	for name, from := range map[string]string{"linked": src, "copied": alias} {
+	// Hard links may not reach another file system.
+	elsewhere, err := os.MkdirTemp("/dev/shm", "disk-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(elsewhere) })
+	away := filepath.Join(elsewhere, "src")
+	if err := os.WriteFile(away, []byte("abc"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]string{"linked": src, "copied": alias, "from elsewhere": away} {
 		dst := filepath.Join(dir, name)
 		if err := disk.Link(t.Context(), from, dst); err != nil {
 			t.Fatal(err)
@@ -53,5 +63,8 @@ func TestLinkAndDigest(t *testing.T) {
 	}
 	if free, err := disk.Free(dir); free <= 0 || err != nil {
 		t.Errorf("%d bytes free, %v", free, err)
+	}
+	if _, err := disk.Free(filepath.Join(dir, "missing")); err == nil {
+		t.Error("a missing folder has free space")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -309,44 +308,6 @@ func TestOpenAsksOnlyForWhatIsRead(t *testing.T) {
 			t.Error("a closed object can be read")
 		}
 	})
-}
-
-// TestAnnouncedSpansAreExact reads spans of an object whose size the caller knows.
-func TestAnnouncedSpansAreExact(t *testing.T) {
-	b := standInBackend(t)
-	bucket, whole := b.bucket(t, nil), content(3<<20, 1)
-	put(t, bucket, "a.bin", whole)
-	var asked []string
-	b.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
-		asked = append(asked, r.Method+" "+r.Header.Get("Range"))
-		return false
-	})
-	o, err := bucket.OpenKnown(t.Context(), objectstore.Info{Key: "a.bin", SizeBytes: int64(len(whole))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	spans := []objectstore.Span{{From: 7, To: 8}, {From: 7, To: 9}, {From: 1 << 20, To: 2 << 20}}
-	o.Expect(spans...)
-	for _, s := range spans {
-		got := make([]byte, s.To-s.From)
-		if _, err := o.Seek(s.From, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(o, got); err != nil || !bytes.Equal(got, whole[s.From:s.To]) {
-			t.Errorf("%+v: %d bytes, %v", s, len(got), err)
-		}
-	}
-	if want := []string{"GET bytes=7-7", "GET bytes=7-8", "GET bytes=1048576-2097151"}; !slices.Equal(asked, want) {
-		t.Errorf("the bucket was asked for %q, want %q", asked, want)
-	}
-	missing, err := bucket.OpenKnown(t.Context(), objectstore.Info{Key: "b.bin", SizeBytes: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := missing.Read(make([]byte, 1)); !errors.Is(err, objectstore.ErrNotFound) {
-		t.Errorf("reading a missing object: %v, want ErrNotFound", err)
-	}
 }
 
 func TestOverwriteWhileReadingIsNoticed(t *testing.T) {

@@ -1,7 +1,6 @@
 package objectstore_test
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -113,42 +112,6 @@ func TestDirRemovesFilesOfAKilledProcess(t *testing.T) {
 	}
 	if keys := list(t, d, ""); len(keys) != 0 {
 		t.Errorf("temporary files are listed: %v", keys)
-	}
-}
-
-// elsewhere returns a folder that hard links from the test's folders cannot reach.
-func elsewhere(t *testing.T) string {
-	t.Helper()
-	for _, place := range []string{"/dev/shm", "/var/tmp"} {
-		dir, err := os.MkdirTemp(place, "objectstore-test-")
-		if err != nil {
-			continue
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		if os.Link(file(t, nil), filepath.Join(dir, "probe")) != nil {
-			return dir
-		}
-	}
-	t.Skip("all folders are on one file system")
-	return ""
-}
-
-func TestDirCopiesAcrossFileSystems(t *testing.T) {
-	other := elsewhere(t)
-	d, _ := newDir(t)
-	want := content(3<<20, 5)
-	src, dst := filepath.Join(other, "src"), filepath.Join(other, "dst")
-	if err := os.WriteFile(src, want, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Put(t.Context(), "a.bin", src, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Fetch(t.Context(), "a.bin", dst); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("fetched %d other bytes, %v", len(got), err)
 	}
 }
 

@@ -183,6 +183,13 @@ func testMissing(t *testing.T, s objectstore.Store) {
 		if _, err := s.Open(ctx, key); !errors.Is(err, objectstore.ErrNotFound) {
 			t.Errorf("Open(%s) = %v", key, err)
 		}
+		known, err := s.OpenKnown(ctx, objectstore.Info{Key: key, SizeBytes: 9})
+		if err == nil {
+			_, err = known.Read(make([]byte, 1))
+		}
+		if !errors.Is(err, objectstore.ErrNotFound) {
+			t.Errorf("OpenKnown(%s) = %v", key, err)
+		}
 		if err := s.Delete(ctx, key); err != nil {
 			t.Errorf("Delete(%s) = %v", key, err)
 		}

@@ -188,19 +188,6 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestFree(t *testing.T) {
-	a, dir := newArea(t)
-	if free, err := a.Free(); err != nil || free <= 0 {
-		t.Errorf("Free = %d, %v", free, err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Free(); err == nil {
-		t.Error("Free of a missing folder did not fail")
-	}
-}
-
 func TestBrokenDiskIsNotTheSendersFault(t *testing.T) {
 	a, dir := newArea(t)
 	b := newBatch(t, a)
