@@ -22,18 +22,19 @@ type httpClient struct {
 	limit  time.Duration
 }
 
-// stalledError lets the SDK's retryer decide whether to try again.
-type stalledError struct {
-	limit time.Duration
-	first bool // it was the first try of the call
+// sendError is a failure to send. The SDK tries again unless it is final.
+type sendError struct {
+	error
+	final bool
 }
 
-func (e *stalledError) Error() string { return fmt.Sprintf("no data moved for %s", e.limit) }
+// CanceledError is what the SDK asks.
+func (e *sendError) CanceledError() bool { return e.final }
+func (e *sendError) Unwrap() error       { return e.error }
 
-// CanceledError allows one more try after a stall, because the connection may have died while idle.
-// After a second stall it stops: no client would still be waiting. The SDK retries any other
-// failure to send.
-func (e *stalledError) CanceledError() bool { return !e.first }
+func stalled(limit time.Duration, final bool) error {
+	return &sendError{fmt.Errorf("no data moved for %s", limit), final}
+}
 
 // tryLimitKey is the context key of a limit that applies until the answer begins.
 type tryLimitKey struct{}
@@ -45,12 +46,6 @@ type limitKey struct{}
 func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, limitKey{}, &caller{limit: limit})
 }
-
-// finalError stops the retries.
-type finalError struct{ error }
-
-func (finalError) CanceledError() bool { return true }
-func (e finalError) Unwrap() error     { return e.error }
 
 // caller tracks the tries of one caller.
 type caller struct {
@@ -67,13 +62,15 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 		limit = min(limit, caller.limit)
 	}
 	if caller != nil && caller.lost.Load() {
-		return nil, &stalledError{limit: caller.limit}
+		return nil, stalled(caller.limit, true)
 	}
 	ctx, idle := httpcall.WithIdleTimeout(req.Context(), limit, func() error {
 		if upload {
 			caller.lost.Store(true)
 		}
-		return &stalledError{limit, attempt == "attempt=1" && !upload}
+		// The connection may have died while idle, so one more try may follow. After a second stall, no client
+		// would still be waiting.
+		return stalled(limit, upload || attempt != "attempt=1")
 	})
 	idle.Moved()
 	req = req.WithContext(ctx)
@@ -88,7 +85,7 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 		err = idle.Explain(err)
 		_, badCertificate := errors.AsType[*tls.CertificateVerificationError](err)
 		if badCertificate || upload && attempt != "attempt=1" && attempt != "attempt=2" {
-			err = finalError{err}
+			err = &sendError{err, true}
 		}
 		idle.Stop()
 		return nil, err
