@@ -43,9 +43,7 @@ func newStore(t *testing.T) *store {
 	t.Helper()
 	opts := bucket.Options{Name: "bucket", AccessKeyID: "id", SecretAccessKey: "secret", Dir: t.TempDir()}
 	standIn, err := bucket.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &store{standIn: standIn, db: dbtest.SQLite(t)}
 	s.userID = newUser(t, s.db, "somebody")
 	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,9 +87,7 @@ func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *diskcach
 	t.Helper()
 	dir := t.TempDir()
 	cache, err := asset.NewCache(dir, maxCache)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return asset.New(asset.Options{DB: s.db, Bucket: s.client, Cache: cache, Verifier: verifier(t), MaxBytes: maxBytes}), cache, dir
 }
 
@@ -102,12 +98,17 @@ func verifier(t *testing.T) *derived.Maker {
 	return m
 }
 
-func newUser(t *testing.T, d *db.DB, name string) string {
+func must(t *testing.T, err error) {
 	t.Helper()
-	u, err := user.Upsert(t.Context(), d, user.Identity{Provider: "provider_a", Subject: name}, name+"@example.test", name, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func newUser(t *testing.T, d *db.DB, name string) string {
+	t.Helper()
+	u, err := user.Upsert(t.Context(), d, user.Identity{Provider: "provider_a", Subject: name}, name+"@example.test", name, "")
+	must(t, err)
 	return u.ID
 }
 
@@ -121,9 +122,7 @@ func asked(userID string, body []byte) asset.Request {
 func (s *store) upload(t *testing.T, service *asset.Service, body []byte) asset.Key {
 	t.Helper()
 	up, err := service.UploadURL(t.Context(), asked(s.userID, body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if status := put(t, up.URL, "video/mp4", body); status != http.StatusOK {
 		t.Fatalf("upload: status %d", status)
 	}
@@ -133,14 +132,10 @@ func (s *store) upload(t *testing.T, service *asset.Service, body []byte) asset.
 func put(t *testing.T, url, contentType string, body []byte) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Content-Type", contentType)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res.Body.Close()
 	return res.StatusCode
 }
@@ -240,9 +235,7 @@ func TestAnObjectOfAnotherSize(t *testing.T) {
 		t.Errorf("a wrong size replaced an intact object: %d", status)
 	}
 	for name, other := range map[string]*asset.Service{"with a copy at hand": service, "without": func() *asset.Service { o, _, _ := s.service(t, maxBytes); return o }()} {
-		if err := s.standIn.CorruptObject(key.String(), body[:7]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.standIn.CorruptObject(key.String(), body[:7]))
 		if again := s.upload(t, other, body); again != key {
 			t.Errorf("%s: uploaded to %s", name, again)
 		}

@@ -19,9 +19,7 @@ import (
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []string
 	for _, e := range entries {
 		if e.Name() != "boot-id" {
@@ -63,9 +61,7 @@ func TestFetchToVerifiesAndKeeps(t *testing.T) {
 	s.setHook(nil)
 	for range 3 {
 		dst := filepath.Join(t.TempDir(), "src")
-		if err := service.FetchTo(t.Context(), key, dst); err != nil {
-			t.Fatal(err)
-		}
+		must(t, service.FetchTo(t.Context(), key, dst))
 		if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("fetched %q, %v", got, err)
 		}
@@ -142,9 +138,7 @@ func TestDamageInTransitDoesNotDeleteTheObject(t *testing.T) {
 		return handled
 	})
 	dst := filepath.Join(t.TempDir(), "dst")
-	if err := service.FetchTo(t.Context(), key, dst); err != nil {
-		t.Fatal(err)
-	}
+	must(t, service.FetchTo(t.Context(), key, dst))
 	if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, body) {
 		t.Errorf("fetched %q, %v", got, err)
 	}
@@ -161,9 +155,7 @@ func TestCacheDropsAnAssetThatAJobReads(t *testing.T) {
 	if err := service.FetchTo(t.Context(), key, held); err != nil {
 		t.Fatalf("larger than the cache: %v", err)
 	}
-	if err := cache.Sweep(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cache.Sweep(t.Context(), 0))
 	if got := names(t, dir); len(got) != 0 {
 		t.Errorf("the cache holds %v", got)
 	}

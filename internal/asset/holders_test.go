@@ -14,6 +14,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/cursor"
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/jobtest"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/quota"
@@ -26,9 +27,7 @@ func (p *partsRig) held(userID string) (keys []asset.Key) {
 	page := cursor.Page{After: cursor.Start, Limit: 2}
 	for {
 		list, next, err := p.service.List(p.t.Context(), userID, page)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		for _, h := range list {
 			keys = append(keys, h.Key)
 		}
@@ -39,6 +38,14 @@ func (p *partsRig) held(userID string) (keys []asset.Key) {
 			p.t.Fatal(err)
 		}
 	}
+}
+
+// announce asks for an upload without sending it.
+func (p *partsRig) announce(userID, body string) asset.Upload {
+	p.t.Helper()
+	up, err := p.service.UploadURL(p.t.Context(), asked(userID, []byte(body)))
+	must(p.t, err)
+	return up
 }
 
 func (p *partsRig) upload(userID, body string) asset.Key {
@@ -58,16 +65,12 @@ func (p *partsRig) exists(key asset.Key) bool {
 
 func (p *partsRig) sweep() {
 	p.t.Helper()
-	if err := p.service.Sweep(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.service.Sweep(p.t.Context()))
 }
 
 func (p *partsRig) release(userID string, key asset.Key) {
 	p.t.Helper()
-	if err := p.service.Release(p.t.Context(), userID, key); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.service.Release(p.t.Context(), userID, key))
 }
 
 // use holds assets as a submission does. between runs after their lookup and before the commit.
@@ -97,8 +100,8 @@ func TestAnObjectIsDeletedWithItsLastHolder(t *testing.T) {
 			t.Errorf("ann holds %v", p.held(ann))
 		}
 		// Ben announces the same bytes and need not upload them.
-		if up, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); err != nil || !up.AlreadyExists {
-			t.Errorf("%+v, %v", up, err)
+		if up := p.announce(ben, "a clip"); !up.AlreadyExists {
+			t.Errorf("%+v", up)
 		}
 		p.exec(`UPDATE asset_holders SET created_at = created_at - 5 WHERE asset_key = $1`, other.String())
 		if got := p.held(ben); !slices.Equal(got, []asset.Key{key, other}) {
@@ -110,9 +113,7 @@ func TestAnObjectIsDeletedWithItsLastHolder(t *testing.T) {
 		if !p.exists(key) || slices.Contains(p.held(ann), key) {
 			t.Errorf("the object that ben holds exists: %v; ann holds %v", p.exists(key), p.held(ann))
 		}
-		if err := p.service.Erase(t.Context(), ben); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.service.Erase(t.Context(), ben))
 		if len(p.held(ben)) != 0 || !p.exists(key) {
 			t.Errorf("before the sweep: %v", p.held(ben))
 		}
@@ -151,9 +152,7 @@ func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
 			}
 			counts(announced.want)
 		}
-		if err := p.use(ann, nothing, p.upload(ann, "a clip")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.use(ann, nothing, p.upload(ann, "a clip")))
 		counts(int64(len(body)))
 	})
 }
@@ -184,9 +183,7 @@ func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 		ann, ben := p.user("ann"), p.user("ben")
 		key := p.upload(ann, "a clip")
 		p.release(ann, key)
-		if err := p.use(ben, nothing, key); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.use(ben, nothing, key))
 		p.sweep()
 		if !p.exists(key) {
 			t.Fatal("the sweep deleted a used object")
@@ -237,9 +234,7 @@ func (p *partsRig) later(by time.Duration) {
 func (p *partsRig) stored(userID string) int64 {
 	p.t.Helper()
 	u, err := quota.New(quota.Usage{}, "0", asset.StoredBytes).Usage(p.t.Context(), p.db, userID)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return u.StoredBytes
 }
 
@@ -248,10 +243,7 @@ func (p *partsRig) stored(userID string) int64 {
 func TestAnObjectIsDeletedAgainAfterAnHourAndADay(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")
-		up, err := p.service.UploadURL(t.Context(), asked(ann, []byte("late")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		up := p.announce(ann, "late")
 		for _, at := range []struct {
 			when    string
 			after   time.Duration
@@ -284,22 +276,13 @@ func TestAnObjectIsDeletedAgainAfterAnHourAndADay(t *testing.T) {
 	})
 }
 
-func (p *partsRig) rows() (n int) {
-	p.t.Helper()
-	if err := p.db.QueryRow(p.t.Context(), `SELECT COUNT(*) FROM assets`).Scan(&n); err != nil {
-		p.t.Fatal(err)
-	}
-	return n
-}
+func (p *partsRig) rows() int64 { return dbtest.Number(p.t, p.db, `SELECT COUNT(*) FROM assets`) }
 
 // An upload that was only announced may be under way for a day. Until then it counts.
 func TestAFileThatWasNeverUploadedIsDeletedOnce(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")
-		up, err := p.service.UploadURL(t.Context(), asked(ann, []byte("never")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		up := p.announce(ann, "never")
 		p.release(ann, up.Key)
 		p.store.setHook(nil)
 		for _, after := range []time.Duration{0, time.Hour, 22 * time.Hour} {
@@ -326,9 +309,7 @@ func TestAnAssetThatAnotherAccountHoldsCountsOnlyThere(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann, ben := p.user("ann"), p.user("ben")
 		key := p.upload(ann, "a clip")
-		if err := p.use(ben, nothing, key); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.use(ben, nothing, key))
 		p.release(ann, key)
 		p.sweep()
 		if p.stored(ann) != 0 || p.stored(ben) != 6 || !p.exists(key) {
@@ -384,12 +365,8 @@ func TestHoldsOfMissingObjectsEnd(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *partsRig) {
 		ann := p.user("ann")
 		kept, gone := p.upload(ann, "kept"), p.upload(ann, "gone")
-		if _, err := p.service.UploadURL(t.Context(), asked(ann, []byte("never"))); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.store.client.Delete(t.Context(), gone.String()); err != nil {
-			t.Fatal(err)
-		}
+		p.announce(ann, "never")
+		must(t, p.store.client.Delete(t.Context(), gone.String()))
 		p.sweep()
 		if n := len(p.held(ann)); n != 3 {
 			t.Errorf("%d are held within a day, want 3", n)

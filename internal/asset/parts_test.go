@@ -23,9 +23,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
 	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) {
 		p := &partsRig{t: t, db: d, store: newStore(t), content: bytes.Repeat([]byte("0123456789abcdef"), 17<<16)}
 		cache, err := asset.NewCache(t.TempDir(), 1<<30)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.cache = cache
 		p.service = asset.New(asset.Options{DB: d, Bucket: p.store.client, Cache: cache, Verifier: verifier(t), MaxBytes: 1 << 30})
 		test(t, p)
@@ -52,9 +50,7 @@ func (p *partsRig) begin(userID string) (asset.Upload, error) {
 func (p *partsRig) mustBegin(userID string) asset.Upload {
 	p.t.Helper()
 	up, err := p.begin(userID)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return up
 }
 
@@ -101,9 +97,7 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour + time.Minute).Milliseconds(), old)
 		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour - time.Minute).Milliseconds(), young)
 		p.store.setHook(nil)
-		if err := p.service.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		p.sweep()
 		if n := p.store.count(http.MethodDelete); n != 1 {
 			t.Errorf("%d uploads were aborted, want 1", n)
 		}
@@ -121,9 +115,7 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 		}
 		// The row of a completed upload is deleted after some time. Its object stays.
 		p.exec(`UPDATE asset_uploads SET created_at = 0`)
-		if err := p.service.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		p.sweep()
 		if _, err := p.service.Find(t.Context(), kept.Key); err != nil {
 			t.Errorf("the sweep deleted the asset: %v", err)
 		}
@@ -156,9 +148,7 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 			}
 		}
 		// If the object is deleted, as by a rule of the bucket, the upload starts again.
-		if err := p.store.client.Delete(t.Context(), up.Key.String()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.store.client.Delete(t.Context(), up.Key.String()))
 		again := p.mustBegin(u)
 		if again.ID == up.ID || done(again) != 0 {
 			t.Errorf("%d parts of %s are there", done(again), again.ID)
@@ -243,12 +233,8 @@ func TestStoresThatDoLess(t *testing.T) {
 		p.store.setHook(nil)
 		first := p.mustBegin(u)
 		var storeID string
-		if err := p.db.QueryRow(t.Context(), `SELECT store_id FROM asset_uploads`).Scan(&storeID); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.store.client.AbortUpload(context.Background(), first.Key.String(), storeID); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.db.QueryRow(t.Context(), `SELECT store_id FROM asset_uploads`).Scan(&storeID))
+		must(t, p.store.client.AbortUpload(context.Background(), first.Key.String(), storeID))
 		second := p.mustBegin(u)
 		if second.ID == first.ID {
 			t.Error("an upload that the store aborted continues")

@@ -30,9 +30,7 @@ func TestAWrongSizeReadsAnObjectOnce(t *testing.T) {
 	s.setHook(nil)
 	for range 3 {
 		other, _, _ := s.service(t, maxBytes) // another replica, without a cached copy
-		if err := wrongSize(t, other, s.userID, body); err != nil {
-			t.Fatal(err)
-		}
+		must(t, wrongSize(t, other, s.userID, body))
 	}
 	if n := s.count(http.MethodGet); n != 1 {
 		t.Errorf("the object was read %d times, want once", n)
@@ -111,9 +109,7 @@ func TestUploadsInPartsOfAUserAreLimited(t *testing.T) {
 		if _, err := p.begin(p.user("other")); err != nil {
 			t.Errorf("another user: %v", err)
 		}
-		if err := p.service.Release(t.Context(), u, kept.Key); err != nil {
-			t.Fatal(err)
-		}
+		p.release(u, kept.Key)
 		if _, err := p.begin(u); err != nil {
 			t.Errorf("after one upload was aborted: %v", err)
 		}

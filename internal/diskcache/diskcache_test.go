@@ -21,30 +21,29 @@ func newCache(t *testing.T, cfg diskcache.Config) (*diskcache.Cache, string) {
 		cfg.Dir = filepath.Join(t.TempDir(), "cache")
 	}
 	c, err := diskcache.New(cfg)
+	must(t, err)
+	return c, cfg.Dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, cfg.Dir
 }
 
 func put(t *testing.T, c *diskcache.Cache, scope, key, content string) {
 	t.Helper()
 	src := filepath.Join(t.TempDir(), "src")
 	write(t, src, content)
-	if err := c.Put(t.Context(), scope, key, src); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Put(t.Context(), scope, key, src))
 	// As a job does at its end: only the cache keeps the file.
-	if err := os.Remove(src); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(src))
 }
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // got returns a file's content, "" when the cache does not have it.
@@ -52,17 +51,13 @@ func got(t *testing.T, c *diskcache.Cache, scope, key string) string {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "dst")
 	found, err := c.Get(t.Context(), scope, key, dst)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := os.ReadFile(dst)
 	if found != (err == nil) {
 		t.Fatalf("found %v, but reading says %v", found, err)
 	}
 	if found {
-		if err := os.Remove(dst); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(dst))
 	}
 	return string(data)
 }
@@ -77,9 +72,7 @@ func files(t *testing.T, dir string) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -87,9 +80,7 @@ func files(t *testing.T, dir string) map[string]string {
 func use(t *testing.T, dir, name string, ago time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-ago)
-	if err := os.Chtimes(files(t, dir)[name], at, at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(files(t, dir)[name], at, at))
 }
 
 func expect(t *testing.T, when, dir string, want ...string) {
@@ -151,9 +142,7 @@ func TestDropsTheLeastRecentlyUsed(t *testing.T) {
 	again, _ := newCache(t, diskcache.Config{Dir: dir, MaxBytes: 50})
 	expect(t, "under a lower limit", dir, "p4")
 	use(t, dir, "p4", 2*time.Hour)
-	if err := again.Sweep(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must(t, again.Sweep(t.Context(), time.Hour))
 	expect(t, "after a sweep", dir)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("empty folders are left: %v, %v", entries, err)
@@ -174,9 +163,7 @@ func TestSparesWhatIsInUse(t *testing.T) {
 		t.Error(err)
 	}
 	expect(t, "while a job runs", dir, "used")
-	if err := os.Remove(dst); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(dst))
 	if err := c.Sweep(t.Context(), time.Hour); err != nil {
 		t.Error(err)
 	}
@@ -211,12 +198,8 @@ func TestEvictsLinkedFilesOfAVolatileCache(t *testing.T) {
 			use(t, dir, name, 2*time.Hour)
 		}
 	}
-	if err := os.Link(filepath.Join(dir, "old"), filepath.Join(t.TempDir(), "job")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Sweep(t.Context(), 90*time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Link(filepath.Join(dir, "old"), filepath.Join(t.TempDir(), "job")))
+	must(t, c.Sweep(t.Context(), 90*time.Minute))
 	expect(t, "after a sweep", dir, "new", "young.part", "boot-id")
 }
 

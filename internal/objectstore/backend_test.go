@@ -41,9 +41,7 @@ type backend struct {
 func standInBackend(t *testing.T) *backend {
 	t.Helper()
 	standIn, err := bucket.New(bucket.Options{Name: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := newBackend(t, standIn)
 	b.config = objectstore.BucketConfig{
 		Endpoint: b.server.URL, Bucket: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret,
@@ -140,9 +138,7 @@ func (b *backend) pendingUploads(t *testing.T, prefix string) int {
 		Credentials: credentials.NewStaticCredentialsProvider(b.config.AccessKeyID, b.config.SecretAccessKey, ""),
 	})
 	out, err := client.ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: &b.config.Bucket, Prefix: &prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(out.Uploads)
 }
 

@@ -151,9 +151,7 @@ func TestStalledTriesEndAndAreRetried(t *testing.T) {
 	reading, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	opened, err := patient.Open(reading, "a.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer opened.Close()
 	// No kind of request waits for a store that never answers.
 	b.setFault(func(w http.ResponseWriter, r *http.Request) bool { silence(r); return true })
@@ -301,9 +299,7 @@ func TestOpenAsksOnlyForWhatIsRead(t *testing.T) {
 		if n := b.count("GET", ""); n != 1 {
 			t.Errorf("one megabyte took %d requests", n)
 		}
-		if err := o.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Close())
 		if _, err := o.Read(make([]byte, 1)); err == nil {
 			t.Error("a closed object can be read")
 		}
@@ -415,9 +411,7 @@ func TestListPages(t *testing.T) {
 	for i := range 1003 {
 		key := fmt.Sprintf("many/%04d", i)
 		want[key] = true
-		if err := bucket.Put(t.Context(), key, src, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, bucket.Put(t.Context(), key, src, ""))
 	}
 	err := bucket.List(t.Context(), "many/", func(i objectstore.Info) error {
 		if !want[i.Key] {
@@ -452,22 +446,14 @@ func TestTransfersKeepMemoryFlat(t *testing.T) {
 	bucket := realBackend(t).bucket(t, func(c *objectstore.BucketConfig) { c.PartSizeBytes = 16 << 20 })
 	const size = 160 << 20
 	src := filepath.Join(t.TempDir(), "sparse")
-	if err := os.WriteFile(src, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(src, size); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(src, nil, 0o600))
+	must(t, os.Truncate(src, size))
 	key := space() + "big.bin"
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if err := bucket.Put(t.Context(), key, src, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bucket.Put(t.Context(), key, src, ""))
 	dst := filepath.Join(t.TempDir(), "dst")
-	if err := bucket.Fetch(t.Context(), key, dst); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bucket.Fetch(t.Context(), key, dst))
 	runtime.ReadMemStats(&after)
 	if st, err := os.Stat(dst); err != nil || st.Size() != size {
 		t.Fatalf("fetched %v, %v", st, err)

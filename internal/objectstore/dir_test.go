@@ -17,9 +17,7 @@ func newDir(t *testing.T) (*objectstore.Dir, string) {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "objects")
 	d, err := objectstore.NewDir(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d, root
 }
 
@@ -33,9 +31,7 @@ func tree(t *testing.T, root string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return paths
 }
 
@@ -49,15 +45,11 @@ func TestDirLeavesNothingBehind(t *testing.T) {
 	if err := d.Put(t.Context(), "a/two/three", file(t, []byte("x")), ""); err == nil {
 		t.Error("a folder took the place of an object")
 	}
-	if err := d.Delete(t.Context(), "a/b/c/one"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(t.Context(), "a/b/c/one"))
 	if got, want := tree(t, root), []string{".tmp", "a", "a/two"}; !slices.Equal(got, want) {
 		t.Errorf("left %v, want %v", got, want)
 	}
-	if err := d.Delete(t.Context(), "a/two", "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Delete(t.Context(), "a/two", "a"))
 	if got, want := tree(t, root), []string{".tmp"}; !slices.Equal(got, want) {
 		t.Errorf("left %v, want %v", got, want)
 	}
@@ -66,9 +58,7 @@ func TestDirLeavesNothingBehind(t *testing.T) {
 func TestDirNeverFollowsALink(t *testing.T) {
 	d, root := newDir(t)
 	outside := file(t, []byte("outside"))
-	if err := os.Symlink(outside, filepath.Join(root, "link.txt")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(outside, filepath.Join(root, "link.txt")))
 	if _, err := d.Stat(t.Context(), "link.txt"); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("Stat = %v", err)
 	}
@@ -80,12 +70,8 @@ func TestDirNeverFollowsALink(t *testing.T) {
 	}
 	// Put follows a link: the caller named it.
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(outside, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Put(t.Context(), "a.txt", link, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(outside, link))
+	must(t, d.Put(t.Context(), "a.txt", link, ""))
 	if st, err := os.Lstat(filepath.Join(root, "a.txt")); err != nil || !st.Mode().IsRegular() {
 		t.Errorf("the object is %v, %v", st, err)
 	}
@@ -95,18 +81,12 @@ func TestDirRemovesFilesOfAKilledProcess(t *testing.T) {
 	_, root := newDir(t)
 	old, young := filepath.Join(root, ".tmp", "put-1"), filepath.Join(root, ".tmp", "put-2")
 	for _, path := range []string{old, young} {
-		if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte("half"), 0o600))
 	}
 	past := time.Now().Add(-48 * time.Hour)
-	if err := os.Chtimes(old, past, past); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(old, past, past))
 	d, err := objectstore.NewDir(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, want := tree(t, root), []string{".tmp", ".tmp/put-2"}; !slices.Equal(got, want) {
 		t.Errorf("left %v, want %v", got, want)
 	}

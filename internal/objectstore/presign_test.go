@@ -21,21 +21,15 @@ import (
 func send(t *testing.T, method, url, contentType string, body []byte) (int, []byte, http.Header) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	got, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return res.StatusCode, got, res.Header
 }
 
@@ -50,16 +44,12 @@ func testPresignedPut(t *testing.T, b *backend) {
 	body := []byte("0123456789")
 	sign := func(key string, ttl time.Duration) string {
 		signed, err := bucket.PresignPut(t.Context(), at+key, "video/mp4", int64(len(body)), sha256.Sum256(body), ttl, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return signed
 	}
 	tamper := func(signed string, change func(u *url.URL, q url.Values)) string {
 		u, err := url.Parse(signed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		q := u.Query()
 		change(u, q)
 		u.RawQuery = q.Encode()
@@ -119,9 +109,7 @@ func testPresignedPut(t *testing.T, b *backend) {
 		t.Errorf("other bytes of the same length: the store answered %d %s", status, answer)
 	}
 	onlyNew, err := bucket.PresignPut(t.Context(), at+"exact.mp4", "video/mp4", int64(len(body)), sha256.Sum256(body), time.Minute, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if status, _, _ := send(t, http.MethodPut, onlyNew, "video/mp4", body); status != http.StatusForbidden && status != http.StatusBadRequest {
 		t.Errorf("without the condition: the store answered %d", status)
 	}
@@ -140,9 +128,7 @@ func testPresignedGet(t *testing.T, b *backend) {
 	want := content(1000, 3)
 	put(t, bucket, key, want)
 	signed, err := bucket.PresignGet(t.Context(), key, time.Minute, "rnd-1.mp4", "video/mp4", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	status, body, header := send(t, http.MethodGet, signed, "", nil)
 	if status != http.StatusOK || !bytes.Equal(body, want) {
 		t.Fatalf("GET answered %d with %d bytes", status, len(body))
@@ -193,13 +179,9 @@ func TestSignaturesBindHeadersAndLifetime(t *testing.T) {
 		"content-length;host":                            func() (string, error) { return bucket.PresignPart(t.Context(), "a.mp4", "id", 1, 10, 300*time.Second) },
 	} {
 		signed, err := sign()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		u, err := url.Parse(signed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		q := u.Query()
 		if q.Get("X-Amz-Expires") != "300" || q.Get("X-Amz-SignedHeaders") != headers || u.Path != "/bucket/a.mp4" {
 			t.Errorf("signed %s, want the headers %s", signed, headers)

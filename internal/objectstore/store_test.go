@@ -44,6 +44,13 @@ func TestStore(t *testing.T) {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // content returns n bytes that do not repeat; the same seed gives the same bytes.
 func content(n int, seed uint64) []byte {
 	var key [32]byte
@@ -56,9 +63,7 @@ func content(n int, seed uint64) []byte {
 func file(t *testing.T, b []byte) string {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "src")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if _, err := f.Write(b); err != nil {
 		t.Fatal(err)
@@ -68,18 +73,14 @@ func file(t *testing.T, b []byte) string {
 
 func put(t *testing.T, s objectstore.Store, key string, b []byte) {
 	t.Helper()
-	if err := s.Put(t.Context(), key, file(t, b), ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Put(t.Context(), key, file(t, b), ""))
 }
 
 // open opens an object until the test ends.
 func open(t *testing.T, s objectstore.Store, key string) objectstore.Object {
 	t.Helper()
 	o, err := s.Open(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := o.Close(); err != nil {
 			t.Error(err)
@@ -91,22 +92,16 @@ func open(t *testing.T, s objectstore.Store, key string) objectstore.Object {
 func stat(t *testing.T, s objectstore.Store, key string) objectstore.Info {
 	t.Helper()
 	info, err := s.Stat(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info
 }
 
 func fetch(t *testing.T, s objectstore.Store, key string) []byte {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), "dst")
-	if err := s.Fetch(t.Context(), key, dst); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Fetch(t.Context(), key, dst))
 	b, err := os.ReadFile(dst)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := os.Stat(dst + ".part"); err == nil {
 		t.Error("the partial file stayed behind")
 	}
@@ -121,9 +116,7 @@ func testRoundTrip(t *testing.T, s objectstore.Store) {
 		want := content(size, uint64(size))
 		src := file(t, want)
 		before := time.Now().Add(-2 * time.Second) // a bucket states whole seconds
-		if err := s.Put(t.Context(), key, src, "video/mp4"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Put(t.Context(), key, src, "video/mp4"))
 		if _, err := os.Stat(src); err != nil {
 			t.Errorf("Put took the caller's file away: %v", err)
 		}
@@ -158,9 +151,7 @@ func testOverwrite(t *testing.T, s objectstore.Store) {
 		t.Errorf("fetched %q", got)
 	}
 	dst := file(t, []byte("what was there before, and longer"))
-	if err := s.Fetch(t.Context(), key, dst); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Fetch(t.Context(), key, dst))
 	if got, _ := os.ReadFile(dst); string(got) != "other" {
 		t.Errorf("Fetch over an existing file left %q", got)
 	}
@@ -212,9 +203,7 @@ func list(t *testing.T, s objectstore.Store, prefix string) []string {
 		keys = append(keys, i.Key)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	slices.Sort(keys)
 	return keys
 }
@@ -243,16 +232,12 @@ func testDeleteAndList(t *testing.T, s objectstore.Store) {
 	if err := s.List(ctx, at, func(objectstore.Info) error { calls++; return stop }); !errors.Is(err, stop) || calls != 1 {
 		t.Errorf("List with a failing callback = %v after %d calls", err, calls)
 	}
-	if err := s.Delete(ctx, keys[0], keys[4], at+"never"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Delete(ctx, keys[0], keys[4], at+"never"))
 	if got, want := list(t, s, at), []string{keys[1], keys[2], keys[3], keys[5], keys[6]}; !slices.Equal(got, want) {
 		t.Errorf("after Delete: %v, want %v", got, want)
 	}
 	err := s.List(ctx, at, func(i objectstore.Info) error { return s.Delete(ctx, i.Key) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := list(t, s, at); len(got) != 0 {
 		t.Errorf("after deleting while listing: %v", got)
 	}
@@ -328,9 +313,7 @@ func testCancelled(t *testing.T, s objectstore.Store) {
 	put(t, s, key, content(2<<20, 1))
 	ctx, cancel := context.WithCancel(t.Context())
 	o, err := s.Open(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer o.Close()
 	if _, err := io.ReadFull(o, make([]byte, 10)); err != nil {
 		t.Fatal(err)
@@ -380,13 +363,9 @@ func testNeverHalf(t *testing.T, s objectstore.Store) {
 		if errors.Is(err, objectstore.ErrChanged) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := os.ReadFile(dst)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !bytes.Equal(got, contents[0]) && !bytes.Equal(got, contents[1]) {
 			t.Fatalf("fetched %d bytes that were never put", len(got))
 		}
@@ -440,9 +419,7 @@ func TestPrefixesAreErasedSideBySide(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := objectstore.DeletePrefix(ctx, meeting{dir, make(chan struct{})}, prefixes...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, objectstore.DeletePrefix(ctx, meeting{dir, make(chan struct{})}, prefixes...))
 	if left := list(t, dir, ""); !slices.Equal(left, []string{"other/one/a"}) {
 		t.Errorf("left: %q", left)
 	}

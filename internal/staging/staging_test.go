@@ -26,18 +26,14 @@ func newArea(t *testing.T) (*staging.Area, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "deep", "uploads")
 	a, err := staging.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a, dir
 }
 
 func newBatch(t *testing.T, a *staging.Area) *staging.Batch {
 	t.Helper()
 	b, err := a.Batch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -46,13 +42,18 @@ func newBatch(t *testing.T, a *staging.Area) *staging.Batch {
 	return b
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // files counts the received files below dir.
 func files(t *testing.T, dir string) int {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*", "[0-9]*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(paths)
 }
 
@@ -63,9 +64,7 @@ func TestReceive(t *testing.T) {
 	sum := sha256.Sum256(want)
 	// A file name that would escape the folder if it were used for one.
 	f, err := b.Receive("video_0", "../../../etc/passwd", iotest.HalfReader(bytes.NewReader(want)), int64(len(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := os.ReadFile(f.Path)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("the file holds %d other bytes, %v", len(got), err)
@@ -86,20 +85,14 @@ func TestCloseRemovesWhatWasNotMovedAway(t *testing.T) {
 	a, dir := newArea(t)
 	b := newBatch(t, a)
 	moved, err := b.Receive("a", "", strings.NewReader("moved"), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := b.Receive("b", "", strings.NewReader("stays"), 10); err != nil {
 		t.Fatal(err)
 	}
 	target := filepath.Join(t.TempDir(), "kept")
-	if err := os.Rename(moved.Path, target); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(moved.Path, target))
 	for range 2 {
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("Close left %v, %v", left, err)
@@ -164,9 +157,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	a, err := staging.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	free, err := a.Free()
 	if err != nil || free <= 0 || free > 1<<20 {
 		t.Errorf("Free = %d, %v, want up to 1 MiB", free, err)
@@ -191,9 +182,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 func TestBrokenDiskIsNotTheSendersFault(t *testing.T) {
 	a, dir := newArea(t)
 	b := newBatch(t, a)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(dir))
 	_, err := b.Receive("a", "", strings.NewReader("x"), 10)
 	if local := (*staging.DiskError)(nil); !errors.As(err, &local) || disk.IsFull(err) {
 		t.Errorf("Receive = %v, want a DiskError", err)
@@ -222,13 +211,9 @@ func TestReceiveKeepsMemoryFlat(t *testing.T) {
 func TestSweepRemovesFilesOfADeadProcess(t *testing.T) {
 	if dir := os.Getenv("STAGING_DIE_IN"); dir != "" {
 		a, err := staging.New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b, err := a.Batch()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := b.Receive("a", "", strings.NewReader("x"), 10); err != nil {
 			t.Fatal(err)
 		}
@@ -236,9 +221,7 @@ func TestSweepRemovesFilesOfADeadProcess(t *testing.T) {
 	}
 	a, dir := newArea(t)
 	alive, err := newBatch(t, a).Receive("a", "", strings.NewReader("x"), 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	victim := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	victim.Env = append(os.Environ(), "STAGING_DIE_IN="+dir)
 	if out, err := victim.CombinedOutput(); err == nil || !strings.Contains(err.Error(), "killed") {
@@ -248,9 +231,7 @@ func TestSweepRemovesFilesOfADeadProcess(t *testing.T) {
 		t.Fatalf("%d files, want that of the dead and that of the living", n)
 	}
 	other, err := staging.New(dir) // another process, as far as a lock goes
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := other.Sweep(6 * time.Hour); err != nil {
 		t.Error(err)
 	}
@@ -264,15 +245,9 @@ func TestSweepTakesOldStrangers(t *testing.T) {
 	past := time.Now().Add(-7 * time.Hour)
 	for name, age := range map[string]time.Time{"batch-unlocked-old": past, "batch-unlocked-new": time.Now()} {
 		path := filepath.Join(dir, name)
-		if err := os.Mkdir(path, 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path+"-file", []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.Chtimes(path, age, age), os.Chtimes(path+"-file", age, age)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(path, 0o750))
+		must(t, os.WriteFile(path+"-file", []byte("x"), 0o600))
+		must(t, errors.Join(os.Chtimes(path, age, age), os.Chtimes(path+"-file", age, age)))
 	}
 	if err := a.Sweep(6 * time.Hour); err != nil {
 		t.Error(err)
@@ -287,9 +262,7 @@ func TestSweepTakesOldStrangers(t *testing.T) {
 func TestSweepBesideNewBatches(t *testing.T) {
 	a, dir := newArea(t)
 	other, err := staging.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		var errs error
@@ -305,19 +278,13 @@ func TestSweepBesideNewBatches(t *testing.T) {
 	}()
 	for range 300 {
 		b, err := a.Batch()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f, err := b.Receive("a", "", strings.NewReader("x"), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := os.Stat(f.Path); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 	}
 	close(stop)
 	if err := <-ended; err != nil {

@@ -55,6 +55,13 @@ func newHarness(t *testing.T) *harness {
 	return r
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (r *harness) exec(query string, args ...any) {
 	r.t.Helper()
 	dbtest.Exec(r.t, r.db, query, args...)
@@ -64,28 +71,18 @@ func (r *harness) exec(query string, args ...any) {
 func (r *harness) object(key string, age time.Duration) {
 	r.t.Helper()
 	src := filepath.Join(r.dir, "src")
-	if err := os.WriteFile(src, []byte(key), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.store.Put(r.t.Context(), key, src, ""); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.Remove(src); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, os.WriteFile(src, []byte(key), 0o600))
+	must(r.t, r.store.Put(r.t.Context(), key, src, ""))
+	must(r.t, os.Remove(src))
 	at := time.Now().Add(-age)
-	if err := os.Chtimes(filepath.Join(r.dir, "objects", key), at, at); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, os.Chtimes(filepath.Join(r.dir, "objects", key), at, at))
 }
 
 func (r *harness) keys() map[string]bool {
 	r.t.Helper()
 	keys := map[string]bool{}
 	err := r.store.List(r.t.Context(), "", func(o objectstore.Info) error { keys[o.Key] = true; return nil })
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	return keys
 }
 
@@ -105,9 +102,7 @@ func TestSweepRemovesWhatNoRuleNeeds(t *testing.T) {
 		}
 		r.object(key, age)
 	}
-	if err := sweep.New(r.opts).Sweep(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sweep.New(r.opts).Sweep(t.Context(), false))
 	left := r.keys()
 	for _, key := range kept {
 		if !left[key] {
@@ -153,16 +148,10 @@ func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
 				for i := range n {
 					key := fmt.Sprintf("%s/%d", prefix, i)
 					path := filepath.Join(r.dir, "objects", key)
-					if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(path, nil, 0o600); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+					must(t, os.WriteFile(path, nil, 0o600))
 					at := time.Now().Add(-2 * time.Hour)
-					if err := os.Chtimes(path, at, at); err != nil {
-						t.Fatal(err)
-					}
+					must(t, os.Chtimes(path, at, at))
 					if prefix == "up/a-lives" {
 						r.exec(`INSERT INTO things VALUES ($1)`, key)
 					}
@@ -192,9 +181,7 @@ func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
 			if len(r.held) != 1 || r.held[0] == 0 || !strings.Contains(err.Error(), "cutroom sweep --confirm") {
 				t.Errorf("told %v and %v", r.held, err)
 			}
-			if err := s.Sweep(t.Context(), true); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Sweep(t.Context(), true))
 			if left := len(r.keys()); left != tt.known+tt.other || r.held[1] != 0 {
 				t.Errorf("%d objects left by a confirmed sweep, told %v", left, r.held)
 			}
@@ -231,9 +218,7 @@ func TestWhatIsNeededAgainStays(t *testing.T) {
 	r.object("up/a-stranger/1", 2*time.Hour)
 	// The second rule is looked at after the first has found its object.
 	r.opts.Store = &listHook{Dir: r.store, prefix: "up/a-", then: func() { r.exec(`UPDATE owners SET needs = 1`) }}
-	if err := sweep.New(r.opts).Sweep(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sweep.New(r.opts).Sweep(t.Context(), false))
 	if left := r.keys(); !left["plain/ended/1"] || left["up/a-stranger/1"] {
 		t.Errorf("left %v", left)
 	}
@@ -247,9 +232,7 @@ func TestRemoveAsksAgain(t *testing.T) {
 	for _, key := range []string{"up/a-lives/back", "up/a-lives/over"} {
 		r.object(key, time.Second)
 	}
-	if err := sweep.New(r.opts).Remove(t.Context(), "listed", "up/a-lives/back", "up/a-lives/over"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, sweep.New(r.opts).Remove(t.Context(), "listed", "up/a-lives/back", "up/a-lives/over"))
 	if left := r.keys(); !left["up/a-lives/back"] || left["up/a-lives/over"] || r.gone["listed"] != 1 {
 		t.Errorf("left %v, counted %v", left, r.gone)
 	}
