@@ -46,7 +46,6 @@ const (
 type invocation struct {
 	command        string // its words; "" if the command is unknown
 	args           []string
-	daemon         bool
 	envFile        string
 	json           bool
 	since          time.Time
@@ -60,8 +59,6 @@ type invocation struct {
 	cfg            config.Config
 	log            *slog.Logger
 	db             *db.DB
-	// fatal logs the error that ended the command, one line per problem; nil if the output is for people.
-	fatal func(error)
 }
 
 // lookUp finds the command at the start of the arguments, one word or two. The name is "" if there is none.
@@ -96,7 +93,6 @@ func usageOf(command string) string {
 
 // parse parses flags and arguments, in any order.
 func (v *invocation) parse(c command, args []string) error {
-	v.daemon = c.daemon
 	fs := flag.NewFlagSet("cutroom", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
@@ -154,18 +150,14 @@ func (v *invocation) load() (err error) {
 		h = slog.NewJSONHandler(v.stderr, opts)
 	}
 	v.log = slog.New(h)
-	if v.daemon && v.cfg.Log.JSON {
-		v.fatal = func(err error) {
-			for line := range strings.Lines(err.Error()) {
-				v.log.Error(strings.TrimSpace(line))
-			}
-		}
-	}
-	if err != nil && v.fatal == nil {
+	if err != nil && !v.logsErrors() {
 		err = fmt.Errorf("the configuration is not valid:\n%w", err)
 	}
 	return err
 }
+
+// logsErrors reports whether the error that ends the command belongs into its log, because its output is not for people.
+func (v *invocation) logsErrors() bool { return commands[v.command].daemon && v.cfg.Log.JSON }
 
 // withDatabase runs a command with the configured database, without migrating it: the command runs beside the
 // replicas, and may lack the permission to migrate.

@@ -124,8 +124,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return 0
-	case v.fatal != nil:
-		v.fatal(err)
+	case v.logsErrors():
+		for line := range strings.Lines(err.Error()) { // one line per problem
+			v.log.Error(strings.TrimSpace(line))
+		}
 		return 1
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, usageOf(v.command))

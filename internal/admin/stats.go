@@ -2,10 +2,7 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"slices"
-
-	"cutroom/internal/db"
 )
 
 // Overview has the six main numbers of the service.
@@ -90,30 +87,28 @@ var usualCalls = []endpoint{
 // a row for any other call made on that day. Within a day the usual calls come first,
 // then the others by provider and endpoint.
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
-	order := slices.Clone(usualCalls)
-	seen := map[endpoint]map[Day]Calls{}
 	rows, err := list[Calls](ctx, r.db, callsByDay+` ORDER BY provider, endpoint, day`, int64(span.From), int64(span.To))
 	if err != nil {
 		return nil, err
 	}
+	type cell struct {
+		endpoint
+		day Day
+	}
+	order, made := slices.Clone(usualCalls), map[cell]Calls{}
 	for _, c := range rows {
-		c.FailureRate = float64(c.Failures) / float64(c.Count)
 		e := endpoint{c.Provider, c.Endpoint}
-		if seen[e] == nil {
-			seen[e] = map[Day]Calls{}
-			if !slices.Contains(usualCalls, e) {
-				order = append(order, e)
-			}
+		if !slices.Contains(order, e) {
+			order = append(order, e)
 		}
-		seen[e][c.Day] = c
+		c.FailureRate = float64(c.Failures) / float64(c.Count)
+		made[cell{e, c.Day}] = c
 	}
 	out := make([]Calls, 0, len(order)*span.Days())
 	for day := span.From; day < span.To; day++ {
 		for _, e := range order {
-			c, called := seen[e][day]
-			if !called {
-				c = Calls{Day: day, Provider: e.provider, Endpoint: e.name}
-			}
+			c := made[cell{e, day}] // zero without calls
+			c.Day, c.Provider, c.Endpoint = day, e.provider, e.name
 			out = append(out, c)
 		}
 	}
@@ -131,17 +126,13 @@ type Bucket struct {
 // first.
 func (r *Reports) DurationHistogram(ctx context.Context) ([5]Bucket, error) {
 	out := [5]Bucket{{Bucket: "0-1m"}, {Bucket: "1-5m"}, {Bucket: "5-15m"}, {Bucket: "15-60m"}, {Bucket: "60m+"}}
-	err := db.Each(ctx, r.db, func(rows *db.Rows) error {
-		var bucket int
-		var count int64
-		if err := rows.Scan(&bucket, &count); err != nil {
-			return err
-		}
-		out[bucket].Count = count
-		return nil
-	}, `SELECT bucket, CAST(SUM(jobs) AS BIGINT) FROM `+allJobs+` GROUP BY bucket`)
-	if err != nil {
-		return out, fmt.Errorf("duration histogram: %w", err)
+	type row struct {
+		Bucket int   `json:"bucket"`
+		Count  int64 `json:"count"`
 	}
-	return out, nil
+	rows, err := list[row](ctx, r.db, `SELECT bucket, `+sum("jobs")+` AS count FROM `+allJobs+` GROUP BY bucket`)
+	for _, row := range rows {
+		out[row.Bucket].Count = row.Count
+	}
+	return out, err
 }
