@@ -63,10 +63,10 @@ func sweepObjects(ctx context.Context, v *invocation) error {
 		return err
 	}
 	found, err := sweeper.Plan(ctx)
-	if held := (*sweep.HeldError)(nil); err != nil && (!errors.As(err, &held) || !v.confirm) {
-		return errors.Join(v.printFindings(found), err)
+	if _, held := errors.AsType[*sweep.HeldError](err); held && v.confirm {
+		err = nil
 	}
-	if err := v.printFindings(found); err != nil || !v.confirm {
+	if err = errors.Join(v.printFindings(found), err); err != nil || !v.confirm {
 		return err
 	}
 	if err := recordSweep(ctx, v.db, found); err != nil {

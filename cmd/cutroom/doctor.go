@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"cutroom/internal/config"
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
+	"cutroom/internal/httpcall"
 	"cutroom/internal/installation"
 	"cutroom/internal/job"
 	"cutroom/internal/upstream/separator"
@@ -253,11 +253,7 @@ func reach(ctx context.Context, method, address string) (string, error) {
 	started := time.Now()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		var withURL *url.Error // its text repeats the address with the query
-		if errors.As(err, &withURL) {
-			err = withURL.Err
-		}
-		return "", fmt.Errorf("%s cannot be reached: %w", req.URL.Host, err)
+		return "", fmt.Errorf("%s cannot be reached: %w", req.URL.Host, httpcall.WithoutURL(err))
 	}
 	resp.Body.Close()
 	if resp.StatusCode >= 500 {

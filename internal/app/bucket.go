@@ -30,7 +30,7 @@ func (a *App) claimStore(ctx context.Context) error {
 	if lost && err == nil {
 		a.log.Warn("the bucket is empty and now belongs to this database, which had one before; if that had objects, OBJECT_STORE_BUCKET is wrong")
 	}
-	if foreign := (*installation.ForeignError)(nil); errors.As(err, &foreign) {
+	if _, foreign := errors.AsType[*installation.ForeignError](err); foreign {
 		return err
 	}
 	if a.bucketClaimed = err == nil; !a.bucketClaimed {
@@ -66,8 +66,8 @@ func newSweeper(cfg config.Config, d *db.DB, store objectstore.Store,
 	if bucket != nil {
 		check = func(ctx context.Context) error {
 			err := installation.Check(ctx, d, bucket)
-			foreign := (*installation.ForeignError)(nil)
-			m.SetForeign(errors.As(err, &foreign))
+			_, foreign := errors.AsType[*installation.ForeignError](err)
+			m.SetForeign(foreign)
 			return err
 		}
 	}

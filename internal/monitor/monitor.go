@@ -106,9 +106,12 @@ func (m *Monitor) report(f failure) {
 
 // stackOf returns the stack in an error, for example of a caught panic, or else the caller's stack.
 func stackOf(err error) *sentry.Stacktrace {
-	var carrier interface{ StackTrace() []uintptr }
-	if errors.As(err, &carrier) {
-		if stack := sentry.ExtractStacktrace(carrier.(error)); stack != nil {
+	type carrier interface {
+		error
+		StackTrace() []uintptr
+	}
+	if failed, ok := errors.AsType[carrier](err); ok {
+		if stack := sentry.ExtractStacktrace(failed); stack != nil {
 			return stack
 		}
 	}

@@ -118,7 +118,7 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 // ErrUnavailable if it gives no usable answer.
 func (p *PlatformA) accessToken(ctx context.Context) (string, error) {
 	access, err := p.access.Get(ctx)
-	if failed := (*credentials.TokenError)(nil); errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*credentials.TokenError](err); ok {
 		outcome := ErrInvalid
 		if failed.Temporary {
 			outcome = ErrUnavailable

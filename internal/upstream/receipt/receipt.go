@@ -55,8 +55,7 @@ func (r *refusal) Is(target error) bool { return target == ErrInvalid }
 
 // ReasonOf returns the reason of an ErrInvalid.
 func ReasonOf(err error) Reason {
-	var r *refusal
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.reason
 	}
 	return Unverified
