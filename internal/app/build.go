@@ -343,7 +343,7 @@ func (b *builder) newEngine() *engine.Engine {
 	// The renders that may run at once divide the machine.
 	cores := max(1, runtime.GOMAXPROCS(0)/cfg.MaxConcurrent)
 	return engine.New(engine.Config{Media: b.media, Cores: cores, Cache: cache, FinalTimeout: cfg.ProcessTimeout,
-		Limits:       engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound}})
+		Limits: engine.Limits{MaxPixelFrames: cfg.MaxPixelFrames, MaxSound: cfg.MaxSound}})
 }
 
 func (b *builder) buildAccounts(context.Context) error {
