@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -77,19 +78,18 @@ func usageOf(command string) string {
 	if command == "" {
 		return usage
 	}
-	first, rest, _ := strings.Cut(usage, "\n")
-	out, inside := first+"\n\n", false
-	for line := range strings.Lines(rest) {
-		if strings.HasPrefix(line, "  ") && line[2] != ' ' {
-			name, _ := lookUp(strings.Fields(line))
-			inside = name == command
-		}
-		if inside = inside && line[0] == ' '; inside {
-			out += line
+	first, _, _ := strings.Cut(usage, "\n")
+	out := first + "\n\n"
+	for _, entry := range usageEntry.FindAllString(usage, -1) {
+		if name, _ := lookUp(strings.Fields(entry)); name == command {
+			out += entry
 		}
 	}
 	return out
 }
+
+// usageEntry matches the lines of the usage text about one command.
+var usageEntry = regexp.MustCompile(`(?m)^  \S.*\n(?:   .*\n)*`)
 
 // parse parses flags and arguments, in any order.
 func (v *invocation) parse(c command, args []string) error {

@@ -1,11 +1,6 @@
 package config
 
-import (
-	"crypto/x509"
-	"encoding/pem"
-
-	"cutroom/internal/upstream/credentials"
-)
+import "cutroom/internal/upstream/credentials"
 
 // maxCertificatesBytes is far more than a file of root certificates needs.
 const maxCertificatesBytes = 1 << 20
@@ -16,26 +11,14 @@ func (r *reader) certificates(key, path string) []byte {
 		return nil
 	}
 	text, err := readFile(path, maxCertificatesBytes)
+	certificates, parseErr := credentials.ParseCertificates(text)
 	switch {
 	case err != nil:
 		r.problem(key, unreadable)
-	case len(text) > maxCertificatesBytes || !areCertificates(text):
+	case len(text) > maxCertificatesBytes, parseErr != nil, len(certificates) == 0:
 		r.problem(key, "must name a file of PEM certificates")
 	}
 	return text
-}
-
-func areCertificates(text []byte) bool {
-	for found := false; ; found = true {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			return found // text around the blocks is ignored
-		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
-			return false
-		}
-		text = rest
-	}
 }
 
 func (r *reader) checkP256(key string, pem Secret) {

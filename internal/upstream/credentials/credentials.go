@@ -1,11 +1,13 @@
-// Package credentials parses the key files that vendors issue to us, and gets access tokens with them. Its
+// Package credentials parses the key files that vendors issue to us, and their certificates, and gets access tokens. Its
 // errors never quote a key, a token or a vendor's answer.
 package credentials
 
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"net/url"
 
@@ -59,4 +61,19 @@ func ParseP256(text []byte) (*ecdsa.PrivateKey, error) {
 		return nil, errors.New("must be a PEM private key on the curve P-256")
 	}
 	return key, nil
+}
+
+// ParseCertificates reads PEM certificates. Text around the blocks is ignored.
+func ParseCertificates(text []byte) (certificates []*x509.Certificate, err error) {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return certificates, nil
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || block.Type != "CERTIFICATE" {
+			return nil, errors.New("must be PEM certificates")
+		}
+		certificates, text = append(certificates, certificate), rest
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,38 +26,13 @@ var (
 // chainLength counts leaf, intermediate and root.
 const chainLength = 3
 
-// trustedRoots are the roots that a chain may end in.
-type trustedRoots []*x509.Certificate
-
-// newTrustedRoots parses PEM files of certificates.
-func newTrustedRoots(files ...[]byte) (roots trustedRoots, err error) {
-	for _, rest := range files {
-		for {
-			var block *pem.Block
-			if block, rest = pem.Decode(rest); block == nil {
-				break
-			}
-			certificate, err := x509.ParseCertificate(block.Bytes)
-			if err != nil {
-				return nil, fmt.Errorf("parse certificate: %w", err)
-			}
-			roots = append(roots, certificate)
-		}
-	}
-	return roots, nil
-}
-
-func (r trustedRoots) expiry() time.Time {
-	return slices.MinFunc(r, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
-}
-
 // verifySigned returns the payload of a JWS that the store signed.
 //
 // It checks the certificates' validity at now. The store recommends the time of signing, which suits a
 // transaction kept on a device for months; ours was signed and fetched a moment ago. The signing time is also
 // part of the unverified payload, so the holder of an expired key could choose a date at which the key was
 // valid.
-func verifySigned(text string, roots trustedRoots, now time.Time) ([]byte, error) {
+func verifySigned(text string, roots []*x509.Certificate, now time.Time) ([]byte, error) {
 	// The decoder skips line breaks, which a compact JWS must not contain.
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, errors.New("line break")
@@ -108,7 +82,7 @@ func chainOf(header map[string]any) ([]*x509.Certificate, error) {
 
 // verifyChain checks that chain is exactly leaf, intermediate and one of our roots, and returns the
 // leaf's key. The root in the chain is only compared with ours, never trusted.
-func verifyChain(chain []*x509.Certificate, roots trustedRoots, now time.Time) (*ecdsa.PublicKey, error) {
+func verifyChain(chain []*x509.Certificate, roots []*x509.Certificate, now time.Time) (*ecdsa.PublicKey, error) {
 	leaf, intermediate, root := chain[0], chain[1], chain[2]
 	if !slices.ContainsFunc(roots, root.Equal) {
 		return nil, errors.New("chain does not end in a trusted root")

@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"testing"
 	"time"
+
+	"cutroom/internal/upstream/credentials"
 )
 
 // The embedded root matches the fingerprint that the store publishes with its root.
 func TestEmbeddedRoot(t *testing.T) {
-	roots, err := newTrustedRoots(platformBRoot)
+	roots, err := credentials.ParseCertificates(platformBRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +28,7 @@ func TestEmbeddedRoot(t *testing.T) {
 
 // FuzzVerifySigned checks that no input from outside passes.
 func FuzzVerifySigned(f *testing.F) {
-	roots, err := newTrustedRoots(platformBRoot)
+	roots, err := credentials.ParseCertificates(platformBRoot)
 	if err != nil {
 		f.Fatal(err)
 	}

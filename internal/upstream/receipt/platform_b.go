@@ -3,10 +3,12 @@ package receipt
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/x509"
 	_ "embed" // for the store's root certificate
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -50,7 +52,7 @@ type PlatformB struct {
 	cfg             PlatformBConfig
 	transactionsURL string // up to and including "transactions/"
 	key             *ecdsa.PrivateKey
-	roots           trustedRoots
+	roots           []*x509.Certificate
 	client          *http.Client
 }
 
@@ -60,7 +62,7 @@ func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("platform_b: private key: %w", err)
 	}
-	roots, err := newTrustedRoots(platformBRoot, cfg.ExtraRootsPEM)
+	roots, err := credentials.ParseCertificates(slices.Concat(platformBRoot, cfg.ExtraRootsPEM))
 	if err != nil {
 		return nil, fmt.Errorf("platform_b: trusted roots: %w", err)
 	}
@@ -71,7 +73,9 @@ func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 }
 
 // RootExpiry is when the first of the trusted root certificates expires.
-func (p *PlatformB) RootExpiry() time.Time { return p.roots.expiry() }
+func (p *PlatformB) RootExpiry() time.Time {
+	return slices.MinFunc(p.roots, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
+}
 
 // Verify asks the store about the transaction in in.TransactionID and returns the quantity bought
 // (>= 1). It ignores in.Receipt: only what the store signs now is proof. The error is ErrInvalid or
