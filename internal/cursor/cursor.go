@@ -26,7 +26,7 @@ var Start = Cursor{At: 1<<63 - 1}
 // Page asks for the rows of one page.
 type Page struct {
 	After Cursor
-	Limit int // most rows, >= 1
+	Limit int // maximum number of rows, >= 1
 }
 
 var errInvalid = fault.New(fault.Invalid, "invalid_cursor")

@@ -50,35 +50,35 @@ const (
 
 // dateRange parses from (inclusive) and to (exclusive). to defaults to tomorrow, so that today is included;
 // from defaults to 30 days before to. The rules apply to the resulting range.
-func dateRange(query url.Values, now time.Time) (admin.Range, error) {
-	var from admin.Day
-	var err error
-	if query.Has("from") {
-		if from, err = parseDay(query.Get("from")); err != nil {
-			return admin.Range{}, fault.New(fault.Invalid, "invalid_from_date")
-		}
+func dateRange(query url.Values, now time.Time) (r admin.Range, err error) {
+	if r.From, err = queryDay(query, "from", 0, "invalid_from_date"); err != nil {
+		return r, err
 	}
-	to := admin.DayOf(now) + 1
-	if query.Has("to") {
-		if to, err = parseDay(query.Get("to")); err != nil {
-			return admin.Range{}, fault.New(fault.Invalid, "invalid_to_date")
-		}
+	if r.To, err = queryDay(query, "to", admin.DayOf(now)+1, "invalid_to_date"); err != nil {
+		return r, err
 	}
 	if !query.Has("from") {
-		from = to - defaultDays
+		r.From = r.To - defaultDays
 	}
 	switch {
-	case from >= to:
-		return admin.Range{}, fault.New(fault.Invalid, "from_must_be_before_to")
-	case to-from > maxDays:
-		return admin.Range{}, fault.New(fault.Invalid, "range_too_wide")
+	case r.From >= r.To:
+		return r, fault.New(fault.Invalid, "from_must_be_before_to")
+	case r.To-r.From > maxDays:
+		return r, fault.New(fault.Invalid, "range_too_wide")
 	}
-	return admin.Range{From: from, To: to}, nil
+	return r, nil
 }
 
-func parseDay(s string) (admin.Day, error) {
-	t, err := time.Parse(time.DateOnly, s)
-	return admin.DayOf(t), err
+// queryDay reads a day from the query. code is the error of a value that is none.
+func queryDay(query url.Values, name string, fallback admin.Day, code string) (admin.Day, error) {
+	if !query.Has(name) {
+		return fallback, nil
+	}
+	t, err := time.Parse(time.DateOnly, query.Get(name))
+	if err != nil {
+		return 0, fault.New(fault.Invalid, code)
+	}
+	return admin.DayOf(t), nil
 }
 
 // The default and the largest number of rows of a page.

@@ -11,11 +11,10 @@ import (
 type timeouts struct {
 	// bodySilence is how long a client may send nothing in the middle of a body.
 	bodySilence time.Duration
-	// minUploadRate is the least average speed of a body, in bytes a second, after
-	// uploadGrace.
+	// minUploadRate is the minimum average rate of a body, in bytes a second, after uploadGrace.
 	minUploadRate int64
 	uploadGrace   time.Duration
-	// minDownloadRate is the lowest speed at which a client must read, in bytes a second. downloadGrace is how
+	// minDownloadRate is the minimum rate at which a client must read, in bytes a second. downloadGrace is how
 	// far it may fall behind: links drop and come back, and a client's kernel takes bytes in large pieces.
 	// downloadGrace is longer than bodySilence, because that much time may pass between an answer and its flush
 	// while the server waits for the rest of an unread body.
@@ -94,7 +93,7 @@ func (w *pacedWriter) renew(n int) {
 	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeouts.downloadGrace - w.behind + timeFor(w.timeouts.minDownloadRate, n)))
 }
 
-// took updates how far the client is behind the lowest speed. Only the time spent writing counts, not the time
+// took updates how far the client is behind the minimum rate. Only the time spent writing counts, not the time
 // that the handler takes to produce the next bytes.
 func (w *pacedWriter) took(n int, began time.Time) {
 	w.behind = max(0, w.behind+time.Since(began)-timeFor(w.timeouts.minDownloadRate, n))

@@ -21,8 +21,7 @@ var hasty = timeouts{bodySilence: 300 * time.Millisecond, minUploadRate: 1 << 10
 // tooLong is when a test gives up.
 const tooLong = time.Minute
 
-// pipes is a listener of connections that no kernel takes part in: what waits on
-// them waits by the clock of a bubble, whatever else the machine does.
+// pipes is a listener of connections in memory, whose deadlines follow the bubble's clock.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -146,7 +145,7 @@ func TestARefusedBodyIsTakenForAWhile(t *testing.T) {
 	}
 }
 
-// readAll is a handler that tells how reading its body ended.
+// readAll is a handler that reports how reading its body ended.
 func readAll(ended chan<- error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
@@ -211,7 +210,7 @@ func TestASteadyBodyMayTakeLongerThanAnySilence(t *testing.T) {
 	})
 }
 
-// After a body that is complete, the handler may think for as long as it must.
+// A handler that has read the body may take any time.
 func TestThinkingIsNotSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := hastyConn(t, hasty, func(w http.ResponseWriter, r *http.Request) {

@@ -112,7 +112,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// writesOn is a handler that writes until it cannot, and tells why.
+// writesOn is a handler that writes until that fails, and reports the error.
 func writesOn(ended chan<- error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		piece := make([]byte, 32<<10)
@@ -163,7 +163,7 @@ func TestADrippingDownloadIsCutOff(t *testing.T) {
 	}
 }
 
-// A kernel takes bytes in large pieces.
+// A client's kernel takes bytes in large pieces.
 func TestASlowDownloadMayTakeItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := hasty
@@ -185,7 +185,7 @@ func TestASlowDownloadMayTakeItsTime(t *testing.T) {
 	})
 }
 
-// The time that the service takes for the next bytes is not the reader's.
+// Only the time spent writing counts against a reader.
 func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := hasty

@@ -8,20 +8,20 @@ import (
 
 // Shares counts what each holder has at the same time and limits it. It is safe for concurrent use.
 type Shares struct {
-	most int
+	limit int
 
 	mu   sync.Mutex
 	held map[string]int
 }
 
 // NewShares returns Shares that allow each holder at most that many.
-func NewShares(most int) *Shares { return &Shares{most: most, held: map[string]int{}} }
+func NewShares(limit int) *Shares { return &Shares{limit: limit, held: map[string]int{}} }
 
 // Take counts one more for the holder. It reports false, and counts nothing, if the holder has its share.
 func (s *Shares) Take(holder string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[holder] >= s.most {
+	if s.held[holder] >= s.limit {
 		return false
 	}
 	s.held[holder]++

@@ -21,7 +21,7 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	})
 }
 
-// answering is work that always ends well.
+// answering is work that always succeeds.
 func answering(answer string) func(*db.Tx) (string, error) {
 	return func(*db.Tx) (string, error) { return answer, nil }
 }
@@ -70,9 +70,9 @@ func TestOnceRemembersForADay(t *testing.T) {
 	})
 }
 
-// The work of one of many equal requests counts, and all hear its answer, even
-// those whose own work had to fail because the first had taken what there was.
-func TestManyAtOnceHearOneAnswer(t *testing.T) {
+// Of many equal requests one does the work, and all get its answer, even those whose own work failed because the
+// first had spent the credits.
+func TestConcurrentRequestsGetOneAnswer(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, d *db.DB) {
 		dbtest.Exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ('u', 1)`)
 		answers := make([]string, 24)
