@@ -75,13 +75,11 @@ func (e *Envelope) gains(dst []float64, from, start, end int64) {
 
 // at returns the gain of the n-th sample, counted from the silent end.
 func (f Fade) at(n int64) float64 {
-	if n >= f.Length {
-		return 1
-	}
+	share := ramp(n, f.Length)
 	if f.Shape == Power {
-		return math.Sin(math.Pi / 2 * ramp(n, f.Length))
+		return math.Sin(math.Pi / 2 * share)
 	}
-	return ramp(n, f.Length)
+	return share
 }
 
 // ramp rises from 0 to 1 over length samples; n counts from its start.

@@ -104,13 +104,19 @@ func (m *Mixer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill mixes a block and passes it through the limiter. The limiter delays its output by a few milliseconds: at
+// fill mixes a block, and applies the gain of the whole mix and the limiter. The limiter delays its output by a few milliseconds: at
 // the end, fill feeds it silence until everything has come out.
 func (m *Mixer) fill() error {
-	if err := m.mix(m.sum); err != nil {
+	if err := m.mix(); err != nil {
 		return err
 	}
-	m.amplify(m.sum)
+	for i := range m.gains {
+		m.gains[i] = m.level
+	}
+	m.Gain.multiply(m.gains, m.at)
+	for i, f := range m.sum {
+		m.sum[i] = frame{f[0] * m.gains[i], f[1] * m.gains[i]}
+	}
 	m.limiter.process(m.sum)
 	out := m.sum[max(0, lookAhead-m.at):]
 	out = out[:min(int64(len(out)), m.total-m.written)]
@@ -123,25 +129,16 @@ func (m *Mixer) fill() error {
 	return nil
 }
 
-// amplify applies the gains of the whole mix to the block at m.at.
-func (m *Mixer) amplify(sum []frame) {
-	whole := Envelope{Volume: m.level, Curves: []Curve{m.Gain}}
-	whole.gains(m.gains, m.at, 0, math.MaxInt64)
-	for i, f := range sum {
-		sum[i] = frame{f[0] * m.gains[i], f[1] * m.gains[i]}
-	}
-}
-
 // mix adds up all regions in the block at m.at.
-func (m *Mixer) mix(sum []frame) error {
-	clear(sum)
-	end := m.at + int64(len(sum))
+func (m *Mixer) mix() error {
+	clear(m.sum)
+	end := m.at + mixBlock
 	for len(m.regions) > 0 && m.regions[0].Start < end {
 		m.playing = append(m.playing, &playing{Region: m.regions[0]})
 		m.regions = m.regions[1:]
 	}
 	for _, p := range m.playing {
-		if err := m.add(p, sum); err != nil {
+		if err := m.add(p); err != nil {
 			return fmt.Errorf("mix %s: %w", p.Name, err)
 		}
 	}
@@ -150,8 +147,8 @@ func (m *Mixer) mix(sum []frame) error {
 }
 
 // add adds the region's share of the block.
-func (m *Mixer) add(p *playing, sum []frame) error {
-	from, to := max(p.Start, m.at), min(p.End, m.at+int64(len(sum)))
+func (m *Mixer) add(p *playing) error {
+	from, to := max(p.Start, m.at), min(p.End, m.at+mixBlock)
 	if from >= to || p.Volume == 0 {
 		return nil
 	}
@@ -159,8 +156,7 @@ func (m *Mixer) add(p *playing, sum []frame) error {
 	if err := m.read(p, block, from); err != nil {
 		return err
 	}
-	dst := sum[from-m.at : to-m.at]
-	gains := m.gains[:to-from]
+	dst, gains := m.sum[from-m.at:], m.gains[:to-from]
 	p.gains(gains, from, p.Start, p.End)
 	for i, f := range block {
 		dst[i][0] += f[0] * gains[i]
