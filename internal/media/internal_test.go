@@ -90,6 +90,18 @@ func TestDisplaySize(t *testing.T) {
 	}
 }
 
+// measured returns what a scan makes of ffprobe's output, which arrives in parts.
+func measured(t *testing.T, parts ...string) []Measured {
+	t.Helper()
+	s := newPacketScan(MeasureOptions{})
+	for _, part := range parts {
+		if _, err := s.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s.finish()
+}
+
 // TestPacketScanDoesNotCareHowOutputArrives splits the same output at every position.
 func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 	t.Parallel()
@@ -100,13 +112,7 @@ func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 	b.WriteString("\nstream|index=0|codec_type=video|time_base=1/15360\nstream|index=1|codec_type=audio|sample_rate=48000|time_base=1/15360\n")
 	text := b.String()
 	for cut := range len(text) {
-		s := newPacketScan(MeasureOptions{})
-		for _, part := range []string{text[:cut], text[cut:]} {
-			if _, err := s.Write([]byte(part)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		all := s.finish()
+		all := measured(t, text[:cut], text[cut:])
 		if len(all) != 2 || all[0].Packets != 20 || all[1].Packets != 20 || all[0].End != ticksToDuration(20*512, all[0].TimeBase) {
 			t.Fatalf("cut at %d: %+v", cut, all)
 		}
@@ -166,11 +172,7 @@ func TestExtentCannotBeShortened(t *testing.T) {
 		"unknown codec, clock": {packets(100, 1000, "K_") + header("codec_name=wmav2|sample_rate=48000|time_base=1/1000"), 100 * second},
 		"no end of time":       {"packet|stream_index=0|pts=-9223372036854775807|duration=1\npacket|stream_index=0|pts=9223372036854775800|duration=1\n" + header("sample_rate=1|time_base=1/1"), math.MaxInt64},
 	} {
-		s := newPacketScan(MeasureOptions{})
-		if _, err := s.Write([]byte(c.scan)); err != nil {
-			t.Fatal(err)
-		}
-		if m := s.finish()[0]; (m.Extent - c.want).Abs() > time.Microsecond {
+		if m := measured(t, c.scan)[0]; (m.Extent - c.want).Abs() > time.Microsecond {
 			t.Errorf("%s: %v, want %v", name, m.Extent, c.want)
 		}
 	}
@@ -252,11 +254,7 @@ func TestScanReadsEveryFFprobe(t *testing.T) {
 		out := "packet|stream_index=0|pts=0|dts=0|duration=1152|size=192|flags=K_|" + section[0] + "skip_samples=1105|" + field + "discard_padding=0\n" + section[1] +
 			"packet|stream_index=0|pts=1152|dts=1152|duration=1152|size=192|flags=K_|" + section[0] + "skip_samples=0|" + field + "discard_padding=47\n" + section[1] +
 			"stream|index=0|codec_type=audio|sample_rate=48000|time_base=1/48000\n"
-		scan := newPacketScan(MeasureOptions{})
-		if _, err := scan.Write([]byte(out)); err != nil {
-			t.Fatal(err)
-		}
-		m := scan.finish()[0]
+		m := measured(t, out)[0]
 		if m.First != 1105*time.Second/48000 || (m.Duration()-1152*time.Second/48000).Abs() > time.Microsecond {
 			t.Errorf("ffprobe %s: %+v", version, m)
 		}

@@ -153,7 +153,6 @@ func (s *FairSlots) release(h *holder, w *waiter) {
 	h.used = time.Now()
 	s.line(h)
 	s.grant()
-	s.forget()
 }
 
 // leave removes a waiting operation from the queue. It reports false if the operation already has its slot.
@@ -168,7 +167,6 @@ func (s *FairSlots) leave(h *holder, w *waiter) bool {
 	if len(h.waiting) == 0 {
 		s.turn = slices.DeleteFunc(s.turn, func(other *holder) bool { return other == h })
 	}
-	s.forget()
 	return true
 }
 

@@ -96,15 +96,7 @@ func (s Spec) args(input int) (in, out []string) {
 // computes in double precision.
 func sine(hz, amplitude float64, rate, channels int) string {
 	wave := fmt.Sprintf("%.6f*sin(2*PI*%.6f*t)", amplitude, hz)
-	return fmt.Sprintf("aevalsrc=exprs='%s':s=%d:c=%s", strings.Join(slices.Repeat([]string{wave}, channels), "|"), rate, layout(channels))
-}
-
-func layout(channels int) string {
-	names := map[int]string{1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
-	if name, ok := names[channels]; ok {
-		return name
-	}
-	return fmt.Sprintf("%dc", channels)
+	return fmt.Sprintf("aevalsrc=exprs='%s':s=%d:c=%dc", strings.Join(slices.Repeat([]string{wave}, channels), "|"), rate, channels)
 }
 
 // Tone makes a stereo 48 kHz WAV file of one sine with a peak of 0.25.
