@@ -104,8 +104,8 @@ func (m *Mixer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill mixes a block, and applies the gain of the whole mix and the limiter. The limiter delays its output by a few milliseconds: at
-// the end, fill feeds it silence until everything has come out.
+// fill mixes a block, and applies the gain of the whole mix and the limiter. The limiter delays its output by a few
+// milliseconds: at the end, fill feeds it silence until everything has come out.
 func (m *Mixer) fill() error {
 	if err := m.mix(); err != nil {
 		return err

@@ -87,10 +87,10 @@ const maxPairs = 1 << 16
 // WaveformDrawer is an io.Writer of interleaved little-endian samples that draws their waveform. Its memory is
 // constant. It draws the mean of all channels, as audiowaveform does.
 type WaveformDrawer struct {
-	wave     Waveform
-	channels int
-	bytes    int                // of a sample
-	sample   func(b []byte) int // the 16-bit sample at the start of b
+	wave        Waveform
+	channels    int
+	sampleBytes int
+	sample      func(b []byte) int // the 16-bit sample at the start of b
 
 	portions  portions
 	low, high int // of the samples since the last pair
@@ -109,9 +109,9 @@ func NewFloatWaveformDrawer(sampleRate, channels int) *WaveformDrawer {
 	})
 }
 
-func newDrawer(sampleRate, channels, bytes int, sample func([]byte) int) *WaveformDrawer {
+func newDrawer(sampleRate, channels, sampleBytes int, sample func([]byte) int) *WaveformDrawer {
 	return &WaveformDrawer{wave: Waveform{SampleRate: sampleRate, SamplesPerPair: 2}, channels: channels,
-		bytes: bytes, sample: sample, portions: portions{size: bytes * channels}}
+		sampleBytes: sampleBytes, sample: sample, portions: portions{size: sampleBytes * channels}}
 }
 
 // Write accepts samples in portions of any length.
@@ -127,7 +127,7 @@ func (d *WaveformDrawer) frames(p []byte) {
 		}
 		for part := p[:n*size]; len(part) >= size; part = part[size:] {
 			sum := 0
-			for c := 0; c < size; c += d.bytes {
+			for c := 0; c < size; c += d.sampleBytes {
 				sum += d.sample(part[c:])
 			}
 			sum /= d.channels

@@ -87,17 +87,13 @@ func TestEncodeTimesOut(t *testing.T) {
 
 // TestStubbornPassIsKilled stops a process that cannot react to signals.
 func TestStubbornPassIsKilled(t *testing.T) {
-	running := make(chan struct{}, 1)
+	running := make(chan struct{})
+	started := sync.OnceFunc(func() { close(running) })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopping := errors.New("the server is stopping")
 	r, done := newRunner(t), make(chan error, 1)
 	go func() {
-		_, err := r.Encode(ctx, endless(t.TempDir(), func(media.Progress) {
-			select {
-			case running <- struct{}{}:
-			default:
-			}
-		}))
+		_, err := r.Encode(ctx, endless(t.TempDir(), func(media.Progress) { started() }))
 		done <- err
 	}()
 	<-running
