@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// through sends frames through a limiter in blocks of any length, and returns them in
-// step with the input.
+// through limits frames in blocks of any length, and returns them without the delay.
 func through(l *limiter, in []frame) []frame {
 	out, rng := append(slices.Clone(in), make([]frame, lookAhead)...), rand.New(rand.NewPCG(9, 9))
 	for rest := out; len(rest) > 0; {

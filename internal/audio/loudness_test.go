@@ -34,8 +34,7 @@ func tone(hz, level float64) signal {
 	return func(_ int, at float64) float64 { return level * math.Sin(2*math.Pi*hz*at) }
 }
 
-// noise repeats itself only for equal seeds. Each sample is nearer to the one before,
-// the nearer smooth is to 1.
+// noise is the same for equal seeds. The closer smooth is to 1, the less neighbouring samples differ.
 func noise(seed uint64, level, smooth float64) signal {
 	random, last := rand.New(rand.NewPCG(seed, 7)), [8]float64{}
 	return func(c int, _ float64) float64 {
@@ -44,7 +43,7 @@ func noise(seed uint64, level, smooth float64) signal {
 	}
 }
 
-// gated is a signal that is there for a share of each period, in seconds.
+// gated plays a signal for a share of each period, in seconds, and other times its level for the rest.
 func gated(s signal, period, share, other float64) signal {
 	return func(c int, at float64) float64 {
 		if math.Mod(at, period) < share*period {
@@ -111,7 +110,7 @@ func loudnessSignals() (all []measured) {
 
 var ebur128 = regexp.MustCompile(`Parsed_ebur128_(\d+) @ [^\n]*Summary:\s+Integrated loudness:\s+I:\s+(\S+) LUFS[^@]*?Peak:\s+(\S+) dBFS`)
 
-// What BS.1770 says is what ffmpeg measures.
+// The meter agrees with ffmpeg's.
 func TestLoudnessAgreesWithFFmpeg(t *testing.T) {
 	all, dir := loudnessSignals(), t.TempDir()
 	var inputs, graph, outputs []string
@@ -153,7 +152,7 @@ func near(t *testing.T, what string, got float64, want string, tolerance float64
 	}
 }
 
-// write writes samples in portions of which none ends where a frame does.
+// write writes samples in portions that end anywhere in a frame.
 func write(t *testing.T, w interface{ Write([]byte) (int, error) }, samples []byte) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -118,7 +118,7 @@ func drawRegion(rt *rapid.T, files int, length, total int64) *Region {
 	return p
 }
 
-// Any combination of regions and gains is what adding up sample by sample gives.
+// Any mix equals the sum of its regions, computed sample by sample.
 func TestTheMixIsTheSumOfItsRegions(t *testing.T) {
 	const files, length = 4, 9000
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func TestTheMixIsTheSumOfItsRegions(t *testing.T) {
 	sounds := make([][]frame, files)
 	for i := range sounds {
 		sign := 1.0
-		for range length { // so rough that any two ends of it meet
+		for range length { // so rough that a loop needs no joint
 			sign = -sign
 			sounds[i] = append(sounds[i], frame{float64(float32(sign * (1 + rng.Float64()) / 2)), float64(float32(sign * (1 + rng.Float64()) / 2))})
 		}
@@ -185,8 +185,8 @@ func TestRampsOfAReplacementAddUpToOne(t *testing.T) {
 	}
 }
 
-// A loop whose ends meet is repeated as it is; one whose ends do not meet goes over
-// into its beginning without a bend, and is untouched elsewhere.
+// A loop whose ends meet is repeated unchanged. Otherwise its end cross-fades into its beginning without a bend, and
+// nothing else changes.
 func TestLoopsHaveNoSeam(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hz      float64

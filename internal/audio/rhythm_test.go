@@ -107,8 +107,7 @@ func rhythms() []rhythm {
 	}
 }
 
-// Of each kind of rhythm, nine onsets of ten are found and nine of ten that are found
-// are there, within 30 ms.
+// Nine of ten onsets of each rhythm are found within 30 ms, and nine of ten that are found exist.
 func TestOnsetsOfRhythms(t *testing.T) {
 	for _, r := range rhythms() {
 		d := audio.NewRhythmDetector(2)
@@ -130,12 +129,12 @@ func TestOnsetsOfRhythms(t *testing.T) {
 	}
 }
 
-// A sound without onsets has none, and the strongest of too many are kept.
+// A sound without onsets has none. If there are too many, the strongest are kept.
 func TestOnsetsAreFewAndAscending(t *testing.T) {
 	for name, s := range map[string]signal{"silence": tone(1, 0), "a tone": tone(440, 0.3), "noise": noise(4, 0.4, 0)} {
 		d := audio.NewRhythmDetector(1)
 		write(t, d, s.render(1, 10))
-		if found := d.Onsets(); len(found) > 1 { // its begin is one
+		if found := d.Onsets(); len(found) > 1 { // its beginning is one
 			t.Errorf("%s has onsets at %v", name, found)
 		}
 	}

@@ -94,8 +94,7 @@ func TestStretchStaysOnTheMap(t *testing.T) {
 	}
 }
 
-// What sets in all at once does so at the very place where the map puts it,
-// over silence and over other sound.
+// A sudden sound begins exactly where the map puts it, over silence and over other sound.
 func TestStretchKeepsOnsets(t *testing.T) {
 	t.Parallel()
 	for _, background := range []float64{0, 0.02} {
@@ -133,8 +132,7 @@ func TestStretchKeepsOnsets(t *testing.T) {
 	}
 }
 
-// The seams at onsets are not heard: nowhere does the sound step further than
-// its source does.
+// The seams at onsets are inaudible: no step between samples is larger than in the source.
 func TestStretchHasNoSeams(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -177,8 +175,8 @@ func TestStretchKeepsPitchAndLevel(t *testing.T) {
 		}
 		out := stretched(t, writePCM(t, src), 0, tempo, length)[SampleRate/4 : SampleRate*7/4]
 		for hz, want := range map[float64]float64{220: 0.3, 1318.5: 0.2} {
-			// Two unrelated tones never fit at once; what is left over detunes them by
-			// a hertz or two at the extremes, as it does with ffmpeg's filter.
+			// No place suits two unrelated tones. The error detunes them by a hertz or two at the extremes, as with
+			// ffmpeg's filter.
 			var got float64
 			for off := -2.5; off <= 2.5; off += 0.25 {
 				got = max(got, mediatest.ToneAmplitude(out, hz+off))
@@ -202,8 +200,7 @@ func power(x []float64) float64 {
 	return 10 * math.Log10(sum/float64(len(x)))
 }
 
-// noise is white noise, or the softer one of wind, which has a tenth of its
-// bandwidth.
+// noise is white noise, or soft noise such as wind, with a tenth of the bandwidth.
 func noise(seed uint64, n int, soft bool) []float64 {
 	random, x, low := rand.New(rand.NewPCG(seed, 1)), make([]float64, n), 0.0
 	for i := range x {
@@ -216,7 +213,7 @@ func noise(seed uint64, n int, soft bool) []float64 {
 	return x
 }
 
-// What resembles itself nowhere keeps its level all the same, in short cuts too.
+// Noise never resembles itself, and still keeps its level, in short cuts too.
 func TestStretchKeepsTheLevelOfNoise(t *testing.T) {
 	t.Parallel()
 	for _, soft := range []bool{false, true} {
@@ -258,8 +255,7 @@ func TestStretchedStemsAddUp(t *testing.T) {
 	}
 }
 
-// A stretch is the source itself where nothing has to be done, and begins with
-// the very samples it is asked for.
+// At tempo 1 a stretch equals its source, and it begins with exactly the requested sample.
 func TestStretchIsHonestAtItsStart(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))

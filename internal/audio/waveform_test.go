@@ -23,8 +23,8 @@ func expected(samples []int16, channels, perPair int) (pairs []int8) {
 	return pairs
 }
 
-// Whatever the length and however the bytes come, each pair is exactly what its
-// samples are, at the resolution drawn and at every one derived from it.
+// For any length and any portions of bytes, each pair has exactly the extremes of its samples, at the resolution drawn
+// and at each one derived from it.
 func TestWaveformIsExactAtEveryResolution(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, frames := range []int{1, 2, 3, 1001, 2*maxPairs - 1, 2 * maxPairs, 2*maxPairs + 1, 5*maxPairs + 12345} {

@@ -304,11 +304,11 @@ func TestCheckCoversEverythingThatPlansUse(t *testing.T) {
 	delete(used, "encoder copy")
 	for name := range used {
 		if !listed[name] {
-			t.Errorf("a plan uses the %s, for which nobody looks", name)
+			t.Errorf("a plan uses the %s, which Check does not look for", name)
 		}
 	}
 	if len(used) < 25 {
-		t.Errorf("the plans use no more than %v", used)
+		t.Errorf("the plans use only %v", used)
 	}
 }
 
@@ -328,14 +328,14 @@ func TestARecentRunProvesThatFFmpegStarts(t *testing.T) {
 		t.Errorf("just after a run: %v", err)
 	}
 	if _, err := r.Encode(t.Context(), Pass{Name: "encode", Dir: t.TempDir()}); err == nil {
-		t.Fatal("a missing ffmpeg encodes")
+		t.Fatal("encoding worked without ffmpeg")
 	}
 	if r.Works(t.Context()) == nil {
-		t.Error("works just after a run that failed")
+		t.Error("a failed run proves that ffmpeg starts")
 	}
 	long := time.Now().Add(-worksFor)
 	r.succeeded.Store(&long)
 	if r.Works(t.Context()) == nil {
-		t.Error("works for ever after one run")
+		t.Error("an old run proves that ffmpeg starts")
 	}
 }
