@@ -45,15 +45,8 @@ func newLimiter(threshold, ceiling float64) *limiter {
 	return l
 }
 
-// process replaces each frame by the frame pushed lookAhead frames earlier, limited. The first lookAhead
-// results are silence and must be dropped; push as many frames of silence to flush the end.
-func (l *limiter) process(frames []frame) {
-	for i, f := range frames {
-		frames[i] = l.push(f)
-	}
-}
-
-// push pushes a frame and returns the one pushed lookAhead frames earlier, with its gain applied.
+// push pushes a frame and returns the one pushed lookAhead frames earlier, limited. The first lookAhead results are
+// silence and must be dropped; push as many frames of silence to flush the end.
 func (l *limiter) push(in frame) frame {
 	peak, want := max(math.Abs(in[0]), math.Abs(in[1])), 1.0
 	l.peak = max(l.peak, peak)

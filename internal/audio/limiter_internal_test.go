@@ -7,13 +7,10 @@ import (
 	"testing"
 )
 
-// through limits frames in blocks of any length, and returns them without the delay.
-func through(l *limiter, in []frame) []frame {
-	out, rng := append(slices.Clone(in), make([]frame, lookAhead)...), rand.New(rand.NewPCG(9, 9))
-	for rest := out; len(rest) > 0; {
-		n := min(len(rest), 1+rng.IntN(4*lookAhead))
-		l.process(rest[:n])
-		rest = rest[n:]
+// through limits frames, and returns them without the delay.
+func through(l *limiter, in []frame) (out []frame) {
+	for _, f := range slices.Concat(in, make([]frame, lookAhead)) {
+		out = append(out, l.push(f))
 	}
 	return out[lookAhead:]
 }

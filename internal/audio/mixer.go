@@ -115,9 +115,8 @@ func (m *Mixer) fill() error {
 	}
 	m.Gain.multiply(m.gains, m.at)
 	for i, f := range m.sum {
-		m.sum[i] = frame{f[0] * m.gains[i], f[1] * m.gains[i]}
+		m.sum[i] = m.limiter.push(frame{f[0] * m.gains[i], f[1] * m.gains[i]})
 	}
-	m.limiter.process(m.sum)
 	out := m.sum[max(0, lookAhead-m.at):]
 	out = out[:min(int64(len(out)), m.total-m.written)]
 	for i, f := range out {
