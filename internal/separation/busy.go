@@ -1,6 +1,7 @@
 package separation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,14 +33,6 @@ func (s *Service) maySubmit(ctx context.Context) error {
 // The pause without a Retry-After doubles from the first to the last of these.
 const firstPause, longestPause = 5 * time.Second, 2 * time.Minute
 
-// pauseAfter is how long submissions pause after so many refusals in a row.
-func pauseAfter(refusals int, retryAfter time.Duration) time.Duration {
-	if retryAfter > 0 {
-		return retryAfter
-	}
-	return min(firstPause<<min(refusals, 10), longestPause)
-}
-
 // waitForProvider returns a job to its place in the queue, without a lost attempt. It reports false if
 // its owner deleted it or another worker has it. The provider refused, so the intent is void.
 func (s *Service) waitForProvider(ctx context.Context, j claimedJob, status int) (queued bool, err error) {
@@ -65,7 +58,8 @@ func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration
 			pause = time.Duration(leftMs) * time.Millisecond
 			return nil
 		}
-		pause = max(pauseAfter(refusals, retryAfter), time.Duration(leftMs)*time.Millisecond)
+		pause = cmp.Or(retryAfter, min(firstPause<<min(refusals, 10), longestPause))
+		pause = max(pause, time.Duration(leftMs)*time.Millisecond)
 		if !paused {
 			refusals++
 		}

@@ -61,12 +61,13 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 
 // makePeaks draws a stored stem and records the peaks in its row.
 func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
-	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, func(ctx context.Context, dir string, stored *stem) (_ int64, err error) {
+	draw := func(ctx context.Context, dir string, stored *stem) (_ int64, err error) {
 		if stored.audio, err = s.audioOf(ctx, stored.Stem); err != nil {
 			return 0, err
 		}
 		return 0, s.storePeaks(ctx, dir, t.jobID, stored)
-	})
+	}
+	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, draw)
 }
 
 // deriveFromStem makes an object from a stored stem, and records its key and, of a WAV file, the bytes that count as
@@ -74,7 +75,8 @@ func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
 func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string, bytes int64,
 	derive func(ctx context.Context, dir string, stored *stem) (counted int64, err error)) error {
 	var counted int64
-	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: bytes, Source: t.key, Key: key, Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
+	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: bytes, Source: t.key, Key: key,
+		Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
 		Make: func(ctx context.Context, source, dir string) error {
 			class, err := container.SniffFile(source)
 			if err != nil {
@@ -95,8 +97,8 @@ func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key st
 					return err
 				}
 				var bytes int64
-				if err := tx.QueryRow(ctx, `SELECT CAST(SUM(size_bytes + wav_size_bytes) AS BIGINT) FROM separation_stems WHERE job_id = $1`,
-					t.jobID).Scan(&bytes); err != nil {
+				if err := tx.QueryRow(ctx, `SELECT CAST(SUM(size_bytes + wav_size_bytes) AS BIGINT)
+					FROM separation_stems WHERE job_id = $1`, t.jobID).Scan(&bytes); err != nil {
 					return err
 				}
 				return job.CountBytes(ctx, tx, t.jobID, bytes)

@@ -69,8 +69,8 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
 	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		j, ok, err = s.take(ctx, tx, StateProcessing, StateProcessing, `SELECT j.id FROM jobs j
-			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+ownerNotErasing+`
-			`+oldest+` LIMIT 1`+s.DB.SkipLockedOf("j"))
+			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+
+			ownerNotErasing+oldest+` LIMIT 1`+s.DB.SkipLockedOf("j"))
 		if err != nil || ok {
 			return err
 		}

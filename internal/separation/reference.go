@@ -155,7 +155,8 @@ func (s *Service) priceReference(ctx context.Context, j *newJob, key idempotency
 	if err != nil {
 		return err
 	}
-	c := cut{AssetKey: ref.Source, From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate, Channels: min(2, sound.Channels)}
+	c := cut{AssetKey: ref.Source, From: ref.From, To: ref.From + length(sound.To), SampleRate: sound.SampleRate,
+		Channels: min(2, sound.Channels)}
 	switch {
 	case c.From >= sound.To:
 		return errLateStart

@@ -75,7 +75,8 @@ func (s *Service) dispose(ctx context.Context, jobID string) error {
 		if still, err = keepStems(ctx, tx, jobID); err != nil || !still {
 			return err
 		}
-		still, err = db.HasRow(ctx, tx, `SELECT 1 FROM separations d WHERE d.job_id = $2 AND `+abandoned, s.AbandonAfter.Milliseconds(), jobID)
+		still, err = db.HasRow(ctx, tx, `SELECT 1 FROM separations d WHERE d.job_id = $2 AND `+abandoned,
+			s.AbandonAfter.Milliseconds(), jobID)
 		if err != nil || !still {
 			return err
 		}

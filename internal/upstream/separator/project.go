@@ -135,13 +135,15 @@ func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error
 		Reason    string      `json:"progressReason"`
 		HasFailed bool        `json:"hasFailed"`
 	}
-	err := c.ask(ctx, c.progress(projectID), decode(&p, func() bool { return p.Progress != "" || p.Reason != "" || p.HasFailed }))
+	valid := func() bool { return p.Progress != "" || p.Reason != "" || p.HasFailed }
+	err := c.ask(ctx, c.progress(projectID), decode(&p, valid))
 	if err != nil {
 		return Progress{}, err
 	}
 	failed := p.HasFailed || strings.EqualFold(p.Reason, "Failed")
 	percent, _ := p.Progress.Float64() // 0 if it is not given
-	return Progress{Percent: int(min(max(percent, 0), 100)), Failed: failed, Done: !failed && strings.EqualFold(p.Reason, "Completed")}, nil
+	return Progress{Percent: int(min(max(percent, 0), 100)), Failed: failed,
+		Done: !failed && strings.EqualFold(p.Reason, "Completed")}, nil
 }
 
 func (c *Client) progress(projectID int64) exchange {
