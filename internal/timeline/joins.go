@@ -1,6 +1,9 @@
 package timeline
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // TransitionKind is how a film moves from one segment to the next.
 type TransitionKind string
@@ -154,14 +157,7 @@ func wholeFrames(d time.Duration, rateNum, rateDen int64) int64 {
 // CountsFrames reports whether the sound depends on the film's frame grid: any two segments are joined by more
 // than a cut, or the film fades at an end.
 func (t Timeline) CountsFrames() bool {
-	if t.FadeIn != nil || t.FadeOut != nil {
-		return true
-	}
 	segments, _ := t.InOrder()
-	for _, s := range segments[min(1, len(segments)):] {
-		if s.Transition != nil {
-			return true
-		}
-	}
-	return false
+	return t.FadeIn != nil || t.FadeOut != nil ||
+		slices.ContainsFunc(segments[min(1, len(segments)):], func(s Segment) bool { return s.Transition != nil })
 }

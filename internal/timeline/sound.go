@@ -1,11 +1,6 @@
 package timeline
 
-import (
-	"math"
-	"time"
-
-	"cutroom/internal/fault"
-)
+import "time"
 
 // Limits of the sound's fields, part of the API's contract.
 const (
@@ -46,70 +41,3 @@ type Loudness struct {
 
 // DefaultLoudness is the meaning of a loudness without fields.
 var DefaultLoudness = Loudness{TargetLUFS: -14, MaxTruePeakDB: -1}
-
-// fieldName returns the path of a field of the object being checked.
-type fieldName func(field string) string
-
-func (c *Clip) validateSound(at fieldName) error {
-	switch {
-	case c.FadeIn < 0 || c.FadeIn > maxFade:
-		return fault.Invalidf("%s must be 0..%d", at("fadeInMs"), maxFade.Milliseconds())
-	case c.FadeOut < 0 || c.FadeOut > maxFade:
-		return fault.Invalidf("%s must be 0..%d", at("fadeOutMs"), maxFade.Milliseconds())
-	case c.End < 0 || endsTooEarly(c.Start, c.End):
-		return fault.Invalidf("%s must be 0 or > startMs", at("endMs"))
-	}
-	if c.Ducking != nil {
-		if err := c.Ducking.validate(func(field string) string { return at("ducking." + field) }); err != nil {
-			return err
-		}
-	}
-	if c.Voice && c.Ducking != nil {
-		return fault.Invalidf("%s must not be set together with ducking", at("voice"))
-	}
-	return validatePoints(at, c.Points)
-}
-
-func (d *Ducking) validate(at fieldName) error {
-	switch {
-	case !within(d.AmountDB, 0, maxDuckDB):
-		return fault.Invalidf("%s must be 0..%g", at("amountDb"), maxDuckDB)
-	case d.Attack < 0 || d.Attack > maxAttack:
-		return fault.Invalidf("%s must be 0..%d", at("attackMs"), maxAttack.Milliseconds())
-	case d.Release < 0 || d.Release > maxRelease:
-		return fault.Invalidf("%s must be 0..%d", at("releaseMs"), maxRelease.Milliseconds())
-	}
-	return nil
-}
-
-func (l *Loudness) validate() error {
-	switch {
-	case !within(l.TargetLUFS, minTargetLUFS, maxTargetLUFS):
-		return fault.Invalidf("loudness.targetLufs must be %g..%g", minTargetLUFS, maxTargetLUFS)
-	case !within(l.MaxTruePeakDB, minTruePeakDB, maxTruePeakDB):
-		return fault.Invalidf("loudness.maxTruePeakDb must be %g..%g", minTruePeakDB, maxTruePeakDB)
-	}
-	return nil
-}
-
-// validatePoints checks the volumePoints of a segment, clip or selection.
-func validatePoints(at fieldName, points []Point) error {
-	if len(points) > maxPoints {
-		return fault.Invalidf("%s must have at most %d entries", at("volumePoints"), maxPoints)
-	}
-	for i, p := range points {
-		in := func(field string) string { return at(indexed("volumePoints", i) + "." + field) }
-		switch {
-		case p.At < 0:
-			return fault.Invalidf("%s must be >= 0", in("atMs"))
-		case i > 0 && p.At <= points[i-1].At && p.At != math.MaxInt64:
-			return fault.Invalidf("%s must be > that of the point before it", in("atMs"))
-		case !within(p.Volume, 0, maxVolume):
-			return fault.Invalidf("%s must be 0..%g", in("volume"), maxVolume)
-		}
-	}
-	return nil
-}
-
-// within reports whether v is a number in lowest..highest; NaN is not.
-func within(v, lowest, highest float64) bool { return v >= lowest && v <= highest }

@@ -101,7 +101,6 @@ func TestValidateUsesTheNamesOfThePath(t *testing.T) {
 	tl.Clips[0].SourceKey = ""
 	checkFault(t, tl.Validate(timeline.AssetNames), "bgmClips[0].audioAssetKey is required")
 	checkFault(t, timeline.Legacy("video", 0).Validate(timeline.LegacyNames), "videoDurationMs must be > 0")
-	checkFault(t, timeline.Legacy("", time.Second).Validate(timeline.LegacyNames), "video is required")
 	checkFault(t, timeline.Legacy("video", time.Second).Validate(timeline.LegacyNames), "")
 }
 

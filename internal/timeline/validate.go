@@ -24,7 +24,7 @@ type Names struct {
 var (
 	MultipartNames = Names{SegmentSource: "sourceFileKey", ClipSource: "audioFileKey"}
 	AssetNames     = Names{SegmentSource: "sourceAssetKey", ClipSource: "audioAssetKey"}
-	LegacyNames    = Names{SegmentSource: "video", ClipSource: "audioFileKey", Legacy: true}
+	LegacyNames    = Names{ClipSource: "audioFileKey", Legacy: true}
 )
 
 // Validate checks every rule that needs no file. The error is nil or a *fault.Error of kind Invalid whose
@@ -33,232 +33,165 @@ func (t Timeline) Validate(names Names) error {
 	if err := t.validateConfig(); err != nil {
 		return err
 	}
-	for i := range t.Segments {
-		if err := t.Segments[i].validate(names, i); err != nil {
+	for i, s := range t.Segments {
+		if err := s.validate(names, i); err != nil {
 			return err
 		}
 	}
-	for i := range t.Clips {
-		if err := t.Clips[i].validate(names, i); err != nil {
+	for i, c := range t.Clips {
+		if err := c.validate(top.entry("bgmClips", i), names.ClipSource); err != nil {
 			return err
 		}
 	}
-	for i := range t.Directives {
-		if err := t.Directives[i].validate(i); err != nil {
+	for i, d := range t.Directives {
+		if err := d.validate(top.entry("separationDirectives", i)); err != nil {
 			return err
 		}
 	}
-	if t.Loudness != nil {
-		return t.Loudness.validate()
-	}
-	return nil
+	return t.Loudness.validate(top.in("loudness"))
 }
 
 func (t Timeline) validateConfig() error {
-	switch {
-	case len(t.Segments) == 0:
-		return fault.Invalidf("segments must not be empty")
-	case len(t.Segments) > MaxSegments:
-		return fault.Invalidf("segments must have at most %d entries", MaxSegments)
-	case len(t.Clips) > MaxClips:
-		return fault.Invalidf("bgmClips must have at most %d entries", MaxClips)
-	case len(t.Directives) > MaxDirectives:
-		return fault.Invalidf("separationDirectives must have at most %d entries", MaxDirectives)
-	case t.OutputKind != Video && t.OutputKind != Audio:
-		return fault.Invalidf("outputKind must be %s or %s", Video, Audio)
-	case t.Quality != Low && t.Quality != Medium && t.Quality != High:
-		return fault.Invalidf("quality must be %s, %s or %s", Low, Medium, High)
-	}
-	if err := t.Canvas.validate(); err != nil {
-		return err
-	}
-	return cmp.Or(t.FadeIn.validate("fadeIn"), t.FadeOut.validate("fadeOut"))
+	return cmp.Or(
+		top.check(len(t.Segments) > 0, "segments", "must not be empty"),
+		atMost(top, "segments", len(t.Segments), MaxSegments),
+		atMost(top, "bgmClips", len(t.Clips), MaxClips),
+		atMost(top, "separationDirectives", len(t.Directives), MaxDirectives),
+		top.check(t.OutputKind == Video || t.OutputKind == Audio, "outputKind", "must be %s or %s", Video, Audio),
+		top.check(t.Quality == Low || t.Quality == Medium || t.Quality == High, "quality", "must be %s, %s or %s", Low, Medium, High),
+		t.Canvas.validate(top.in("canvas")), t.FadeIn.validate(top.in("fadeIn")), t.FadeOut.validate(top.in("fadeOut")))
 }
 
-func (c *Canvas) validate() error {
+func (c *Canvas) validate(at fieldName) error {
 	if c == nil {
 		return nil
 	}
-	if _, known := aspects[c.Aspect]; !known && c.Aspect != SourceAspect {
-		return fault.Invalidf("canvas.aspect must be source, 16:9, 9:16, 1:1, 4:5, 4:3 or 3:4")
-	}
-	if c.MaxSide != nil && (*c.MaxSide < minSide || *c.MaxSide > maxSide) {
-		return fault.Invalidf("canvas.maxSide must be %d..%d", minSide, maxSide)
-	}
-	if s := c.ShortSide; s != nil && (*s < minSide || *s > maxShortSide || *s%2 != 0) {
-		return fault.Invalidf("canvas.shortSide must be even and %d..%d", minSide, maxShortSide)
-	}
-	if c.ShortSide != nil && c.MaxSide != nil {
-		return fault.Invalidf("canvas.shortSide must not be set together with canvas.maxSide")
-	}
-	if c.FrameRate != nil && !slices.Contains(frameRates, *c.FrameRate) {
-		return fault.Invalidf("canvas.frameRate must be 24, 25, 30, 50 or 60")
-	}
-	return c.Fit.validate("canvas.fit")
+	_, known := aspects[c.Aspect]
+	long, short := c.MaxSide, c.ShortSide
+	return cmp.Or(
+		at.check(known || c.Aspect == SourceAspect, "aspect", "must be source, 16:9, 9:16, 1:1, 4:5, 4:3 or 3:4"),
+		at.check(long == nil || minSide <= *long && *long <= maxSide, "maxSide", "must be %d..%d", minSide, maxSide),
+		at.check(short == nil || minSide <= *short && *short <= maxShortSide && *short%2 == 0,
+			"shortSide", "must be even and %d..%d", minSide, maxShortSide),
+		at.check(short == nil || long == nil, "shortSide", "must not be set together with canvas.maxSide"),
+		at.check(c.FrameRate == nil || slices.Contains(frameRates, *c.FrameRate), "frameRate", "must be 24, 25, 30, 50 or 60"),
+		c.Fit.validate(at))
 }
 
-func (f Fit) validate(field string) error {
-	switch f {
-	case Contain, Cover, Blur:
-		return nil
-	}
-	return fault.Invalidf("%s must be %s, %s or %s", field, Contain, Cover, Blur)
+func (f Fit) validate(at fieldName) error {
+	return at.check(f == Contain || f == Cover || f == Blur, "fit", "must be %s, %s or %s", Contain, Cover, Blur)
 }
 
-func (t *Transition) validate(field string) error {
+func (t *Transition) validate(at fieldName) error {
 	if t == nil {
 		return nil
 	}
-	if t.Kind != Dissolve && !t.Kind.fades() && !t.Kind.Moves() {
-		return fault.Invalidf("%s.type must be %s, %s, %s, %s, %s or %s", field, Dissolve, FadeBlack, FadeWhite, Wipe, Slide, Push)
-	}
-	if err := validateFade(field, t.Duration); err != nil {
-		return err
-	}
-	switch t.Direction {
-	case Left, Right, Up, Down:
-		if !t.Kind.Moves() {
-			return fault.Invalidf("%s.direction must be absent unless type is %s, %s or %s", field, Wipe, Slide, Push)
-		}
-	case "":
-	default:
-		return fault.Invalidf("%s.direction must be %s, %s, %s or %s", field, Left, Right, Up, Down)
-	}
-	return nil
+	moves := t.Kind.Moves()
+	return cmp.Or(
+		at.check(t.Kind == Dissolve || t.Kind.fades() || moves, "type", "must be %s, %s, %s, %s, %s or %s",
+			Dissolve, FadeBlack, FadeWhite, Wipe, Slide, Push),
+		withinMs(at, "durationMs", t.Duration, minTransition, MaxTransition),
+		at.check(slices.Contains([]Direction{"", Left, Right, Up, Down}, t.Direction), "direction", "must be %s, %s, %s or %s",
+			Left, Right, Up, Down),
+		at.check(moves || t.Direction == "", "direction", "must be absent unless type is %s, %s or %s", Wipe, Slide, Push))
 }
 
-func (f *FilmFade) validate(field string) error {
-	switch {
-	case f == nil:
-		return nil
-	case f.Colour != Black && f.Colour != White:
-		return fault.Invalidf("%s.color must be %s or %s", field, Black, White)
-	}
-	return validateFade(field, f.Duration)
-}
-
-// validateFade checks the duration of a transition or of a fade at an end of the film.
-func validateFade(field string, d time.Duration) error {
-	if d < minTransition || d > MaxTransition {
-		return fault.Invalidf("%s.durationMs must be %d..%d", field, minTransition.Milliseconds(), MaxTransition.Milliseconds())
-	}
-	return nil
-}
-
-// validatePicture checks how the segment joins the previous one and fits the canvas.
-func (s *Segment) validatePicture(at func(field string) string) error {
-	if err := s.Transition.validate(at("transition")); err != nil {
-		return err
-	}
-	if s.Fit != "" {
-		if err := s.Fit.validate(at("fit")); err != nil {
-			return err
-		}
-	}
-	focus := s.FocusOf()
-	return cmp.Or(outside(at("focusX"), focus.X, 0, 1), outside(at("focusY"), focus.Y, 0, 1))
-}
-
-// outside returns nil for a number in lowest..highest.
-func outside(field string, v, lowest, highest float64) error {
-	if within(v, lowest, highest) {
+func (f *FilmFade) validate(at fieldName) error {
+	if f == nil {
 		return nil
 	}
-	return fault.Invalidf("%s must be %g..%g", field, lowest, highest)
+	return cmp.Or(at.check(f.Colour == Black || f.Colour == White, "color", "must be %s or %s", Black, White),
+		withinMs(at, "durationMs", f.Duration, minTransition, MaxTransition))
 }
 
-func (s *Segment) validate(names Names, i int) error {
+func (s Segment) validate(names Names, i int) error {
 	if names.Legacy {
-		if s.Duration <= 0 {
-			return fault.Invalidf("videoDurationMs must be > 0")
-		}
-		if s.SourceKey == "" {
-			return fault.Invalidf("%s is required", names.SegmentSource)
-		}
+		return top.check(s.Duration > 0, "videoDurationMs", "must be > 0")
 	}
-	at := func(field string) string { return indexed("segments", i) + "." + field }
-	switch {
-	case s.SourceKey == "":
-		return fault.Invalidf("%s is required", at(names.SegmentSource))
-	case len(s.SourceKey) > maxName:
-		return tooLong(at(names.SegmentSource))
-	case s.Duration <= 0:
-		return fault.Invalidf("%s must be > 0", at("durationMs"))
-	case s.TrimStart < 0:
-		return fault.Invalidf("%s must be >= 0", at("trimStartMs"))
-	case s.TrimEnd < 0:
-		return fault.Invalidf("%s must be >= 0", at("trimEndMs"))
-	case endsTooEarly(s.TrimStart, s.TrimEnd):
-		return fault.Invalidf("%s must be 0 or > trimStartMs", at("trimEndMs"))
-	}
-	return cmp.Or(outOfRange(at, "volumeScale", s.Volume, 0, maxVolume), outOfRange(at, "speedScale", s.Speed, minSpeed, maxSpeed),
-		validatePoints(at, s.Points), s.validatePicture(at))
+	at := top.entry("segments", i)
+	focus := s.FocusOf()
+	return cmp.Or(
+		validateName(at, names.SegmentSource, s.SourceKey), at.check(s.Duration > 0, "durationMs", "must be > 0"),
+		validateTrim(at, "trimStartMs", s.TrimStart, "trimEndMs", s.TrimEnd),
+		validateScale(at, "volumeScale", s.Volume, 0, maxVolume), validateScale(at, "speedScale", s.Speed, minSpeed, maxSpeed),
+		validatePoints(at, s.Points), s.Transition.validate(at.in("transition")), cmp.Or(s.Fit, Contain).validate(at),
+		within(at, "focusX", focus.X, 0, 1), within(at, "focusY", focus.Y, 0, 1))
 }
 
-func (c *Clip) validate(names Names, i int) error {
-	at := func(field string) string { return indexed("bgmClips", i) + "." + field }
-	switch {
-	case c.SourceKey == "":
-		return fault.Invalidf("%s is required", at(names.ClipSource))
-	case len(c.SourceKey) > maxName:
-		return tooLong(at(names.ClipSource))
-	case c.Start < 0:
-		return fault.Invalidf("%s must be >= 0", at("startMs"))
-	case c.SourceTrimStart < 0:
-		return fault.Invalidf("%s must be >= 0", at("sourceTrimStartMs"))
-	case c.SourceTrimEnd < 0:
-		return fault.Invalidf("%s must be >= 0", at("sourceTrimEndMs"))
-	case endsTooEarly(c.SourceTrimStart, c.SourceTrimEnd):
-		return fault.Invalidf("%s must be 0 or > sourceTrimStartMs", at("sourceTrimEndMs"))
-	}
-	return cmp.Or(outOfRange(at, "volume", c.Volume, 0, maxVolume), outOfRange(at, "speed", c.Speed, minSpeed, maxSpeed),
-		c.validateSound(at))
+func (c Clip) validate(at fieldName, source string) error {
+	return cmp.Or(
+		validateName(at, source, c.SourceKey), notNegative(at, "startMs", c.Start),
+		validateTrim(at, "sourceTrimStartMs", c.SourceTrimStart, "sourceTrimEndMs", c.SourceTrimEnd),
+		validateScale(at, "volume", c.Volume, 0, maxVolume), validateScale(at, "speed", c.Speed, minSpeed, maxSpeed),
+		withinMs(at, "fadeInMs", c.FadeIn, 0, maxFade), withinMs(at, "fadeOutMs", c.FadeOut, 0, maxFade),
+		at.check(c.End >= 0 && !endsTooEarly(c.Start, c.End), "endMs", "must be 0 or > startMs"),
+		c.Ducking.validate(at.in("ducking")),
+		at.check(!c.Voice || c.Ducking == nil, "voice", "must not be set together with ducking"),
+		validatePoints(at, c.Points))
 }
 
-func (d *Directive) validate(i int) error {
-	at := func(field string) string { return indexed("separationDirectives", i) + "." + field }
-	switch {
-	case d.ID == "":
-		return fault.Invalidf("%s is required", at("id"))
-	case len(d.ID) > maxName:
-		return tooLong(at("id"))
-	case d.Range.Start < 0:
-		return fault.Invalidf("%s must be >= 0", at("rangeStartMs"))
-	case d.Range.End <= d.Range.Start:
-		return fault.Invalidf("%s must be > rangeStartMs", at("rangeEndMs"))
-	case d.SourceOffset < 0:
-		return fault.Invalidf("%s must be >= 0", at("sourceOffsetMs"))
-	case len(d.Selections) > maxSelections:
-		return fault.Invalidf("%s must have at most %d entries", at("selections"), maxSelections)
-	}
-	if err := outOfRange(at, "appliedSpeedScale", d.AppliedSpeed, minSpeed, maxSpeed); err != nil {
+func (d Directive) validate(at fieldName) error {
+	err := cmp.Or(
+		validateName(at, "id", d.ID), notNegative(at, "rangeStartMs", d.Start),
+		at.check(d.End > d.Start, "rangeEndMs", "must be > rangeStartMs"), notNegative(at, "sourceOffsetMs", d.SourceOffset),
+		atMost(at, "selections", len(d.Selections), maxSelections),
+		validateScale(at, "appliedSpeedScale", d.AppliedSpeed, minSpeed, maxSpeed))
+	if err != nil {
 		return err
 	}
-	for j := range d.Selections {
-		s := &d.Selections[j]
-		in := func(field string) string { return at(indexed("selections", j) + "." + field) }
-		switch {
-		case s.StemID == "":
-			return fault.Invalidf("%s is required", in("stemId"))
-		case len(s.StemID) > maxName:
-			return tooLong(in("stemId"))
-		case s.SourceKey == "" && s.SeparationID == "":
-			return fault.Invalidf("%s is required", in("audioUrl"))
-		case s.SourceKey != "" && s.SeparationID != "":
-			return fault.Invalidf("%s must be absent beside audioUrl", in("separationJobId"))
-		}
-		if err := cmp.Or(outOfRange(in, "volume", s.Volume, 0, maxVolume), validatePoints(in, s.Points)); err != nil {
+	for j, s := range d.Selections {
+		if err := s.validate(at.entry("selections", j)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// indexed returns the path of an entry of a list.
-func indexed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+func (s Selection) validate(at fieldName) error {
+	return cmp.Or(
+		validateName(at, "stemId", s.StemID),
+		at.check(s.SourceKey != "" || s.SeparationID != "", "audioUrl", "is required"),
+		at.check(s.SourceKey == "" || s.SeparationID == "", "separationJobId", "must be absent beside audioUrl"),
+		validateScale(at, "volume", s.Volume, 0, maxVolume), validatePoints(at, s.Points))
+}
 
-func tooLong(field string) error {
-	return fault.Invalidf("%s must have at most %d bytes", field, maxName)
+func (d *Ducking) validate(at fieldName) error {
+	if d == nil {
+		return nil
+	}
+	return cmp.Or(within(at, "amountDb", d.AmountDB, 0, maxDuckDB),
+		withinMs(at, "attackMs", d.Attack, 0, maxAttack), withinMs(at, "releaseMs", d.Release, 0, maxRelease))
+}
+
+func (l *Loudness) validate(at fieldName) error {
+	if l == nil {
+		return nil
+	}
+	return cmp.Or(within(at, "targetLufs", l.TargetLUFS, minTargetLUFS, maxTargetLUFS),
+		within(at, "maxTruePeakDb", l.MaxTruePeakDB, minTruePeakDB, maxTruePeakDB))
+}
+
+// validatePoints checks the volumePoints of a segment, clip or selection.
+func validatePoints(at fieldName, points []Point) error {
+	if err := atMost(at, "volumePoints", len(points), maxPoints); err != nil {
+		return err
+	}
+	for i, p := range points {
+		in := at.entry("volumePoints", i)
+		ascends := i == 0 || p.At > points[i-1].At || p.At == math.MaxInt64
+		err := cmp.Or(notNegative(in, "atMs", p.At), in.check(ascends, "atMs", "must be > that of the point before it"),
+			within(in, "volume", p.Volume, 0, maxVolume))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateTrim checks a range of a source.
+func validateTrim(at fieldName, startField string, start time.Duration, endField string, end time.Duration) error {
+	return cmp.Or(notNegative(at, startField, start), notNegative(at, endField, end),
+		at.check(!endsTooEarly(start, end), endField, "must be 0 or > %s", startField))
 }
 
 // endsTooEarly reports an end at or before its start. Two ends that both saturated (see Milliseconds) count as
@@ -267,18 +200,57 @@ func endsTooEarly(start, end time.Duration) bool {
 	return end != 0 && end != math.MaxInt64 && end <= start
 }
 
-// outOfRange returns nil for a finite number in lowest..highest, else an error with the broken limit. If lowest is
-// positive and v is not, the error says "> 0".
-func outOfRange(at fieldName, field string, v, lowest, highest float64) error {
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return fault.Invalidf("%s must be a finite number", at(field))
-	case v <= 0 && lowest > 0:
-		return fault.Invalidf("%s must be > 0", at(field))
-	case v < lowest:
-		return fault.Invalidf("%s must be >= %g", at(field), lowest)
-	case v > highest:
-		return fault.Invalidf("%s must be <= %g", at(field), highest)
+// validateName checks an id or a name that the client chose.
+func validateName(at fieldName, field, name string) error {
+	return cmp.Or(at.check(name != "", field, "is required"), at.check(len(name) <= maxName, field, "must have at most %d bytes", maxName))
+}
+
+// validateScale checks a volume or a speed. If lowest is positive and v is not, the error says "> 0".
+func validateScale(at fieldName, field string, v, lowest, highest float64) error {
+	return cmp.Or(
+		at.check(!math.IsNaN(v) && !math.IsInf(v, 0), field, "must be a finite number"),
+		at.check(v > 0 || lowest <= 0, field, "must be > 0"),
+		at.check(v >= lowest, field, "must be >= %g", lowest),
+		at.check(v <= highest, field, "must be <= %g", highest))
+}
+
+// fieldName returns the path of a field of the object being checked, as on the wire.
+type fieldName func(field string) string
+
+// top names the fields of the timeline itself.
+var top fieldName = func(field string) string { return field }
+
+// in names the fields of an object in an object.
+func (at fieldName) in(object string) fieldName {
+	return func(field string) string { return at(object + "." + field) }
+}
+
+// entry names the fields of an object in a list of an object.
+func (at fieldName) entry(list string, i int) fieldName {
+	return func(field string) string { return at(fmt.Sprintf("%s[%d].%s", list, i, field)) }
+}
+
+// check returns nil if a rule of a field is kept, and otherwise the fault that states the rule.
+func (at fieldName) check(kept bool, field, rule string, args ...any) error {
+	if kept {
+		return nil
 	}
-	return nil
+	return fault.Invalidf("%s %s", at(field), fmt.Sprintf(rule, args...))
+}
+
+func atMost(at fieldName, list string, n, most int) error {
+	return at.check(n <= most, list, "must have at most %d entries", most)
+}
+
+func notNegative(at fieldName, field string, d time.Duration) error {
+	return at.check(d >= 0, field, "must be >= 0")
+}
+
+// within checks for a number in lowest..highest; NaN is not.
+func within(at fieldName, field string, v, lowest, highest float64) error {
+	return at.check(v >= lowest && v <= highest, field, "must be %g..%g", lowest, highest)
+}
+
+func withinMs(at fieldName, field string, d, lowest, highest time.Duration) error {
+	return at.check(d >= lowest && d <= highest, field, "must be %d..%d", lowest.Milliseconds(), highest.Milliseconds())
 }
