@@ -83,19 +83,17 @@ func TestWhatARenderWritesIsBounded(t *testing.T) {
 // Stems that play at the same time cost little to decode, but the mix of each costs its
 // length.
 func TestTheWorkOfMixingIsBounded(t *testing.T) {
-	sources := map[string]*Source{"s": {Path: "/s", SHA256: "s", info: fakeVideo(r(30, 1), 300, 0)}}
-	segment := ms(0, 10_000)
-	segment.SourceKey, segment.Speed = "s", 1
-	tl := timeline.Timeline{OutputKind: timeline.Audio, Quality: timeline.Low, Segments: []timeline.Segment{segment}}
+	infos := map[string]*Info{"s": fakeVideo(r(30, 1), 300, 0)}
+	tl := filmOf(ms(0, 10_000))
+	tl.OutputKind = timeline.Audio
 	for n := range mixedSounds {
-		_, err := makePlan(tl, sources, Limits{MaxSound: 10 * time.Second}.withDefaults(), Machine{Cores: 2})
-		if err != nil {
+		if _, err := plan(tl, infos, Limits{MaxSound: 10 * time.Second}); err != nil {
 			t.Fatalf("%d stems: %v", n, err)
 		}
 		tl.Directives = append(tl.Directives, timeline.Directive{ID: fmt.Sprint(n), AppliedSpeed: 1, Range: timeline.Range{End: time.Minute},
 			Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: "s", Volume: 1}}})
 	}
-	_, err := makePlan(tl, sources, Limits{MaxSound: 10 * time.Second}.withDefaults(), Machine{Cores: 2})
+	_, err := plan(tl, infos, Limits{MaxSound: 10 * time.Second})
 	f := fault.As(err)
 	if f == nil || f.Reason != fault.SourceTooLarge || f.Answer() != "the sound is too much work: 170.0 s to mix, at most 160.0 s are accepted" {
 		t.Error(err)
@@ -105,27 +103,26 @@ func TestTheWorkOfMixingIsBounded(t *testing.T) {
 // The cost of a film's sound is computed, and refused if too high, before anything is
 // planned.
 func TestPiecesOfSoundAreCounted(t *testing.T) {
-	info := fakeVideo(r(30, 1), 3000, 0)
-	sources := map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}
+	infos := map[string]*Info{"s": fakeVideo(r(30, 1), 3000, 0)}
+	var segments []timeline.Segment
+	for i := range int64(200) {
+		s := ms(i*311, i*311+97) // gaps: no use continues another
+		s.Speed = 1.01
+		segments = append(segments, s)
+	}
 	film := func(directives int) timeline.Timeline {
-		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
-		for i := range 200 {
-			s := ms(int64(i)*311, int64(i)*311+97) // gaps: no use continues another
-			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1.01
-			tl.Segments = append(tl.Segments, s)
-		}
+		tl := filmOf(segments...)
 		for i := range directives {
 			tl.Directives = append(tl.Directives, timeline.Directive{ID: fmt.Sprint(i), AppliedSpeed: 1.01, SourceOffset: time.Duration(i) * time.Millisecond,
 				Range: timeline.Range{End: time.Hour}, Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: "s", Volume: 1}}})
 		}
 		return tl
 	}
-	machine := Machine{Cores: 2, MemoryBytes: 600 << 20}
-	plan, err := makePlan(film(19), sources, Limits{}.withDefaults(), machine)
-	if err != nil || len(plan.Regions) < 3800 || len(plan.Stretches) > maxPieces {
-		t.Fatalf("%v, %d regions, %d stretches", err, len(plan.Regions), len(plan.Stretches))
+	p, err := plan(film(19), infos, Limits{})
+	if err != nil || len(p.Regions) < 3800 || len(p.Stretches) > maxPieces {
+		t.Fatalf("%v, %d regions, %d stretches", err, len(p.Regions), len(p.Stretches))
 	}
-	_, err = makePlan(film(20), sources, Limits{}.withDefaults(), machine)
+	_, err = plan(film(20), infos, Limits{})
 	f := fault.As(err)
 	if f == nil || f.Reason != fault.SourceTooLarge || !strings.Contains(f.Answer(), "separationDirectives: the sound has 4200 pieces") {
 		t.Errorf("%v", err)

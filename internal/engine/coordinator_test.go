@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -89,46 +88,32 @@ func (b *board) Await(ctx context.Context, keys []string) (map[string]bool, erro
 // every sample must be the same, and the assistant must have made a part.
 func TestSharedRendersMakeTheSameFilm(t *testing.T) {
 	t.Parallel()
-	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Medium}
 	const parts = 4
-	sources := map[string]engine.Source{}
 	var specs []mediatest.Spec
 	for i := range parts {
 		specs = append(specs, mediatest.Spec{Width: 160, Height: 90, Tone: 300 + 50*float64(i)})
 	}
-	for i, path := range mediatest.Clips(t, specs...) {
-		key := fmt.Sprint("v", i)
-		sources[key] = engine.Source{SHA256: key, Path: path}
-		tl.Segments = append(tl.Segments, timeline.Segment{SourceKey: key, Order: int64(i), Duration: time.Second, Volume: 1, Speed: 1})
+	var segments []timeline.Segment
+	for _, path := range mediatest.Clips(t, specs...) {
+		segments = append(segments, cut(path, 0, 0))
 	}
-	e := newBench(t).engine
-	b := newBoard()
-	job := engine.Job{Timeline: tl, Sources: sources, CacheScope: "u", Coordinator: b}
+	tl := film(segments...)
+	e, b := newBench(t).engine, newBoard()
+	job := func() engine.Job {
+		return engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources(tl), CacheScope: "u", Coordinator: b}
+	}
 	var shared engine.Output
 	assisted := 0
 	group, ctx := errgroup.WithContext(t.Context())
-	group.Go(func() (err error) {
-		j := job
-		j.Dir = t.TempDir()
-		shared, err = e.Render(ctx, j)
-		return err
-	})
-	group.Go(func() (err error) {
-		j := job
-		j.Dir = t.TempDir()
-		assisted, err = e.Assist(ctx, j, <-b.first)
-		return err
-	})
+	group.Go(func() (err error) { shared, err = e.Render(ctx, job()); return err })
+	group.Go(func() (err error) { assisted, err = e.Assist(ctx, job(), <-b.first); return err })
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
 	if assisted == 0 || assisted == parts {
 		t.Errorf("the assistant made %d of %d parts", assisted, parts)
 	}
-	alone, err := newBench(t).engine.Render(t.Context(), engine.Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := newBench(t).render(t, tl)
 	mediatest.ConstantRate(t, shared.Path, 30, parts*30, time.Millisecond)
 	if mediatest.Digest(t, shared.Path) != mediatest.Digest(t, alone.Path) {
 		t.Error("the shared film differs from the one made alone")

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/diskcache"
-	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -147,14 +145,7 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("-framemap-seed=%d", seed)
-	runner, err := media.New(media.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()}) // the canvases are analysed once
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := newEngine(t, newCache(t)) // the canvases are analysed once
 	canvas := map[string]string{"own": ""}
 	for rate, sampled := range map[string]bool{"24": true, "30000/1001": false, "60": false} {
 		if sampled || *frameMapAll {
@@ -189,7 +180,7 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, uint64(len(name))))
-			m := &frameMap{engine: New(Config{Media: runner, Cores: 2, Cache: cache}), path: c.make(t), turned: c.turned, canvas: canvas[c.canvas]}
+			m := &frameMap{engine: engine, path: c.make(t), turned: c.turned, canvas: canvas[c.canvas]}
 			m.check(t, randomCuts(rng, m.read(t)))
 		})
 	}
@@ -252,13 +243,11 @@ func (m *frameMap) check(t *testing.T, cuts []timeline.Segment) {
 		c.SourceKey = m.path
 		tl.Segments = append(tl.Segments, c)
 	}
-	sources := map[string]Source{}
 	for i := range tl.Segments {
 		s := &tl.Segments[i]
 		s.Order, s.Volume, s.Duration = int64(i), 1, time.Hour
-		sources[s.SourceKey] = Source{Path: s.SourceKey, SHA256: s.SourceKey}
 	}
-	r := m.engine.newRun(Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	r := m.engine.newRun(jobOf(t, tl))
 	out, err := r.render(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -92,18 +91,12 @@ const hd = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=
 // rendered renders clips of half a second and returns a picture of each as planes of 4:2:0.
 func rendered(t *testing.T, tl timeline.Timeline) (pictures []*image.YCbCr) {
 	t.Helper()
-	sources := map[string]Source{}
 	for i := range tl.Segments {
 		s := &tl.Segments[i]
 		s.Order, s.Volume, s.Speed, s.Duration = int64(i), 1, 1, time.Hour
-		sources[s.SourceKey] = Source{Path: s.SourceKey, SHA256: s.SourceKey}
 	}
 	tl.OutputKind, tl.Quality = timeline.Video, timeline.High
-	runner, err := media.New(media.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := New(Config{Media: runner, Cores: 2}).Render(t.Context(), Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+	out, err := newEngine(t, nil).Render(t.Context(), jobOf(t, tl))
 	if err != nil {
 		t.Fatal(err)
 	}

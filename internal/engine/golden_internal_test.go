@@ -65,19 +65,38 @@ func describe(p *Plan, names map[string]string) string {
 	return b.String()
 }
 
-// Every golden plan is also rendered, so that no golden plan contains a command that
-// ffmpeg refuses.
-func TestPlans(t *testing.T) {
-	t.Parallel()
+func newCache(t *testing.T) *diskcache.Cache {
+	t.Helper()
+	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cache
+}
+
+func newEngine(t *testing.T, cache PartCache) *Engine {
+	t.Helper()
 	runner, err := media.New(media.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()}) // the clips are analysed once
-	if err != nil {
-		t.Fatal(err)
+	return New(Config{Media: runner, Cores: 2, Cache: cache})
+}
+
+// jobOf is a render whose sources' keys are also their paths and digests.
+func jobOf(t *testing.T, tl timeline.Timeline) Job {
+	sources := map[string]Source{}
+	for _, key := range tl.SourceKeys() {
+		sources[key] = Source{Path: key, SHA256: key}
 	}
-	engine := New(Config{Media: runner, Cores: 2, Cache: cache})
+	return Job{Dir: t.TempDir(), Timeline: tl, Sources: sources}
+}
+
+// Every golden plan is also rendered, so that no golden plan contains a command that
+// ffmpeg refuses.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	engine := newEngine(t, newCache(t)) // the clips are analysed once
 	clips := mediatest.Clips(t,
 		mediatest.Spec{Width: 320, Height: 180, FPS: "30000/1001", Duration: 8 * time.Second, Tone: 440, GOP: 30},
 		mediatest.Spec{Width: 181, Height: 321, FPS: "25", Duration: 3 * time.Second, Tone: 330, Channels: 1, SampleRate: 44100, AudioCodec: "flac", PixelFormat: "yuv444p", Container: "mkv"},
@@ -86,13 +105,14 @@ func TestPlans(t *testing.T) {
 	wide, tall, mute, music, voice := clips[0], clips[1], clips[2], clips[3], clips[4]
 	names := map[string]string{wide: "/media/wide.mp4", tall: "/media/tall.mkv", mute: "/media/mute.mp4", music: "/media/music.wav", voice: "/media/voice.wav"}
 	segment := func(path string, from, to int64, speed float64) timeline.Segment {
-		return timeline.Segment{SourceKey: path, Duration: time.Hour, TrimStart: timeline.Milliseconds(from), TrimEnd: timeline.Milliseconds(to), Volume: 1, Speed: speed}
+		s := of(path, ms(from, to))
+		s.Speed = speed
+		return s
 	}
 	film := func(s ...timeline.Segment) timeline.Timeline {
-		for i := range s {
-			s[i].Order = int64(i)
-		}
-		return timeline.Timeline{Segments: s, OutputKind: timeline.Video, Quality: timeline.Medium}
+		tl := filmOf(s...)
+		tl.Quality = timeline.Medium
+		return tl
 	}
 	mixed := film(segment(wide, 1234, 3234, 1), segment(tall, 0, 0, 1), segment(mute, 500, 1500, 0.5))
 	mixed.Quality = timeline.High
@@ -110,11 +130,7 @@ func TestPlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sources := map[string]Source{}
-			for _, u := range uses(tl) {
-				sources[u.key] = Source{Path: u.key, SHA256: u.key}
-			}
-			r := engine.newRun(Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+			r := engine.newRun(jobOf(t, tl))
 			out, err := r.render(t.Context())
 			if err != nil {
 				t.Fatal(err)

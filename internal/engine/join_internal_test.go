@@ -2,20 +2,14 @@ package engine
 
 import (
 	"bytes"
-	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
 
-	"cutroom/internal/audio"
-	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -25,42 +19,11 @@ func joinedBy(kind timeline.TransitionKind, ms int64, s timeline.Segment) timeli
 	return s
 }
 
-// planOf plans segments over the sources they name.
-func planOf(t *testing.T, infos map[string]*Info, change func(*timeline.Timeline), segments ...timeline.Segment) *Plan {
-	t.Helper()
-	tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
-	for i, s := range segments {
-		if s.SourceKey == "" {
-			s.SourceKey = "s"
-		}
-		s.Order = int64(i)
-		if s.Speed == 0 {
-			s.Speed = 1
-		}
-		tl.Segments = append(tl.Segments, s)
-	}
-	if change != nil {
-		change(&tl)
-	}
-	sources := map[string]*Source{}
-	for key, info := range infos {
-		sources[key] = &Source{Path: "/" + key, SHA256: key, info: info}
-	}
-	p, err := makePlan(tl, sources, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // Before encoding, every pixel of a join is the mix of two pictures that the contract
 // states, in all three planes.
 func TestMixesAreExact(t *testing.T) {
 	t.Parallel()
-	runner, err := media.New(media.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	runner := newEngine(t, nil).cfg.Media
 	const w, h = 64, 48
 	infos := map[string]*Info{}
 	paths := map[string]string{}
@@ -72,7 +35,8 @@ func TestMixesAreExact(t *testing.T) {
 	}
 	mediatest.FFmpeg(t, args...)
 	for name, path := range paths {
-		if infos[name], err = analyse(context.Background(), runner, path); err != nil {
+		var err error
+		if infos[name], err = analyse(t.Context(), runner, path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,7 +56,6 @@ func TestMixesAreExact(t *testing.T) {
 		}
 		return raw
 	}
-	from := func(key string, s timeline.Segment) timeline.Segment { s.SourceKey = key; return s }
 	plain := func(v *videoPart, shot int) []byte {
 		return draw(&videoPart{Name: "plain", Frames: v.Frames, canvas: v.canvas, shots: v.shots[shot : shot+1]})
 	}
@@ -113,7 +76,7 @@ func TestMixesAreExact(t *testing.T) {
 	const size = w * h * 3 / 2
 	frame := func(raw []byte, n int64) []byte { return raw[n*size : (n+1)*size] }
 
-	dissolve := planOf(t, infos, nil, from("a", ms(100, 900)), joinedBy(timeline.Dissolve, 300, from("b", ms(200, 1000)))).Sequence[1]
+	dissolve := planOf(t, infos, nil, of("a", ms(100, 900)), joinedBy(timeline.Dissolve, 300, of("b", ms(200, 1000)))).Sequence[1]
 	if dissolve.Frames != 9 {
 		t.Fatalf("%d frames", dissolve.Frames)
 	}
@@ -124,9 +87,9 @@ func TestMixesAreExact(t *testing.T) {
 
 	for i, kind := range []timeline.TransitionKind{timeline.Wipe, timeline.Slide, timeline.Push} {
 		for _, direction := range []timeline.Direction{timeline.Left, timeline.Right, timeline.Up, timeline.Down} {
-			next := joinedBy(kind, 300-33*int64(i%2), from("b", ms(200, 1000)))
+			next := joinedBy(kind, 300-33*int64(i%2), of("b", ms(200, 1000)))
 			next.Transition.Direction = direction
-			moving := planOf(t, infos, nil, from("a", ms(100, 900)), next).Sequence[1]
+			moving := planOf(t, infos, nil, of("a", ms(100, 900)), next).Sequence[1]
 			raw, a, b := draw(moving), plain(moving, 0), plain(moving, 1)
 			for n := range moving.Frames {
 				want := moved(frame(a, n), frame(b, n), kind, direction, n, moving.Frames)
@@ -137,7 +100,7 @@ func TestMixesAreExact(t *testing.T) {
 
 	const n = 11 // frames of a fade: 5 out, 6 in
 	for _, kind := range []timeline.TransitionKind{timeline.FadeBlack, timeline.FadeWhite} {
-		p := planOf(t, infos, nil, from("a", ms(0, 900)), joinedBy(kind, 367, from("b", ms(0, 1000))), joinedBy(timeline.FadeBlack, 300, from("a", ms(0, 700))))
+		p := planOf(t, infos, nil, of("a", ms(0, 900)), joinedBy(kind, 367, of("b", ms(0, 1000))), joinedBy(timeline.FadeBlack, 300, of("a", ms(0, 700))))
 		first, second := p.Sequence[0], p.Sequence[1]
 		raw, a := draw(first), plain(first, 0)
 		for i := range first.Frames {
@@ -156,7 +119,7 @@ func TestMixesAreExact(t *testing.T) {
 
 	// The ends of the film fade whatever joins they cover.
 	for _, c := range []timeline.Colour{timeline.Black, timeline.White} {
-		segments := []timeline.Segment{from("a", ms(0, 900)), joinedBy(timeline.Push, 300, from("b", ms(0, 800))), joinedBy(timeline.FadeWhite, 300, from("a", ms(0, 900)))}
+		segments := []timeline.Segment{of("a", ms(0, 900)), joinedBy(timeline.Push, 300, of("b", ms(0, 800))), joinedBy(timeline.FadeWhite, 300, of("a", ms(0, 900)))}
 		segments[1].Transition.Direction = timeline.Left
 		plainFilm := planOf(t, infos, nil, segments...)
 		faded := planOf(t, infos, func(tl *timeline.Timeline) {
@@ -280,9 +243,8 @@ func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 func TestSoundOfJoins(t *testing.T) {
 	rate := r(30000, 1001)
 	infos := map[string]*Info{"a": fakeVideo(rate, 300, 0), "b": fakeVideo(rate, 300, 0), "c": fakeVideo(rate, 300, 0)}
-	from := func(key string, s timeline.Segment) timeline.Segment { s.SourceKey = key; return s }
 	segments := []timeline.Segment{
-		from("a", ms(1000, 4000)), joinedBy(timeline.Dissolve, 500, from("b", ms(2000, 5000))), joinedBy(timeline.FadeWhite, 700, from("c", ms(0, 2000))),
+		of("a", ms(1000, 4000)), joinedBy(timeline.Dissolve, 500, of("b", ms(2000, 5000))), joinedBy(timeline.FadeWhite, 700, of("c", ms(0, 2000))),
 	}
 	p := planOf(t, infos, nil, segments...)
 	alone := planOf(t, infos, func(t *timeline.Timeline) { t.OutputKind = timeline.Audio }, segments...)
@@ -316,8 +278,7 @@ func TestSoundOfJoins(t *testing.T) {
 func TestSoundOfCuts(t *testing.T) {
 	rate := r(25, 1)
 	infos := map[string]*Info{"a": fakeVideo(rate, 250, 0), "b": fakeVideo(rate, 250, 0), "c": fakeVideo(rate, 250, 0)}
-	from := func(key string, s timeline.Segment) timeline.Segment { s.SourceKey = key; return s }
-	p := planOf(t, infos, nil, from("a", ms(1000, 2000)), from("a", ms(2000, 3000)), from("b", ms(4000, 5000)), from("c", ms(0, 1000)))
+	p := planOf(t, infos, nil, of("a", ms(1000, 2000)), of("a", ms(2000, 3000)), of("b", ms(4000, 5000)), of("c", ms(0, 1000)))
 	const cut, next, end, half = 96000, 144000, 192000, seamFade / 2
 	ramp := func(n, from, length int64) float64 { return min(1, max(0, (float64(n-from)+0.5)/float64(length))) }
 	gainsAre(t, p, map[string]func(n int64) float64{
@@ -346,33 +307,15 @@ func gainsAre(t *testing.T, p *Plan, want map[string]func(n int64) float64) {
 	for key, gain := range want {
 		dir := t.TempDir()
 		for _, s := range p.Audio { // one sound is at full scale throughout, the others are silent
-			level := float32(0)
+			level := silence
 			if s.source.SHA256 == key {
-				level = 1
+				level = func(float64) float64 { return 1 }
 			}
-			samples := make([]float32, 2*(s.To-s.From))
-			for i := range samples {
-				samples[i] = level
-			}
-			var raw bytes.Buffer
-			if err := binary.Write(&raw, binary.LittleEndian, samples); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, s.File), raw.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			signal{left: level, right: level}.write(t, dir, s)
 		}
-		raw, err := io.ReadAll(audio.NewMixer(dir, played(p.Regions), p.Samples, audio.Untouched))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mix := make([]float32, len(raw)/4)
-		if _, err := binary.Decode(raw, binary.LittleEndian, mix); err != nil {
-			t.Fatal(err)
-		}
-		for n := range p.Samples {
-			if got := float64(mix[2*n]); math.Abs(got-gain(n)) > 1e-6 {
-				t.Fatalf("%s: sample %d has gain %.6f, want %.6f", key, n, got, gain(n))
+		for n, got := range mixOf(t, dir, p)[0] {
+			if math.Abs(got-gain(int64(n))) > 1e-6 {
+				t.Fatalf("%s: sample %d has gain %.6f, want %.6f", key, n, got, gain(int64(n)))
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"encoding/json"
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -35,6 +35,63 @@ func fakeVideo(rate media.Rational, n int, start int64) *Info {
 }
 
 func r(num, den int64) media.Rational { return media.Rational{Num: num, Den: den} }
+
+// ms is a range in milliseconds of the source "s".
+func ms(from, to int64) timeline.Segment {
+	return timeline.Segment{SourceKey: "s", Duration: time.Hour, TrimStart: timeline.Milliseconds(from), TrimEnd: timeline.Milliseconds(to),
+		Volume: 1, Speed: 1}
+}
+
+// of lets a segment play another source.
+func of(key string, s timeline.Segment) timeline.Segment {
+	s.SourceKey = key
+	return s
+}
+
+// filmOf is a film of the segments in this order, at their own speed unless they state another.
+func filmOf(segments ...timeline.Segment) timeline.Timeline {
+	segments = slices.Clone(segments)
+	for i := range segments {
+		segments[i].Order, segments[i].Speed = int64(i), cmp.Or(segments[i].Speed, 1)
+	}
+	return timeline.Timeline{Segments: segments, OutputKind: timeline.Video, Quality: timeline.Low}
+}
+
+// twoCores is a machine on which two small encoders run at once.
+var twoCores = Machine{Cores: 2, MemoryBytes: 600 << 20}
+
+// plan plans a film of analysed sources.
+func plan(tl timeline.Timeline, infos map[string]*Info, limits Limits) (*Plan, error) {
+	sources := map[string]*Source{}
+	for key, info := range infos {
+		sources[key] = &Source{Path: "/" + key, SHA256: key, info: info}
+	}
+	return makePlan(tl, sources, limits.withDefaults(), twoCores)
+}
+
+// planOf plans a film of segments, after a change of its timeline.
+func planOf(t *testing.T, infos map[string]*Info, change func(*timeline.Timeline), segments ...timeline.Segment) *Plan {
+	t.Helper()
+	tl := filmOf(segments...)
+	if change != nil {
+		change(&tl)
+	}
+	p, err := plan(tl, infos, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// planned lays out segments over one source.
+func planned(t *testing.T, info *Info, segments ...timeline.Segment) *layout {
+	t.Helper()
+	l, err := layOut(filmOf(segments...), map[string]*Source{"s": {SHA256: "s", info: info}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
 
 func TestCanvasRate(t *testing.T) {
 	claims := func(avg, low media.Rational, info *Info) *videoInfo {
@@ -100,27 +157,6 @@ func TestSamplesAtIsExact(t *testing.T) {
 	if media.MulDiv(math.MaxInt64, math.MaxInt64, 1) != math.MaxInt64 {
 		t.Error("mulDiv does not saturate")
 	}
-}
-
-// planned lays out segments over one source.
-func planned(t *testing.T, info *Info, segments ...timeline.Segment) *layout {
-	t.Helper()
-	src := &Source{SHA256: "s", info: info}
-	for i := range segments {
-		segments[i].SourceKey, segments[i].Order = "s", int64(i)
-		if segments[i].Speed == 0 {
-			segments[i].Speed = 1
-		}
-	}
-	l, err := layOut(timeline.Timeline{Segments: segments, OutputKind: timeline.Video, Quality: timeline.Low}, map[string]*Source{"s": src})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func ms(from, to int64) timeline.Segment {
-	return timeline.Segment{Duration: time.Hour, TrimStart: timeline.Milliseconds(from), TrimEnd: timeline.Milliseconds(to), Volume: 1}
 }
 
 // For every timeline, the film is as long as its segments, sound and picture of each
@@ -234,38 +270,32 @@ func TestSplittingKeepsTheFrames(t *testing.T) {
 
 // Parts depend only on their segment: changing one segment keeps the others' parts.
 func TestPartsDoNotKnowTheirNeighbours(t *testing.T) {
-	info := fakeVideo(r(30000, 1001), 3000, 0)
+	infos := map[string]*Info{"s": fakeVideo(r(30000, 1001), 3000, 0)}
 	rng := rand.New(rand.NewPCG(1, 9))
-	plan := func(tl timeline.Timeline) map[string]int64 {
-		p, err := makePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+	parts := func(segments []timeline.Segment) map[string]int64 {
 		keys := map[string]int64{}
-		for _, part := range p.Parts {
+		for _, part := range planOf(t, infos, nil, segments...).Parts {
 			keys[part.Key] = part.Frames
 		}
 		return keys
 	}
 	again, edits := 0, 500
 	for range edits {
-		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
-		for i := range 6 {
+		var segments []timeline.Segment
+		for range 6 {
 			from := rng.Int64N(90000)
-			s := ms(from, from+1000+rng.Int64N(5000))
-			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1
-			tl.Segments = append(tl.Segments, s)
+			segments = append(segments, ms(from, from+1000+rng.Int64N(5000)))
 		}
-		before := plan(tl)
-		edited := rng.IntN(6)
-		tl.Segments[edited].TrimEnd += timeline.Milliseconds(1 + rng.Int64N(900))
+		before := parts(segments)
+		edited := &segments[rng.IntN(6)]
+		edited.TrimEnd += timeline.Milliseconds(1 + rng.Int64N(900))
 		frames := int64(0)
-		for key, n := range plan(tl) {
+		for key, n := range parts(segments) {
 			if before[key] == 0 {
 				frames += n
 			}
 		}
-		own := int64(math.Ceil((tl.Segments[edited].TrimEnd - tl.Segments[edited].TrimStart).Seconds() * 30))
+		own := int64(math.Ceil((edited.TrimEnd - edited.TrimStart).Seconds() * 30))
 		if frames > own+6 {
 			again++
 		}
@@ -316,19 +346,6 @@ func TestFit(t *testing.T) {
 	}
 }
 
-func TestInfoSurvivesStorage(t *testing.T) {
-	info := fakeVideo(r(30000, 1001), 500, 1234)
-	info.Video.Keys = []time.Duration{-5, 0, time.Second}
-	data, err := json.Marshal(info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back Info
-	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(&back, info) {
-		t.Errorf("%+v, %v", back, err)
-	}
-}
-
 func TestWindowsOfLongSounds(t *testing.T) {
 	const s = sampleRate
 	long := int64(3600 * s)
@@ -368,23 +385,6 @@ func TestCovered(t *testing.T) {
 	}
 }
 
-func TestMeterNeverFalls(t *testing.T) {
-	var seen []int
-	m := newMeter(func(p int) { seen = append(seen, p) })
-	a, b := m.work(3), m.work(1)
-	a.reached(0.5)
-	a.reached(0.2) // lower than before
-	b.finish()
-	late := m.work(4) // added late: the percentage pauses
-	a.finish()
-	late.reached(0.5)
-	late.finish()
-	want := []int{37, 62, 75, 99}
-	if !reflect.DeepEqual(seen, want) {
-		t.Errorf("%v, want %v", seen, want)
-	}
-}
-
 func TestEncodersFitTheMachine(t *testing.T) {
 	for _, tt := range []struct {
 		machine           Machine
@@ -408,42 +408,29 @@ func TestEncodersFitTheMachine(t *testing.T) {
 }
 
 func TestThreadsArePlanned(t *testing.T) {
-	info := fakeVideo(r(30, 1), 30000, 0)
-	plan := func(n int) (*Plan, []*videoPart) {
-		tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low}
-		for i := range n {
-			s := ms(int64(i)*10000, int64(i)*10000+2000)
-			s.SourceKey, s.Order, s.Speed = "s", int64(i), 1
-			tl.Segments = append(tl.Segments, s)
-		}
-		p, err := makePlan(tl, map[string]*Source{"s": {Path: "/s", SHA256: "s", info: info}}, Limits{}.withDefaults(), Machine{Cores: 2, MemoryBytes: 600 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p, p.Parts
-	}
-	for n, single := range map[int]int{1: 0, 2: 2, 3: 2, 4: 4, 5: 4, 6: 6, 7: 6} {
-		p, missing := plan(n)
-		s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 600 << 20})
-		if len(s.Threads) != single || s.Parallel != 2 {
-			t.Errorf("%d parts: %d of one thread, %d at once; want %d, 2", n, len(s.Threads), s.Parallel, single)
-		}
-	}
-	p, missing := plan(6)
-	if s := planThreads(p, missing, Machine{Cores: 2, MemoryBytes: 100 << 20}); len(s.Threads) != 0 {
-		t.Error("memory was not minded")
-	}
-	// Parts of similar cost only need one round.
-	for lengths, single := range map[[3]int64]int{{2000, 0, 0}: 0, {2000, 2000, 0}: 2, {2000, 2000, 2000}: 2, {5900, 1000, 1000}: 0} {
+	infos := map[string]*Info{"s": fakeVideo(r(30, 1), 30000, 0)}
+	const megabyte = 1 << 20
+	for _, tt := range []struct {
+		lengths  []int64 // of the parts, in milliseconds
+		memory   int64
+		single   int // parts with one thread
+		parallel int
+	}{
+		{slices.Repeat([]int64{2000}, 1), 600 * megabyte, 0, 2},
+		{slices.Repeat([]int64{2000}, 2), 600 * megabyte, 2, 2}, // parts of similar cost need only one round
+		{slices.Repeat([]int64{2000}, 3), 600 * megabyte, 2, 2},
+		{slices.Repeat([]int64{2000}, 4), 600 * megabyte, 4, 2},
+		{slices.Repeat([]int64{2000}, 7), 600 * megabyte, 6, 2},
+		{[]int64{5900, 1000, 1000}, 600 * megabyte, 0, 2},
+		{slices.Repeat([]int64{2000}, 6), 100 * megabyte, 0, 2},
+	} {
 		var segments []timeline.Segment
-		for i, length := range lengths {
-			if length > 0 {
-				segments = append(segments, ms(int64(i)*10000, int64(i)*10000+length))
-			}
+		for i, length := range tt.lengths {
+			segments = append(segments, ms(int64(i)*10000, int64(i)*10000+length))
 		}
-		p := planOf(t, map[string]*Info{"s": info}, nil, segments...)
-		if s := planThreads(p, p.Parts, Machine{Cores: 2, MemoryBytes: 600 << 20}); len(s.Threads) != single {
-			t.Errorf("%v ms: %d of one thread, want %d", lengths, len(s.Threads), single)
+		p := planOf(t, infos, nil, segments...)
+		if s := planThreads(p, p.Parts, Machine{Cores: 2, MemoryBytes: tt.memory}); len(s.Threads) != tt.single || s.Parallel != tt.parallel {
+			t.Errorf("%+v: %d of one thread, %d at once", tt, len(s.Threads), s.Parallel)
 		}
 	}
 }

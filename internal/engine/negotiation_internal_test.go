@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -41,18 +40,14 @@ func unasked(log string) (found []string) {
 // Every picture in every graph states its matrix and range, so that no version of ffmpeg converts it.
 func TestNothingIsLeftToNegotiation(t *testing.T) {
 	t.Parallel()
-	runner, err := media.New(media.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	version, err := runner.Version(t.Context())
+	engine := newEngine(t, nil)
+	version, err := engine.cfg.Media.Version(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.HasPrefix(version, "5.") || strings.HasPrefix(version, "6.") {
 		t.Skipf("ffmpeg %s negotiates neither matrix nor range; make test-long runs this test on a later one", version)
 	}
-	sources := map[string]Source{}
 	var keys []string
 	args := []string{"-f", "lavfi", "-i", "testsrc2=size=64x48:rate=10:duration=0.6"}
 	for i, look := range []struct{ filter, container, encoder string }{
@@ -73,7 +68,7 @@ func TestNothingIsLeftToNegotiation(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.%s", i, look.container))
 		args = append(append(append(args, "-map", "0", "-vf", look.filter, "-c:v"), strings.Fields(look.encoder)...), path)
-		keys, sources[path] = append(keys, path), Source{Path: path, SHA256: path}
+		keys = append(keys, path)
 	}
 	mediatest.FFmpeg(t, args...)
 
@@ -85,7 +80,7 @@ func TestNothingIsLeftToNegotiation(t *testing.T) {
 			for k, key := range keys {
 				tl.Segments = append(tl.Segments, joinedBy(joins[(i+k)%len(joins)], 200, timeline.Segment{SourceKey: key, Order: int64(k), Duration: time.Hour, Volume: 1, Speed: 1}))
 			}
-			r := New(Config{Media: runner, Cores: 2}).newRun(Job{Dir: t.TempDir(), Timeline: tl, Sources: sources})
+			r := engine.newRun(jobOf(t, tl))
 			defer r.close()
 			if err := r.open(t.Context()); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// HDR is converted to SDR: reference white is nearly white, grey stays neutral and
-// ordered, and the tags say BT.709.
+// HDR is converted to SDR: reference white is nearly white, grey stays neutral and ordered, the tags say BT.709,
+// and no metadata describe the light of the master.
 func TestHDRIsToneMapped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -27,10 +28,10 @@ func TestHDRIsToneMapped(t *testing.T) {
 		steps          [4]float64 // of the signal: dark, middle, reference white, brightest
 		codec, ctner   string
 	}{
-		{"hlg hevc", "arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libx265", "mp4"},
+		{"pq hevc with light levels", "smpte2084", [4]float64{0.25, 0.44, 0.58, 0.9}, "libx265", "mp4"}, // whose headers the film would have
 		{"pq hevc", "smpte2084", [4]float64{0.25, 0.44, 0.58, 0.9}, "libx265", "mov"},
+		{"hlg hevc", "arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libx265", "mp4"},
 		{"hlg av1", "arib-std-b67", [4]float64{0.25, 0.5, 0.75, 1}, "libaom-av1", "mp4"},
-		{"pq hevc with light levels", "smpte2084", [4]float64{0.25, 0.44, 0.58, 0.9}, "libx265", "mp4"},
 	}
 	var clips []timeline.Segment
 	var in, encode []string
@@ -46,6 +47,7 @@ func TestHDRIsToneMapped(t *testing.T) {
 		if v.codec == "libx265" {
 			params := "log-level=error"
 			if strings.Contains(v.name, "light levels") {
+				encode = append(encode, "-tag:v", "hvc1")
 				params += ":max-cll=4000,400:master-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(40000000,1)"
 			}
 			encode = append(encode, "-preset", "ultrafast", "-x265-params", params)
@@ -56,7 +58,12 @@ func TestHDRIsToneMapped(t *testing.T) {
 		clips = append(clips, cut(path, 0, 400))
 	}
 	mediatest.FFmpeg(t, append(in, encode...)...)
+	describeLight(t, clips[0].SourceKey)
 	out := b.render(t, film(clips...))
+	said, err := exec.Command("ffprobe", "-v", "error", "-show_streams", "-show_frames", "-select_streams", "v", out.Path).CombinedOutput()
+	if err != nil || bytes.Contains(said, []byte("Mastering")) || bytes.Contains(said, []byte("light level")) {
+		t.Errorf("%v: the film says:\n%s", err, said[max(0, len(said)-1500):])
+	}
 	m := mediatest.Inspect(t, out.Path).Video(t)
 	if m.ColorTransfer != "bt709" || m.ColorPrimaries != "bt709" || m.ColorSpace != "bt709" || m.PixelFormat != "yuv420p" {
 		t.Errorf("tags: %+v", m)
@@ -84,6 +91,29 @@ func TestHDRIsToneMapped(t *testing.T) {
 		if v.transfer == "smpte2084" { // whatever the metadata claims about the light
 			sameColor(t, v.name+": reference white", grey[2], mediatest.ColorAt(pictures[1], 2.5/4, 0.5), 2)
 		}
+	}
+}
+
+// describeLight inserts the boxes of a camera that describe the light. ffmpeg's muxer only writes them for copied
+// streams. They follow the decoder configuration, before the end of the index, which is the end of the file.
+func describeLight(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boxes := []byte("\x00\x00\x00\x20mdcv\x33\xc2\x86\xc4\x1d\x4c\x0b\xb8\x84\xd0\x3e\x80\x3d\x13\x40\x42\x00\x98\x96\x80\x00\x00\x00\x01" +
+		"\x00\x00\x00\x0cclli\x03\xe8\x01\x90")
+	at := bytes.Index(data, []byte("hvcC")) - 4
+	if at < 0 || bytes.Index(data, []byte("moov")) < bytes.Index(data, []byte("mdat")) {
+		t.Fatal("the fixture is laid out otherwise")
+	}
+	for _, name := range []string{"moov", "trak", "mdia", "minf", "stbl", "stsd", "hvc1"} {
+		i := bytes.Index(data, []byte(name)) - 4
+		binary.BigEndian.PutUint32(data[i:], binary.BigEndian.Uint32(data[i:])+uint32(len(boxes)))
+	}
+	if err := os.WriteFile(path, slices.Insert(data, at, boxes...), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +21,20 @@ import (
 type signal struct {
 	seconds     float64
 	left, right func(at float64) float64
+}
+
+// write writes what a decode of the signal would.
+func (s signal) write(t *testing.T, dir string, d *decodedAudio) {
+	t.Helper()
+	var b []byte
+	for n := d.From; n < d.To; n++ {
+		for _, side := range []func(float64) float64{s.left, s.right} {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(side(float64(n)/sampleRate))))
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, d.File), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func silence(float64) float64 { return 0 }
@@ -64,15 +78,7 @@ func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
 		t.Fatal(err)
 	}
 	for _, d := range r.plan.Audio {
-		var b []byte
-		for n := d.From; n < d.To; n++ {
-			of, at := s[d.source.SHA256], float64(n)/sampleRate
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(of.left(at))))
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(of.right(at))))
-		}
-		if err := os.WriteFile(r.path(d.File), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s[d.source.SHA256].write(t, r.work, d)
 	}
 	for _, x := range r.plan.Stretches {
 		if err := r.makeStretch(t.Context(), x); err != nil {
@@ -90,7 +96,13 @@ func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
 	t.Helper()
 	r := s.run(t, tl, nil)
 	defer r.close()
-	mix := audio.NewMixer(r.work, played(r.plan.Regions), r.plan.Samples, audio.Untouched)
+	return mixOf(t, r.work, r.plan)
+}
+
+// mixOf returns both sides of a plan's mix, whose sounds are in dir.
+func mixOf(t *testing.T, dir string, p *Plan) (sides [2][]float64) {
+	t.Helper()
+	mix := audio.NewMixer(dir, played(p.Regions), p.Samples, audio.Untouched)
 	b, err := io.ReadAll(mix)
 	if err != nil {
 		t.Fatal(err)
@@ -104,16 +116,9 @@ func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
 }
 
 func soundOf(segments ...timeline.Segment) timeline.Timeline {
-	for i := range segments {
-		segments[i].Order = int64(i)
-	}
-	return timeline.Timeline{Segments: segments, OutputKind: timeline.Audio, Quality: timeline.Low}
-}
-
-func stretchOf(path string, fromMs, toMs int64) timeline.Segment {
-	s := ms(fromMs, toMs)
-	s.SourceKey, s.Speed = path, 1
-	return s
+	tl := filmOf(segments...)
+	tl.OutputKind = timeline.Audio
+	return tl
 }
 
 // checkGains compares what a level of 0.5 became with the expected gain at each second,
@@ -154,7 +159,7 @@ func TestFadesAreInsideThePlayedSpan(t *testing.T) {
 		"one longer than it":        {timeline.Clip{Start: msec(1000), End: msec(3000), FadeOut: 30 * time.Second}, 1, 3, 0, 2},
 		"of a loop":                 {timeline.Clip{SourceTrimEnd: msec(700), Loop: true, End: msec(3000), FadeIn: time.Second, FadeOut: time.Second}, 0, 3, 1, 1},
 	} {
-		tl := soundOf(stretchOf("silence", 0, 4000))
+		tl := soundOf(of("silence", ms(0, 4000)))
 		tt.clip.SourceKey, tt.clip.Volume, tt.clip.Speed = "music", 0.8, 1
 		tl.Clips = []timeline.Clip{tt.clip}
 		got := given.mix(t, tl)[0]
@@ -188,7 +193,7 @@ func TestALoopRepeatsItsRange(t *testing.T) {
 		{timeline.Clip{Speed: 1.3, SourceTrimEnd: msec(1001)}, 36960}, // 36960 = 48048 / 1.3
 	} {
 		tt.clip.SourceKey, tt.clip.Volume, tt.clip.Loop = "music", 1, true
-		tl := soundOf(stretchOf("silence", 0, 5000))
+		tl := soundOf(of("silence", ms(0, 5000)))
 		tl.Clips = []timeline.Clip{tt.clip}
 		start := int(samplesOf(tt.clip.Start))
 		for side, samples := range given.mix(t, tl) {
@@ -227,7 +232,7 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	}
 	t.Run("segment", func(t *testing.T) {
 		t.Parallel()
-		tl := soundOf(stretchOf("music", 0, 1000), stretchOf("music", 3000, 6000))
+		tl := soundOf(of("music", ms(0, 1000)), of("music", ms(3000, 6000)))
 		tl.Segments[1].Points, tl.Segments[1].Volume = points, 0.5
 		checkGains(t, "segment", given.mix(t, tl)[0], func(x float64) float64 {
 			if x < 1 {
@@ -238,7 +243,7 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	})
 	t.Run("run of segments", func(t *testing.T) {
 		t.Parallel()
-		tl := soundOf(stretchOf("music", 0, 1000), stretchOf("music", 1000, 4000))
+		tl := soundOf(of("music", ms(0, 1000)), of("music", ms(1000, 4000)))
 		tl.Segments[1].Points = points
 		checkGains(t, "second of a run", given.mix(t, tl)[0], func(x float64) float64 {
 			if x < 1 {
@@ -249,7 +254,7 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	})
 	t.Run("clip", func(t *testing.T) {
 		t.Parallel()
-		tl := soundOf(stretchOf("silence", 0, 6000))
+		tl := soundOf(of("silence", ms(0, 6000)))
 		tl.Clips = []timeline.Clip{{SourceKey: "music", Start: time.Second, Volume: 2, Speed: 1, Points: points, FadeIn: time.Second}}
 		checkGains(t, "clip", given.mix(t, tl)[0], func(x float64) float64 {
 			return 2 * between(x, 1, 2, 0, 1) * at(1, x)
@@ -257,7 +262,7 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	})
 	t.Run("selection", func(t *testing.T) {
 		t.Parallel()
-		tl := soundOf(stretchOf("silence", 0, 2000), stretchOf("silence", 3000, 6000))
+		tl := soundOf(of("silence", ms(0, 2000)), of("silence", ms(3000, 6000)))
 		tl.Directives = []timeline.Directive{{ID: "d", Range: timeline.Range{Start: time.Second, End: 4 * time.Second}, AppliedSpeed: 1,
 			Selections: []timeline.Selection{{StemID: "x", SourceKey: "music", Volume: 0.5, Points: points}}}}
 		checkGains(t, "selection", given.mix(t, tl)[0], func(x float64) float64 {
@@ -320,7 +325,7 @@ func TestMusicStepsBackForVoices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tl := soundOf(stretchOf(tt.segment, 0, 8000))
+			tl := soundOf(of(tt.segment, ms(0, 8000)))
 			tl.Directives = tt.directives
 			tl.Clips = []timeline.Clip{{SourceKey: "music", Volume: 0.7, Speed: 1, FadeOut: time.Second, Ducking: &tt.ducking,
 				Points: []timeline.Point{{At: 0, Volume: 0.5}, {At: 8 * time.Second, Volume: 1}}}}
@@ -345,56 +350,33 @@ func TestMusicStepsBackForVoices(t *testing.T) {
 // Voices are not analysed again if only the music changes.
 func TestVoicesAreFoundOnce(t *testing.T) {
 	t.Parallel()
-	cache := &memoryCache{parts: map[string][]byte{}}
+	cache := &presences{PartCache: newCache(t)}
 	given := sounds{"speech": {3, spoken(0.4, 1, 2), silence}, "music": {3, half, half}}
-	tl := soundOf(stretchOf("speech", 0, 3000))
+	tl := soundOf(of("speech", ms(0, 3000)))
 	tl.Clips = []timeline.Clip{{SourceKey: "music", Volume: 1, Speed: 1, Ducking: &timeline.Ducking{AmountDB: 9}}}
-	kept := func(want int) {
+	found := func(want int) {
 		t.Helper()
 		given.run(t, tl, cache).close()
-		if n := cache.count("presence-"); n != want {
-			t.Errorf("%d presences are kept, want %d", n, want)
+		if cache.kept != want {
+			t.Errorf("voices were looked for %d times, want %d", cache.kept, want)
 		}
 	}
-	kept(1)
+	found(1)
 	tl.Clips[0].Volume, tl.Clips[0].Ducking = 0.5, &timeline.Ducking{AmountDB: 12}
-	kept(1)
+	found(1)
 	tl.Segments[0].Volume = 0.1
-	kept(2)
+	found(2)
 }
 
-// memoryCache keeps parts in memory.
-type memoryCache struct {
-	mu    sync.Mutex
-	parts map[string][]byte
+// presences is a cache that counts where voices were looked for.
+type presences struct {
+	PartCache
+	kept int
 }
 
-func (c *memoryCache) Get(_ context.Context, _, key, dst string) (bool, error) {
-	c.mu.Lock()
-	data, found := c.parts[key]
-	c.mu.Unlock()
-	if !found {
-		return false, nil
+func (c *presences) Put(ctx context.Context, scope, key, src string) error {
+	if strings.HasPrefix(key, "presence-") {
+		c.kept++
 	}
-	return true, os.WriteFile(dst, data, 0o600)
-}
-
-func (c *memoryCache) Put(_ context.Context, _, key, src string) error {
-	data, err := os.ReadFile(src)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.parts[key] = data
-	return err
-}
-
-// count returns how many stored keys begin with the prefix.
-func (c *memoryCache) count(prefix string) (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key := range c.parts {
-		if strings.HasPrefix(key, prefix) {
-			n++
-		}
-	}
-	return n
+	return c.PartCache.Put(ctx, scope, key, src)
 }

@@ -273,7 +273,7 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 	if l := mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(800, 2400)); l > -55 {
 		t.Errorf("background at %.1f dB although it was left out", l)
 	}
-	near(t, "background behind the range", mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(2600, 4500)), db(0.15), 0.1)
+	near(t, "background after the range", mediatest.ToneLevel(t, alone.Path, 1234, mediatest.Between(2600, 4500)), db(0.15), 0.1)
 }
 
 // Cuts that only change the volume cause no click, and cuts without a change cause no
@@ -415,7 +415,7 @@ func TestWindowOfALongSoundKeepsItsPlace(t *testing.T) {
 	out := newBench(t).render(t, tl)
 	before, during, after := mediatest.RMS(t, out.Path, mediatest.Between(0, 400)), mediatest.RMS(t, out.Path, mediatest.Between(600, 1400)), mediatest.RMS(t, out.Path, mediatest.Between(1600, 2000))
 	if before > -50 || during < -25 || after > -50 {
-		t.Errorf("levels %.1f, %.1f and %.1f dB before, in and behind the tone", before, during, after)
+		t.Errorf("levels %.1f, %.1f and %.1f dB before, in and after the tone", before, during, after)
 	}
 }
 

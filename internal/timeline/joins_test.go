@@ -17,9 +17,9 @@ func join(kind timeline.TransitionKind, ms int64) timeline.Segment {
 
 func TestFramesOfATransition(t *testing.T) {
 	for _, tt := range []struct {
-		ms, before, behind int64
-		num, den           int64
-		want               int64
+		ms, before, after int64
+		num, den          int64
+		want              int64
 	}{
 		{500, 300, 300, 30, 1, 15},
 		{500, 300, 300, 25, 1, 13}, // 12.5: halves go up
@@ -37,7 +37,7 @@ func TestFramesOfATransition(t *testing.T) {
 		{5000, 1 << 40, 1 << 40, 60_000_000, 1_000_000, 300},
 	} {
 		for _, kind := range []timeline.TransitionKind{timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite} {
-			places, length := timeline.Arrange([]timeline.Segment{{}, join(kind, tt.ms)}, []int64{tt.before, tt.behind}, tt.num, tt.den)
+			places, length := timeline.Arrange([]timeline.Segment{{}, join(kind, tt.ms)}, []int64{tt.before, tt.after}, tt.num, tt.den)
 			in := places[1].In
 			if in.Frames != tt.want || places[0].Out != in {
 				t.Errorf("%+v: %d frames of %s, out %+v", tt, in.Frames, kind, places[0].Out)
@@ -46,7 +46,7 @@ func TestFramesOfATransition(t *testing.T) {
 			if kind != timeline.Dissolve {
 				overlap, out, rise = 0, tt.want/2, tt.want-tt.want/2
 			}
-			if in.Overlap() != overlap || in.FadeOut() != out || in.FadeIn() != rise || length != tt.before+tt.behind-overlap {
+			if in.Overlap() != overlap || in.FadeOut() != out || in.FadeIn() != rise || length != tt.before+tt.after-overlap {
 				t.Errorf("%+v, %s: overlap %d, out %d, in %d, length %d", tt, kind, in.Overlap(), in.FadeOut(), in.FadeIn(), length)
 			}
 		}

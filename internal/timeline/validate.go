@@ -238,8 +238,8 @@ func (at fieldName) check(kept bool, field, rule string, args ...any) error {
 	return fault.Invalidf("%s %s", at(field), fmt.Sprintf(rule, args...))
 }
 
-func atMost(at fieldName, list string, n, most int) error {
-	return at.check(n <= most, list, "must have at most %d entries", most)
+func atMost(at fieldName, list string, n, limit int) error {
+	return at.check(n <= limit, list, "must have at most %d entries", limit)
 }
 
 func notNegative(at fieldName, field string, d time.Duration) error {
