@@ -186,9 +186,10 @@ func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int,
 		return 0, err
 	}
 	parallel := r.plan.Parallel
-	if t, ok := r.loadThreadPlan(ctx); ok {
-		t.apply(r.plan.Parts)
-		parallel = t.Parallel
+	var threads threadPlan
+	if r.fetchJSON(ctx, r.threadPlanKey(), &threads) {
+		threads.apply(r.plan.Parts)
+		parallel = threads.Parallel
 	}
 	parts, err := r.partLoop(parallel).Claim(ctx, claimed)
 	return len(parts), err

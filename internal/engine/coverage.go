@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,20 +16,15 @@ import (
 
 // readTimes parses such a log. The times are in milliseconds, ascending.
 func readTimes(path string) ([]int64, error) {
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read decoder log: %w", err)
 	}
-	defer f.Close()
 	var times []int64
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil { // skips the first line, a comment
+	for line := range strings.Lines(string(data)) {
+		if n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil { // skips the first line, a comment
 			times = append(times, n)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read decoder log: %w", err)
 	}
 	slices.Sort(times)
 	return times, nil
@@ -62,11 +57,6 @@ type coverage struct {
 // range never reaches beyond the source's end.
 func (c coverage) complete() bool {
 	return c.wanted == 0 || c.got > 0 && !c.noise && !clearlyLess(c.got, c.wanted)
-}
-
-// complete reports whether all shots of a part are complete.
-func complete(all []coverage) bool {
-	return !slices.ContainsFunc(all, func(c coverage) bool { return !c.complete() })
 }
 
 // decoded evaluates the log of the shot's pass.

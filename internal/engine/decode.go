@@ -64,7 +64,9 @@ func planDecodes(uses []audioUse) []*decodedAudio {
 					s.need = append(s.need, n)
 				}
 			}
-			s.Key = audioKey(s)
+			s.Key = newKey("sound").
+				add("version", audioVersion).add("source", s.source.SHA256).add("stream", s.source.info.Audio.Index).
+				add("from", s.From).add("to", s.To).String() + ".f32"
 			all = append(all, s)
 		}
 	}
@@ -131,13 +133,6 @@ func merged(spans []span) []span {
 		}
 	}
 	return all
-}
-
-func audioKey(s *decodedAudio) string {
-	a := s.source.info.Audio
-	return newKey("sound").
-		add("version", audioVersion).add("source", s.source.SHA256).add("stream", a.Index).
-		add("from", s.From).add("to", s.To).String() + ".f32"
 }
 
 // pass returns the ffmpeg run that decodes the sound into out and writes the times of all decoded packets to

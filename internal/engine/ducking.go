@@ -23,25 +23,22 @@ func isVoice(s timeline.Selection) bool {
 // hasVoice reports whether a clip is a voice or a directive selects a voice stem, at any volume. If not, the
 // segments' own sound is the voice.
 func hasVoice(t timeline.Timeline) bool {
-	return slices.ContainsFunc(t.Clips, func(c timeline.Clip) bool { return c.Voice }) || slices.ContainsFunc(t.Directives, func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) })
+	return slices.ContainsFunc(t.Clips, func(c timeline.Clip) bool { return c.Voice }) ||
+		slices.ContainsFunc(t.Directives, func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) })
 }
 
 // duck lowers the music under voices. The whole film is known, so the music is already
 // down when a voice begins.
 func (r *run) duck(ctx context.Context) error {
-	var voices []audio.Span
-	measured := false
-	for _, region := range r.plan.Regions {
-		if region.ducking == nil {
-			continue
-		}
-		if !measured {
-			var err error
-			if voices, err = r.voicePresence(ctx); err != nil {
-				return err
-			}
-			measured = true
-		}
+	ducked := slices.DeleteFunc(slices.Clone(r.plan.Regions), func(x *region) bool { return x.ducking == nil })
+	if len(ducked) == 0 {
+		return nil
+	}
+	voices, err := r.voicePresence(ctx)
+	if err != nil {
+		return err
+	}
+	for _, region := range ducked {
 		if c := duckingCurve(voices, *region.ducking); len(c) > 0 {
 			region.Curves = append(region.Curves, c)
 		}

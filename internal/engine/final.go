@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,21 +26,18 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	}
 	length := framesDuration(p.Frames, p.Canvas.Rate)
 	done := r.meter.work(0.1 + 0.02*length.Seconds())
-	name := "output.mp4"
+	name, pass := "output.m4a", media.Pass{Name: "mix to m4a", Timeout: r.cfg.FinalTimeout}
 	if p.Kind == timeline.Audio {
-		name = "output.m4a"
-	}
-	pass := media.Pass{Timeout: r.cfg.FinalTimeout}
-	if p.Kind == timeline.Audio {
-		pass.Name, pass.Args = "mix to m4a", audioPass(p, name, time.Now())
+		pass.Args = audioPass(p, name, time.Now())
 	} else {
 		if err := os.WriteFile(r.path(partList), []byte(concatList(p)), 0o640); err != nil {
 			return Output{}, fmt.Errorf("render: %w", noSpace(err))
 		}
-		pass.Name, pass.Args = fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence)), videoPass(p, r.sameConfig(), name, time.Now())
+		name, pass.Name = "output.mp4", fmt.Sprintf("concat %d parts, mix, mux", len(p.Sequence))
+		pass.Args = videoPass(p, r.sameConfig(), name, time.Now())
 	}
 	if err := r.encodeAudio(ctx, pass, name, done); err != nil {
-		return Output{}, err
+		return Output{}, r.finalError(ctx, err)
 	}
 	if err := r.checkOutput(r.path(name)); err != nil {
 		return Output{}, err
@@ -85,10 +83,7 @@ func audioEncoder(p *Plan) []string {
 
 // audioPass returns the arguments for the m4a of outputKind audio.
 func audioPass(p *Plan, out string, created time.Time) []string {
-	args := mixInput()
-	args = append(args, "-map", "0:a:0")
-	args = append(args, audioEncoder(p)...)
-	return append(append(args, movieHeader(created)...), "-f", "ipod", out)
+	return slices.Concat(mixInput(), []string{"-map", "0:a:0"}, audioEncoder(p), movieHeader(created), []string{"-f", "ipod", out})
 }
 
 // movieTimescale is a multiple of the sample rate and of the common frame rates, so that the movie's header and
@@ -112,17 +107,16 @@ func videoPass(p *Plan, same bool, out string, created time.Time) []string {
 	if same {
 		convert = "0"
 	}
-	args := []string{"-protocol_whitelist", "file", "-format_whitelist", "concat,mov", "-f", "concat",
+	parts := []string{"-protocol_whitelist", "file", "-format_whitelist", "concat,mov", "-f", "concat",
 		"-auto_convert", convert, "-i", "file:" + partList}
-	args = append(args, mixInput()...)
-	args = append(args, "-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy")
-	args = append(args, audioEncoder(p)...)
 	// The delay between decoding and display depends on how many frames a part has. Recounting over the whole
 	// film makes every frame equally long.
-	ticks := timescale(p.Canvas.Rate) / p.Canvas.Rate.Num * p.Canvas.Rate.Den
-	args = append(args, "-bsf:v", fmt.Sprintf("setts=pts=PTS:dts=(N-%d)*%d:duration=%d", reorderDelay, ticks, ticks))
-	args = append(args, "-video_track_timescale", fmt.Sprint(timescale(p.Canvas.Rate)))
-	return append(append(args, movieHeader(created)...), "-f", "mp4", out)
+	scale := timescale(p.Canvas.Rate)
+	ticks := scale / p.Canvas.Rate.Num * p.Canvas.Rate.Den
+	recount := []string{"-bsf:v", fmt.Sprintf("setts=pts=PTS:dts=(N-%d)*%d:duration=%d", reorderDelay, ticks, ticks),
+		"-video_track_timescale", fmt.Sprint(scale)}
+	return slices.Concat(parts, mixInput(), []string{"-map", "0:v:0", "-map", "1:a:0", "-c:v", "copy"}, audioEncoder(p),
+		recount, movieHeader(created), []string{"-f", "mp4", out})
 }
 
 // sameConfig reports whether all parts have the same decoder configuration. They do,

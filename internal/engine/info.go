@@ -138,7 +138,7 @@ func (v *videoInfo) usualStep() time.Duration {
 			n++
 		}
 	}
-	return time.Duration(sum / n * v.TimeBase.Float() * float64(time.Second))
+	return v.duration(sum / n)
 }
 
 // shortStep returns the first decile of the distances between neighbouring frames.
@@ -147,7 +147,12 @@ func (v *videoInfo) shortStep() time.Duration {
 	if len(steps) == 0 {
 		return singleStep
 	}
-	return time.Duration(float64(steps[len(steps)/10]) * v.TimeBase.Float() * float64(time.Second))
+	return v.duration(float64(steps[len(steps)/10]))
+}
+
+// duration returns how long ticks last.
+func (v *videoInfo) duration(ticks float64) time.Duration {
+	return time.Duration(ticks * v.TimeBase.Float() * float64(time.Second))
 }
 
 // analyse reads a file's headers and the times of all its packets. The error wraps
@@ -167,29 +172,25 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 // newInfo combines what the headers claim with what the packets show. share is the fraction of the file's data
 // that is present: 1 unless data is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
-	info := &Info{Kind: p.Kind, Streams: p.Streams}
 	zero := p.Zero()
+	info := &Info{Kind: p.Kind, Streams: p.Streams, Zero: zero}
 	if m := p.VideoPackets; m.Packets > 0 {
-		info.Video = &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, Keys: m.Keyframes, End: m.End}
-	}
-	if m := p.AudioPackets; m.Packets > 0 {
-		info.Audio = &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First, End: m.End}
-	}
-	info.Zero = zero
-	if v := info.Video; v != nil {
+		v := &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, Keys: m.Keyframes, End: m.End}
 		// ffmpeg gives the last reordered frame a length of one tick, and keeps it when
 		// it copies frames. That is not its real length.
 		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond
-		if tick := time.Duration(v.TimeBase.Float() * float64(time.Second)); v.End <= last+tick+time.Microsecond {
+		if v.End <= last+v.duration(1)+time.Microsecond {
 			v.End = max(v.End, last+v.usualStep())
 		}
 		v.End = max(0, v.End-zero)
-		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-p.VideoPackets.Packets-p.VideoPackets.Discarded, share)
+		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-m.Packets-m.Discarded, share)
+		info.Video = v
 	}
-	if a := info.Audio; a != nil {
-		a.First, a.End = a.First-zero, max(0, a.End-zero)
-		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-p.AudioPackets.Packets-p.AudioPackets.Discarded, share)
-		a.Holes = info.holes(p.AudioPackets.Gaps)
+	if m := p.AudioPackets; m.Packets > 0 {
+		a := &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First - zero, End: max(0, m.End-zero)}
+		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-m.Packets-m.Discarded, share)
+		info.Audio = a
+		a.Holes = info.holes(m.Gaps)
 	}
 	return info
 }

@@ -35,16 +35,13 @@ func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, don
 	if r.job.Timeline.Loudness != nil {
 		var err error
 		if level.Gain, normalised, err = r.loudnessGain(ctx); err != nil {
-			return r.finalError(ctx, err)
+			return err
 		}
 	}
 	for try := 1; ; try++ {
 		peak, err := r.encodeMix(ctx, pass, level, done)
-		if err != nil {
-			return r.finalError(ctx, err)
-		}
-		if try == encodeTries {
-			return nil
+		if err != nil || try == encodeTries {
+			return err
 		}
 		var again audio.Level
 		if normalised {
@@ -52,11 +49,8 @@ func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, don
 		} else {
 			again, err = r.withinFullScale(ctx, name, level, peak, try == encodeTries-1)
 		}
-		if err != nil {
-			return r.finalError(ctx, err)
-		}
-		if again == level {
-			return nil
+		if err != nil || again == level {
+			return err
 		}
 		level = again
 	}

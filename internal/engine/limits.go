@@ -48,7 +48,7 @@ func (l Limits) check(info *Info, user string) error {
 	case info.Duration() > l.MaxSourceDuration:
 		return fault.Failedf(fault.SourceTooLarge, "%s: the source lasts %s, at most %s are accepted",
 			user, seconds(info.Duration()), seconds(l.MaxSourceDuration))
-	case v != nil && int64(v.Width)*int64(v.Height) > l.MaxPixels:
+	case v != nil && v.pixels() > l.MaxPixels:
 		return l.tooManyPixels(user, v.Width, v.Height)
 	case v != nil && (int64(v.DisplayWidth)*int64(v.DisplayHeight) > l.MaxPixels || max(v.DisplayWidth, v.DisplayHeight) > maxSide):
 		return fault.Failedf(fault.SourceTooLarge, "%s: the picture as displayed, %dx%d, is larger than the accepted %d pixels or %d on a side",

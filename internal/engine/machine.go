@@ -27,19 +27,13 @@ const memoryPerCore = 350 << 20
 // continues after a crash must give the same frames. So the numbers depend only on the
 // plan and the machine, never on the load.
 func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
-	cores := max(1, m.Cores)
-	if cores == 1 {
+	if m.Cores == 1 {
 		return 1, 1
 	}
-	threads = 2
-	if cores > 5 {
-		threads = min(6, cores/2)
-	}
-	busy := (cores*3 + 1) / 2 // encoders sometimes wait for their decoders
+	threads = max(2, min(6, m.Cores/2))
+	busy := (m.Cores*3 + 1) / 2 // encoders sometimes wait for their decoders
 	parallel = max(2, (busy+threads-1)/threads)
-	if memoryEach > 0 {
-		parallel = max(1, min(parallel, int(m.MemoryBytes/memoryEach)))
-	}
+	parallel = max(1, min(parallel, int(m.MemoryBytes/memoryEach)))
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))
 }
 

@@ -44,7 +44,7 @@ func (r *run) makeParts(ctx context.Context) error {
 	}
 	audioLanes := 1
 	if len(missing) == 0 {
-		audioLanes = max(1, r.machine().Cores)
+		audioLanes = r.cfg.Cores
 	}
 	decodes, stretches := r.missingSounds(ctx, audioLanes)
 	group.Go(rescue.Func(func() error {
@@ -55,6 +55,11 @@ func (r *run) makeParts(ctx context.Context) error {
 	}))
 	if err := group.Wait(); err != nil {
 		return err
+	}
+	for _, p := range r.plan.Parts {
+		if p.decoded != nil {
+			r.stats.FramesEncoded += p.Frames
+		}
 	}
 	return r.checkDamage()
 }
@@ -139,11 +144,8 @@ func (r *run) makePart(ctx context.Context, p *videoPart) (whole bool, err error
 	if err := p.check(r.path(out)); err != nil {
 		return false, err
 	}
-	r.mu.Lock()
-	r.decoded[p] = got
-	r.stats.FramesEncoded += p.Frames
-	r.mu.Unlock()
-	whole = complete(got)
+	p.decoded = got
+	whole = !slices.ContainsFunc(got, func(c coverage) bool { return !c.complete() })
 	if err := r.finish(ctx, p.Key, p.File, whole); err != nil {
 		return false, err
 	}
@@ -224,12 +226,6 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 	return got, nil
 }
 
-// fullCoverage returns the coverage of a part whose sources were decoded without a fault.
-func (v *videoPart) fullCoverage() []coverage {
-	length := framesDuration(v.Frames, v.canvas.Rate)
-	return slices.Repeat([]coverage{{got: length, wanted: length}}, len(v.shots))
-}
-
 // blameEncoder returns why a part could not be made. A source is only to blame if none of
 // its frames was decoded.
 func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
@@ -246,19 +242,20 @@ func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
 
 // checkDamage adds up how much of each segment its parts could decode.
 func (r *run) checkDamage() error {
-	sums := map[int]coverage{}
+	sums := make([]coverage, len(r.job.Timeline.Segments))
 	for _, p := range r.plan.Sequence {
-		made, ok := r.decoded[p]
-		if !ok {
-			made = p.fullCoverage() // the cache keeps only complete parts
-		}
+		length := framesDuration(p.Frames, p.canvas.Rate)
 		for i, s := range p.shots {
-			sum := sums[s.segment]
-			sums[s.segment] = coverage{got: sum.got + made[i].got, wanted: sum.wanted + made[i].wanted}
+			made := coverage{got: length, wanted: length} // the cache keeps only complete parts
+			if p.decoded != nil {
+				made = p.decoded[i]
+			}
+			sums[s.segment].got += made.got
+			sums[s.segment].wanted += made.wanted
 		}
 	}
-	for i := range r.job.Timeline.Segments {
-		if c, ok := sums[i]; ok && !c.complete() {
+	for i, c := range sums {
+		if !c.complete() {
 			return damageFault(fmt.Sprintf("segments[%d]", i), c.got, c.wanted)
 		}
 	}

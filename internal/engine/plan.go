@@ -17,7 +17,7 @@ type Plan struct {
 	Frames  int64
 	Samples int64
 
-	Parallel int // passes at once
+	Parallel int // encoders at once; 0 in an audio-only render
 
 	Parts     []*videoPart // each once, in the order of first use; none in an audio-only render
 	Sequence  []*videoPart // in playing order; a part may occur more than once
@@ -52,7 +52,7 @@ var profiles = map[timeline.Quality]Profile{
 // audioOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
 const audioOnlyBitrate = "192k"
 
-// makePlan turns a validated timeline and the analysis of its sources into a Plan. It is pure: it reads no
+// makePlan turns a validated timeline and its analysed sources into a Plan. It is pure: it reads no
 // file, and equal arguments give equal plans. A *fault.Error names the segment, clip or directive that cannot
 // be rendered.
 func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, machine Machine) (*Plan, error) {
@@ -81,6 +81,7 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 		if err := limits.checkWork(p); err != nil {
 			return nil, err
 		}
+		p.setParallelism(machine)
 	} else {
 		p.Profile.AudioBitrate = audioOnlyBitrate
 	}
@@ -90,7 +91,6 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	if err := limits.checkSound(p); err != nil {
 		return nil, err
 	}
-	p.setParallelism(machine)
 	return p, nil
 }
 
@@ -113,17 +113,21 @@ func (p *Plan) work() (pixels, drawn, decoded int64) {
 	return pixels + p.Canvas.pixels()*drawn, drawn, decoded
 }
 
-// setParallelism decides how many passes run at once.
+// setParallelism decides how many encoders run at once.
 func (p *Plan) setParallelism(machine Machine) {
-	var largest int64
-	for _, v := range p.Parts {
-		largest = max(largest, v.memory(2))
-	}
-	threads := 0
-	p.Parallel, threads = machine.encoders(largest)
+	var threads int
+	p.Parallel, threads = machine.encoders(largestMemory(p.Parts, 2))
 	for _, v := range p.Parts {
 		v.threads = threads
 	}
+}
+
+// largestMemory returns the memory of the most expensive of some parts.
+func largestMemory(parts []*videoPart, threads int) (largest int64) {
+	for _, v := range parts {
+		largest = max(largest, v.memory(threads))
+	}
+	return largest
 }
 
 // use is a field of a timeline that names a source.
@@ -150,14 +154,11 @@ func uses(t timeline.Timeline) []use {
 	return all
 }
 
-// checkSources checks that every source exists, stays within the limits, and has the
-// picture or sound that the timeline uses.
+// checkSources checks that every source stays within the limits and has the picture or sound that the timeline
+// uses.
 func checkSources(t timeline.Timeline, sources map[string]*Source, limits Limits) error {
 	for _, u := range uses(t) {
 		s := sources[u.key]
-		if s == nil {
-			return fmt.Errorf("plan: no file for %s (%s)", u.name, u.key)
-		}
 		if err := limits.check(s.info, u.name); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"cutroom/internal/audio"
 	"cutroom/internal/fault"
+	"cutroom/internal/media"
 	"cutroom/internal/timeline"
 )
 
@@ -20,15 +21,8 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	if err != nil {
 		return err
 	}
-	uses := joined(slices.Concat(segmentAudio(l), clips, stemAudio(t, l, sources)))
+	uses := joined(slices.Concat(segmentAudio(l, !hasVoice(t)), clips, stemAudio(t, l, sources)))
 	mute(uses, muteSpans(t, l))
-	if !hasVoice(t) {
-		for _, u := range uses {
-			for _, region := range u.regions {
-				region.voice = u.line.kind == segmentLine
-			}
-		}
-	}
 	p.Audio = planDecodes(uses)
 	stretches := map[string]*stretchedAudio{}
 	for _, u := range uses {
@@ -53,8 +47,9 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	return nil
 }
 
-// segmentAudio returns one use per segment. Within a run, uses follow each other without a seam.
-func segmentAudio(l *layout) []audioUse {
+// segmentAudio returns one use per segment. Within a run, uses follow each other without a seam. voice means that
+// the segments' sound is the film's voice.
+func segmentAudio(l *layout, voice bool) []audioUse {
 	var uses []audioUse
 	total, run := l.samples(), 0
 	var first *placed // the first of the run's segments with sound
@@ -76,7 +71,7 @@ func segmentAudio(l *layout) []audioUse {
 		u.start = samplesAt(p.frame, l.rate)
 		u.length = samplesAt(p.frame+p.frames, l.rate) - u.start
 		piece := newRegion(fmt.Sprintf("segments[%d]", p.index), u.start, u.start+u.length, p.segment.Volume)
-		piece.Curves = curves(p.segment.Points, u.start)
+		piece.Curves, piece.voice = curves(p.segment.Points, u.start), voice
 		if piece.Start > 0 {
 			piece.FadeIn.Length = seamFade
 		}
@@ -158,7 +153,12 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 	if ended {
 		piece.FadeOut.Length = seamFade
 	}
-	piece.fade(samplesOf(c.FadeIn), samplesOf(c.FadeOut))
+	in, out := samplesOf(c.FadeIn), samplesOf(c.FadeOut)
+	if in+out > end-start { // both shrink in proportion
+		in = media.MulDiv(in, end-start, in+out)
+		out = min(out, end-start-in)
+	}
+	piece.fade(audio.Fade{Length: in}, audio.Fade{Length: out})
 	u := &audioUse{from: float64(samplesOf(c.SourceTrimStart)), tempo: c.Speed, start: start, length: length,
 		line: line{kind: clipLine}, regions: []*region{piece}}
 	switch {

@@ -49,6 +49,10 @@ func posterTime(video container.Track) time.Duration {
 	return time.Duration(media.MulDiv(ticks, int64(time.Second), max(1, video.Timescale)))
 }
 
+// jpegColours are the scaler's options from limited-range BT.709, which films have, to full-range BT.601, which JPEG
+// means.
+const jpegColours = "in_color_matrix=bt709:in_range=limited:out_color_matrix=bt601:out_range=full"
+
 func posterPass(film, jpeg string, at time.Duration) media.Pass {
 	args := []string{"-an", "-sn", "-dn"}
 	if at > 0 {
@@ -59,12 +63,10 @@ func posterPass(film, jpeg string, at time.Duration) media.Pass {
 		args = append(args, "-noaccurate_seek", "-copyts")
 	}
 	args = append(args, media.InputArgs(container.MP4, film)...)
-	// JPEG means full-range BT.601; films are limited-range BT.709.
 	side := func(this, other string) string {
 		return fmt.Sprintf("'if(gte(%s,%s),%d,max(1,round(%d*%s/%s)))'", this, other, posterSide, posterSide, this, other)
 	}
-	scale := "scale=w=" + side("iw", "ih") + ":h=" + side("ih", "iw") +
-		":in_color_matrix=bt709:in_range=limited:out_color_matrix=bt601:out_range=full,format=yuvj420p"
+	scale := "scale=w=" + side("iw", "ih") + ":h=" + side("ih", "iw") + ":" + jpegColours + ",format=yuvj420p"
 	args = append(args, "-map", "0:v:0", "-frames:v", "1", "-vf", scale,
 		"-c:v", "mjpeg", "-q:v", "4", "-bitexact", "-f", "mjpeg", "file:"+jpeg)
 	return media.Pass{Name: "poster", Args: args, Dir: filepath.Dir(jpeg), Inputs: []string{film}, Timeout: posterTimeout}

@@ -41,13 +41,13 @@ func (t *task) reached(part float64) {
 	m := t.meter
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	part = max(0, min(1, part))
+	part = min(1, part)
 	if part <= t.part {
 		return
 	}
 	m.done += (part - t.part) * t.weight
 	t.part = part
-	if m.total <= 0 || m.notify == nil {
+	if m.notify == nil {
 		return
 	}
 	// The caller reports 100 percent when the output is stored.

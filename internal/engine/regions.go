@@ -137,37 +137,29 @@ func crossCuts(uses []audioUse) {
 // cross-fade where it overlaps its neighbour's sound, and a fade to or from silence
 // elsewhere.
 func (r *region) join(p *placed, rate media.Rational) {
-	samples := func(from, to int64) int64 { return samplesAt(to, rate) - samplesAt(from, rate) }
-	end := p.frame + p.frames
-	if n := p.join.Overlap(); n > 0 {
-		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n), Shape: audio.Power}, true
-	} else if n := p.join.FadeIn(); n > 0 {
-		r.FadeIn, r.keepsIn = audio.Fade{Length: samples(p.frame, p.frame+n)}, true
+	over := func(from, to int64, j timeline.Join) audio.Fade {
+		f := audio.Fade{Length: samplesAt(to, rate) - samplesAt(from, rate)}
+		if j.Overlap() > 0 {
+			f.Shape = audio.Power
+		}
+		return f
 	}
-	if n := p.next.Overlap(); n > 0 {
-		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end), Shape: audio.Power}, true
-	} else if n := p.next.FadeOut(); n > 0 {
-		r.FadeOut, r.keepsOut = audio.Fade{Length: samples(end-n, end)}, true
+	end := p.frame + p.frames
+	r.fade(over(p.frame, p.frame+p.join.Overlap()+p.join.FadeIn(), p.join), over(end-p.next.Overlap()-p.next.FadeOut(), end, p.next))
+}
+
+// fade gives the region the fades that the client requested; those without a length change nothing.
+func (r *region) fade(in, out audio.Fade) {
+	if in.Length > 0 {
+		r.FadeIn, r.keepsIn = in, true
+	}
+	if out.Length > 0 {
+		r.FadeOut, r.keepsOut = out, true
 	}
 }
 
 func newRegion(name string, start, end int64, volume float64) *region {
 	return &region{Region: audio.Region{Name: name, Start: start, End: end, Envelope: audio.Envelope{Volume: volume}}}
-}
-
-// fade gives the region the fades that the client requested. If both together are longer than the region, both
-// shrink in proportion.
-func (r *region) fade(in, out int64) {
-	if length := r.End - r.Start; in+out > length {
-		in = media.MulDiv(in, length, in+out)
-		out = min(out, length-in)
-	}
-	if in > 0 {
-		r.FadeIn, r.keepsIn = audio.Fade{Length: in}, true
-	}
-	if out > 0 {
-		r.FadeOut, r.keepsOut = audio.Fade{Length: out}, true
-	}
 }
 
 // curves returns the envelope of volume points whose times count from output sample from.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"cutroom/internal/fault"
@@ -44,15 +43,12 @@ type run struct {
 	work  string // folder of the intermediate files, see close
 	meter *meter
 	plan  *Plan
-
-	mu      sync.Mutex
-	stats   Stats
-	decoded map[*videoPart][]coverage // of the parts made here, by shot
+	stats Stats
 }
 
 func (e *Engine) newRun(job Job) *run {
 	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
-		meter: newMeter(job.OnProgress), decoded: map[*videoPart][]coverage{}}
+		meter: newMeter(job.OnProgress)}
 }
 
 // close removes the intermediate files and releases their disk space.

@@ -67,9 +67,9 @@ func (r *run) reserveSpace() error {
 // watch bounds what the passes of the render write. A film may take more than expected while the disk has
 // room for it, but never more than its raw pictures.
 func (r *run) watch(sizeBytes int64, files int) error {
-	expected, most := r.plan.scratchBytes(), r.plan.maxScratchBytes()
+	expected := r.plan.scratchBytes()
 	switch {
-	case sizeBytes > most || files > r.plan.maxFiles():
+	case sizeBytes > r.plan.maxScratchBytes() || files > r.plan.maxFiles():
 		return fault.Failedf(fault.SourceTooLarge, "the render takes more disk space than a film of its size may").WithCause(
 			fmt.Errorf("%w: %d bytes in %d files, %d bytes were expected", media.ErrTooMuchOutput, sizeBytes, files, expected))
 	case sizeBytes > expected:
@@ -92,7 +92,7 @@ func (p *Plan) scratchBytes() int64 { return p.spaceFor(1. / 8) }
 // and logs.
 func (p *Plan) maxScratchBytes() int64 { return p.spaceFor(12) + 64<<20 }
 
-// maxFiles is the most files that the working folder may hold. A part has logs and overlaps, a sound a log.
+// maxFiles is the most files that the working folder may hold. A part has a log for each shot, a sound one log.
 func (p *Plan) maxFiles() int { return 100 + 8*(len(p.Parts)+len(p.Audio)+len(p.Stretches)) }
 
 // spaceFor returns how much the render writes if its pictures take that many bits per pixel.

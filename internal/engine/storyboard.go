@@ -2,10 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"image"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,49 +84,35 @@ type drawer struct {
 // that cannot be decoded has the picture before it, or else the one after it.
 func (d *drawer) pictures(ctx context.Context, frames []int) ([][]byte, error) {
 	decoded := map[int][]byte{}
-	var failure error
-	for from := 0; from < len(frames); {
-		group, to := frames[from:from+1], from+1
-		for ; to < len(frames) && d.shot(frames[to]).keyframe(0) == d.shot(frames[from]).keyframe(0); to++ {
-			if frames[to] != group[len(group)-1] {
-				group = append(group[:len(group):len(group)], frames[to])
-			}
-		}
-		from = to
+	decode := func(group []int) (complete bool, err error) {
 		found, err := d.decode(ctx, group)
-		for i := 0; len(group) > 1 && len(found) < len(group) && i < len(group) && ctx.Err() == nil; i++ {
-			// Some frames are missing, and nothing says which.
-			one, oneErr := d.decode(ctx, group[i:i+1])
-			if len(one) == 1 {
-				decoded[group[i]] = one[0]
-			}
-			err = oneErr
+		if len(found) < len(group) {
+			return false, err
 		}
-		if len(found) == len(group) {
-			for i, n := range group {
-				decoded[n] = found[i]
-			}
+		for i, n := range group {
+			decoded[n] = found[i]
 		}
-		if err != nil {
-			failure = err
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+		return true, err
 	}
-	pictures := make([][]byte, len(frames))
-	var last []byte
-	for _, n := range frames {
-		if last == nil {
-			last = decoded[n]
+	failure := fmt.Errorf("storyboard: %w: no picture can be decoded", media.ErrNotMedia)
+	for from := 0; from < len(frames) && ctx.Err() == nil; {
+		to := from + 1
+		for to < len(frames) && d.shot(frames[to]).keyframe(0) == d.shot(frames[from]).keyframe(0) {
+			to++
 		}
+		group := slices.Compact(slices.Clone(frames[from:to]))
+		from = to
+		complete, err := decode(group)
+		for i := 0; !complete && len(group) > 1 && i < len(group); i++ { // nothing says which of them is missing
+			_, err = decode(group[i : i+1])
+		}
+		failure = cmp.Or(err, failure)
 	}
-	if last == nil {
-		if failure == nil {
-			failure = fmt.Errorf("storyboard: %w: no picture can be decoded", media.ErrNotMedia)
-		}
+	first := slices.IndexFunc(frames, func(n int) bool { return decoded[n] != nil })
+	if first < 0 {
 		return nil, failure
 	}
+	pictures, last := make([][]byte, len(frames)), decoded[frames[first]]
 	for k, n := range frames {
 		if decoded[n] != nil {
 			last = decoded[n]
@@ -177,8 +165,7 @@ func (d *drawer) pass(frames []int, out *bytes.Buffer) media.Pass {
 	}
 	chain = append(chain, "select='"+strings.Join(wanted, "+")+"'")
 	chain = append(append(chain, first.picture(0)...), "sidedata=mode=delete", neutral,
-		// JPEG means full-range BT.601; films are limited-range BT.709.
-		"scale=in_color_matrix=bt709:in_range=limited:out_color_matrix=bt601:out_range=full", "format=yuvj420p")
+		"scale="+jpegColours, "format=yuvj420p")
 	args := []string{"-max_error_rate", "1", "-copyts"}
 	args = append(args, first.input("2", first.keyframe(0))...)
 	args = append(args, "-filter_threads", "1", "-filter_complex_threads", "1",

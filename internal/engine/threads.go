@@ -22,11 +22,8 @@ type threadPlan struct {
 // planThreads plans the threads for the missing parts of a plan, of which there must be at least one.
 func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	s := threadPlan{Parallel: p.Parallel, Threads: map[string]int{}}
-	var largest int64
-	for _, v := range missing {
-		largest = max(largest, v.memory(1))
-	}
-	alone := min(machine.Cores, int(machine.MemoryBytes/largest)) // how many single-threaded encoders fit into memory
+	// How many single-threaded encoders fit into memory.
+	alone := min(machine.Cores, int(machine.MemoryBytes/largestMemory(missing, 1)))
 	if alone < machine.Cores || machine.Cores < 2 || !keepBusy(missing, alone) {
 		return s
 	}
@@ -57,8 +54,8 @@ func (r *run) assignThreads(ctx context.Context, missing []*videoPart) (parallel
 	if len(missing) == 0 {
 		return r.plan.Parallel, nil
 	}
-	s, ok := r.loadThreadPlan(ctx)
-	if !ok {
+	var s threadPlan
+	if !r.fetchJSON(ctx, r.threadPlanKey(), &s) {
 		s = planThreads(r.plan, missing, r.machine())
 		if err := r.keepJSON(ctx, r.threadPlanKey(), s); err != nil {
 			return 0, err
@@ -75,14 +72,6 @@ func (s threadPlan) apply(parts []*videoPart) {
 			v.threads = n
 		}
 	}
-}
-
-// loadThreadPlan returns the thread plan of an earlier attempt, if there is one.
-func (r *run) loadThreadPlan(ctx context.Context) (s threadPlan, ok bool) {
-	if !r.fetchJSON(ctx, r.threadPlanKey(), &s) || s.Parallel < 1 {
-		return threadPlan{}, false
-	}
-	return s, true
 }
 
 // threadPlanKey is the cache key of the thread plan for machines like this one.

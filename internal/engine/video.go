@@ -33,9 +33,10 @@ type videoPart struct {
 	canvas   Canvas
 	profile  Profile
 	settings encoderSettings
-	threads  int    // set by assignThreads
-	task     *task  // its share of the progress; nil when assisting another machine
-	config   string // of its decoder; set by check
+	threads  int        // set by assignThreads
+	task     *task      // its share of the progress; nil when assisting another machine
+	config   string     // of its decoder; set by check
+	decoded  []coverage // of each shot, if the part was made here
 }
 
 const (
