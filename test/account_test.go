@@ -64,7 +64,7 @@ func TestAccount(t *testing.T) {
 		t.Errorf("sessionEndsAt %v, want %d", before.SessionEndsAt, want)
 	}
 	size := int64(len(readFile(t, redClip(t))))
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: redClip(t)}}, Valid: true}).Expect(200)
+	cacheInput(t, u, redClip(t))
 	if got := accountOf(t, u).StoredBytes; got != size {
 		t.Errorf("an input of %d bytes takes %d", size, got)
 	}
@@ -95,7 +95,7 @@ func TestAnAccountHasLimits(t *testing.T) {
 	submit := func(u *apitest.User, idempotencyKey string) *apitest.Response {
 		t.Helper()
 		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Header: http.Header{"Idempotency-Key": {idempotencyKey}},
-			JSON: M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": 2000}}}})
+			JSON: ofAsset(key, 2000)})
 	}
 	var accepted []string
 	for i := range 3 { // TestReplicasCountTogether submits at once

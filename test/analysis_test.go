@@ -174,7 +174,7 @@ func TestRequestsKeepNoOtherAccountWaiting(t *testing.T) {
 		})
 	}
 	apitest.Eventually(t, maxWait, func() bool { return transfers() > 0 }, func() string { return "nothing is fetched" })
-	id := other.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": film, "order": 0, "durationMs": 1000}}}).Job(200)
+	id := other.Post(t, "/api/v2/render/v3", ofAsset(film, 1000)).Job(200)
 	other.WaitRendered(t, id)
 	other.Post(t, analysisPath, M{"assetKey": film}).Expect(200)
 	other.Send(t, apitest.Request{Method: "POST", Path: separatePath, Form: apitest.SeparationForm(mixture(t))}).Job(202)

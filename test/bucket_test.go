@@ -59,7 +59,7 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 			u := s.SignIn(t) // a user may submit ten renders a minute
 			calls := []apitest.Request{
 				{Path: uploadURLPath, JSON: assetRequest(t, blueClip(t), "mp4", "video/mp4")},
-				{Path: "/api/v2/render/v3", JSON: M{"segments": []M{{"sourceAssetKey": "assets/" + strings.Repeat("e", 64) + ".mp4", "order": 0, "durationMs": 1000}}}},
+				{Path: "/api/v2/render/v3", JSON: ofAsset("assets/"+strings.Repeat("e", 64)+".mp4", 1000)},
 				{Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, apitest.File("video", redClip(t)))},
 				{Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: redClip(t)}}},
 				{Path: separatePath, Form: apitest.SeparationForm(mixture(t))},

@@ -46,18 +46,14 @@ func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 // fullAccount is a user with data of every kind.
 type fullAccount struct {
 	*apitest.User
-	separation, render, input string
-	stem                      string
+	separation, render, stem string
 }
 
 func newFullAccount(t testing.TB, s *apitest.Server) fullAccount {
 	t.Helper()
 	u := s.SignIn(t)
 	r := fullAccount{User: u, separation: u.Separate(t, mixture(t))}
-	var input struct{ InputID string }
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs",
-		Form: []apitest.Part{{Name: "video", Path: redClip(t)}}, Valid: true}).Expect(200).JSON(&input)
-	r.input = input.InputID
+	cacheInput(t, u, redClip(t))
 	r.render = u.Render(t, M{"videoDurationMs": 500}, apitest.File("video", silentClip(t)))
 	u.WaitRendered(t, r.render)
 	r.stem = stemPath(t, u.WaitReady(t, r.separation).Stem(t, "voice_all"))
@@ -90,7 +86,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 		{Path: separatePath, Form: apitest.SeparationForm(mixture(t))},
 		{Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, video)},
 		{Path: "/api/v2/render/inputs", Form: []apitest.Part{video}},
-		{Path: "/api/v2/render/v3", JSON: M{"segments": []M{{"sourceAssetKey": "assets/" + strings.Repeat("a", 64) + ".mp4", "order": 0, "durationMs": 5}}}},
+		{Path: "/api/v2/render/v3", JSON: ofAsset("assets/"+strings.Repeat("a", 64)+".mp4", 5)},
 	} {
 		q.Method = "POST"
 		r.Send(t, q).Error(401, "account_deleted")

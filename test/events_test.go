@@ -99,7 +99,7 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 	// One phone gets a new owner, and one is signed out.
 	next := x.SignIn(t, apitest.Credits(5))
 	register(t, next, "platform_a", "phone-a")
-	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_a", "phone-a")}).Expect(204) // not u's: it stays
+	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_a", "phone-a")}).Expect(204) // registered by another user, so it stays
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/devices", JSON: device("platform_b", phoneB)}).Expect(204)
 	register(t, u, "platform_b", "0102")
 	u.Post(t, "/api/v2/auth/sign-out", nil).Expect(204)

@@ -93,7 +93,7 @@ func TestRepeatedSubmits(t *testing.T) {
 	}{
 		{render, apitest.Request{Path: "/api/v2/render/inputs", Form: []apitest.Part{apitest.File("video", redClip(t))}}, 200},
 		{render, apitest.Request{Path: "/api/v2/render", Form: form(500)}, 200},
-		{assets, apitest.Request{Path: "/api/v2/render/v3", JSON: M{"segments": []M{{"sourceAssetKey": film, "order": 0, "durationMs": 500}}}}, 200},
+		{assets, apitest.Request{Path: "/api/v2/render/v3", JSON: ofAsset(film, 500)}, 200},
 		{assets, apitest.Request{Path: separateV3Path, JSON: M{"sourceAssetKey": speech}}, 202},
 	} {
 		r := tt.request

@@ -69,7 +69,7 @@ func TestReplicasCountTogether(t *testing.T) {
 			u := s.SignIn(t)
 			passed(t, "waiting jobs", atOnce(t, u, 8, func(i int) apitest.Request {
 				return apitest.Request{Method: "POST", Path: "/api/v2/render/v3", Valid: true,
-					JSON: M{"segments": []M{{"sourceAssetKey": keys[i], "order": 0, "durationMs": 500}}}}
+					JSON: ofAsset(keys[i], 500)}
 			}), 200, 3, 429, "too_many_jobs")
 			if a := accountOf(t, u); a.WaitingJobs != 3 {
 				t.Errorf("%d jobs wait", a.WaitingJobs)
@@ -177,7 +177,7 @@ func TestPartsOfADeletedAccount(t *testing.T) {
 	key := uploadAsset(t, gone, file, "mp4", "video/mp4")
 	film := func(u *apitest.User, ms int) {
 		t.Helper()
-		u.WaitRendered(t, u.Post(t, "/api/v2/render/v3", M{"segments": []M{{"sourceAssetKey": key, "order": 0, "durationMs": ms}}}).Job(200))
+		u.WaitRendered(t, u.Post(t, "/api/v2/render/v3", ofAsset(key, ms)).Job(200))
 	}
 	parts := func(u *apitest.User) (out []string) {
 		for _, key := range a.ObjectKeys(t) {

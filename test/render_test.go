@@ -106,20 +106,30 @@ func TestRenderTrimSpeedAndVolume(t *testing.T) {
 	levelIs(t, film, 880, mediatest.Between(3200, 3800), clipLevel)
 }
 
+// uploadInput uploads a video for several renders.
+func uploadInput(t testing.TB, u *apitest.User, path string) *apitest.Response {
+	t.Helper()
+	return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Valid: true,
+		Form: []apitest.Part{{Name: "video", Path: path, Filename: "v.mp4", Type: "video/mp4"}}})
+}
+
+// cacheInput returns the id of an uploaded video.
+func cacheInput(t testing.TB, u *apitest.User, path string) string {
+	t.Helper()
+	var input struct{ InputID string }
+	uploadInput(t, u, path).Expect(200).JSON(&input)
+	return input.InputID
+}
+
 func TestRenderInputs(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u, other := s.SignIn(t), s.SignIn(t)
-	upload := func(u *apitest.User, path string) *apitest.Response {
-		t.Helper()
-		return u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Valid: true,
-			Form: []apitest.Part{{Name: "video", Path: path, Filename: "v.mp4", Type: "video/mp4"}}})
-	}
 	var first, second, foreign struct {
 		InputID                   string
 		ExpiresAt, VideoSizeBytes int64
 	}
-	upload(u, redClip(t)).Expect(200).JSON(&first)
+	uploadInput(t, u, redClip(t)).Expect(200).JSON(&first)
 	if first.InputID != sha256Of(t, redClip(t))[:16] {
 		t.Errorf("inputId %s is not the beginning of the sha256", first.InputID)
 	}
@@ -133,7 +143,7 @@ func TestRenderInputs(t *testing.T) {
 	if left := time.Until(time.UnixMilli(first.ExpiresAt)); left < 23*time.Hour+58*time.Minute || left > 24*time.Hour+time.Minute {
 		t.Errorf("expires in %v, want 24 h", left)
 	}
-	upload(u, redClip(t)).Expect(200).JSON(&second)
+	uploadInput(t, u, redClip(t)).Expect(200).JSON(&second)
 	if second.InputID != first.InputID || second.ExpiresAt < first.ExpiresAt {
 		t.Errorf("the same bytes again: %+v after %+v", second, first)
 	}
@@ -161,8 +171,8 @@ func TestRenderInputs(t *testing.T) {
 	form := apitest.RenderForm(t, M{"segments": []M{apitest.Segment("clip", 0, clipLength)}},
 		apitest.Part{Name: "inputId", Text: "0123456789abcdef"}, apitest.File("clip", redClip(t)))
 	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form}).Sentence(400, "inputId")
-	upload(s.SignIn(t), music(t)).Sentence(400, "video")
-	upload(other, redClip(t)).Expect(200).JSON(&foreign)
+	uploadInput(t, s.SignIn(t), music(t)).Sentence(400, "video")
+	uploadInput(t, other, redClip(t)).Expect(200).JSON(&foreign)
 	if foreign.InputID != first.InputID {
 		t.Errorf("the same file has the inputs %s and %s", first.InputID, foreign.InputID)
 	}

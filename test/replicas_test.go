@@ -82,11 +82,8 @@ func TestEitherReplicaServesEverything(t *testing.T) {
 		t.Errorf("the other replica returned %+v", again)
 	}
 	// Both find a cached video.
-	var input struct{ InputID string }
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{{Name: "video", Path: redClip(t)}}}).
-		Expect(200).JSON(&input)
-	both[1].Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render", Form: []apitest.Part{
-		{Name: "inputId", Text: input.InputID}, {Name: "config", Text: `{"videoDurationMs":500}`}}}).Expect(200)
+	input := cacheInput(t, u, redClip(t))
+	both[1].Render(t, M{"videoDurationMs": 500}, apitest.Part{Name: "inputId", Text: input})
 	if n := len(a.World.Separator.Titles()); n != len(jobs) {
 		t.Errorf("%d projects at the provider, want %d", n, len(jobs))
 	}
@@ -190,7 +187,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 		replicas = append(replicas, startPeer(t, a))
 	}
 	entry := newFront(t, replicas...)
-	most := min(6, len(replicas)) // jobs for each user
+	maxJobs := min(6, len(replicas)) // of each user
 
 	var users []*apitest.User
 	for range 3 {
@@ -212,7 +209,7 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 				}
 				u.Balance(t)
 				polls.Add(1)
-				if n%5 == 0 && len(jobs[i]) < most {
+				if n%5 == 0 && len(jobs[i]) < maxJobs {
 					jobs[i] = append(jobs[i], u.Separate(t, mixture(t)))
 				}
 				time.Sleep(20 * time.Millisecond) // a client's polling interval

@@ -12,12 +12,8 @@ func TestSupportRunsAFailedRenderAgain(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
-	var input struct{ InputID string }
-	u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Valid: true,
-		Form: []apitest.Part{{Name: "video", Path: redClip(t), Filename: "v.mp4", Type: "video/mp4"}}}).Expect(200).JSON(&input)
 	beyond := M{"segments": []M{apitest.With(apitest.Segment("video", 0, time.Minute), M{"trimStartMs": 50_000})}}
-	kept := u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/render",
-		Form: apitest.RenderForm(t, beyond, apitest.Part{Name: "inputId", Text: input.InputID})}).Job(200)
+	kept := u.Render(t, beyond, apitest.Part{Name: "inputId", Text: cacheInput(t, u, redClip(t))})
 	gone := u.Render(t, beyond, apitest.File("video", redClip(t)))
 	for _, id := range []string{kept, gone} {
 		if end := u.WaitFinished(t, id); end.Status != "FAILED" || end.ErrorCode != "no_media" {

@@ -110,7 +110,7 @@ func TestStartupRefusesBadConfiguration(t *testing.T) {
 		{"no sslmode, password in the address", one("DATABASE_URL", "postgres://u:urlpassword-never-print@db.invalid/x"), nil},
 		{"bucket without account", map[string]string{"OBJECT_STORE_BUCKET": "b", "OBJECT_STORE_ACCESS_KEY_ID": "k",
 			"OBJECT_STORE_SECRET_ACCESS_KEY": "s3secret-never-print"}, []string{"OBJECT_STORE_ACCOUNT_ID"}},
-		{"several that their rooms would refuse", map[string]string{"SEPARATION_PROVIDER_API_KEY": secretsOfStartup[0] + "\ttab",
+		{"values that only the vendors' packages check", map[string]string{"SEPARATION_PROVIDER_API_KEY": secretsOfStartup[0] + "\ttab",
 			"SEPARATION_PROVIDER_BASE_URL": "ftp://127.0.0.1", "SEPARATION_PROVIDER_STORAGE_BASE_URL": "https://u:urlpassword-never-print@h",
 			"IAP_PLATFORM_A_PACKAGE_NAME": "app", "IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON": `{"client_email":"a@b.example","private_key":"tooshort-secret"}`,
 			"IAP_PLATFORM_B_ISSUER_ID": "i", "IAP_PLATFORM_B_KEY_ID": "k", "IAP_PLATFORM_B_BUNDLE_ID": "b",
