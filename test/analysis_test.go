@@ -130,16 +130,6 @@ func TestAnalysis(t *testing.T) {
 	u.Post(t, analysisPath, M{"assetKey": "assets/" + strings.Repeat("01ab", 16) + ".mp4"}).Expect(404)
 }
 
-func TestNoUseOfAssetsWithoutABucket(t *testing.T) {
-	t.Parallel()
-	if os.Getenv("CUTROOM_TEST_BUCKET") == "1" {
-		t.Skip("this shape has a bucket")
-	}
-	u := apitest.Shared(t).SignIn(t)
-	u.Post(t, analysisPath, M{"assetKey": "x"}).Error(503, "r2_disabled")
-	u.Post(t, separateV3Path, M{"sourceAssetKey": "x"}).Error(503, "r2_disabled")
-}
-
 // Requests of one account that wait for the bucket keep nothing of another account waiting: no render, no analysis and
 // no separation. They transfer one asset at a time.
 func TestRequestsKeepNoOtherAccountWaiting(t *testing.T) {
