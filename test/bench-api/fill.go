@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/db"
 	"cutroom/internal/jobtest"
@@ -83,20 +85,17 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 			`INSERT INTO job_days (kind, day, state, bucket, jobs, source_duration_ms) ` + jobtest.Totals},
 	}
 	for _, step := range append(steps, restore...) {
-		var together sync.WaitGroup
-		failed := make([]error, len(step))
-		for i, statement := range step {
-			together.Go(func() {
+		var together errgroup.Group
+		for _, statement := range step {
+			together.Go(func() error {
 				if _, err := d.Exec(ctx, words.Replace(statement)); err != nil {
-					failed[i] = fmt.Errorf("%.80s: %w", statement, err)
+					return fmt.Errorf("%.80s: %w", statement, err)
 				}
+				return nil
 			})
 		}
-		together.Wait()
-		for _, err := range failed {
-			if err != nil {
-				return err
-			}
+		if err := together.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -125,11 +124,7 @@ func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 			_, err = d.Exec(ctx, drop)
 		}
 	}
-	restore = [][]string{}
-	for len(indexes) > 0 { // two at a time: a build uses what it is given of the memory
-		n := min(2, len(indexes))
-		restore, indexes = append(restore, indexes[:n]), indexes[n:]
-	}
+	restore = slices.Collect(slices.Chunk(indexes, 2)) // a build uses what it is given of the memory
 	for _, key := range keys {
 		restore = append(restore, []string{key})
 	}
