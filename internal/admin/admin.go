@@ -1,7 +1,7 @@
-// Package admin owns the reports about the service, the gauges for monitoring, the log of calls to the
+// Package admin owns the reports about the service, the gauges for monitoring, the count of calls to the
 // separation provider, and the web app that shows all of these.
 //
-// It may read any table, but writes only its own: the provider's calls, one by one and by day. It does not
+// It may read any table, but writes only its own: the provider's calls by day. It does not
 // authenticate: the caller has checked that the requester is an admin. Wherever it shows users, it hides those
 // whose erasure has begun, and their jobs. Totals count these jobs until their rows are deleted.
 //

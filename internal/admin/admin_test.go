@@ -101,7 +101,7 @@ func (s *seed) ledger(user, kind string, amount int64) {
 
 func (s *seed) call(endpoint string, success bool, latencyMs int64, at time.Time) {
 	s.t.Helper()
-	call := separator.Call{Endpoint: endpoint, Success: success, Status: 200, Latency: time.Duration(latencyMs) * ms}
+	call := separator.Call{Endpoint: endpoint, Success: success, Latency: time.Duration(latencyMs) * ms}
 	if err := admin.WriteCall(s.t.Context(), s.db, call, at); err != nil {
 		s.t.Fatal(err)
 	}
@@ -151,10 +151,4 @@ func TestDay(t *testing.T) {
 			t.Errorf("%s is on %s, from %s; want %s", c.at, got, got.Start(), c.day)
 		}
 	}
-}
-
-// number is the only column of the only row of a query.
-func (s *seed) number(query string, args ...any) int64 {
-	s.t.Helper()
-	return dbtest.Number(s.t, s.db, query, args...)
 }

@@ -2,20 +2,17 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"cutroom/internal/db"
 	"cutroom/internal/upstream/separator"
 )
 
-// CallLog writes the provider's calls to the database in the background, because a slow database must not slow down a
-// call. The workers' own limits bound how many calls are made, and so written, at a time.
+// CallLog counts the provider's calls in the database, in the background, because a slow database must not slow down a
+// call. The workers' own limits bound how many calls are made, and so counted, at a time.
 type CallLog struct {
 	db      *db.DB
 	log     *slog.Logger
@@ -25,7 +22,7 @@ type CallLog struct {
 // NewCallLog returns a log.
 func NewCallLog(d *db.DB, log *slog.Logger) *CallLog { return &CallLog{db: d, log: log} }
 
-// Record begins to write a call. The call is lost if that takes longer than 5 seconds.
+// Record begins to count a call. The call is lost if that takes longer than 5 seconds.
 func (c *CallLog) Record(call separator.Call) {
 	at := time.Now()
 	c.writing.Go(func() {
@@ -37,7 +34,7 @@ func (c *CallLog) Record(call separator.Call) {
 	})
 }
 
-// Wait returns when every recorded call is written or lost. Call it after the last Record.
+// Wait returns when every recorded call is counted or lost. Call it after the last Record.
 func (c *CallLog) Wait() { c.writing.Wait() }
 
 // callsByDay is the SQL for the calls on the days from $1 to before $2, by day, provider and endpoint: their number,
@@ -51,15 +48,6 @@ const callsByDay = `SELECT day AS date, provider, endpoint, calls AS call_count,
 		FROM provider_call_days WHERE day >= $1 AND day < $2) AS ranked
 	GROUP BY day, provider, endpoint, calls`
 
-// Sweep deletes calls older than lifetime. Their days stay counted.
-func (c *CallLog) Sweep(ctx context.Context, lifetime time.Duration) error {
-	if _, err := c.db.Exec(ctx, `DELETE FROM provider_calls WHERE created_at < (SELECT now_ms() / 86400000 - $1) * 86400000`,
-		int64(lifetime/(24*time.Hour))); err != nil {
-		return fmt.Errorf("delete old calls: %w", err)
-	}
-	return nil
-}
-
 // rounded is the latency as which a call is counted: exact below 50 ms, and within 5 % above, so that a day has few
 // different latencies.
 func rounded(ms int64) int64 {
@@ -71,23 +59,16 @@ func rounded(ms int64) int64 {
 	return int64(math.Round(math.Pow(ratio, bucket+0.5)))
 }
 
-// WriteCall stores a call and counts it in its day.
+// WriteCall counts a call in its day.
 func WriteCall(ctx context.Context, d *db.DB, call separator.Call, at time.Time) error {
-	success := 0
-	if call.Success {
-		success = 1
+	failures := 0
+	if !call.Success {
+		failures = 1
 	}
-	ms := call.Latency.Milliseconds()
-	return d.InTx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `INSERT INTO provider_calls (id, provider, endpoint, success, status, latency_ms, created_at)
-			VALUES ($1, 'separation', $2, $3, $4, $5, $6)`, uuid.NewString(), call.Endpoint, success, call.Status, ms, at.UnixMilli()); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, latency_ms, calls, failures)
-			VALUES ($1, 'separation', $2, $3, 1, $4)
-			ON CONFLICT (day, provider, endpoint, latency_ms) DO UPDATE SET calls = provider_call_days.calls + 1,
-				failures = provider_call_days.failures + excluded.failures`,
-			int64(DayOf(at)), call.Endpoint, rounded(ms), 1-success)
-		return err
-	})
+	_, err := d.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, latency_ms, calls, failures)
+		VALUES ($1, 'separation', $2, $3, 1, $4)
+		ON CONFLICT (day, provider, endpoint, latency_ms) DO UPDATE SET calls = provider_call_days.calls + 1,
+			failures = provider_call_days.failures + excluded.failures`,
+		int64(DayOf(at)), call.Endpoint, rounded(call.Latency.Milliseconds()), failures)
+	return err
 }

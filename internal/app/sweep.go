@@ -23,9 +23,6 @@ const (
 	fileSweepEvery  = time.Hour
 )
 
-// callLifetime is how long the record of calls to the separation provider is kept.
-const callLifetime = 30 * 24 * time.Hour
-
 // task is one sweep.
 type task struct {
 	name string
@@ -65,7 +62,6 @@ func (b *builder) buildSweeps(context.Context) error {
 			return err
 		}}}},
 		{fileSweepEvery, []task{ // rows before the objects that they keep
-			{"provider calls", func(ctx context.Context) error { return b.calls.Sweep(ctx, callLifetime) }},
 			{"events", func(ctx context.Context) error { return events.Sweep(ctx, b.db) }},
 			{"separations", b.separations.Expire},
 			{"renders", b.renders.Expire},

@@ -40,7 +40,6 @@ var owners = map[string]string{
 	"leases":             "job",
 	"pauses":             "job",
 	"provider_call_days": "admin",
-	"provider_calls":     "admin",
 	"purchases":          "credit",
 	"receipt_refusals":   "credit",
 	"render_inputs":      "render",

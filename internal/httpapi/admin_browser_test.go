@@ -73,7 +73,7 @@ func (s *adminServer) populate() (ann string) {
 	for day := range 90 {
 		for k, endpoint := range []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"} {
 			for j := range 1 + (day+k)%4 {
-				s.call(separator.Call{Endpoint: endpoint, Success: (day*7+k*3+j)%23 != 0, Status: 200,
+				s.call(separator.Call{Endpoint: endpoint, Success: (day*7+k*3+j)%23 != 0,
 					Latency: time.Duration(80+(day*131+k*977+j*53)%(400*(k+1))) * time.Millisecond}, time.UnixMilli(ago(day, 0)))
 			}
 		}

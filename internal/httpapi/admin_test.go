@@ -293,7 +293,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	s.exec(`UPDATE jobs SET progress = 40`)
 	s.job("sep-1", user, "FAILED", 1767225600001, 2500)
 	s.exec(`UPDATE jobs SET finished_at = 1767225601000, error = 'Provider service unavailable' WHERE id = 'sep-1'`)
-	s.call(separator.Call{Endpoint: "progress", Status: 500, Latency: 42 * time.Millisecond}, time.UnixMilli(1767225600000))
+	s.call(separator.Call{Endpoint: "progress", Latency: 42 * time.Millisecond}, time.UnixMilli(1767225600000))
 	s.exec(`INSERT INTO purchases (platform, transaction_hash, product_id, credits, buyer_id, order_id, owed, created_at)
 		VALUES ('platform_b', 'h', 'p', 50, $1, '2000', 4, 1767225600000)`, user)
 	s.exec(`INSERT INTO receipt_refusals (user_id, platform, order_id, product_id, reason, attempts, created_at)

@@ -396,18 +396,6 @@ CREATE TABLE installation (
     created_at BIGINT NOT NULL
 );
 
--- admin: a call to a provider.
-CREATE TABLE provider_calls (
-    id         TEXT PRIMARY KEY,
-    provider   TEXT NOT NULL,
-    endpoint   TEXT NOT NULL,
-    success    INTEGER NOT NULL,
-    status     INTEGER NOT NULL,
-    latency_ms BIGINT NOT NULL,
-    created_at BIGINT NOT NULL
-);
-CREATE INDEX provider_calls_by_created ON provider_calls (created_at);
-
 -- admin: how many of a day's calls to an endpoint took about so long.
 CREATE TABLE provider_call_days (
     day        BIGINT NOT NULL, -- since 1970-01-01, in UTC

@@ -15,8 +15,6 @@ ALTER TABLE separations SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_a
 ALTER TABLE renders SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.01);
 ALTER TABLE separation_stems SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.01);
 ALTER TABLE credit_ledger SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.01);
-ALTER TABLE provider_calls SET (autovacuum_vacuum_scale_factor = 0.01,
-    autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.01);
 ALTER TABLE users SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 ALTER TABLE credit_balances SET (fillfactor = 80);
 ALTER TABLE request_times SET (fillfactor = 50);

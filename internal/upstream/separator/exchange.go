@@ -105,7 +105,7 @@ func (c *Client) once(parent context.Context, x exchange, read reader) (err erro
 	started := time.Now()
 	status := 0
 	defer func() {
-		c.cfg.Record(Call{Endpoint: x.endpoint, Success: err == nil, Status: status, Latency: time.Since(started)})
+		c.cfg.Record(Call{Endpoint: x.endpoint, Success: err == nil, Latency: time.Since(started)})
 	}()
 	ctx, cancelTimeout := context.WithTimeoutCause(parent, c.cfg.RequestTimeout, errTimeout)
 	defer cancelTimeout()

@@ -64,7 +64,6 @@ type Config struct {
 type Call struct {
 	Endpoint string        // upload-token, upload, register, audio-separation, progress, project or download
 	Success  bool          // answered as the protocol promises, body included
-	Status   int           // HTTP status of the answer; 0 if there was none
 	Latency  time.Duration // from dialling to the last byte read
 }
 
