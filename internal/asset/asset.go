@@ -103,12 +103,12 @@ type Upload struct {
 // user a holder of the asset. A large file is uploaded in parts if the client asks for
 // it. A field that breaks a rule is a fault.Invalid that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
-	key, contentType, err := s.validate(r)
+	key, err := s.validate(&r)
 	if err != nil {
 		return Upload{}, err
 	}
 	for range 3 {
-		up, err := s.offer(ctx, r, key, contentType)
+		up, err := s.offer(ctx, r, key)
 		if !errors.Is(err, errRemoved) {
 			return up, err
 		}
@@ -117,7 +117,7 @@ func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 }
 
 // offer returns errRemoved if the sweep removed the object in the meantime.
-func (s *Service) offer(ctx context.Context, r Request, key Key, contentType string) (Upload, error) {
+func (s *Service) offer(ctx context.Context, r Request, key Key) (Upload, error) {
 	found, err := s.Find(ctx, key)
 	intact := false
 	switch {
@@ -131,27 +131,27 @@ func (s *Service) offer(ctx context.Context, r Request, key Key, contentType str
 		return Upload{}, err
 	}
 	if !intact { // otherwise no file has this hash and the declared size
-		announced := Found{Key: key, SizeBytes: r.SizeBytes, contentType: contentType, announced: true}
+		announced := Found{Key: key, SizeBytes: r.SizeBytes, contentType: r.ContentType, announced: true}
 		if err := s.holdInTx(ctx, r.UserID, announced); err != nil {
 			return Upload{}, err
 		}
 	}
 	if r.Multipart && r.SizeBytes > singleMaxBytes && !intact {
-		up, err := s.uploadInParts(ctx, r, key, contentType)
+		up, err := s.uploadInParts(ctx, r, key)
 		if !errors.Is(err, objectstore.ErrUnsupported) {
 			return up, err
 		}
 	}
-	return s.presign(ctx, r, key, contentType, intact)
+	return s.presign(ctx, r, key, intact)
 }
 
 // presign allows one exact PUT, which may replace an object unless that is intact.
-func (s *Service) presign(ctx context.Context, r Request, key Key, contentType string, intact bool) (Upload, error) {
+func (s *Service) presign(ctx context.Context, r Request, key Key, intact bool) (Upload, error) {
 	var sum [sha256.Size]byte
 	if _, err := hex.Decode(sum[:], []byte(r.SHA256Hex)); err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
-	url, err := s.Bucket.PresignPut(ctx, key.String(), contentType, r.SizeBytes, sum, urlLifetime, intact)
+	url, err := s.Bucket.PresignPut(ctx, key.String(), r.ContentType, r.SizeBytes, sum, urlLifetime, intact)
 	if err != nil {
 		return Upload{}, fmt.Errorf("presign upload: %w", err)
 	}
@@ -203,26 +203,25 @@ func verify[T any](ctx context.Context, s *Service, userID, key string, do func(
 	return result, err
 }
 
-// validate returns the key and the content type to sign.
-func (s *Service) validate(r Request) (key Key, contentType string, err error) {
+// validate returns the key. It removes spaces around the content type, because HTTP drops those of a header's value.
+func (s *Service) validate(r *Request) (Key, error) {
 	ext := strings.ToLower(r.Ext)
-	// HTTP drops spaces around a header's value.
-	contentType = strings.TrimSpace(r.ContentType)
+	r.ContentType = strings.TrimSpace(r.ContentType)
 	switch {
 	case !isHash(r.SHA256Hex):
-		return Key{}, "", fault.Invalidf("sha256Hex must be %d lower-case hex characters", hashChars)
+		return Key{}, fault.Invalidf("sha256Hex must be %d lower-case hex characters", hashChars)
 	case r.SizeBytes <= 0:
-		return Key{}, "", fault.Invalidf("sizeBytes must be > 0")
+		return Key{}, fault.Invalidf("sizeBytes must be > 0")
 	case r.SizeBytes > s.MaxBytes:
-		return Key{}, "", fault.Invalidf("sizeBytes must be at most %d", s.MaxBytes)
+		return Key{}, fault.Invalidf("sizeBytes must be at most %d", s.MaxBytes)
 	case !slices.Contains(extensions, ext):
-		return Key{}, "", fault.Invalidf("ext must be one of %s", strings.Join(extensions, ", "))
-	case contentType == "":
-		return Key{}, "", fault.Invalidf("contentType must not be blank")
-	case len(contentType) > maxContentTypeBytes || strings.ContainsFunc(contentType, func(c rune) bool { return c < ' ' || c > '~' }):
-		return Key{}, "", fault.Invalidf("contentType must be a media type")
+		return Key{}, fault.Invalidf("ext must be one of %s", strings.Join(extensions, ", "))
+	case r.ContentType == "":
+		return Key{}, fault.Invalidf("contentType must not be blank")
+	case len(r.ContentType) > maxContentTypeBytes || strings.ContainsFunc(r.ContentType, func(c rune) bool { return c < ' ' || c > '~' }):
+		return Key{}, fault.Invalidf("contentType must be a media type")
 	}
-	return Key{r.SHA256Hex, ext}, contentType, nil
+	return Key{r.SHA256Hex, ext}, nil
 }
 
 // FetchTo brings the object to the local file dst, which must not exist and

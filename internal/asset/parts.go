@@ -76,9 +76,9 @@ func (p pending) parts(stored map[int]objectstore.Part) []Part {
 
 // uploadInParts presigns the parts of the user's upload of a file. An interrupted upload
 // continues.
-func (s *Service) uploadInParts(ctx context.Context, r Request, key Key, contentType string) (Upload, error) {
+func (s *Service) uploadInParts(ctx context.Context, r Request, key Key) (Upload, error) {
 	for range 3 { // an upload that was found may just have ended
-		p, err := s.findOrBegin(ctx, r, key, contentType)
+		p, err := s.findOrBegin(ctx, r, key)
 		if err != nil {
 			return Upload{}, err
 		}
@@ -115,13 +115,13 @@ var errTooManyUploads = &fault.Error{Kind: fault.RateLimited, Code: "rate_limite
 	Detail: fmt.Sprintf("%d uploads in parts are under way; complete some first", maxPending)}
 
 // findOrBegin returns the user's only upload of a file, and begins it if necessary.
-func (s *Service) findOrBegin(ctx context.Context, r Request, key Key, contentType string) (pending, error) {
+func (s *Service) findOrBegin(ctx context.Context, r Request, key Key) (pending, error) {
 	const same = `user_id = $1 AND asset_key = $2 AND size_bytes = $3`
 	p, err := s.findUpload(ctx, same, r.UserID, key.String(), r.SizeBytes)
 	if !db.IsNoRows(err) {
 		return p, err
 	}
-	storeID, err := s.Bucket.CreateUpload(ctx, key.String(), contentType)
+	storeID, err := s.Bucket.CreateUpload(ctx, key.String(), r.ContentType)
 	if err != nil {
 		return pending{}, err
 	}
@@ -247,16 +247,16 @@ func (s *Service) assemble(ctx context.Context, p pending) error {
 		return fmt.Errorf("look for parts: %w", err)
 	}
 	var parts []objectstore.Part
-	var lacking []string
+	var absent []string
 	for _, part := range p.parts(stored) {
 		if part.Done {
 			parts = append(parts, stored[part.Number])
 		} else {
-			lacking = append(lacking, fmt.Sprint(part.Number))
+			absent = append(absent, fmt.Sprint(part.Number))
 		}
 	}
-	if len(lacking) > 0 {
-		return fault.Invalidf("uploadId: these parts are missing: %s", strings.Join(lacking, ", "))
+	if len(absent) > 0 {
+		return fault.Invalidf("uploadId: these parts are missing: %s", strings.Join(absent, ", "))
 	}
 	// A cached copy may be of an earlier object.
 	if err := s.Cache.Drop(p.key.fileName()); err != nil {

@@ -22,9 +22,9 @@ const (
 	// because a PUT that began before may have ended since.
 	secondRemoval = time.Hour
 	lastRemoval   = 24 * time.Hour
-	// sightEvery is how often an object is looked for: a rule of the bucket may have
+	// lookEvery is how often an object is looked for: a rule of the bucket may have
 	// removed it, or it may never have arrived.
-	sightEvery = 24 * time.Hour
+	lookEvery = 24 * time.Hour
 )
 
 // Sweep erases the objects that no account and no running job holds, forgets assets
@@ -138,7 +138,7 @@ func (s *Service) remove(ctx context.Context, key Key) error {
 		// The file was announced. If it was never uploaded, one removal is enough, after the
 		// last upload that may be under way.
 		if _, err := s.Bucket.Stat(call, key.String()); missing(err) {
-			return s.removed(ctx, key, removals, lastRemoval, false)
+			return s.noteRemoval(ctx, key, removals, lastRemoval, false)
 		} else if err != nil {
 			return fmt.Errorf("look for asset: %w", err)
 		}
@@ -157,13 +157,13 @@ func (s *Service) remove(ctx context.Context, key Key) error {
 	case since < lastRemoval.Milliseconds():
 		next = lastRemoval
 	}
-	return s.removed(ctx, key, removals, next, true)
+	return s.noteRemoval(ctx, key, removals, next, true)
 }
 
-// removed notes that a removal has ended, and when the next one is due after the asset was
+// noteRemoval notes that a removal has ended, and when the next one is due after the asset was
 // given up; after the last, next is 0. If the object was erased, the asset no longer counts for
 // those who gave it up, unless a URL may still be valid.
-func (s *Service) removed(ctx context.Context, key Key, removals int64, next time.Duration, erased bool) error {
+func (s *Service) noteRemoval(ctx context.Context, key Key, removals int64, next time.Duration, erased bool) error {
 	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
 		var n int
 		err := tx.QueryRow(ctx, `UPDATE assets SET removing_at = NULL, removal_at = given_up_at + $3
@@ -191,7 +191,7 @@ func (s *Service) removed(ctx context.Context, key Key, removals int64, next tim
 func (s *Service) lookForObjects(ctx context.Context, end time.Time) error {
 	return s.eachDue(ctx, end, `SELECT a.asset_key, COALESCE(a.seen_at, 0) AS due FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $4
 		AND a.given_up_at IS NULL
-		AND NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.last_used_at > now_ms() - $4)`, sightEvery, s.lookFor)
+		AND NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.last_used_at > now_ms() - $4)`, lookEvery, s.lookFor)
 }
 
 func (s *Service) lookFor(ctx context.Context, key Key) error {
@@ -202,7 +202,7 @@ func (s *Service) lookFor(ctx context.Context, key Key) error {
 	} else if missing(err) {
 		// A hold of the last day may belong to an upload in progress. Removing the unheld
 		// asset deletes the row.
-		_, err = s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key.String(), sightEvery.Milliseconds())
+		_, err = s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key.String(), lookEvery.Milliseconds())
 	}
 	if err != nil {
 		return fmt.Errorf("look for asset: %w", err)

@@ -111,7 +111,7 @@ type rangeReader struct {
 	at, end   int64         // the rest of the range
 	body      io.ReadCloser // nil before the request
 	progress  int64         // a try that delivered this many bytes does not count as failed
-	brought   int64         // bytes read by the current try
+	received  int64         // bytes read by the current try
 	failed    int           // failed tries in a row before the current one
 	limited   bool          // a user waits for the first byte
 }
@@ -126,11 +126,11 @@ func (r *rangeReader) Read(p []byte) (int, error) {
 			if err != nil {
 				return 0, err
 			}
-			r.body, r.etag, r.end, r.brought = next.body, next.etag, r.at+next.length, 0
+			r.body, r.etag, r.end, r.received = next.body, next.etag, r.at+next.length, 0
 		}
 		n, err := r.body.Read(p[:min(int64(len(p)), r.end-r.at)])
-		r.at, r.brought = r.at+int64(n), r.brought+int64(n)
-		if r.brought >= r.progress {
+		r.at, r.received = r.at+int64(n), r.received+int64(n)
+		if r.received >= r.progress {
 			r.failed = 0
 		}
 		if r.at == r.end || err != nil {

@@ -78,11 +78,11 @@ func (d *Dir) put(ctx context.Context, key, path string) error {
 	if err := disk.Sync(tmp); err != nil {
 		return err
 	}
-	return d.show(tmp, d.path(key))
+	return d.publish(tmp, d.path(key))
 }
 
-// show renames tmp to dst and makes the rename durable.
-func (d *Dir) show(tmp, dst string) error {
+// publish renames tmp to dst and makes the rename durable.
+func (d *Dir) publish(tmp, dst string) error {
 	folder := filepath.Dir(dst)
 	var err error
 	for range 100 {

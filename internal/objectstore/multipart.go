@@ -75,8 +75,8 @@ func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Par
 	return err
 }
 
-func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, unless *string) error {
-	in := &s3.CompleteMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id, IfNoneMatch: unless,
+func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, ifNoneMatch *string) error {
+	in := &s3.CompleteMultipartUploadInput{Bucket: &b.bucket, Key: &key, UploadId: &id, IfNoneMatch: ifNoneMatch,
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: make([]types.CompletedPart, len(parts))}}
 	for i, p := range parts {
 		in.MultipartUpload.Parts[i] = types.CompletedPart{PartNumber: aws.Int32(int32(p.Number)), ETag: aws.String(p.ETag)}

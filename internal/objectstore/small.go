@@ -59,7 +59,7 @@ func (b *Bucket) Create(ctx context.Context, key string, data []byte) error {
 	return b.save(ctx, key, data, aws.String("*"))
 }
 
-func (b *Bucket) save(ctx context.Context, key string, data []byte, unless *string) (err error) {
+func (b *Bucket) save(ctx context.Context, key string, data []byte, ifNoneMatch *string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket save")
 	defer func() { end(err) }()
 	if err := CheckKey(key); err != nil {
@@ -68,13 +68,13 @@ func (b *Bucket) save(ctx context.Context, key string, data []byte, unless *stri
 	call, cancel := b.call(ctx)
 	defer cancel()
 	_, err = b.client.PutObject(call, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ContentType: aws.String(ContentType(key)),
-		Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))), IfNoneMatch: unless})
+		Body: bytes.NewReader(data), ContentLength: aws.Int64(int64(len(data))), IfNoneMatch: ifNoneMatch})
 	if err == nil {
 		return nil
 	}
 	status, _, _ := describe(err)
 	err = b.fail(ctx, "save", key, err)
-	if unless != nil && (status == http.StatusBadRequest || status == http.StatusForbidden) { // 403: the store does not sign this header
+	if ifNoneMatch != nil && (status == http.StatusBadRequest || status == http.StatusForbidden) { // 403: the store does not sign this header
 		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return err

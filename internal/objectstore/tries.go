@@ -49,8 +49,8 @@ func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 
 // caller tracks the tries of one caller.
 type caller struct {
-	limit time.Duration
-	lost  atomic.Bool // an upload stalled
+	limit   time.Duration
+	stalled atomic.Bool // an upload stalled
 }
 
 func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
@@ -61,12 +61,12 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	if upload {
 		limit = min(limit, caller.limit)
 	}
-	if caller != nil && caller.lost.Load() {
+	if caller != nil && caller.stalled.Load() {
 		return nil, stalled(caller.limit, true)
 	}
 	ctx, idle := httpcall.WithIdleTimeout(req.Context(), limit, func() error {
 		if upload {
-			caller.lost.Store(true)
+			caller.stalled.Store(true)
 		}
 		// The connection may have died while idle, so one more try may follow. After a second stall, no client
 		// would still be waiting.

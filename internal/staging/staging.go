@@ -25,8 +25,6 @@ import (
 // beyond the limit.
 var ErrTooLarge = errors.New("larger than the limit")
 
-var errClosed = errors.New("batch is closed")
-
 // batchPrefix is the prefix of every request's folder.
 const batchPrefix = "batch-"
 
@@ -146,19 +144,14 @@ type Batch struct {
 	dir    string
 	lock   *os.File
 	serial int
-	closed bool
 }
 
 // buffers bounds the memory per upload.
 var buffers = sync.Pool{New: func() any { return new([256 << 10]byte) }}
 
 // Receive copies r to a file of the batch. It returns ErrTooLarge after more than limit bytes, a *DiskError if
-// writing fails, and r's own error, wrapped, if reading fails. No
-// file is left after an error.
+// writing fails, and r's own error, wrapped, if reading fails. No file is left after an error.
 func (b *Batch) Receive(name, fileName string, r io.Reader, limit int64) (File, error) {
-	if b.closed {
-		return File{}, fmt.Errorf("receive: %w", errClosed)
-	}
 	// File names are serial numbers, because the client's names are not trusted.
 	b.serial++
 	path := filepath.Join(b.dir, strconv.Itoa(b.serial))
@@ -204,12 +197,8 @@ func receive(f io.Writer, r io.Reader, limit int64) (int64, string, error) {
 	}
 }
 
-// Close removes every file of the batch that was not moved away. Calling it again does nothing.
+// Close removes every file of the batch that was not moved away.
 func (b *Batch) Close() error {
-	if b.closed {
-		return nil
-	}
-	b.closed = true
 	if err := errors.Join(os.RemoveAll(b.dir), b.lock.Close()); err != nil {
 		return fmt.Errorf("end upload: %w", err)
 	}

@@ -83,7 +83,8 @@ func TestReceive(t *testing.T) {
 
 func TestCloseRemovesWhatWasNotMovedAway(t *testing.T) {
 	a, dir := newArea(t)
-	b := newBatch(t, a)
+	b, err := a.Batch()
+	must(t, err)
 	moved, err := b.Receive("a", "", strings.NewReader("moved"), 10)
 	must(t, err)
 	if _, err := b.Receive("b", "", strings.NewReader("stays"), 10); err != nil {
@@ -91,9 +92,7 @@ func TestCloseRemovesWhatWasNotMovedAway(t *testing.T) {
 	}
 	target := filepath.Join(t.TempDir(), "kept")
 	must(t, os.Rename(moved.Path, target))
-	for range 2 {
-		must(t, b.Close())
-	}
+	must(t, b.Close())
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("Close left %v, %v", left, err)
 	}
