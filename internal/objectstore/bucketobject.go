@@ -37,10 +37,7 @@ type bucketObject struct {
 	offset int64 // of the next Read
 	begun  bool  // the bucket has sent at least one byte
 	span   rangeReader
-	closed bool
 }
-
-var errClosed = errors.New("object is closed")
 
 func (o *bucketObject) Info() Info { return o.info }
 
@@ -67,8 +64,6 @@ func (o *bucketObject) Seek(offset int64, whence int) (int64, error) {
 
 func (o *bucketObject) Read(p []byte) (int, error) {
 	switch {
-	case o.closed:
-		return 0, errClosed
 	case o.offset >= o.info.SizeBytes:
 		return 0, io.EOF
 	case len(p) == 0:
@@ -97,10 +92,7 @@ func (o *bucketObject) nextSpan() {
 }
 
 // Close ends the connection, if one is open.
-func (o *bucketObject) Close() error {
-	o.closed = true
-	return o.span.Close()
-}
+func (o *bucketObject) Close() error { return o.span.Close() }
 
 // rangeReader reads a range of an object. It resumes a broken connection where it stopped, and
 // gives up after several tries in a row that made little progress.

@@ -172,11 +172,12 @@ func (c *check) delete(ctx context.Context) error {
 	if err := c.bucket.Delete(ctx, c.key); err != nil {
 		return err
 	}
-	if _, err := c.bucket.Stat(ctx, c.key); !errors.Is(err, ErrNotFound) {
-		if err == nil {
-			return errors.New("the object is still there")
-		}
-		return err
+	_, err := c.bucket.Stat(ctx, c.key)
+	switch {
+	case err == nil:
+		return errors.New("the object is still there")
+	case errors.Is(err, ErrNotFound):
+		return nil
 	}
-	return nil
+	return err
 }

@@ -131,25 +131,12 @@ func (d *Dir) Fetch(ctx context.Context, key, dst string) error {
 }
 
 // Open opens the object's file.
-func (d *Dir) Open(_ context.Context, key string) (Object, error) {
-	o, err := d.open(key)
-	if err != nil {
-		return nil, err // not a nil *fileObject in an Object
-	}
-	return o, nil
-}
+func (d *Dir) Open(_ context.Context, key string) (Object, error) { return d.open(key, nil) }
 
 // OpenKnown opens the object's file and trusts the caller's description of it.
-func (d *Dir) OpenKnown(_ context.Context, info Info) (Object, error) {
-	o, err := d.open(info.Key)
-	if err != nil {
-		return nil, err
-	}
-	o.info = info
-	return o, nil
-}
+func (d *Dir) OpenKnown(_ context.Context, info Info) (Object, error) { return d.open(info.Key, &info) }
 
-func (d *Dir) open(key string) (*fileObject, error) {
+func (d *Dir) open(key string, known *Info) (Object, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
@@ -164,6 +151,9 @@ func (d *Dir) open(key string) (*fileObject, error) {
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("open %s: %w", key, err)
+	}
+	if known != nil {
+		return &fileObject{f, *known}, nil
 	}
 	return &fileObject{f, fileInfo(key, st)}, nil
 }

@@ -49,7 +49,7 @@ type Info struct {
 }
 
 // Object is an open object with random access, usable with http.ServeContent. Only one goroutine may use it at
-// a time, and the caller must close it.
+// a time, and the caller must close it and not read it after that.
 type Object interface {
 	io.ReadSeekCloser
 	// Info describes the object as it was when it was opened.
