@@ -28,7 +28,6 @@ func TestCapabilities(t *testing.T) {
 	if string(body.Limits) != limits {
 		t.Errorf("limits\n%s, want\n%s", body.Limits, limits)
 	}
-	u.Server.Do(t, apitest.Request{Path: "/api/v2/capabilities"}).Error(401, "missing_token")
 }
 
 // accountBody is the body of GET /auth/account.

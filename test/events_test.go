@@ -121,7 +121,6 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 		send(device("platform_a", strings.Repeat("x", 4097))).Sentence(400, "token")
 		send(device("platform_a", "a\x00")).Sentence(400, "token")
 		send(device("platform_a", strings.Repeat("x", 4096))).Expect(204)
-		x.Do(t, apitest.Request{Method: method, Path: "/api/v2/devices", JSON: device("platform_a", "t")}).Error(401, "missing_token")
 	}
 }
 

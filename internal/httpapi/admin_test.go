@@ -43,9 +43,6 @@ type adminServer struct {
 	failing atomic.Bool // the test expects internal errors
 }
 
-// expectFailures allows internal errors from now on.
-func (s *adminServer) expectFailures() { s.failing.Store(true) }
-
 const slug = "Back_office-1"
 
 func startAdmin(t *testing.T) *adminServer {
