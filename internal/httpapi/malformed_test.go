@@ -182,17 +182,15 @@ func TestMalformedTokens(t *testing.T) {
 	r := onSQLite(t)
 	good := r.signIn().token
 	parts := strings.Split(good, ".")
-	for _, path := range []string{"/api/v2/credits", "/api/v2/credits/cost?durationMs=1", "/api/v2/separate/x", "/api/v2/render/x/status", "/api/v2/render/x/download", "/api/v2/admin/overview"} {
-		for value, want := range map[string]string{
-			"": noToken, " ": noToken, "Bearer": badToken, "Bearer ": badToken, "Bearer x": badToken, "Basic " + good: badToken, good: badToken,
-			"Bearer " + good + "x": badToken, "Bearer " + parts[0] + "." + parts[1] + ".": badToken, "Bearer eyJhbGciOiJub25lIn0." + parts[1] + ".": badToken,
-			"Bearer " + parts[0] + ".e30." + parts[2]: badToken, "Bearer \x00": badToken, "Bearer \xff\xfe": badToken, "Bearer " + strings.Repeat("a", 60000): badToken,
-			"Bearer " + strings.Repeat(".", 1000): badToken, "Bearer " + good + " " + good: badToken, "Bearer " + good + "," + good: badToken,
-		} {
-			w := r.do(request{method: "GET", target: path, header: map[string]string{"Authorization": value}})
-			if w.Code != http.StatusUnauthorized || strings.TrimSpace(w.Body.String()) != want {
-				t.Errorf("%s with %.60q: %d %s, want 401 %s", path, value, w.Code, w.Body, want)
-			}
+	for value, want := range map[string]string{
+		"": noToken, " ": noToken, "Bearer": badToken, "Bearer ": badToken, "Bearer x": badToken, "Basic " + good: badToken, good: badToken,
+		"Bearer " + good + "x": badToken, "Bearer " + parts[0] + "." + parts[1] + ".": badToken, "Bearer eyJhbGciOiJub25lIn0." + parts[1] + ".": badToken,
+		"Bearer " + parts[0] + ".e30." + parts[2]: badToken, "Bearer \x00": badToken, "Bearer \xff\xfe": badToken, "Bearer " + strings.Repeat("a", 60000): badToken,
+		"Bearer " + strings.Repeat(".", 1000): badToken, "Bearer " + good + " " + good: badToken, "Bearer " + good + "," + good: badToken,
+	} {
+		w := r.do(request{method: "GET", target: "/api/v2/credits", header: map[string]string{"Authorization": value}})
+		if w.Code != http.StatusUnauthorized || strings.TrimSpace(w.Body.String()) != want {
+			t.Errorf("%.60q: %d %s, want 401 %s", value, w.Code, w.Body, want)
 		}
 	}
 	for _, value := range []string{"Bearer " + good, "bearer " + good, "BEARER   " + good + " "} {
