@@ -1,6 +1,7 @@
 package mediatest
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"testing"
@@ -119,13 +120,9 @@ func ToneAmplitude(samples []float64, hz float64) float64 {
 func DominantTone(t testing.TB, path string, w Window, candidates ...float64) float64 {
 	t.Helper()
 	samples := w.cut(Mono(t, path))
-	best, level := 0.0, -1.0
-	for _, hz := range candidates {
-		if a := ToneAmplitude(samples, hz); a > level {
-			best, level = hz, a
-		}
-	}
-	return best
+	return slices.MaxFunc(candidates, func(a, b float64) int {
+		return cmp.Compare(ToneAmplitude(samples, a), ToneAmplitude(samples, b))
+	})
 }
 
 // Discontinuity returns how far the window deviates from an unbroken sine of hz, and where. A sine

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -103,11 +104,19 @@ func Frames(t testing.TB, path string, at ...time.Duration) (pictures []*image.R
 		chosen = append(chosen, fmt.Sprintf(`eq(n\,%d)`, max(0, shown-1)))
 	}
 	// Decode the film from its start: tests must not rely on seeking.
-	raw := FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-vf", "select="+strings.Join(chosen, "+"),
-		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(len(at)), "-c:v", "pam", "-pix_fmt", "rgba", "-f", "image2pipe", "-")
+	raw := bytes.NewReader(FFmpeg(t, "-i", "file:"+path, "-map", "0:v:0", "-vf", "select="+strings.Join(chosen, "+"),
+		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(len(at)), "-c:v", "pam", "-pix_fmt", "rgba", "-f", "image2pipe", "-"))
 	for range at {
-		p, rest := parsePAM(t, raw)
-		pictures, raw = append(pictures, p), rest
+		const header = "P7\nWIDTH %d\nHEIGHT %d\nDEPTH 4\nMAXVAL 255\nTUPLTYPE RGB_ALPHA\nENDHDR\n"
+		var width, height int
+		if _, err := fmt.Fscanf(raw, header, &width, &height); err != nil {
+			t.Fatalf("header of picture %d: %v", len(pictures), err)
+		}
+		img := image.NewRGBA(image.Rect(0, 0, width, height))
+		if _, err := io.ReadFull(raw, img.Pix); err != nil {
+			t.Fatalf("picture %d: %v", len(pictures), err)
+		}
+		pictures = append(pictures, img)
 	}
 	return pictures
 }
@@ -118,26 +127,6 @@ func Every(first, step time.Duration, n int) (times []time.Duration) {
 		times = append(times, first+time.Duration(i)*step)
 	}
 	return times
-}
-
-// parsePAM reads a PAM picture, which is a short text header and raw pixels, and returns it with
-// the rest of raw.
-func parsePAM(t testing.TB, raw []byte) (picture *image.RGBA, rest []byte) {
-	t.Helper()
-	head, pixels, ok := bytes.Cut(raw, []byte("ENDHDR\n"))
-	if !ok {
-		t.Fatalf("no picture was decoded (%d bytes)", len(raw))
-	}
-	fields := strings.Fields(string(head))
-	size := map[string]int{}
-	for i := 1; i+1 < len(fields); i += 2 {
-		size[fields[i]], _ = strconv.Atoi(fields[i+1]) // others are names
-	}
-	img := image.NewRGBA(image.Rect(0, 0, size["WIDTH"], size["HEIGHT"]))
-	if copy(img.Pix, pixels) != len(img.Pix) {
-		t.Fatalf("a picture of %v with %d bytes", img.Rect, len(pixels))
-	}
-	return img, pixels[len(img.Pix):]
 }
 
 // ColorAt returns the mean colour of the 9x9 pixels around a point. x and y are fractions of the
