@@ -25,7 +25,7 @@ func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, e
 	// The last onsetBefore+onsetAhead+1 energies, in a ring.
 	const ringed = onsetBefore + onsetAhead + 1
 	var ring [ringed]float64
-	at := func(step int64) float64 { return ring[((step%ringed)+ringed)%ringed] }
+	at := func(step int64) *float64 { return &ring[((step%ringed)+ringed)%ringed] }
 	var found []int64
 	last := from
 	block := make([]frame, 1000*onsetStep)
@@ -42,7 +42,7 @@ func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, e
 			for _, f := range block[i*onsetStep : (i+1)*onsetStep] {
 				energy += f[0]*f[0] + f[1]*f[1]
 			}
-			ring[((step%ringed)+ringed)%ringed] = energy
+			*at(step) = energy
 			// The judged step is onsetAhead steps before the one just read.
 			judged := step - onsetAhead
 			step++
@@ -51,12 +51,12 @@ func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, e
 			}
 			var before, ahead float64
 			for k := range int64(onsetBefore) {
-				before = max(before, at(judged-1-k))
+				before = max(before, *at(judged - 1 - k))
 			}
 			for k := range int64(onsetAhead + 1) {
-				ahead = max(ahead, at(judged+k))
+				ahead = max(ahead, *at(judged + k))
 			}
-			if ahead < onsetRise*before+onsetFloor || at(judged) < ahead/16 {
+			if ahead < onsetRise*before+onsetFloor || *at(judged) < ahead/16 {
 				continue // too soft, or not begun yet: lossy codecs smear part of an onset to before it
 			}
 			last = judged * onsetStep
