@@ -96,9 +96,7 @@ func (h *Harness) Queries() int64 { return h.queries.Load() }
 func (h *Harness) User(credits int64) string {
 	h.T.Helper()
 	id := uuid.NewString()
-	h.Exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
-	h.Exec(`INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)`, id, credits)
-	h.Exec(`INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ($1, $2, 'signup', $3, now_ms())`, "signup-"+id, id, credits)
+	User(h.T, h.DB, id, credits)
 	return id
 }
 

@@ -9,6 +9,16 @@ import (
 	"cutroom/internal/job"
 )
 
+// User creates a user with credits and the ledger entry for them.
+func User(t testing.TB, d *db.DB, id string, credits int64) {
+	t.Helper()
+	dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+		VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, id)
+	dbtest.Exec(t, d, `INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)`, id, credits)
+	dbtest.Exec(t, d, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
+		VALUES ($1, $2, 'signup', $3, now_ms())`, "signup-"+id, id, credits)
+}
+
 // Insert writes the rows of a job as they are in a state, without the moves that lead there. The prefix of its id tells
 // its kind.
 func Insert(t testing.TB, d *db.DB, id, userID, state string, createdMs, sourceMs int64) {

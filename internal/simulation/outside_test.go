@@ -71,21 +71,11 @@ func (l line) RoundTrip(req *http.Request) (*http.Response, error) {
 	if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{})
 	}
-	status, header := http.StatusOK, http.Header{}
-	switch f.kind {
-	case refused:
-		return respond(http.StatusBadRequest, header, nil), nil
-	case broke:
-		return respond(http.StatusPaymentRequired, header, nil), nil
-	case busy:
-		status = http.StatusTooManyRequests
-	case overloaded:
-		status = http.StatusServiceUnavailable
-	case broken:
-		return respond(http.StatusInternalServerError, header, nil), nil
-	}
-	if status != http.StatusOK {
+	header := http.Header{}
+	if f.kind == busy || f.kind == overloaded {
 		header.Set("Retry-After", "3")
+	}
+	if status := statuses[f.kind]; status != 0 {
 		return respond(status, header, nil), nil
 	}
 	answer := l.r.world.provider.answer(req, body, f.kind == giveUp)
@@ -100,6 +90,8 @@ func (l line) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return respond(http.StatusOK, header, answer), nil
 }
+
+var statuses = map[kind]int{refused: 400, broke: 402, busy: 429, overloaded: 503, broken: 500}
 
 func respond(status int, header http.Header, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body))}

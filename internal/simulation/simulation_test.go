@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"cutroom/internal/clock"
+	"cutroom/internal/jobtest"
 )
 
 var (
@@ -54,7 +55,7 @@ func simulate(t *testing.T, dir string, p plan, tr *trace) (out outcome) {
 			panic(fmt.Sprintf("seed %d: %v", p.order, e))
 		}
 	}()
-	synctest.Test(t, func(*testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		if err := d.reset(ctx); err != nil {
 			panic(err)
@@ -64,16 +65,7 @@ func simulate(t *testing.T, dir string, p plan, tr *trace) (out outcome) {
 		w.judge = newJudge(w)
 		w.sched.after, w.sched.trace = w.judge.after, tr
 		for n := range 2 {
-			if _, err := d.Exec(ctx, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ($1, 'provider_a', $1, now_ms(), now_ms())`, userID(n)); err != nil {
-				panic(err)
-			}
-			if _, err := d.Exec(ctx, `INSERT INTO credit_balances (user_id, balance) VALUES ($1, $2)`, userID(n), signupCredits); err != nil {
-				panic(err)
-			}
-			if _, err := d.Exec(ctx, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at) VALUES ($1, $2, 'signup', $3, now_ms())`,
-				"signup-"+userID(n), userID(n), signupCredits); err != nil {
-				panic(err)
-			}
+			jobtest.User(t, d.DB, userID(n), signupCredits)
 		}
 		w.run()
 		out = outcome{why: w.judge.why, digest: w.sched.digest, steps: w.sched.steps, trace: tr}
