@@ -14,16 +14,14 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
+	"cutroom/test/invariants"
 )
 
 // totals compares job_days with the rows of jobs.
 func totals(h *jobtest.Harness) {
 	h.T.Helper()
-	const ended = `FROM jobs WHERE state IN ('COMPLETED', 'FAILED', 'READY', 'DISPOSED')`
-	counted, there := h.Number(`SELECT COALESCE(SUM(jobs), 0) FROM job_days`), h.Number(`SELECT COUNT(*) `+ended)
-	ms, sum := h.Number(`SELECT COALESCE(SUM(source_duration_ms), 0) FROM job_days`), h.Number(`SELECT COALESCE(SUM(source_duration_ms), 0) `+ended)
-	if wrong := h.Number(`SELECT COUNT(*) FROM job_days d WHERE jobs <> (SELECT COUNT(*) ` + ended + ` AND state = d.state)`); counted != there || ms != sum || wrong != 0 {
-		h.T.Errorf("%d jobs with %d ms are counted, %d with %d ms are there, %d totals are wrong", counted, ms, there, sum, wrong)
+	if what := invariants.Totals(h.T.Context(), h.DB); what != "" {
+		h.T.Error(what)
 	}
 }
 

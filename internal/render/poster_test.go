@@ -29,8 +29,7 @@ func TestPosterIsMadeLater(t *testing.T) {
 		engine := &noPosters{&jobtest.Engine{}, errors.New("no JPEG today")}
 		s := r.service(engine, r.DB)
 		owner := r.User(0)
-		ids := r.enqueue(1, owner, r.source(owner))
-		id := ids[0]
+		id := r.enqueue(1, owner, r.source(owner))[0]
 		stop := r.run(s)
 		r.waitFor(1, StateCompleted)
 		stop()

@@ -2,8 +2,6 @@ package render
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,16 +23,9 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 			return nil
 		}}, r.DB)
 		sources := r.source(owner)
-		ids := r.enqueue(1, owner, sources)
-		id := ids[0]
+		id := r.enqueue(1, owner, sources)[0]
 		r.Exec(`UPDATE renders SET spec = REPLACE(spec, $1, $2)`, sources["video"].Object, uploadKey(id, 0))
-		path := filepath.Join(t.TempDir(), "upload")
-		if err := os.WriteFile(path, []byte("a film"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Store.Put(t.Context(), uploadKey(id, 0), path, ""); err != nil {
-			t.Fatal(err)
-		}
+		r.Put(uploadKey(id, 0))
 		run := func() {
 			t.Helper()
 			r.Exec(`UPDATE jobs SET lease_until = NULL WHERE state = 'PENDING'`)

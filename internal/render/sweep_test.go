@@ -1,8 +1,6 @@
 package render
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 )
@@ -13,24 +11,14 @@ func TestExpiry(t *testing.T) {
 		s := r.service(nil, r.DB)
 		s.JobLifetime = 24 * time.Hour
 		owner := r.User(0)
-		object := func(key string) {
-			t.Helper()
-			src := filepath.Join(t.TempDir(), "x")
-			if err := os.WriteFile(src, []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.Store.Put(t.Context(), key, src, ""); err != nil {
-				t.Fatal(err)
-			}
-		}
 		job := func(id, state string, ageMs, outputLeftMs int64) {
 			r.Exec(`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, stored_bytes, created_at, finished_at)
 				VALUES ($1, 'render', $2, $3, 0, 1, now_ms() - $4, now_ms() - $4)`, id, owner, state, ageMs)
 			r.Exec(`INSERT INTO renders (job_id, spec, output_kind, output_key, poster_key, expires_at)
 				VALUES ($1, '', 'video', 'render/' || $1 || '/x.mp4', 'render/' || $1 || '/x.jpg', now_ms() + $2)`, id, outputLeftMs)
-			object("render/" + id + "/x.mp4")
-			object("render/" + id + "/x.jpg")
-			object("uploads/" + id + "/video")
+			for _, key := range []string{"render/" + id + "/x.mp4", "render/" + id + "/x.jpg", "uploads/" + id + "/video"} {
+				r.Put(key)
+			}
 		}
 		const day = 24 * 60 * 60 * 1000
 		job("rnd-fresh", "COMPLETED", 1000, day)
@@ -46,7 +34,7 @@ func TestExpiry(t *testing.T) {
 			key := "inputs/" + owner + "/" + name
 			r.Exec(`INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at)
 				VALUES ($1, $2, '', $3, 1, now_ms() - $4)`, owner, name, key, used)
-			object(key)
+			r.Put(key)
 		}
 		r.Exec(`INSERT INTO held_objects (job_id, object_key) VALUES ('rnd-waits', $1)`, "inputs/"+owner+"/read")
 		if err := s.Expire(t.Context()); err != nil {

@@ -39,20 +39,23 @@ var atRest = []rule{
 	{"job without the columns of its kind", `SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM separations WHERE job_id = id AND kind = 'separation')
 		AND NOT EXISTS (SELECT 1 FROM renders WHERE job_id = id AND kind = 'render')`},
 	{"held object of a job that has ended", `SELECT job_id FROM held_objects`},
-	{"total of a day that is not a recount of its jobs", `SELECT day || ' ' || state FROM (SELECT kind, day, state, bucket, jobs, source_duration_ms FROM job_days
-			UNION ALL SELECT kind, day, state, bucket, -jobs, -source_duration_ms FROM (` + jobtest.Totals + `) AS recount) AS differences
-		GROUP BY kind, day, state, bucket HAVING SUM(jobs) <> 0 OR SUM(source_duration_ms) <> 0`},
+	totals,
 	turns,
 }
 
-// turns holds at any time.
-var turns = rule{"turn that is not a recount of its account's renders", `SELECT user_id FROM (
+// totals and turns hold at any time.
+var (
+	totals = rule{"total of a day that is not a recount of its jobs", `SELECT day || ' ' || state FROM (SELECT kind, day, state, bucket, jobs, source_duration_ms FROM job_days
+			UNION ALL SELECT kind, day, state, bucket, -jobs, -source_duration_ms FROM (` + jobtest.Totals + `) AS recount) AS differences
+		GROUP BY kind, day, state, bucket HAVING SUM(jobs) <> 0 OR SUM(source_duration_ms) <> 0`}
+	turns = rule{"turn that is not a recount of its account's renders", `SELECT user_id FROM (
 		SELECT u.id AS user_id, t.processing, t.last_started_at, t.next_job_id,
 			(SELECT COUNT(*) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND j.state = 'PROCESSING') AS at_work,
 			(SELECT MAX(started_at) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render') AS started_at,
 			(SELECT id FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND ` + job.Waiting + ` ORDER BY created_at, id LIMIT 1) AS next_id
 		FROM users u LEFT JOIN render_turns t ON t.user_id = u.id) AS turns
 	WHERE COALESCE(processing, 0) <> at_work OR COALESCE(last_started_at, 0) < COALESCE(started_at, 0) OR COALESCE(next_job_id, '') <> COALESCE(next_id, '')`}
+)
 
 // Active counts the jobs that have not ended.
 func Active(ctx context.Context, d *db.DB) (n int, err error) {
@@ -70,6 +73,9 @@ func (r rule) broken(ctx context.Context, d *db.DB) string {
 	}
 	return ""
 }
+
+// Totals describes how the totals of days differ from the jobs, or returns "".
+func Totals(ctx context.Context, d *db.DB) string { return totals.broken(ctx, d) }
 
 // Turns describes how the table of turns differs from the jobs, or returns "".
 func Turns(ctx context.Context, d *db.DB) string { return turns.broken(ctx, d) }
