@@ -130,15 +130,34 @@ func HasRow(ctx context.Context, q Querier, query string, args ...any) (bool, er
 
 // Texts returns the values of a query's only column, and closes its rows.
 func Texts(rows *Rows, err error) ([]string, error) {
-	return all(rows, err, func(row Scanner) (v string, err error) {
-		err = row.Scan(&v)
-		return v, err
+	out := []string{}
+	err = each(rows, err, func(row *Rows) error {
+		var v string
+		err := row.Scan(&v)
+		out = append(out, v)
+		return err
 	})
+	return out, err
+}
+
+// All runs a query and returns its rows. The slice is never nil.
+func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+	out := []T{}
+	err := Each(ctx, q, func(row *Rows) error {
+		one, err := scan(row)
+		out = append(out, one)
+		return err
+	}, query, args...)
+	return out, err
 }
 
 // Each runs a query and calls row with each of its rows.
 func Each(ctx context.Context, q Querier, row func(*Rows) error, query string, args ...any) error {
 	rows, err := q.Query(ctx, query, args...)
+	return each(rows, err, row)
+}
+
+func each(rows *Rows, err error, row func(*Rows) error) error {
 	if err != nil {
 		return err
 	}
@@ -149,26 +168,4 @@ func Each(ctx context.Context, q Querier, row func(*Rows) error, query string, a
 		}
 	}
 	return rows.Err()
-}
-
-// All runs a query and returns its rows. The slice is never nil.
-func All[T any](ctx context.Context, q Querier, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := q.Query(ctx, query, args...)
-	return all(rows, err, scan)
-}
-
-func all[T any](rows *Rows, err error, scan func(Scanner) (T, error)) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	out := []T{}
-	for rows.Next() {
-		one, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
-	}
-	return out, rows.Err()
 }
