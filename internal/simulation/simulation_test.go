@@ -187,7 +187,8 @@ func shrink(t *testing.T, dir string, p plan) plan {
 // kept are plans that failed once, as the trace of a failure prints them. So far all of
 // them failed because of planted bugs.
 var kept = map[string]plan{
-	"the result of a former holder": {order: 190, requests: []request{{0, 2, 1, 2270000000, 1, 0}, {1, 0, 0, 0, 0, 0}}, faults: []fault{{4, 6, 78}, {29, 9, 589}}},
+	"the result of a former holder": {order: 334, requests: []request{{0, 0, 0, 0, 0, 0}, {1, 2, 0, 1982000000, 1, 0}, {2, 1, 0, 342000000, 1, 0},
+		{3, 2, 0, 379000000, 1, 0}}, faults: []fault{{54, 10, 965}}},
 	"a failure without its refund": {order: 381, requests: []request{{0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0}, {2, 1, 0, 6971000000, 1, 0}, {3, 2, 1, 72000000, 1, 0}},
 		faults: []fault{{22, 7, 899}, {36, 13, 228}, {40, 2, 150}}},
 	"a takeover of a living worker": {order: 12, requests: []request{{0, 1, 0, 5771000000, 1, 0}, {1, 1, 0, 4015000000, 1, 0}, {2, 0, 0, 0, 0, 0}}},
