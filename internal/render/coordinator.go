@@ -101,10 +101,12 @@ func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
 // another part as well.
 func nextSQL(d *db.DB) string {
 	first := func(condition string) string {
-		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND ` + condition + ` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
+		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND ` + condition +
+			` ORDER BY p.place LIMIT 1` + d.SkipLockedOf("p") + `)`
 	}
 	return `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
-		WHERE job_id = $1 AND part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `, ` + first(`p.state = 'MAKING' AND p.lease_until < now_ms()`) + `)
+		WHERE job_id = $1 AND part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `,
+			` + first(`p.state = 'MAKING' AND p.lease_until < now_ms()`) + `)
 		RETURNING part_key`
 }
 
