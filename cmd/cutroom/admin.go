@@ -8,7 +8,12 @@ import (
 	"cutroom/internal/user"
 )
 
-// setRole gives a user a role.
+const (
+	granted = "has the admin role. It is in the user's token from the next sign-in on."
+	revoked = "no longer has the admin role."
+)
+
+// setRole gives a user a role. done is what to say then.
 func setRole(role, done string) runFunc {
 	return func(ctx context.Context, v *invocation) error {
 		u, err := account.SetRole(ctx, v.db, v.args[0], role, actor())

@@ -156,7 +156,7 @@ func (v *invocation) load() (err error) {
 	return err
 }
 
-// logsErrors reports whether the error that ends the command belongs into its log, because its output is not for people.
+// logsErrors reports whether the error that ends the command belongs in its log: programs read it, not people.
 func (v *invocation) logsErrors() bool { return commands[v.command].daemon && v.cfg.Log.JSON }
 
 // withDatabase runs a command with the configured database, without migrating it: the command runs beside the

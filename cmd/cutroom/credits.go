@@ -96,13 +96,13 @@ func (v *invocation) enter(ctx context.Context, e supported, id string) error {
 		if !fresh {
 			return fmt.Errorf("support has already made an entry for job %s: %s", v.job, e.Ref)
 		}
-		if order := v.order; order.Platform != "" {
-			unspent, err := credit.SpendOrder(ctx, tx, e.UserID, order, e.Credits)
+		if v.order.Platform != "" {
+			unspent, err := credit.SpendOrder(ctx, tx, e.UserID, v.order, e.Credits)
 			if err != nil {
 				return err
 			}
 			if !unspent {
-				return fmt.Errorf("order %s was already paid out; see cutroom user show %s", order.TransactionID, order.TransactionID)
+				return fmt.Errorf("order %[1]s was already paid out; see cutroom user show %[1]s", v.order.TransactionID)
 			}
 		}
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.SupportEntry, Target: e.UserID, Detail: detail})

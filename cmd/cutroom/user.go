@@ -96,8 +96,8 @@ func readUserReport(ctx context.Context, d *db.DB, id string) (p userReport, err
 }
 
 // readAll reads all rows of a user's report.
-func readAll[Row any](ctx context.Context, into *[]Row, report func(context.Context, string, admin.Page) ([]Row, int64, error),
-	userID string) (err error) {
+func readAll[Row any](ctx context.Context, into *[]Row,
+	report func(context.Context, string, admin.Page) ([]Row, int64, error), userID string) (err error) {
 	*into, _, err = report(ctx, userID, admin.Page{Limit: 1 << 32})
 	return err
 }

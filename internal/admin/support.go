@@ -130,7 +130,8 @@ func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err er
 	presented, err := list[presentation](ctx, r.db, `SELECT * FROM (
 			SELECT buyer_id AS user_id, created_at AS paid_at, created_at AS presented_at FROM purchases
 			WHERE platform = 'platform_a' AND transaction_hash = $1 OR platform = 'platform_b' AND transaction_hash = $2
-			UNION ALL SELECT user_id, NULL, MAX(created_at) FROM receipt_refusals WHERE order_id = $3 GROUP BY user_id) AS presented
+			UNION ALL SELECT user_id, NULL, MAX(created_at) FROM receipt_refusals WHERE order_id = $3 GROUP BY user_id
+		) AS presented
 		ORDER BY paid_at IS NULL, presented_at DESC`,
 		credit.Order{Platform: credit.PlatformA, TransactionID: number}.Hash(),
 		credit.Order{Platform: credit.PlatformB, TransactionID: number}.Hash(), number)
@@ -336,7 +337,8 @@ const recentFailures = 200
 // The columns of FailedJob, and the failed jobs since $1, newest first.
 const (
 	failedColumns = `id AS job_id, kind AS job_type, user_id, attempts, created_at, finished_at, error, error_code`
-	failedJobs    = ` FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1 ORDER BY finished_at DESC, id LIMIT $2`
+	failedJobs    = ` FROM jobs WHERE state = 'FAILED' AND deleted_at IS NULL AND finished_at >= $1
+		ORDER BY finished_at DESC, id LIMIT $2`
 )
 
 // RecentFailures returns the newest failed jobs, at most 200 of them.

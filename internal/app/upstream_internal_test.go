@@ -33,7 +33,8 @@ func TestCallsToTheSeparationProviderAreCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if counted := families[0].GetMetric()[0]; counted.GetLabel()[0].GetValue() != "separation_provider" || counted.GetCounter().GetValue() != 1 {
+	counted := families[0].GetMetric()[0]
+	if counted.GetLabel()[0].GetValue() != "separation_provider" || counted.GetCounter().GetValue() != 1 {
 		t.Errorf("counted: %v", counted)
 	}
 }

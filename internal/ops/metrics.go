@@ -62,7 +62,8 @@ func NewMetrics(r prometheus.Registerer, version string, d *db.DB) *Metrics {
 	return m
 }
 
-func newHistogram(r prometheus.Registerer, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+func newHistogram(r prometheus.Registerer, name, help string, buckets []float64,
+	labels ...string) *prometheus.HistogramVec {
 	return promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
