@@ -34,7 +34,8 @@ func (s *Service) download(ctx context.Context, k Key, dst string) error {
 			return fmt.Errorf("verify asset: %w", err)
 		}
 		if sum == k.SHA256 {
-			if _, err := s.DB.Exec(ctx, `UPDATE assets SET verified = $2 WHERE asset_key = $1`, k.String(), version(size, etag)); err != nil {
+			_, err := s.DB.Exec(ctx, `UPDATE assets SET verified = $2 WHERE asset_key = $1`, k.String(), version(size, etag))
+			if err != nil {
 				return fmt.Errorf("note a verified asset: %w", err)
 			}
 			return nil

@@ -74,7 +74,8 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 
 // holds reports whether a user holds an asset.
 func holds(ctx context.Context, q db.Querier, userID string, key Key) (bool, error) {
-	held, err := db.HasRow(ctx, q, `SELECT 1 FROM asset_holders WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String())
+	held, err := db.HasRow(ctx, q, `SELECT 1 FROM asset_holders
+		WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String())
 	if err != nil {
 		return false, fmt.Errorf("look for holder: %w", err)
 	}

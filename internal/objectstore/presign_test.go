@@ -157,7 +157,8 @@ func TestPresignRefusesWhatWouldNotBind(t *testing.T) {
 		{"padded type", "a.mp4", " video/mp4", 1},
 		{"bad key", "../a.mp4", "video/mp4", 1},
 	} {
-		if signed, err := bucket.PresignPut(t.Context(), c.key, c.contentType, c.size, sha256.Sum256(nil), time.Minute, false); err == nil {
+		signed, err := bucket.PresignPut(t.Context(), c.key, c.contentType, c.size, sha256.Sum256(nil), time.Minute, false)
+		if err == nil {
 			t.Errorf("%s: signed %s", c.name, signed)
 		}
 	}
@@ -170,13 +171,15 @@ func TestPresignRefusesWhatWouldNotBind(t *testing.T) {
 
 func TestSignaturesBindHeadersAndLifetime(t *testing.T) {
 	bucket := standInBackend(t).bucket(t, nil)
+	const life = 300 * time.Second
 	put := func(onlyNew bool) (string, error) {
-		return bucket.PresignPut(t.Context(), "a.mp4", "video/mp4", 10, sha256.Sum256(nil), 300*time.Second, onlyNew)
+		return bucket.PresignPut(t.Context(), "a.mp4", "video/mp4", 10, sha256.Sum256(nil), life, onlyNew)
 	}
+	part := func() (string, error) { return bucket.PresignPart(t.Context(), "a.mp4", "id", 1, 10, life) }
 	for headers, sign := range map[string]func() (string, error){
 		"content-length;content-type;host":               func() (string, error) { return put(false) },
 		"content-length;content-type;host;if-none-match": func() (string, error) { return put(true) },
-		"content-length;host":                            func() (string, error) { return bucket.PresignPart(t.Context(), "a.mp4", "id", 1, 10, 300*time.Second) },
+		"content-length;host":                            part,
 	} {
 		signed, err := sign()
 		must(t, err)

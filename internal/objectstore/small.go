@@ -74,7 +74,8 @@ func (b *Bucket) save(ctx context.Context, key string, data []byte, ifNoneMatch 
 	}
 	status, _, _ := describe(err)
 	err = b.fail(ctx, "save", key, err)
-	if ifNoneMatch != nil && (status == http.StatusBadRequest || status == http.StatusForbidden) { // 403: the store does not sign this header
+	// 403: the store does not sign this header.
+	if ifNoneMatch != nil && (status == http.StatusBadRequest || status == http.StatusForbidden) {
 		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return err
