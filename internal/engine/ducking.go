@@ -23,8 +23,9 @@ func isVoice(s timeline.Selection) bool {
 // hasVoice reports whether a clip is a voice or a directive selects a voice stem, at any volume. If not, the
 // segments' own sound is the voice.
 func hasVoice(t timeline.Timeline) bool {
-	return slices.ContainsFunc(t.Clips, func(c timeline.Clip) bool { return c.Voice }) ||
-		slices.ContainsFunc(t.Directives, func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) })
+	selectsVoice := func(d timeline.Directive) bool { return slices.ContainsFunc(d.Selections, isVoice) }
+	return slices.ContainsFunc(t.Directives, selectsVoice) ||
+		slices.ContainsFunc(t.Clips, func(c timeline.Clip) bool { return c.Voice })
 }
 
 // duck lowers the music under voices. The whole film is known, so the music is already

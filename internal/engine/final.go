@@ -83,7 +83,8 @@ func audioEncoder(p *Plan) []string {
 
 // audioPass returns the arguments for the m4a of outputKind audio.
 func audioPass(p *Plan, out string, created time.Time) []string {
-	return slices.Concat(mixInput(), []string{"-map", "0:a:0"}, audioEncoder(p), movieHeader(created), []string{"-f", "ipod", out})
+	return slices.Concat(mixInput(), []string{"-map", "0:a:0"}, audioEncoder(p), movieHeader(created),
+		[]string{"-f", "ipod", out})
 }
 
 // movieTimescale is a multiple of the sample rate and of the common frame rates, so that the movie's header and

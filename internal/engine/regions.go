@@ -145,7 +145,8 @@ func (r *region) join(p *placed, rate media.Rational) {
 		return f
 	}
 	end := p.frame + p.frames
-	r.fade(over(p.frame, p.frame+p.join.Overlap()+p.join.FadeIn(), p.join), over(end-p.next.Overlap()-p.next.FadeOut(), end, p.next))
+	r.fade(over(p.frame, p.frame+p.join.Overlap()+p.join.FadeIn(), p.join),
+		over(end-p.next.Overlap()-p.next.FadeOut(), end, p.next))
 }
 
 // fade gives the region the fades that the client requested; those without a length change nothing.

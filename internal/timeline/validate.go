@@ -58,7 +58,8 @@ func (t Timeline) validateConfig() error {
 		atMost(top, "bgmClips", len(t.Clips), MaxClips),
 		atMost(top, "separationDirectives", len(t.Directives), MaxDirectives),
 		top.check(t.OutputKind == Video || t.OutputKind == Audio, "outputKind", "must be %s or %s", Video, Audio),
-		top.check(t.Quality == Low || t.Quality == Medium || t.Quality == High, "quality", "must be %s, %s or %s", Low, Medium, High),
+		top.check(t.Quality == Low || t.Quality == Medium || t.Quality == High,
+			"quality", "must be %s, %s or %s", Low, Medium, High),
 		t.Canvas.validate(top.in("canvas")), t.FadeIn.validate(top.in("fadeIn")), t.FadeOut.validate(top.in("fadeOut")))
 }
 
@@ -74,7 +75,8 @@ func (c *Canvas) validate(at fieldName) error {
 		at.check(short == nil || minSide <= *short && *short <= maxShortSide && *short%2 == 0,
 			"shortSide", "must be even and %d..%d", minSide, maxShortSide),
 		at.check(short == nil || long == nil, "shortSide", "must not be set together with canvas.maxSide"),
-		at.check(c.FrameRate == nil || slices.Contains(frameRates, *c.FrameRate), "frameRate", "must be 24, 25, 30, 50 or 60"),
+		at.check(c.FrameRate == nil || slices.Contains(frameRates, *c.FrameRate),
+			"frameRate", "must be 24, 25, 30, 50 or 60"),
 		c.Fit.validate(at))
 }
 
@@ -91,8 +93,8 @@ func (t *Transition) validate(at fieldName) error {
 		at.check(t.Kind == Dissolve || t.Kind.fades() || moves, "type", "must be %s, %s, %s, %s, %s or %s",
 			Dissolve, FadeBlack, FadeWhite, Wipe, Slide, Push),
 		withinMs(at, "durationMs", t.Duration, minTransition, MaxTransition),
-		at.check(slices.Contains([]Direction{"", Left, Right, Up, Down}, t.Direction), "direction", "must be %s, %s, %s or %s",
-			Left, Right, Up, Down),
+		at.check(slices.Contains([]Direction{"", Left, Right, Up, Down}, t.Direction),
+			"direction", "must be %s, %s, %s or %s", Left, Right, Up, Down),
 		at.check(moves || t.Direction == "", "direction", "must be absent unless type is %s, %s or %s", Wipe, Slide, Push))
 }
 
@@ -113,7 +115,8 @@ func (s Segment) validate(names Names, i int) error {
 	return cmp.Or(
 		validateName(at, names.SegmentSource, s.SourceKey), at.check(s.Duration > 0, "durationMs", "must be > 0"),
 		validateTrim(at, "trimStartMs", s.TrimStart, "trimEndMs", s.TrimEnd),
-		validateScale(at, "volumeScale", s.Volume, 0, maxVolume), validateScale(at, "speedScale", s.Speed, minSpeed, maxSpeed),
+		validateScale(at, "volumeScale", s.Volume, 0, maxVolume),
+		validateScale(at, "speedScale", s.Speed, minSpeed, maxSpeed),
 		validatePoints(at, s.Points), s.Transition.validate(at.in("transition")), cmp.Or(s.Fit, Contain).validate(at),
 		within(at, "focusX", focus.X, 0, 1), within(at, "focusY", focus.Y, 0, 1))
 }
@@ -202,7 +205,8 @@ func endsTooEarly(start, end time.Duration) bool {
 
 // validateName checks an id or a name that the client chose.
 func validateName(at fieldName, field, name string) error {
-	return cmp.Or(at.check(name != "", field, "is required"), at.check(len(name) <= maxName, field, "must have at most %d bytes", maxName))
+	return cmp.Or(at.check(name != "", field, "is required"),
+		at.check(len(name) <= maxName, field, "must have at most %d bytes", maxName))
 }
 
 // validateScale checks a volume or a speed. If lowest is positive and v is not, the error says "> 0".
