@@ -73,7 +73,7 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 			`INSERT INTO credit_ledger SELECT 'admin-' || n, user_id(n % 10), 'admin', 50, now_ms() FROM generate_series(1, 1000) AS n`,
 			`INSERT INTO credit_ledger SELECT 'purchase-' || platform || '-' || order_id, buyer_id, 'purchase', credits, created_at FROM purchases`,
 			`INSERT INTO provider_call_days SELECT now_ms() / 86400000 - n, 'separation', endpoint, (30 * power(1.08, bucket))::bigint,
-				$half * 12 / 365 / 7 / 65, 1
+				GREATEST(1, $half * 12 / 365 / 7 / 65), 1
 			FROM generate_series(0, 365) AS n, generate_series(0, 64) AS bucket, unnest(ARRAY['upload-token', 'upload', 'register', 'audio-separation', 'progress',
 				'project', 'download']) AS endpoint`,
 			`INSERT INTO job_days (kind, day, state, bucket, jobs, source_duration_ms) ` + jobtest.Totals},
