@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"cutroom/internal/apitest"
 	"cutroom/internal/db"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
@@ -61,6 +63,17 @@ var (
 func Active(ctx context.Context, d *db.DB) (n int, err error) {
 	err = d.QueryRow(ctx, `SELECT COUNT(*) FROM jobs WHERE `+job.Waiting+` OR `+job.AtWork).Scan(&n)
 	return n, err
+}
+
+// Wait waits until every job has ended.
+func Wait(t testing.TB, d *db.DB, limit time.Duration) {
+	t.Helper()
+	left := 0
+	apitest.Eventually(t, limit, func() bool {
+		var err error
+		left, err = Active(t.Context(), d)
+		return err == nil && left == 0
+	}, func() string { return fmt.Sprintf("%d jobs have not ended", left) })
 }
 
 func (r rule) broken(ctx context.Context, d *db.DB) string {

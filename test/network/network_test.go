@@ -198,12 +198,8 @@ func (b *testbed) meanwhile() {
 // judge waits until all jobs have ended, also those whose answer was lost. It compares them with the ledger and the
 // provider's projects.
 func (b *testbed) judge() {
-	rows, left := b.s.Database(b.t), 0
-	apitest.Eventually(b.t, 5*time.Minute, func() bool {
-		var err error
-		left, err = invariants.Active(b.t.Context(), rows)
-		return err == nil && left == 0
-	}, func() string { return fmt.Sprintf("%d jobs have not ended", left) })
+	rows := b.s.Database(b.t)
+	invariants.Wait(b.t, rows, 5*time.Minute)
 	invariants.Check(b.t, rows)
 	invariants.PaidOnce(b.t, b.s.World.Separator.Titles())
 	for phase, jobs := range b.jobs {

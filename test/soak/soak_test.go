@@ -218,12 +218,7 @@ func (k *soak) settle() {
 	}
 	k.s.World.Heal()
 	k.restartAll()
-	left := 0
-	apitest.Eventually(k.t, 3*time.Minute, func() bool {
-		var err error
-		left, err = invariants.Active(k.t.Context(), k.db)
-		return err == nil && left == 0
-	}, func() string { return fmt.Sprintf("%d jobs have not ended", left) })
+	invariants.Wait(k.t, k.db, 3*time.Minute)
 	// The file sweeps run when a process starts. They keep uploads without a job for hours, so
 	// make these older.
 	k.s.Stop(k.t)
