@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,17 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 		defer os.RemoveAll(dir)
 	}
 	b := &bench{dir: dir, runs: runs, cores: runtime.NumCPU()}
+	type measurement struct {
+		name    string
+		measure func(context.Context, *report) error
+	}
+	all := []measurement{{"cold", b.cold}, {"changes", b.changes}, {"hard", b.hard}, {"joins", b.joins}}
+	chosen := strings.Split(only, ",")
+	for _, name := range chosen {
+		if !slices.ContainsFunc(all, func(m measurement) bool { return m.name == name }) {
+			return fmt.Errorf("-only %s: there is no such measurement", name)
+		}
+	}
 	if b.runner, err = media.New(media.Config{}); err != nil {
 		return err
 	}
@@ -56,11 +68,8 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 		return err
 	}
 	page := newReport(runs)
-	for _, m := range []struct {
-		name    string
-		measure func(context.Context, *report) error
-	}{{"cold", b.cold}, {"changes", b.changes}, {"hard", b.hard}, {"joins", b.joins}} {
-		if !strings.Contains(only, m.name) {
+	for _, m := range all {
+		if !slices.Contains(chosen, m.name) {
 			continue
 		}
 		if err := m.measure(ctx, page); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,9 +58,13 @@ type table struct {
 }
 
 func (o options) run() error {
+	tables := o.tables()
+	if o.only != "" && !slices.ContainsFunc(tables, func(t table) bool { return t.name == o.only }) {
+		return fmt.Errorf("-only %s: there is no such table", o.only)
+	}
 	report := benchtest.New("bench-scale", "How rendering scales")
 	report.Say(introScale, postgresVersion())
-	for _, t := range o.tables() {
+	for _, t := range tables {
 		if o.only != "" && o.only != t.name {
 			continue
 		}
