@@ -29,20 +29,15 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
-// hold is a hook that blocks downloads until open is called.
+// hold has a hook that blocks downloads until the gate is closed.
 type hold struct {
 	arrived chan struct{} // receives a value for each blocked download
 	gate    chan struct{}
-	open    func()
 }
 
-func newHold() *hold {
-	h := &hold{arrived: make(chan struct{}, 100), gate: make(chan struct{})}
-	h.open = sync.OnceFunc(func() { close(h.gate) })
-	return h
-}
+func newHold() hold { return hold{make(chan struct{}, 100), make(chan struct{})} }
 
-func (h *hold) hook(_ http.ResponseWriter, r *http.Request) bool {
+func (h hold) hook(_ http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet {
 		h.arrived <- struct{}{}
 		select {
@@ -114,7 +109,7 @@ func TestDownloadsAreBounded(t *testing.T) {
 		t.Error("a fifth download began while four were running")
 	case <-time.After(100 * time.Millisecond):
 	}
-	h.open()
+	close(h.gate)
 	all.Wait()
 	if n := s.count(http.MethodGet); n != len(keys) {
 		t.Errorf("%d downloads, want %d", n, len(keys))

@@ -65,13 +65,9 @@ func TestVerificationsTakeNoDownloadSlots(t *testing.T) {
 	for i := range 6 {
 		keys = append(keys, s.upload(t, service, fmt.Appendf(nil, "clip %d", i)))
 	}
-	arrived, gate := make(chan struct{}, 10), make(chan struct{})
-	s.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet && !strings.Contains(r.URL.Path, keys[5].String()) {
-			arrived <- struct{}{}
-			<-gate
-		}
-		return false
+	h := newHold()
+	s.setHook(func(w http.ResponseWriter, r *http.Request) bool {
+		return !strings.Contains(r.URL.Path, keys[5].String()) && h.hook(w, r)
 	})
 	var all sync.WaitGroup
 	for i := range 5 {
@@ -82,15 +78,15 @@ func TestVerificationsTakeNoDownloadSlots(t *testing.T) {
 		})
 	}
 	for range 4 {
-		<-arrived
+		<-h.arrived
 	}
 	if err := service.FetchTo(t.Context(), keys[5], filepath.Join(t.TempDir(), "clip")); err != nil {
 		t.Errorf("a job's download during verifications: %v", err)
 	}
-	if len(arrived) > 0 {
+	if len(h.arrived) > 0 {
 		t.Error("a fifth verification began while four were running")
 	}
-	close(gate)
+	close(h.gate)
 	all.Wait()
 }
 
