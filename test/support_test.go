@@ -320,6 +320,10 @@ func TestSupportSettlesAMissingPurchase(t *testing.T) {
 			t.Errorf("cutroom %v: status %d: %s", args, status, out)
 		}
 	}
+	command(t, s, &got, "purchase", "verify", "platform_a", "GPA.by-hand", "--user", other.Sub) // does not ask the store
+	if got.Granted != 0 || other.Balance(t) != 12 {
+		t.Errorf("verified later: %+v", got)
+	}
 	late := s.World.PurchaseA(store.PurchaseA{OrderID: "GPA.by-hand", ProductID: "credits.10"})
 	var again apitest.Purchased
 	purchase(t, u, "platform_a", late.OrderID, late.Token, late.ProductID).Expect(200).JSON(&again)
@@ -330,6 +334,13 @@ func TestSupportSettlesAMissingPurchase(t *testing.T) {
 	admin.Get(t, "/api/v2/admin/revenue").Expect(200).JSON(&sold)
 	if sold != (revenue{PurchaseCount: 2, CreditsSold: 60, PayingUsers: 1}) {
 		t.Errorf("revenue %+v", sold)
+	}
+	if _, err := s.World.PlatformA.Refund(late.Token); err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, notifyA, s.World.PlatformA.Push(late)).Expect(200)
+	if have := other.Balance(t); have != 3 {
+		t.Errorf("balance %d after the store refunded what support granted, want 3", have)
 	}
 	var list struct{ Total int }
 	admin.Get(t, adminPath+"users/"+u.Sub+"/refusals").Expect(200).JSON(&list)
