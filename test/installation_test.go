@@ -116,8 +116,21 @@ func TestAnotherDiskIsRefused(t *testing.T) {
 	if status, out := s.Command(t, "sweep", "--confirm"); status != 1 || !strings.Contains(out, "cutroom adopt-disk") {
 		t.Errorf("a sweep of another disk: %d\n%s", status, out)
 	}
-	if out := succeeds(t, s, "adopt-disk"); !strings.Contains(out, id(other)) {
-		t.Errorf("adopt-disk: %s", out)
+	for _, before := range []string{id(first), id(other)} {
+		if out := succeeds(t, s, "adopt-disk"); !strings.Contains(out, "now on disk "+id(other)) || !strings.Contains(out, "(before: "+before+")") {
+			t.Errorf("adopt-disk, the database had %s and gets %s: %s", before, id(other), out)
+		}
 	}
+	var entries []auditEntry
+	command(t, s, &entries, "audit")
+	adopted := slices.DeleteFunc(entries, func(e auditEntry) bool { return e.Action != "disk-adopted" })
+	if len(adopted) != 1 || adopted[0].Detail["disk"] != id(other) || adopted[0].Detail["before"] != id(first) {
+		t.Errorf("audit record: %+v", adopted)
+	}
+	s.SetEnv("STORAGE_PATH", first)
+	if status, out := s.Command(t, "serve"); status != 1 || !strings.Contains(out, "cutroom adopt-disk") {
+		t.Errorf("serve on the disk before: %d\n%s", status, out)
+	}
+	s.SetEnv("STORAGE_PATH", other)
 	s.Restart(t)
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"cutroom/internal/dbtest"
 	"cutroom/internal/installation"
 )
 
@@ -46,37 +45,8 @@ func TestADiskHasOneID(t *testing.T) {
 	}
 }
 
-func TestADatabaseHasOneDisk(t *testing.T) {
-	d, ctx, dir, other := database(t), t.Context(), t.TempDir(), t.TempDir()
-	if err := installation.CheckDisk(ctx, d, dir); err == nil {
-		t.Error("a database without a disk has this one")
-	}
-	for range 2 { // processes of one machine share the disk
-		if err := installation.ClaimDisk(ctx, d, dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first, err := installation.DiskID(dir)
-	second, serr := installation.DiskID(other)
-	if err != nil || serr != nil {
-		t.Fatal(err, serr)
-	}
-	if err := installation.ClaimDisk(ctx, d, other); err == nil || !strings.Contains(err.Error(), first) ||
-		!strings.Contains(err.Error(), second) || !strings.Contains(err.Error(), "cutroom adopt-disk") {
-		t.Errorf("another disk: %v, want both ids and what to do", err)
-	}
-	for _, was := range []string{first, second} {
-		if before, after, err := installation.AdoptDisk(ctx, d, other, "cli:0"); before != was || after != second || err != nil {
-			t.Errorf("adopted %s after %s, %v", after, before, err)
-		}
-	}
-	if err := installation.CheckDisk(ctx, d, dir); err == nil {
-		t.Error("the database still has the disk before")
-	}
-	if err := installation.CheckDisk(ctx, d, other); err != nil {
-		t.Error(err)
-	}
-	if n := dbtest.Number(t, d, `SELECT COUNT(*) FROM audit WHERE action = 'disk-adopted'`); n != 1 {
-		t.Errorf("%d audit entries", n)
+func TestADatabaseHasNoDiskBeforeServe(t *testing.T) {
+	if err := installation.CheckDisk(t.Context(), database(t), t.TempDir()); err == nil || !strings.Contains(err.Error(), "`cutroom serve` once") {
+		t.Errorf("%v", err)
 	}
 }
