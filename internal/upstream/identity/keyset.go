@@ -50,12 +50,13 @@ type keySet struct {
 // lookup returns the key with that id, and fetches the set if that may help. ErrRejected means that the
 // provider has no such key, ErrUnavailable that the provider did not answer.
 func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error) {
-	if key := s.fresh(kid); key != nil {
+	key, seen := s.fresh(kid)
+	if key != nil {
 		return key, nil
 	}
-	// The fetch must outlive the lookup that started it, because others wait for it too.
-	fetched := s.flights.DoChan("", func() (any, error) {
-		s.refetch(context.WithoutCancel(ctx))
+	// Lookups in the same set share a fetch. It must outlive the lookup that started it, because others wait for it too.
+	fetched := s.flights.DoChan(seen.String(), func() (any, error) {
+		s.refetch(context.WithoutCancel(ctx), seen)
 		return nil, nil
 	})
 	select {
@@ -76,19 +77,19 @@ func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error)
 	return nil, fmt.Errorf("%w: key id %.80q is not in the set", ErrRejected, kid)
 }
 
-// fresh returns the key with that id if the cached set is recent enough.
-func (s *keySet) fresh(kid string) *rsa.PublicKey {
+// fresh returns the key with that id if the cached set is recent enough, and when that set arrived.
+func (s *keySet) fresh(kid string) (key *rsa.PublicKey, loadedAt time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now().Sub(s.loadedAt) >= keyLifetime {
-		return nil
+	if s.now().Sub(s.loadedAt) < keyLifetime {
+		key = s.keys[kid]
 	}
-	return s.keys[kid]
+	return key, s.loadedAt
 }
 
-// refetch fetches the set, unless it was fetched recently.
-func (s *keySet) refetch(ctx context.Context) {
-	if !s.due() {
+// refetch replaces the set that arrived at the time seen, unless a set was fetched recently.
+func (s *keySet) refetch(ctx context.Context, seen time.Time) {
+	if !s.due(seen) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -103,14 +104,14 @@ func (s *keySet) refetch(ctx context.Context) {
 }
 
 // due reports whether a fetch may start, and records its start.
-func (s *keySet) due() bool {
+func (s *keySet) due(seen time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keys == nil {
 		return true
 	}
 	now := s.now()
-	if now.Sub(s.refetchedAt) < refetchInterval {
+	if !s.loadedAt.Equal(seen) || now.Sub(s.refetchedAt) < refetchInterval {
 		return false
 	}
 	s.refetchedAt = now
