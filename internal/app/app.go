@@ -216,10 +216,10 @@ func (a *App) runWorkers(ctx context.Context) error {
 func (a *App) serve(ctx context.Context, l net.Listener) error {
 	srv := httpserve.New(a.handler, a.log)
 	srv.RegisterOnShutdown(func() { close(a.stopping) })
-	return serveUntil(ctx, srv, l, func() error {
+	return serveUntil(ctx, srv.Serve, l, func() error {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
-		if err := srv.Shutdown(drain); err != nil {
+		if err := srv.Stop(drain, l); err != nil {
 			a.log.Warn("requests cut off: they did not end in time", "err", err)
 			return srv.Close()
 		}
@@ -230,13 +230,13 @@ func (a *App) serve(ctx context.Context, l net.Listener) error {
 func (a *App) serveOps(ctx context.Context, l net.Listener) error {
 	srv := ops.NewServer(a.registry, a.ready)
 	a.log.Info("operators' listener", "address", l.Addr().String())
-	return serveUntil(ctx, srv, l, srv.Close)
+	return serveUntil(ctx, srv.Serve, l, srv.Close)
 }
 
 // serveUntil serves until ctx ends, and then calls stop.
-func serveUntil(ctx context.Context, srv *http.Server, l net.Listener, stop func() error) error {
+func serveUntil(ctx context.Context, serve func(net.Listener) error, l net.Listener, stop func() error) error {
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
+	go func() { ended <- serve(l) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)

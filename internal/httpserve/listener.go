@@ -3,11 +3,12 @@ package httpserve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"sync"
-	"time"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,18 +25,15 @@ const (
 	maxUnsent = 128 << 10
 )
 
-// queueDrain is how long a closing listener still accepts: the kernel resets connections that are in its queue when the
-// socket closes, and a front repeats no POST after a reset.
-const queueDrain = 200 * time.Millisecond
-
 // listener limits the connections of each client.
 type listener struct {
 	*net.TCPListener
 	trusted []netip.Prefix
 	refused func(client string)
 	slots   chan struct{}
-	clients *Shares
 	closed  chan struct{}
+	queued  chan net.Conn // the last connections, which Close accepts; then closed
+	clients *Shares
 	close   func() error
 }
 
@@ -46,59 +44,120 @@ func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused
 	if err != nil {
 		return nil, err
 	}
-	out := &listener{TCPListener: l.(*net.TCPListener), trusted: trusted, refused: refused,
-		slots: make(chan struct{}, maxConnections), clients: NewShares(maxPerClient), closed: make(chan struct{})}
-	out.close = sync.OnceValue(out.drain)
+	tcp, isTCP := l.(*net.TCPListener)
+	if !isTCP {
+		return nil, errors.Join(fmt.Errorf("listen: %T is not a TCP listener", l), l.Close())
+	}
+	out := &listener{TCPListener: tcp, trusted: trusted, refused: refused, slots: make(chan struct{}, maxConnections),
+		closed: make(chan struct{}), queued: make(chan net.Conn, maxConnections), clients: NewShares(maxPerClient)}
+	out.close = sync.OnceValue(out.acceptQueuedAndClose)
 	return out, nil
 }
 
-// Accept returns the next connection of a trusted proxy or of a client that is below its limit, and closes any other.
+// Accept returns the next connection of a client that is below its limit.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.closed:
-		return nil, net.ErrClosed
+		return l.nextQueued()
 	}
 	for {
 		c, err := l.AcceptTCP()
 		if err != nil {
 			<-l.slots
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				err = net.ErrClosed
+			if errors.Is(err, net.ErrClosed) {
+				return l.nextQueued()
 			}
 			return nil, err
 		}
-		remote, _ := c.RemoteAddr().(*net.TCPAddr)
-		peer := Plain(remote.AddrPort().Addr())
-		client := "" // a proxy, which takes no share
-		if !Contains(l.trusted, peer) {
-			client = Holder(peer.String())
-			if !l.clients.Take(client) {
-				l.refused(client)
-				_ = c.Close()
-				continue
-			}
+		if accepted, ok := l.admitted(c); ok {
+			return accepted, nil
 		}
-		limitUnsent(c)
-		return &conn{TCPConn: c, release: sync.OnceFunc(func() { <-l.slots; l.clients.Give(client) })}, nil
 	}
 }
 
-func limitUnsent(c *net.TCPConn) {
-	if raw, err := c.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent) })
+// nextQueued returns the connections that Close accepted, and then net.ErrClosed.
+func (l *listener) nextQueued() (net.Conn, error) {
+	if c, ok := <-l.queued; ok {
+		return c, nil
 	}
+	return nil, net.ErrClosed
 }
 
-// Close closes the socket after [queueDrain], and does not wait for that.
+// admitted returns the connection of a trusted proxy or of a client that is below its limit, which holds a slot until
+// it closes. It closes any other connection.
+func (l *listener) admitted(c *net.TCPConn) (net.Conn, bool) {
+	remote, _ := c.RemoteAddr().(*net.TCPAddr)
+	peer := Plain(remote.AddrPort().Addr())
+	client := "" // a proxy, which takes no share
+	if !Contains(l.trusted, peer) {
+		client = Holder(peer.String())
+		if !l.clients.Take(client) {
+			l.refused(client)
+			_ = c.Close()
+			return nil, false
+		}
+	}
+	_ = control(c, func(fd int) error { return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsent) })
+	return &conn{TCPConn: c, release: sync.OnceFunc(func() { <-l.slots; l.clients.Give(client) })}, true
+}
+
+// Close stops accepting. Accept still returns the connections that clients had opened before.
 func (l *listener) Close() error { return l.close() }
 
-func (l *listener) drain() error {
-	time.AfterFunc(queueDrain, func() {
-		_ = l.TCPListener.Close()
-		close(l.closed)
+// acceptQueuedAndClose empties the kernel's queue and closes the socket at once. The kernel resets connections that
+// are still in the queue, and a front repeats no POST after a reset.
+func (l *listener) acceptQueuedAndClose() error {
+	close(l.closed)
+	defer close(l.queued)
+	var accepted []int
+	err := control(l, func(listening int) error {
+		for len(accepted) < maxConnections {
+			fd, _, err := unix.Accept4(listening, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			if err != nil {
+				return nil // usually EAGAIN: the queue is empty
+			}
+			accepted = append(accepted, fd)
+		}
+		return nil
 	})
-	return l.SetDeadline(time.Now().Add(queueDrain))
+	err = errors.Join(err, l.TCPListener.Close())
+	for _, fd := range accepted {
+		f := os.NewFile(uintptr(fd), "")
+		c, fileErr := net.FileConn(f) // which duplicates fd
+		_ = f.Close()
+		if fileErr != nil {
+			err = errors.Join(err, fileErr)
+			continue
+		}
+		tcp, isTCP := c.(*net.TCPConn)
+		if !isTCP {
+			_ = c.Close()
+			continue
+		}
+		select {
+		case l.slots <- struct{}{}:
+		default:
+			_ = c.Close()
+			continue
+		}
+		if admitted, ok := l.admitted(tcp); ok {
+			l.queued <- admitted // has room for all
+		} else {
+			<-l.slots
+		}
+	}
+	return err
+}
+
+func control(c syscall.Conn, set func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = set(int(fd)) })
+	return errors.Join(err, failed)
 }
 
 // conn returns its place to the client's share when it closes. It embeds the TCP connection, because net/http
@@ -106,6 +165,7 @@ func (l *listener) drain() error {
 type conn struct {
 	*net.TCPConn
 	release func()
+	unread  bool // its first request has not been read
 }
 
 // Close ends the connection.

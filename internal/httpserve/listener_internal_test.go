@@ -209,29 +209,31 @@ func TestThinkingBetweenWritesIsNotSlowReading(t *testing.T) {
 	})
 }
 
-// A request that waits in the kernel's queue when the listener closes is still answered: a front would not
-// repeat a POST.
-func TestQueuedConnectionsAreServedAfterClose(t *testing.T) {
+// A request that waits in the kernel's queue when the server stops, or that is sent afterwards on a connection that is
+// in the queue, is still answered: a front would not repeat a POST.
+func TestStopServesQueuedConnections(t *testing.T) {
 	l, err := Listen(t.Context(), "127.0.0.1:0", nil, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
+	srv := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
 	var clients []net.Conn
 	for range 5 { // a dial returns once the connection is in the queue
 		clients = append(clients, dialFrom(t, "127.0.0.1", l.Addr().String()))
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	srv := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
+	stopped := make(chan error, 1)
+	go func() { stopped <- srv.Stop(t.Context(), l) }()
+	<-l.(*listener).closed
 	if err := srv.Serve(l); !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
-	<-l.(*listener).closed
 	for i, c := range clients {
 		if !answered(c) {
-			t.Errorf("connection %d was reset", i)
+			t.Errorf("connection %d was reset or closed", i)
 		}
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
 	}
 	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		t.Error("the listener is still open")
