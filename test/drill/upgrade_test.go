@@ -29,6 +29,9 @@ func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 // RestartSec and a start.
 const watchdog = 20 * time.Second
 
+// failTimeout is how long nginx skips a replica after a failure (fail_timeout in replicas.conf).
+const failTimeout = 20 * time.Second
+
 // Two replicas behind the nginx of deploy/ are restarted, killed and suspended under polls and submissions.
 // Only requests that a killed replica was working on may fail, and those with the front's JSON 503. A suspended
 // replica accepts connections but sends no responses: nginx must stop using it after one time-out, and use it
@@ -67,6 +70,8 @@ func TestUpgrade(t *testing.T) {
 		}
 		return back
 	}, notLater)
+	// Until then nginx skips both replicas that were killed, and uses its backup servers, which it never skips.
+	time.Sleep(failTimeout)
 	var suspended time.Time
 	var before int
 	d.during("suspend", func() time.Time {
