@@ -219,7 +219,9 @@ func TestStopServesQueuedConnections(t *testing.T) {
 	srv := New(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), slog.New(slog.DiscardHandler))
 	var clients []net.Conn
 	for range 5 { // a dial returns once the connection is in the queue
-		clients = append(clients, dialFrom(t, "127.0.0.1", l.Addr().String()))
+		c := dialFrom(t, "127.0.0.1", l.Addr().String())
+		_ = c.SetDeadline(time.Now().Add(tooLong)) // or a connection that nobody serves would block the test
+		clients = append(clients, c)
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- srv.Stop(t.Context(), l) }()
