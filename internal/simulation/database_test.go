@@ -184,19 +184,15 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	if err := d.Migrate(ctx); err != nil {
 		return nil, err
 	}
-	// The migrations fill no other table.
+	// The migrations fill no other table. A table refers only to older ones, so the newest is emptied first.
 	empty, err := db.Texts(d.Query(ctx, `SELECT 'DELETE FROM ' || name FROM sqlite_master
-		WHERE type = 'table' AND name NOT IN ('goose_db_version', 'separation_pause')`))
+		WHERE type = 'table' AND name NOT IN ('goose_db_version', 'separation_pause') ORDER BY rowid DESC`))
 	return &database{d, append(empty, `UPDATE separation_pause SET until_ms = 0, refusals = 0`)}, err
 })
 
-// reset empties the database.
+// reset empties the database. It leaves foreign keys on: each change of that pragma would discard all prepared statements.
 func (d *database) reset(ctx context.Context) error {
-	// The tables are in no order.
-	if _, err := d.Exec(ctx, `PRAGMA foreign_keys = 0`); err != nil {
-		return err
-	}
-	err := d.InTx(ctx, func(tx *db.Tx) error {
+	return d.InTx(ctx, func(tx *db.Tx) error {
 		for _, statement := range d.empty {
 			if _, err := tx.Exec(ctx, statement); err != nil {
 				return fmt.Errorf("%s: %w", statement, err)
@@ -204,6 +200,4 @@ func (d *database) reset(ctx context.Context) error {
 		}
 		return nil
 	})
-	_, on := d.Exec(ctx, `PRAGMA foreign_keys = 1`)
-	return errors.Join(err, on)
 }
