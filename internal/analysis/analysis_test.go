@@ -16,6 +16,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/derived"
+	"cutroom/internal/diskcache"
 	"cutroom/internal/fault"
 	"cutroom/internal/media"
 	"cutroom/internal/media/confine"
@@ -46,7 +47,7 @@ func TestAnalysesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := asset.NewCache(t.TempDir(), 1<<30)
+	cache, err := diskcache.New(diskcache.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

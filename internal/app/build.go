@@ -217,7 +217,8 @@ func (b *builder) buildStores(context.Context) error {
 		return err
 	}
 	// The rest of the disk is for jobs and uploads. On a large disk, more would seldom be read again before it expires.
-	if b.assetCache, err = asset.NewCache(b.dirs.assets, min(size/4, 20<<30)); err != nil {
+	b.assetCache, err = diskcache.New(diskcache.Config{Dir: b.dirs.assets, MaxBytes: min(size/4, 20<<30), Volatile: true})
+	if err != nil {
 		return err
 	}
 	if b.parts, err = diskcache.New(diskcache.Config{Dir: b.dirs.parts, MaxBytes: min(size/8, 10<<30)}); err != nil {

@@ -49,7 +49,7 @@ type Options struct {
 	DB *db.DB
 	// Bucket keeps the objects; nil disables the Service, and Cache is unused.
 	Bucket *objectstore.Bucket
-	Cache  *diskcache.Cache
+	Cache  *diskcache.Cache // of verified files, by <sha256>.<ext>
 	// Verifier verifies uploaded objects, each of which may take longer than its request.
 	Verifier *derived.Maker
 	MaxBytes int64 // of one asset

@@ -7,19 +7,12 @@ import (
 	"os"
 
 	"cutroom/internal/disk"
-	"cutroom/internal/diskcache"
 	"cutroom/internal/objectstore"
 )
 
 // maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be
 // fetched for requests that read an asset. Each of them moves in several parts at once.
 const maxDownloads = 4
-
-// NewCache returns the cache in dir, which should be on the disk of the work
-// folders. A file named <sha256>.<ext> in it is complete and verified.
-func NewCache(dir string, maxBytes int64) (*diskcache.Cache, error) {
-	return diskcache.New(diskcache.Config{Dir: dir, MaxBytes: maxBytes, Volatile: true})
-}
 
 // download fetches the object to dst, checks its hash, and notes that this version of it matches. It deletes an
 // object that is damaged in the bucket: while it exists, uploads of it are skipped, so nobody could replace it.

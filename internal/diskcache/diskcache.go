@@ -1,8 +1,8 @@
 // Package diskcache keeps files that can be fetched or made again on the local disk, up to a size.
 //
-// A key always stands for the same content. Get and Put use hard links if the file system allows it, so a job
-// keeps its files even if this or another process that shares the folder evicts them. A file's modification
-// time is its last use, and a file under its final name is complete.
+// A key is a file name, which always stands for the same content. Get and Put use hard links if the file system
+// allows it, so a job keeps its files even if this or another process that shares the folder evicts them. A
+// file's modification time is its last use, and a file under its final name is complete.
 package diskcache
 
 import (
@@ -32,8 +32,7 @@ type Config struct {
 	Dir      string // created when missing
 	MaxBytes int64  // 0 = no limit; evicts the least recently used files first
 	// Volatile skips flushing files to the disk and drops files written before the machine last started,
-	// because a power failure may have truncated them. A killed process leaves no such file. It also evicts files
-	// with another link, such as a running job's. That frees space only when the job ends.
+	// because a power failure may have truncated them. A killed process leaves no such file.
 	Volatile bool
 }
 
@@ -70,11 +69,8 @@ func New(cfg Config) (*Cache, error) {
 func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
-	path, err := c.path(scope, key)
-	if err != nil {
-		return false, err
-	}
-	err = disk.Link(ctx, path, dst)
+	path := c.path(scope, key)
+	err := disk.Link(ctx, path, dst)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Lstat(filepath.Dir(dst)); statErr != nil {
 			return false, fmt.Errorf("file cache: %w", statErr) // dst's folder is missing
@@ -95,11 +91,7 @@ func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
-	path, err := c.path(scope, key)
-	if err != nil {
-		return err
-	}
-	sizeBytes, err := c.keep(path, func(temp string) error {
+	err := c.keep(c.path(scope, key), func(temp string) error {
 		if err := disk.Link(ctx, src, temp); err != nil {
 			return err
 		}
@@ -109,41 +101,43 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	if err != nil {
 		return fmt.Errorf("file cache: put: %w", err)
 	}
-	c.mu.Lock()
-	c.size += sizeBytes
-	full := c.cfg.MaxBytes > 0 && c.size > c.cfg.MaxBytes
-	c.mu.Unlock()
-	if !full {
-		return nil
-	}
-	if err := c.trim(path); err != nil {
-		return fmt.Errorf("file cache: evict: %w", err)
-	}
 	return nil
 }
 
-// keep calls fill to create the file under a temporary name, publishes it at path, and returns its size.
-func (c *Cache) keep(path string, fill func(temp string) error) (sizeBytes int64, err error) {
+// keep calls fill to create the file under a temporary name, publishes it at path, and evicts others if the
+// cache is full.
+func (c *Cache) keep(path string, fill func(temp string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return 0, err
+		return err
 	}
 	temp := path + "." + rand.Text() + ".tmp"
 	defer os.Remove(temp)
 	if err := fill(temp); err != nil {
-		return 0, err
+		return err
 	}
 	if !c.cfg.Volatile {
 		if err := disk.Sync(temp); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	st, err := os.Stat(temp)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	// Renaming one link of a file to another link of it does nothing; the deferred Remove then
 	// drops the spare name.
-	return st.Size(), os.Rename(temp, path)
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.size += st.Size()
+	full := c.cfg.MaxBytes > 0 && c.size > c.cfg.MaxBytes
+	c.mu.Unlock()
+	if full {
+		// The file is there. If trim fails, the next Sweep fails too and reports the error.
+		_ = c.trim(path)
+	}
+	return nil
 }
 
 // Sweep removes files unused for ttl, then the least recently used files beyond the limit, and temporary files
@@ -204,20 +198,7 @@ func (c *Cache) folder(scope string) string {
 	return filepath.Join(c.cfg.Dir, hex.EncodeToString(sum[:16]))
 }
 
-func (c *Cache) path(scope, key string) (string, error) {
-	if !plainKey(key) {
-		return "", fmt.Errorf("file cache: malformed key %q", key)
-	}
-	return filepath.Join(c.folder(scope), key), nil
-}
-
-// plainKey accepts lower-case letters, digits, dashes and single inner dots.
-func plainKey(key string) bool {
-	if key == "" || len(key) > 200 || key[0] == '.' || strings.Contains(key, "..") || isTemp(key) {
-		return false
-	}
-	return strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
-}
+func (c *Cache) path(scope, key string) string { return filepath.Join(c.folder(scope), key) }
 
 // deadTemp is how long a temporary file may stay unmodified before Sweep assumes that its writer is dead.
 const deadTemp = time.Hour
@@ -258,8 +239,8 @@ func (c *Cache) files() ([]file, error) {
 			return nil
 		}
 		sys, ok := st.Sys().(*syscall.Stat_t)
-		all = append(all, file{path: path, size: st.Size(), used: st.ModTime(),
-			pinned: temp || !c.cfg.Volatile && ok && sys.Nlink > 1})
+		linked := ok && sys.Nlink > 1 // by a running job, so that its removal would free nothing
+		all = append(all, file{path: path, size: st.Size(), used: st.ModTime(), pinned: temp || linked})
 		return nil
 	})
 	slices.SortFunc(all, func(a, b file) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path)) })

@@ -38,11 +38,7 @@ func (c *Cache) Size(ctx context.Context, key string, load Loader) (sizeBytes in
 
 // Drop removes the file of a key without a scope. Callers that already have it keep it.
 func (c *Cache) Drop(key string) error {
-	path, err := c.path("", key)
-	if err != nil {
-		return err
-	}
-	if err := disk.Remove(path); err != nil {
+	if err := disk.Remove(c.path("", key)); err != nil {
 		return fmt.Errorf("file cache: drop: %w", err)
 	}
 	return nil
@@ -50,10 +46,7 @@ func (c *Cache) Drop(key string) error {
 
 // have loads the file until take finds it.
 func (c *Cache) have(ctx context.Context, key string, load Loader, take func(path string) (bool, error)) error {
-	path, err := c.path("", key)
-	if err != nil {
-		return err
-	}
+	path := c.path("", key)
 	// Another process may remove the file before take finds it, but hardly five times in a row.
 	for loads := 0; loads < 5; {
 		if found, err := take(path); found || err != nil {
@@ -85,7 +78,7 @@ func (c *Cache) have(ctx context.Context, key string, load Loader, take func(pat
 }
 
 func (c *Cache) load(ctx context.Context, path string, load Loader) error {
-	_, err := c.keep(path, func(temp string) error {
+	err := c.keep(path, func(temp string) error {
 		if err := load(ctx, temp); err != nil {
 			return err
 		}
@@ -94,7 +87,5 @@ func (c *Cache) load(ctx context.Context, path string, load Loader) error {
 	if err != nil {
 		return fmt.Errorf("file cache: load: %w", err)
 	}
-	// The caller has its file. If trim fails, the next Sweep fails too and reports the error.
-	_ = c.trim(path)
 	return nil
 }
