@@ -13,10 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sandbox/bucket"
 )
@@ -29,7 +25,6 @@ const (
 // backend is an S3 server behind a proxy that can count, delay and break requests.
 type backend struct {
 	server  *httptest.Server
-	real    bool // not the stand-in
 	config  objectstore.BucketConfig
 	mu      sync.Mutex
 	fault   func(w http.ResponseWriter, r *http.Request) (handled bool)
@@ -70,10 +65,9 @@ func realBackend(t *testing.T) *backend {
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
 	})
-	b.real = true
 	secret, _ := u.User.Password()
 	b.config = objectstore.BucketConfig{
-		Endpoint: b.server.URL, Region: u.Query().Get("region"), Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
+		Endpoint: b.server.URL, Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
 	}
 	return b
 }
@@ -128,18 +122,6 @@ func (b *backend) bucket(t *testing.T, change func(*objectstore.BucketConfig)) *
 		change(&cfg)
 	}
 	return objectstore.NewBucket(cfg)
-}
-
-// pendingUploads counts multipart uploads that were neither completed nor aborted.
-func (b *backend) pendingUploads(t *testing.T, prefix string) int {
-	t.Helper()
-	client := s3.New(s3.Options{
-		BaseEndpoint: aws.String(b.server.URL), Region: "auto", UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider(b.config.AccessKeyID, b.config.SecretAccessKey, ""),
-	})
-	out, err := client.ListMultipartUploads(t.Context(), &s3.ListMultipartUploadsInput{Bucket: &b.config.Bucket, Prefix: &prefix})
-	must(t, err)
-	return len(out.Uploads)
 }
 
 // answer is a fault that answers with an error as S3 does.

@@ -34,7 +34,6 @@ const (
 // BucketConfig is the address of a bucket, its credentials and the limits on requests.
 type BucketConfig struct {
 	Endpoint        string // http or https URL of the service, without the bucket
-	Region          string // "" means "auto"
 	Bucket          string
 	AccessKeyID     string
 	SecretAccessKey string
@@ -73,7 +72,6 @@ var _ Store = (*Bucket)(nil)
 // NewBucket returns a Store in the configured bucket. It makes no request; call Check to test the
 // bucket.
 func NewBucket(cfg BucketConfig) *Bucket {
-	cfg.Region = cmp.Or(cfg.Region, "auto")
 	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, defaultStallTimeout)
@@ -86,7 +84,7 @@ func NewBucket(cfg BucketConfig) *Bucket {
 	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
 	opts := s3.Options{
 		BaseEndpoint: &cfg.Endpoint,
-		Region:       cfg.Region,
+		Region:       "auto",
 		UsePathStyle: true,
 		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
 		HTTPClient:   client,

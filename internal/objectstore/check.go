@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"time"
 
 	"cutroom/internal/httpcall"
@@ -19,14 +17,8 @@ import (
 // and length, multipart uploads if the store has them, presigned downloads and delete. It works on
 // an object of its own under "doctor/". The error names the failed step.
 func (b *Bucket) Check(ctx context.Context) (err error) {
-	dir, err := os.MkdirTemp("", "bucket-check-")
-	if err != nil {
-		return fmt.Errorf("check bucket: %w", err)
-	}
-	defer os.RemoveAll(dir)
 	token := rand.Text()
-	c := &check{bucket: b, key: "doctor/" + token + ".txt",
-		content: bytes.Repeat([]byte(token), checkBytes/len(token)+1)[:checkBytes], dir: dir}
+	c := &check{bucket: b, key: "doctor/" + token + ".txt", content: bytes.Repeat([]byte(token), checkBytes/len(token)+1)[:checkBytes]}
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
@@ -64,30 +56,19 @@ type check struct {
 	bucket  *Bucket
 	key     string
 	content []byte
-	dir     string
 }
 
 func (c *check) putAndGet(ctx context.Context) error {
-	src, dst := filepath.Join(c.dir, "src"), filepath.Join(c.dir, "dst")
 	for _, content := range [][]byte{c.content[:refusedBytes], c.content} {
-		if err := os.WriteFile(src, content, 0o600); err != nil {
-			return err
-		}
-		if err := c.bucket.Put(ctx, c.key, src, "text/plain"); err != nil {
+		if err := c.bucket.Save(ctx, c.key, content); err != nil {
 			return err
 		}
 	}
-	if err := c.bucket.Fetch(ctx, c.key, dst); err != nil {
-		return err
+	got, err := c.bucket.Load(ctx, c.key)
+	if err == nil && !bytes.Equal(got, c.content) {
+		err = errors.New("the bytes came back different")
 	}
-	got, err := os.ReadFile(dst)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(got, c.content) {
-		return errors.New("the bytes came back different")
-	}
-	return nil
+	return err
 }
 
 func (c *check) presignedPut(ctx context.Context) error {

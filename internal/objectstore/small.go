@@ -15,7 +15,7 @@ import (
 )
 
 // maxSmallBytes bounds what Load reads.
-const maxSmallBytes = 64 << 10
+const maxSmallBytes = 1 << 20
 
 // ErrExists is returned by Create and CompleteUpload for a key that holds an
 // object.

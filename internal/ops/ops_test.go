@@ -285,7 +285,7 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 		dead := httptest.NewServer(http.NotFoundHandler())
 		dead.Close()
 		r := startReplica(t, d)
-		r.ready.Store = objectstore.NewBucket(objectstore.BucketConfig{Endpoint: dead.URL, Region: "auto", Bucket: "b",
+		r.ready.Store = objectstore.NewBucket(objectstore.BucketConfig{Endpoint: dead.URL, Bucket: "b",
 			AccessKeyID: "id", SecretAccessKey: "secret"})
 		wantUnready(t, r, "the object store takes no files")
 	})
