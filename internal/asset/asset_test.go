@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,76 +27,74 @@ import (
 
 const maxBytes = 32 << 20
 
-// store is the stand-in bucket behind a hook that can count and change requests.
-type store struct {
+// rig is a service on the stand-in bucket, behind a hook that can count and change requests.
+type rig struct {
+	t       *testing.T
 	db      *db.DB
-	userID  string // the user of requests for which the user does not matter
 	standIn *bucket.Bucket
-	server  *httptest.Server
 	client  *objectstore.Bucket
+	service *asset.Service
+	cache   string // its folder
+	content []byte // 17 MiB, enough for an upload in parts
 
 	mu   sync.Mutex
 	hook func(w http.ResponseWriter, r *http.Request) (handled bool)
 	seen []string // methods of the requests
 }
 
-func newStore(t *testing.T) *store {
+// onBothDatabases runs a test with a rig.
+func onBothDatabases(t *testing.T, test func(t *testing.T, p *rig)) {
+	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, newRig(t, d)) })
+}
+
+func newRig(t *testing.T, d *db.DB) *rig {
 	t.Helper()
 	opts := bucket.Options{Name: "bucket", AccessKeyID: "id", SecretAccessKey: "secret", Dir: t.TempDir()}
 	standIn, err := bucket.New(opts)
 	must(t, err)
-	s := &store{standIn: standIn, db: dbtest.SQLite(t)}
-	s.userID = newUser(t, s.db, "somebody")
-	s.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.seen = append(s.seen, r.Method)
-		hook := s.hook
-		s.mu.Unlock()
+	p := &rig{t: t, db: d, standIn: standIn, content: bytes.Repeat([]byte("0123456789abcdef"), 17<<16)}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		p.seen = append(p.seen, r.Method)
+		hook := p.hook
+		p.mu.Unlock()
 		if hook == nil || !hook(w, r) {
 			standIn.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(s.server.Close)
-	s.client = objectstore.NewBucket(objectstore.BucketConfig{
-		Endpoint: s.server.URL, Bucket: opts.Name, AccessKeyID: opts.AccessKeyID, SecretAccessKey: opts.SecretAccessKey,
+	t.Cleanup(server.Close)
+	p.client = objectstore.NewBucket(objectstore.BucketConfig{
+		Endpoint: server.URL, Bucket: opts.Name, AccessKeyID: opts.AccessKeyID, SecretAccessKey: opts.SecretAccessKey,
 		MaxBackoff: time.Millisecond,
 	})
-	return s
+	p.service, p.cache = p.replica(0)
+	return p
+}
+
+// replica returns another service on the same bucket and database, and the folder of its cache. It verifies four
+// objects at a time.
+func (p *rig) replica(maxPerAccount int64) (*asset.Service, string) {
+	p.t.Helper()
+	dir := p.t.TempDir()
+	cache, err := diskcache.New(diskcache.Config{Dir: dir, Volatile: true})
+	must(p.t, err)
+	verifier := derived.New(derived.Options{AtOnce: 4, PerHolder: 4, MaxWait: time.Minute, Log: slog.New(slog.DiscardHandler)})
+	p.t.Cleanup(verifier.Close)
+	return asset.New(asset.Options{DB: p.db, Bucket: p.client, Cache: cache, Verifier: verifier, MaxBytes: maxBytes,
+		MaxPerAccount: maxPerAccount}), dir
 }
 
 // setHook calls f before every later request, and resets the count.
-func (s *store) setHook(f func(w http.ResponseWriter, r *http.Request) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hook, s.seen = f, nil
+func (p *rig) setHook(f func(w http.ResponseWriter, r *http.Request) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hook, p.seen = f, nil
 }
 
-func (s *store) count(method string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, m := range s.seen {
-		if m == method {
-			n++
-		}
-	}
-	return n
-}
-
-// service returns a service on the store with a cache of maxCache bytes.
-func (s *store) service(t *testing.T, maxCache int64) (*asset.Service, *diskcache.Cache, string) {
-	t.Helper()
-	dir := t.TempDir()
-	cache, err := asset.NewCache(dir, maxCache)
-	must(t, err)
-	return asset.New(asset.Options{DB: s.db, Bucket: s.client, Cache: cache, Verifier: verifier(t), MaxBytes: maxBytes}), cache, dir
-}
-
-// verifier verifies four objects at a time.
-func verifier(t *testing.T) *derived.Maker {
-	m := derived.New(derived.Options{AtOnce: 4, PerHolder: 4, MaxWait: time.Minute, Log: slog.New(slog.DiscardHandler)})
-	t.Cleanup(m.Close)
-	return m
+func (p *rig) count(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(p.seen), func(m string) bool { return m != method }))
 }
 
 func must(t *testing.T, err error) {
@@ -105,26 +104,46 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func newUser(t *testing.T, d *db.DB, name string) string {
-	t.Helper()
-	u, err := user.Upsert(t.Context(), d, user.Identity{Provider: "provider_a", Subject: name}, name+"@example.test", name, "")
-	must(t, err)
+// code returns the error code that a client sees.
+func code(err error) string {
+	if f := fault.As(err); f != nil {
+		return f.Answer()
+	}
+	return ""
+}
+
+func (p *rig) exec(query string, args ...any) {
+	p.t.Helper()
+	dbtest.Exec(p.t, p.db, query, args...)
+}
+
+func (p *rig) user(name string) string {
+	p.t.Helper()
+	u, err := user.Upsert(p.t.Context(), p.db, user.Identity{Provider: "provider_a", Subject: name}, name+"@example.test", name, "")
+	must(p.t, err)
 	return u.ID
 }
 
 // asked returns a request to upload a body.
-func asked(userID string, body []byte) asset.Request {
-	sum := sha256.Sum256(body)
+func asked(userID, body string) asset.Request {
+	sum := sha256.Sum256([]byte(body))
 	return asset.Request{SHA256Hex: hex.EncodeToString(sum[:]), SizeBytes: int64(len(body)), Ext: "mp4", ContentType: "video/mp4", UserID: userID}
 }
 
+// announce asks for an upload without sending it.
+func (p *rig) announce(userID, body string) asset.Upload {
+	p.t.Helper()
+	up, err := p.service.UploadURL(p.t.Context(), asked(userID, body))
+	must(p.t, err)
+	return up
+}
+
 // upload requests a URL and sends body to it, as a phone does.
-func (s *store) upload(t *testing.T, service *asset.Service, body []byte) asset.Key {
-	t.Helper()
-	up, err := service.UploadURL(t.Context(), asked(s.userID, body))
-	must(t, err)
-	if status := put(t, up.URL, "video/mp4", body); status != http.StatusOK {
-		t.Fatalf("upload: status %d", status)
+func (p *rig) upload(userID, body string) asset.Key {
+	p.t.Helper()
+	up := p.announce(userID, body)
+	if status := put(p.t, up.URL, "video/mp4", []byte(body)); status != http.StatusOK {
+		p.t.Fatalf("upload: status %d", status)
 	}
 	return up.Key
 }
@@ -184,9 +203,8 @@ func FuzzParseKey(f *testing.F) {
 }
 
 func TestUploadURLNamesTheBrokenField(t *testing.T) {
-	s := newStore(t)
-	service, _, _ := s.service(t, maxBytes)
-	good := asset.Request{SHA256Hex: hash, SizeBytes: 10, Ext: "mp4", ContentType: "video/mp4", UserID: s.userID}
+	p := newRig(t, dbtest.SQLite(t))
+	good := asset.Request{SHA256Hex: hash, SizeBytes: 10, Ext: "mp4", ContentType: "video/mp4", UserID: p.user("u")}
 	for _, c := range []struct {
 		change func(*asset.Request)
 		want   string
@@ -207,43 +225,41 @@ func TestUploadURLNamesTheBrokenField(t *testing.T) {
 	} {
 		req := good
 		c.change(&req)
-		_, err := service.UploadURL(t.Context(), req)
+		_, err := p.service.UploadURL(t.Context(), req)
 		if seen := fault.As(err); seen == nil || seen.Kind != fault.Invalid || seen.Answer() != c.want {
 			t.Errorf("%+v: %v, want %q", req, err, c.want)
 		}
 	}
 	good.SizeBytes, good.ContentType = maxBytes, " video/mp4 "
-	if _, err := service.UploadURL(t.Context(), good); err != nil {
+	if _, err := p.service.UploadURL(t.Context(), good); err != nil {
 		t.Errorf("the largest size, and a type with spaces around it: %v", err)
 	}
 }
 
 // An object whose size differs from the announced one can be replaced only if it does not match its key.
 func TestAnObjectOfAnotherSize(t *testing.T) {
-	s := newStore(t)
-	service, _, dir := s.service(t, maxBytes)
-	body := []byte("the whole of the file")
-	key := s.upload(t, service, body)
-	ask := func(size int) (asset.Upload, error) {
-		r := asked(s.userID, body)
-		r.SizeBytes = int64(size)
-		return service.UploadURL(t.Context(), r)
-	}
-	if up, err := ask(len(body) - 1); err != nil || up.AlreadyExists {
+	p := newRig(t, dbtest.SQLite(t))
+	u, body := p.user("u"), "the whole of the file"
+	key := p.upload(u, body)
+	if up, err := p.askForSize(u, body, len(body)-1); err != nil || up.AlreadyExists {
 		t.Errorf("a wrong size for an intact object: %+v, %v", up, err)
-	} else if status := put(t, up.URL, "video/mp4", body[1:]); status < 400 {
+	} else if status := put(t, up.URL, "video/mp4", []byte(body[1:])); status < 400 {
 		t.Errorf("a wrong size replaced an intact object: %d", status)
 	}
-	for name, other := range map[string]*asset.Service{"with a copy at hand": service, "without": func() *asset.Service { o, _, _ := s.service(t, maxBytes); return o }()} {
-		must(t, s.standIn.CorruptObject(key.String(), body[:7]))
-		if again := s.upload(t, other, body); again != key {
-			t.Errorf("%s: uploaded to %s", name, again)
-		}
+	for range 2 { // with a copy at hand, and without
+		must(t, p.standIn.CorruptObject(key.String(), []byte(body[:7])))
+		p.upload(u, body)
+		p.service, _ = p.replica(0)
 	}
-	if err := service.FetchTo(t.Context(), key, filepath.Join(dir, "dst")); err != nil {
-		t.Error(err)
+	must(t, p.service.FetchTo(t.Context(), key, filepath.Join(t.TempDir(), "dst")))
+	if up := p.announce(u, body); !up.AlreadyExists {
+		t.Errorf("%+v", up)
 	}
-	if up, err := ask(len(body)); err != nil || !up.AlreadyExists {
-		t.Errorf("%+v, %v", up, err)
-	}
+}
+
+// askForSize announces a body with another size.
+func (p *rig) askForSize(userID, body string, size int) (asset.Upload, error) {
+	r := asked(userID, body)
+	r.SizeBytes = int64(size)
+	return p.service.UploadURL(p.t.Context(), r)
 }

@@ -1,7 +1,6 @@
 package asset_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,117 +11,89 @@ import (
 	"time"
 
 	"cutroom/internal/asset"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/objectstore"
 )
 
-// names returns the names of the cache's files, except its marker.
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
-	var out []string
-	for _, e := range entries {
-		if e.Name() != "boot-id" {
-			out = append(out, e.Name())
-		}
-	}
-	return out
-}
-
-// hold has a hook that blocks downloads until the gate is closed.
-type hold struct {
-	arrived chan struct{} // receives a value for each blocked download
-	gate    chan struct{}
-}
-
-func newHold() hold { return hold{make(chan struct{}, 100), make(chan struct{})} }
-
-func (h hold) hook(_ http.ResponseWriter, r *http.Request) bool {
-	if r.Method == http.MethodGet {
-		h.arrived <- struct{}{}
-		select {
-		case <-h.gate:
-		case <-r.Context().Done():
-		}
-	}
-	return false
-}
-
 func TestFetchToVerifiesAndKeeps(t *testing.T) {
-	s := newStore(t)
-	service, _, dir := s.service(t, maxBytes)
-	want := []byte("the bytes of a clip")
-	key := s.upload(t, service, want)
-	s.setHook(nil)
+	p := newRig(t, dbtest.SQLite(t))
+	const want = "the bytes of a clip"
+	key := p.upload(p.user("u"), want)
+	p.setHook(nil)
 	for range 3 {
 		dst := filepath.Join(t.TempDir(), "src")
-		must(t, service.FetchTo(t.Context(), key, dst))
-		if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, want) {
+		must(t, p.service.FetchTo(t.Context(), key, dst))
+		if got, err := os.ReadFile(dst); err != nil || string(got) != want {
 			t.Errorf("fetched %q, %v", got, err)
 		}
-		if st, err := os.Stat(dst); err != nil || st.Mode().Perm()&0o222 != 0 {
-			t.Errorf("the shared file is writable: %v, %v", st.Mode(), err)
-		}
 	}
-	if n := s.count(http.MethodGet); n != 1 {
+	if n := p.count(http.MethodGet); n != 1 {
 		t.Errorf("%d downloads, want 1", n)
 	}
-	if got := names(t, dir); len(got) != 1 || "assets/"+got[0] != key.String() {
-		t.Errorf("the cache holds %v", got)
-	}
-	dst := filepath.Join(t.TempDir(), "no", "such", "folder")
-	if err := service.FetchTo(t.Context(), key, dst); err == nil || errors.Is(err, objectstore.ErrNotFound) {
-		t.Errorf("into a missing folder: %v", err)
-	}
 	missing := asset.Key{SHA256: hash, Ext: "mp4"}
-	if err := service.FetchTo(t.Context(), missing, filepath.Join(t.TempDir(), "dst")); !errors.Is(err, objectstore.ErrNotFound) {
+	if err := p.service.FetchTo(t.Context(), missing, filepath.Join(t.TempDir(), "dst")); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("a missing asset: %v", err)
 	}
-	if got := names(t, dir); len(got) != 1 {
-		t.Errorf("a failed fetch left %v", got)
+	if got, err := filepath.Glob(filepath.Join(p.cache, "*.*")); err != nil || len(got) != 1 || "assets/"+filepath.Base(got[0]) != key.String() {
+		t.Errorf("the cache holds %v, %v", got, err)
 	}
 }
 
-func TestDownloadsAreBounded(t *testing.T) {
-	s := newStore(t)
-	service, _, _ := s.service(t, maxBytes)
+// Jobs, requests and verifications read the bucket in slots of their own, four each.
+func TestReadsOfTheBucketAreBounded(t *testing.T) {
+	p := newRig(t, dbtest.SQLite(t))
+	u, dir := p.user("u"), t.TempDir()
+	const clips = 15
 	var keys []asset.Key
-	for i := range 9 {
-		keys = append(keys, s.upload(t, service, fmt.Appendf(nil, "clip %d", i)))
+	for i := range clips {
+		keys = append(keys, p.upload(u, fmt.Sprint("clip ", i)))
 	}
-	h := newHold()
-	s.setHook(h.hook)
-	dir := t.TempDir()
+	arrived, gate := make(chan struct{}, clips), make(chan struct{})
+	p.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet {
+			arrived <- struct{}{}
+			<-gate
+		}
+		return false
+	})
 	var all sync.WaitGroup
 	for i, key := range keys {
 		all.Go(func() {
-			if err := service.FetchTo(t.Context(), key, filepath.Join(dir, fmt.Sprint(i))); err != nil {
+			var err error
+			switch dst := filepath.Join(dir, fmt.Sprint(i)); i % 3 {
+			case 0:
+				err = p.service.FetchTo(t.Context(), key, dst)
+			case 1:
+				err = p.service.FetchForRequest(t.Context(), key, dst)
+			case 2:
+				_, err = p.askForSize(u, fmt.Sprint("clip ", i), 1)
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	for range 4 {
-		<-h.arrived
+	for range 12 {
+		<-arrived
 	}
 	select {
-	case <-h.arrived:
-		t.Error("a fifth download began while four were running")
+	case <-arrived:
+		t.Error("a fifth read of a kind began while four were running")
 	case <-time.After(100 * time.Millisecond):
 	}
-	close(h.gate)
+	close(gate)
 	all.Wait()
-	if n := s.count(http.MethodGet); n != len(keys) {
-		t.Errorf("%d downloads, want %d", n, len(keys))
+	if n := p.count(http.MethodGet); n != clips {
+		t.Errorf("%d downloads, want %d", n, clips)
 	}
 }
 
 func TestDamageInTransitDoesNotDeleteTheObject(t *testing.T) {
-	s := newStore(t)
-	service, _, _ := s.service(t, maxBytes)
-	body := []byte("0123456789")
-	key := s.upload(t, service, body)
+	p := newRig(t, dbtest.SQLite(t))
+	const body = "0123456789"
+	key := p.upload(p.user("u"), body)
 	var once sync.Once
-	s.setHook(func(w http.ResponseWriter, r *http.Request) (handled bool) {
+	p.setHook(func(w http.ResponseWriter, r *http.Request) (handled bool) {
 		if r.Method == http.MethodGet {
 			once.Do(func() {
 				handled = true
@@ -133,28 +104,11 @@ func TestDamageInTransitDoesNotDeleteTheObject(t *testing.T) {
 		return handled
 	})
 	dst := filepath.Join(t.TempDir(), "dst")
-	must(t, service.FetchTo(t.Context(), key, dst))
-	if got, err := os.ReadFile(dst); err != nil || !bytes.Equal(got, body) {
+	must(t, p.service.FetchTo(t.Context(), key, dst))
+	if got, err := os.ReadFile(dst); err != nil || string(got) != body {
 		t.Errorf("fetched %q, %v", got, err)
 	}
-	if s.count(http.MethodDelete) != 0 {
+	if p.count(http.MethodDelete) != 0 {
 		t.Error("the intact object was deleted")
-	}
-}
-
-func TestCacheDropsAnAssetThatAJobReads(t *testing.T) {
-	s := newStore(t)
-	service, cache, dir := s.service(t, 10)
-	key := s.upload(t, service, bytes.Repeat([]byte("x"), 1000))
-	held := filepath.Join(t.TempDir(), "held")
-	if err := service.FetchTo(t.Context(), key, held); err != nil {
-		t.Fatalf("larger than the cache: %v", err)
-	}
-	must(t, cache.Sweep(t.Context(), 0))
-	if got := names(t, dir); len(got) != 0 {
-		t.Errorf("the cache holds %v", got)
-	}
-	if st, err := os.Stat(held); err != nil || st.Size() != 1000 {
-		t.Errorf("the job's file: %v, %v", st, err)
 	}
 }

@@ -21,60 +21,38 @@ import (
 	"cutroom/internal/user"
 )
 
-// held lists the keys that a user holds. It reads pages of two.
-func (p *partsRig) held(userID string) (keys []asset.Key) {
+// held lists the keys that a user holds.
+func (p *rig) held(userID string) (keys []asset.Key) {
 	p.t.Helper()
-	page := cursor.Page{After: cursor.Start, Limit: 2}
-	for {
-		list, next, err := p.service.List(p.t.Context(), userID, page)
-		must(p.t, err)
-		for _, h := range list {
-			keys = append(keys, h.Key)
-		}
-		if next == "" {
-			return keys
-		}
-		if page.After, err = cursor.Parse(next); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-}
-
-// announce asks for an upload without sending it.
-func (p *partsRig) announce(userID, body string) asset.Upload {
-	p.t.Helper()
-	up, err := p.service.UploadURL(p.t.Context(), asked(userID, []byte(body)))
+	list, _, err := p.service.List(p.t.Context(), userID, cursor.Page{After: cursor.Start, Limit: 100})
 	must(p.t, err)
-	return up
+	for _, h := range list {
+		keys = append(keys, h.Key)
+	}
+	return keys
 }
 
-func (p *partsRig) upload(userID, body string) asset.Key {
+func (p *rig) exists(key asset.Key) bool {
 	p.t.Helper()
-	p.store.userID = userID
-	return p.store.upload(p.t, p.service, []byte(body))
-}
-
-func (p *partsRig) exists(key asset.Key) bool {
-	p.t.Helper()
-	_, err := p.store.client.Stat(p.t.Context(), key.String())
+	_, err := p.client.Stat(p.t.Context(), key.String())
 	if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
 		p.t.Fatal(err)
 	}
 	return err == nil
 }
 
-func (p *partsRig) sweep() {
+func (p *rig) sweep() {
 	p.t.Helper()
 	must(p.t, p.service.Sweep(p.t.Context()))
 }
 
-func (p *partsRig) release(userID string, key asset.Key) {
+func (p *rig) release(userID string, key asset.Key) {
 	p.t.Helper()
 	must(p.t, p.service.Release(p.t.Context(), userID, key))
 }
 
 // use holds assets as a submission does. between runs after their lookup and before the commit.
-func (p *partsRig) use(userID string, between func(), keys ...asset.Key) error {
+func (p *rig) use(userID string, between func(), keys ...asset.Key) error {
 	p.t.Helper()
 	found, err := p.service.Lookup(p.t.Context(), keys...)
 	if err != nil {
@@ -91,52 +69,11 @@ func (p *partsRig) use(userID string, between func(), keys ...asset.Key) error {
 
 func nothing() {}
 
-func TestAnObjectIsDeletedWithItsLastHolder(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
-		ann, ben := p.user("ann"), p.user("ben")
-		key := p.upload(ann, "a clip")
-		other := p.upload(ben, "another clip")
-		if again := p.upload(ann, "one more"); !slices.Contains(p.held(ann), again) {
-			t.Errorf("ann holds %v", p.held(ann))
-		}
-		// Ben announces the same bytes and need not upload them.
-		if up := p.announce(ben, "a clip"); !up.AlreadyExists {
-			t.Errorf("%+v", up)
-		}
-		p.exec(`UPDATE asset_holders SET created_at = created_at - 5 WHERE asset_key = $1`, other.String())
-		if got := p.held(ben); !slices.Equal(got, []asset.Key{key, other}) {
-			t.Errorf("ben holds %v", got)
-		}
-		p.release(ann, key)
-		p.release(ann, key)
-		p.sweep()
-		if !p.exists(key) || slices.Contains(p.held(ann), key) {
-			t.Errorf("the object that ben holds exists: %v; ann holds %v", p.exists(key), p.held(ann))
-		}
-		must(t, p.service.Erase(t.Context(), ben))
-		if len(p.held(ben)) != 0 || !p.exists(key) {
-			t.Errorf("before the sweep: %v", p.held(ben))
-		}
-		p.sweep()
-		if p.exists(key) || p.exists(other) {
-			t.Error("objects that nobody holds are left")
-		}
-		// Both users can upload it again.
-		if again := p.upload(ben, "a clip"); again != key || !p.exists(key) {
-			t.Errorf("uploaded again to %s", again)
-		}
-		p.sweep()
-		if !p.exists(key) {
-			t.Error("the sweep deleted an object that is held again")
-		}
-	})
-}
-
 // Each announcement permits an upload for a while, so the file counts with the largest announced size until
 // the object exists. Then the object's size counts.
 func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
-		ann, body := p.user("ann"), []byte("a clip")
+	onBothDatabases(t, func(t *testing.T, p *rig) {
+		ann, body := p.user("ann"), "a clip"
 		counts := func(want int64) {
 			t.Helper()
 			list, _, err := p.service.List(t.Context(), ann, cursor.Page{After: cursor.Start, Limit: 2})
@@ -144,21 +81,22 @@ func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
 				t.Errorf("held %+v, %v, want %d bytes", list, err, want)
 			}
 		}
-		for _, announced := range []struct{ size, want int64 }{{20, 20}, {1, 20}, {30, 30}} {
-			r := asked(ann, body)
-			r.SizeBytes = announced.size
-			if _, err := p.service.UploadURL(t.Context(), r); err != nil {
+		for _, announced := range []struct {
+			size int
+			want int64
+		}{{20, 20}, {1, 20}, {30, 30}} {
+			if _, err := p.askForSize(ann, body, announced.size); err != nil {
 				t.Fatal(err)
 			}
 			counts(announced.want)
 		}
-		must(t, p.use(ann, nothing, p.upload(ann, "a clip")))
+		must(t, p.use(ann, nothing, p.upload(ann, body)))
 		counts(int64(len(body)))
 	})
 }
 
 func TestARunningJobKeepsAnObject(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann := p.user("ann")
 		key := p.upload(ann, "a clip")
 		jobtest.Insert(t, p.db, "rnd-1", ann, "PENDING", 1, 0)
@@ -179,7 +117,7 @@ func TestARunningJobKeepsAnObject(t *testing.T) {
 // A client that uses an asset while the sweep removes it either keeps the object or learns
 // that it is gone.
 func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann, ben := p.user("ann"), p.user("ben")
 		key := p.upload(ann, "a clip")
 		p.release(ann, key)
@@ -198,16 +136,16 @@ func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 		// While the store deletes the object, no client may use or upload it.
 		key = p.upload(ann, "a clip")
 		p.release(ann, key)
-		asked := func() error { _, err := p.service.UploadURL(t.Context(), asked(ben, []byte("a clip"))); return err }
+		asked := func() error { _, err := p.service.UploadURL(t.Context(), asked(ben, "a clip")); return err }
 		var during []error
-		p.store.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
+		p.setHook(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, key.String()) { // the asset, not its analysis
 				during = append(during, asked(), p.use(ben, nothing, key))
 			}
 			return false
 		})
 		p.sweep()
-		p.store.setHook(nil)
+		p.setHook(nil)
 		if len(during) != 2 {
 			t.Fatalf("%d deletions in the store", len(during)/2)
 		}
@@ -224,14 +162,14 @@ func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 }
 
 // later moves the times of released assets into the past.
-func (p *partsRig) later(by time.Duration) {
+func (p *rig) later(by time.Duration) {
 	p.t.Helper()
 	p.exec(`UPDATE assets SET given_up_at = given_up_at - $1, removal_at = removal_at - $1`, by.Milliseconds())
 	p.exec(`UPDATE asset_holders SET given_up_at = given_up_at - $1, last_used_at = last_used_at - $1`, by.Milliseconds())
 }
 
 // stored is how much of the account's storage assets take.
-func (p *partsRig) stored(userID string) int64 {
+func (p *rig) stored(userID string) int64 {
 	p.t.Helper()
 	u, err := quota.New(quota.Usage{}, "0", asset.StoredBytes).Usage(p.t.Context(), p.db, userID)
 	must(p.t, err)
@@ -241,7 +179,7 @@ func (p *partsRig) stored(userID string) int64 {
 // An upload may end after its object was deleted: one that replaces it within the hour, and one
 // that takes longer.
 func TestAnObjectIsDeletedAgainAfterAnHourAndADay(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann := p.user("ann")
 		up := p.announce(ann, "late")
 		for _, at := range []struct {
@@ -260,10 +198,10 @@ func TestAnObjectIsDeletedAgainAfterAnHourAndADay(t *testing.T) {
 			}
 			p.release(ann, up.Key)
 			p.later(at.after)
-			p.store.setHook(nil)
+			p.setHook(nil)
 			p.sweep()
 			p.sweep()
-			if n := p.store.count(http.MethodDelete); n != at.deletes {
+			if n := p.count(http.MethodDelete); n != at.deletes {
 				t.Errorf("%s: %d deletions, want %d", at.when, n, at.deletes)
 			}
 			if n := p.stored(ann); n != at.counts {
@@ -276,29 +214,29 @@ func TestAnObjectIsDeletedAgainAfterAnHourAndADay(t *testing.T) {
 	})
 }
 
-func (p *partsRig) rows() int64 { return dbtest.Number(p.t, p.db, `SELECT COUNT(*) FROM assets`) }
+func (p *rig) rows() int64 { return dbtest.Number(p.t, p.db, `SELECT COUNT(*) FROM assets`) }
 
 // An upload that was only announced may be under way for a day. Until then it counts.
 func TestAFileThatWasNeverUploadedIsDeletedOnce(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann := p.user("ann")
 		up := p.announce(ann, "never")
 		p.release(ann, up.Key)
-		p.store.setHook(nil)
+		p.setHook(nil)
 		for _, after := range []time.Duration{0, time.Hour, 22 * time.Hour} {
 			p.later(after)
 			p.sweep()
-			if n := p.store.count(http.MethodDelete); n != 0 || p.stored(ann) != 5 {
+			if n := p.count(http.MethodDelete); n != 0 || p.stored(ann) != 5 {
 				t.Errorf("%d deletions, %d bytes count", n, p.stored(ann))
 			}
 		}
 		p.later(time.Hour + time.Minute)
 		p.sweep()
 		p.sweep()
-		if n := p.store.count(http.MethodDelete); n != 1 || p.stored(ann) != 0 || p.rows() != 0 {
+		if n := p.count(http.MethodDelete); n != 1 || p.stored(ann) != 0 || p.rows() != 0 {
 			t.Errorf("after a day %d deletions, %d bytes count, %d rows", n, p.stored(ann), p.rows())
 		}
-		if n := p.store.count(http.MethodHead); n != 1 {
+		if n := p.count(http.MethodHead); n != 1 {
 			t.Errorf("looked for it %d times, want once", n)
 		}
 	})
@@ -306,7 +244,7 @@ func TestAFileThatWasNeverUploadedIsDeletedOnce(t *testing.T) {
 
 // If another account holds the asset, it is not erased, so it no longer counts for the first.
 func TestAnAssetThatAnotherAccountHoldsCountsOnlyThere(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann, ben := p.user("ann"), p.user("ben")
 		key := p.upload(ann, "a clip")
 		must(t, p.use(ben, nothing, key))
@@ -319,11 +257,11 @@ func TestAnAssetThatAnotherAccountHoldsCountsOnlyThere(t *testing.T) {
 }
 
 func TestAnAccountHasALimitedNumberOfAssets(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann, ben := p.user("ann"), p.user("ben")
-		limited := asset.New(asset.Options{DB: p.db, Bucket: p.store.client, Cache: p.cache, Verifier: verifier(t), MaxBytes: 1 << 30, MaxPerAccount: 2})
+		limited, _ := p.replica(2)
 		announce := func(userID, body string) string {
-			_, err := limited.UploadURL(t.Context(), asked(userID, []byte(body)))
+			_, err := limited.UploadURL(t.Context(), asked(userID, body))
 			return code(err)
 		}
 		const refused = "an account may have at most 2 assets; delete some, and try again when they are erased"
@@ -362,11 +300,11 @@ func TestAnAccountHasALimitedNumberOfAssets(t *testing.T) {
 
 // The bucket's lifecycle rule may delete an object, and an upload may never happen.
 func TestHoldsOfMissingObjectsEnd(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann := p.user("ann")
 		kept, gone := p.upload(ann, "kept"), p.upload(ann, "gone")
 		p.announce(ann, "never")
-		must(t, p.store.client.Delete(t.Context(), gone.String()))
+		must(t, p.client.Delete(t.Context(), gone.String()))
 		p.sweep()
 		if n := len(p.held(ann)); n != 3 {
 			t.Errorf("%d are held within a day, want 3", n)

@@ -88,7 +88,7 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key) (Upload
 		}
 		if p.completed || errors.Is(err, objectstore.ErrNoUpload) {
 			// Its object was removed since, or the store aborted the upload.
-			if err := s.forget(ctx, p); err != nil {
+			if err := s.abandon(ctx, p); err != nil {
 				return Upload{}, err
 			}
 			continue
@@ -172,13 +172,6 @@ func scanPending(row db.Scanner) (p pending, err error) {
 		p.key, err = ParseKey(key)
 	}
 	return p, err
-}
-
-func (s *Service) forget(ctx context.Context, p pending) error {
-	if _, err := s.DB.Exec(ctx, `DELETE FROM asset_uploads WHERE id = $1`, p.id); err != nil {
-		return fmt.Errorf("forget upload: %w", err)
-	}
-	return nil
 }
 
 // Complete makes an object from the parts of the user's upload, and verifies it: an
@@ -281,7 +274,10 @@ func (s *Service) abandon(ctx context.Context, p pending) error {
 			return err
 		}
 	}
-	return s.forget(ctx, p)
+	if _, err := s.DB.Exec(ctx, `DELETE FROM asset_uploads WHERE id = $1`, p.id); err != nil {
+		return fmt.Errorf("forget upload: %w", err)
+	}
+	return nil
 }
 
 // abandonAll abandons the uploads that match a condition. Another replica may do so, too.

@@ -1,53 +1,26 @@
 package asset_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"cutroom/internal/asset"
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/diskcache"
-	"cutroom/internal/fault"
 	"cutroom/internal/objectstore"
 )
 
-// onBothDatabases runs a test with a service whose users may upload in parts.
-func onBothDatabases(t *testing.T, test func(t *testing.T, p *partsRig)) {
-	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) {
-		p := &partsRig{t: t, db: d, store: newStore(t), content: bytes.Repeat([]byte("0123456789abcdef"), 17<<16)}
-		cache, err := asset.NewCache(t.TempDir(), 1<<30)
-		must(t, err)
-		p.cache = cache
-		p.service = asset.New(asset.Options{DB: d, Bucket: p.store.client, Cache: cache, Verifier: verifier(t), MaxBytes: 1 << 30})
-		test(t, p)
-	})
-}
-
-type partsRig struct {
-	t       *testing.T
-	db      *db.DB
-	store   *store
-	service *asset.Service
-	cache   *diskcache.Cache
-	content []byte // 17 MiB
-}
-
-func (p *partsRig) user(name string) string { return newUser(p.t, p.db, name) }
-
-func (p *partsRig) begin(userID string) (asset.Upload, error) {
-	r := asked(userID, p.content)
+func (p *rig) begin(userID string) (asset.Upload, error) {
+	r := asked(userID, string(p.content))
 	r.Multipart = true
 	return p.service.UploadURL(p.t.Context(), r)
 }
 
-func (p *partsRig) mustBegin(userID string) asset.Upload {
+func (p *rig) mustBegin(userID string) asset.Upload {
 	p.t.Helper()
 	up, err := p.begin(userID)
 	must(p.t, err)
@@ -55,7 +28,7 @@ func (p *partsRig) mustBegin(userID string) asset.Upload {
 }
 
 // send sends the missing parts.
-func (p *partsRig) send(up asset.Upload) {
+func (p *rig) send(up asset.Upload) {
 	p.t.Helper()
 	rest := p.content
 	for _, part := range up.Parts {
@@ -75,30 +48,17 @@ func done(up asset.Upload) (n int) {
 	return n
 }
 
-// code returns the error code that a client sees.
-func code(err error) string {
-	if f := fault.As(err); f != nil {
-		return f.Answer()
-	}
-	return ""
-}
-
-func (p *partsRig) exec(query string, args ...any) {
-	p.t.Helper()
-	dbtest.Exec(p.t, p.db, query, args...)
-}
-
 func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		old, young := p.user("old"), p.user("young")
 		forgotten, kept := p.mustBegin(old), p.mustBegin(young)
 		p.send(forgotten)
 		p.send(kept)
 		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour + time.Minute).Milliseconds(), old)
 		p.exec(`UPDATE asset_uploads SET created_at = created_at - $1 WHERE user_id = $2`, (24*time.Hour - time.Minute).Milliseconds(), young)
-		p.store.setHook(nil)
+		p.setHook(nil)
 		p.sweep()
-		if n := p.store.count(http.MethodDelete); n != 1 {
+		if n := p.count(http.MethodDelete); n != 1 {
 			t.Errorf("%d uploads were aborted, want 1", n)
 		}
 		if _, err := p.service.Complete(t.Context(), old, forgotten.ID); !strings.Contains(code(err), "unknown or has ended") {
@@ -127,11 +87,11 @@ func TestUploadsInPartsAreSweptAfterADay(t *testing.T) {
 
 // If the store's response is lost, the service repeats the request.
 func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		u := p.user("u")
 		up := p.mustBegin(u)
 		p.send(up)
-		p.store.setHook(func(w http.ResponseWriter, r *http.Request) bool {
+		p.setHook(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodGet && !r.URL.Query().Has("uploadId") { // reads the object
 				w.WriteHeader(http.StatusInternalServerError)
 				return true
@@ -141,14 +101,14 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 		if _, err := p.service.Complete(t.Context(), u, up.ID); !errors.Is(err, objectstore.ErrUnavailable) {
 			t.Errorf("while the store does not respond: %v", err)
 		}
-		p.store.setHook(nil)
+		p.setHook(nil)
 		for range 2 {
 			if got, err := p.service.Complete(t.Context(), u, up.ID); err != nil || !got.AlreadyExists || got.Key != up.Key {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}
 		// If the object is deleted, as by a rule of the bucket, the upload starts again.
-		must(t, p.store.client.Delete(t.Context(), up.Key.String()))
+		must(t, p.client.Delete(t.Context(), up.Key.String()))
 		again := p.mustBegin(u)
 		if again.ID == up.ID || done(again) != 0 {
 			t.Errorf("%d parts of %s are there", done(again), again.ID)
@@ -178,25 +138,19 @@ func TestCompletionIsRepeatedAfterAnInterruption(t *testing.T) {
 }
 
 func TestConcurrentRequestsShareAnUpload(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		u := p.user("u")
-		type answer struct {
-			up  asset.Upload
-			err error
-		}
-		all := func(do func() (asset.Upload, error)) []asset.Upload {
-			answers := make(chan answer)
-			var got []asset.Upload
-			for range 4 {
-				go func() { up, err := do(); answers <- answer{up, err} }()
+		all := func(do func() (asset.Upload, error)) (got [4]asset.Upload) {
+			var group sync.WaitGroup
+			for i := range got {
+				group.Go(func() {
+					var err error
+					if got[i], err = do(); err != nil {
+						t.Error(err)
+					}
+				})
 			}
-			for range 4 {
-				a := <-answers
-				if a.err != nil {
-					t.Error(a.err)
-				}
-				got = append(got, a.up)
-			}
+			group.Wait()
 			return got
 		}
 		begun := all(func() (asset.Upload, error) { return p.begin(u) })
@@ -216,7 +170,7 @@ func TestConcurrentRequestsShareAnUpload(t *testing.T) {
 
 // A store may abort an upload, or lack conditional requests or uploads in parts.
 func TestStoresThatDoLess(t *testing.T) {
-	onBothDatabases(t, func(t *testing.T, p *partsRig) {
+	onBothDatabases(t, func(t *testing.T, p *rig) {
 		u := p.user("u")
 		refuse := func(refused func(r *http.Request) bool) func(w http.ResponseWriter, r *http.Request) bool {
 			return func(w http.ResponseWriter, r *http.Request) bool {
@@ -226,21 +180,21 @@ func TestStoresThatDoLess(t *testing.T) {
 				return refused(r)
 			}
 		}
-		p.store.setHook(refuse(func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploads") }))
+		p.setHook(refuse(func(r *http.Request) bool { return r.Method == http.MethodPost && r.URL.Query().Has("uploads") }))
 		if up := p.mustBegin(u); up.URL == "" || up.Parts != nil || up.ID != "" {
 			t.Errorf("without uploads in parts: %+v", up)
 		}
-		p.store.setHook(nil)
+		p.setHook(nil)
 		first := p.mustBegin(u)
 		var storeID string
 		must(t, p.db.QueryRow(t.Context(), `SELECT store_id FROM asset_uploads`).Scan(&storeID))
-		must(t, p.store.client.AbortUpload(context.Background(), first.Key.String(), storeID))
+		must(t, p.client.AbortUpload(context.Background(), first.Key.String(), storeID))
 		second := p.mustBegin(u)
 		if second.ID == first.ID {
 			t.Error("an upload that the store aborted continues")
 		}
 		p.send(second)
-		p.store.setHook(refuse(func(r *http.Request) bool { return r.Header.Get("If-None-Match") != "" }))
+		p.setHook(refuse(func(r *http.Request) bool { return r.Header.Get("If-None-Match") != "" }))
 		if _, err := p.service.Complete(t.Context(), u, second.ID); err != nil {
 			t.Errorf("without conditional requests: %v", err)
 		}
