@@ -2,7 +2,6 @@ package installation_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -20,12 +19,9 @@ import (
 	fakebucket "cutroom/internal/sandbox/bucket"
 )
 
-// store makes clients of one bucket that nobody else uses.
-type store func(t *testing.T) *objectstore.Bucket
-
 // eachStore runs a test on stores that honour a conditional write, refuse it or
 // ignore it, and on the real server where there is one.
-func eachStore(t *testing.T, test func(t *testing.T, s store)) {
+func eachStore(t *testing.T, test func(t *testing.T, b *objectstore.Bucket)) {
 	bucketWhere := func(condition func(b *fakebucket.Bucket, w http.ResponseWriter, r *http.Request) (answered bool)) func(t *testing.T) {
 		return func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +35,7 @@ func eachStore(t *testing.T, test func(t *testing.T, s store)) {
 				}
 			}))
 			t.Cleanup(server.Close)
-			test(t, client(objectstore.BucketConfig{Endpoint: server.URL, Bucket: "bucket", AccessKeyID: "access", SecretAccessKey: "a secret of the stand-in"}))
+			test(t, objectstore.NewBucket(objectstore.BucketConfig{Endpoint: server.URL, Bucket: "bucket", AccessKeyID: "access", SecretAccessKey: "a secret of the stand-in"}))
 		}
 	}
 	t.Run("honours", bucketWhere(func(*fakebucket.Bucket, http.ResponseWriter, *http.Request) bool { return false }))
@@ -68,13 +64,9 @@ func eachStore(t *testing.T, test func(t *testing.T, s store)) {
 		if real == nil {
 			t.Skip("CUTROOM_TEST_S3 is not set; scripts/s3.sh run sets it")
 		}
-		test(t, client(objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Bucket: real["OBJECT_STORE_BUCKET"],
+		test(t, objectstore.NewBucket(objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Bucket: real["OBJECT_STORE_BUCKET"],
 			AccessKeyID: real["OBJECT_STORE_ACCESS_KEY_ID"], SecretAccessKey: real["OBJECT_STORE_SECRET_ACCESS_KEY"]}))
 	})
-}
-
-func client(cfg objectstore.BucketConfig) store {
-	return func(*testing.T) *objectstore.Bucket { return objectstore.NewBucket(cfg) }
 }
 
 // database is a new one, migrated.
@@ -103,14 +95,9 @@ func foreign(t *testing.T, err error) *installation.ForeignError {
 	return f
 }
 
-func claim(t *testing.T, d *db.DB, b *objectstore.Bucket) error {
-	_, err := installation.Claim(context.WithoutCancel(t.Context()), d, b)
-	return err
-}
-
 func TestAnEmptyBucketIsClaimedAndKept(t *testing.T) {
-	eachStore(t, func(t *testing.T, s store) {
-		d, b := database(t), s(t)
+	eachStore(t, func(t *testing.T, b *objectstore.Bucket) {
+		d := database(t)
 		if err := installation.Check(t.Context(), d, b); err == nil {
 			t.Error("a bucket that nobody claimed passes")
 		}
@@ -132,42 +119,23 @@ func TestAnEmptyBucketIsClaimedAndKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		claim(true) // like a different, unused bucket
-	})
-}
-
-func TestAForeignBucketIsRefusedUntilAdopted(t *testing.T) {
-	eachStore(t, func(t *testing.T, s store) {
-		b, mine, other := s(t), database(t), database(t)
-		put(t, b, "uploads/sep-1/source.mp3") // from before there were ids
-		if f := foreign(t, claim(t, mine, b)); f.Theirs != "" {
-			t.Errorf("%+v", f)
-		}
-		before, after, err := installation.Adopt(t.Context(), mine, b, "cli:0")
-		if err != nil || before != "" || after == "" {
-			t.Fatalf("adopted from %q to %q (%v)", before, after, err)
-		}
-		if err := claim(t, mine, b); err != nil {
-			t.Error(err)
-		}
-		// Another database, empty as after a slip of the pen.
-		if f := foreign(t, claim(t, other, b)); f.Theirs != after || f.Ours == after {
-			t.Errorf("%+v", f)
-		}
-		foreign(t, installation.Check(t.Context(), other, b))
-		if _, _, err := installation.Adopt(t.Context(), other, b, "cli:0"); err != nil {
+		put(t, b, "uploads/sep-1/source.mp3")
+		if err := b.Delete(t.Context(), "cutroom-installation"); err != nil {
 			t.Fatal(err)
 		}
-		foreign(t, installation.Check(t.Context(), mine, b))
+		if _, err := installation.Claim(t.Context(), d, b); foreign(t, err).Theirs != "" {
+			t.Errorf("a bucket with objects and no id: %v", err)
+		}
 	})
 }
 
 func TestOneOfTwoInstallationsWinsANewBucket(t *testing.T) {
-	eachStore(t, func(t *testing.T, s store) {
-		b, dbs := s(t), []*db.DB{database(t), database(t)}
+	eachStore(t, func(t *testing.T, b *objectstore.Bucket) {
+		dbs := []*db.DB{database(t), database(t)}
 		var wg sync.WaitGroup
 		errs := make([]error, 6)
 		for i := range errs { // three replicas each
-			wg.Go(func() { errs[i] = claim(t, dbs[i%2], b) })
+			wg.Go(func() { _, errs[i] = installation.Claim(t.Context(), dbs[i%2], b) })
 		}
 		wg.Wait()
 		won := 0
