@@ -35,7 +35,7 @@ func buyB(t testing.TB, u *apitest.User, tr store.TransactionB) *apitest.Respons
 	if tr.ProductID == "" {
 		tr.ProductID = "credits.10"
 	}
-	tr, receipt := u.World.TransactionB(t, tr)
+	tr, receipt := u.World.TransactionB(tr)
 	return purchase(t, u, "platform_b", tr.TransactionID, receipt, tr.ProductID)
 }
 
@@ -146,7 +146,7 @@ func TestStoreOutages(t *testing.T) {
 	s := apitest.Start(t, apitest.Env("HTTP_REQUEST_TIMEOUT_MS", "2000"), apitest.Env("HTTP_SOCKET_TIMEOUT_MS", "2000"))
 	u := s.SignIn(t)
 	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
-	tr, receipt := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.10"})
+	tr, receipt := s.World.TransactionB(store.TransactionB{ProductID: "credits.10"})
 	both := func(t *testing.T, status int, code string) {
 		t.Helper()
 		purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID).Error(status, code)

@@ -26,17 +26,6 @@ func push(t testing.TB, s *apitest.Server, path string, p store.Push) *apitest.R
 	return s.Do(t, apitest.Request{Method: "POST", Path: path, Raw: string(p.Body), Header: header})
 }
 
-// mustPush returns a push, and ends the test if making it failed.
-func mustPush(t testing.TB) func(store.Push, error) store.Push {
-	return func(p store.Push, err error) store.Push {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-}
-
 type revenue struct{ PurchaseCount, CreditsSold, PayingUsers int }
 
 func TestStoreRefundsTakeCreditsBack(t *testing.T) {
@@ -59,10 +48,10 @@ func TestStoreRefundsTakeCreditsBack(t *testing.T) {
 	}
 	a := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10", AccountID: u.Sub})
 	purchase(t, u, "platform_a", a.OrderID, a.Token, a.ProductID).Expect(200)
-	b, receipt := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.50", AccountToken: u.Sub})
+	b, receipt := s.World.TransactionB(store.TransactionB{ProductID: "credits.50", AccountToken: u.Sub})
 	purchase(t, u, "platform_b", b.TransactionID, receipt, b.ProductID).Expect(200)
 	pushA := s.World.PlatformA.Push(a)
-	pushB := mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))
+	pushB := s.World.PlatformB.Push(b, "REFUND")
 
 	// A refund that the store does not confirm changes no balance.
 	push(t, s, notifyA, pushA).Expect(200)
@@ -93,7 +82,7 @@ func TestStoreRefundsTakeCreditsBack(t *testing.T) {
 	if _, err := s.World.PlatformB.Refund(b.TransactionID, false); err != nil {
 		t.Fatal(err)
 	}
-	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND_REVERSED"))).Expect(200)
+	push(t, s, notifyB, s.World.PlatformB.Push(b, "REFUND_REVERSED")).Expect(200)
 	expect("the refund reversed, which support handles by hand", 3, 0, 0)
 	// A refunded receipt stays spent.
 	var again apitest.Purchased
@@ -109,7 +98,7 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	u := s.SignIn(t)
 	a := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 	purchase(t, u, "platform_a", a.OrderID, a.Token, a.ProductID).Expect(200)
-	b, receipt := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.10"})
+	b, receipt := s.World.TransactionB(store.TransactionB{ProductID: "credits.10"})
 	purchase(t, u, "platform_b", b.TransactionID, receipt, b.ProductID).Expect(200)
 	if _, err := s.World.PlatformA.Refund(a.Token); err != nil {
 		t.Fatal(err)
@@ -131,7 +120,7 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	push(t, s, notifyA, store.Push{Bearer: u.Token, Body: good.Body}).Error(401, "invalid_signature")
 	forged := b
 	forged.Forged = true
-	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(forged, "REFUND"))).Error(401, "invalid_signature")
+	push(t, s, notifyB, s.World.PlatformB.Push(forged, "REFUND")).Error(401, "invalid_signature")
 	for _, body := range []string{``, `{`, `{}`, `{"signedPayload":7}`, `{"signedPayload":"a.b.c"}`} {
 		push(t, s, notifyB, store.Push{Body: []byte(body)}).Error(401, "invalid_signature")
 	}
@@ -144,20 +133,20 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 		push(t, s, notifyA, store.Push{Bearer: good.Bearer, Body: []byte(body)}).Expect(200)
 	}
 	for _, kind := range []string{"TEST", "ONE_TIME_CHARGE", "CONSUMPTION_REQUEST"} {
-		push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, kind))).Expect(200)
+		push(t, s, notifyB, s.World.PlatformB.Push(b, kind)).Expect(200)
 	}
 	elsewhere := b
 	elsewhere.BundleID = "com.example.other"
-	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(elsewhere, "REFUND"))).Expect(200)
+	push(t, s, notifyB, s.World.PlatformB.Push(elsewhere, "REFUND")).Expect(200)
 	if have := u.Balance(t); have != 23 {
 		t.Errorf("balance %d, want 23", have)
 	}
 	// If the store is down when it should confirm, the notification still gets 200, and the service
 	// asks the store again later.
 	s.World.FailStores(t, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 503})
-	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))).Expect(200)
+	push(t, s, notifyB, s.World.PlatformB.Push(b, "REFUND")).Expect(200)
 	s.World.Heal()
-	push(t, s, notifyB, mustPush(t)(s.World.PlatformB.Push(b, "REFUND"))).Expect(200)
+	push(t, s, notifyB, s.World.PlatformB.Push(b, "REFUND")).Expect(200)
 	if have := u.Balance(t); have != 13 {
 		t.Errorf("balance %d after the outage, want 13", have)
 	}

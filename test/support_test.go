@@ -301,7 +301,7 @@ func TestSupportSettlesAMissingPurchase(t *testing.T) {
 			t.Errorf("verified: %+v, want %d granted", got, granted)
 		}
 	}
-	b, _ := s.World.TransactionB(t, store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub})
+	b, _ := s.World.TransactionB(store.TransactionB{ProductID: "credits.10", AccountToken: u.Sub})
 	command(t, s, &got, "purchase", "verify", "platform_b", b.TransactionID, "--user", u.Sub)
 	if got.Granted != 10 || u.Balance(t) != 63 {
 		t.Errorf("verified on platform_b without a receipt: %+v", got)

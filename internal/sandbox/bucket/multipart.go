@@ -24,10 +24,9 @@ const minPartBytes = 5 << 20
 // upload is a multipart upload in progress. It is guarded by Bucket.mu. It does not survive a restart, just as
 // a lifecycle rule would remove an abandoned upload.
 type upload struct {
-	id      string
-	object  Object
-	started time.Time
-	parts   map[int]Object
+	id     string
+	object Object
+	parts  map[int]Object
 }
 
 func (b *Bucket) findUpload(r *http.Request, key string) (*upload, error) {
@@ -39,7 +38,7 @@ func (b *Bucket) findUpload(r *http.Request, key string) (*upload, error) {
 }
 
 func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
-	u := &upload{id: fake.RandomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]Object{}}
+	u := &upload{id: fake.RandomHex(24), object: described(r, key), parts: map[int]Object{}}
 	b.mu.Lock()
 	b.uploads[u.id] = u
 	b.mu.Unlock()
@@ -189,26 +188,20 @@ func (b *Bucket) abortUpload(w http.ResponseWriter, r *http.Request, key string,
 }
 
 // listUploads lists the bucket's unfinished uploads.
-func (b *Bucket) listUploads(w http.ResponseWriter, r *http.Request, _ string, _ signature) error {
+func (b *Bucket) listUploads(w http.ResponseWriter, _ *http.Request, _ string, _ signature) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	type entry struct {
-		Key       string
-		UploadID  string `xml:"UploadId"`
-		Initiated time.Time
+		Key      string
+		UploadID string `xml:"UploadId"`
 	}
 	result := struct {
-		XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
-		Bucket      string
-		IsTruncated bool
-		Upload      []entry
-	}{Bucket: b.opts.Name}
+		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
+		Upload  []entry
+	}{}
 	for _, u := range b.uploads {
-		if strings.HasPrefix(u.object.Key, r.URL.Query().Get("prefix")) {
-			result.Upload = append(result.Upload, entry{u.object.Key, u.id, u.started})
-		}
+		result.Upload = append(result.Upload, entry{u.object.Key, u.id})
 	}
-	slices.SortFunc(result.Upload, func(a, c entry) int { return strings.Compare(a.Key+a.UploadID, c.Key+c.UploadID) })
 	answer(w, http.StatusOK, result)
 	return nil
 }
@@ -227,12 +220,9 @@ func (b *Bucket) listParts(w http.ResponseWriter, r *http.Request, key string, _
 		Size       int64
 	}
 	result := struct {
-		XMLName     xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListPartsResult"`
-		Bucket, Key string
-		UploadID    string `xml:"UploadId"`
-		IsTruncated bool
-		Part        []entry
-	}{Bucket: b.opts.Name, Key: key, UploadID: u.id}
+		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListPartsResult"`
+		Part    []entry
+	}{}
 	for _, n := range slices.Sorted(maps.Keys(u.parts)) {
 		result.Part = append(result.Part, entry{n, u.parts[n].ETag, u.parts[n].SizeBytes})
 	}

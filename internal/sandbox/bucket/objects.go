@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -124,6 +123,9 @@ func (b *Bucket) deleteObject(w http.ResponseWriter, _ *http.Request, key string
 	return nil
 }
 
+// maxKeys is how many keys a page of a listing has.
+const maxKeys = 1000
+
 // listObjects answers with a page of the keys with a prefix. The token of the next page
 // is this page's last key.
 func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _ signature) error {
@@ -137,16 +139,13 @@ func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _
 	result := struct {
 		XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListBucketResult"`
 		Name, Prefix          string
-		MaxKeys, KeyCount     int
+		KeyCount              int
 		IsTruncated           bool
 		NextContinuationToken string `xml:",omitempty"`
 		Contents              []entry
-	}{Name: b.opts.Name, Prefix: query.Get("prefix"), MaxKeys: 1000}
+	}{Name: b.opts.Name, Prefix: query.Get("prefix")}
 	if query.Get("list-type") != "2" || query.Has("delimiter") || query.Has("start-after") || query.Has("encoding-type") {
 		return &failure{501, "NotImplemented", "Only version 2 of the listing is implemented, by prefix."}
-	}
-	if n, err := strconv.Atoi(query.Get("max-keys")); err == nil && n > 0 {
-		result.MaxKeys = min(n, 1000)
 	}
 	after, err := hex.DecodeString(query.Get("continuation-token"))
 	if err != nil {
@@ -159,7 +158,7 @@ func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _
 		if key <= string(after) {
 			continue
 		}
-		if result.KeyCount == result.MaxKeys {
+		if result.KeyCount == maxKeys {
 			result.IsTruncated, result.NextContinuationToken = true, hex.EncodeToString([]byte(last))
 			break
 		}

@@ -136,23 +136,16 @@ func readSignature(r *http.Request) (signature, error) {
 			return signature{}, &failure{400, "AuthorizationQueryParametersError", "X-Amz-Expires must be between 1 and 604800 seconds"}
 		}
 	case strings.HasPrefix(header, algorithm+" "):
-		for _, field := range strings.Split(strings.TrimPrefix(header, algorithm+" "), ",") {
+		fields := map[string]string{}
+		for field := range strings.SplitSeq(strings.TrimPrefix(header, algorithm+" "), ",") {
 			name, value, _ := strings.Cut(strings.TrimSpace(field), "=")
-			switch name {
-			case "Credential":
-				credential = value
-			case "SignedHeaders":
-				signed = value
-			case "Signature":
-				s.value = value
-			}
+			fields[name] = value
 		}
+		credential, signed, s.value = fields["Credential"], fields["SignedHeaders"], fields["Signature"]
 		at, s.payload = r.Header.Get("X-Amz-Date"), r.Header.Get("X-Amz-Content-Sha256")
 		if s.payload == "" {
 			return signature{}, &failure{400, "MissingSecurityHeader", "x-amz-content-sha256 is required"}
 		}
-	case header != "":
-		return signature{}, &failure{400, "InvalidRequest", "Unsupported authorization type"}
 	default:
 		return signature{}, &failure{403, "AccessDenied", "Access Denied"}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"net/http"
 )
@@ -48,9 +49,7 @@ func PrivatePEM(private any) string {
 
 // Adjust adds or replaces fields, and then removes others.
 func Adjust(fields, set map[string]any, omit []string) {
-	for name, value := range set {
-		fields[name] = value
-	}
+	maps.Copy(fields, set)
 	for _, name := range omit {
 		delete(fields, name)
 	}

@@ -4,8 +4,9 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -154,14 +155,8 @@ func refuseA(w http.ResponseWriter, status int, reason, message string) {
 	}})
 }
 
+// randomDigits returns a number of n digits.
 func randomDigits(n int) string {
-	buf := make([]byte, n)
-	_, _ = rand.Read(buf)
-	for i := range buf {
-		buf[i] = '0' + buf[i]%10
-	}
-	if buf[0] == '0' {
-		buf[0] = '2'
-	}
-	return string(buf)
+	least := int64(math.Pow10(n - 1))
+	return strconv.FormatInt(least+rand.Int64N(9*least), 10)
 }

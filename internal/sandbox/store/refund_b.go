@@ -26,18 +26,10 @@ func (s *PlatformB) Refund(transactionID string, refunded bool) (TransactionB, e
 }
 
 // Push returns a server notification, version 2, of the type REFUND or another.
-func (s *PlatformB) Push(t TransactionB, kind string) (Push, error) {
-	transaction, err := s.Sign(t)
-	if err != nil {
-		return Push{}, err
-	}
-	signed, err := s.signPayload(jwt.MapClaims{
+func (s *PlatformB) Push(t TransactionB, kind string) Push {
+	signed := s.signPayload(jwt.MapClaims{
 		"notificationType": kind, "notificationUUID": fake.RandomHex(16), "version": "2.0", "signedDate": time.Now().UnixMilli(),
-		"data": map[string]any{"bundleId": s.bundleID, "environment": environment, "signedTransactionInfo": transaction},
+		"data": map[string]any{"bundleId": s.bundleID, "environment": environment, "signedTransactionInfo": s.Sign(t)},
 	}, t.Forged)
-	if err != nil {
-		return Push{}, err
-	}
-	body, err := json.Marshal(map[string]string{"signedPayload": signed})
-	return Push{Body: body}, err
+	return Push{Body: fake.Must(json.Marshal(map[string]string{"signedPayload": signed}))}
 }
