@@ -98,9 +98,6 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 	g, partCtx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i := range parts {
-		if partCtx.Err() != nil {
-			break
-		}
 		g.Go(func() error {
 			number := int32(i + 1)
 			offset := int64(i) * partSize
@@ -116,13 +113,7 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	if ctx.Err() != nil { // no part failed, so only ctx can have ended the loop
-		return nil, fmt.Errorf("put %s: %w", key, context.Cause(ctx))
-	}
-	return parts, nil
+	return parts, g.Wait()
 }
 
 // Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If the object
@@ -184,13 +175,7 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string
 	for offset := first.length; offset < first.total && partCtx.Err() == nil; offset += b.partSize {
 		copyRange(offset, min(b.partSize, first.total-offset), nil)
 	}
-	if err := g.Wait(); err != nil {
-		return "", err
-	}
-	if ctx.Err() != nil { // no part failed, so only ctx can have ended the loop
-		return "", context.Cause(ctx)
-	}
-	return first.etag, nil
+	return first.etag, cmp.Or(g.Wait(), context.Cause(ctx)) // if ctx ended the loop, no part need have failed
 }
 
 // copyRange copies bytes of an object to the same place of f. body is the response with those bytes, or nil if
