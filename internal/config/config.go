@@ -286,7 +286,7 @@ func loadFrom(r reader) (Config, error) {
 	r.readSecretFiles()
 	for _, k := range s.keys() {
 		if !r.hasProblem(k.Name) {
-			k.set(&r, k)
+			r.read(k)
 		}
 	}
 	s.check(&r)

@@ -15,7 +15,7 @@ import (
 
 // The functions in this file parse the text of a key, or return the rule that the text breaks.
 
-func secret(text string) (Secret, string) { return NewSecret(text), "" }
+func anySecret(text string) (Secret, string) { return NewSecret(text), "" }
 
 // minSecretLength is the minimum length of a signing key, in characters.
 const minSecretLength = 32
@@ -214,39 +214,33 @@ func splitHost(entry string) (host, port string, ok bool) {
 	return host, port, hostName.MatchString(host)
 }
 
-// named returns the roles with their names.
-func (r *Roles) named() []namedRole {
-	return []namedRole{{"api", &r.API}, {"render", &r.Render}, {"separation", &r.Separation}, {"sweep", &r.Sweep}}
-}
+var roleNames = []string{"api", "render", "separation", "sweep"}
 
-type namedRole struct {
-	name string
-	on   *bool
-}
+// switches returns a switch for each of roleNames.
+func (r *Roles) switches() []*bool { return []*bool{&r.API, &r.Render, &r.Separation, &r.Sweep} }
 
 // String lists the roles in the format of ROLES.
 func (r Roles) String() string {
-	var names []string
-	for _, role := range r.named() {
-		if *role.on {
-			names = append(names, role.name)
+	var on []string
+	for i, role := range r.switches() {
+		if *role {
+			on = append(on, roleNames[i])
 		}
 	}
-	return strings.Join(names, ",")
+	return strings.Join(on, ",")
 }
 
 func roles(text string) (r Roles, rule string) {
-	const wrong = "must list some of api, render, separation and sweep"
-	names := r.named()
 	for _, entry := range splitList(text) {
-		i := slices.IndexFunc(names, func(role namedRole) bool { return role.name == strings.ToLower(entry) })
+		i := slices.Index(roleNames, strings.ToLower(entry))
 		if i < 0 {
-			return Roles{}, wrong
+			r = Roles{}
+			break
 		}
-		*names[i].on = true
+		*r.switches()[i] = true
 	}
 	if r == (Roles{}) {
-		return r, wrong
+		return r, "must list some of api, render, separation and sweep"
 	}
 	return r, ""
 }

@@ -51,13 +51,17 @@ func (r *reader) given(key string) string {
 	return strings.TrimSpace(value)
 }
 
-// text returns the given value, or the default if that is blank. A blank required key is a problem.
-func (r *reader) text(k Key) string {
-	value := cmp.Or(r.given(k.Name), k.Default)
-	if value == "" && k.Required == Always && !r.incomplete {
-		r.problem(k.Name, "is required")
+// read sets the field of a key, unless the value is blank or cannot be parsed. A blank required key is a problem.
+func (r *reader) read(k Key) {
+	rule := ""
+	if value := cmp.Or(r.given(k.Name), k.Default); value != "" {
+		rule = k.set(r, value)
+	} else if k.Required == Always && !r.incomplete {
+		rule = "is required"
 	}
-	return value
+	if rule != "" {
+		r.problem(k.Name, rule)
+	}
 }
 
 // missing returns the blank keys of a requirement, and how many keys it has.
@@ -73,63 +77,64 @@ func (r *reader) missing(of Requirement) (blank []string, all int) {
 	return blank, all
 }
 
-// setter parses a key's value into its field. It leaves the field unchanged if the value is blank,
-// or if it cannot be parsed, which is a problem.
-type setter func(*reader, Key)
-
-// into sets the value that parse returns. A rule other than "" becomes the problem of an invalid text; it never
-// quotes the text.
-func into[T any](to *T, parse func(text string) (value T, rule string)) setter {
-	return func(r *reader, k Key) {
-		text := r.text(k)
-		if text == "" {
-			return
-		}
+// into declares a key whose text parse converts. The rule that an invalid text breaks never quotes it.
+func into[T any](name, standard string, to *T, parse func(text string) (value T, rule string)) Key {
+	return Key{Name: name, Default: standard, set: func(_ *reader, text string) string {
 		value, rule := parse(text)
-		if rule != "" {
-			r.problem(k.Name, rule)
-			return
+		if rule == "" {
+			*to = value
 		}
-		*to = value
-	}
+		return rule
+	}}
 }
 
-func text(to *string) setter {
-	return into(to, func(text string) (string, string) { return text, "" })
+func text(name, standard string, to *string) Key {
+	return into(name, standard, to, func(text string) (string, string) { return text, "" })
 }
 
-// number sets a whole number within the key's range, times unit.
-func number[T int | int64 | time.Duration](to *T, unit T) setter {
-	return func(r *reader, k Key) {
-		into(to, func(text string) (T, string) {
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || n < k.Min || n > k.Max {
-				return 0, "must be a whole number, " + k.Range()
-			}
-			return T(n) * unit, ""
-		})(r, k)
-	}
+func secret(name string, to *Secret, parse func(text string) (Secret, string)) Key {
+	k := into(name, "", to, parse)
+	k.Secret = true
+	return k
 }
 
-// toggle is on only for the text true, in upper or lower case.
-func toggle(to *bool) setter {
-	return func(r *reader, k Key) {
-		value := strings.ToLower(r.text(k))
-		if value != "true" && value != "false" {
-			r.warn("%s is neither true nor false and stays off", k.Name)
+// password declares a secret that is used exactly as given, because surrounding white space may be part of it.
+func password(name string, to *Secret) Key {
+	return Key{Name: name, Secret: true, set: func(r *reader, _ string) string {
+		value, _ := r.lookup(name)
+		*to = NewSecret(value)
+		return ""
+	}}
+}
+
+// number declares a whole number within a range, in units.
+func number[T int | int64 | time.Duration](name, standard string, least, most int64, to *T, unit T) Key {
+	k := Key{Name: name, Default: standard, Min: least, Max: most}
+	k.set = func(_ *reader, text string) string {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < least || n > most {
+			return "must be a whole number, " + k.Range()
 		}
-		*to = value == "true"
+		*to = T(n) * unit
+		return ""
 	}
+	return k
 }
 
-// password sets the value exactly as given, because surrounding white space may be part of it.
-func password(to *Secret) setter {
-	return func(r *reader, k Key) {
-		if r.text(k) != "" {
-			value, _ := r.lookup(k.Name)
-			*to = NewSecret(value)
+// toggle declares a switch that is on only for the text true, in upper or lower case.
+func toggle(name string, to *bool) Key {
+	return Key{Name: name, Default: "false", set: func(r *reader, text string) string {
+		if *to = strings.EqualFold(text, "true"); !*to && !strings.EqualFold(text, "false") {
+			r.warn("%s is neither true nor false and stays off", name)
 		}
-	}
+		return ""
+	}}
+}
+
+// needed returns the key with a requirement.
+func (k Key) needed(r Requirement) Key {
+	k.Required = r
+	return k
 }
 
 // oneOf accepts one of the names, in upper or lower case, and returns the value at its position.

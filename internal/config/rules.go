@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"net/url"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"cutroom/internal/upstream/credentials"
 )
 
 // check computes the defaults that depend on the machine or on other keys, and checks the rules that involve
@@ -160,13 +163,11 @@ const (
 
 func (s *settings) checkPlatformB(r *reader) {
 	p := &s.IAP.PlatformB
-	switch {
-	case p.BaseURL != "":
-	case p.Sandbox:
-		p.BaseURL = platformBSandboxURL
-	default:
-		p.BaseURL = platformBProductionURL
+	store := platformBProductionURL
+	if p.Sandbox {
+		store = platformBSandboxURL
 	}
+	p.BaseURL = cmp.Or(p.BaseURL, store)
 	r.warnPartial("platform_b", ForPlatformB)
 	if !p.Configured() {
 		return
@@ -213,4 +214,37 @@ func (r *reader) warnPartial(feature string, needs Requirement) {
 	if blank, all := r.missing(needs); len(blank) > 0 && len(blank) < all {
 		r.warn("%s is not configured: it lacks %s", feature, strings.Join(blank, ", "))
 	}
+}
+
+// maxCertificatesBytes is far more than a file of root certificates needs.
+const maxCertificatesBytes = 1 << 20
+
+// certificates reads the PEM file of certificates that a key names, or nothing for a blank path.
+func (r *reader) certificates(key, path string) []byte {
+	if path == "" {
+		return nil
+	}
+	text, err := readFile(path, maxCertificatesBytes)
+	certificates, parseErr := credentials.ParseCertificates(text)
+	switch {
+	case err != nil:
+		r.problem(key, unreadable)
+	case len(text) > maxCertificatesBytes, parseErr != nil, len(certificates) == 0:
+		r.problem(key, "must name a file of PEM certificates")
+	}
+	return text
+}
+
+func (r *reader) checkP256(key string, pem Secret) {
+	if _, err := credentials.ParseP256([]byte(pem.Reveal())); err != nil {
+		r.problem(key, err.Error())
+	}
+}
+
+func (r *reader) serviceAccount(key string, json Secret) (account credentials.ServiceAccount, ok bool) {
+	account, err := credentials.ParseServiceAccount([]byte(json.Reveal()))
+	if err != nil {
+		r.problem(key, err.Error())
+	}
+	return account, err == nil
 }
