@@ -190,6 +190,7 @@ type IAP struct {
 
 // PlatformA is the store of provider_a's vendor.
 type PlatformA struct {
+	Configured         bool // every key that the verifier needs is set
 	PackageName        string
 	ServiceAccountJSON Secret
 	BaseURL            string
@@ -204,11 +205,9 @@ type StorePush struct {
 	KeysURL  string
 }
 
-// Configured reports whether every key that the verifier needs is set.
-func (p PlatformA) Configured() bool { return p.PackageName != "" && !p.ServiceAccountJSON.IsBlank() }
-
 // PlatformB is the store of provider_b's vendor.
 type PlatformB struct {
+	Configured bool // every key that the verifier needs is set
 	IssuerID   string
 	KeyID      string
 	PrivateKey Secret // PEM, line breaks restored
@@ -216,11 +215,6 @@ type PlatformB struct {
 	Sandbox    bool
 	BaseURL    string
 	RootCAs    []byte // PEM certificates trusted besides the store's own; nil = none
-}
-
-// Configured reports whether every key that the verifier needs is set.
-func (p PlatformB) Configured() bool {
-	return p.IssuerID != "" && p.KeyID != "" && !p.PrivateKey.IsBlank() && p.BundleID != ""
 }
 
 // Webhook configures the operator's web hook.
@@ -244,16 +238,12 @@ type PushPlatformA struct {
 
 // PushPlatformB is the push service of provider_b's vendor.
 type PushPlatformB struct {
-	Key     Secret // PEM, line breaks restored
-	KeyID   string
-	TeamID  string
-	Topic   string
-	BaseURL string
-}
-
-// Configured reports whether every key that a push needs is set.
-func (p PushPlatformB) Configured() bool {
-	return !p.Key.IsBlank() && p.KeyID != "" && p.TeamID != "" && p.Topic != ""
+	Configured bool   // every key that a push needs is set
+	Key        Secret // PEM, line breaks restored
+	KeyID      string
+	TeamID     string
+	Topic      string
+	BaseURL    string
 }
 
 // Outbound configures calls to other services.

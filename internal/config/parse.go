@@ -17,12 +17,9 @@ import (
 
 func anySecret(text string) (Secret, string) { return NewSecret(text), "" }
 
-// minSecretLength is the minimum length of a signing key, in characters.
-const minSecretLength = 32
-
 func signingSecret(text string) (Secret, string) {
-	if utf8.RuneCountInString(text) < minSecretLength {
-		return Secret{}, fmt.Sprintf("must have at least %d characters", minSecretLength)
+	if utf8.RuneCountInString(text) < 32 {
+		return Secret{}, "must have at least 32 characters"
 	}
 	return NewSecret(text), ""
 }
@@ -107,14 +104,11 @@ func webhookURL(text string) (string, string) {
 	return text, ""
 }
 
-// The length of a web hook's secret, in bytes.
-const minWebhookSecret, maxWebhookSecret = 24, 64
-
 func webhookSecret(text string) (Secret, string) {
 	encoded, found := strings.CutPrefix(text, "whsec_")
 	raw, err := base64.StdEncoding.DecodeString(encoded)
-	if !found || err != nil || len(raw) < minWebhookSecret || len(raw) > maxWebhookSecret {
-		return Secret{}, fmt.Sprintf("must be whsec_ and %d to %d bytes in base64", minWebhookSecret, maxWebhookSecret)
+	if !found || err != nil || len(raw) < 24 || len(raw) > 64 {
+		return Secret{}, "must be whsec_ and 24 to 64 bytes in base64"
 	}
 	return NewSecret(text), ""
 }

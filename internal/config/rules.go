@@ -148,8 +148,7 @@ func (s *settings) checkPlatformA(r *reader) {
 	if p.BaseURL == platformAURL {
 		p.Notifications.KeysURL = "https://www.googleapis.com/oauth2/v3/certs"
 	}
-	r.warnPartial("platform_a", ForPlatformA)
-	if p.Configured() {
+	if p.Configured = r.complete("platform_a", ForPlatformA); p.Configured {
 		r.serviceAccount("IAP_PLATFORM_A_SERVICE_ACCOUNT_JSON", p.ServiceAccountJSON)
 	}
 }
@@ -168,12 +167,10 @@ func (s *settings) checkPlatformB(r *reader) {
 		store = platformBSandboxURL
 	}
 	p.BaseURL = cmp.Or(p.BaseURL, store)
-	r.warnPartial("platform_b", ForPlatformB)
-	if !p.Configured() {
-		return
+	if p.Configured = r.complete("platform_b", ForPlatformB); p.Configured {
+		r.checkP256("IAP_PLATFORM_B_PRIVATE_KEY", p.PrivateKey)
+		p.RootCAs = r.certificates("IAP_PLATFORM_B_ROOT_CA_FILE", s.rootCAFile)
 	}
-	r.checkP256("IAP_PLATFORM_B_PRIVATE_KEY", p.PrivateKey)
-	p.RootCAs = r.certificates("IAP_PLATFORM_B_ROOT_CA_FILE", s.rootCAFile)
 }
 
 func (s *settings) checkWebhook(r *reader) {
@@ -199,8 +196,7 @@ func (s *settings) checkPush(r *reader) {
 		}
 	}
 	b := &s.Push.PlatformB
-	r.warnPartial("push to platform_b", ForPushB)
-	if !b.Configured() {
+	if b.Configured = r.complete("push to platform_b", ForPushB); !b.Configured {
 		return
 	}
 	r.checkP256("PUSH_PLATFORM_B_KEY", b.Key)
@@ -209,11 +205,13 @@ func (s *settings) checkPush(r *reader) {
 	}
 }
 
-// warnPartial warns about a feature if some, but not all, of its keys are set.
-func (r *reader) warnPartial(feature string, needs Requirement) {
-	if blank, all := r.missing(needs); len(blank) > 0 && len(blank) < all {
+// complete reports whether all keys of a feature are set, and warns if only some are.
+func (r *reader) complete(feature string, needs Requirement) bool {
+	blank, all := r.missing(needs)
+	if len(blank) > 0 && len(blank) < all {
 		r.warn("%s is not configured: it lacks %s", feature, strings.Join(blank, ", "))
 	}
+	return len(blank) == 0
 }
 
 // maxCertificatesBytes is far more than a file of root certificates needs.
