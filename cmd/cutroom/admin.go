@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cutroom/internal/account"
+	"cutroom/internal/audit"
 	"cutroom/internal/user"
 )
 
@@ -64,4 +65,30 @@ func issueToken(ctx context.Context, v *invocation) error {
 		return err
 	}
 	return v.say(map[string]string{"accessToken": token}, "%s", token)
+}
+
+func showAudit(ctx context.Context, v *invocation) error {
+	f := audit.Filter{Since: v.since}
+	if f.Since.IsZero() {
+		f.Limit = shortList
+	}
+	entries, err := audit.List(ctx, v.db, f)
+	if err != nil {
+		return err
+	}
+	return v.print(entries)
+}
+
+// showErasures prints the ids of deleted accounts, one per line. Use it for a loop over `cutroom user erase`
+// after a restore.
+func showErasures(ctx context.Context, v *invocation) error {
+	entries, err := audit.List(ctx, v.db, audit.Filter{Action: audit.AccountErased, Since: v.since})
+	if err != nil {
+		return err
+	}
+	ids := make([]string, 0, len(entries))
+	for _, e := range entries {
+		ids = append(ids, e.Target)
+	}
+	return v.print(ids)
 }

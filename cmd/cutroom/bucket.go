@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"time"
@@ -48,9 +47,6 @@ func adoptDisk(ctx context.Context, v *invocation) error {
 	_, err = fmt.Fprintf(v.stdout, "the files of this database are now on disk %s, in %s (before: %s)\n", after, v.cfg.Storage.Path, cmp.Or(before, "no disk"))
 	return err
 }
-
-// confirmFlag adds --confirm.
-func confirmFlag(fs *flag.FlagSet, v *invocation) { fs.BoolVar(&v.confirm, "confirm", false, "") }
 
 // sweepObjects lists what a sweep would remove. With --confirm it removes those objects, even if the brake
 // stops the service's own sweep.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +23,11 @@ import (
 
 // command is a command of the program.
 type command struct {
-	args   int  // how many arguments follow its words
-	fewer  int  // how many of those are optional
-	daemon bool // writes everything to a log, including its final error
-	flags  func(*flag.FlagSet, *invocation)
+	args   int                     // how many arguments follow its words
+	fewer  int                     // how many of those are optional
+	daemon bool                    // writes everything to a log, including its final error
+	flags  string                  // the flags that it takes besides --env-file and --json
+	must   string                  // the one of them that is required
 	check  func(*invocation) error // of arguments and flags, before anything is opened; may be nil
 	needs  need
 	run    runFunc
@@ -55,7 +56,7 @@ type invocation struct {
 	user, receipt  string
 	confirm        bool
 	failed         bool
-	credits        int64
+	credits        int64 // from the arguments
 	stdout, stderr io.Writer
 	cfg            config.Config
 	log            *slog.Logger
@@ -73,24 +74,6 @@ func lookUp(args []string) (name string, rest []string) {
 	return "", nil
 }
 
-// usageOf returns the usage text of one command, or of all for "".
-func usageOf(command string) string {
-	if command == "" {
-		return usage
-	}
-	first, _, _ := strings.Cut(usage, "\n")
-	out := first + "\n\n"
-	for _, entry := range usageEntry.FindAllString(usage, -1) {
-		if name, _ := lookUp(strings.Fields(entry)); name == command {
-			out += entry
-		}
-	}
-	return out
-}
-
-// usageEntry matches the lines of the usage text about one command.
-var usageEntry = regexp.MustCompile(`(?m)^  \S.*\n(?:   .*\n)*`)
-
 // parse parses flags and arguments, in any order.
 func (v *invocation) parse(c command, args []string) error {
 	fs := flag.NewFlagSet("cutroom", flag.ContinueOnError)
@@ -98,9 +81,17 @@ func (v *invocation) parse(c command, args []string) error {
 	fs.Usage = func() {}
 	fs.StringVar(&v.envFile, "env-file", "", "")
 	fs.BoolVar(&v.json, "json", false, "")
-	if c.flags != nil {
-		c.flags(fs, v)
-	}
+	fs.BoolVar(&v.confirm, "confirm", false, "")
+	fs.BoolVar(&v.failed, "failed", false, "")
+	fs.StringVar(&v.reason, "reason", "", "")
+	fs.StringVar(&v.job, "job", "", "")
+	fs.StringVar(&v.user, "user", "", "")
+	fs.StringVar(&v.receipt, "receipt", "", "")
+	fs.Func("since", "", v.parseSince)
+	fs.Func("order", "", func(s string) (err error) {
+		v.order, err = credit.ParseOrder(s)
+		return err
+	})
 	for {
 		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return err
@@ -113,23 +104,31 @@ func (v *invocation) parse(c command, args []string) error {
 		v.args = append(v.args, args[0])
 		args = args[1:]
 	}
+	var given []string
+	fs.Visit(func(f *flag.Flag) { given = append(given, f.Name) })
+	for _, name := range given {
+		if !slices.Contains(strings.Fields("env-file json "+c.flags), name) {
+			return fmt.Errorf("%w: %s has no flag --%s", errUsage, v.command, name)
+		}
+	}
+	if c.must != "" && !slices.Contains(given, c.must) {
+		return fmt.Errorf("%w: %s needs --%s", errUsage, v.command, c.must)
+	}
 	if len(v.args) > c.args || len(v.args) < c.args-c.fewer {
 		return fmt.Errorf("%w: got %d, but the command takes %d", errUsage, len(v.args), c.args)
 	}
 	return nil
 }
 
-// sinceFlag adds --since, a day in UTC or a time.
-func sinceFlag(fs *flag.FlagSet, v *invocation) {
-	fs.Func("since", "", func(s string) (err error) {
-		if v.since, err = time.Parse(time.DateOnly, s); err != nil {
-			v.since, err = time.Parse(time.RFC3339, s)
-		}
-		if err != nil {
-			return errors.New("write a date as 2026-11-22, or a time as 2026-11-22T14:03:00Z")
-		}
-		return nil
-	})
+// parseSince parses a day in UTC or a time.
+func (v *invocation) parseSince(s string) (err error) {
+	if v.since, err = time.Parse(time.DateOnly, s); err != nil {
+		v.since, err = time.Parse(time.RFC3339, s)
+	}
+	if err != nil {
+		return errors.New("write a date as 2026-11-22, or a time as 2026-11-22T14:03:00Z")
+	}
+	return nil
 }
 
 // errorsOnOneLine joins the lines of an error, such as those of several attempts to connect, so that a search for

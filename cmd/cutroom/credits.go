@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,19 +13,6 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
-
-func supportFlags(fs *flag.FlagSet, v *invocation) {
-	fs.StringVar(&v.reason, "reason", "", "")
-	fs.StringVar(&v.job, "job", "", "")
-}
-
-func grantFlags(fs *flag.FlagSet, v *invocation) {
-	supportFlags(fs, v)
-	fs.Func("order", "", func(s string) (err error) {
-		v.order, err = credit.ParseOrder(s)
-		return err
-	})
-}
 
 // maxSupport bounds one entry. A larger amount is a typing error.
 const maxSupport = 1_000_000

@@ -67,7 +67,6 @@ const usage = `usage: cutroom <command> [--env-file <path>] [--json]
   audit [--since <date>]               who did what, newest first
   erasures --since <date>              ids of the accounts deleted since then
 
-cutroom help <command> prints the lines above about one command.
 The configuration comes from the environment. The file that --env-file names, or else
 .env in the working directory, adds the variables that the environment lacks; see
 .env.example. --json prints JSON instead of a table.
@@ -89,19 +88,19 @@ var commands = map[string]command{
 	"user erase":      {args: 1, needs: database, run: eraseUser},
 	"job show":        {args: 1, needs: database, run: showJob},
 	"job retry":       {args: 1, check: checkRetry, needs: database, run: retryJob},
-	"jobs":            {flags: failedFlag, check: checkFailed, needs: database, run: showFailedJobs},
-	"purchase verify": {args: 2, flags: verifyFlags, check: checkOrder, needs: database, run: verifyPurchase},
-	"credits grant":   {args: 2, flags: grantFlags, check: checkSupport, needs: database, run: support(1)},
-	"credits revoke":  {args: 2, flags: supportFlags, check: checkSupport, needs: database, run: support(-1)},
+	"jobs":            {flags: "failed since", must: "failed", needs: database, run: showFailedJobs},
+	"purchase verify": {args: 2, flags: "user receipt", must: "user", check: checkOrder, needs: database, run: verifyPurchase},
+	"credits grant":   {args: 2, flags: "reason job order", check: checkSupport, needs: database, run: support(1)},
+	"credits revoke":  {args: 2, flags: "reason job", check: checkSupport, needs: database, run: support(-1)},
 	"pause":           {args: 1, check: checkKind, needs: database, run: setSubmissions(job.Pause, "paused")},
 	"resume":          {args: 1, check: checkKind, needs: database, run: setSubmissions(job.Resume, "resumed")},
-	"events":          {flags: eventsFlag, needs: database, run: listEvents},
-	"events retry":    {args: 1, fewer: 1, flags: sinceFlag, check: checkEvents, needs: database, run: retryEvents},
+	"events":          {flags: "failed", needs: database, run: listEvents},
+	"events retry":    {args: 1, fewer: 1, flags: "since", check: checkEvents, needs: database, run: retryEvents},
 	"adopt-bucket":    {needs: database, run: adoptBucket},
 	"adopt-disk":      {needs: database, run: adoptDisk},
-	"sweep":           {flags: confirmFlag, needs: database, run: sweepObjects},
-	"audit":           {flags: sinceFlag, needs: database, run: showAudit},
-	"erasures":        {flags: sinceFlag, check: checkSince, needs: database, run: showErasures},
+	"sweep":           {flags: "confirm", needs: database, run: sweepObjects},
+	"audit":           {flags: "since", needs: database, run: showAudit},
+	"erasures":        {flags: "since", must: "since", needs: database, run: showErasures},
 }
 
 func main() {
@@ -130,10 +129,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return 1
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usageOf(v.command))
+		fmt.Fprint(stdout, usage)
 		return 0
 	case errors.Is(err, errUsage):
-		fmt.Fprint(stderr, usageOf(v.command))
+		fmt.Fprint(stderr, usage)
 		if err != errUsage {
 			fmt.Fprintf(stderr, "\n%v\n", err)
 		}
@@ -148,7 +147,6 @@ func dispatch(ctx context.Context, args []string, v *invocation) error {
 		return errUsage
 	}
 	if slices.Contains([]string{"help", "-h", "--help"}, args[0]) {
-		v.command, _ = lookUp(args[1:])
 		return flag.ErrHelp
 	}
 	name, rest := lookUp(args)

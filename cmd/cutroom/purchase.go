@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 
 	"cutroom/internal/account"
@@ -13,11 +12,6 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
-
-func verifyFlags(fs *flag.FlagSet, v *invocation) {
-	fs.StringVar(&v.user, "user", "", "")
-	fs.StringVar(&v.receipt, "receipt", "", "")
-}
 
 // verified is the result of verifying an order with its store.
 type verified struct {
@@ -29,9 +23,6 @@ type verified struct {
 }
 
 func checkOrder(v *invocation) (err error) {
-	if v.user == "" {
-		return fmt.Errorf("%w: purchase verify needs --user <email or uuid>", errUsage)
-	}
 	v.order, err = credit.ParseOrder(v.args[0] + ":" + v.args[1])
 	return err
 }
