@@ -36,11 +36,10 @@ type Monitor struct {
 	seen map[string]*repeats // by failure
 }
 
-// repeats counts the reports of a failure since a time, and the failures skipped since
-// the last report.
+// repeats counts the reports of a failure since a time.
 type repeats struct {
-	since         time.Time
-	sent, skipped int
+	since time.Time
+	sent  int
 }
 
 // New returns a Monitor. Reports wait in memory until they are sent; see Flush.
@@ -83,17 +82,13 @@ func (m *Monitor) report(f failure) {
 	if f.err != nil {
 		text = scrub(f.err)
 	}
-	skipped, quiet := m.quiet(f.what + "\n" + f.route + "\n" + text)
-	if quiet {
+	if m.quiet(f.what + "\n" + f.route + "\n" + text) {
 		return
 	}
 	e := sentry.NewEvent()
 	e.Level, e.Message, e.Transaction = sentry.LevelError, f.what, f.route
 	if f.request != "" {
 		e.Tags["request"] = f.request
-	}
-	if skipped > 0 {
-		e.Contexts["repeats"] = sentry.Context{"not_reported_before": skipped}
 	}
 	if text != "" {
 		e.Exception = []sentry.Exception{{Type: f.what, Value: text, Stacktrace: stackOf(f.err)}}
@@ -118,9 +113,8 @@ func stackOf(err error) *sentry.Stacktrace {
 	return sentry.NewStacktrace()
 }
 
-// quiet reports whether a failure was reported often enough recently. If not, it returns how many repeats were
-// skipped.
-func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
+// quiet reports whether a failure was reported often enough recently.
+func (m *Monitor) quiet(key string) bool {
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,13 +129,8 @@ func (m *Monitor) quiet(key string) (skipped int, quiet bool) {
 	if now.Sub(r.since) >= quietFor {
 		r.since, r.sent = now, 0
 	}
-	if r.sent >= maxSame {
-		r.skipped++
-		return 0, true
-	}
-	skipped = r.skipped
-	r.sent, r.skipped = r.sent+1, 0
-	return skipped, false
+	r.sent++
+	return r.sent > maxSame
 }
 
 // Flush waits until all reports are sent, but not longer than limit.
