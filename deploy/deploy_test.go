@@ -255,35 +255,6 @@ func TestMigrationsRunBeforeTheReplicas(t *testing.T) {
 	}
 }
 
-func TestComposeRefersToWhatExists(t *testing.T) {
-	c := compose(t)
-	for name, s := range c.Services {
-		for dep := range s.DependsOn {
-			if _, ok := c.Services[dep]; !ok {
-				t.Errorf("%s depends on %s, which is not there", name, dep)
-			}
-		}
-		for _, v := range s.Volumes {
-			source, _, _ := strings.Cut(v, ":")
-			if strings.HasPrefix(source, ".") {
-				if _, err := os.Stat(source); err != nil {
-					t.Errorf("%s mounts %s: %v", name, source, err)
-				}
-			} else if _, ok := c.Volumes[source]; !ok {
-				t.Errorf("%s mounts volume %s, which is not declared", name, source)
-			}
-		}
-		if s.Build.Dockerfile != "" {
-			if _, err := os.Stat(s.Build.Context + "/" + s.Build.Dockerfile); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		if image, tag, _ := strings.Cut(s.Image, ":"); tag == "" || tag == "latest" {
-			t.Errorf("%s: image %s has no fixed version", name, image)
-		}
-	}
-}
-
 func TestDatabaseHasConnectionsForThePools(t *testing.T) {
 	need := 8 // an operator, a backup, a migration, and PostgreSQL's own reserve
 	for _, s := range compose(t).replicas() {

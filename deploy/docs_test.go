@@ -65,28 +65,6 @@ func commands(text string) string {
 	return b.String()
 }
 
-// Every prefix that the service stores under is in the page's table, and none
-// else.
-func TestOperationsListEveryPrefix(t *testing.T) {
-	var used []string
-	for _, file := range []string{"render/render.go", "render/sweep.go", "separation/separation.go", "asset/key.go", "objectstore/check.go", "ops/readiness.go"} {
-		for _, m := range regexp.MustCompile(`"([a-z]+/)(?:"|%s|" \+)`).FindAllStringSubmatch(read(t, "../internal/"+file), -1) {
-			if !slices.Contains(used, m[1]) {
-				used = append(used, m[1])
-			}
-		}
-	}
-	slices.Sort(used)
-	var listed []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+/)` \\|").FindAllStringSubmatch(operations(t), -1) {
-		listed = append(listed, m[1])
-	}
-	slices.Sort(listed)
-	if !slices.Equal(used, listed) {
-		t.Errorf("docs/setup.md lists %v, the service stores under %v", listed, used)
-	}
-}
-
 // What the pages link to is there, and every table has its place in the
 // architecture.
 func TestPagesNameWhatExists(t *testing.T) {
@@ -114,12 +92,6 @@ func TestPagesNameWhatExists(t *testing.T) {
 			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(read(t, filepath.Join(filepath.Dir(page), m[2]))) {
 				t.Errorf("%s says that %s is in %s", page, m[1], m[2])
 			}
-		}
-	}
-	benchmarks := read(t, "../docs/benchmarks.md")
-	for _, m := range regexp.MustCompile(`(?m)^(bench-\w+):`).FindAllStringSubmatch(read(t, "../Makefile"), -1) {
-		if !strings.Contains(benchmarks, "<!-- "+m[1]+" -->\n") || !strings.Contains(benchmarks, "<!-- end of "+m[1]+" -->\n") {
-			t.Errorf("docs/benchmarks.md has no place for what make %s writes", m[1])
 		}
 	}
 	migrations, err := filepath.Glob("../internal/db/migrations/*.sql")

@@ -97,17 +97,6 @@ func TestHealthcheckTellsHealthyFromNot(t *testing.T) {
 	}
 }
 
-func TestScriptsParse(t *testing.T) {
-	for _, name := range []string{"certs.sh", "rolling-restart.sh", "healthcheck.sh"} {
-		if out, err := exec.CommandContext(t.Context(), "bash", "-n", name).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, out)
-		}
-		if st, err := os.Stat(name); err != nil || st.Mode()&0o111 == 0 {
-			t.Errorf("%s cannot be executed (%v)", name, err)
-		}
-	}
-}
-
 func TestCertificatesMatchTheirServers(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Fatal("openssl is needed: apt-get install openssl")

@@ -7,7 +7,6 @@ require (
 	k8s.io/pod-security-admission v0.36.6
 	sigs.k8s.io/kustomize/api v0.21.1
 	sigs.k8s.io/kustomize/kyaml v0.21.1
-	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
