@@ -103,36 +103,26 @@ func (a *App) runSweeps(ctx context.Context) {
 	}
 }
 
+// runRounds runs each round at once and then at its interval. A panic stops neither the other sweeps nor the process.
 func (a *App) runRounds(ctx context.Context, rounds []round) {
 	var all sync.WaitGroup
 	for _, r := range rounds {
 		all.Go(func() {
-			every(ctx, r.every, func() {
+			tick := time.NewTicker(r.every)
+			defer tick.Stop()
+			for ctx.Err() == nil {
 				for _, t := range r.tasks {
-					a.sweep(t.name, func() error { return t.run(ctx) })
+					err := rescue.Do(func() error { return t.run(ctx) })
+					if err != nil && !errors.Is(err, context.Canceled) {
+						a.outage.Log(a.log, slog.LevelError, t.name, "sweep failed; it will be tried again", "of", t.name, "err", err)
+					}
 				}
-			})
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+				}
+			}
 		})
 	}
 	all.Wait()
-}
-
-// sweep runs one sweep and logs its failure. A panic stops neither the other sweeps nor the process.
-func (a *App) sweep(name string, run func() error) {
-	if err := rescue.Do(run); err != nil && !errors.Is(err, context.Canceled) {
-		a.outage.Log(a.log, slog.LevelError, name, "sweep failed; it will be tried again", "of", name, "err", err)
-	}
-}
-
-// every calls f at once and then at the interval, until ctx ends.
-func every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		f()
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
 }

@@ -43,20 +43,12 @@ func TestCallsToTheSeparationProviderAreCounted(t *testing.T) {
 func TestTheWebHookHasLimitsOfItsOwn(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
-	var cfg config.Config
-	cfg.Webhook.URL = receiver.URL
-	cfg.Outbound = config.Outbound{ConnectTimeout: 1, RequestTimeout: 1, SocketTimeout: 1}
-	hook, err := newWebhook(cfg, nil)
+	hook, err := newWebhook(config.Config{Webhook: config.Webhook{URL: receiver.URL}, Outbound: config.Outbound{ConnectTimeout: 1, RequestTimeout: 1, SocketTimeout: 1}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hook.HTTP.CloseIdleConnections()
-	res, err := hook.HTTP.Post(receiver.URL, "application/json", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	if limit := hook.HTTP.Timeout; limit != 15*time.Second {
-		t.Errorf("a delivery may take %v", limit)
+	if _, err := hook.HTTP.Head(receiver.URL); err != nil || hook.HTTP.Timeout != 15*time.Second {
+		t.Errorf("a delivery may take %v: %v", hook.HTTP.Timeout, err)
 	}
 }

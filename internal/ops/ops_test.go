@@ -178,16 +178,9 @@ func TestReadyWhileEverythingWorks(t *testing.T) {
 }
 
 func TestUnreadyWithoutTheDatabase(t *testing.T) {
-	embedded := dbtest.SQLite(t)
-	r := startReplica(t, embedded)
-	if err := embedded.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wantUnready(t, r, "the database does not answer")
-
 	var down atomic.Bool
 	_, lossy := dbtest.Lossy(t, func(*db.DB) bool { return down.Load() })
-	r = startReplica(t, lossy)
+	r := startReplica(t, lossy)
 	down.Store(true)
 	wantUnready(t, r, "the database does not answer")
 	down.Store(false)
@@ -280,13 +273,5 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 		if n := strings.Count(log.String(), "not ready"); n != 1 || !strings.Contains(log.String(), "ready again") {
 			t.Errorf("%d lines of one outage:\n%s", n, log.String())
 		}
-	})
-	t.Run("bucket", func(t *testing.T) {
-		dead := httptest.NewServer(http.NotFoundHandler())
-		dead.Close()
-		r := startReplica(t, d)
-		r.ready.Store = objectstore.NewBucket(objectstore.BucketConfig{Endpoint: dead.URL, Bucket: "b",
-			AccessKeyID: "id", SecretAccessKey: "secret"})
-		wantUnready(t, r, "the object store takes no files")
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/signal"
@@ -15,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/system"
@@ -49,11 +47,6 @@ func serve(admins string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if os.Getenv("IGNORE_SIGTERM") != "" {
-		stop()
-		signal.Ignore(syscall.SIGTERM)
-		ctx = context.Background()
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("POST /api/v2/auth/provider_a", func(w http.ResponseWriter, r *http.Request) {
@@ -91,14 +84,13 @@ func serve(admins string) int {
 	return 0
 }
 
-func options(t *testing.T) system.Options {
+func send(t *testing.T, method, address, body string) string {
 	t.Helper()
-	self, err := os.Executable()
+	req, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return system.Options{World: sandbox.Options{DataDir: t.TempDir(), Fast: true}, Cutroom: self,
-		Settable: []string{"DB_MAX_POOL", "MEDIA_MAX_MEMORY_MB"}}
+	return read(t, req)
 }
 
 func read(t *testing.T, req *http.Request) string {
@@ -121,25 +113,23 @@ func TestStartSignsInAndStops(t *testing.T) {
 	t.Setenv("MEDIA_MAX_MEMORY_MB", "777")
 	const collector = "http://127.0.0.1:4318"
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
-	opts := options(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
 	var log bytes.Buffer
-	opts.Log = &log
-	s, err := system.Start(t.Context(), opts)
+	s, err := system.Start(t.Context(), system.Options{World: sandbox.Options{DataDir: dir, Fast: true}, Cutroom: self, Log: &log,
+		Settable: []string{"DB_MAX_POOL", "MEDIA_MAX_MEMORY_MB"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.User.Role != "user" || s.User.AccessToken != "token-of-user@sandbox.example" || s.Admin.Role != "admin" {
 		t.Errorf("sessions %+v, %+v", s.User, s.Admin)
 	}
-	for key, want := range map[string]string{"DATABASE_URL": "sqlite://" + opts.World.DataDir + "/cutroom.db", "OBJECT_STORE_BUCKET": "",
+	for key, want := range map[string]string{"DATABASE_URL": "sqlite://" + dir + "/cutroom.db", "OBJECT_STORE_BUCKET": "",
 		"MEDIA_MAX_MEMORY_MB": "777", "OTEL_EXPORTER_OTLP_ENDPOINT": collector} {
-		res, err := http.Get(s.BaseURL + "/env/" + key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, _ := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if string(got) != want {
+		if got := send(t, "GET", s.BaseURL+"/env/"+key, ""); got != want {
 			t.Errorf("the service sees %s=%q, want %q", key, got, want)
 		}
 	}
@@ -154,12 +144,10 @@ func TestStartSignsInAndStops(t *testing.T) {
 		{`{"ahead":"1h"}`, "cannot be moved"},
 		{`{"ahead":"-1h"}`, "goes forward only"},
 	} {
-		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, s.BaseURL+"/__control/service", strings.NewReader(tt.change))
-		if got := read(t, req); !strings.Contains(got, tt.want) {
+		if got := send(t, "PUT", s.BaseURL+"/__control/service", tt.change); !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %s", tt.change, got)
 		}
-		req, _ = http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+"/env/MEDIA_MAX_MEMORY_MB", nil)
-		if got := read(t, req); got != "778" {
+		if got := send(t, "GET", s.BaseURL+"/env/MEDIA_MAX_MEMORY_MB", ""); got != "778" {
 			t.Errorf("after %s the service sees %s", tt.change, got)
 		}
 	}
@@ -181,52 +169,10 @@ func TestStartSignsInAndStops(t *testing.T) {
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("second stop: %v", err)
 	}
-	if got := strings.ReplaceAll(log.String(), "DATABASE_URL is wrong\n", ""); got != strings.Repeat("serving\n", 3) {
+	if got := strings.Replace(log.String(), "DATABASE_URL is wrong\n", "", 1); got != strings.Repeat("serving\n", 3) {
 		t.Errorf("log %q", log.String())
 	}
 	if _, err := http.Get(s.BaseURL + "/healthz"); err == nil {
 		t.Error("the service still runs")
-	}
-}
-
-func TestServiceThatDoesNotStart(t *testing.T) {
-	opts := options(t)
-	opts.Env = map[string]string{"DB_MAX_POOL": "13"}
-	var log bytes.Buffer
-	opts.Log = &log
-	if _, err := system.Start(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "ended while starting") {
-		t.Errorf("error %v", err)
-	}
-	if !strings.Contains(log.String(), "DATABASE_URL is wrong") {
-		t.Errorf("log %q", log.String())
-	}
-}
-
-func TestServiceThatDoesNotStopIsKilled(t *testing.T) {
-	opts := options(t)
-	opts.Env = map[string]string{"IGNORE_SIGTERM": "1"}
-	s, err := system.Start(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := s.Stop(ctx); err == nil || !strings.Contains(err.Error(), "was killed") {
-		t.Errorf("error %v", err)
-	}
-	if _, err := http.Get(s.BaseURL + "/healthz"); err == nil {
-		t.Error("the service lives on")
-	}
-}
-
-func TestPortInUse(t *testing.T) {
-	taken := httptest.NewServer(http.NotFoundHandler())
-	defer taken.Close()
-	opts := options(t)
-	if _, err := fmt.Sscanf(taken.URL, "http://127.0.0.1:%d", &opts.Port); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := system.Start(t.Context(), opts); err == nil || !strings.Contains(err.Error(), "--port") {
-		t.Errorf("error %v", err)
 	}
 }
