@@ -55,7 +55,7 @@ func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (ste
 		return nil, unusable("%w", errBroken)
 	}
 	slices.SortStableFunc(tracks, func(a, b track) int {
-		return cmp.Or(strings.Compare(a.order, b.order), strings.Compare(a.name, b.name))
+		return cmp.Or(strings.Compare(naturalOrder(a.name), naturalOrder(b.name)), strings.Compare(a.name, b.name))
 	})
 	for i, t := range tracks {
 		path := filepath.Join(dir, fmt.Sprintf("speaker_%d.%s", i, t.kind.AudioExt()))
@@ -74,8 +74,8 @@ var (
 
 // track is an audio file from the archive, not yet under its final name.
 type track struct {
-	name, order, path string
-	kind              container.Kind
+	name, path string
+	kind       container.Kind
 }
 
 // decompressed returns the tar in f, decompressed if it is gzipped. Reading fails beyond maxBytes and when ctx
@@ -155,7 +155,7 @@ func extract(ctx context.Context, archive *os.File, dir string, limits archiveLi
 			return nil, err
 		}
 		if isAudio(class.Kind) {
-			tracks = append(tracks, track{name: h.Name, order: naturalOrder(h.Name), path: path, kind: class.Kind})
+			tracks = append(tracks, track{h.Name, path, class.Kind})
 		}
 	}
 }

@@ -37,10 +37,8 @@ type exchange struct {
 	bodyBytes int64
 }
 
-// beforePayment reports whether a refusal of the call means that nothing has been paid yet.
-func (x exchange) beforePayment() bool {
-	return slices.Contains([]string{"upload-token", "upload", "register", "audio-separation"}, x.endpoint)
-}
+// beforePayment are the endpoints at which a refusal means that nothing has been paid yet.
+var beforePayment = []string{"upload-token", "upload", "register", "audio-separation"}
 
 // newTransport returns a transport without keep-alive and proxy. The server may close an idle connection during
 // a request, and a POST that failed this way may have been executed. A proxy would resolve names and so bypass
@@ -148,7 +146,7 @@ func (c *Client) once(parent context.Context, x exchange, read reader) (err erro
 // failure is the error of an answer that is not 2xx.
 func (x exchange) failure(resp *http.Response) *Error {
 	e := &Error{Status: resp.StatusCode}
-	if x.beforePayment() {
+	if slices.Contains(beforePayment, x.endpoint) {
 		e.Busy = e.Status == http.StatusTooManyRequests ||
 			e.Status == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != ""
 		e.RetryAfter = min(httpcall.RetryAfter(resp.Header, time.Now()), maxRetryAfter)

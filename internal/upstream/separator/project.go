@@ -46,13 +46,15 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 	if err := send(x, statusOnly); err != nil {
 		return Medium{}, err
 	}
+	unsigned := *blob // its permanent address
+	unsigned.RawQuery, unsigned.ForceQuery, unsigned.Fragment, unsigned.RawFragment = "", false, "", ""
 	var media struct {
 		Seq        json.Number `json:"seq"`
 		DurationMs json.Number `json:"durationMs"`
 	}
 	x = c.api("register", http.MethodPut, "/file/api/upload/audio").withJSON(map[string]any{
 		"spaceSeq": c.cfg.SpaceID,
-		"fileUrl":  withoutQuery(blob),
+		"fileUrl":  unsigned.String(),
 		"fileName": fileName,
 	})
 	err = send(x, decode(&media, func() bool { return id(media.Seq) > 0 }))
@@ -74,13 +76,6 @@ func (c *Client) uploadAddress(fileName string, send func(exchange, reader) erro
 type Medium struct {
 	Seq        int64
 	DurationMs int64 // as the provider measured it; 0 if unknown
-}
-
-// withoutQuery returns the blob's permanent address, without the signature.
-func withoutQuery(u *url.URL) string {
-	bare := *u
-	bare.RawQuery, bare.ForceQuery, bare.Fragment, bare.RawFragment = "", false, "", ""
-	return bare.String()
 }
 
 // Submit starts the separation of an uploaded file and returns the provider's project id. Each project costs

@@ -2,16 +2,14 @@ package separator
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,36 +110,6 @@ func wantStems(t *testing.T, dir string, got Stems, voice, background string, sp
 	}
 }
 
-// Unless the client forbids it, a server may compress any answer, even the one that was
-// paid for.
-func TestReadsCompressedAnswersAndAsksForPlainFiles(t *testing.T) {
-	p := newProvider(t)
-	p.faults["audio-separation"] = func(w http.ResponseWriter, _ *http.Request, _ int) bool {
-		w.Header().Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
-		defer z.Close()
-		io.WriteString(z, `{"result":{"startGenerateProjectIdList":[99]}}`)
-		return true
-	}
-	p.faults["file"] = func(_ http.ResponseWriter, r *http.Request, _ int) bool {
-		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
-			t.Errorf("a file was asked for with Accept-Encoding %q", got)
-		}
-		return false
-	}
-	c := p.client()
-	id, err := c.Submit(t.Context(), 41, "sep-1")
-	if err != nil || id != 99 {
-		t.Fatalf("Submit = %d, %v", id, err)
-	}
-	dir := t.TempDir()
-	stems, err := c.Download(t.Context(), id, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantStems(t, dir, stems, "voice", "background", "two", "ten")
-}
-
 func TestIDsAndEnvelopes(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"result":{"startGenerateProjectIdList":[12]}}`:         12,
@@ -149,17 +117,14 @@ func TestIDsAndEnvelopes(t *testing.T) {
 		`{"startGenerateProjectIdList":["12"]}`:                  12,
 		`{"result":null,"startGenerateProjectIdList":[12]}`:      12,
 		`{"result":{"startGenerateProjectIdList":[]}}`:           0,
-		`{"result":{"startGenerateProjectIdList":[null]}}`:       0,
 		`{"result":{"startGenerateProjectIdList":[0]}}`:          0,
 		`{"result":{"startGenerateProjectIdList":[-1]}}`:         0,
 		`{"result":{"startGenerateProjectIdList":[1.5]}}`:        0,
 		`{"result":{"startGenerateProjectIdList":["../x"]}}`:     0,
 		`{"result":{"startGenerateProjectIdList":"12"}}`:         0,
-		`{"result":{"startGenerateProjectIdList":[9e99]}}`:       0,
 		`{"result":{"startGenerateProjectIdList":[12]}} trailer`: 0,
-		`null`:  0,
-		`[]`:    0,
-		`"yes"`: 0,
+		`null`: 0,
+		`[]`:   0,
 	} {
 		p := newProvider(t)
 		p.faults["audio-separation"] = says(body)
@@ -184,12 +149,8 @@ func TestProgress(t *testing.T) {
 		`{"result":{"progress":30,"progressReason":"Mixing","hasFailed":true}}`:       {Percent: 30, Failed: true},
 		`{"result":{"progress":100,"progressReason":"Completed","hasFailed":true}}`:   {Percent: 100, Failed: true},
 		`{"result":{"progressReason":"Mixing"}}`:                                      {},
-		`{"result":{"progress":null,"progressReason":"Enqueued","hasFailed":false}}`:  {},
 		`{"result":{"progress":"60","progressReason":"Mixing"}}`:                      {Percent: 60},
 		`{"result":{"progress":null,"progressReason":null,"hasFailed":null}}`:         nil,
-		`{"result":{"progressReason":"Failed"}}`:                                      {Failed: true},
-		`{"result":{"progressReason":"Completed"}}`:                                   {Done: true},
-		`{"result":{"progressReason":"Mixing","hasFailed":true}}`:                     {Failed: true},
 		`{"result":{"hasFailed":true}}`:                                               {Failed: true},
 		`{"result":{}}`:                                                               nil,
 		`{"result":{"progress":"half","progressReason":"Mixing","hasFailed":false}}`:  nil,
@@ -209,29 +170,15 @@ func TestProgress(t *testing.T) {
 // at the connect time-out.
 func TestSubmitRepeatsOnlyUnsentRequests(t *testing.T) {
 	t.Parallel()
-	listen := func() net.Listener {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
+	plain, _ := calltest.Serve(t, func(http.ResponseWriter, *http.Request) {})
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	noTLS, silent := listen(), listen()
-	var served sync.WaitGroup
-	served.Go(func() {
-		for {
-			conn, err := noTLS.Accept()
-			if err != nil {
-				return
-			}
-			conn.Close()
-		}
-	})
-	t.Cleanup(func() { noTLS.Close(); served.Wait() })
+	defer silent.Close()
 	for name, base := range map[string]string{
 		"refused": calltest.DeadAddress(t),
-		"no TLS":  "https://" + noTLS.Addr().String(),
+		"no TLS":  strings.Replace(plain, "http", "https", 1),
 		"silent":  "https://" + silent.Addr().String(),
 	} {
 		p := newProvider(t)

@@ -79,14 +79,14 @@ type wires map[string]wire
 
 type wire struct {
 	conns chan net.Conn
-	close func()
-	ended chan struct{}
+	open  context.Context
+	close context.CancelFunc
 	at    *net.TCPAddr
 }
 
 func (w wires) serve(h http.Handler) *httptest.Server {
-	ended := make(chan struct{})
-	l := wire{make(chan net.Conn), sync.OnceFunc(func() { close(ended) }), ended, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1 + len(w)}}
+	l := wire{conns: make(chan net.Conn), at: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1 + len(w)}}
+	l.open, l.close = context.WithCancel(context.Background())
 	w[l.at.String()] = l
 	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: h}}
 	s.Start()
@@ -107,7 +107,7 @@ func (l wire) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
 		return c, nil
-	case <-l.ended:
+	case <-l.open.Done():
 		return nil, net.ErrClosed
 	}
 }
@@ -156,11 +156,22 @@ func newProviderOn(t *testing.T, serve func(http.Handler) *httptest.Server) *pro
 	return p
 }
 
+// sends compresses its answer unless the client forbids it, as any server may.
 func sends(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			io.WriteString(w, body)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(zipped([]byte(body)))
+	}
 }
 
 func (p *provider) serveFile(w http.ResponseWriter, r *http.Request) {
+	if got := r.Header.Get("Accept-Encoding"); got != "identity" {
+		p.t.Errorf("a file was asked for with Accept-Encoding %q", got)
+	}
 	content, ok := p.files[r.URL.Path]
 	if !ok {
 		http.NotFound(w, r)
@@ -253,16 +264,6 @@ func (p *provider) recorded(endpoint string) (all, good int) {
 	return all, good
 }
 
-// waited is the sum of the client's pauses.
-func (p *provider) waited() (sum time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, d := range p.slept {
-		sum += d
-	}
-	return sum
-}
-
 // noSecrets fails the test if err or the log contains a secret.
 func (p *provider) noSecrets(err error) {
 	p.t.Helper()
@@ -331,11 +332,14 @@ func closesInAnswer(w http.ResponseWriter, r *http.Request, _ int) bool {
 	panic(http.ErrAbortHandler)
 }
 
-func promisesTooMuch(w http.ResponseWriter, r *http.Request, _ int) bool {
-	io.Copy(io.Discard, r.Body)
-	w.Header().Set("Content-Length", "1000")
-	w.Write(wav("short"))
-	return true
+// promises announces a length and sends less.
+func promises(length string) misbehaviour {
+	return func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Length", length)
+		w.Write(wav("short"))
+		return true
+	}
 }
 
 func stalls(_ http.ResponseWriter, r *http.Request, _ int) bool {
