@@ -2,13 +2,15 @@ package separator
 
 import (
 	"archive/tar"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +35,7 @@ type project struct {
 	infoCalls   int               // project calls after completion
 	files       map[string]string // result -> file name in dir
 	links       int
-	stale       map[string]map[string]bool // result -> links that always return 404
+	stale       map[string][]string // result -> links that always return 404
 }
 
 func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +59,7 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 	pr := &project{
 		id: p.newID(), title: body.Title, at: time.Now(),
 		processing: time.Duration(b.ProcessingMs) * time.Millisecond,
-		failAt:     b.FailAtPercent, files: map[string]string{}, stale: map[string]map[string]bool{},
+		failAt:     b.FailAtPercent, files: map[string]string{}, stale: map[string][]string{},
 	}
 	pr.dir = filepath.Join(p.opts.Dir, "projects", strconv.FormatInt(pr.id, 10))
 	p.projects[pr.id] = pr
@@ -116,40 +118,21 @@ func (p *Provider) separate(ctx context.Context, pr *project, raw string, b Beha
 
 // writeTar packs the speaker tracks as the provider does: a folder with files numbered
 // from 1, without leading zeros, in arbitrary order.
-func writeTar(path string, tracks []string, ext string) (err error) {
+func writeTar(path string, tracks []string, ext string) error {
 	out, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, out.Close()) }()
 	archive := tar.NewWriter(out)
-	now := time.Now()
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "speakers/", Mode: 0o755, ModTime: now}); err != nil {
-		return err
+	err = archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "speakers/", Mode: 0o755})
+	for i, track := range slices.Backward(tracks) {
+		content, unread := os.ReadFile(track)
+		unwritten := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content)),
+			Name: fmt.Sprintf("speakers/original_speaker_%d%s", i+1, ext)})
+		_, cut := archive.Write(content)
+		err = errors.Join(err, unread, unwritten, cut)
 	}
-	for i := len(tracks) - 1; i >= 0; i-- {
-		if err := addFile(archive, fmt.Sprintf("speakers/original_speaker_%d%s", i+1, ext), tracks[i], now); err != nil {
-			return err
-		}
-	}
-	return archive.Close()
-}
-
-func addFile(archive *tar.Writer, name, path string, at time.Time) error {
-	in, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(), ModTime: at}); err != nil {
-		return err
-	}
-	_, err = io.Copy(archive, in)
-	return err
+	return errors.Join(err, archive.Close(), out.Close())
 }
 
 // advance returns the project's current percentage. The caller holds the lock.
@@ -251,15 +234,7 @@ func (p *Provider) link(pr *project, name string) string {
 		return custom
 	}
 	pr.links++
-	file := pr.files[name]
-	if file == "" {
-		file = name + ".bin"
-	}
-	link := fmt.Sprintf("/perso-storage/%d/%s?v=%d", pr.id, file, pr.links)
-	if name == ResultSubBackground {
-		link += "&sub=1"
-	}
-	return link
+	return fmt.Sprintf("/perso-storage/%d/%s?v=%d&of=%s", pr.id, cmp.Or(pr.files[name], name+".bin"), pr.links, name)
 }
 
 func (p *Provider) downloadLink(w http.ResponseWriter, r *http.Request, pr *project) {
@@ -278,4 +253,52 @@ func (p *Provider) downloadLink(w http.ResponseWriter, r *http.Request, pr *proj
 		return
 	}
 	result(w, map[string]any{"audioFile": map[string]string{field: p.link(pr, name)}})
+}
+
+// serveResult sends the bytes behind a link, with Range as object storage does.
+func (p *Provider) serveResult(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	pr, name := p.find(r), r.URL.Query().Get("of")
+	if pr == nil || !pr.done || !p.offers(pr, name) || p.isStale(pr, name, r.URL.RequestURI()) {
+		p.mu.Unlock()
+		w.Header().Set("X-Cache", "Error from cache")
+		http.Error(w, "<Error><Code>NoSuchKey</Code></Error>", http.StatusNotFound)
+		return
+	}
+	custom, at := p.behaviour.Bytes[name], pr.completedAt
+	path := filepath.Join(pr.dir, pr.files[name])
+	p.mu.Unlock()
+
+	if custom != nil {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		http.ServeContent(w, r, "", at, bytes.NewReader(custom))
+		return
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		http.Error(w, "<Error><Code>NoSuchKey</Code></Error>", http.StatusNotFound)
+		return
+	}
+	defer func() { _ = file.Close() }()
+	switch filepath.Ext(path) {
+	case ".wav":
+		w.Header().Set("Content-Type", "audio/wav")
+	case ".tar":
+		w.Header().Set("Content-Type", "application/x-tar")
+	}
+	http.ServeContent(w, r, "", at, file)
+}
+
+// isStale acts like a CDN that cached a miss: the first links of a result that are
+// fetched return 404 from then on. The caller holds the lock.
+func (p *Provider) isStale(pr *project, name, link string) bool {
+	seen := pr.stale[name]
+	if slices.Contains(seen, link) {
+		return true
+	}
+	if len(seen) >= p.behaviour.StaleLinks {
+		return false
+	}
+	pr.stale[name] = append(seen, link)
+	return true
 }

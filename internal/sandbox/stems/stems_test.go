@@ -1,9 +1,7 @@
 package stems
 
 import (
-	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -130,20 +128,6 @@ func TestStemsSumExactly(t *testing.T) {
 	}
 }
 
-func TestFastSplitsByFrequency(t *testing.T) {
-	voice, background, speakers := split(t, tones(2, 300, 880, 3000), Options{Fast: true, Speakers: SpeakersFound})
-	if len(speakers) != 2 || rms(speakers[0][:SampleRate]) < 5000 || rms(speakers[0][3*SampleRate:]) != 0 {
-		t.Errorf("%d speakers, the first of whom does not have the first half alone", len(speakers))
-	}
-	for name, tt := range map[string]struct{ got, want []int16 }{"background": {background, tones(2, 300)}, "voice": {voice, tones(2, 880, 3000)}} {
-		// The edges of a tone are wide, so leave them out.
-		got, want := tt.got[SampleRate/2:SampleRate*3], tt.want[SampleRate/2:SampleRate*3]
-		if d, r := distortion(got, want), rms(got)/rms(want); d < 40 || math.Abs(r-1) > 0.01 {
-			t.Errorf("%s: %.1f dB above what does not belong there, %.3f of its level", name, d, r)
-		}
-	}
-}
-
 // A dialogue in the middle with music at the sides.
 func TestDialogueIsFoundInMusic(t *testing.T) {
 	dialogue, each := make([]int16, SampleRate), [2][]int16{make([]int16, SampleRate), make([]int16, SampleRate)}
@@ -206,20 +190,5 @@ func TestDecodeAndEncode(t *testing.T) {
 		if middle := read(t, raw, 0)[SampleRate/2 : SampleRate*3/2]; math.Abs(rms(middle)/want-1) > 0.06 {
 			t.Errorf("%s: mono decodes at %.0f, want %.0f", ext, rms(middle), want)
 		}
-	}
-	text := filepath.Join(dir, "text.mp3")
-	if err := os.WriteFile(text, []byte("this is no audio"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Decode(t.Context(), text, filepath.Join(dir, "x.pcm")); err == nil {
-		t.Error("text decodes")
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Split(ended, raw, dir, Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("split after the end: %v", err)
-	}
-	if _, err := Split(t.Context(), raw, dir, Options{Speakers: 21}); err == nil {
-		t.Error("21 speakers were accepted")
 	}
 }
