@@ -21,6 +21,9 @@ func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	ready := time.Now()
 	first := stemPath(t, job.Stem(t, "voice_all"))
 	s.Do(t, apitest.Request{Path: first, Valid: true}).Expect(200) // a download restarts the time
+	if now := u.Separation(t, id); now.ExpiresAt <= job.ExpiresAt {
+		t.Errorf("expires at %d after a download, %d before", now.ExpiresAt, job.ExpiresAt)
+	}
 	latest := first
 	apitest.Eventually(t, 4*time.Minute, func() bool {
 		now := u.Separation(t, id)
