@@ -109,7 +109,7 @@ func (s *Service) Get(ctx context.Context, owner string, key asset.Key, points i
 func once[T any](ctx context.Context, s *Service, src source, key string, known func() (T, error),
 	measure func(ctx context.Context, file string) (T, error)) (T, error) {
 	return derived.Get(ctx, s.o.Maker, src.owner, key, known, func(ctx context.Context) error {
-		return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
+		return s.derive(ctx, src, func(file, dir string) error {
 			found, err := measure(ctx, file)
 			return store(ctx, s, key, dir, found, err)
 		})
@@ -150,7 +150,7 @@ func (src source) refusal(err error) error {
 
 // derive fetches an asset and calls do with a copy of it, and a folder that do may use. It waits for the
 // owner's analysis slot before it fetches, so that one user's requests fetch one asset at a time.
-func (s *Service) derive(ctx context.Context, src source, do func(ctx context.Context, file, dir string) error) error {
+func (s *Service) derive(ctx context.Context, src source, do func(file, dir string) error) error {
 	release, err := s.o.Slots.AcquireWithin(ctx, src.owner, slotWait, errBusy)
 	if err != nil {
 		return err
@@ -161,21 +161,11 @@ func (s *Service) derive(ctx context.Context, src source, do func(ctx context.Co
 		return err
 	}
 	defer free()
-	folder, err := os.MkdirTemp(s.o.WorkDir, folderPrefix+"*")
-	if err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(folder)
-	file, dir := filepath.Join(folder, "asset"), filepath.Join(folder, "job")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	fetching, cancel := context.WithTimeoutCause(ctx, fetchTimeout, errBusy)
-	defer cancel()
-	if err := s.o.Assets.FetchForRequest(fetching, src.Key, file); err != nil {
-		return src.refusal(err)
-	}
-	return do(ctx, file, dir)
+	return derived.WithCopy(filepath.Join(s.o.WorkDir, folderPrefix+"*"), func(file string) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, errBusy)
+		defer cancel()
+		return src.refusal(s.o.Assets.FetchForRequest(ctx, src.Key, file))
+	}, do)
 }
 
 // result is what the bucket keeps of an analysis.

@@ -14,7 +14,6 @@ import (
 	"cutroom/internal/derived"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
-	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 )
 
@@ -36,49 +35,33 @@ var (
 	errNoPictures = fault.Invalidf("the asset has no pictures")
 )
 
-// Storyboard opens a JPEG with pictures of an asset: up to MaxTiles tiles of equal width from left to right, of a height that is
-// rounded down to an even number. It counts as a use of the asset by the owner. Like all analyses it is made
+// Storyboard opens a JPEG with pictures of an asset: up to MaxTiles tiles of equal width from left to right, of a height
+// that is rounded down to an even number. It counts as a use of the asset by the owner. Like all analyses it is made
 // once, for all accounts.
 func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, tiles, height int) (objectstore.Object, error) {
 	src, err := s.use(ctx, owner, name, "")
 	if err != nil {
 		return nil, err
 	}
-	// The size of the pictures decides how wide the strip is.
-	pictures := name.Derived("pictures.json")
-	p, err := once(ctx, s, src, pictures, func() (Video, error) { return read[Video](ctx, s, pictures) },
-		func(ctx context.Context, file string) (Video, error) {
-			_, video, err := s.probePictures(ctx, file)
-			return video, err
-		})
-	if err != nil {
-		return nil, noPictures(src.refusal(err), err)
-	}
 	board := engine.Storyboard{Tiles: tiles, Height: height &^ 1}
-	board.Width = engine.TileWidth(p.Width, p.Height, board.Height)
-	if board.Width*board.Tiles > maxStripWidth {
-		return nil, ErrInvalidTiles
-	}
 	key := name.Derived(fmt.Sprintf("%s%d-%d.jpg", storyboardPrefix, board.Tiles, board.Height))
 	obj, err := derived.Get(ctx, s.o.Maker, owner, key, func() (objectstore.Object, error) { return s.openStoryboard(ctx, key) },
 		func(ctx context.Context) error {
-			return s.derive(ctx, src, func(ctx context.Context, file, dir string) error {
+			return s.derive(ctx, src, func(file, dir string) error {
 				err := s.draw(ctx, board, key, file, dir)
 				if errors.Is(err, errNotMedia) || errors.Is(err, errExhausted) {
-					return store(ctx, s, key+refusedSuffix, dir, struct{}{}, err)
+					err = store(ctx, s, key+refusedSuffix, dir, struct{}{}, err)
 				}
-				return err
+				if err != nil {
+					return err
+				}
+				return s.dropOldStoryboards(ctx, key)
 			})
 		})
-	return obj, noPictures(src.refusal(err), err)
-}
-
-// noPictures returns the answer for an asset without pictures in place of that for one without media.
-func noPictures(answer, err error) error {
 	if errors.Is(err, errNotMedia) {
-		return errNoPictures.WithCause(err)
+		return nil, errNoPictures.WithCause(err)
 	}
-	return answer
+	return obj, src.refusal(err)
 }
 
 const (
@@ -94,24 +77,19 @@ func (s *Service) openStoryboard(ctx context.Context, key string) (objectstore.O
 	return obj, err
 }
 
-// probePictures measures the pictures of a local file.
-func (s *Service) probePictures(ctx context.Context, file string) (media.Probe, Video, error) {
+// draw makes a storyboard of a local file and stores it.
+func (s *Service) draw(ctx context.Context, board engine.Storyboard, key, file, dir string) error {
 	p, err := s.o.Media.ProbeWithin(ctx, file, s.limits)
 	if err != nil {
-		return p, Video{}, blame(err)
+		return blame(err)
 	}
 	v := describeVideo(p)
 	if v == nil {
-		return p, Video{}, errNotMedia
+		return errNotMedia
 	}
-	return p, *v, nil
-}
-
-// draw makes a storyboard of a local file and stores it.
-func (s *Service) draw(ctx context.Context, board engine.Storyboard, key, file, dir string) error {
-	p, _, err := s.probePictures(ctx, file)
-	if err != nil {
-		return err
+	board.Width = engine.TileWidth(v.Width, v.Height, board.Height)
+	if board.Width*board.Tiles > maxStripWidth {
+		return ErrInvalidTiles
 	}
 	strip, err := board.Draw(ctx, s.o.Media, file, dir, p, s.limits)
 	if err != nil {
@@ -128,7 +106,7 @@ func (s *Service) draw(ctx context.Context, board engine.Storyboard, key, file, 
 	if err := s.o.Bucket.Put(ctx, key, picture, "image/jpeg"); err != nil {
 		return fmt.Errorf("store storyboard: %w", err)
 	}
-	return s.dropOldStoryboards(ctx, key)
+	return nil
 }
 
 // dropOldStoryboards keeps the newest storyboards of an asset: there are thousands of sizes, and none of them
@@ -144,7 +122,7 @@ func (s *Service) dropOldStoryboards(ctx context.Context, key string) error {
 	slices.SortFunc(all, func(a, b objectstore.Info) int { return a.ModTime.Compare(b.ModTime) })
 	var old []string
 	for _, o := range all[:max(0, len(all)-maxStoryboards)] {
-		if o.Key != key {
+		if !strings.HasPrefix(o.Key, key) {
 			old = append(old, o.Key)
 		}
 	}

@@ -136,17 +136,14 @@ func (m *Maker) begin() bool {
 type Recipe struct {
 	Store       objectstore.Store
 	Source, Key string // of the stored object, and of the new one
-	// Folder is the pattern of the work folder's path, see [os.MkdirTemp]. Its name begins with the
-	// job's id, so that erasing the job and the sweep find the folder.
-	Folder string
-	Space  *Space
-	Bytes  int64 // of disk space that Run needs
-	// Make makes the object from a local copy of the source, and stores it. ffmpeg may change
-	// anything in dir.
-	Make func(ctx context.Context, source, dir string) error
+	Folder      string // pattern for WithCopy; begins with the job's id, so that erasing the job and the sweep find it
+	Space       *Space
+	Bytes       int64 // of disk space that Run needs
+	// Make makes the object from a copy of the source, and stores it.
+	Make func(source, dir string) error
 	// Note records the key, and returns 0 if the source was deleted in the meantime. The new object
 	// is then deleted.
-	Note func(ctx context.Context) (rows int64, err error)
+	Note func() (rows int64, err error)
 }
 
 // Run follows the recipe.
@@ -156,24 +153,10 @@ func (r Recipe) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	folder, err := os.MkdirTemp(filepath.Dir(r.Folder), filepath.Base(r.Folder))
-	if err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(folder)
-	// Keep the source outside the folder that ffmpeg may write to: it may share its bytes with the
-	// store.
-	source, dir := filepath.Join(folder, "source"), filepath.Join(folder, "job")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	if err := r.Store.Fetch(ctx, r.Source, source); err != nil {
-		return fmt.Errorf("fetch source: %w", err)
-	}
-	if err := r.Make(ctx, source, dir); err != nil {
+	if err := WithCopy(r.Folder, func(source string) error { return r.Store.Fetch(ctx, r.Source, source) }, r.Make); err != nil {
 		return err
 	}
-	rows, err := r.Note(ctx)
+	rows, err := r.Note()
 	if err != nil {
 		return fmt.Errorf("note derived object: %w", err)
 	}
@@ -181,6 +164,25 @@ func (r Recipe) Run(ctx context.Context) error {
 		return r.Store.Delete(ctx, r.Key)
 	}
 	return nil
+}
+
+// WithCopy calls do with a copy of a source, which fetch writes, and an empty folder. ffmpeg may change anything in
+// the folder, but not the copy: it may share its bytes with the store. Both are in a new work folder, whose path follows
+// the pattern, see [os.MkdirTemp], and which WithCopy removes.
+func WithCopy(pattern string, fetch func(source string) error, do func(source, dir string) error) error {
+	folder, err := os.MkdirTemp(filepath.Dir(pattern), filepath.Base(pattern))
+	if err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(folder)
+	source, dir := filepath.Join(folder, "source"), filepath.Join(folder, "job")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("create work folder: %w", err)
+	}
+	if err := fetch(source); err != nil {
+		return fmt.Errorf("fetch source: %w", err)
+	}
+	return do(source, dir)
 }
 
 // Space reserves disk space for what requests write. Only looking at the free space would admit many

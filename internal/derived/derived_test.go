@@ -15,7 +15,7 @@ import (
 const maxWait = 8 * time.Second
 
 func newMaker(atOnce int) *Maker {
-	return New(Options{AtOnce: atOnce, PerHolder: atOnce, MaxWait: maxWait, Log: slog.New(slog.DiscardHandler)})
+	return New(Options{AtOnce: atOnce, PerHolder: max(1, atOnce-1), MaxWait: maxWait, Log: slog.New(slog.DiscardHandler)})
 }
 
 func wait(ctx context.Context, m *Maker, holder, key string, work func(context.Context) error) error {
@@ -31,7 +31,7 @@ func TestObjectsAreMadeOnce(t *testing.T) {
 		for i := range 40 {
 			all.Go(func() {
 				key := string(rune('a' + i%4))
-				got, err := Do(t.Context(), m, "", key, func(context.Context) (string, error) {
+				got, err := Do(t.Context(), m, key, key, func(context.Context) (string, error) {
 					for n, seen := now.Add(1), most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 					}
 					time.Sleep(time.Second)
@@ -78,43 +78,29 @@ func TestNextRequestFindsSlowObject(t *testing.T) {
 	})
 }
 
-func TestCloseEndsRunningWork(t *testing.T) {
+// A holder with much work keeps no other holder waiting, and Close ends it all.
+func TestHoldersShareTheMakerUntilItCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMaker(1)
-		forever := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		for _, name := range []string{"runs", "waits"} {
+		m := newMaker(3)
+		var running atomic.Int64
+		forever := func(ctx context.Context) error { running.Add(1); <-ctx.Done(); return ctx.Err() }
+		for i := range 110 {
 			go func() {
-				if err := wait(t.Context(), m, "", name, forever); !errors.Is(err, ErrBusy) {
-					t.Errorf("%s: %v", name, err)
+				if err := wait(t.Context(), m, "greedy", fmt.Sprint(i), forever); !errors.Is(err, ErrBusy) {
+					t.Errorf("%d: %v", i, err)
 				}
 			}()
 		}
 		synctest.Wait()
+		began := time.Now()
+		err := wait(t.Context(), m, "other", "x", func(context.Context) error { return nil })
+		if err != nil || time.Since(began) > 0 || running.Load() != 2 {
+			t.Errorf("another holder: %v after %v, beside %d pieces of work of the first", err, time.Since(began), running.Load())
+		}
 		m.Close()
-		if err := wait(t.Context(), m, "", "late", forever); !errors.Is(err, ErrBusy) {
+		if err := wait(t.Context(), m, "other", "late", forever); !errors.Is(err, ErrBusy) {
 			t.Errorf("after Close: %v", err)
 		}
-	})
-}
-
-// A holder with much work keeps no other holder waiting.
-func TestHoldersShareTheMaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := New(Options{AtOnce: 64, PerHolder: 4, MaxWait: maxWait, Log: slog.New(slog.DiscardHandler)})
-		var running atomic.Int64
-		forever := func(ctx context.Context) error { running.Add(1); <-ctx.Done(); return ctx.Err() }
-		for i := range 110 {
-			go func() { _ = wait(t.Context(), m, "greedy", fmt.Sprint(i), forever) }()
-		}
-		synctest.Wait()
-		if running.Load() != 4 {
-			t.Errorf("%d objects of one holder are made at once, want 4", running.Load())
-		}
-		began := time.Now()
-		if err := wait(t.Context(), m, "other", "x", func(context.Context) error { return nil }); err != nil || time.Since(began) > 0 {
-			t.Errorf("another holder: %v after %v", err, time.Since(began))
-		}
-		m.Close()
 	})
 }
 

@@ -52,7 +52,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 		return err
 	}
 	key.Fingerprint = f.fingerprint("separate")
-	id, err := s.o.Separations.Submit(r.Context(), user.UserID, separation.Submission{File: file, Language: language}, key)
+	id, err := s.o.Separations.Submit(r.Context(), user.UserID, file, language, key)
 	return submitted(w, r, http.StatusAccepted, id, jobBody{id}, err)
 }
 

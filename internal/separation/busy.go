@@ -33,16 +33,6 @@ func (s *Service) maySubmit(ctx context.Context) error {
 // The pause without a Retry-After doubles from the first to the last of these.
 const firstPause, longestPause = 5 * time.Second, 2 * time.Minute
 
-// waitForProvider returns a job to its place in the queue, without a lost attempt. It reports false if
-// its owner deleted it or another worker has it. The provider refused, so the intent is void.
-func (s *Service) waitForProvider(ctx context.Context, j claimedJob, status int) (queued bool, err error) {
-	r := toQueue()
-	r.Forgive, r.Withdraw, r.And = true, true, ` AND deleted_at IS NULL`
-	r.Set += `, busy_since = COALESCE(busy_since, now_ms()), busy_status = $2`
-	r.Args = []any{status}
-	return s.jobs.HandBack(ctx, j.Claim, r)
-}
-
 // pauseSubmissions extends the pause of all replicas. Refusals during a pause belong to
 // requests that were under way, and do not make the next one longer.
 func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration) (pause time.Duration, err error) {

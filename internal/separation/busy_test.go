@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/upstream/separator"
 )
@@ -13,37 +12,36 @@ import (
 // If the provider is busy at any call before payment, the service retries after the provider's Retry-After.
 // That costs neither an attempt nor a second charge.
 func TestABusyProviderIsWaitedFor(t *testing.T) {
-	oneDatabase(t, func(t *testing.T, d *db.DB) {
-		for status, step := range map[int]string{503: "register", 429: "audio-separation"} {
-			r := newHarness(t, d).withProvider()
-			s := r.service(func(o *Options) { o.BusyWait, o.InFlight = 30*time.Minute, 1 })
-			owner := r.User(1)
-			r.fault(fake.Rule{Step: step, Kind: fake.KindStatus, Status: status, Headers: map[string]string{"Retry-After": "3600"}, Times: 1})
-			id := r.enqueueAudio(s, owner)
-			stop := r.run(s)
-			r.Eventually("a pause", func() bool { return r.pauseLeft() > 3500*time.Second })
-			r.Eventually("queued", func() bool { return r.row(id).State == StateQueued })
-			calls := r.provider.Faults.Count(step)
-			if x := r.row(id); x.Attempts != 0 || x.Intent || x.Leased {
-				t.Errorf("%s: %+v", step, x)
-			}
-			if _, ok, err := s.claim(t.Context()); ok || err != nil {
-				t.Errorf("%s: claimed during the pause: %v, %v", step, ok, err)
-			}
-			if r.provider.Faults.Count(step) != calls {
-				t.Errorf("%s: the provider was called during the pause", step)
-			}
-			if err := s.SweepJobs(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			r.Exec(`UPDATE separation_pause SET until_ms = 0`)
-			if x := r.waitState(id, StateReady); x.Attempts != 1 {
-				t.Errorf("%s: %+v", step, x)
-			}
-			stop()
-			r.booked(owner, 0)
+	t.Parallel()
+	for status, step := range map[int]string{503: "register", 429: "audio-separation"} {
+		r := onSQLite(t).withProvider()
+		s := r.service(func(o *Options) { o.BusyWait, o.InFlight = 30*time.Minute, 1 })
+		owner := r.User(1)
+		r.fault(fake.Rule{Step: step, Kind: fake.KindStatus, Status: status, Headers: map[string]string{"Retry-After": "3600"}, Times: 1})
+		id := r.enqueueAudio(s, owner)
+		stop := r.run(s)
+		r.Eventually("a pause", func() bool { return r.pauseLeft() > 3500*time.Second })
+		r.Eventually("queued", func() bool { return r.row(id).State == StateQueued })
+		calls := r.provider.Faults.Count(step)
+		if x := r.row(id); x.Attempts != 0 || x.Intent || x.Leased {
+			t.Errorf("%s: %+v", step, x)
 		}
-	})
+		if _, ok, err := s.claim(t.Context()); ok || err != nil {
+			t.Errorf("%s: claimed during the pause: %v, %v", step, ok, err)
+		}
+		if r.provider.Faults.Count(step) != calls {
+			t.Errorf("%s: the provider was called during the pause", step)
+		}
+		if err := s.SweepJobs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.Exec(`UPDATE separation_pause SET until_ms = 0`)
+		if x := r.waitState(id, StateReady); x.Attempts != 1 {
+			t.Errorf("%s: %+v", step, x)
+		}
+		stop()
+		r.booked(owner, 0)
+	}
 }
 
 // pauseLeft returns how much longer submissions pause.
@@ -52,8 +50,7 @@ func (r *harness) pauseLeft() time.Duration {
 }
 
 func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.User(4)
 		patient := func(o *Options) { o.BusyWait = 10 * time.Minute }
 		busy := &separator.Error{Op: "register", Status: 429, Busy: true, RetryAfter: time.Hour}
@@ -94,7 +91,7 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 // While the provider is busy, the service does not submit the jobs behind the refused ones. They fail after
 // the same time as those, not after each has been refused for that long.
 func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		for name, test := range map[string]struct {
 			also  string // a change to the job $1 that the provider accepted last
 			age   time.Duration
@@ -105,7 +102,7 @@ func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
 			"another one is there":  {age: 41 * time.Minute, state: StateQueued, also: `UPDATE jobs SET state = 'PROCESSING' WHERE id = $1`},
 			"another one was there": {age: 41 * time.Minute, state: StateQueued, also: `UPDATE separations SET submitting_at = now_ms() - 2000000 WHERE job_id = $1`},
 		} {
-			r := newHarness(t, d)
+			r := newHarness(t, r.DB)
 			r.Exec(`DELETE FROM users`)
 			r.Exec(`UPDATE separation_pause SET until_ms = 0`)
 			owner := r.User(3)
@@ -130,8 +127,7 @@ func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
 }
 
 func TestPausesGrowWhileTheProviderIsBusy(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service()
 		refuse := func(retryAfter, want time.Duration) {
 			t.Helper()

@@ -11,75 +11,20 @@ import (
 
 	"pgregory.net/rapid"
 
-	"cutroom/internal/db"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 )
 
-// delete deletes a job and checks that it is then unknown.
-func (r *harness) delete(s *Service, owner, id string) {
-	r.T.Helper()
-	if err := s.Delete(r.T.Context(), owner, id); err != nil {
-		r.T.Fatalf("delete %s: %v", id, err)
-	}
-	if err := s.Delete(r.T.Context(), owner, id); !errors.Is(err, errUnknownJob) {
-		r.T.Errorf("the second deletion: %v", err)
-	}
-	if _, err := s.Status(r.T.Context(), owner, id); !errors.Is(err, errUnknownJob) {
-		r.T.Errorf("status of a deleted job: %v", err)
-	}
-}
-
-// The result of a deleted job is discarded. The job stays in flight until the provider has finished.
-func TestADeletedJobAtTheProvider(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
-		s, owner := r.service(func(o *Options) { o.InFlight = 1 }), r.User(5)
-		id, next := r.enqueue(s, owner), r.enqueue(s, owner)
-		j := r.claimed(s)
-		if err := s.intend(t.Context(), &j); err != nil {
-			t.Fatal(err)
-		}
-		r.delete(s, owner, id)
-		if err := s.started(t.Context(), &j, 4711); err != nil {
-			t.Fatal(err)
-		}
-		if _, ok, err := s.claim(t.Context()); ok || err != nil {
-			t.Fatalf("a second job goes to a provider whose limit is one: %v, %v", ok, err)
-		}
-		// Another worker takes over the job of a dead worker and ends it.
-		r.age(id, time.Minute)
-		heir := r.service()
-		adopted, ok, err := heir.claim(t.Context())
-		if !ok || err != nil || adopted.ID != id {
-			t.Fatalf("adopted %s, %v, %v", adopted.ID, ok, err)
-		}
-		if err := s.done(t.Context(), &j); !errors.Is(err, job.ErrMoved) {
-			t.Errorf("a write by the dead worker: %v", err)
-		}
-		if err := heir.done(t.Context(), &adopted); !errors.Is(err, job.ErrDeleted) {
-			t.Fatalf("end of a deleted job: %v", err)
-		}
-		r.end(heir, adopted.ID, job.ErrDeleted)
-		if x := r.row(id); x.State != StateFailed || x.Project != 4711 || x.Leased {
-			t.Errorf("%+v", x)
-		}
-		r.booked(owner, 3)
-		if j := r.claimed(s); j.ID != next {
-			t.Errorf("claimed %s", j.ID)
-		}
-	})
-}
-
 // A render can read its stems until it ends, even if their job is deleted.
 func TestDeleteLeavesWhatARenderReads(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s, owner := r.service(), r.User(5)
 		id := r.reach(s, owner, StateReady).ID
 		held := stemKey(id, stemVoice, "flac")
 		r.readByRender(owner, held)
-		r.delete(s, owner, id)
+		if err := s.Delete(t.Context(), owner, id); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := s.ResolveStem(t.Context(), owner, id, stemVoice); !errors.Is(err, errInvalidStemURL) {
 			t.Errorf("a stem of a deleted job: %v", err)
 		}
@@ -156,9 +101,9 @@ func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "15"); err != nil {
 		t.Fatal(err)
 	}
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		rapid.Check(t, func(rt *rapid.T) {
-			r := newHarness(t, d)
+			r := newHarness(t, r.DB)
 			defer r.Exec(`DELETE FROM users`)
 			l := &lifetimes{harness: r, s: r.service(func(o *Options) { o.InFlight = 3; o.StuckAfter = 0; o.PollTimeout = time.Hour })}
 			const credits = 20

@@ -3,12 +3,14 @@ package separation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/disk"
+	"cutroom/internal/events"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
@@ -41,6 +43,7 @@ func decide(j claimedJob, err error, c circumstances) next {
 	refused, _ := errors.AsType[*separator.Error](err)
 	maybeStarted := j.State == StateSubmitting && j.AskedAt.Valid && !j.ProjectID.Valid
 	paid := j.State == StateProcessing
+	_, level := judge(err)
 	switch {
 	case c.taken:
 		return leave
@@ -51,41 +54,34 @@ func decide(j claimedJob, err error, c circumstances) next {
 	case maybeStarted:
 		return fail
 	case c.stopped, errors.Is(err, db.ErrUnavailable), paid && (errors.Is(err, objectstore.ErrUnavailable) || disk.IsFull(err)),
-		c.unable && judge(err).level == slog.LevelError:
+		c.unable && level == slog.LevelError:
 		return handBack
 	}
 	return fail
 }
 
-// verdict is why a job fails.
-type verdict struct {
-	failure *fault.Error // for the client
-	message string       // for the log
-	level   slog.Level   // an error if the service is to blame
-}
-
-func judge(err error) verdict {
-	const ours = "separation failed"
-	var refused *separator.Error
+// judge says why a job fails, for the client, and how loud that is logged: as an error if the service is to blame.
+func judge(err error) (*fault.Error, slog.Level) {
+	refused, ok := errors.AsType[*separator.Error](err)
 	switch {
-	case errors.As(err, &refused):
-		return verdict{refused.Public(), "separation refused by the provider", slog.LevelWarn}
+	case ok:
+		return refused.Public(), slog.LevelWarn
 	case errors.Is(err, errProviderFailed):
-		return verdict{errProviderFailed, "separation failed at the provider", slog.LevelWarn}
+		return errProviderFailed, slog.LevelWarn
 	case errors.Is(err, errPriceMismatch):
-		return verdict{errPriceMismatch, "separation costs more than was paid", slog.LevelWarn}
+		return errPriceMismatch, slog.LevelWarn
 	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, asset.ErrCorrupt): // nothing else is fetched
-		return verdict{errNoSource, ours, slog.LevelError}
+		return errNoSource, slog.LevelError
 	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameFile:
-		return verdict{errUnreadable, "the sound of an asset cannot be decoded", slog.LevelWarn}
+		return errUnreadable, slog.LevelWarn
 	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameCost:
-		return verdict{errTooLarge, "an asset takes too much to cut", slog.LevelWarn}
+		return errTooLarge, slog.LevelWarn
 	case errors.Is(err, media.ErrTimeout):
-		return verdict{errSlow, ours, slog.LevelError}
+		return errSlow, slog.LevelError
 	case errors.Is(err, job.ErrDeleted):
-		return verdict{job.ErrDeleted, "the provider is done with a deleted separation", slog.LevelInfo}
+		return job.ErrDeleted, slog.LevelInfo
 	}
-	return verdict{errInternal, ours, slog.LevelError}
+	return errInternal, slog.LevelError
 }
 
 // apply does what was decided, and logs it. If that cannot be written, the lease runs out and another worker recovers
@@ -105,10 +101,13 @@ func (s *Service) apply(ctx context.Context, j claimedJob, decision next, cause 
 		}
 	case wait:
 		busy, _ := errors.AsType[*separator.Error](cause)
+		r := undo(` AND deleted_at IS NULL`)
+		r.Set += `, busy_since = COALESCE(busy_since, now_ms()), busy_status = $2`
+		r.Args = []any{busy.Status}
 		var pause time.Duration
 		err = job.Retry(ctx, func() (err error) {
 			if pause, err = s.pauseSubmissions(ctx, busy.RetryAfter); err == nil {
-				moved, err = s.waitForProvider(ctx, j, busy.Status)
+				moved, err = s.jobs.HandBack(ctx, j.Claim, r)
 			}
 			return err
 		})
@@ -118,10 +117,9 @@ func (s *Service) apply(ctx context.Context, j claimedJob, decision next, cause 
 			s.apply(ctx, j, fail, cause)
 		}
 	case fail:
-		v := judge(cause)
-		if moved, err = s.fail(ctx, j, v.failure, cause); moved {
-			log.Log(ctx, v.level, v.message, "err", cause)
-			log.Info("separation ended", "state", StateFailed, "why", v.failure.Answer())
+		failure, level := judge(cause)
+		if moved, err = s.fail(ctx, j, failure, cause); moved {
+			log.Log(ctx, level, "separation ended", "state", StateFailed, "why", failure.Answer(), "err", cause)
 		}
 	}
 	if err != nil {
@@ -135,9 +133,15 @@ func toQueue() job.Return {
 	return job.Return{From: StateSubmitting, To: StateQueued, Set: `submitting_at = now_ms()`, Topics: []string{TopicQueue}}
 }
 
+// undo is toQueue without a lost attempt. The intent is void, because the provider was not asked or refused.
+func undo(and string) job.Return {
+	r := toQueue()
+	r.Forgive, r.Withdraw, r.And = true, true, and
+	return r
+}
+
 // handBack gives up a job that another replica continues. Its place in the queue, its attempts and its project stay
-// as they were. An intent whose write got no answer is void, because the provider was not asked; but a deleted job with
-// an intent was not refunded and must not be queued again.
+// as they were. But a deleted job with an intent was not refunded and must not be queued again.
 func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 	if j.State == StateSubmitting && j.ProjectID.Valid { // the project is not stored yet
 		if err := s.started(ctx, &j, j.ProjectID.Int64); err != nil {
@@ -146,8 +150,7 @@ func (s *Service) handBack(ctx context.Context, j claimedJob) error {
 	}
 	r := job.Return{From: StateProcessing, To: StateProcessing}
 	if j.State == StateSubmitting {
-		r = toQueue()
-		r.Forgive, r.Withdraw, r.And = true, true, ` AND (asked_at IS NULL OR deleted_at IS NULL)`
+		r = undo(` AND (asked_at IS NULL OR deleted_at IS NULL)`)
 	}
 	_, err := s.jobs.HandBack(ctx, j.Claim, r)
 	return err
@@ -168,4 +171,59 @@ func (s *Service) removeOrphanStems(ctx context.Context, j claimedJob) {
 	if err != nil {
 		s.jobs.AttemptLog(j.Claim).Warn("orphaned stems not deleted; the sweep of orphans will", "err", err)
 	}
+}
+
+// Delete makes a job unknown to its owner and erases its files. If the provider has not
+// been asked, the job ends and is refunded. The provider cannot be stopped once it was
+// asked: the job then counts as in flight until the provider is done, and its stems are
+// not fetched.
+func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
+	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
+		if err := s.jobs.Set(ctx, tx, jobID, `file_name = NULL, reference = NULL`); err != nil {
+			return err
+		}
+		j, err := scanJob(tx.QueryRow(ctx, selectJob+`j.id = $1`, jobID))
+		if err != nil {
+			return fmt.Errorf("read deleted separation: %w", err)
+		}
+		if err := events.Drop(ctx, tx, jobID); err != nil {
+			return err
+		}
+		return s.end(ctx, tx, j)
+	}, func(ctx context.Context) error {
+		return errors.Join(objectstore.DeletePrefix(ctx, s.Store, "uploads/"+jobID+"/"), s.Sweeper.Clean(ctx, kindStems, folder(jobID)))
+	})
+}
+
+// end ends a deleted job, unless the provider is working on it.
+func (s *Service) end(ctx context.Context, tx *db.Tx, j claimedJob) error {
+	switch {
+	case j.State == StateReady:
+		return s.forgetStems(ctx, tx, j.ID)
+	case j.State == StateFailed, j.State == StateDisposed, j.AskedAt.Valid && !j.DoneAt.Valid:
+		return nil
+	}
+	_, err := s.failIn(ctx, tx, j, job.ErrDeleted, job.ErrDeleted)
+	return err
+}
+
+// forgetStems moves READY to DISPOSED and removes the rows of the stems. The transaction has locked
+// the job's row. Objects that a render holds stay until that render has ended.
+func (s *Service) forgetStems(ctx context.Context, tx *db.Tx, jobID string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, jobID); err != nil {
+		return fmt.Errorf("forget stems: %w", err)
+	}
+	_, err := s.jobs.Move(ctx, tx, jobID, StateReady, StateDisposed, `, stored_bytes = 0`, "")
+	return err
+}
+
+// keepStems locks the row of a separation if its stems may be read. No stem of it is removed before the
+// transaction ends. Whoever removes stems later locks the same row first and then looks with a new statement,
+// which sees what this transaction wrote.
+func keepStems(ctx context.Context, tx *db.Tx, jobID string) (ok bool, err error) {
+	ok, err = db.HasRow(ctx, tx, `SELECT 1 FROM jobs j WHERE j.id = $1 AND `+readable+tx.ForUpdate(), jobID)
+	if err != nil {
+		err = fmt.Errorf("keep stems: %w", err)
+	}
+	return ok, err
 }

@@ -94,8 +94,8 @@ func TestErrorCodes(t *testing.T) {
 		{err: &rescue.PanicError{Value: "boom"}, want: fault.Unexplained, level: slog.LevelError},
 		{err: job.ErrDeleted, want: fault.Interrupted, level: slog.LevelInfo},
 	} {
-		if v := judge(tt.err); v.failure.Reason != tt.want || v.level != tt.level || v.failure.Answer() == "" || v.message == "" {
-			t.Errorf("%v: %+v, want %s at %s", tt.err, v, tt.want, tt.level)
+		if failure, level := judge(tt.err); failure.Reason != tt.want || level != tt.level || failure.Answer() == "" {
+			t.Errorf("%v: %+v at %s, want %s at %s", tt.err, failure, level, tt.want, tt.level)
 		}
 	}
 }

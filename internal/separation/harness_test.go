@@ -36,17 +36,13 @@ func TestMain(m *testing.M) {
 
 // eachDatabase runs a test on both databases, in parallel with other tests, because many tests wait until a
 // lease expires.
-func eachDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
+func eachDatabase(t *testing.T, test func(t *testing.T, r *harness)) {
 	t.Parallel()
-	dbtest.EachParallel(t, test)
+	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, newHarness(t, d)) })
 }
 
-// oneDatabase runs a test only on SQLite, in parallel with other tests. Other tests run its statements on
-// both databases.
-func oneDatabase(t *testing.T, test func(t *testing.T, d *db.DB)) {
-	t.Parallel()
-	test(t, dbtest.SQLite(t))
-}
+// onSQLite is for tests whose statements other tests run on both databases.
+func onSQLite(t *testing.T) *harness { return newHarness(t, dbtest.SQLite(t)) }
 
 // harness is a database, a store and a provider for any number of Services.
 type harness struct {

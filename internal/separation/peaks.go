@@ -34,7 +34,7 @@ func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points
 	if points < audio.MinPoints || points > audio.MaxPoints {
 		return audio.Waveform{}, errInvalidPoints
 	}
-	key := peaksKey(jobID, stemID)
+	key := stemKey(jobID, stemID, "peaks")
 	w, err := derived.Get(ctx, s.OnDemand, jobID, key, func() (audio.Waveform, error) { return s.readPeaks(ctx, key) },
 		func(ctx context.Context) error { return s.makePeaks(ctx, t) })
 	if errors.Is(err, objectstore.ErrNotFound) { // removed in the meantime
@@ -61,31 +61,30 @@ func (s *Service) readPeaks(ctx context.Context, key string) (w audio.Waveform, 
 
 // makePeaks draws a stored stem and records the peaks in its row.
 func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
-	draw := func(ctx context.Context, dir string, stored *stem) (_ int64, err error) {
+	return s.deriveFromStem(ctx, t, "peaks", t.sizeBytes, func(dir string, stored *stem) (_ int64, err error) {
 		if stored.audio, err = s.audioOf(ctx, stored.Stem); err != nil {
 			return 0, err
 		}
 		return 0, s.storePeaks(ctx, dir, t.jobID, stored)
-	}
-	return s.deriveFromStem(ctx, t, "peaks", peaksKey(t.jobID, t.stemID), t.sizeBytes, draw)
+	})
 }
 
 // deriveFromStem makes an object from a stored stem, and records its key and, of a WAV file, the bytes that count as
 // stored by the job's owner.
-func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what, key string, bytes int64,
-	derive func(ctx context.Context, dir string, stored *stem) (counted int64, err error)) error {
-	var counted int64
+func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what string, bytes int64,
+	derive func(dir string, stored *stem) (counted int64, err error)) error {
+	key, counted := stemKey(t.jobID, t.stemID, what), int64(0)
 	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: bytes, Source: t.key, Key: key,
 		Folder: filepath.Join(s.WorkDir, t.jobID+"-"+what+"-*"),
-		Make: func(ctx context.Context, source, dir string) error {
+		Make: func(source, dir string) error {
 			class, err := container.SniffFile(source)
 			if err != nil {
 				return err
 			}
-			counted, err = derive(ctx, dir, &stem{id: t.stemID, Stem: separator.Stem{Path: source, Kind: class.Kind}})
+			counted, err = derive(dir, &stem{id: t.stemID, Stem: separator.Stem{Path: source, Kind: class.Kind}})
 			return err
 		},
-		Note: func(ctx context.Context) (rows int64, err error) {
+		Note: func() (rows int64, err error) {
 			err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 				rows = 0
 				if ok, err := keepStems(ctx, tx, t.jobID); err != nil || !ok {
@@ -132,7 +131,7 @@ func (s *Service) storePeaks(ctx context.Context, dir, jobID string, t *stem) er
 	if err != nil {
 		return err
 	}
-	key, file := peaksKey(jobID, t.id), filepath.Join(dir, t.id+".peaks")
+	key, file := stemKey(jobID, t.id, "peaks"), filepath.Join(dir, t.id+".peaks")
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		return fmt.Errorf("write peaks: %w", err)
 	}
@@ -162,4 +161,55 @@ func (s *Service) draw(ctx context.Context, t *stem) (audio.Waveform, error) {
 		return w, errEmptyStem
 	}
 	return w, nil
+}
+
+// formatWAV asks for a stem as WAV instead of its stored format, "".
+const formatWAV = "wav"
+
+var errFormat = fault.Invalidf("format must be wav or absent")
+
+// openWAV opens the WAV file with the samples of a stem, which is made at first use.
+func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object, error) {
+	key := stemKey(t.jobID, t.stemID, "wav")
+	return derived.Get(ctx, s.OnDemand, t.jobID, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
+		func(ctx context.Context) error { return s.makeWAV(ctx, t, key) })
+}
+
+// wavGrowth is how many times the stem's size making its WAV file takes on disk, with a
+// copy of the stem. Speech in FLAC has a third of the size of its samples.
+const wavGrowth = 4
+
+func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
+	return s.deriveFromStem(ctx, t, "wav", wavGrowth*t.sizeBytes, func(dir string, stored *stem) (int64, error) {
+		probe, err := s.Media.Probe(ctx, stored.Path)
+		if err != nil {
+			return 0, fmt.Errorf("probe stem: %w", err)
+		}
+		if probe.Audio == nil {
+			return 0, errEmptyStem
+		}
+		codec := "pcm_s16le" // also for lossy sound, which has no bit depth
+		switch bits := probe.Audio.BitDepth; {
+		case bits > 24:
+			codec = "pcm_s32le"
+		case bits > 16:
+			codec = "pcm_s24le"
+		}
+		file := filepath.Join(dir, "stem.wav")
+		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(stored.Kind, stored.Path)...)
+		args = append(args, "-map", fmt.Sprintf("0:%d", probe.Audio.Index), "-map_metadata", "-1", "-bitexact", "-c:a", codec,
+			"-f", "wav", "file:"+file)
+		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir,
+			Inputs: []string{stored.Path}, Timeout: drawTimeout}); err != nil {
+			return 0, err
+		}
+		if err := s.Store.Put(ctx, key, file, objectstore.ContentType(key)); err != nil {
+			return 0, fmt.Errorf("store wav: %w", err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return 0, fmt.Errorf("count wav: %w", err)
+		}
+		return info.Size(), nil
+	})
 }

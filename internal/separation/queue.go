@@ -13,10 +13,8 @@ import (
 	"cutroom/internal/user"
 )
 
-// queueLock orders submissions and claims over all replicas.
-const queueLock = "separation-queue"
-
-// TopicQueue announces that places in the queue have changed.
+// TopicQueue announces that places in the queue have changed. It also names the lock that orders submissions and
+// claims over all replicas.
 const TopicQueue = "separation-queue"
 
 // The conditions of jobs j that wait, and of those that count against the limit. A query on one state at work
@@ -74,7 +72,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 		if err != nil || ok {
 			return err
 		}
-		if err := tx.Lock(ctx, queueLock); err != nil {
+		if err := tx.Lock(ctx, TopicQueue); err != nil {
 			return err
 		}
 		j, ok, err = s.take(ctx, tx, StateQueued, StateSubmitting, `SELECT j.id FROM jobs j
@@ -116,8 +114,8 @@ func (s *Service) requeueStuck(ctx context.Context) error {
 	return s.recoverJobs(ctx, "", `COALESCE(d.submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds())
 }
 
-// recoverJobs requeues or fails the SUBMITTING jobs of a condition. A job is requeued only if it still meets the
-// condition and.
+// recoverJobs requeues or fails the SUBMITTING jobs for which the condition which holds. A job is requeued only if
+// the condition and also holds, at that moment.
 func (s *Service) recoverJobs(ctx context.Context, and, which string, args ...any) error {
 	return s.each(ctx, func(j claimedJob) (err error) {
 		var moved bool

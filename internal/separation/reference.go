@@ -16,6 +16,7 @@ import (
 	"cutroom/internal/asset"
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
+	"cutroom/internal/derived"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
@@ -120,7 +121,7 @@ func (s *Service) sameSound(ctx context.Context, q db.Querier, owner string, ref
 	return jobID, nil
 }
 
-// cut is a stretch of the sound of an asset, in the form in which the provider gets it.
+// cut is a stretch of the sound of an asset, in the form in which the provider gets it. The job's row has it as JSON.
 type cut struct {
 	AssetKey   asset.Key
 	From, To   time.Duration
@@ -178,8 +179,9 @@ func (s *Service) priceReference(ctx context.Context, j *newJob, key idempotency
 	if c.AAC {
 		j.audio.Ext = "m4a"
 	}
-	j.cut = &c
-	return nil
+	stored, err := json.Marshal(c)
+	j.cut = string(stored)
+	return err
 }
 
 // cutRates are the sample rates that WAV and AAC both have; others become 48 kHz.
@@ -190,15 +192,6 @@ const cutBitrate = 96_000
 
 // errCut reports that ffmpeg could not cut an asset.
 var errCut = errors.New("cut asset")
-
-// encode returns the form of a cut in the job's row.
-func (c cut) encode() string {
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(err) // plain values always encode
-	}
-	return string(b)
-}
 
 // wavHeader is at least the size of the header of a WAV file.
 const wavHeader = 128
@@ -224,18 +217,13 @@ func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
 	if err := json.Unmarshal([]byte(stored), &c); err != nil {
 		return fmt.Errorf("read cut: %w", err)
 	}
-	dir, err := os.MkdirTemp(dir, "cut-*")
-	if err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(dir) // the asset may be large
-	source, work := filepath.Join(dir, "asset"), filepath.Join(dir, "job")
-	if err := os.Mkdir(work, 0o700); err != nil {
-		return fmt.Errorf("create work folder: %w", err)
-	}
-	if err := job.Retry(ctx, func() error { return s.Assets.FetchTo(ctx, c.AssetKey, source) }); err != nil {
-		return fmt.Errorf("fetch asset: %w", err)
-	}
+	return derived.WithCopy(filepath.Join(dir, "cut-*"), func(source string) error {
+		return job.Retry(ctx, func() error { return s.Assets.FetchTo(ctx, c.AssetKey, source) })
+	}, func(source, dir string) error { return s.cutSound(ctx, c, source, dir, file) })
+}
+
+// cutSound writes the stretch to a file from a copy of the asset.
+func (s *Service) cutSound(ctx context.Context, c cut, source, dir, file string) error {
 	probe, err := s.Media.ProbeWithin(ctx, source, media.AnalysisLimits)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errCut, err)
@@ -251,11 +239,11 @@ func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
 	if c.AAC {
 		codec = []string{"-c:a", "aac", "-b:a", strconv.Itoa(cutBitrate * c.Channels), "-movflags", "+faststart", "-f", "ipod"}
 	}
-	cutFile := filepath.Join(work, "sound")
-	args := append(append(probe.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+cutFile)...)
-	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: work, Inputs: []string{source},
+	made := filepath.Join(dir, "sound")
+	args := append(append(probe.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+made)...)
+	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: dir, Inputs: []string{source},
 		Timeout: cutTimeout, MaxMemoryBytes: media.AnalysisLimits.MaxMemoryBytes}); err != nil {
 		return fmt.Errorf("%w: %w", errCut, err)
 	}
-	return os.Rename(cutFile, file)
+	return os.Rename(made, file)
 }

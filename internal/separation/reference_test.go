@@ -14,15 +14,14 @@ import (
 
 // A job of the same sound is reused while it has its stems or will have them. Until it ends, it holds the asset.
 func TestSameSound(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service()
 		owner := r.User(10)
 		ref := Reference{Source: asset.Key{SHA256: "x", Ext: "mp4"}, To: time.Second, Language: "auto"}
 		id := "sep-" + uuid.Must(uuid.NewV7()).String()
-		err := d.InTx(t.Context(), func(tx *db.Tx) error {
+		err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
 			return s.jobs.Insert(t.Context(), tx, s.job(newJob{id: id, owner: owner, language: "auto", reference: &ref,
-				cut: &cut{AssetKey: ref.Source}, audio: price.Sound{Ext: "wav", DurationMs: 1000}}))
+				cut: "{}", audio: price.Sound{Ext: "wav", DurationMs: 1000}}))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +46,7 @@ func TestSameSound(t *testing.T) {
 		} {
 			r.Exec(`UPDATE jobs SET ` + c.change)
 			r.Exec(`UPDATE separations SET collected_at = ` + cmp.Or(c.collected, "NULL"))
-			found, err := s.sameSound(t.Context(), d, owner, ref)
+			found, err := s.sameSound(t.Context(), r.DB, owner, ref)
 			if err != nil || (found == id) != c.reused {
 				t.Errorf("%s: %q, %v", c.change, found, err)
 			}

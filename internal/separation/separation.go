@@ -113,7 +113,7 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, jobs: job.Table{Kind: job.Separation, Prefix: "sep-", QueueLock: queueLock,
+	return &Service{Options: o, jobs: job.Table{Kind: job.Separation, Prefix: "sep-", QueueLock: TopicQueue,
 		DB: o.DB, Quota: o.Quota, Renewer: o.Renewer, Store: o.Store, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Observer: o.Observer},
 		meter:  price.Meter{Media: o.Media, Slots: o.Analyses, Wait: price.SlotWait, Log: o.Log},
@@ -154,14 +154,8 @@ func sourceKey(jobID, ext string) string { return "uploads/" + jobID + "/source.
 // folder is the prefix of a job's results.
 func folder(jobID string) string { return "separation/" + jobID + "/" }
 
-// stemKey is where a stem is kept.
+// stemKey is where a stem is kept. What is made of it on demand has the extension peaks or wav.
 func stemKey(jobID, stemID, ext string) string { return folder(jobID) + stemID + "." + ext }
-
-// peaksKey is where the waveform of a stem is kept.
-func peaksKey(jobID, stemID string) string { return folder(jobID) + stemID + ".peaks" }
-
-// wavKey is where the samples of a stem are kept as WAV.
-func wavKey(jobID, stemID string) string { return folder(jobID) + stemID + ".wav" }
 
 // The stem identifiers.
 const (

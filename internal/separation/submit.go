@@ -18,12 +18,6 @@ import (
 	"cutroom/internal/user"
 )
 
-// Submission is a request to separate an uploaded file.
-type Submission struct {
-	File     staging.File
-	Language string // "auto" or an ISO language code
-}
-
 // Admit refuses an owner without an account or without credits, before the upload is
 // read. It admits the repeat of an answered request, which costs nothing.
 func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) error {
@@ -43,14 +37,14 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 // Submit charges the owner and enqueues the job in one transaction, so a crash leaves
 // neither an uncharged job nor a charge without a job. The staged file stays the
 // caller's. A repeat under the same idempotency key returns the first job and charges
-// nothing.
-func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
-	j := newJob{id: s.jobs.NewID(), owner: owner, language: sub.Language, fileName: fileName(sub.File.FileName)}
-	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceUpload(ctx, &j, sub.File) })
+// nothing. The language is "auto" or an ISO code.
+func (s *Service) Submit(ctx context.Context, owner string, file staging.File, language string, key idempotency.Key) (jobID string, err error) {
+	j := newJob{id: s.jobs.NewID(), owner: owner, language: language, fileName: fileName(file.FileName)}
+	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceUpload(ctx, &j, file) })
 	if err != nil || answer != "" {
 		return answer, err
 	}
-	if err := s.Store.Put(ctx, j.source(), sub.File.Path, objectstore.ContentType(j.source())); err != nil {
+	if err := s.Store.Put(ctx, j.source(), file.Path, objectstore.ContentType(j.source())); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
 	return s.enqueue(ctx, key, j)
@@ -63,7 +57,7 @@ func (s *Service) priceUpload(ctx context.Context, j *newJob, file staging.File)
 		return err
 	}
 	j.sizeBytes = file.SizeBytes
-	if j.audio, err = s.meter.Measure(ctx, price.Payer{Owner: j.owner, Balance: have}, file); err != nil {
+	if j.audio, err = s.meter.Measure(ctx, j.owner, have, file); err != nil {
 		return err
 	}
 	return s.affordable(ctx, j.owner, j.price())
@@ -73,7 +67,7 @@ func (s *Service) priceUpload(ctx context.Context, j *newJob, file staging.File)
 // has an answer.
 func (s *Service) enqueue(ctx context.Context, key idempotency.Key, j newJob) (jobID string, err error) {
 	answer, unused, err := s.jobs.Enqueue(ctx, key, s.job(j))
-	if unused && j.cut == nil {
+	if unused && j.cut == "" {
 		s.dropSource(context.WithoutCancel(ctx), j.source())
 	}
 	return answer, err
@@ -87,7 +81,7 @@ type newJob struct {
 	audio               price.Sound
 	// A job by reference has no source of its own: its worker cuts it out of the asset.
 	reference *Reference
-	cut       *cut
+	cut       string
 	used      []asset.Found
 }
 
@@ -116,9 +110,9 @@ func (s *Service) job(j newJob) job.New {
 	if j.reference != nil {
 		n.Details["reference"] = j.reference.sound()
 	}
-	if j.cut != nil {
-		n.Details["cut"] = j.cut.encode()
-		n.Holds = []string{j.cut.AssetKey.String()}
+	if j.cut != "" {
+		n.Details["cut"] = j.cut
+		n.Holds = []string{j.reference.Source.String()}
 	}
 	return n
 }

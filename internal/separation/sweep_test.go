@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/job"
 )
 
 func TestSweeps(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		// ahead claims an older job, so the queue moves.
 		ahead := func(r *harness, s *Service, owner, _ string) {
 			first := r.enqueue(s, owner)
@@ -69,7 +68,7 @@ func TestSweeps(t *testing.T) {
 		}
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
-				r := newHarness(t, d)
+				r := newHarness(t, r.DB)
 				r.Exec(`DELETE FROM users`)
 				s := r.service()
 				owner := r.User(9)
@@ -118,17 +117,16 @@ func TestSweeps(t *testing.T) {
 }
 
 func TestSweepFiles(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(func(o *Options) { o.InFlight = 9 })
 		owner := r.User(9)
 		done, running, failed := r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing), r.reach(s, owner, StateProcessing)
 		// A crashed attempt had stored more stems than the one that finished.
 		r.Put(stemKey(done.ID, "speaker_7", "mp3"))
 		r.makeReady(s, &done, stemVoice, stemBackground)
-		r.Put(peaksKey(done.ID, stemVoice))
-		r.Exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, peaksKey(done.ID, stemVoice), done.ID, stemVoice)
-		r.Put(peaksKey(done.ID, stemBackground)) // no row has this key
+		r.Put(stemKey(done.ID, stemVoice, "peaks"))
+		r.Exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, stemKey(done.ID, stemVoice, "peaks"), done.ID, stemVoice)
+		r.Put(stemKey(done.ID, stemBackground, "peaks")) // no row has this key
 		r.Put(stemKey(running.ID, stemVoice, "flac"))
 		if _, err := s.fail(t.Context(), failed, errInternal, nil); err != nil {
 			t.Fatal(err)
@@ -159,7 +157,7 @@ func TestSweepFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{stemKey(done.ID, stemBackground, "flac"), stemKey(done.ID, stemVoice, "flac"), stemKey(running.ID, stemVoice, "flac"),
-			stemKey("sep-foreign", stemVoice, "flac"), peaksKey(done.ID, stemVoice)}
+			stemKey("sep-foreign", stemVoice, "flac"), stemKey(done.ID, stemVoice, "peaks")}
 		if got := r.Keys("separation/"); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
 			t.Errorf("kept %v, want %v", got, want)
 		}
@@ -188,8 +186,7 @@ func TestSweepFiles(t *testing.T) {
 }
 
 func TestEndedJobsAreDeletedButTheirLedgerEntriesStay(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
+	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(func(o *Options) { o.JobLifetime = 24 * time.Hour })
 		owner := r.User(9)
 		old, young, running := r.enqueue(s, owner), r.enqueue(s, owner), r.enqueue(s, owner)

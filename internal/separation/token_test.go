@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/fault"
 )
 
@@ -125,26 +124,6 @@ func FuzzStemURL(f *testing.F) {
 		u, err := url.Parse(raw)
 		if err != nil || u.User != nil || u.Host != "" && !strings.EqualFold(u.Host, "api.example.test") || u.Query().Get("token") != token {
 			t.Fatalf("%q was accepted as a URL of this service", raw)
-		}
-	})
-}
-
-func TestADownloadKeepsTheStems(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d)
-		s := r.service()
-		id := r.reach(s, r.User(1), StateReady).ID
-		r.age(id, 2*time.Hour)
-		obj, name, err := s.OpenStem(t.Context(), id, stemVoice, s.signer.token(id, stemVoice, time.Now().Add(time.Hour)), "")
-		if err != nil || name != "voice_all.flac" {
-			t.Fatalf("%q, %v", name, err)
-		}
-		obj.Close()
-		if err := s.SweepJobs(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if x := r.row(id); x.State != StateReady {
-			t.Errorf("%+v", x)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 	"cutroom/internal/sandbox/fake"
@@ -23,6 +22,7 @@ func (r *harness) fault(rules ...fake.Rule) {
 }
 
 func TestStopHandsBack(t *testing.T) {
+	t.Parallel()
 	paid := row{State: StateProcessing, Attempts: 1, Intent: true}
 	tests := []struct {
 		name   string
@@ -43,46 +43,46 @@ func TestStopHandsBack(t *testing.T) {
 		{name: "while downloading", faults: []fake.Rule{{Step: fakeprovider.StepDownload, Kind: fake.KindStall}},
 			step: fakeprovider.StepDownload, want: paid, calls: 1},
 	}
-	oneDatabase(t, func(t *testing.T, d *db.DB) {
-		for _, tt := range tests {
-			t.Run(tt.name, func(t *testing.T) {
-				r := newHarness(t, d).withProvider()
-				r.Exec(`DELETE FROM users`)
-				owner := r.User(1)
-				patient := func(o *Options) { o.BusyWait = time.Hour }
-				s := r.service(patient)
-				r.fault(tt.faults...)
-				id := r.enqueueAudio(s, owner)
-				stop := r.run(s)
-				r.Eventually("the call", func() bool { return r.provider.Faults.Count(tt.step) > 0 })
-				stop()
-				got := r.row(id)
-				if got.State != tt.want.State || got.Attempts != tt.want.Attempts || got.Intent != tt.want.Intent || got.Leased {
-					t.Errorf("after the stop %+v, want %+v without a lease", got, tt.want)
-				}
-				if n := r.provider.Faults.Count(fakeprovider.StepSubmit); n != tt.calls {
-					t.Errorf("submitted %d times, want %d", n, tt.calls)
-				}
-				r.booked(owner, 0) // no refund
-				r.provider.Faults.Clear()
-				stop = r.run(r.service(patient))
-				if end := r.waitState(id, StateReady); end.Attempts != 1 {
-					t.Errorf("%d attempts: a stop counted as one", end.Attempts)
-				}
-				stop()
-				if titles := r.provider.Titles(); !slices.Equal(titles, []string{id}) {
-					t.Errorf("the provider was paid for %v", titles)
-				}
-				r.booked(owner, 0)
-			})
-		}
-	})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := onSQLite(t).withProvider()
+			owner := r.User(1)
+			patient := func(o *Options) { o.BusyWait = time.Hour }
+			s := r.service(patient)
+			r.fault(tt.faults...)
+			id := r.enqueueAudio(s, owner)
+			stop := r.run(s)
+			r.Eventually("the call", func() bool { return r.provider.Faults.Count(tt.step) > 0 })
+			if left, _ := filepath.Glob(filepath.Join(s.WorkDir, "*", "*")); tt.step == fakeprovider.StepProgress && len(left) > 0 {
+				t.Errorf("the source is still here after its upload: %v", left)
+			}
+			stop()
+			got := r.row(id)
+			if got.State != tt.want.State || got.Attempts != tt.want.Attempts || got.Intent != tt.want.Intent || got.Leased {
+				t.Errorf("after the stop %+v, want %+v without a lease", got, tt.want)
+			}
+			if n := r.provider.Faults.Count(fakeprovider.StepSubmit); n != tt.calls {
+				t.Errorf("submitted %d times, want %d", n, tt.calls)
+			}
+			r.booked(owner, 0) // no refund
+			r.provider.Faults.Clear()
+			stop = r.run(r.service(patient))
+			if end := r.waitState(id, StateReady); end.Attempts != 1 {
+				t.Errorf("%d attempts: a stop counted as one", end.Attempts)
+			}
+			stop()
+			if titles := r.provider.Titles(); !slices.Equal(titles, []string{id}) {
+				t.Errorf("the provider was paid for %v", titles)
+			}
+			r.booked(owner, 0)
+		})
+	}
 }
 
 // A worker that loses its lease during an upload stops without an error. The job is charged once.
 func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d).withProvider()
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		r.withProvider()
 		owner := r.User(1)
 		slow, quick := r.service(), r.service()
 		r.fault(fake.Rule{Step: fakeprovider.StepUpload, Times: 1, Kind: fake.KindStall})
@@ -117,8 +117,8 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 
 // After a deletion, the worker notices that it has lost the job, and deletes what it has stored since.
 func TestDeletionDuringCollection(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d).withProvider()
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		r.withProvider()
 		owner := r.User(1)
 		var lists atomic.Int32
 		s := r.service(func(o *Options) {
@@ -146,26 +146,10 @@ func TestDeletionDuringCollection(t *testing.T) {
 	})
 }
 
-// The worker removes its copy of the source after the upload.
-func TestSourceCopyIsRemovedAfterTheUpload(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d).withProvider()
-		s := r.service()
-		r.provider.Configure(func(b *fakeprovider.Behaviour) { b.HoldAtPercent = 40 })
-		id := r.enqueueAudio(s, r.User(1))
-		stop := r.run(s)
-		defer stop()
-		r.Eventually("PROCESSING", func() bool { return r.row(id).State == StateProcessing })
-		if left, _ := filepath.Glob(filepath.Join(s.WorkDir, "*", "*")); len(left) > 0 {
-			t.Errorf("left in the work folder: %v", left)
-		}
-	})
-}
-
 // If the provider measures more than the user paid for, the service does not make the paid call.
 func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, d *db.DB) {
-		r := newHarness(t, d).withProvider()
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		r.withProvider()
 		owner := r.User(3)
 		s := r.service()
 		stop := r.run(s)

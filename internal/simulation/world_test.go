@@ -328,7 +328,7 @@ func (w *world) serve(ctx context.Context, r *replica, q request) (answer string
 	key := idempotency.Key{UserID: owner, Value: q.key(), Fingerprint: "same"}
 	switch q.what {
 	case separate:
-		return r.separations.Submit(ctx, owner, separation.Submission{File: sourceFile(w.dir, "sound.wav"), Language: "auto"}, key)
+		return r.separations.Submit(ctx, owner, sourceFile(w.dir, "sound.wav"), "auto", key)
 	case film:
 		return r.renders.Submit(ctx, owner, render.Submission{Timeline: timeline.Legacy("video", time.Second),
 			Files: map[string]staging.File{"video": sourceFile(w.dir, "film.mp4")}}, key)

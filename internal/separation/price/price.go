@@ -24,12 +24,6 @@ type Sound struct {
 	DurationMs int64
 }
 
-// Payer is the user who pays for an upload, with the current balance.
-type Payer struct {
-	Owner   string
-	Balance int64
-}
-
 // Meter measures uploads. It is safe for concurrent use.
 type Meter struct {
 	Media interface {
@@ -61,9 +55,9 @@ var (
 
 // Measure accepts m4a, mp3 and wav by their content. The name decides only if the
 // content is of the right family but cannot be read. A file that declares more than the
-// balance can pay for is [credit.Insufficient] before it is read; without a free slot it
+// owner's balance can pay for is [credit.Insufficient] before it is read; without a free slot it
 // returns fault.Unavailable.
-func (m *Meter) Measure(ctx context.Context, by Payer, f staging.File) (Sound, error) {
+func (m *Meter) Measure(ctx context.Context, owner string, balance int64, f staging.File) (Sound, error) {
 	class, err := container.SniffFile(f.Path)
 	if err != nil {
 		return Sound{}, err
@@ -75,24 +69,24 @@ func (m *Meter) Measure(ctx context.Context, by Payer, f staging.File) (Sound, e
 		return Sound{}, errUnsupported
 	}
 	// There is a slot per core, each user holds at most one, and users take turns.
-	release, err := m.Slots.AcquireWithin(ctx, by.Owner, m.Wait, errBusy)
+	release, err := m.Slots.AcquireWithin(ctx, owner, m.Wait, errBusy)
 	if err != nil {
 		return Sound{}, err
 	}
 	defer release()
 	if class.Kind == container.MP4 {
-		if err := checkTables(f.Path, by.Balance); err != nil {
+		if err := checkTables(f.Path, balance); err != nil {
 			return Sound{}, err
 		}
 	}
-	length, err := m.length(ctx, f.Path, class.Kind, packetBudget(class.Kind, by.Balance))
+	length, err := m.length(ctx, f.Path, class.Kind, packetBudget(class.Kind, balance))
 	if err == nil {
 		return Sound{class.Kind.AudioExt(), length.Milliseconds()}, nil
 	}
 	if ctx.Err() != nil {
 		return Sound{}, context.Cause(ctx)
 	}
-	if refusal := refused(err, class.Kind, by.Balance); refusal != nil {
+	if refusal := refused(err, class.Kind, balance); refusal != nil {
 		return Sound{}, refusal
 	}
 	return m.priceBySize(f, class, err)

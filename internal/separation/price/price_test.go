@@ -40,8 +40,8 @@ func meter(t *testing.T) *Meter {
 	return &Meter{Media: runner, Slots: media.NewFairSlots(media.FairLimits{Slots: 2}), Wait: SlotWait, Log: slog.New(slog.DiscardHandler)}
 }
 
-// rich is a user who can pay for anything.
-var rich = Payer{"rich", 1e6}
+// rich can pay for anything.
+const rich = 1_000_000
 
 func upload(t *testing.T, path string) staging.File {
 	t.Helper()
@@ -110,7 +110,7 @@ func TestPriceFollowsTheRealLength(t *testing.T) {
 		"m4a at the boundary, cut":     {patched(t, boundary, "elst", glimpse), 1},
 		"mp3 behind a comment":         {silence(t, 650, "a.mp3", "-b:a", "8k", "-metadata", "comment="+strings.Repeat("x", 100_000)), 3},
 	} {
-		got, err := m.Measure(t.Context(), rich, upload(t, c.path))
+		got, err := m.Measure(t.Context(), "owner", rich, upload(t, c.path))
 		if err != nil || credit.Price(got.DurationMs) != c.price {
 			t.Errorf("%s: %d ms cost %d (%v), want %d", name, got.DurationMs, credit.Price(got.DurationMs), err, c.price)
 		}
@@ -157,7 +157,7 @@ func TestContentDecidesWhatIsAccepted(t *testing.T) {
 	} {
 		f := upload(t, c.path)
 		f.FileName = c.name
-		got, err := m.Measure(t.Context(), rich, f)
+		got, err := m.Measure(t.Context(), "owner", rich, f)
 		if c.credits == 0 && !errors.Is(err, errUnsupported) || c.credits > 0 && (err != nil || credit.Price(got.DurationMs) != c.credits) {
 			t.Errorf("%s: %+v, %v, want %d credits", c.name, got, err, c.credits)
 		}
@@ -177,7 +177,7 @@ func TestUnmeasuredIsPricedByItsFrames(t *testing.T) {
 	m := meter(t)
 	m.Media = runner
 	for _, path := range []string{silence(t, 650, "a.mp3", "-b:a", "8k"), silence(t, 650, "a.m4a", "-c:a", "aac", "-ar", "48000", "-b:a", "6k")} {
-		got, err := m.Measure(t.Context(), rich, upload(t, path))
+		got, err := m.Measure(t.Context(), "owner", rich, upload(t, path))
 		if err != nil || got.DurationMs < 640_000 || got.DurationMs > 700_000 {
 			t.Errorf("%s: %+v, %v, want about 650 s", filepath.Base(path), got, err)
 		}
@@ -209,7 +209,7 @@ func TestIndexIsPricedFirst(t *testing.T) {
 		"more packets than any file has": {declared(t, 20_000_000), 1e6, "more than 2000000 packets"},
 		"longer than the balance":        {declared(t, 2_000_000), 10, "required=854 balance=10"},
 	} {
-		_, err := m.Measure(t.Context(), Payer{"owner", c.balance}, upload(t, c.path))
+		_, err := m.Measure(t.Context(), "owner", c.balance, upload(t, c.path))
 		if f := fault.As(err); f == nil || !strings.Contains(f.Answer()+f.Detail, c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -246,12 +246,12 @@ func TestUncountedIsRefused(t *testing.T) {
 		"AAC, a tick a packet":   {patched(t, silence(t, 5, "a.m4a", "-c:a", "aac"), "stts", ticks), "cannot be counted"},
 		"33 tracks":              {tracks(33), "more than 32 tracks"},
 	} {
-		_, err := m.Measure(t.Context(), rich, upload(t, c.path))
+		_, err := m.Measure(t.Context(), "owner", rich, upload(t, c.path))
 		if f := fault.As(err); f == nil || f.Kind != fault.Invalid || !strings.Contains(f.Answer(), c.want) {
 			t.Errorf("%s: %v, want 400 %s", name, err, c.want)
 		}
 	}
-	if got, err := m.Measure(t.Context(), rich, upload(t, tracks(32))); err != nil || credit.Price(got.DurationMs) != 1 {
+	if got, err := m.Measure(t.Context(), "owner", rich, upload(t, tracks(32))); err != nil || credit.Price(got.DurationMs) != 1 {
 		t.Errorf("32 tracks: %+v, %v", got, err)
 	}
 }
@@ -282,14 +282,14 @@ func TestUnfinishedAnalysisIsRefused(t *testing.T) {
 func TestAnalysisIsBounded(t *testing.T) {
 	m := meter(t)
 	var serial atomic.Int64
-	by := func() Payer { return Payer{fmt.Sprint(serial.Add(1)), 1} }
+	by := func() string { return fmt.Sprint(serial.Add(1)) }
 	small := upload(t, silence(t, 1, "small.mp3"))
 	m.Wait = time.Minute
-	most := func(by func() Payer) (n int) {
+	most := func(by func() string) (n int) {
 		var all sync.WaitGroup
 		for range 6 {
 			all.Go(func() {
-				if _, err := m.Measure(t.Context(), by(), small); err != nil {
+				if _, err := m.Measure(t.Context(), by(), 1, small); err != nil {
 					t.Errorf("judge: %v", err)
 				}
 			})
@@ -308,7 +308,7 @@ func TestAnalysisIsBounded(t *testing.T) {
 	if n := most(by); n == 0 || n > runtime.GOMAXPROCS(0) {
 		t.Errorf("%d concurrent ffprobe, want 1 to %d", n, runtime.GOMAXPROCS(0))
 	}
-	if n := most(func() Payer { return rich }); n != 1 {
+	if n := most(func() string { return "owner" }); n != 1 {
 		t.Errorf("%d concurrent ffprobe for one user, want 1", n)
 	}
 
@@ -318,11 +318,11 @@ func TestAnalysisIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	_, err = m.Measure(t.Context(), Payer{"busy", 1}, small)
+	_, err = m.Measure(t.Context(), "busy", 1, small)
 	if f := fault.As(err); f == nil || f.Kind != fault.Unavailable || f.Code != "unavailable" || f.RetryAfter <= 0 {
 		t.Errorf("without a free slot: %v, want 503 unavailable", err)
 	}
-	if _, err := m.Measure(t.Context(), Payer{"busy", 1}, upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
+	if _, err := m.Measure(t.Context(), "busy", 1, upload(t, silence(t, 1, "a.flac"))); !errors.Is(err, errUnsupported) {
 		t.Errorf("a file refused for its content needed a slot: %v", err)
 	}
 }
