@@ -103,6 +103,11 @@ func TestIdentityTokensAreChecked(t *testing.T) {
 	}
 	bad := []token{
 		{"provider_a", "audience", identity.Claims{Audience: "somebody.else"}},
+		{"provider_a", "e-mail not verified", identity.Claims{EmailVerified: false}},
+		{"provider_a", "expired", identity.Claims{ExpiresInSec: -60}},
+		{"provider_a", "no signature", identity.Claims{Forge: identity.ForgeNone}},
+		{"provider_a", "signature of a stranger", identity.Claims{Forge: identity.ForgeStranger}},
+		{"provider_a", "tampered", identity.Claims{Forge: identity.ForgeTampered}},
 		// The provider accepts this token, but the service must not.
 		{"provider_a", "expired, lenient", identity.Claims{ExpiresInSec: -60, Lenient: true}},
 		{"provider_b", "audience", identity.Claims{Audience: "somebody.else"}},
