@@ -134,21 +134,3 @@ func day(t *testing.T, s string) admin.Day {
 	}
 	return admin.DayOf(at)
 }
-
-func TestDay(t *testing.T) {
-	for _, c := range []struct{ at, day string }{
-		{"1970-01-01T00:00:00Z", "1970-01-01"},
-		{"1969-12-31T23:59:59.999Z", "1969-12-31"},
-		{"1969-12-31T00:00:00Z", "1969-12-31"},
-		{"2024-02-29T23:59:59.999Z", "2024-02-29"},
-		{"2026-03-01T08:59:59+09:00", "2026-02-28"},
-	} {
-		at, err := time.Parse(time.RFC3339, c.at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := admin.DayOf(at); got.String() != c.day || !got.Start().Equal(at.UTC().Truncate(24*time.Hour)) {
-			t.Errorf("%s is on %s, from %s; want %s", c.at, got, got.Start(), c.day)
-		}
-	}
-}

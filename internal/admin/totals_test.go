@@ -2,7 +2,6 @@ package admin_test
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -81,43 +80,6 @@ func TestTotalsAreThoseOfTheRows(t *testing.T) {
 			must(s.reports.DurationHistogram(t.Context()))(t), must(s.reports.StatusBreakdown(t.Context()))(t))
 		if want := s.raw(span); got != want {
 			t.Errorf("\n got %s\nwant %s", got, want)
-		}
-	})
-}
-
-// Calls are counted exactly, their latencies within 5 %.
-func TestCallsOfPastDays(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *seed) {
-		random := rand.New(rand.NewPCG(3, 4))
-		today := admin.DayOf(s.now)
-		span := admin.Range{From: today - 5, To: today + 1}
-		type key struct {
-			day      admin.Day
-			endpoint string
-		}
-		latencies, failures := map[key][]int64{}, map[key]int64{}
-		for range 300 {
-			k := key{today - admin.Day(random.IntN(6)), []string{"progress", "upload", "other"}[random.IntN(3)]}
-			at := k.day.Start().Add(time.Duration([]int64{0, int64(24*hour - ms), random.Int64N(int64(24 * hour))}[random.IntN(3)]))
-			latency, ok := int64(1)<<random.IntN(20)+random.Int64N(50), random.IntN(3) > 0
-			s.call(k.endpoint, ok, latency, at)
-			latencies[k] = append(latencies[k], latency)
-			if !ok {
-				failures[k]++
-			}
-		}
-		for _, c := range must(s.reports.ExternalCalls(t.Context(), span))(t) {
-			k := key{c.Day, c.Endpoint}
-			want := admin.Calls{Day: c.Day, Provider: "separation", Endpoint: c.Endpoint, Count: int64(len(latencies[k])), Failures: failures[k]}
-			if n := len(latencies[k]); n > 0 {
-				slices.Sort(latencies[k])
-				exact := latencies[k][(95*n+99)/100-1]
-				if off := math.Abs(float64(c.P95Ms-exact)) / float64(exact); off > 0.05 {
-					t.Errorf("p95 %d ms, want %d ms to 5 %%", c.P95Ms, exact)
-				}
-				want.P95Ms, want.FailureRate = c.P95Ms, float64(failures[k])/float64(n)
-			}
-			equal(t, "calls", c, want)
 		}
 	})
 }
