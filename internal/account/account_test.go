@@ -338,10 +338,6 @@ func TestForgedAccessTokens(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || strings.Count(string(body), `":`) != 7 || !strings.Contains(string(body), `"aud":"cutroom-mobile"`) {
-		t.Errorf("claims %s", body)
-	}
 }
 
 func TestRoles(t *testing.T) {
