@@ -85,13 +85,10 @@ var failures = map[string]struct {
 	timeout time.Duration // of the client; 0 is none
 }{
 	"500":           {rule: status(500), want: receipt.ErrUnavailable},
-	"502":           {rule: status(502), want: receipt.ErrUnavailable},
-	"503":           {rule: status(503), want: receipt.ErrUnavailable},
 	"429":           {rule: status(429), want: receipt.ErrUnavailable},
 	"408":           {rule: status(408), want: receipt.ErrUnavailable},
 	"400":           {rule: status(400), want: receipt.ErrInvalid},
 	"403":           {rule: status(403), want: receipt.ErrInvalid},
-	"404":           {rule: status(404), want: receipt.ErrInvalid},
 	"204":           {rule: status(204), want: receipt.ErrInvalid},
 	"not JSON":      {rule: fake.Rule{Kind: fake.KindGarbage}, want: receipt.ErrInvalid},
 	"blank":         {rule: answering(" "), want: receipt.ErrInvalid},
