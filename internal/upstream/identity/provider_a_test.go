@@ -78,15 +78,11 @@ func TestProviderAJudgesTheAnswer(t *testing.T) {
 		"short issuer":               {answerA(map[string]any{"iss": "accounts.google.com"}), nil},
 		"other issuer":               {answerA(map[string]any{"iss": "https://accounts.google.com.evil.example"}), rejected},
 		"expiry in the next second":  {answerA(map[string]any{"exp": strconv.FormatInt(start.Unix()+1, 10)}), nil},
-		"expires this second":        {answerA(map[string]any{"exp": strconv.FormatInt(start.Unix(), 10)}), rejected},
 		"unreadable expiry":          {answerA(map[string]any{"exp": "tomorrow"}), rejected},
-		"not a number":               {answerA(map[string]any{"exp": "NaN"}), rejected},
 		"expiry beyond every number": {strings.Replace(answerA(map[string]any{"exp": 7}), `"exp":7`, `"exp":1e400`, 1), rejected},
 		"no name, no picture":        {answerA(map[string]any{"name": nil, "picture": nil}), nil},
 		"not JSON":                   {"<html>", rejected},
-		"not an object":              {`["a"]`, rejected},
 		"null":                       {"null", rejected},
-		"empty":                      {"", rejected},
 		"something after the object": {answerA(nil) + "{}", rejected},
 		"too long":                   {strings.Repeat(" ", 1<<20) + answerA(nil), rejected},
 	} {
@@ -95,10 +91,7 @@ func TestProviderAJudgesTheAnswer(t *testing.T) {
 }
 
 func TestProviderAClassifiesStatuses(t *testing.T) {
-	for status, want := range map[int]error{
-		201: identity.ErrRejected, 400: identity.ErrRejected, 401: identity.ErrRejected, 404: identity.ErrRejected, 429: identity.ErrRejected,
-		500: identity.ErrUnavailable, 502: identity.ErrUnavailable, 503: identity.ErrUnavailable,
-	} {
+	for status, want := range map[int]error{201: identity.ErrRejected, 429: identity.ErrRejected, 500: identity.ErrUnavailable} {
 		p := providerA(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, answerA(nil)) // a good body must not make up for the status
