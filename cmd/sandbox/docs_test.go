@@ -252,7 +252,7 @@ func TestPagesRunAndNameThePublicHost(t *testing.T) {
 			t.Errorf("%s is not an address of %s", address, host)
 		}
 	}
-	if !strings.Contains(printed, "on every interface") {
-		t.Errorf("no word of caution in\n%s", printed)
+	if !strings.Contains(printed, "▀") || !strings.Contains(printed, "on every interface") {
+		t.Errorf("no code, or no word of caution, in\n%s", printed)
 	}
 }

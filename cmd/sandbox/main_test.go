@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"rsc.io/qr"
+
 	"cutroom/internal/apitest"
 	"cutroom/internal/config"
 	"cutroom/internal/logtest"
@@ -54,6 +56,31 @@ func TestDispatch(t *testing.T) {
 		}
 		if strings.Contains(tt.fails, "help") && !errors.Is(err, flag.ErrHelp) {
 			t.Errorf("%v: %v is not flag.ErrHelp", tt.args, err)
+		}
+	}
+}
+
+// What is printed is the code: a reader sees two rows of it in each line.
+func TestQRCode(t *testing.T) {
+	const text = "http://192.168.178.123:8080"
+	drawn, err := qrCode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := qr.Encode(text, qr.M)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dark := map[rune][2]bool{' ': {true, true}, '▄': {true, false}, '▀': {false, true}, '█': {}}
+	for row, line := range strings.Split(strings.TrimSpace(drawn), "\n") {
+		line = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "\x1b[40;97m"), "\x1b[0m")
+		for column, r := range []rune(line) {
+			for half, got := range dark[r] {
+				x, y := column-quiet, 2*row+half-quiet
+				if want := code.Black(x, y) || y >= code.Size+quiet; got != want {
+					t.Fatalf("column %d, row %d is dark: %v, want %v", x, y, got, want)
+				}
+			}
 		}
 	}
 }

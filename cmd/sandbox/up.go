@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"cutroom/internal/config"
@@ -40,6 +39,21 @@ func numbers() (keys []string) {
 		}
 	}
 	return keys
+}
+
+// inBackground runs a task whose failure only costs time later. The function that it returns stops the task and
+// waits for its end.
+func inBackground(ctx context.Context, task func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = task(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // options are the flags of up.
@@ -89,18 +103,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// ownAddress returns the address of the interface through which this machine reaches others.
-func ownAddress() (string, error) {
-	// This sends nothing: the kernel only selects the route.
-	conn, err := net.Dial("udp", "198.51.100.1:9")
-	if err != nil {
-		return "", fmt.Errorf("--public-host auto: this machine has no route to others: %w", err)
-	}
-	defer conn.Close()
-	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
-	return host, err
-}
-
 // up runs the sandbox, or its stand-ins alone, until ctx or the service ends.
 func up(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := parse(args, stderr)
@@ -140,12 +142,8 @@ func runSystem(ctx context.Context, o options, stdout, stderr io.Writer) (err er
 	}()
 	page := player.New(s.World.Servers, filepath.Join(o.DataDir, "samples"))
 	s.Mount(player.Prefix, page)
-	var background sync.WaitGroup
-	defer background.Wait()
-	preparing, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if !o.Fast {
-		background.Go(func() { _ = page.Prepare(preparing) }) // a failure only costs time later
+		defer inBackground(ctx, page.Prepare)()
 	}
 	if err := furnish(ctx, o.DataDir); err != nil {
 		return err
@@ -153,7 +151,9 @@ func runSystem(ctx context.Context, o options, stdout, stderr io.Writer) (err er
 	if err := leaveEnv(s, o.DataDir); err != nil {
 		return err
 	}
-	welcome(stdout, s, o.DataDir, o.PublicHost != "")
+	if err := welcome(stdout, s, o.DataDir, o.PublicHost != ""); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(stdout, "\nstopping; Ctrl-C again ends at once")
@@ -224,10 +224,15 @@ func leaveEnv(s *system.System, data string) error {
 	return nil
 }
 
-func welcome(w io.Writer, s *system.System, data string, forPhones bool) {
+func welcome(w io.Writer, s *system.System, data string, forPhones bool) error {
 	studio := s.BaseURL + player.Prefix
 	fmt.Fprintf(w, "\nmake a film in the browser: %s\ncutroom runs at %s\n\n", studio, s.BaseURL)
 	if forPhones {
+		code, err := qrCode(studio)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, code)
 		fmt.Fprint(w, "API and stand-ins listen on every interface: everyone in this network can use and control them\n\n")
 	}
 	fmt.Fprintf(w, "  API docs    %s/swagger\n", s.BaseURL)
@@ -252,4 +257,5 @@ func welcome(w io.Writer, s *system.System, data string, forPhones bool) {
 	fmt.Fprintf(w, "  curl -s -H \"Authorization: Bearer $TOKEN\" $BASE/api/v2/render/<jobId>/status\n")
 	fmt.Fprintf(w, "  curl -sL -H \"Authorization: Bearer $TOKEN\" -o film.mp4 "+
 		"$BASE/api/v2/render/<jobId>/download\n\nCtrl-C stops everything.\n")
+	return nil
 }
