@@ -10,6 +10,7 @@ import (
 	"cutroom/internal/audit"
 	"cutroom/internal/events"
 	"cutroom/internal/idempotency"
+	"cutroom/internal/objectstore"
 	"cutroom/internal/ratelimit"
 	"cutroom/internal/rescue"
 )
@@ -65,6 +66,7 @@ func (b *builder) buildSweeps(context.Context) error {
 			{"separations", b.separations.Expire},
 			{"renders", b.renders.Expire},
 			{"objects", func(ctx context.Context) error { return b.sweeper.Sweep(ctx, false) }},
+			{"unfinished uploads", b.abortUploads},
 		}},
 	}
 	b.ownRounds = []round{{fileSweepEvery, []task{
@@ -77,6 +79,26 @@ func (b *builder) buildSweeps(context.Context) error {
 		{"parts of deleted accounts", b.erasePartsOfDeleted},
 	}}}
 	return nil
+}
+
+// abortUploads aborts the bucket's uploads in parts of more than a day ago: those of clients that
+// the database does not know, and those of replicas that died while they stored a large file.
+func (b *builder) abortUploads(ctx context.Context) error {
+	if b.bucket == nil {
+		return nil
+	}
+	if err := b.sweeper.Check(ctx); err != nil {
+		return err
+	}
+	n, err := b.bucket.AbortUploads(ctx, 24*time.Hour, "assets/", "uploads/", "inputs/", "parts/", "render/", "separation/", "doctor/")
+	if n > 0 {
+		b.log.Info("unfinished uploads aborted", "uploads", n)
+	}
+	if errors.Is(err, objectstore.ErrUnsupported) {
+		b.outage.Log(b.log, slog.LevelWarn, "uploads", "the bucket does not list unfinished uploads; a lifecycle rule must abort them", "err", err)
+		return nil
+	}
+	return err
 }
 
 // erasePartsOfDeleted removes from this disk the parts of accounts that another replica erased.

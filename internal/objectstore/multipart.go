@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -114,3 +117,40 @@ func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, si
 	}
 	return signed.URL, nil
 }
+
+// AbortUploads aborts multipart uploads under the prefixes that are older than age, and returns how many. Their
+// clients or replicas are gone, and the database may not list them. It returns ErrUnsupported if the store or
+// the key's policy does not allow listing uploads.
+func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes ...string) (aborted int, err error) {
+	var old []types.MultipartUpload
+	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{Bucket: &b.bucket})
+	for pages.HasMorePages() {
+		call, cancel := b.call(ctx)
+		page, err := pages.NextPage(call)
+		cancel()
+		if err != nil {
+			if err = b.fail(ctx, "list uploads of", "*", err); errors.Is(err, ErrRefused) {
+				err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+			}
+			return 0, err
+		}
+		for _, u := range page.Uploads {
+			ours := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(aws.ToString(u.Key), p) })
+			if ours && time.Since(aws.ToTime(u.Initiated)) > age {
+				old = append(old, u)
+			}
+		}
+	}
+	var ended atomic.Int64
+	err = Each(abortsAtOnce, old, func(_ int, u types.MultipartUpload) error {
+		err := b.AbortUpload(ctx, aws.ToString(u.Key), aws.ToString(u.UploadId))
+		if err == nil {
+			ended.Add(1)
+		}
+		return err
+	})
+	return int(ended.Load()), err
+}
+
+// abortsAtOnce is how many aborts of one sweep run at the same time.
+const abortsAtOnce = 8
