@@ -119,7 +119,4 @@ func layoutFor(channels int) (name string, n int) {
 }
 
 // rounded is a level to a hundredth of a decibel.
-func rounded(db float64) *float64 {
-	db = math.Round(db*100) / 100
-	return &db
-}
+func rounded(db float64) *float64 { return new(math.Round(db*100) / 100) }

@@ -43,14 +43,9 @@ func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration
 			Scan(&refusals, &leftMs); err != nil {
 			return err
 		}
-		paused := leftMs > 0
-		if paused && retryAfter == 0 {
-			pause = time.Duration(leftMs) * time.Millisecond
-			return nil
-		}
-		pause = cmp.Or(retryAfter, min(firstPause<<min(refusals, 10), longestPause))
-		pause = max(pause, time.Duration(leftMs)*time.Millisecond)
-		if !paused {
+		pause = max(retryAfter, time.Duration(leftMs)*time.Millisecond)
+		if leftMs <= 0 {
+			pause = cmp.Or(retryAfter, min(firstPause<<min(refusals, 10), longestPause))
 			refusals++
 		}
 		_, err := tx.Exec(ctx, `UPDATE separation_pause SET until_ms = now_ms() + $1, refusals = $2 WHERE id = 1`, pause.Milliseconds(), refusals)

@@ -140,24 +140,15 @@ func Keep(ctx context.Context, tx *db.Tx, stems ...StemRef) error {
 }
 
 func (s *Service) parseStemURL(raw string) (jobID, stemID, token string, ok bool) {
-	if len(raw) > 2048 {
-		return "", "", "", false
-	}
 	u, err := url.Parse(raw)
-	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" {
-		return "", "", "", false
-	}
-	base, err := url.Parse(s.PublicBaseURL)
-	if err != nil {
+	base, baseErr := url.Parse(s.PublicBaseURL)
+	if err != nil || baseErr != nil || len(raw) > 2048 || u.User != nil || u.Fragment != "" || u.Opaque != "" || u.RawPath != "" {
 		return "", "", "", false
 	}
 	path, based := strings.CutPrefix(u.Path, base.Path)
 	ours := based && strings.EqualFold(u.Host, base.Host) && strings.EqualFold(u.Scheme, base.Scheme)
-	if (u.IsAbs() || u.Host != "") && !ours {
-		return "", "", "", false
-	}
 	m := stemPath.FindStringSubmatch(path)
-	if m == nil || u.RawPath != "" {
+	if m == nil || (u.IsAbs() || u.Host != "") && !ours {
 		return "", "", "", false
 	}
 	return m[1], m[2], u.Query().Get("token"), true

@@ -27,10 +27,9 @@ type project struct {
 	done        bool
 	failed      bool
 	dir         string
-	processing  time.Duration
-	failAt      int
-	made        bool // dir contains the results
-	broken      bool // the separation itself failed
+	submitted   Behaviour // as it was at submit
+	made        bool      // dir contains the results
+	broken      bool      // the separation itself failed
 	completedAt time.Time
 	infoCalls   int               // project calls after completion
 	files       map[string]string // result -> file name in dir
@@ -55,30 +54,22 @@ func (p *Provider) submit(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "MEDIA_404", "no such audio")
 		return
 	}
-	b := p.behaviour
-	pr := &project{
-		id: p.newID(), title: body.Title, at: time.Now(),
-		processing: time.Duration(b.ProcessingMs) * time.Millisecond,
-		failAt:     b.FailAtPercent, files: map[string]string{}, stale: map[string][]string{},
-	}
+	pr := &project{id: p.newID(), title: body.Title, at: time.Now(), submitted: p.behaviour,
+		files: map[string]string{}, stale: map[string][]string{}}
 	pr.dir = filepath.Join(p.opts.Dir, "projects", strconv.FormatInt(pr.id, 10))
 	p.projects[pr.id] = pr
-	p.worker.Add(1)
-	work := p.work
-	p.mu.Unlock()
-
-	go func() {
-		defer p.worker.Done()
-		files, err := p.separate(work, pr, raw, b)
+	p.worker.Go(func() {
+		files, err := p.separate(p.work, pr, raw)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		pr.made, pr.broken, pr.files = true, err != nil, files
-	}()
+	})
+	p.mu.Unlock()
 	result(w, map[string]any{"startGenerateProjectIdList": []int64{pr.id}})
 }
 
 // separate creates the results of a project in its folder. It runs outside the lock, one separation at a time.
-func (p *Provider) separate(ctx context.Context, pr *project, raw string, b Behaviour) (map[string]string, error) {
+func (p *Provider) separate(ctx context.Context, pr *project, raw string) (map[string]string, error) {
 	select {
 	case p.slot <- struct{}{}:
 		defer func() { <-p.slot }()
@@ -89,16 +80,16 @@ func (p *Provider) separate(ctx context.Context, pr *project, raw string, b Beha
 		return nil, err
 	}
 	opts := stems.Options{Fast: p.opts.Fast, Speakers: stems.SpeakersFound}
-	if b.Speakers != nil {
-		opts.Speakers = *b.Speakers
+	if pr.submitted.Speakers != nil {
+		opts.Speakers = *pr.submitted.Speakers
 	}
 	split, err := stems.Split(ctx, raw, pr.dir, opts)
 	if err != nil {
 		return nil, err
 	}
 	ext, tracks := ".wav", append([]string{split.Voice, split.Background}, split.Speakers...)
-	if b.StemFormat != "" && b.StemFormat != "wav" {
-		ext = "." + b.StemFormat
+	if format := pr.submitted.StemFormat; format != "" && format != "wav" {
+		ext = "." + format
 		for i, path := range tracks {
 			tracks[i] = strings.TrimSuffix(path, ".wav") + ext
 			if err := stems.Encode(ctx, path, tracks[i]); err != nil {
@@ -135,19 +126,21 @@ func writeTar(path string, tracks []string, ext string) error {
 	return errors.Join(err, archive.Close(), out.Close())
 }
 
+// processing is the minimum time of the project.
+func (pr *project) processing() time.Duration {
+	return time.Duration(pr.submitted.ProcessingMs) * time.Millisecond
+}
+
 // advance returns the project's current percentage. The caller holds the lock.
 func (p *Provider) advance(pr *project) int {
 	if pr.failed || pr.done {
 		return 100
 	}
-	percent := 100
-	if pr.processing > 0 {
-		percent = int(min(time.Since(pr.at)*100/pr.processing, 100))
-	}
+	percent := int(min(time.Since(pr.at)*100/max(pr.processing(), 1), 100))
 	if hold := p.behaviour.HoldAtPercent; hold > 0 {
 		percent = min(percent, hold)
 	}
-	if pr.failAt > 0 && percent >= pr.failAt || pr.made && pr.broken {
+	if failAt := pr.submitted.FailAtPercent; failAt > 0 && percent >= failAt || pr.made && pr.broken {
 		pr.failed = true
 		return percent
 	}
@@ -185,7 +178,7 @@ func (p *Provider) progress(w http.ResponseWriter, _ *http.Request, pr *project)
 	case pr.done:
 		reason = "Completed"
 	}
-	left := max(pr.processing-time.Since(pr.at), 0)
+	left := max(pr.processing()-time.Since(pr.at), 0)
 	result(w, map[string]any{
 		"projectSeq": pr.id, "progress": percent, "progressReason": reason, "hasFailed": failed,
 		"expectedRemainingTimeMinutes": int((left + time.Minute - 1) / time.Minute),

@@ -237,7 +237,7 @@ func (c *Client) save(ctx context.Context, link, path string, maxBytes int64) er
 		return &Error{Op: "download", Err: err}
 	}
 	x := exchange{endpoint: "download", method: http.MethodGet, url: u, withKey: withKey,
-		header: map[string]string{"Accept-Encoding": "identity"}} // so that lengths count the bytes we write
+		header: http.Header{"Accept-Encoding": {"identity"}}} // so that lengths count the bytes we write
 	err = c.retry(ctx, func() error {
 		return c.once(ctx, x, func(resp *http.Response) error {
 			if resp.StatusCode != http.StatusOK {

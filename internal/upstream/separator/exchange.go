@@ -31,7 +31,7 @@ type exchange struct {
 	method   string
 	url      *url.URL
 	withKey  bool
-	header   map[string]string
+	header   http.Header
 	// body opens the request body of bodyBytes bytes; nil for none.
 	body      func() (io.ReadCloser, error)
 	bodyBytes int64
@@ -191,11 +191,8 @@ var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.Status
 
 func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withKey bool,
 	idle *httpcall.IdleTimeout) (*http.Request, error) {
-	req := (&http.Request{Method: x.method, URL: target, Host: target.Host, Header: http.Header{}}).WithContext(ctx)
+	req := (&http.Request{Method: x.method, URL: target, Host: target.Host, Header: x.header.Clone()}).WithContext(ctx)
 	req.Header.Set("User-Agent", "cutroom")
-	for name, value := range x.header {
-		req.Header.Set(name, value)
-	}
 	if withKey {
 		req.Header.Set(keyHeader, c.cfg.APIKey)
 	}

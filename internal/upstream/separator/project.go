@@ -41,7 +41,7 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 	if err != nil {
 		return Medium{}, fmt.Errorf("upload: %w", err)
 	}
-	x := exchange{endpoint: "upload", method: http.MethodPut, url: blob, header: map[string]string{"x-ms-blob-type": "BlockBlob"},
+	x := exchange{endpoint: "upload", method: http.MethodPut, url: blob, header: http.Header{"X-Ms-Blob-Type": {"BlockBlob"}},
 		body: func() (io.ReadCloser, error) { return os.Open(path) }, bodyBytes: stat.Size()}
 	if err := send(x, statusOnly); err != nil {
 		return Medium{}, err
@@ -212,7 +212,7 @@ func (c *Client) api(endpoint, method, pathAndQuery string) exchange {
 	path, query, _ := strings.Cut(pathAndQuery, "?")
 	u.Path, u.RawPath, u.RawQuery = c.base.Path+path, "", query
 	return exchange{endpoint: endpoint, method: method, url: &u, withKey: true,
-		header: map[string]string{"Accept": "application/json"}}
+		header: http.Header{"Accept": {"application/json"}}}
 }
 
 func (x exchange) withJSON(fields map[string]any) exchange {
@@ -220,7 +220,7 @@ func (x exchange) withJSON(fields map[string]any) exchange {
 	if err != nil {
 		panic(err) // integers, booleans and strings always marshal
 	}
-	x.header["Content-Type"] = "application/json"
+	x.header.Set("Content-Type", "application/json")
 	x.bodyBytes = int64(len(raw))
 	x.body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
 	return x
