@@ -24,9 +24,10 @@ const minPartBytes = 5 << 20
 // upload is a multipart upload in progress. It is guarded by Bucket.mu. It does not survive a restart, just as
 // a lifecycle rule would remove an abandoned upload.
 type upload struct {
-	id     string
-	object Object
-	parts  map[int]Object
+	id      string
+	object  Object
+	started time.Time
+	parts   map[int]Object
 }
 
 func (b *Bucket) findUpload(r *http.Request, key string) (*upload, error) {
@@ -38,7 +39,7 @@ func (b *Bucket) findUpload(r *http.Request, key string) (*upload, error) {
 }
 
 func (b *Bucket) createUpload(w http.ResponseWriter, r *http.Request, key string, _ signature) error {
-	u := &upload{id: fake.RandomHex(24), object: described(r, key), parts: map[int]Object{}}
+	u := &upload{id: fake.RandomHex(24), object: described(r, key), started: time.Now().UTC(), parts: map[int]Object{}}
 	b.mu.Lock()
 	b.uploads[u.id] = u
 	b.mu.Unlock()
@@ -192,15 +193,16 @@ func (b *Bucket) listUploads(w http.ResponseWriter, _ *http.Request, _ string, _
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	type entry struct {
-		Key      string
-		UploadID string `xml:"UploadId"`
+		Key       string
+		UploadID  string `xml:"UploadId"`
+		Initiated time.Time
 	}
 	result := struct {
 		XMLName xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListMultipartUploadsResult"`
 		Upload  []entry
 	}{}
 	for _, u := range b.uploads {
-		result.Upload = append(result.Upload, entry{u.object.Key, u.id})
+		result.Upload = append(result.Upload, entry{u.object.Key, u.id, u.started})
 	}
 	answer(w, http.StatusOK, result)
 	return nil
