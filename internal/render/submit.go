@@ -28,21 +28,12 @@ type object struct {
 
 // spec is everything a worker needs to know of a job, as kept in its row.
 type spec struct {
-	Timeline timeline.Timeline
-	Sources  map[string]object // by the timeline's source keys
-}
-
-type specColumn struct {
-	Timeline json.RawMessage   `json:"timeline"`
-	Sources  map[string]object `json:"sources"`
+	Timeline timeline.Timeline `json:"timeline"`
+	Sources  map[string]object `json:"sources"` // by the timeline's source keys
 }
 
 func (s spec) encode() (string, error) {
-	t, err := s.Timeline.Encode()
-	if err != nil {
-		return "", fmt.Errorf("encode timeline: %w", err)
-	}
-	b, err := json.Marshal(specColumn{Timeline: t, Sources: s.Sources})
+	b, err := json.Marshal(s)
 	return string(b), err
 }
 
@@ -72,16 +63,11 @@ func (s spec) uploads(jobID string) (keys []string) {
 	return keys
 }
 
-func decodeSpec(text string) (spec, error) {
-	var c specColumn
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return spec{}, fmt.Errorf("decode render spec: %w", err)
+func decodeSpec(text string) (s spec, err error) {
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return s, fmt.Errorf("decode render spec: %w", err)
 	}
-	t, err := timeline.Decode(c.Timeline)
-	if err != nil {
-		return spec{}, fmt.Errorf("decode timeline: %w", err)
-	}
-	return spec{Timeline: t, Sources: c.Sources}, nil
+	return s, nil
 }
 
 // stemSource begins the keys of sources that are stems, before the separation's id, a slash and the stem's id.

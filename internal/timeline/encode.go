@@ -5,33 +5,32 @@ import (
 	"fmt"
 )
 
-// storedVersion must be raised when the stored form changes in a way that an older reader would misread. Decode
+// storedVersion must be raised when the stored form changes in a way that an older reader would misread. UnmarshalJSON
 // refuses unknown versions.
 const storedVersion = 1
 
+type fields Timeline // without its methods
+
 type stored struct {
 	Version int `json:"v"`
-	Timeline
+	fields
 }
 
-// Encode returns the stored form of t. Decode of this and every later version can read it. Encode fails only
-// for numbers that are not finite, which Validate refuses.
-func (t Timeline) Encode() ([]byte, error) {
-	data, err := json.Marshal(stored{storedVersion, t})
-	if err != nil {
-		return nil, fmt.Errorf("encode timeline: %w", err)
-	}
-	return data, nil
+// MarshalJSON returns the stored form of t, which this and every later version can read. It fails only for numbers that
+// are not finite, which Validate refuses.
+func (t Timeline) MarshalJSON() ([]byte, error) {
+	return json.Marshal(stored{storedVersion, fields(t)})
 }
 
-// Decode parses the stored form. It does not validate the result again.
-func Decode(data []byte) (Timeline, error) {
+// UnmarshalJSON reads the stored form. It does not validate the result again.
+func (t *Timeline) UnmarshalJSON(data []byte) error {
 	var s stored
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Timeline{}, fmt.Errorf("decode timeline: %w", err)
+		return err
 	}
 	if s.Version != storedVersion {
-		return Timeline{}, fmt.Errorf("decode timeline: unknown version %d", s.Version)
+		return fmt.Errorf("unknown version %d of a timeline", s.Version)
 	}
-	return s.Timeline, nil
+	*t = Timeline(s.fields)
+	return nil
 }

@@ -49,7 +49,7 @@ const (
 // ties in list order; Clips and Directives are placed on the output timeline,
 // that is after trimming, speed and transitions (see [Arrange]).
 //
-// The tags of this and the types below are the stored form (see [Timeline.Encode]),
+// The tags of this and the types below are the stored form (see [Timeline.MarshalJSON]),
 // not a wire format: jobs survive an upgrade of the program, so a tag never
 // changes, whatever its field is called. Times are stored in nanoseconds.
 type Timeline struct {

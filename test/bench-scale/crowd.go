@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -101,7 +102,7 @@ func (c *crowd) prepare() {
 	c.owner = c.User(0)
 	c.source = "inputs/" + c.owner + "/source"
 	c.Put(c.source)
-	film, err := timeline.Legacy("video", time.Second).Encode()
+	film, err := json.Marshal(timeline.Legacy("video", time.Second))
 	if err != nil {
 		c.T.Fatal(err)
 	}
