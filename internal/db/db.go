@@ -101,24 +101,26 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 // inspectServer finds out what the PostgreSQL server supports, and refuses a transaction pooler.
 func (d *DB) inspectServer(ctx context.Context) error {
-	conn, err := d.pool.Conn(ctx)
+	c, err := d.connect(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	defer conn.Close()
-	return conn.Raw(func(raw any) error {
-		c := raw.(*stdlib.Conn).Conn()
-		var session uint32
-		err := c.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu'), pg_backend_pid()`,
-			pgx.QueryExecModeSimpleProtocol).Scan(&d.foldICU, &session)
-		if err != nil {
-			return fmt.Errorf("look at the database: %w", err)
-		}
-		if session == c.PgConn().PID() {
-			return nil // no pooler in between
-		}
-		return d.refusePooledTransactions(ctx)
-	})
+	defer c.Close(ctx)
+	var session uint32
+	err = c.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_collation WHERE collname = 'und-x-icu'), pg_backend_pid()`,
+		pgx.QueryExecModeSimpleProtocol).Scan(&d.foldICU, &session)
+	if err != nil {
+		return fmt.Errorf("look at the database: %w", err)
+	}
+	if session == c.PgConn().PID() {
+		return nil // no pooler in between
+	}
+	return d.refusePooledTransactions(ctx, c)
+}
+
+// connect opens a PostgreSQL connection outside the pool.
+func (d *DB) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.ConnectConfig(ctx, d.pgConfig.Copy())
 }
 
 // Fold returns SQL that converts text to lower case, in any alphabet. A PostgreSQL database with the locale C
@@ -216,7 +218,7 @@ func (d *DB) openSQLite(o Options) error {
 	q.Set("_txlock", "immediate")
 	q.Add("_pragma", "busy_timeout(8000)")
 	q.Add("_pragma", "foreign_keys(1)")
-	path, n := sqlitePath(o.URL), max(2, o.MaxPool)+runtime.GOMAXPROCS(0)
+	path, n := strings.TrimPrefix(strings.TrimPrefix(o.URL, "sqlite:"), "//"), max(2, o.MaxPool)+runtime.GOMAXPROCS(0)
 	if path == ":memory:" {
 		if o.Driver == "" {
 			n = 1 // another connection would open its own empty database
@@ -243,15 +245,7 @@ func (d *DB) openSQLite(o Options) error {
 	d.pool = pool
 	d.pool.SetMaxOpenConns(n)
 	d.pool.SetMaxIdleConns(n)
-	d.pool.SetConnMaxLifetime(0)
 	return nil
-}
-
-// sqlitePath returns the path in sqlite:///abs, sqlite://rel or sqlite::memory:.
-func sqlitePath(raw string) string {
-	p := strings.TrimPrefix(raw, "sqlite:")
-	p = strings.TrimPrefix(p, "//")
-	return p
 }
 
 // Postgres reports whether this is PostgreSQL and not SQLite, for reports and tests. Differences in
@@ -270,7 +264,7 @@ func (d *DB) Answers(ctx context.Context) error {
 	if !d.postgres {
 		return d.Ping(ctx)
 	}
-	conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
+	conn, err := d.connect(ctx)
 	if err != nil {
 		return err
 	}

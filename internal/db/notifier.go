@@ -3,11 +3,11 @@ package db
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"cutroom/internal/fault"
 )
@@ -45,10 +45,7 @@ func (b *notifier) notify(topic string) {
 
 func (b *notifier) notifyAll() {
 	b.mu.Lock()
-	topics := make([]string, 0, len(b.listeners))
-	for t := range b.listeners {
-		topics = append(topics, t)
-	}
+	topics := slices.Collect(maps.Keys(b.listeners))
 	b.mu.Unlock()
 	for _, t := range topics {
 		b.notify(t)
@@ -127,7 +124,7 @@ func (d *DB) RunNotifier(ctx context.Context, clients, workers bool) error {
 }
 
 func (d *DB) receive(ctx context.Context, listen string) error {
-	conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
+	conn, err := d.connect(ctx)
 	if err != nil {
 		return err
 	}

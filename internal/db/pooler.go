@@ -15,23 +15,19 @@ var errPooledTransactions = errors.New("DATABASE_URL leads to a pooler that give
 // freed session, so an idle pooler is detected at once.
 const samples = 20
 
-// refusePooledTransactions returns errPooledTransactions if two connections share a backend session, or if one
-// connection changes its session.
-func (d *DB) refusePooledTransactions(ctx context.Context) error {
-	var ends [2]*pgx.Conn
+// refusePooledTransactions returns errPooledTransactions if another connection shares the backend session of first, or
+// if one of them changes its session.
+func (d *DB) refusePooledTransactions(ctx context.Context, first *pgx.Conn) error {
+	second, err := d.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer second.Close(ctx)
 	var seen [2]uint32
 	for n := range samples {
-		for i := range ends {
-			if ends[i] == nil {
-				conn, err := pgx.ConnectConfig(ctx, d.pgConfig.Copy())
-				if err != nil {
-					return fmt.Errorf("connect to the database: %w", err)
-				}
-				defer conn.Close(ctx)
-				ends[i] = conn
-			}
+		for i, conn := range []*pgx.Conn{first, second} {
 			var session uint32
-			if err := ends[i].QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&session); err != nil {
+			if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&session); err != nil {
 				return fmt.Errorf("look for a pooler: %w", err)
 			}
 			if n > 0 && session != seen[i] || session == seen[1-i] {

@@ -31,23 +31,20 @@ func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 // bounded returns the context of a call, and a function to call with the call's error.
 func bounded(ctx context.Context) (context.Context, func(error) error) {
 	limit, limited := ctx.Value(limitKey{}).(time.Duration)
-	if !limited {
-		return ctx, func(err error) error { return classified(ctx, err) }
-	}
-	return deadline(ctx, time.Now().Add(limit))
+	return until(ctx, time.Now().Add(limit), limited)
 }
 
 // bounded is the function bounded with the transaction's deadline.
 func (t *Tx) bounded(ctx context.Context) (context.Context, func(error) error) {
 	end, limited := t.limits.Deadline()
-	if !limited {
-		return ctx, func(err error) error { return classified(ctx, err) }
-	}
-	return deadline(ctx, end)
+	return until(ctx, end, limited)
 }
 
-func deadline(ctx context.Context, at time.Time) (context.Context, func(error) error) {
-	ctx, cancel := context.WithDeadlineCause(ctx, at, ErrUnavailable)
+func until(ctx context.Context, end time.Time, limited bool) (context.Context, func(error) error) {
+	cancel := func() {}
+	if limited {
+		ctx, cancel = context.WithDeadlineCause(ctx, end, ErrUnavailable)
+	}
 	return ctx, func(err error) error {
 		defer cancel()
 		return classified(ctx, err)
