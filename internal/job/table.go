@@ -44,6 +44,12 @@ const (
 	AtWork  = `state IN ('SUBMITTING', 'PROCESSING')`
 )
 
+// What jobs count against the limits of the account $1: how many wait, and the bytes of their files.
+var (
+	WaitingJobs = `(SELECT COUNT(*) FROM jobs WHERE user_id = $1 AND ` + Waiting + `)`
+	StoredBytes = quota.Bytes("stored_bytes", `jobs WHERE user_id = $1 AND stored_bytes > 0`)
+)
+
 // Unfinished is the condition that a job has not ended.
 const Unfinished = `(` + Waiting + ` OR ` + AtWork + `)`
 
@@ -348,6 +354,15 @@ func (t Table) Move(ctx context.Context, tx *db.Tx, id, from, to, set, and strin
 func Announce(ctx context.Context, tx *db.Tx, id string, topics ...string) error {
 	return tx.Notify(ctx, append(topics, Topic(id))...)
 }
+
+// Topic announces every change of a job that its owner can see.
+func Topic(id string) string { return "job/" + id }
+
+// WorkTopic wakes the workers of every replica, because a job of a kind may be claimed.
+func WorkTopic(kind string) string { return db.ForWorkers + kind }
+
+// revoked announces to the worker of a job, on any replica, that the job was taken away for good.
+func revoked(id string) string { return db.ForWorkers + "revoked/" + id }
 
 // Known is the condition that the user $1 owns job j and has not deleted it.
 var Known = `j.user_id = $1 AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
