@@ -299,14 +299,15 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 // and the film's length as soon as the engine knows it.
 type progressWriter struct {
 	percent, lengthMs atomic.Int64 // lengthMs is 0 while unknown
-	stop              func()       // ends the writer; further calls do nothing
+	stop              func()       // ends the writer
 }
 
 func (s *Service) progressWriter(ctx context.Context, j claimedJob) *progressWriter {
-	p, done := &progressWriter{}, make(chan struct{})
+	p := &progressWriter{}
+	ctx, cancel := context.WithCancel(ctx)
 	var writing sync.WaitGroup
-	writing.Go(func() { s.writeProgress(ctx, j, p, done) })
-	p.stop = sync.OnceFunc(func() { close(done); writing.Wait() })
+	writing.Go(func() { s.writeProgress(ctx, j, p) })
+	p.stop = func() { cancel(); writing.Wait() }
 	return p
 }
 
@@ -317,19 +318,16 @@ func (p *progressWriter) setLength(length time.Duration) { p.lengthMs.Store(whol
 // progressEvery is the time between two writes of progress.
 const progressEvery = 500 * time.Millisecond
 
-func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWriter, done <-chan struct{}) {
+func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWriter) {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for percent, lengthMs := int64(j.Progress), int64(0); ; {
 		select {
-		case <-done:
-			return
+		case <-ctx.Done():
 		case <-tick.C:
 		}
-		select {
-		case <-done: // a job that ended needs no progress
+		if ctx.Err() != nil { // a job that ended needs no progress
 			return
-		default:
 		}
 		nowPercent, nowMs := max(percent, p.percent.Load()), p.lengthMs.Load()
 		if nowPercent == percent && nowMs == lengthMs {
@@ -339,7 +337,8 @@ func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWr
 		if nowMs != lengthMs {
 			set, args = `output_duration_ms = $2`, []any{nowMs}
 		}
-		if err := s.jobs.Progress(job.WithLimit(ctx), j.Claim, int(nowPercent), set, args...); err == nil { // else the next write includes it
+		err := s.jobs.Progress(job.WithLimit(context.WithoutCancel(ctx)), j.Claim, int(nowPercent), set, args...)
+		if err == nil { // else the next write includes it
 			percent, lengthMs = nowPercent, nowMs
 		}
 	}
