@@ -94,13 +94,7 @@ func TestLostClaimsCostNoAttempt(t *testing.T) {
 			t.Fatal("the claim was not committed")
 		}
 		h.Exec(`UPDATE jobs SET lease_until = 0`)
-		dead, err := renders(direct, "").Dead(ctx)
-		if err != nil || len(dead) != 1 {
-			t.Fatalf("%v, %v", dead, err)
-		}
-		if ok, err := renders(direct, "").HandBack(ctx, dead[0], job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired}); err != nil || !ok {
-			t.Fatalf("not handed back: %v, %v", ok, err)
-		}
+		requeueDead(h, renders(direct, ""))
 	}
 	if ok, err := claim(direct); err != nil || !ok || h.Number(`SELECT attempts FROM jobs`) != 0 {
 		t.Errorf("claimed %v, %v, after %d attempts", ok, err, h.Number(`SELECT attempts FROM jobs`))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -107,24 +106,33 @@ func TestAJobIsMovedOnce(t *testing.T) {
 	})
 }
 
+// lost gives back the job of a worker that died.
+var lost = job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired}
+
+// requeueDead puts the one job whose worker died back into the queue.
+func requeueDead(h *jobtest.Harness, table job.Table) {
+	h.T.Helper()
+	dead, err := table.Dead(h.T.Context())
+	if err != nil || len(dead) != 1 {
+		h.T.Fatalf("%v, %v", dead, err)
+	}
+	if ok, err := table.HandBack(h.T.Context(), dead[0], lost); err != nil || !ok {
+		h.T.Fatalf("not handed back: %v, %v", ok, err)
+	}
+}
+
 // A worker that was declared dead and comes back writes nothing: neither the job nor its details.
 func TestALateWorkerWritesNothing(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		c := claim(h, "me")
 		table, ctx := renders(h.DB, t.TempDir()), t.Context()
-		alive, err := table.HandBack(ctx, c, job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired})
+		alive, err := table.HandBack(ctx, c, lost)
 		if dead, derr := table.Dead(ctx); alive || len(dead) != 0 || errors.Join(err, derr) != nil {
 			t.Fatalf("a living worker lost its job: %v, %v, %v, %v", alive, dead, err, derr)
 		}
 		h.Exec(`UPDATE jobs SET lease_until = now_ms() - 1`)
-		dead, err := table.Dead(ctx)
-		if err != nil || len(dead) != 1 {
-			t.Fatalf("%v, %v", dead, err)
-		}
-		if ok, err := table.HandBack(ctx, dead[0], job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired}); err != nil || !ok {
-			t.Fatalf("not handed back: %v", err)
-		}
+		requeueDead(h, table)
 		for what, write := range map[string]func() error{
 			"progress": func() error { return table.Progress(ctx, c, 50, `spec = 'late'`) },
 			"guard": func() error {
@@ -157,22 +165,21 @@ func TestTotalsFollowTheJobs(t *testing.T) {
 		for i, owner := range []string{keeps, keeps, keeps, goes, goes} {
 			add(h, fmt.Sprintf("rnd-%d", i), owner, "PENDING")
 		}
-		fail := func(ids ...string) func(tx *db.Tx) error {
-			return func(tx *db.Tx) error {
-				_, err := table.Fail(ctx, tx, fault.Failedf(fault.Stale, "late"), nil, `id IN ('`+strings.Join(ids, "', '")+`')`)
+		for _, step := range []func(tx *db.Tx) error{
+			func(tx *db.Tx) error {
+				_, err := table.Fail(ctx, tx, fault.Failedf(fault.Stale, "late"), nil, `id IN ('rnd-0', 'rnd-1', 'rnd-3')`)
 				return err
-			}
-		}
-		forget := func(tx *db.Tx) error {
-			count, err := job.Forget(ctx, tx, goes)
-			if err != nil {
-				return err
-			}
-			return count()
-		}
-		for i, step := range []func(tx *db.Tx) error{fail("rnd-0", "rnd-1", "rnd-3"), forget} {
+			},
+			func(tx *db.Tx) error {
+				count, err := job.Forget(ctx, tx, goes)
+				if err != nil {
+					return err
+				}
+				return count()
+			},
+		} {
 			if err := h.DB.InTx(ctx, step); err != nil {
-				t.Fatalf("step %d: %v", i, err)
+				t.Fatal(err)
 			}
 			totals(h)
 		}
