@@ -197,8 +197,8 @@ func TestEventsOutliveACrash(t *testing.T) {
 	u.Get(t, "/api/v2/admin/events").Error(403, "admin_required")
 }
 
-// A hanging receiver delays no push. If the process of an attempt crashes, the attempt is repeated
-// within a minute.
+// A hanging receiver delays neither a push nor another event. If the process of an attempt crashes, the attempt is
+// repeated within a minute.
 func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -206,12 +206,13 @@ func TestEventsOutliveACrashDuringAnAttempt(t *testing.T) {
 	receiver := x.World.Receiver
 	u := x.SignIn(t)
 	register(t, u, "platform_a", "phone-a")
-	if err := receiver.Faults.Add(fake.Rule{Step: notify.StepHook, Kind: fake.KindStall}); err != nil {
+	if err := receiver.Faults.Add(fake.Rule{Step: notify.StepHook, Kind: fake.KindStall, Times: 1}); err != nil {
 		t.Fatal(err)
 	}
 	film := shortFilm(t, u)
 	waitForMessage(t, x.World.PushA.Messages, film)
 	apitest.Eventually(t, maxWait, func() bool { return receiver.Faults.Count(notify.StepHook) == 1 }, func() string { return "the receiver was not called" })
+	waitForMessage(t, receiver.Messages, shortFilm(t, u))
 	x.Kill9(t)
 	crashed := time.Now()
 	receiver.Faults.Clear()
