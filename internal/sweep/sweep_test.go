@@ -1,49 +1,36 @@
 package sweep_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
-	"cutroom/internal/objectstore"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/sweep"
 )
 
 // harness is a store on disk and a database that knows owners and objects.
 type harness struct {
-	t     *testing.T
-	dir   string
-	store *objectstore.Dir
-	db    *db.DB
-	log   bytes.Buffer
-	opts  sweep.Options
-	held  []int
-	gone  map[string]int
+	*jobtest.Harness
+	opts sweep.Options
+	held []int
+	gone map[string]int
 }
 
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	r := &harness{t: t, dir: t.TempDir(), gone: map[string]int{}}
-	var err error
-	if r.store, err = objectstore.NewDir(filepath.Join(r.dir, "objects")); err != nil {
-		t.Fatal(err)
-	}
-	if r.db, err = db.Open(t.Context(), db.Options{URL: "sqlite://" + filepath.Join(r.dir, "x.db"), MaxPool: 2}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.db.Close() })
-	r.exec(`CREATE TABLE owners (id TEXT PRIMARY KEY, needs INTEGER)`)
-	r.exec(`CREATE TABLE things (key TEXT PRIMARY KEY)`)
-	r.opts = sweep.Options{DB: r.db, Store: r.store, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+	r := &harness{Harness: jobtest.New(t, dbtest.SQLite(t)), gone: map[string]int{}}
+	r.Exec(`CREATE TABLE owners (id TEXT PRIMARY KEY, needs INTEGER)`)
+	r.Exec(`CREATE TABLE things (key TEXT PRIMARY KEY)`)
+	r.opts = sweep.Options{DB: r.DB, Store: r.Store, Log: slog.New(slog.DiscardHandler),
 		Rules: []sweep.Rule{
 			{Kind: "plain", Prefix: "plain/", Owner: `SELECT needs FROM owners WHERE id = $1`, Grace: time.Hour, Lifetime: 48 * time.Hour},
 			{Kind: "listed", Prefix: "up/a-", Owner: `SELECT needs FROM owners WHERE id = $1`,
@@ -55,41 +42,27 @@ func newHarness(t *testing.T) *harness {
 	return r
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (r *harness) exec(query string, args ...any) {
-	r.t.Helper()
-	dbtest.Exec(r.t, r.db, query, args...)
-}
-
 // object puts an object of an age.
 func (r *harness) object(key string, age time.Duration) {
-	r.t.Helper()
-	src := filepath.Join(r.dir, "src")
-	must(r.t, os.WriteFile(src, []byte(key), 0o600))
-	must(r.t, r.store.Put(r.t.Context(), key, src, ""))
-	must(r.t, os.Remove(src))
+	r.T.Helper()
+	path := filepath.Join(r.Objects(), key)
 	at := time.Now().Add(-age)
-	must(r.t, os.Chtimes(filepath.Join(r.dir, "objects", key), at, at))
-}
-
-func (r *harness) keys() map[string]bool {
-	r.t.Helper()
-	keys := map[string]bool{}
-	err := r.store.List(r.t.Context(), "", func(o objectstore.Info) error { keys[o.Key] = true; return nil })
-	must(r.t, err)
-	return keys
+	must(r.T, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(r.T, os.WriteFile(path, nil, 0o600))
+	must(r.T, os.Chtimes(path, at, at))
 }
 
 func TestSweepRemovesWhatNoRuleNeeds(t *testing.T) {
 	r := newHarness(t)
-	r.exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1), ('a-ended', 0)`)
-	r.exec(`INSERT INTO things VALUES ('up/a-lives/known')`)
+	r.Exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1), ('a-ended', 0)`)
+	r.Exec(`INSERT INTO things VALUES ('up/a-lives/known')`)
 	kept := []string{"plain/lives/1", "plain/stranger/young", "up/a-lives/known", "up/a-lives/young", "up/b-other/x", "elsewhere/x"}
 	removed := []string{"plain/lives/old", "plain/ended/1", "plain/stranger/old", "up/a-lives/old", "up/a-ended/1"}
 	for _, key := range append(kept, removed...) {
@@ -103,24 +76,11 @@ func TestSweepRemovesWhatNoRuleNeeds(t *testing.T) {
 		r.object(key, age)
 	}
 	must(t, sweep.New(r.opts).Sweep(t.Context(), false))
-	left := r.keys()
-	for _, key := range kept {
-		if !left[key] {
-			t.Errorf("%s was removed", key)
-		}
-		delete(left, key)
-	}
-	if len(left) > 0 {
+	if left := r.Keys(""); !slices.Equal(slices.Sorted(slices.Values(left)), slices.Sorted(slices.Values(kept))) {
 		t.Errorf("left: %v", left)
 	}
 	if r.gone["plain"] != 3 || r.gone["listed"] != 2 {
 		t.Errorf("counted %v", r.gone)
-	}
-	for _, want := range []string{`kind=plain objects=2 why="no longer needed" oldest=72h0m0s newest=2h0m0s`,
-		`kind=plain objects=1 why="not known to the database" oldest=2h0m0s`} {
-		if !strings.Contains(r.log.String(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, r.log.String())
-		}
 	}
 }
 
@@ -143,17 +103,13 @@ func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newHarness(t)
-			r.exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1)`)
+			r.Exec(`INSERT INTO owners VALUES ('lives', 1), ('ended', 0), ('a-lives', 1)`)
 			add := func(n int, prefix string) {
 				for i := range n {
 					key := fmt.Sprintf("%s/%d", prefix, i)
-					path := filepath.Join(r.dir, "objects", key)
-					must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-					must(t, os.WriteFile(path, nil, 0o600))
-					at := time.Now().Add(-2 * time.Hour)
-					must(t, os.Chtimes(path, at, at))
+					r.object(key, 2*time.Hour)
 					if prefix == "up/a-lives" {
-						r.exec(`INSERT INTO things VALUES ($1)`, key)
+						r.Exec(`INSERT INTO things VALUES ($1)`, key)
 					}
 				}
 			}
@@ -162,7 +118,7 @@ func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
 			add(tt.ended, "plain/ended")
 			add(tt.other, "up/a-lives")
 			add(tt.stranger, "up/a-stranger")
-			before := len(r.keys())
+			before := len(r.Keys(""))
 			s := sweep.New(r.opts)
 			err := s.Sweep(t.Context(), false)
 			var held *sweep.HeldError
@@ -170,19 +126,19 @@ func TestTheBrakeHoldsSuspiciousSweeps(t *testing.T) {
 				t.Fatalf("%v, want held: %v", err, tt.held)
 			}
 			if !tt.held {
-				if left := len(r.keys()); left != tt.known+tt.other {
+				if left := len(r.Keys("")); left != tt.known+tt.other {
 					t.Errorf("%d objects left, want %d", left, tt.known+tt.other)
 				}
 				return
 			}
-			if left := len(r.keys()); left != before || len(r.gone) > 0 {
+			if left := len(r.Keys("")); left != before || len(r.gone) > 0 {
 				t.Errorf("%d of %d objects left by a sweep that was held", left, before)
 			}
 			if len(r.held) != 1 || r.held[0] == 0 || !strings.Contains(err.Error(), "cutroom sweep --confirm") {
 				t.Errorf("told %v and %v", r.held, err)
 			}
 			must(t, s.Sweep(t.Context(), true))
-			if left := len(r.keys()); left != tt.known+tt.other || r.held[1] != 0 {
+			if left := len(r.Keys("")); left != tt.known+tt.other || r.held[1] != 0 {
 				t.Errorf("%d objects left by a confirmed sweep, told %v", left, r.held)
 			}
 		})
@@ -205,7 +161,7 @@ func TestNothingIsRemovedFromAForeignStore(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if len(r.keys()) != 1 {
+	if len(r.Keys("")) != 1 {
 		t.Error("the object is gone")
 	}
 }
@@ -213,13 +169,17 @@ func TestNothingIsRemovedFromAForeignStore(t *testing.T) {
 // What is put again between the listing and the removal stays.
 func TestWhatIsNeededAgainStays(t *testing.T) {
 	r := newHarness(t)
-	r.exec(`INSERT INTO owners VALUES ('ended', 0)`)
+	r.Exec(`INSERT INTO owners VALUES ('ended', 0)`)
 	r.object("plain/ended/1", 2*time.Hour)
 	r.object("up/a-stranger/1", 2*time.Hour)
 	// The second rule is looked at after the first has found its object.
-	r.opts.Store = &listHook{Dir: r.store, prefix: "up/a-", then: func() { r.exec(`UPDATE owners SET needs = 1`) }}
+	r.opts.Store = jobtest.Store{Store: r.Store, OnList: func(prefix string) {
+		if prefix == "up/a-" {
+			r.Exec(`UPDATE owners SET needs = 1`)
+		}
+	}}
 	must(t, sweep.New(r.opts).Sweep(t.Context(), false))
-	if left := r.keys(); !left["plain/ended/1"] || left["up/a-stranger/1"] {
+	if left := r.Keys(""); !slices.Equal(left, []string{"plain/ended/1"}) {
 		t.Errorf("left %v", left)
 	}
 }
@@ -227,30 +187,13 @@ func TestWhatIsNeededAgainStays(t *testing.T) {
 // An object whose row went is removed however young it is, unless the row is back.
 func TestRemoveAsksAgain(t *testing.T) {
 	r := newHarness(t)
-	r.exec(`INSERT INTO owners VALUES ('a-lives', 1)`)
-	r.exec(`INSERT INTO things VALUES ('up/a-lives/back')`)
+	r.Exec(`INSERT INTO owners VALUES ('a-lives', 1)`)
+	r.Exec(`INSERT INTO things VALUES ('up/a-lives/back')`)
 	for _, key := range []string{"up/a-lives/back", "up/a-lives/over"} {
 		r.object(key, time.Second)
 	}
 	must(t, sweep.New(r.opts).Remove(t.Context(), "listed", "up/a-lives/back", "up/a-lives/over"))
-	if left := r.keys(); !left["up/a-lives/back"] || left["up/a-lives/over"] || r.gone["listed"] != 1 {
+	if left := r.Keys(""); !slices.Equal(left, []string{"up/a-lives/back"}) || r.gone["listed"] != 1 {
 		t.Errorf("left %v, counted %v", left, r.gone)
 	}
-	if log := r.log.String(); !strings.Contains(log, `kind=listed objects=1 why=expired`+"\n") {
-		t.Errorf("logged %s", log)
-	}
-}
-
-// listHook calls then before it lists a prefix.
-type listHook struct {
-	*objectstore.Dir
-	prefix string
-	then   func()
-}
-
-func (h *listHook) List(ctx context.Context, prefix string, each func(objectstore.Info) error) error {
-	if prefix == h.prefix {
-		h.then()
-	}
-	return h.Dir.List(ctx, prefix, each)
 }
