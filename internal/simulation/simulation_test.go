@@ -184,31 +184,6 @@ func shrink(t *testing.T, dir string, p plan) plan {
 	return p
 }
 
-// kept are plans that failed once, as the trace of a failure prints them. So far all of
-// them failed because of planted bugs.
-var kept = map[string]plan{
-	"the result of a former holder": {order: 334, requests: []request{{0, 0, 0, 0, 0, 0}, {1, 2, 0, 1982000000, 1, 0}, {2, 1, 0, 342000000, 1, 0},
-		{3, 2, 0, 379000000, 1, 0}}, faults: []fault{{54, 10, 965}}},
-	"a failure without its refund": {order: 381, requests: []request{{0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0}, {2, 1, 0, 6971000000, 1, 0}, {3, 2, 1, 72000000, 1, 0}},
-		faults: []fault{{22, 7, 899}, {36, 13, 228}, {40, 2, 150}}},
-	"a takeover of a living worker": {order: 12, requests: []request{{0, 1, 0, 5771000000, 1, 0}, {1, 1, 0, 4015000000, 1, 0}, {2, 0, 0, 0, 0, 0}}},
-}
-
-func TestKeptPlans(t *testing.T) {
-	dir := scratch(t)
-	for name, p := range kept {
-		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			first := p.order
-			for n := range uint64(orders) {
-				if p.order = first + n; simulate(t, dir, p, nil).why != "" {
-					report(t, dir, p)
-					t.Fatal("it fails again")
-				}
-			}
-		})
-	}
-}
-
 // The same seed must make the same steps, or a failure could not be replayed. If several
 // cases of a select are ready, Go chooses at random, so one seed in thousands differs
 // occasionally. A seed that always differs depends on something else.

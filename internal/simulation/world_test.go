@@ -364,19 +364,15 @@ type plan struct {
 	faults   []fault
 }
 
-// String describes a plan, as written down in kept.
 func (p plan) String() string {
-	var told, requests, faults []string
+	told := []string{fmt.Sprintf("order %d", p.order)}
 	for _, q := range p.requests {
 		told = append(told, fmt.Sprintf("request %d: %s by user %d after %v, %d at once, of request %d", q.number, requestNames[q.what], q.user, q.at, q.copies, q.of))
-		requests = append(requests, fmt.Sprintf("{%d, %d, %d, %d, %d, %d}", q.number, q.what, q.user, q.at, q.copies, q.of))
 	}
 	for _, f := range p.faults {
 		told = append(told, fmt.Sprintf("fault: %v, from call %d on (%d)", f.kind, f.at, f.arg))
-		faults = append(faults, fmt.Sprintf("{%d, %d, %d}", f.at, f.kind, f.arg))
 	}
-	return fmt.Sprintf("%s\n{order: %d, requests: []request{%s}, faults: []fault{%s}}", strings.Join(told, "\n"), p.order,
-		strings.Join(requests, ", "), strings.Join(faults, ", "))
+	return strings.Join(told, "\n")
 }
 
 func drawPlan(seed uint64) plan {
