@@ -66,18 +66,15 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 	})
 }
 
-// announced enqueues and claims a film of one part, and announces it.
-func (r *harness) announced(owner string) (film *Service, c *partCoordinator) {
+// announce announces one part of a job that film has claimed.
+func (r *harness) announce(film *Service, id string) *partCoordinator {
 	r.T.Helper()
-	ids := r.enqueue(1, owner, nil)
-	film = r.service(&jobtest.Engine{}, r.DB)
-	r.claimed(film)
-	c = film.newPartCoordinator(r.T.Context(), ids[0])
+	c := film.newPartCoordinator(r.T.Context(), id)
 	r.T.Cleanup(c.stop)
 	if err := c.Announce(r.T.Context(), []string{"video-a"}); err != nil {
 		r.T.Fatal(err)
 	}
-	return film, c
+	return c
 }
 
 // assistant claims a part for s.
@@ -93,7 +90,9 @@ func (r *harness) assistant(s *Service) *assistant {
 // If the engine panics, an assistant gives up only that part.
 func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		_, c := r.announced(r.User(0))
+		film := r.service(&jobtest.Engine{}, r.DB)
+		r.enqueue(1, r.User(0), nil)
+		c := r.announce(film, r.claimed(film).ID)
 		helper := r.service(&jobtest.Engine{Helps: func() { panic("boom") }}, r.DB)
 		log := logged(helper)
 		r.assistant(helper).assist()

@@ -28,65 +28,49 @@ func (r *harness) folders() (left []string) {
 	return left
 }
 
-// If a worker stores files after its film or the owner's account was erased, it deletes them when it
-// stops.
+// If a worker stores files after its film or the owner's account was erased, it deletes them when it stops. An assistant
+// does the same.
 func TestNothingStoredAfterAnErasureStays(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
-		erasures := map[string]func(s *Service, owner, id string) error{
-			"film": func(s *Service, owner, id string) error { return s.Delete(t.Context(), owner, id) },
-			"account": func(s *Service, owner, _ string) error {
-				r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
-				return s.Erase(t.Context(), owner)
-			},
-		}
-		for what, erase := range erasures {
+		r.UseBucket()
+		for _, tt := range []struct {
+			what                string
+			account, assistance bool
+		}{{what: "film"}, {what: "account", account: true}, {what: "assisted account", account: true, assistance: true}} {
 			owner := r.User(0)
 			id := r.enqueue(1, owner, r.source(owner))[0]
 			late := []string{"render/" + id + "/film", "uploads/" + id + "/clip"}
-			if what == "account" {
+			if tt.account {
 				late = append(late, "parts/"+owner+"/part")
 			}
-			e := &jobtest.Engine{Fails: func() error {
-				if err := erase(r.service(nil, r.DB), owner, id); err != nil {
-					t.Errorf("%s: %v", what, err)
+			film := r.service(nil, r.DB)
+			erase := func() {
+				err := errors.New("unreached")
+				if tt.account {
+					r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+					err = film.Erase(t.Context(), owner)
+				} else {
+					err = film.Delete(t.Context(), owner, id)
+				}
+				if err != nil {
+					t.Errorf("%s: %v", tt.what, err)
 				}
 				for _, key := range late {
 					r.Put(key)
 				}
-				return errInternal
-			}}
-			s := r.service(e, r.DB)
-			j, ok, err := s.claim(t.Context())
-			if err != nil || !ok || j.ID != id {
-				t.Fatalf("%s: claimed %v, %v", what, ok, err)
 			}
-			s.work(t.Context(), j)
+			s := r.service(&jobtest.Engine{Fails: func() error { erase(); return errInternal }, Helps: erase}, r.DB)
+			if tt.assistance {
+				r.announce(film, r.claimed(film).ID)
+				r.assistant(s).assist()
+			} else {
+				s.work(t.Context(), r.claimed(s))
+			}
 			for _, key := range late {
 				if left := r.Keys(key); len(left) > 0 {
-					t.Errorf("%s: left %v", what, left)
+					t.Errorf("%s: left %v", tt.what, left)
 				}
 			}
-		}
-	})
-}
-
-// An assistant does the same for the parts that it stores after the account was erased.
-func TestNoPartStoredAfterAnErasureStays(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
-		r.UseBucket()
-		owner := r.User(0)
-		film, _ := r.announced(owner)
-		late := "parts/" + owner + "/part"
-		helper := r.service(&jobtest.Engine{Helps: func() {
-			r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
-			if err := film.Erase(t.Context(), owner); err != nil {
-				t.Error(err)
-			}
-			r.Put(late)
-		}}, r.DB)
-		r.assistant(helper).assist()
-		if left := r.Keys(late); len(left) > 0 {
-			t.Errorf("left %v", left)
 		}
 	})
 }

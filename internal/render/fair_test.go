@@ -74,51 +74,29 @@ func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
 }
 
 // The cost of a claim depends neither on the length of the queue nor on the number of owners.
-func TestAClaimFromALongQueueIsCheap(t *testing.T) {
-	eachDatabase(t, func(t *testing.T, r *harness) {
-		r.replicas(1000)
-		hoarder, other := r.User(0), r.User(0)
-		numbers := `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) `
-		fill := numbers + `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at)
-			SELECT $2 || i, 'render', $3, $4, 0, i FROM n`
-		r.Exec(fill, 10_000, "rnd-done-", hoarder, "COMPLETED")
-		r.Exec(fill, 10_000, "rnd-wait-", hoarder, "PENDING")
-		r.Exec(numbers+`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
-			SELECT 'late-' || i, 'provider_a', 'late-' || i, i, i FROM n`, 1000)
-		r.Exec(`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at)
-			SELECT 'rnd-' || id, 'render', id, 'PENDING', 0, now_ms() + 3600000 + created_at FROM users WHERE id LIKE 'late-%'`)
-		r.finish(specOf(t, 1))
-		r.Exec(`UPDATE render_turns SET last_started_at = 1 WHERE user_id = $1`, hoarder)
-		r.enqueue(1, other, nil)
-		if r.DB.Postgres() {
-			r.Exec(`ANALYZE`) // autovacuum does this; SQLite has no counterpart
+func TestAClaimFollowsIndexes(t *testing.T) {
+	d := dbtest.SQLite(t)
+	pick := strings.NewReplacer("$6", "$1", "$7", "$2").Replace(pickSQL(d))
+	for query, args := range map[string][]any{waitingSQL: nil, pick: {0, 1}} {
+		plan := strings.Join(dbtest.Plan(t, d, "", query, args...), "\n")
+		if !strings.Contains(plan, "jobs_waiting_by_user") || !strings.Contains(plan, "render_turns_waiting") || strings.Contains(plan, "SCAN j") {
+			t.Errorf("the plan of a claim:\n%s", plan)
 		}
-		claims := r.service(&jobtest.Engine{}, r.DB)
-		for _, want := range []string{other, "late-1", "late-2"} {
-			if got := r.claimed(claims).UserID; got != want {
-				t.Errorf("claimed a job of %s, want %s", got, want)
-			}
-		}
-		pick := strings.NewReplacer("$6", "$1", "$7", "$2").Replace(pickSQL(r.DB))
-		for query, args := range map[string][]any{waitingSQL: nil, pick: {0, 1}} {
-			plan := strings.Join(dbtest.Plan(t, r.DB, "", query, args...), "\n")
-			if !strings.Contains(plan, "jobs_waiting_by_user") || !strings.Contains(plan, "render_turns_waiting") ||
-				strings.Contains(plan, "Seq Scan on jobs") || strings.Contains(plan, "SCAN j") {
-				t.Errorf("the plan of a claim:\n%s", plan)
-			}
-		}
-	})
+	}
 }
 
 // If all jobs were waiting when PostgreSQL analysed the table, it may prefer indexes that also contain
 // ended jobs. The long ids make the right index look more expensive.
-func TestAClaimReadsNoEndedJobs(t *testing.T) {
+func TestAClaimReadsFewRows(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
-	r.Exec(`INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at, finished_at)
-		SELECT repeat('x', 300) || i, 'render', $1, 'PENDING', 0, i, i FROM generate_series(1, 2000) AS i`, r.User(0))
+	const insert = `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at, finished_at) `
+	r.Exec(insert+`SELECT repeat('x', 300) || i, 'render', $1, 'PENDING', 0, i, i FROM generate_series(1, 2000) AS i`, r.User(0))
+	r.Exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
+		SELECT 'late-' || i, 'provider_a', 'late-' || i, i, i FROM generate_series(1, 1000) AS i`)
+	r.Exec(insert + `SELECT 'rnd-' || id, 'render', id, 'PENDING', 0, created_at, created_at FROM users WHERE id LIKE 'late-%'`)
 	r.finish(strings.Repeat("x", 1000))
-	r.Exec(`ANALYZE`)
-	r.Exec(`UPDATE jobs SET state = 'FAILED' WHERE created_at <= 1000`)
+	r.Exec(`ANALYZE`) // autovacuum does this
+	r.Exec(`UPDATE jobs SET state = 'FAILED' WHERE id LIKE 'x%' AND created_at <= 1000`)
 	r.finish("")
 	jobs := r.service(nil, r.DB).jobs
 	for name, step := range map[string]func(ctx context.Context, tx *db.Tx) error{

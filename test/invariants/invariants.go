@@ -40,6 +40,8 @@ var atRest = []rule{
 	{"job that ended with a lease", `SELECT id FROM jobs WHERE lease_owner IS NOT NULL OR lease_until IS NOT NULL`},
 	{"job without the columns of its kind", `SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM separations WHERE job_id = id AND kind = 'separation')
 		AND NOT EXISTS (SELECT 1 FROM renders WHERE job_id = id AND kind = 'render')`},
+	{"render that keeps a request that nobody needs", `SELECT id FROM jobs JOIN renders ON job_id = id
+		WHERE spec <> '' AND (state <> 'FAILED' OR deleted_at IS NOT NULL)`},
 	{"held object of a job that has ended", `SELECT job_id FROM held_objects`},
 	totals,
 	turns,
