@@ -17,7 +17,7 @@ func TestPoll(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var log bytes.Buffer
-	wake := make(chan struct{}, 1)
+	wake := make(chan struct{}, 2) // a call that did not wait must not hang
 	calls := 0
 	job.Poll(ctx, slog.New(slog.NewTextHandler(&log, nil)), "test", wake, time.Hour, func(context.Context) (more bool, err error) {
 		calls++
