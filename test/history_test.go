@@ -80,14 +80,13 @@ func TestRenderHistory(t *testing.T) {
 		}
 	}
 	// The status has the same expiry, and a download extends it.
-	var one historyJob
-	u.Get(t, "/api/v2/render/"+want[0]+"/status").Expect(200).JSON(&one)
-	u.Download(t, want[0])
-	var later historyJob
-	u.Get(t, "/api/v2/render/"+want[0]+"/status").Expect(200).JSON(&later)
-	if one.ErrorCode != nil || *later.ExpiresAt < *one.ExpiresAt || *one.SizeBytes != *later.SizeBytes {
-		t.Errorf("status %+v, after a download %+v", one, later)
+	read := func() (j historyJob) {
+		u.Get(t, "/api/v2/render/"+want[0]+"/status").Expect(200).JSON(&j)
+		return j
 	}
+	one := read()
+	apitest.Eventually(t, maxWait, func() bool { u.Download(t, want[0]); return *read().ExpiresAt > *one.ExpiresAt },
+		func() string { return "a download does not extend the expiry" })
 	if jobs := history(t, other, "/api/v2/render", "20"); len(jobs) > 0 {
 		t.Errorf("another user sees %v", ids(jobs))
 	}

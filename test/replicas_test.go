@@ -2,10 +2,6 @@ package test
 
 import (
 	"bytes"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,8 +9,6 @@ import (
 	"time"
 
 	"cutroom/internal/apitest"
-	"cutroom/internal/sandbox/fake"
-	"cutroom/internal/sandbox/separator"
 )
 
 // sharedKeys are the settings that replicas of one service have in common.
@@ -93,87 +87,25 @@ func TestEitherReplicaServesEverything(t *testing.T) {
 	}
 }
 
-// A job whose replica is lost with its disk continues on another replica.
-func TestAnotherMachineFinishesWhatOneLost(t *testing.T) {
-	t.Parallel()
-	needPostgres(t)
-	for _, state := range []string{"SUBMITTING", "PROCESSING"} {
-		t.Run(state, func(t *testing.T) {
-			t.Parallel()
-			a := startFirst(t)
-			u := a.SignIn(t)
-			if state == "SUBMITTING" {
-				a.World.FailSeparator(t, fake.Rule{Step: separator.StepUploadToken, Kind: fake.KindStall})
-			} else {
-				a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 50 })
-			}
-			id := u.Separate(t, mixture(t))
-			u.WaitSeparation(t, id, state)
-			a.Kill9(t)
-			a.World.Heal()
-			a.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 0 })
-			b := startPeer(t, a)
-			job := at(u, b).WaitReady(t, id)
-			b.Do(t, apitest.Request{Path: stemPath(t, job.Stem(t, "voice_all"))}).Expect(200)
-			if n := len(a.World.Separator.Titles()); n != 1 {
-				t.Errorf("%d projects at the provider, want 1", n)
-			}
-		})
-	}
-}
-
-// front is a round-robin reverse proxy, as in a deployment.
+// front has the replicas that get requests, as the proxy of a deployment does.
 type front struct {
-	*httptest.Server
-	mu      sync.RWMutex // read during a request
-	targets []*url.URL
-	turn    atomic.Uint64
+	mu       sync.RWMutex // read during a request
+	replicas []*apitest.Server
+	turn     atomic.Uint64
 }
 
-func newFront(t *testing.T, replicas ...*apitest.Server) *front {
-	t.Helper()
-	f := &front{}
-	for _, r := range replicas {
-		f.add(t, r)
-	}
-	// Each request has its own connection, as in deploy/nginx. Otherwise a stopping replica might
-	// close a connection on which a request is being sent.
-	proxy := &httputil.ReverseProxy{
-		Transport: &http.Transport{DisableKeepAlives: true},
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(f.targets[int(f.turn.Add(1))%len(f.targets)])
-			p.Out.Host = p.In.Host
-		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			t.Errorf("a request was lost: %s %s: %v", r.Method, r.URL.Path, err)
-			w.WriteHeader(http.StatusBadGateway)
-		},
-	}
-	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.mu.RLock()
-		defer f.mu.RUnlock()
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(f.Close)
-	return f
+// send makes a user's request at the replica whose turn it is.
+func (f *front) send(u *apitest.User, request func(u *apitest.User)) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	request(at(u, f.replicas[int(f.turn.Add(1))%len(f.replicas)]))
 }
 
-func (f *front) add(t *testing.T, s *apitest.Server) {
-	t.Helper()
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+// use sets the replicas after the requests under way. The script gives these a second.
+func (f *front) use(replicas []*apitest.Server) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.targets = append(f.targets, u)
-}
-
-// remove removes a replica after the requests under way. The script gives them a second.
-func (f *front) remove(s *apitest.Server) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.targets = slices.DeleteFunc(f.targets, func(u *url.URL) bool { return u.String() == s.URL })
+	f.replicas = replicas
 }
 
 // If replicas are replaced one after another under load, as deploy/rolling-restart.sh does it, no
@@ -186,12 +118,12 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 	for len(replicas) < max(2, apitest.Replication()) {
 		replicas = append(replicas, startPeer(t, a))
 	}
-	entry := newFront(t, replicas...)
+	entry := &front{replicas: replicas}
 	maxJobs := min(6, len(replicas)) // of each user
 
 	var users []*apitest.User
 	for range 3 {
-		users = append(users, at(a.SignIn(t, apitest.Credits(20)), a.At(entry.URL)))
+		users = append(users, a.SignIn(t, apitest.Credits(20)))
 	}
 	stop := make(chan struct{})
 	jobs := make([][]string, len(users))
@@ -207,20 +139,20 @@ func TestRollingRestartLosesNothing(t *testing.T) {
 					}
 				default:
 				}
-				u.Balance(t)
+				entry.send(u, func(u *apitest.User) { u.Balance(t) })
 				polls.Add(1)
 				if n%5 == 0 && len(jobs[i]) < maxJobs {
-					jobs[i] = append(jobs[i], u.Separate(t, mixture(t)))
+					entry.send(u, func(u *apitest.User) { jobs[i] = append(jobs[i], u.Separate(t, mixture(t))) })
 				}
 				time.Sleep(20 * time.Millisecond) // a client's polling interval
 			}
 		})
 	}
-	for _, s := range replicas {
-		entry.remove(s)
+	for i, s := range replicas {
+		entry.use(slices.Delete(slices.Clone(replicas), i, i+1))
 		s.Stop(t)
 		s.Restart(t)
-		entry.add(t, s)
+		entry.use(replicas)
 	}
 	close(stop)
 	load.Wait()

@@ -40,16 +40,6 @@ func claimer(t *testing.T, s *apitest.Server) (i int) {
 	return i
 }
 
-func TestReplicasShareTheWorkOfOneRender(t *testing.T) {
-	t.Parallel()
-	s, u, id := sharedRender(t)
-	u.WaitRendered(t, id)
-	isFilm(t, u.Download(t, id), 320, 180, "30/1", 8*time.Second)
-	// An assistant may write its log line after the film is complete.
-	apitest.Eventually(t, maxWait, func() bool { return strings.Contains(s.Logs(), "assisted a render") },
-		func() string { return "no replica assisted the other" })
-}
-
 // A stopping replica hands its parts back and exits cleanly. The other replica finishes the film.
 func TestAStoppedReplicaHandsItsWorkBack(t *testing.T) {
 	t.Parallel()
