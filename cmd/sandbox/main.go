@@ -10,25 +10,18 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"cutroom/internal/media/confine"
 	"cutroom/internal/sandbox/demo"
 )
 
-// command is one subcommand. run gets the arguments after its name; the
-// context ends with the first Ctrl-C or SIGTERM.
-type command struct {
-	name, summary string
-	run           func(ctx context.Context, args []string, stdout, stderr io.Writer) error
-}
-
-// commands lists the commands in the order of the help. The first one runs if none is named.
-var commands = []command{
-	{"up", "run the stand-ins and the service until Ctrl-C (the default)", up},
-	{"serve", "run the service alone; up starts it", serve},
-	{"demo", "run the main job end to end, leave the results in demo-output/ and measure them", demo.Run},
-}
+const usage = `usage: sandbox [command] [flags]; sandbox <command> -h lists its flags
+  up     run the stand-ins and the service until Ctrl-C (the default)
+  serve  run the service alone; up starts it
+  demo   run the main job end to end, leave the results in demo-output/ and measure them
+`
 
 func main() {
 	confine.Main()
@@ -36,35 +29,29 @@ func main() {
 	// After the first signal restore the default action: a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
 	err := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	default:
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 		os.Exit(1)
 	}
 }
 
+// dispatch runs a command until the first Ctrl-C or SIGTERM, which end ctx.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	name := commands[0].name
-	if len(args) > 0 && len(args[0]) > 0 && args[0][0] != '-' {
+	name := "up"
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
 	}
-	if name == "help" {
-		help(stdout)
-		return nil
+	switch name {
+	case "up":
+		return up(ctx, args, stdout, stderr)
+	case "serve":
+		return serve(ctx, args, stderr)
+	case "demo":
+		return demo.Run(ctx, args, stdout, stderr)
+	case "help":
+		_, err := fmt.Fprint(stdout, usage)
+		return err
 	}
-	for _, c := range commands {
-		if c.name == name {
-			return c.run(ctx, args, stdout, stderr)
-		}
-	}
-	help(stderr)
+	fmt.Fprint(stderr, usage)
 	return fmt.Errorf("no command %q", name)
-}
-
-func help(w io.Writer) {
-	fmt.Fprintln(w, "usage: sandbox [command] [flags]; sandbox <command> -h lists its flags")
-	for _, c := range commands {
-		fmt.Fprintf(w, "  %-6s %s\n", c.name, c.summary)
-	}
 }

@@ -13,7 +13,7 @@ import (
 
 // serve runs the service as `cutroom serve` does, with an offset to its clock. Only the sandbox starts it; the
 // cutroom program has no such command.
-func serve(ctx context.Context, args []string, _, stderr io.Writer) error {
+func serve(ctx context.Context, args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("sandbox serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	ahead := flags.Duration("ahead", 0, "how far the clock is ahead")

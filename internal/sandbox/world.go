@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,7 +75,6 @@ type World struct {
 	opts    Options
 	servers []server
 	secrets map[string]string
-	env     map[string]string
 }
 
 // Start starts the stand-ins. They serve until Close.
@@ -117,7 +115,6 @@ func Start(opts Options) (_ *World, err error) {
 	if err := w.listen(); err != nil {
 		return nil, err
 	}
-	w.env = w.makeEnv()
 	for name, content := range map[string]string{
 		"platform-b-root.pem": w.PlatformB.RootPEM(),
 		"world.json":          string(fake.Must(json.MarshalIndent(map[string]any{"servers": w.Servers()}, "", "  "))),
@@ -178,9 +175,7 @@ func (w *World) Servers() map[string]string {
 
 // Env returns the complete environment of `cutroom serve` in this world, except PORT, which the caller chooses.
 // The caller owns the map.
-func (w *World) Env() map[string]string { return maps.Clone(w.env) }
-
-func (w *World) makeEnv() map[string]string {
+func (w *World) Env() map[string]string {
 	env := map[string]string{
 		"STORAGE_PATH": filepath.Join(w.opts.DataDir, "storage"),
 		"DATABASE_URL": "sqlite://" + filepath.Join(w.opts.DataDir, "cutroom.db"),
