@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
@@ -157,6 +158,7 @@ func (a *App) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGHUP) // unhandled, it would end the process without draining it
 	group, ctx := errgroup.WithContext(ctx)
 	// Workers outlive the listener: a request that ends during the drain may still put a job into
 	// the queue, which hands the job to another replica.
@@ -170,7 +172,6 @@ func (a *App) Run(ctx context.Context) error {
 		group.Go(func() error { return a.serveOps(ctx, private) })
 	}
 	group.Go(func() error { return ops.Supervise(ctx, a.log, listeners...) })
-	group.Go(func() error { ops.IgnoreHangup(ctx, a.log); return nil })
 	a.runBackground(ctx, group)
 	a.log.Info("cutroom serves", "address", address, "roles", a.cfg.Roles.String(), "version", a.version)
 	err = group.Wait()

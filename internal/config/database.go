@@ -72,11 +72,9 @@ func postgresURL(rest string) (address, rule string) {
 	switch {
 	case !hostGiven:
 		return "", "must name a host"
-	case len(sslModes) == 0:
-		return "", "must set sslmode to require, verify-ca or verify-full"
 	case len(sslModes) > 1:
 		return "", "must set sslmode once"
-	case !slices.Contains(safeSSLModes, sslModes[0]):
+	case len(sslModes) == 0 || !slices.Contains(safeSSLModes, sslModes[0]):
 		return "", "must set sslmode to require, verify-ca or verify-full"
 	}
 	if hasName {

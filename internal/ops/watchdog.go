@@ -6,9 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -72,20 +69,4 @@ func requestHealth(ctx context.Context, client *http.Client, listeners []net.Lis
 		})
 	}
 	return all.Wait()
-}
-
-// IgnoreHangup logs SIGHUP until ctx ends. Unhandled, the signal would end the process without
-// draining it. Nothing is reloaded: a changed setting needs a restart.
-func IgnoreHangup(ctx context.Context, log *slog.Logger) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangups:
-			log.Warn("SIGHUP ignored: restart the service to apply a changed setting")
-		}
-	}
 }
