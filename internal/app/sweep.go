@@ -74,8 +74,8 @@ func (b *builder) buildSweeps(context.Context) error {
 		{"work folders of separations", b.separations.SweepFolders},
 		{"work folders of analyses", b.analysis.SweepFolders},
 		{"work folders of renders", b.renders.SweepFolders},
-		{"asset cache", func(ctx context.Context) error { return b.assetCache.Sweep(ctx, b.cfg.Asset.CacheTTL) }},
-		{"part cache", func(ctx context.Context) error { return b.parts.Sweep(ctx, b.cfg.Asset.CacheTTL) }},
+		{"asset cache", func(context.Context) error { return b.assetCache.Sweep(b.cfg.Asset.CacheTTL) }},
+		{"part cache", func(context.Context) error { return b.parts.Sweep(b.cfg.Asset.CacheTTL) }},
 		{"parts of deleted accounts", b.erasePartsOfDeleted},
 	}}}
 	return nil

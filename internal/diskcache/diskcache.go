@@ -56,7 +56,7 @@ func New(cfg Config) (*Cache, error) {
 		err = c.forgetOtherBoot()
 	}
 	if err == nil {
-		err = c.trim("")
+		err = c.trim("", time.Time{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("file cache: %w", err)
@@ -131,29 +131,19 @@ func (c *Cache) keep(path string, fill func(temp string) error) error {
 	}
 	c.mu.Lock()
 	c.size += st.Size()
-	full := c.cfg.MaxBytes > 0 && c.size > c.cfg.MaxBytes
+	full := c.full()
 	c.mu.Unlock()
 	if full {
 		// The file is there. If trim fails, the next Sweep fails too and reports the error.
-		_ = c.trim(path)
+		_ = c.trim(path, time.Time{})
 	}
 	return nil
 }
 
 // Sweep removes files unused for ttl, then the least recently used files beyond the limit, and temporary files
 // of dead processes.
-func (c *Cache) Sweep(ctx context.Context, ttl time.Duration) error {
-	files, err := c.files()
-	errs := []error{err}
-	for _, f := range files {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if !f.pinned && time.Since(f.used) > ttl {
-			errs = append(errs, disk.Remove(f.path))
-		}
-	}
-	if err := errors.Join(append(errs, c.trim(""), c.removeEmptyScopes())...); err != nil {
+func (c *Cache) Sweep(ttl time.Duration) error {
+	if err := errors.Join(c.trim("", time.Now().Add(-ttl)), c.removeEmptyScopes()); err != nil {
 		return fmt.Errorf("file cache: sweep: %w", err)
 	}
 	return nil
@@ -180,7 +170,7 @@ func (c *Cache) EraseScope(_ context.Context, scope string) error {
 	defer c.alive.Unlock()
 	err := os.RemoveAll(c.folder(scope))
 	if err == nil {
-		err = c.trim("")
+		err = c.trim("", time.Time{})
 	}
 	if err != nil {
 		return fmt.Errorf("file cache: erase: %w", err)
@@ -247,9 +237,9 @@ func (c *Cache) files() ([]file, error) {
 	return all, err
 }
 
-// trim adds up the sizes and removes the least recently used files beyond the limit, except keep, which the
-// caller is about to use.
-func (c *Cache) trim(keep string) error {
+// trim adds up the sizes and removes the files that were not used since expired, and the least recently used files
+// beyond the limit, except keep, which the caller is about to use.
+func (c *Cache) trim(keep string, expired time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	files, err := c.files()
@@ -260,12 +250,10 @@ func (c *Cache) trim(keep string) error {
 	for _, f := range files {
 		c.size += f.size
 	}
-	if c.cfg.MaxBytes <= 0 || c.size <= c.cfg.MaxBytes {
-		return nil
-	}
-	// Trim to a tenth below the limit, so that not every Put lists the folder.
+	full := c.full()
 	for _, f := range files {
-		if c.size <= c.cfg.MaxBytes-c.cfg.MaxBytes/10 {
+		// Trim to a tenth below the limit, so that not every Put lists the folder.
+		if !f.used.Before(expired) && !(full && c.size > c.cfg.MaxBytes-c.cfg.MaxBytes/10) {
 			break
 		}
 		if f.pinned || f.path == keep {
@@ -278,6 +266,8 @@ func (c *Cache) trim(keep string) error {
 	}
 	return nil
 }
+
+func (c *Cache) full() bool { return c.cfg.MaxBytes > 0 && c.size > c.cfg.MaxBytes }
 
 // bootMarker is the file that records the boot during which a volatile cache was filled.
 const bootMarker = "boot-id"

@@ -79,40 +79,33 @@ func (c *check) presignedPut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch status, err := c.send(ctx, http.MethodPut, signed, "text/html", c.content[:refusedBytes]); {
-	case err != nil:
-		return err
-	case status < 400:
+	if c.send(ctx, http.MethodPut, signed, "text/html", c.content[:refusedBytes]) == nil {
 		return errors.New("the store accepted a content type other than the signed one")
 	}
 	if signed, err = sign(c.content); err != nil {
 		return err
 	}
-	return c.mustSend(ctx, http.MethodPut, signed, "text/plain", c.content)
+	return c.send(ctx, http.MethodPut, signed, "text/plain", c.content)
 }
 
-// send makes a presigned request and returns the status.
-func (c *check) send(ctx context.Context, method, signed, contentType string, body []byte) (int, error) {
+// send makes a presigned request. Any status but 200 is an error.
+func (c *check) send(ctx context.Context, method, signed, contentType string, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, method, signed, bytes.NewReader(body))
 	if err != nil {
-		return 0, errors.New("signed URL is malformed")
+		return errors.New("signed URL is malformed")
 	}
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
 	res, err := c.bucket.http.Do(req)
 	if err != nil {
-		return 0, errors.New(c.bucket.scrub(httpcall.WithoutURL(err).Error()))
+		return errors.New(c.bucket.scrub(httpcall.WithoutURL(err).Error()))
 	}
-	return res.StatusCode, res.Body.Close()
-}
-
-func (c *check) mustSend(ctx context.Context, method, signed, contentType string, body []byte) error {
-	status, err := c.send(ctx, method, signed, contentType, body)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("the store answered %d", status)
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the store answered %d", res.StatusCode)
 	}
-	return err
+	return nil
 }
 
 // upload starts a multipart upload, sends one part, lists it, and aborts.
@@ -129,7 +122,7 @@ func (c *check) upload(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.mustSend(ctx, http.MethodPut, signed, "", c.content); err != nil {
+	if err := c.send(ctx, http.MethodPut, signed, "", c.content); err != nil {
 		return err
 	}
 	switch parts, err := c.bucket.UploadParts(ctx, c.key, id); {
@@ -146,7 +139,7 @@ func (c *check) presignedGet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.mustSend(ctx, http.MethodGet, signed, "", nil)
+	return c.send(ctx, http.MethodGet, signed, "", nil)
 }
 
 func (c *check) delete(ctx context.Context) error {
