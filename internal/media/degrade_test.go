@@ -3,11 +3,9 @@ package media_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,14 +27,12 @@ func TestConfinementDegrades(t *testing.T) {
 	inForce(t, r, "namespaces")
 	inForce(t, r, "landlock")
 	inForce(t, r, "seccomp")
-	for _, refused := range []string{"namespaces", "landlock"} {
+	for refused, want := range map[string]string{
+		"namespaces": "missing: namespaces\nencode ok\nread outside failed\n", // Landlock stands
+		"landlock":   "missing: landlock\nencode ok\nread outside ok\n",
+	} {
 		t.Run(refused, func(t *testing.T) {
-			packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer packets.Close()
-			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", packets.LocalAddr().String())
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 			cmd.Env = append(os.Environ(), roleEnv+"=poor kernel", refuseEnv+"="+refused)
 			if refused == "namespaces" {
 				// Use a namespace in which the process may forbid further ones.
@@ -46,26 +42,8 @@ func TestConfinementDegrades(t *testing.T) {
 					GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 				}
 			}
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			text := string(out)
-			if n := strings.Count(text, "missing: "); n != 1 || !strings.Contains(text, "missing: "+refused+": ") {
-				t.Errorf("%d layers missing:\n%s", n, text)
-			}
-			want := map[string]string{
-				"namespaces": "encode ok\nread outside failed\nudp failed\n", // Landlock and seccomp stand
-				"landlock":   "encode ok\nread outside ok\nudp failed\n",     // the file is readable, the network is not
-			}[refused]
-			if !strings.HasSuffix(text, want) {
-				t.Errorf("got\n%swant\n%s", text, want)
-			}
-			if err := packets.SetReadDeadline(time.Now()); err != nil {
-				t.Fatal(err)
-			}
-			if n, _, err := packets.ReadFrom(make([]byte, 2048)); err == nil {
-				t.Errorf("a packet of %d bytes came out", n)
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
+				t.Errorf("%v, got\n%swant\n%s", err, out, want)
 			}
 		})
 	}
@@ -91,24 +69,21 @@ func poorKernelMain() {
 	must(err)
 	for _, l := range layers {
 		if !l.InForce {
-			fmt.Printf("missing: %s: %s\n", l.Name, l.Detail)
+			fmt.Println("missing:", l.Name)
 		}
 	}
 	dir, err := os.MkdirTemp("", "degrade")
 	must(err)
-	defer os.RemoveAll(dir)
 	try := func(what string, args ...string) {
-		_, err := r.Encode(context.Background(), media.Pass{Name: what, Dir: dir, Args: args, Timeout: time.Minute})
-		if err != nil {
-			fmt.Println(what, "failed")
-			return
+		result := "ok"
+		if _, err := r.Encode(context.Background(), media.Pass{Name: what, Dir: dir, Args: args, Timeout: time.Minute}); err != nil {
+			result = "failed"
 		}
-		fmt.Println(what, "ok")
+		fmt.Println(what, result)
 	}
 	try("encode", tone(time.Second, "out.wav")...)
 	try("read outside", "-f", "u8", "-ar", "8000", "-i", "file:/etc/passwd", "passwd.wav")
-	try("udp", tone(time.Second, "-f", "mpegts", "udp://"+os.Args[1])...)
-	os.RemoveAll(dir)
+	must(os.RemoveAll(dir))
 	os.Exit(0)
 }
 

@@ -8,10 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"cutroom/internal/media/container"
-	"cutroom/internal/mediatest"
 )
 
 // nest puts a box into the named boxes; the last one is the innermost.
@@ -26,55 +24,6 @@ func nest(inner string, kinds ...string) string {
 func ticks(n, each uint32) string {
 	b := binary.BigEndian.AppendUint32(make([]byte, 4), 1)
 	return box(24, "stts", string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, n), each)))
-}
-
-func TestReadMovie(t *testing.T) {
-	t.Parallel()
-	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64, Tone: 440, Output: []string{"-movflags", "+faststart"}})
-	m, err := container.ReadMovie(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if video := m.Video; video.Samples != 30 || !video.Uniform || !video.Neutral() || !strings.HasPrefix(video.Config, "\x01") {
-		t.Errorf("video %+v", video)
-	}
-	if audio := m.Audio; time.Duration(audio.Ticks)*time.Second/time.Duration(audio.Timescale) < time.Second || audio.Config != "" {
-		t.Errorf("audio %+v", audio)
-	}
-	if !m.IndexFirst {
-		t.Error("the index comes first")
-	}
-	if x, err := container.ReadIndex(path); err != nil || x != (container.Index{Media: true, Video: true, Samples: x.Samples}) || x.Samples < 30 {
-		t.Errorf("%+v, %v", x, err)
-	}
-}
-
-func TestNeutralize(t *testing.T) {
-	t.Parallel()
-	path := mediatest.Clip(t, mediatest.Spec{Width: 64, Height: 64})
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	matrix := strings.Index(string(b), "tkhd") + 4 + 40
-	b[matrix+1] = 0 // the matrix is not upright
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	neutral := func() bool {
-		t.Helper()
-		m, err := container.ReadMovie(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m.Video.Neutral()
-	}
-	if neutral() {
-		t.Error("a turned track is neutral")
-	}
-	if err := container.Neutralize(path); err != nil || !neutral() {
-		t.Errorf("still turned, %v", err)
-	}
 }
 
 // damaged are files with impossible sizes.
