@@ -58,18 +58,6 @@ func handled(abi int) unix.LandlockRulesetAttr {
 	return a
 }
 
-// reach describes what a Landlock of this version restricts besides files.
-func reach(abi int) string {
-	s := ""
-	if abi >= 4 {
-		s += ", TCP"
-	}
-	if abi >= 6 {
-		s += ", signals"
-	}
-	return s
-}
-
 // applyLandlock gives the calling thread one writable folder, read access to its inputs, its own binary and the
 // libraries, and the null device. Restricting this thread is enough, because it becomes the program. A library
 // that restricts all threads would look for them in /proc under a process id of another namespace.

@@ -1,5 +1,3 @@
-//go:build amd64 || arm64
-
 package confine
 
 import (
@@ -9,8 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-const seccompSupported = true
 
 // allowedCalls are the calls that ffmpeg needs: the calls it made in traces on Debian 12 and 13 (about 45 of
 // these), and calls that the C library and codec libraries may also make. Rules on arguments, Landlock and
