@@ -64,9 +64,10 @@ func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeou
 	waveform := audio.NewFloatWaveformDrawer(audio.SampleRate, channels)
 	late := media.MulDiv(int64(max(0, p.AudioPackets.First-p.Zero())), audio.SampleRate, int64(time.Second))
 	begun := &skipper{loudness, late * 4 * int64(channels)}
-	args := p.SoundArgs(file, media.SoundWindow{SampleRate: audio.SampleRate, Layout: layout})
+	sound := p.Sound(file)
+	sound.SampleRate, sound.Layout = audio.SampleRate, layout
 	_, err := s.o.Media.Encode(ctx, media.Pass{
-		Name: "analyse sound", Args: append(args, "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
+		Name: "analyse sound", Args: append(sound.Args(), "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
 		Stdout: io.MultiWriter(begun, onsets, waveform), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: s.limits.MaxMemoryBytes,
 	})
 	if err != nil {

@@ -139,9 +139,9 @@ func merged(spans []span) []span {
 // log (see coverage).
 func (s *decodedAudio) pass(out, log string) media.Pass {
 	info := s.source.info
-	sound := media.Sound{Path: s.source.Path, Kind: info.Kind, Stream: &info.Audio.AudioStream, Zero: info.Zero}
-	args := append(sound.Args(media.SoundWindow{From: samplesDuration(s.From), To: samplesDuration(s.To),
-		SampleRate: sampleRate, Layout: "stereo", Log: true}),
+	sound := media.Sound{Path: s.source.Path, Kind: info.Kind, Stream: &info.Audio.AudioStream, Zero: info.Zero,
+		From: samplesDuration(s.From), To: samplesDuration(s.To), SampleRate: sampleRate, Layout: "stereo", Log: true}
+	args := append(sound.Args(),
 		"-c:a", "pcm_f32le", "-f", "f32le", out,
 		"-map", "[log]", "-c:a", "pcm_s16le", "-f", "mkvtimestamp_v2", log)
 	return media.Pass{

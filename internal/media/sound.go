@@ -47,8 +47,13 @@ func seeksExactly(kind container.Kind) bool {
 	return false
 }
 
-// SoundWindow is a range of the sound of a file.
-type SoundWindow struct {
+// Sound is a window of the sound of a file, and how to decode it.
+type Sound struct {
+	Path   string
+	Kind   container.Kind
+	Stream *AudioStream
+	Zero   time.Duration // see Probe.Zero
+
 	From, To   time.Duration // counted from the file's zero; To 0 is the end
 	SampleRate int           // of the output, Hz
 	Layout     string        // ffmpeg's name for the output channels; "" keeps the file's
@@ -56,58 +61,50 @@ type SoundWindow struct {
 	Log bool
 }
 
-// SoundArgs returns the arguments that decode a window of the file's sound, see Sound.Args.
-func (p Probe) SoundArgs(path string, w SoundWindow) []string {
-	return Sound{Path: path, Kind: p.Kind, Stream: p.Audio, Zero: p.Zero()}.Args(w)
+// Sound returns the whole sound of the file.
+func (p Probe) Sound(path string) Sound {
+	return Sound{Path: path, Kind: p.Kind, Stream: p.Audio, Zero: p.Zero(), SampleRate: p.Audio.SampleRate}
 }
 
-// Sound is the sound of a file.
-type Sound struct {
-	Path   string
-	Kind   container.Kind
-	Stream *AudioStream
-	Zero   time.Duration // see Probe.Zero
-}
-
-// Args returns the arguments that decode a window of the sound to [out], exact to the sample, with silence where the
-// file has no sound. Encoder and output follow.
-func (s Sound) Args(w SoundWindow) []string {
+// Args returns the arguments that decode the window to [out], exact to the sample, with silence where the file has no
+// sound. Encoder and output follow.
+func (s Sound) Args() []string {
 	args := []string{"-copyts", "-noaccurate_seek"}
-	if w.From > seekLead && seeksExactly(s.Kind) {
-		args = append(args, "-seek_timestamp", "1", "-ss", seconds(w.From-seekLead+s.Zero))
+	if s.From > seekLead && seeksExactly(s.Kind) {
+		args = append(args, "-seek_timestamp", "1", "-ss", seconds(s.From-seekLead+s.Zero))
 	}
 	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and
 	// ALAC at an edit list, and lose every second packet of the rest.
 	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(s.Kind, s.Path)...)
-	graph, before := fmt.Sprintf("[0:%d]", s.Stream.Index), s.Zero+w.From
-	if w.Log {
+	graph, before := fmt.Sprintf("[0:%d]", s.Stream.Index), s.Zero+s.From
+	if s.Log {
 		// The log's muxer shifts negative times, so they count from the file's zero before they are logged.
 		graph += fmt.Sprintf("asetpts=PTS-(%s)/TB,asplit[sound][log];[sound]", seconds(s.Zero))
-		before = w.From
+		before = s.From
 	}
 	// The window begins at 0 in the graph, because first_pts counts samples at the source's rate, which the
 	// header may state wrongly. first_pts fills with silence up to that point, or cuts. async fills gaps of
 	// more than 20 ms, such as a lost packet or the start of a fragmented file, and never stretches. min_comp
 	// makes the first sample exact too.
 	graph += fmt.Sprintf("asetpts=PTS-(%s)/TB%s,aresample=%d:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0",
-		seconds(before), s.remix(w.Layout), w.SampleRate)
-	if w.To > 0 {
-		graph += fmt.Sprintf(",atrim=end_pts=%d", MulDiv(int64(w.To-w.From), int64(w.SampleRate), int64(time.Second)))
+		seconds(before), s.remix(), s.SampleRate)
+	if s.To > 0 {
+		graph += fmt.Sprintf(",atrim=end_pts=%d", MulDiv(int64(s.To-s.From), int64(s.SampleRate), int64(time.Second)))
 	}
 	return append(args, "-filter_complex", graph+"[out]", "-map", "[out]")
 }
 
-// remix returns the filters that convert the channels to a layout and keep the level: mono goes to both sides of
+// remix returns the filters that convert the channels to the layout and keep the level: mono goes to both sides of
 // stereo at full level, and surround is folded down as in ITU-R BS.775 (centre and surrounds 3 dB down, no LFE). ffmpeg
 // scales the sum down for integer samples but not for float samples, which may exceed full scale.
-func (s Sound) remix(layout string) string {
+func (s Sound) remix() string {
 	switch {
-	case layout == "":
+	case s.Layout == "":
 		return ""
-	case layout == "stereo" && s.Stream.Channels == 1:
+	case s.Layout == "stereo" && s.Stream.Channels == 1:
 		return ",pan=stereo|c0=c0|c1=c0"
 	}
-	return ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + layout
+	return ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + s.Layout
 }
 
 // seconds formats a time for ffmpeg.

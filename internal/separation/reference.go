@@ -231,16 +231,17 @@ func (s *Service) cutSound(ctx context.Context, c cut, source, dir, file string)
 	if probe.Audio == nil {
 		return fmt.Errorf("%w: %w: no sound", errCut, media.ErrNotMedia)
 	}
-	w := media.SoundWindow{From: c.From, To: c.To, SampleRate: c.SampleRate}
+	sound := probe.Sound(source)
+	sound.From, sound.To, sound.SampleRate = c.From, c.To, c.SampleRate
 	if probe.Audio.Channels > 2 {
-		w.Layout = "stereo"
+		sound.Layout = "stereo"
 	}
 	codec := []string{"-c:a", "pcm_s16le", "-f", "wav"}
 	if c.AAC {
 		codec = []string{"-c:a", "aac", "-b:a", strconv.Itoa(cutBitrate * c.Channels), "-movflags", "+faststart", "-f", "ipod"}
 	}
 	made := filepath.Join(dir, "sound")
-	args := append(append(probe.SoundArgs(source, w), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+made)...)
+	args := append(append(sound.Args(), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+made)...)
 	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: dir, Inputs: []string{source},
 		Timeout: cutTimeout, MaxMemoryBytes: media.AnalysisLimits.MaxMemoryBytes}); err != nil {
 		return fmt.Errorf("%w: %w", errCut, err)
