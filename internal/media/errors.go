@@ -57,13 +57,6 @@ type ExitError struct {
 	Stderr string         // last 8 KiB; for the log only, because it may contain paths of the server
 }
 
-// exhausted reports whether the process crashed or reached a limit of memory or time, rather than failed
-// because of its input.
-func (e *ExitError) exhausted() bool {
-	// ffmpeg has no exit status for ENOMEM.
-	return e.Signal != 0 || strings.Contains(e.Stderr, "Cannot allocate memory")
-}
-
 // stoppedFromOutside reports whether an operator ended the process, or the kernel because memory ran out.
 func (e *ExitError) stoppedFromOutside() bool {
 	return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM
@@ -86,7 +79,9 @@ func BlameFor(err error) Blame {
 	switch {
 	case exited && exit.stoppedFromOutside():
 		return BlameMachine
-	case errors.Is(err, ErrTimeout), errors.Is(err, ErrTooManyPackets), exited && exit.exhausted():
+	case errors.Is(err, ErrTimeout), errors.Is(err, ErrTooManyPackets),
+		// ffmpeg has no exit status for ENOMEM.
+		exited && (exit.Signal != 0 || strings.Contains(exit.Stderr, "Cannot allocate memory")):
 		return BlameCost
 	case errors.Is(err, ErrNotMedia), exited:
 		return BlameFile

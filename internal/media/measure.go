@@ -19,11 +19,10 @@ import (
 // container marks for discarding (before the start of an edit list, codec priming) count in Discarded and in
 // Extent.
 type Measured struct {
-	Index    int
-	Type     string // "video" or "audio"
-	Codec    string // ffmpeg's name, "" when it knows none
-	Cover    bool   // cover art, not video to play
-	TimeBase Rational
+	Index int
+	Type  string // "video" or "audio"
+	Codec string // ffmpeg's name, "" when it knows none
+	Cover bool   // cover art, not video to play
 
 	// First and End are the presentation times between which a decoder yields frames or samples: from the start
 	// of the first packet to the end of the last, without the samples that audio decoders drop (encoder delay
@@ -45,7 +44,7 @@ type Measured struct {
 	// first few thousand are kept.
 	Gaps []Gap
 
-	// Starts are the starts of all packets in TimeBase, in presentation order, and
+	// Starts are the starts of all packets in ticks of the stream's time base, in presentation order, and
 	// Keyframes the ascending presentation times of key frames. Only a Probe sets them,
 	// for video, and keeps at most the first million of each.
 	Starts    []int64

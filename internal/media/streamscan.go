@@ -102,7 +102,7 @@ func (s *streamScan) finish() Measured {
 	base := parseRational(s.header["time_base"])
 	samples, counted := s.header.samples(s.packets+s.discarded, s.size)
 	m := Measured{
-		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0, TimeBase: base,
+		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0,
 		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Counted: counted,
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
 		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts,
