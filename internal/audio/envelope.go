@@ -90,11 +90,6 @@ func ramp(n, length int64) float64 {
 	return (float64(n) + 0.5) / float64(length)
 }
 
-// after returns the index of the first knot after instant x.
-func (c Curve) after(x float64) int {
-	return sort.Search(len(c), func(i int) bool { return c[i].At > x })
-}
-
 // multiply multiplies dst by the gains of the samples from position from.
 func (c Curve) multiply(dst []float64, from int64) {
 	if len(c) == 0 {
@@ -102,7 +97,7 @@ func (c Curve) multiply(dst []float64, from int64) {
 	}
 	for len(dst) > 0 {
 		first := float64(from) + 0.5
-		k, n := c.after(first), len(dst)
+		k, n := sort.Search(len(c), func(i int) bool { return c[i].At > first }), len(dst)
 		if k < len(c) {
 			n = min(n, max(1, int(math.Ceil(c[k].At-first))))
 		}

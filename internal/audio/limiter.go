@@ -48,28 +48,10 @@ func newLimiter(threshold, ceiling float64) *limiter {
 // push pushes a frame and returns the one pushed lookAhead frames earlier, limited. The first lookAhead results are
 // silence and must be dropped; push as many frames of silence to flush the end.
 func (l *limiter) push(in frame) frame {
-	peak, want := max(math.Abs(in[0]), math.Abs(in[1])), 1.0
+	peak := max(math.Abs(in[0]), math.Abs(in[1]))
 	l.peak = max(l.peak, peak)
 	if peak > l.threshold {
-		want = l.ceiling / peak
-	}
-	if l.below == 0 && want == 1 && len(l.low) == 0 {
-		return l.delayed(in)
-	}
-	return l.limit(in, want)
-}
-
-// delayed pushes a frame and returns the one pushed lookAhead frames earlier.
-func (l *limiter) delayed(in frame) frame {
-	out := l.delay[l.at]
-	l.delay[l.at] = in
-	l.at = (l.at + 1) % lookAhead
-	l.count++
-	return out
-}
-
-func (l *limiter) limit(in frame, want float64) frame {
-	if want < 1 {
+		want := l.ceiling / peak
 		for len(l.low) > 0 && l.low[len(l.low)-1].gain >= want {
 			l.low = l.low[:len(l.low)-1]
 		}
@@ -87,8 +69,10 @@ func (l *limiter) limit(in frame, want float64) frame {
 	} else if l.held += (lowest - l.held) * release; lowest == 1 && 1-l.held < 1e-6 {
 		l.held = 1
 	}
-	old := l.smooth[l.at]
-	l.smooth[l.at] = l.held
+	old, out := l.smooth[l.at], l.delay[l.at]
+	l.smooth[l.at], l.delay[l.at] = l.held, in
+	l.at = (l.at + 1) % lookAhead
+	l.count++
 	l.sum += l.held - old
 	if old < 1 {
 		l.below--
@@ -96,11 +80,11 @@ func (l *limiter) limit(in frame, want float64) frame {
 	if l.held < 1 {
 		l.below++
 	}
-	gain := min(l.sum/lookAhead, 1)
 	if l.below == 0 {
-		l.sum, gain = lookAhead, 1
+		l.sum = lookAhead
+		return out
 	}
-	out := l.delayed(in)
+	gain := min(l.sum/lookAhead, 1)
 	return frame{clip(out[0] * gain), clip(out[1] * gain)}
 }
 

@@ -166,25 +166,6 @@ func TestTheMixIsTheSumOfItsRegions(t *testing.T) {
 	})
 }
 
-func TestRampsOfAReplacementAddUpToOne(t *testing.T) {
-	original := &Envelope{Volume: 1, Mutes: []Mute{{Start: 1000, End: 5000, FadeIn: 240, FadeOut: 240}}}
-	stem := &Envelope{Volume: 1, FadeIn: Fade{Length: 240}, FadeOut: Fade{Length: 240}}
-	a, b := make([]float64, 10000), make([]float64, 4000)
-	original.gains(a, 0, 0, 10000)
-	stem.gains(b, 1000, 1000, 5000)
-	for n, sum := range a {
-		if n >= 1000 && n < 5000 {
-			sum += b[n-1000]
-		}
-		if math.Abs(sum-1) > 1e-12 {
-			t.Fatalf("sample %d: original and replacement add up to %v", n, sum)
-		}
-	}
-	if a[3000] != 0 {
-		t.Errorf("gain %v in the middle of the mute", a[3000])
-	}
-}
-
 // A loop whose ends meet is repeated unchanged. Otherwise its end cross-fades into its beginning without a bend, and
 // nothing else changes.
 func TestLoopsHaveNoSeam(t *testing.T) {
