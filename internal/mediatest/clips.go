@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cutroom/internal/sandbox/measure"
 )
 
 // Spec describes a clip. The zero value of a field means its default.
@@ -138,5 +140,15 @@ func Remux(t testing.TB, path, container string, output ...string) string {
 	out := filepath.Join(t.TempDir(), "remux."+container)
 	args := append([]string{"-i", "file:" + path, "-map", "0", "-c", "copy"}, output...)
 	FFmpeg(t, append(args, out)...)
+	return out
+}
+
+// WithMatrix copies an mp4 and gives its first track the display matrix a b c d, see measure.Turn.
+func WithMatrix(t testing.TB, path string, m [4]int32) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "turned.mp4")
+	if err := measure.Turn(path, out, m); err != nil {
+		t.Fatal(err)
+	}
 	return out
 }

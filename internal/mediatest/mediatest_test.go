@@ -13,22 +13,6 @@ import (
 
 // These tests measure clips whose values can be computed.
 
-func TestClipIsWhatWasAskedFor(t *testing.T) {
-	path := mediatest.Clip(t, mediatest.Spec{
-		Width: 320, Height: 180, FPS: "30000/1001", Duration: 2 * time.Second, Tone: 440, Channels: 1, SampleRate: 44100,
-	})
-	m := mediatest.Inspect(t, path)
-	v, a := m.Video(t), m.Audio(t)
-	if v.Width != 320 || v.Height != 180 || v.FrameRate != "30000/1001" || v.Codec != "h264" {
-		t.Errorf("video %+v", v)
-	}
-	if a.Channels != 1 || a.SampleRate != 44100 || a.Codec != "aac" {
-		t.Errorf("audio %+v", a)
-	}
-	mediatest.ConstantRate(t, path, 30000.0/1001, 60, time.Microsecond)
-	mediatest.DurationWithin(t, path, 2*time.Second, 10*time.Millisecond)
-}
-
 func TestLevels(t *testing.T) {
 	path := mediatest.Tone(t, 1000, 3*time.Second)
 	near := func(name string, got, want, tolerance float64) {

@@ -45,31 +45,24 @@ func (c *client) quote(ctx context.Context, d time.Duration) (quote, error) {
 }
 
 // fetch downloads an address into a file and returns the file's path: stem plus the extension that the answer
-// names. The file gets its final name only when it is complete.
+// names.
 func (c *client) fetch(ctx context.Context, address, stem string, report func(float64)) (path string, err error) {
 	download := api.Request{Path: address, Token: c.Token}
-	name := download.Name()
 	res, err := (&api.Client{HTTP: c.HTTP}).Open(ctx, download)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return "", fmt.Errorf("%s: status %d: %s", name, res.StatusCode, bytes.TrimSpace(text))
+	// If the body ends early, reading fails.
+	body, err := io.ReadAll(io.TeeReader(res.Body, &api.Counter{Total: res.ContentLength, Report: report}))
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", res.StatusCode, bytes.TrimSpace(body[:min(len(body), 300)]))
 	}
-	part := stem + ".part"
-	file, err := os.Create(part)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	// If the body ends early, the copy fails.
-	_, err = io.Copy(io.MultiWriter(file, &api.Counter{Total: res.ContentLength, Report: report}), res.Body)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+		return "", fmt.Errorf("%s: %w", download.Name(), err)
 	}
 	path = stem + extensionOf(res)
-	return path, os.Rename(part, path)
+	return path, os.WriteFile(path, body, 0o644)
 }
 
 // extensionOf returns the extension of the file name in an answer, or else of the address.

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,15 +88,10 @@ func ownFile(option, path string, kinds ...string) error {
 		return fmt.Errorf("%s: %s is not a file", option, path)
 	}
 	ext := strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))
-	for _, kind := range kinds {
-		if ext == kind {
-			return nil
-		}
+	if len(kinds) > 0 && !slices.Contains(kinds, ext) {
+		return fmt.Errorf("%s: %s must be one of %s", option, path, strings.Join(kinds, ", "))
 	}
-	if len(kinds) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s: %s must be one of %s", option, path, strings.Join(kinds, ", "))
+	return nil
 }
 
 // Run is the command `sandbox demo`. It returns flag.ErrHelp if help was requested, and an error if a step

@@ -51,68 +51,6 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestMissingToolsAreNamed(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("PATH", dir)
-	if err := checkTools(false); err == nil || !strings.Contains(err.Error(), "ffmpeg not found") || !strings.Contains(err.Error(), "ffprobe not found") {
-		t.Errorf("error %v", err)
-	}
-	for _, name := range []string{"ffmpeg", "ffprobe"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := checkTools(true); err == nil || !strings.HasPrefix(err.Error(), "espeak-ng not found") || !strings.Contains(err.Error(), "--speech") {
-		t.Errorf("error %v", err)
-	}
-	if err := checkTools(false); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestReport(t *testing.T) {
-	s := summary{folder: t.TempDir(), files: []string{"film.mp4"}, account: account{3, 1, 2}, total: 61 * time.Second, took: []stage{{"Render the film", 8 * time.Second}}}
-	if err := os.WriteFile(filepath.Join(s.folder, "film.mp4"), make([]byte, 1500), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.checks = []check{{name: "format", want: "2×2", got: "2×2", ok: true}, {name: "length", want: "1.000 s", got: "1.010 s"}, {name: "sync", got: "not measured", ok: true, skipped: true}}
-	if off, all := s.count(); off != 1 || all != 2 {
-		t.Errorf("%d of %d off", off, all)
-	}
-	plain := func(_, text string) string { return text }
-	lines := strings.Join(s.lines(plain), "\n")
-	for _, want := range []string{
-		"  ok  format                        2×2\n                                    expected: 2×2\n", "  OFF length                        1.010 s\n", "  --  sync                          not measured\n\n",
-		"3 at the start, 1 for the separation, 2 at the end", "film.mp4                     1.5 kB", "1 of 2 measurements are off.",
-	} {
-		if !strings.Contains(lines, want) {
-			t.Errorf("no %q in\n%s", want, lines)
-		}
-	}
-	if err := s.write(filepath.Join(s.folder, "report.txt")); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(filepath.Join(s.folder, "report.txt")); err != nil || string(text) != lines+"\n" {
-		t.Errorf("report.txt: %v\n%s", err, text)
-	}
-}
-
-func TestStepsWithoutATerminal(t *testing.T) {
-	var out bytes.Buffer
-	s := newScreen(&out)
-	st := s.begin("Render")
-	for i := range 100 {
-		st.update(float64(i)/100, "working")
-	}
-	st.done("film.mp4")
-	st.fail() // no effect after the end
-	failing := s.begin("Upload")
-	failing.fail()
-	if text := out.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "✓ Render") || !strings.Contains(text, "✗ Upload") || strings.ContainsAny(text, "\r\x1b") {
-		t.Errorf("printed %q", text)
-	}
-}
-
 // Both clips have the stated length, the upright one is stored sideways with a rotation,
 // and lamp and tick coincide to the frame.
 func TestClips(t *testing.T) {

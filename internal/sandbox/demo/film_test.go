@@ -1,10 +1,8 @@
 package demo
 
 import (
-	"encoding/json"
 	"math/big"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -71,37 +69,6 @@ func TestUsersFilm(t *testing.T) {
 	}
 	if f = edit(clips[:1], time.Minute); len(f.music) != 1 || len(f.segments) != 1 {
 		t.Errorf("one clip: %+v", f)
-	}
-}
-
-func TestConfigOfBothPaths(t *testing.T) {
-	f := edit(ownClips(), 16800*msec)
-	urls := stemURLs{voice: "V", background: "B"}
-	for _, tt := range []struct {
-		names sources
-		want  []string
-	}{
-		{f.parts(), []string{`"sourceFileKey":"video_0"`, `"sourceFileKey":"video_1"`, `"audioFileKey":"bgm_0"`}},
-		{sources{clips: []string{"assets/1.mp4", "assets/2.mp4"}, music: "assets/3.m4a", assets: true},
-			[]string{`"sourceAssetKey":"assets/1.mp4"`, `"sourceAssetKey":"assets/2.mp4"`, `"audioAssetKey":"assets/3.m4a"`}},
-	} {
-		raw, err := json.Marshal(f.config(tt.names, urls, "video"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range append(tt.want,
-			`"durationMs":9000`, `"trimStartMs":500,"volumeScale":1`, `"trimEndMs":8900`, `"trimEndMs":6100`, `"order":1`,
-			`"startMs":8400,"volume":0.9`, `"sourceTrimStartMs":8400`, `"outputKind":"video"`, `"fit":"blur"`, `"transition":{"durationMs":500,"type":"dissolve"}`,
-			`"transition":{"durationMs":500,"type":"push"}`, `"fadeIn":{"color":"black","durationMs":500}`, `"fadeOut":{"color":"black","durationMs":500}`, `"fadeOutMs":1500`, `"ducking":{"amountDb":9,"attackMs":50}`, `"targetLufs":-20`,
-			`"muteOriginalSegmentAudio":true,"rangeEndMs":5600,"rangeStartMs":2800`, `"sourceOffsetMs":3300`,
-			`{"audioUrl":"V","stemId":"voice_all","volume":1.4}`, `{"audioUrl":"B","stemId":"background","volume":0.4}`) {
-			if !strings.Contains(string(raw), want) {
-				t.Errorf("by key %v: no %s in %s", tt.names.assets, want, raw)
-			}
-		}
-		if other := map[bool]string{false: "AssetKey", true: "FileKey"}[tt.names.assets]; strings.Contains(string(raw), other) {
-			t.Errorf("by key %v: %s in %s", tt.names.assets, other, raw)
-		}
 	}
 }
 

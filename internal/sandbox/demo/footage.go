@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/sandbox/measure"
 	"cutroom/internal/sandbox/process"
 )
 
@@ -94,44 +94,18 @@ func shoot(ctx context.Context, s scene, voice, path string) error {
 	if voice != "" {
 		in, music = []string{"-i", "file:" + voice}, radio
 	}
-	graph, out := s.picture(), path
-	upright := s.height > s.width
+	upright, turn := s.height > s.width, "null"
 	if upright {
-		graph, out = graph+";[picture]transpose=cclock[turned]", path+".lying.mp4" // phones store upright films sideways
-	} else {
-		graph += ";[picture]null[turned]"
+		turn = "transpose=cclock" // phones store upright films sideways
 	}
-	graph += ";" + soundtrack(music(s.length), s.length, voice != "", true)
+	graph := s.picture() + ";[picture]" + turn + "[turned];" + soundtrack(music(s.length), s.length, voice != "", true)
 	err := ffmpeg(ctx, "shoot "+filepath.Base(path), append(in, "-filter_complex", strings.ReplaceAll(graph, "\n", ""), "-map", "[turned]", "-map", "[sound]",
 		"-t", fmt.Sprint(s.length.Seconds()), "-c:v", "libx264", "-preset", "veryfast", "-crf", "19", "-pix_fmt", "yuv420p", "-g", fmt.Sprint(s.rate),
-		"-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+out)...)
+		"-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+path)...)
 	if err != nil || !upright {
 		return err
 	}
-	return errors.Join(turnUpright(ctx, out, path), os.Remove(out))
-}
-
-// turnUpright marks a film as to be turned clockwise for display and leaves its pictures unchanged, as phones
-// do. Versions of ffmpeg differ in the option for this and in the direction of 90.
-func turnUpright(ctx context.Context, lying, path string) error {
-	in := []string{"-i", "file:" + lying}
-	out := []string{"-map", "0", "-c", "copy", "-movflags", "+faststart", "file:" + path}
-	var errs []error
-	for _, args := range [][]string{
-		slices.Concat(in, []string{"-metadata:s:v", "rotate=270"}, out),
-		slices.Concat(in, []string{"-metadata:s:v", "rotate=90"}, out),
-		slices.Concat([]string{"-display_rotation", "-90"}, in, out),
-	} {
-		err := ffmpeg(ctx, "turn "+filepath.Base(path), args...)
-		if err == nil {
-			var m process.Media
-			if m, err = probe(ctx, path); err == nil && m.First("video").Rotation == -90 {
-				return nil
-			}
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(append(errs, errors.New("this ffmpeg cannot mark a film as rotated"))...)
+	return measure.Turn(path, path, [4]int32{0, 1, -1, 0})
 }
 
 // script is the dialogue. Every line is spoken in one bar of the film and describes the sound there.

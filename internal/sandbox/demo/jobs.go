@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -119,7 +117,7 @@ var errNoObjectStore = errors.New("the service has no object store")
 // upload puts a file into the object store by a presigned URL and returns its key. It does not send a file that
 // is already stored.
 func (c *client) upload(ctx context.Context, path string, report func(float64)) (string, error) {
-	sum, size, err := digest(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
@@ -134,7 +132,7 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 		UploadURL     *string
 	}
 	err = c.Post(ctx, "/api/v2/assets/upload-url", map[string]any{
-		"sha256Hex": sum, "sizeBytes": size, "ext": ext, "contentType": contentType}, &answer)
+		"sha256Hex": fmt.Sprintf("%x", sha256.Sum256(content)), "sizeBytes": len(content), "ext": ext, "contentType": contentType}, &answer)
 	var refusal *api.Error
 	if errors.As(err, &refusal) && refusal.Code == "r2_disabled" {
 		return "", errNoObjectStore
@@ -149,18 +147,4 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 	_, err = (&api.Client{HTTP: c.HTTP}).Call(ctx, api.Request{Method: http.MethodPut, Path: *answer.UploadURL, File: path,
 		Header: http.Header{"Content-Type": {contentType}}, Sent: report}, nil)
 	return answer.AssetKey, err
-}
-
-// digest returns a file's sha256 in lower-case hex, and its size.
-func digest(path string) (sum string, size int64, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", 0, fmt.Errorf("hash: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read
-	h := sha256.New()
-	if size, err = io.Copy(h, file); err != nil {
-		return "", 0, fmt.Errorf("hash %s: %w", path, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), size, nil
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen shows the progress. On a terminal, each step is a line with a moving bar; elsewhere it prints plain
-// lines for longer steps.
+// screen shows the progress. On a terminal, each step is a line with a moving bar; elsewhere a line is printed when the
+// step ends.
 type screen struct {
 	w     io.Writer
 	tty   bool
@@ -68,15 +68,9 @@ type step struct {
 // begin starts a step. The previous one must have ended.
 func (s *screen) begin(name string) *step {
 	st := &step{screen: s, name: name, started: time.Now()}
-	if !s.tty {
-		st.drawn = st.started
-	}
 	st.update(0, "")
 	return st
 }
-
-// plainInterval is the minimum time between two lines of a step if there is no terminal.
-const plainInterval = 2 * time.Second
 
 // Columns of a step's line.
 const (
@@ -90,19 +84,8 @@ func (st *step) update(share float64, note string) {
 	s := st.screen
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st.over {
-		return
-	}
 	share = min(max(share, 0), 1)
-	if !s.tty {
-		// Only long steps get intermediate lines.
-		if time.Since(st.drawn) > plainInterval && share > st.share {
-			st.share, st.drawn = share, time.Now()
-			fmt.Fprintf(s.w, "  .. %s %3.0f %%  %s\n", pad(st.name, nameColumns), share*100, note)
-		}
-		return
-	}
-	if time.Since(st.drawn) < 80*time.Millisecond && share < 1 && share >= st.share {
+	if !s.tty || st.over || time.Since(st.drawn) < 80*time.Millisecond && share < 1 && share >= st.share {
 		return
 	}
 	st.share, st.drawn = share, time.Now()

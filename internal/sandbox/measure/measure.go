@@ -1,4 +1,4 @@
-// Package measure decodes films, and measures what tests and the demonstration both look for. It runs ffmpeg directly, not
+// Package measure decodes, measures and turns films, for tests and for the demonstration. It runs ffmpeg directly, not
 // through the service's code, so that a mistake there cannot affect both sides of a comparison.
 package measure
 
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 
 	"cutroom/internal/sandbox/process"
@@ -76,4 +77,24 @@ func Flashes[T byte | float64](brightness []T) (starts []int) {
 		}
 	}
 	return starts
+}
+
+// Turn copies an mp4 and gives its first track the display matrix a b c d (x' = ax + cy, y' = bx + dy), as phones do. It
+// patches the track header, because ffmpeg cannot write mirrored matrices, and its option for the others differs between
+// versions.
+func Turn(from, to string, m [4]int32) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	at := bytes.Index(data, []byte("tkhd"))
+	if at < 0 {
+		return fmt.Errorf("%s has no track header", from)
+	}
+	at += 4 + 40 // in version 0, the matrix follows 40 bytes of header
+	const one = 1 << 16
+	for i, v := range []int32{m[0] * one, m[1] * one, 0, m[2] * one, m[3] * one, 0, 0, 0, 1 << 30} {
+		binary.BigEndian.PutUint32(data[at+4*i:], uint32(v))
+	}
+	return os.WriteFile(to, data, 0o600)
 }
