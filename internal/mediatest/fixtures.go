@@ -15,45 +15,42 @@ import (
 // of its program, its arguments and its inputs. Without it, every test makes its own.
 const fixturesEnv = "CUTROOM_TEST_FIXTURES"
 
-// recall copies the files that an earlier run of ffmpeg wrote, and reports whether there
-// was one. If not, the caller runs ffmpeg, and then keep.
-func recall(t testing.TB, args []string) (found bool, keep func()) {
+// recall copies the files that an earlier run of ffmpeg wrote. If there was none, it calls run and keeps what that wrote.
+func recall(t testing.TB, args []string, run func()) {
 	t.Helper()
-	nothing := func() {}
-	folder := os.Getenv(fixturesEnv)
-	if folder == "" {
-		return false, nothing
-	}
-	key, outputs := identify(t, args)
+	kept, outputs := identify(t, args)
 	if len(outputs) == 0 {
-		return false, nothing
+		run()
+		return
 	}
-	kept := filepath.Join(folder, key)
 	if _, err := os.Stat(kept); err == nil {
 		for i, path := range outputs {
 			copyFile(t, filepath.Join(kept, strconv.Itoa(i)), path)
 		}
-		return true, nothing
+		return
 	}
-	return false, func() {
-		draft, err := os.MkdirTemp(folder, "draft-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, path := range outputs {
-			copyFile(t, path, filepath.Join(draft, strconv.Itoa(i)))
-		}
-		if os.Rename(draft, kept) != nil { // another test was faster
-			_ = os.RemoveAll(draft)
-		}
+	run()
+	draft, err := os.MkdirTemp(filepath.Dir(kept), "draft-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range outputs {
+		copyFile(t, path, filepath.Join(draft, strconv.Itoa(i)))
+	}
+	if os.Rename(draft, kept) != nil { // another test was faster
+		_ = os.RemoveAll(draft)
 	}
 }
 
-// identify returns the hash of a run of ffmpeg, and the files that it writes: every absolute
-// path that is not an input. It returns no files if the run also reads or writes others, or
-// writes to standard output.
-func identify(t testing.TB, args []string) (key string, outputs []string) {
+// identify returns the folder for a run of ffmpeg, and the files that it writes: every absolute
+// path that is not an input. It returns no files if nothing is kept, and if the run also reads or
+// writes others, or writes to standard output.
+func identify(t testing.TB, args []string) (kept string, outputs []string) {
 	t.Helper()
+	folder := os.Getenv(fixturesEnv)
+	if folder == "" {
+		return "", nil
+	}
 	program, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +75,7 @@ func identify(t testing.TB, args []string) (key string, outputs []string) {
 			fmt.Fprintf(sum, "%q\n", arg)
 		}
 	}
-	return fmt.Sprintf("%x", sum.Sum(nil)), outputs
+	return filepath.Join(folder, fmt.Sprintf("%x", sum.Sum(nil))), outputs
 }
 
 func content(t testing.TB, path string) []byte {

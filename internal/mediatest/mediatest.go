@@ -19,18 +19,16 @@ import (
 
 // FFmpeg runs ffmpeg with args, after -nostdin -hide_banner -loglevel error -y,
 // and returns what it wrote to stdout.
-func FFmpeg(t testing.TB, args ...string) []byte {
+func FFmpeg(t testing.TB, args ...string) (out []byte) {
 	t.Helper()
-	found, keep := recall(t, args)
-	if found {
-		return nil
-	}
-	args = append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y"}, args...)
-	out, err := process.Output(t.Context(), "ffmpeg", args...)
-	if err != nil {
-		t.Fatalf("%s: %v", strings.Join(args, " "), err)
-	}
-	keep()
+	recall(t, args, func() {
+		t.Helper()
+		args := append([]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y"}, args...)
+		var err error
+		if out, err = process.Output(t.Context(), "ffmpeg", args...); err != nil {
+			t.Fatalf("%s: %v", strings.Join(args, " "), err)
+		}
+	})
 	return out
 }
 

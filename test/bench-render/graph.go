@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"cutroom/internal/timeline"
 )
@@ -18,31 +14,37 @@ import (
 // that are about as hard to encode.
 func (b *bench) makeSources(ctx context.Context, clips string) error {
 	phone := []string{"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "128k"}
-	make := func(name string, args ...string) error { return b.once(ctx, name, args...) }
+	source := func(name string, args ...string) error {
+		path := filepath.Join(b.dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return nil // from an earlier run
+		}
+		return command(ctx, "ffmpeg", append(append([]string{"-v", "error", "-y"}, args...), path)...)
+	}
 	b.music = filepath.Join(clips, "music_lofi_20s.mp3")
-	if _, err := os.Stat(b.music); clips != "" && err == nil {
-		// Only a few seconds each: a phone clip of 12 s is made by playing them
-		// several times, re-encoded as a phone would, with a keyframe a second.
-		for i, name := range []string{"clip_720p2997.mp4", "clip_480p30.mp4"} {
-			if err := make(fmt.Sprintf("phone%d.mp4", i),
-				append([]string{"-stream_loop", "3", "-i", filepath.Join(clips, name), "-t", "16"}, phone...)...); err != nil {
-				return err
-			}
+	// The real clips last only a few seconds: play them several times, re-encoded as a phone would, with a key frame a
+	// second.
+	loop := func(name string) []string {
+		return []string{"-stream_loop", "3", "-i", filepath.Join(clips, name), "-t", "16"}
+	}
+	phones := [][]string{loop("clip_720p2997.mp4"), loop("clip_480p30.mp4")}
+	if _, err := os.Stat(b.music); clips == "" || err != nil {
+		drawn := func(picture string) []string {
+			return []string{"-f", "lavfi", "-t", "16", "-i", picture, "-f", "lavfi", "-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100"}
 		}
-	} else {
-		for i, source := range []string{"mandelbrot=s=1280x720:r=30:start_scale=1:end_pts=600", "testsrc2=s=854x480:r=30,noise=alls=6:allf=t"} {
-			if err := make(fmt.Sprintf("phone%d.mp4", i), append([]string{"-f", "lavfi", "-t", "16", "-i", source, "-f", "lavfi",
-				"-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100"}, phone...)...); err != nil {
-				return err
-			}
-		}
+		phones = [][]string{drawn("mandelbrot=s=1280x720:r=30:start_scale=1:end_pts=600"), drawn("testsrc2=s=854x480:r=30,noise=alls=6:allf=t")}
 		b.music = filepath.Join(b.dir, "music.mp3")
-		if err := make("music.mp3", "-f", "lavfi", "-t", "20", "-i", "sine=440:r=48000", "-c:a", "libmp3lame"); err != nil {
+		if err := source("music.mp3", "-f", "lavfi", "-t", "20", "-i", "sine=440:r=48000", "-c:a", "libmp3lame"); err != nil {
+			return err
+		}
+	}
+	for i, input := range phones {
+		if err := source(fmt.Sprintf("phone%d.mp4", i), append(input, phone...)...); err != nil {
 			return err
 		}
 	}
 	hd := filepath.Join(b.dir, "phone0.mp4")
-	if err := make("big.mp4", "-i", hd, "-t", "6", "-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast",
+	if err := source("big.mp4", "-i", hd, "-t", "6", "-vf", "scale=1920:1080", "-c:v", "libx264", "-preset", "veryfast",
 		"-b:v", "16M", "-g", "30", "-bf", "0", "-c:a", "aac"); err != nil {
 		return err
 	}
@@ -53,22 +55,13 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 		{"hard-portrait.mp4", "scale=1920:1080,transpose=clock", "16"},
 		{"hard-60.mp4", "scale=1920:1080,fps=60000/1001", "16"},
 	} {
-		if err := make(s.name, "-stream_loop", "2", "-i", hd, "-t", s.seconds, "-vf", s.filter+",noise=alls=4:allf=t",
+		if err := source(s.name, "-stream_loop", "2", "-i", hd, "-t", s.seconds, "-vf", s.filter+",noise=alls=4:allf=t",
 			"-c:v", "libx264", "-preset", "ultrafast", "-b:v", "19M", "-maxrate", "19M", "-bufsize", "19M", "-g", "240",
 			"-keyint_min", "240", "-sc_threshold", "0", "-c:a", "aac"); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// once makes a source with ffmpeg, unless it is there.
-func (b *bench) once(ctx context.Context, name string, args ...string) error {
-	path := filepath.Join(b.dir, name)
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	return command(ctx, "ffmpeg", append(append([]string{"-v", "error", "-y"}, args...), path)...)
 }
 
 // graph does the whole job in one ffmpeg command with one filter graph: every segment decoded, fitted and joined, the
@@ -138,25 +131,4 @@ func (g graph) make(ctx context.Context, tl timeline.Timeline, out string) error
 		"-c:v", "libx264", "-profile:v", "high", "-preset", "fast", "-crf", "23", "-pix_fmt", "yuv420p",
 		"-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", out)
 	return command(ctx, "ffmpeg", args...)
-}
-
-var hashes sync.Map
-
-// hashOnce returns the SHA-256 of a file, computed once.
-func hashOnce(path string) (string, error) {
-	if sum, ok := hashes.Load(path); ok {
-		return sum.(string), nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	sum := hex.EncodeToString(h.Sum(nil))
-	hashes.Store(path, sum)
-	return sum, nil
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"cutroom/internal/disk"
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
 	"cutroom/internal/media"
@@ -145,7 +146,7 @@ func (b *bench) render(ctx context.Context, e *engine.Engine, tl timeline.Timeli
 	defer os.RemoveAll(dir)
 	sources := map[string]engine.Source{}
 	for _, key := range tl.SourceKeys() {
-		sum, err := hashOnce(key) // the service knows the hash from the upload
+		sum, _, err := disk.Digest(ctx, key) // the service knows the hash from the upload
 		if err != nil {
 			return usage{}, engine.Output{}, err
 		}
