@@ -102,6 +102,25 @@ func TestAPassThatWritesTooMuchIsEnded(t *testing.T) {
 	}
 }
 
+func TestConfinementLimitsMemory(t *testing.T) {
+	t.Parallel()
+	small, err := media.New(media.Config{MaxMemoryBytes: 200 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The filter reverse holds every frame until the end: 280 MB.
+	args := []string{"-f", "lavfi", "-i", "testsrc2=s=1280x720:r=30,trim=end_frame=200,format=yuv420p", "-vf", "reverse", "-f", "null", "-"}
+	fits := func(r *media.Runner) bool {
+		var frames int64
+		_, err := r.Encode(t.Context(), media.Pass{Name: "hungry", Dir: t.TempDir(), Args: args, Timeout: time.Minute,
+			OnProgress: func(p media.Progress) { frames = p.Frames }})
+		return err == nil && frames == 200 // ffmpeg may treat the end of memory as the end of input
+	}
+	if fits(small) || !fits(newRunner(t)) {
+		t.Error("200 MB hold 280, or the default does not")
+	}
+}
+
 // endless is a pass that runs until it is stopped.
 func endless(dir string, onProgress func(media.Progress)) media.Pass {
 	return media.Pass{

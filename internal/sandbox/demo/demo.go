@@ -216,10 +216,7 @@ func (r *run) conclude(ctx context.Context) error {
 		return err
 	}
 	r.screen.println("\n" + strings.Join(r.lines(r.screen.ink), "\n"))
-	if off, all := r.count(); off > 0 {
-		return fmt.Errorf("%d of %d measurements are off", off, all)
-	}
-	return nil
+	return r.off()
 }
 
 // probeClip describes a user's film.

@@ -72,7 +72,6 @@ func (r result) sounds() []string {
 type check struct {
 	name, want, got string
 	ok              bool
-	skipped         bool // could not be measured; got has the reason
 }
 
 // judge measures every output against the edit.

@@ -34,16 +34,10 @@ func (s summary) lines(ink func(code, text string) string) []string {
 	out := []string{ink(boldInk, "What was measured")}
 	for _, c := range s.checks {
 		mark := ink(greenInk, "ok ")
-		switch {
-		case c.skipped:
-			mark = ink(dimInk, "-- ")
-		case !c.ok:
+		if !c.ok {
 			mark = ink(redInk, "OFF")
 		}
-		out = append(out, fmt.Sprintf("  %s %-28s  %s", mark, c.name, c.got))
-		if !c.skipped {
-			out = append(out, strings.Repeat(" ", 36)+ink(dimInk, "expected: "+c.want))
-		}
+		out = append(out, fmt.Sprintf("  %s %-28s  %s", mark, c.name, c.got), strings.Repeat(" ", 36)+ink(dimInk, "expected: "+c.want))
 	}
 	out = append(out, "", ink(amberInk, "  credits"),
 		fmt.Sprintf("      %d at the start, %d for the separation, %d at the end", s.account.before, s.account.price,
@@ -60,25 +54,24 @@ func (s summary) lines(ink func(code, text string) string) []string {
 		}
 		out = append(out, fmt.Sprintf("      %-24s %s", name, size))
 	}
-	off, all := s.count()
-	if off > 0 {
-		return append(out, "", ink(redInk, fmt.Sprintf("%d of %d measurements are off.", off, all)))
+	if err := s.off(); err != nil {
+		return append(out, "", ink(redInk, err.Error()+"."))
 	}
-	return append(out, "", ink(greenInk, fmt.Sprintf("All %d measurements are as expected.", all)))
+	return append(out, "", ink(greenInk, fmt.Sprintf("All %d measurements are as expected.", len(s.checks))))
 }
 
-// count returns the number of failed checks, and of all that were measured.
-func (s summary) count() (off, all int) {
+// off returns an error if a measurement is out of tolerance.
+func (s summary) off() error {
+	off := 0
 	for _, c := range s.checks {
-		if c.skipped {
-			continue
-		}
-		all++
 		if !c.ok {
 			off++
 		}
 	}
-	return off, all
+	if off > 0 {
+		return fmt.Errorf("%d of %d measurements are off", off, len(s.checks))
+	}
+	return nil
 }
 
 // write writes the report to a file.

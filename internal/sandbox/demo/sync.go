@@ -12,10 +12,8 @@ import (
 
 // sync compares every flash of the lamps with its tick.
 func (j *judge) sync(ctx context.Context) error {
-	const name = "sound after picture"
 	if !j.ownMedia() {
-		j.checks = append(j.checks, check{name: name, got: "not measured: the clips have no flashes", ok: true, skipped: true})
-		return nil
+		return nil // the user's clips have no flashes
 	}
 	chirp, err := tickSound(ctx)
 	if err != nil {
@@ -50,7 +48,7 @@ func (j *judge) sync(ctx context.Context) error {
 			}
 		}
 	}
-	j.add(name, fmt.Sprintf("%d flashes within %.0f ms", expected, ms(syncWithin)),
+	j.add("sound after picture", fmt.Sprintf("%d flashes within %.0f ms", expected, ms(syncWithin)),
 		fmt.Sprintf("%d flashes, mean %+.2f ms, worst %+.2f ms", found, ms(sum)/float64(max(found, 1)), ms(worst)),
 		found == expected && worst.Abs() <= syncWithin)
 	return nil
