@@ -109,7 +109,8 @@ func TestConfinementLimitsMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The filter reverse holds every frame until the end: 280 MB.
-	args := []string{"-f", "lavfi", "-i", "testsrc2=s=1280x720:r=30,trim=end_frame=200,format=yuv420p", "-vf", "reverse", "-f", "null", "-"}
+	source := "testsrc2=s=1280x720:r=30,trim=end_frame=200,format=yuv420p"
+	args := []string{"-f", "lavfi", "-i", source, "-vf", "reverse", "-f", "null", "-"}
 	fits := func(r *media.Runner) bool {
 		var frames int64
 		_, err := r.Encode(t.Context(), media.Pass{Name: "hungry", Dir: t.TempDir(), Args: args, Timeout: time.Minute,

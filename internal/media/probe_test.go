@@ -61,7 +61,8 @@ func TestForcedInputOpensNoPlaylist(t *testing.T) {
 // pictures beside it, as in a motion photo.
 func TestProbeTakesTheRealVideo(t *testing.T) {
 	t.Parallel()
-	clips := mediatest.Clips(t, mediatest.Spec{Width: 64, Height: 64}, mediatest.Spec{Width: 128, Height: 96, Duration: 100 * time.Millisecond})
+	clips := mediatest.Clips(t, mediatest.Spec{Width: 64, Height: 64},
+		mediatest.Spec{Width: 128, Height: 96, Duration: 100 * time.Millisecond})
 	dir := t.TempDir()
 	empty, photo := filepath.Join(dir, "empty.mp4"), filepath.Join(dir, "photo.mp4")
 	mediatest.FFmpeg(t, "-i", clips[0], "-i", clips[1],

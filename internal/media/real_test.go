@@ -35,8 +35,11 @@ func TestRealClips(t *testing.T) {
 			}
 		}
 		if v, m := p.Video, p.VideoPackets; v != nil {
-			if d := (m.Duration() - v.Duration).Abs(); v.Duration > 0 && d > 50*time.Millisecond || v.Frames > 0 && m.Packets+m.Discarded != v.Frames {
-				t.Errorf("%s: %d pictures of %v, the header says %d of %v", name, m.Packets+m.Discarded, m.Duration(), v.Frames, v.Duration)
+			if n := m.Packets + m.Discarded; v.Frames > 0 && n != v.Frames {
+				t.Errorf("%s: %d pictures, the header says %d", name, n, v.Frames)
+			}
+			if d := (m.Duration() - v.Duration).Abs(); v.Duration > 0 && d > 50*time.Millisecond {
+				t.Errorf("%s: %v of pictures, the header says %v", name, m.Duration(), v.Duration)
 			}
 			if len(m.Keyframes) == 0 || m.Keyframes[0] != m.First || v.DisplayWidth <= 0 || v.DisplayHeight <= 0 {
 				t.Errorf("%s: %dx%d, keyframes %v from %v", name, v.DisplayWidth, v.DisplayHeight, m.Keyframes, m.First)

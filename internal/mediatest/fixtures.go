@@ -15,7 +15,8 @@ import (
 // of its program, its arguments and its inputs. Without it, every test makes its own.
 const fixturesEnv = "CUTROOM_TEST_FIXTURES"
 
-// recall copies the files that an earlier run of ffmpeg wrote. If there was none, it calls run and keeps what that wrote.
+// recall copies the files that an earlier run of ffmpeg wrote. If there was none, it calls run and
+// keeps what that wrote.
 func recall(t testing.TB, args []string, run func()) {
 	t.Helper()
 	kept, outputs := identify(t, args)

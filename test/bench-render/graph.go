@@ -30,9 +30,11 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 	phones := [][]string{loop("clip_720p2997.mp4"), loop("clip_480p30.mp4")}
 	if _, err := os.Stat(b.music); clips == "" || err != nil {
 		drawn := func(picture string) []string {
-			return []string{"-f", "lavfi", "-t", "16", "-i", picture, "-f", "lavfi", "-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100"}
+			return []string{"-f", "lavfi", "-t", "16", "-i", picture,
+				"-f", "lavfi", "-t", "16", "-i", "anoisesrc=c=pink:a=0.2:r=44100"}
 		}
-		phones = [][]string{drawn("mandelbrot=s=1280x720:r=30:start_scale=1:end_pts=600"), drawn("testsrc2=s=854x480:r=30,noise=alls=6:allf=t")}
+		phones = [][]string{drawn("mandelbrot=s=1280x720:r=30:start_scale=1:end_pts=600"),
+			drawn("testsrc2=s=854x480:r=30,noise=alls=6:allf=t")}
 		b.music = filepath.Join(b.dir, "music.mp3")
 		if err := source("music.mp3", "-f", "lavfi", "-t", "20", "-i", "sine=440:r=48000", "-c:a", "libmp3lame"); err != nil {
 			return err

@@ -14,7 +14,9 @@ type Layer struct {
 // keep the others. An error means that the program does not start at all.
 func Detect(try func(Layers) error) (Layers, []Layer, error) {
 	got := Layers{Namespaces: true, Landlock: landlockABI() > 0, Seccomp: true}
-	report := []Layer{{Name: "namespaces", InForce: true}, {Name: "landlock", InForce: got.Landlock}, {Name: "seccomp", InForce: true}}
+	report := []Layer{
+		{Name: "namespaces", InForce: true}, {Name: "landlock", InForce: got.Landlock}, {Name: "seccomp", InForce: true},
+	}
 	if !got.Landlock {
 		report[1].Detail = "the kernel does not offer it"
 	}

@@ -131,8 +131,9 @@ func (c *client) upload(ctx context.Context, path string, report func(float64)) 
 		AlreadyExists bool
 		UploadURL     *string
 	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(content))
 	err = c.Post(ctx, "/api/v2/assets/upload-url", map[string]any{
-		"sha256Hex": fmt.Sprintf("%x", sha256.Sum256(content)), "sizeBytes": len(content), "ext": ext, "contentType": contentType}, &answer)
+		"sha256Hex": sum, "sizeBytes": len(content), "ext": ext, "contentType": contentType}, &answer)
 	var refusal *api.Error
 	if errors.As(err, &refusal) && refusal.Code == "r2_disabled" {
 		return "", errNoObjectStore

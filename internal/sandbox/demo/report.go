@@ -37,7 +37,8 @@ func (s summary) lines(ink func(code, text string) string) []string {
 		if !c.ok {
 			mark = ink(redInk, "OFF")
 		}
-		out = append(out, fmt.Sprintf("  %s %-28s  %s", mark, c.name, c.got), strings.Repeat(" ", 36)+ink(dimInk, "expected: "+c.want))
+		out = append(out, fmt.Sprintf("  %s %-28s  %s", mark, c.name, c.got),
+			strings.Repeat(" ", 36)+ink(dimInk, "expected: "+c.want))
 	}
 	out = append(out, "", ink(amberInk, "  credits"),
 		fmt.Sprintf("      %d at the start, %d for the separation, %d at the end", s.account.before, s.account.price,
