@@ -20,7 +20,7 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 		r.fault(fake.Rule{Step: step, Kind: fake.KindStatus, Status: status, Headers: map[string]string{"Retry-After": "3600"}, Times: 1})
 		id := r.enqueueAudio(s, owner)
 		stop := r.run(s)
-		r.Eventually("a pause", func() bool { return r.pauseLeft() > 3500*time.Second })
+		r.Eventually("a pause", func() bool { return r.Number(`SELECT until_ms - now_ms() FROM separation_pause`) > 3_500_000 })
 		r.Eventually("queued", func() bool { return r.row(id).State == StateQueued })
 		calls := r.provider.Faults.Count(step)
 		if x := r.row(id); x.Attempts != 0 || x.Intent || x.Leased {
@@ -42,11 +42,6 @@ func TestABusyProviderIsWaitedFor(t *testing.T) {
 		stop()
 		r.booked(owner, 0)
 	}
-}
-
-// pauseLeft returns how much longer submissions pause.
-func (r *harness) pauseLeft() time.Duration {
-	return time.Duration(r.Number(`SELECT until_ms - now_ms() FROM separation_pause`)) * time.Millisecond
 }
 
 func TestABusyProviderIsNotWaitedForForever(t *testing.T) {

@@ -173,9 +173,8 @@ func (s *Service) audioOf(ctx context.Context, file separator.Stem) (*media.Meas
 // errEmptyStem is a stem without a single sample.
 var errEmptyStem = fmt.Errorf("%w: no sound", errProviderFailed)
 
-// toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay 16 bits;
-// everything else becomes 24. The provider is not to blame if that fails: the stems were
-// readable.
+// toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay 16 bits; everything else becomes 24.
+// The provider is not to blame if that fails: the stems were readable.
 func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (stem, error) {
 	out := stem{id: name, Stem: separator.Stem{Path: filepath.Join(dir, name+".flac"), Kind: container.FLAC}}
 	var args, inputs []string

@@ -173,10 +173,8 @@ func (s *Service) removeOrphanStems(ctx context.Context, j claimedJob) {
 	}
 }
 
-// Delete makes a job unknown to its owner and erases its files. If the provider has not
-// been asked, the job ends and is refunded. The provider cannot be stopped once it was
-// asked: the job then counts as in flight until the provider is done, and its stems are
-// not fetched.
+// Delete makes a job unknown to its owner and erases its files. If the provider has not been asked, the job ends and
+// is refunded. Otherwise it counts as in flight until the provider is done, and its stems are not fetched.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
 		if err := s.jobs.Set(ctx, tx, jobID, `file_name = NULL, reference = NULL`); err != nil {

@@ -1,6 +1,5 @@
-// Package separation owns separation jobs: audio in, stems out, paid by
-// credits. It holds the queue, the workers that call the provider, the
-// sweeps, the stored stems and their signed URLs.
+// Package separation owns separation jobs: audio in, stems out, paid by credits. It holds the queue, the workers
+// that call the provider, the sweeps, the stored stems and their signed URLs.
 //
 // A job is a row of jobs and one of separations. Every move is one guarded UPDATE of
 // jobs that names the state it comes from and, when a worker makes it, the fence of the
@@ -15,11 +14,9 @@
 //	    ▼                       ▼             out     ▼   ▼
 //	  FAILED ◀────────────────────────────────────────┘  DISPOSED
 //
-// The charge and the insert are one transaction, and so are every move to
-// FAILED and its refund. The call that makes the provider start (and bill) a
-// job is made at most once: the worker writes its intent before the call. A job
-// with an intent but no project id fails and is refunded, because the provider
-// may or may not have received the call.
+// The charge and the insert are one transaction, and so are every move to FAILED and its refund. The provider is
+// made to start (and bill) a job at most once: the worker writes its intent before that call. A job with an intent
+// but no project id fails and is refunded, because nobody knows whether the provider received the call.
 package separation
 
 import (

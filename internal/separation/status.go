@@ -105,8 +105,7 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 }
 
 // placeQuery counts the queued jobs up to one job, and averages how long a job takes: three minutes if none has
-// finished. It is a query of its own because most polled jobs are not queued, and as part of
-// statusQuery it would make that half as expensive again.
+// finished. It is no part of statusQuery because most polled jobs are not queued.
 const placeQuery = `SELECT COUNT(*), COALESCE((SELECT AVG(h.took) FROM (SELECT j.finished_at - d.submitting_at AS took
 		FROM ` + rows + ` WHERE j.kind = 'separation' AND j.finished_at IS NOT NULL AND j.state IN ('READY', 'DISPOSED')
 			AND d.submitting_at IS NOT NULL ORDER BY j.finished_at DESC LIMIT 50) h), 180000)
@@ -171,11 +170,9 @@ var readable = `j.state = 'READY' AND j.deleted_at IS NULL AND ` + user.Exists("
 // ErrNoStem is the error of a stem that does not exist, or no longer does.
 var ErrNoStem = fault.NotFoundf("stem not found")
 
-// OpenStem opens a stem by its signed token, for reading until ctx ends. The job then
-// counts as collected. The caller closes the object and offers it to the client under
+// OpenStem opens a stem by its signed token, for reading until ctx ends. The format is "" for the stem as it is
+// stored, or "wav". The job then counts as collected. The caller closes the object and offers it to the client under
 // fileName. If the object is missing from a bucket, only the first Read fails.
-//
-// The format is "" for the stem as it is stored, or "wav".
 func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format string) (obj objectstore.Object, fileName string, err error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {

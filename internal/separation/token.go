@@ -84,10 +84,9 @@ type StemRef struct {
 // errInvalidStemURL is the error of every selection that is not a stem of the caller.
 var errInvalidStemURL = fault.New(fault.Invalid, "invalid_stem_url")
 
-// ResolveStemURL finds the stored stem of a URL that this service signed. The URL must be path-only
-// or have the service's own address, carry a valid token, and belong to a READY separation of the
-// owner. Anything else is invalid_stem_url; if only the token has expired, the detail says so. It
-// fetches nothing.
+// ResolveStemURL finds the stored stem of a URL that this service signed. The URL must be path-only or have the
+// service's own address, carry a valid token, and belong to a READY separation of the owner. Anything else is
+// invalid_stem_url; if only the token has expired, the detail says so. It fetches nothing.
 func (s *Service) ResolveStemURL(ctx context.Context, owner, raw string) (StemRef, error) {
 	jobID, stemID, token, ok := s.parseStemURL(raw)
 	if !ok {

@@ -21,9 +21,8 @@ import (
 // expired lease can go unnoticed.
 const pollQueue = time.Second
 
-// Run claims jobs and drives them to their end until ctx ends. It then hands its
-// jobs back and returns when all its work has stopped. A stopped job is queued again
-// or continued by another replica, without a refund and without a lost attempt.
+// Run claims jobs and drives them to their end until ctx ends. It then hands its jobs back, which costs them no
+// attempt, and returns when all its work has stopped.
 func (s *Service) Run(ctx context.Context) error {
 	wake, stopListening := s.DB.Listen(job.WorkTopic(job.Separation))
 	defer stopListening()
@@ -144,9 +143,8 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 	return nil
 }
 
-// intend records that the provider is about to be asked. A stop of the service does not
-// interrupt the write, because it must know whether the intent is stored. If the stop
-// came first, handBack withdraws the intent, so that another replica can run the job.
+// intend records that the provider is about to be asked. A stop of the service does not interrupt the write. If the
+// stop came first, handBack withdraws the intent, so that another replica can run the job.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
 		return s.jobs.Ask(job.WithLimit(context.WithoutCancel(ctx)), j.Claim, StateSubmitting)

@@ -74,16 +74,6 @@ func sound(seconds float64, at func(s float64) (left, right float64)) []int16 {
 
 func clip(v float64) int16 { return int16(math.Round(min(max(v, math.MinInt16), math.MaxInt16))) }
 
-// tones have the same level, on both sides.
-func tones(seconds float64, hz ...float64) []int16 {
-	return sound(seconds, func(s float64) (v, _ float64) {
-		for _, f := range hz {
-			v += 6000 * math.Sin(2*math.Pi*f*s)
-		}
-		return v, v
-	})
-}
-
 func rms(v []int16) float64 {
 	var sum float64
 	for _, x := range v {

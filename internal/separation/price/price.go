@@ -53,10 +53,9 @@ var (
 	errExhausted   = fault.Invalidf("file: the analysis takes too much time or memory; convert it to a plain m4a, mp3 or wav file")
 )
 
-// Measure accepts m4a, mp3 and wav by their content. The name decides only if the
-// content is of the right family but cannot be read. A file that declares more than the
-// owner's balance can pay for is [credit.Insufficient] before it is read; without a free slot it
-// returns fault.Unavailable.
+// Measure accepts m4a, mp3 and wav by their content. The name decides only if the content is of the right family but
+// cannot be read. A file that declares more than the owner's balance can pay for is [credit.Insufficient] before it
+// is read; without a free slot it returns fault.Unavailable.
 func (m *Meter) Measure(ctx context.Context, owner string, balance int64, f staging.File) (Sound, error) {
 	class, err := container.SniffFile(f.Path)
 	if err != nil {
@@ -177,10 +176,8 @@ const (
 	maxPadding     = 400 * time.Millisecond
 )
 
-// length measures the audio of a file, for its price. It counts the packets and their
-// samples, because headers, clocks and edit lists can declare too little. It leaves out
-// a plausible amount of encoder padding. The longest track counts, because the provider
-// gets all of them.
+// length measures the longest track of a file, for its price. It counts the packets and their samples, because
+// headers, clocks and edit lists can declare too little, and leaves out a plausible amount of encoder padding.
 func (m *Meter) length(ctx context.Context, path string, kind container.Kind, packets int64) (time.Duration, error) {
 	tracks, err := m.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true, MaxPackets: packets})
 	if err != nil {
@@ -254,9 +251,8 @@ func (m *Meter) tracks(ctx context.Context, path string, kind container.Kind, op
 	return tracks, nil
 }
 
-// priceBySize decides on a file that could not be measured, and prices it by its
-// size. Where the content is ambiguous, the name must decide: a damaged mp4 may hold
-// video, and random bytes may look like a frame header.
+// priceBySize prices a file that could not be measured by its size. Where the content is ambiguous, the name must
+// decide: a damaged mp4 may hold video, and random bytes may look like a frame header.
 func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) (Sound, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index

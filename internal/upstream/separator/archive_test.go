@@ -194,7 +194,7 @@ func TestUnpack(t *testing.T) {
 		{"some audio", tarOf(t, file("1.txt", []byte("hello")), file("2", wav("a")), file("3.json", []byte("{}"))), []string{"a"}, nil},
 		{"no entries", tarOf(t), nil, nil},
 		{"large", tarOf(t, file("a.wav", append(wav(""), make([]byte, 1<<20)...))), nil, errTooMuch},
-		{"large together", tarOf(t, bulky(5)...), nil, errTooMuch},
+		{"large together", tarOf(t, slices.Repeat([]entry{file("a.wav", append(wav(""), make([]byte, 1<<20-100)...))}, 5)...), nil, errTooMuch},
 		{"zeros that are no audio", tarOf(t, file("z", make([]byte, 1<<20)), file("a.wav", wav("a"))), []string{"a"}, nil},
 		{"zipped zeros", zipped(tarOf(t, file("z", make([]byte, 8<<20)))), nil, errTooMuch},
 		{"zipped zeros for a tar", zipped(make([]byte, 8<<20)), nil, nil},
@@ -245,13 +245,6 @@ func TestUnpack(t *testing.T) {
 			}
 		})
 	}
-}
-
-func bulky(n int) (out []entry) {
-	for i := range n {
-		out = append(out, file(fmt.Sprint(i), append(wav(""), make([]byte, 1<<20-100)...)))
-	}
-	return out
 }
 
 // endsAfter is a context that ends after so many looks at it.

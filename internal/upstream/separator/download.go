@@ -13,9 +13,8 @@ import (
 	"cutroom/internal/media/container"
 )
 
-// lagPauses are the pauses between polls for data that the provider publishes late: a
-// project's flags, and a link that still returns 404. They add up to 12 s, at the end of
-// a job that a user is watching.
+// lagPauses are the pauses between polls for data that the provider publishes late: a project's flags, and a link
+// that still returns 404. They add up to 12 s, which a user watches.
 var lagPauses = []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
 
 // How many polls in a row must find the same stems before a project that has a voice but lacks other stems
@@ -74,9 +73,8 @@ func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Ste
 	return stems, nil
 }
 
-// settledProject polls the project until it has every possible stem. The flags appear
-// some time after completion, and a project may legitimately lack stems. Once there is a
-// voice and several polls in a row found nothing new, the stems count as complete.
+// settledProject polls the project until it has every possible stem. A project may lack some: once there is a voice
+// and several polls in a row found nothing new, the stems count as complete.
 func (c *Client) settledProject(ctx context.Context, projectID int64) (project, error) {
 	var before holding
 	same := 0

@@ -184,7 +184,7 @@ func TestFreshLinkAfter404(t *testing.T) {
 // A failed download leaves nothing behind, and repeating it succeeds.
 func TestBrokenDownloadIsRepeatedWhole(t *testing.T) {
 	p := newProvider(t)
-	p.faults["file"] = first(2, promises("1000"))
+	p.faults["file"] = func(w http.ResponseWriter, r *http.Request, n int) bool { return n <= 2 && promises("1000")(w, r, n) }
 	dir := t.TempDir()
 	c := p.client()
 	for range 2 { // the second time into the same folder

@@ -364,10 +364,5 @@ func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
 	}
 }
 
-// first applies f to the first n requests only.
-func first(n int, f misbehaviour) misbehaviour {
-	return func(w http.ResponseWriter, r *http.Request, i int) bool { return i <= n && f(w, r, i) }
-}
-
 // always lets every call be made.
 func always(context.Context) error { return nil }
