@@ -25,13 +25,13 @@ func (s *Server) adminRoutes() {
 	s.handle("GET /api/v2/admin/stats/signups", s.admin(ranged(reports.Signups)))
 	s.handle("GET /api/v2/admin/stats/external-calls", s.admin(ranged(reports.ExternalCalls)))
 	s.handle("GET /api/v2/admin/stats/duration-histogram", s.admin(report(reports.DurationHistogram)))
-	s.handle("GET /api/v2/admin/users", s.admin(s.adminUsers))
+	s.handle("GET /api/v2/admin/users", s.admin(paged("users", s.adminUsers)))
 	s.handle("GET /api/v2/admin/users/{userId}/jobs", s.admin(ofUser("jobs", reports.UserJobs)))
 	s.handle("GET /api/v2/admin/users/{userId}/ledger", s.admin(ofUser("entries", reports.Ledger)))
 	s.handle("GET /api/v2/admin/users/{userId}/purchases", s.admin(ofUser("purchases", reports.Purchases)))
 	s.handle("GET /api/v2/admin/users/{userId}/refusals", s.admin(ofUser("refusals", reports.Refusals)))
 	s.handle("GET /api/v2/admin/users/{userId}/usage", s.admin(s.adminUserUsage))
-	s.handle("GET /api/v2/admin/events", s.admin(s.adminEvents))
+	s.handle("GET /api/v2/admin/events", s.admin(paged("events", s.adminEvents)))
 	s.handle("GET /api/v2/admin/jobs/active", s.admin(report(reports.ActiveJobs)))
 	s.handle("GET /api/v2/admin/jobs/failed", s.admin(report(reports.RecentFailures)))
 	s.handle("GET /api/v2/admin/jobs/status-breakdown", s.admin(report(reports.StatusBreakdown)))
@@ -119,19 +119,26 @@ func ranged[Row any](read func(context.Context, admin.Range) ([]Row, error)) use
 	}
 }
 
-// ofUser returns the endpoint of one user's list; the answer holds the list under name.
-func ofUser[Row any](name string, read func(context.Context, string, admin.Page) ([]Row, int64, error)) userHandler {
+// paged returns the endpoint of a list; the answer holds a page of it under name.
+func paged[Row any](name string, read func(*http.Request, admin.Page) ([]Row, int64, error)) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-		id, err := readUserID(r)
-		if err != nil {
-			return err
-		}
 		page, err := pageOf(r.URL.Query())
 		if err != nil {
 			return err
 		}
-		rows, total, err := read(r.Context(), id, page)
+		rows, total, err := read(r, page)
 		return answer(w, map[string]any{name: rows, "total": total}, err)
+	}
+}
+
+// ofUser returns the endpoint of one user's list.
+func ofUser[Row any](name string, read func(context.Context, string, admin.Page) ([]Row, int64, error)) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
+		id, err := readUserID(r)
+		if err != nil {
+			return err
+		}
+		return paged(name, func(r *http.Request, p admin.Page) ([]Row, int64, error) { return read(r.Context(), id, p) })(w, r, who)
 	}
 }
 
@@ -159,27 +166,14 @@ func (s *Server) adminUserUsage(w http.ResponseWriter, r *http.Request, _ accoun
 	return answer(w, usage, err)
 }
 
-func (s *Server) adminEvents(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	query := r.URL.Query()
-	page, err := pageOf(query)
-	if err != nil {
-		return err
+func (s *Server) adminEvents(r *http.Request, p admin.Page) (list []events.Entry, total int64, err error) {
+	failed := r.URL.Query().Get("failed") == "true"
+	if list, err = events.List(r.Context(), s.o.DB, failed, p.Limit, p.Offset); err == nil {
+		total, err = events.Count(r.Context(), s.o.DB, failed)
 	}
-	failed := query.Get("failed") == "true"
-	list, err := events.List(r.Context(), s.o.DB, failed, page.Limit, page.Offset)
-	if err != nil {
-		return err
-	}
-	total, err := events.Count(r.Context(), s.o.DB, failed)
-	return answer(w, map[string]any{"events": list, "total": total}, err)
+	return list, total, err
 }
 
-func (s *Server) adminUsers(w http.ResponseWriter, r *http.Request, _ account.Principal) error {
-	query := r.URL.Query()
-	page, err := pageOf(query)
-	if err != nil {
-		return err
-	}
-	users, total, err := s.o.Admin.Users(r.Context(), query.Get("q"), page)
-	return answer(w, map[string]any{"users": users, "total": total}, err)
+func (s *Server) adminUsers(r *http.Request, p admin.Page) ([]admin.User, int64, error) {
+	return s.o.Admin.Users(r.Context(), r.URL.Query().Get("q"), p)
 }

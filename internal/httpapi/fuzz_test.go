@@ -9,15 +9,10 @@ import (
 // fuzzed returns the harness of a fuzz target.
 func fuzzed(f *testing.F) *harness {
 	f.Helper()
-	skipIfShort(f)
-	return onSQLite(f)
-}
-
-func skipIfShort(f *testing.F) {
-	f.Helper()
 	if testing.Short() {
 		f.Skip("starts the whole service")
 	}
+	return onSQLite(f)
 }
 
 // send sends a request for one call of a fuzz target. No request may cause a 5xx.
@@ -86,32 +81,26 @@ func FuzzForm(f *testing.F) {
 		head(`form-data; name="video"`) + "\x00\r\n" + head(`form-data; name="config"`) + `{"videoDurationMs":5}` + "\r\n--b--\r\n",
 		head(`form-data; name="inputId"`) + "\x00\r\n" + head(`form-data; name="config"`) + `{"videoDurationMs":5}` + "\r\n--b--", "--b\r\n\r\n--b--", "--b\nContent-Disposition: form-data; name=\"a\\\"b\"\n\nx\n--b--\n"} {
 		for endpoint := range byte(3) {
-			f.Add(endpoint, s)
+			f.Add(endpoint, "multipart/form-data; boundary=b", s)
 		}
 	}
-	f.Fuzz(func(t *testing.T, endpoint byte, body string) {
+	for _, s := range []string{"", "multipart/form-data", `multipart/form-data; boundary="\""`, "multipart/form-data; boundary*=utf-8''%00", "multipart/form-data;boundary=" + strings.Repeat("b", 500)} {
+		f.Add(byte(1), s, head("form-data; name=config")+"{}\r\n--b--")
+	}
+	f.Fuzz(func(t *testing.T, endpoint byte, contentType, body string) {
 		r.t = t
 		target := []string{"/api/v2/separate", "/api/v2/render", "/api/v2/render/inputs"}[endpoint%3]
-		w := r.send(t, request{method: "POST", target: target, body: body, user: r.submitter(), header: map[string]string{"Content-Type": "multipart/form-data; boundary=b"}})
+		w := r.send(t, request{method: "POST", target: target, body: body, user: r.submitter(), header: map[string]string{"Content-Type": contentType}})
 		if w.Code == 429 {
 			t.Fatal("rate limited: the target does not test what it should")
 		}
 	})
 }
 
-func FuzzContentType(f *testing.F) {
-	r := fuzzed(f)
-	for _, s := range []string{"", "multipart/form-data", "multipart/form-data; boundary=b", `multipart/form-data; boundary="\""`, "multipart/form-data; boundary*=utf-8''%00", "multipart/form-data;boundary=" + strings.Repeat("b", 500)} {
-		f.Add(s, "--b\r\nContent-Disposition: form-data; name=config\r\n\r\n{}\r\n--b--")
-	}
-	f.Fuzz(func(t *testing.T, contentType, body string) {
-		r.t = t
-		r.send(t, request{method: "POST", target: "/api/v2/render", body: body, user: r.submitter(), header: map[string]string{"Content-Type": contentType}})
-	})
-}
-
 func FuzzPath(f *testing.F) {
-	skipIfShort(f)
+	if testing.Short() {
+		f.Skip("starts the whole service")
+	}
 	r := newHarness(f, harnessOptions{env: map[string]string{"ENABLE_TESTDATA_MOCK": "true", "ADMIN_SLUG": "back_office"}})
 	token := r.signIn().token
 	for _, s := range []string{"/", "/healthz", "/api/v2/separate/x", "/api/v2/render/%00/status", "/api/v2/separate/x/stem/y?token=1.x", "/api/v2/credits/cost?durationMs=5", "/api/v2/testdata/separation/0-5/voice",

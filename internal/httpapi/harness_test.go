@@ -1,16 +1,12 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
-	"net/textproto"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -239,34 +235,33 @@ func (r *harness) ghost() string { return r.token(uuid.NewString(), account.Role
 // part is one part of a form. head replaces the whole Content-Disposition.
 type part struct{ name, head, text, file string }
 
-// multipartForm writes a form and returns its body and content type.
-func multipartForm(parts ...part) (body, contentType string) {
-	var b bytes.Buffer
-	w := multipart.NewWriter(&b)
-	for _, p := range parts {
-		head := p.head
-		if head == "" {
-			head = fmt.Sprintf(`form-data; name=%q`, p.name)
-			if p.file != "" {
-				head += `; filename="x.bin"`
-			}
-		}
-		out, err := w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {head}})
-		if err != nil {
-			panic(err) // a bytes.Buffer takes everything
-		}
-		if _, err := io.WriteString(out, p.text+p.file); err != nil {
-			panic(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		panic(err)
-	}
-	return b.String(), w.FormDataContentType()
-}
-
 // form makes a request with a multipart body.
 func form(target, user string, parts ...part) request {
-	body, contentType := multipartForm(parts...)
-	return request{method: "POST", target: target, user: user, body: body, header: map[string]string{"Content-Type": contentType}}
+	var b strings.Builder
+	for _, p := range parts {
+		head := cmp.Or(p.head, fmt.Sprintf(`form-data; name=%q`, p.name))
+		if p.head == "" && p.file != "" {
+			head += `; filename="x.bin"`
+		}
+		b.WriteString("--boundary\r\nContent-Disposition: " + head + "\r\n\r\n" + p.text + p.file + "\r\n")
+	}
+	return request{method: "POST", target: target, user: user, body: b.String() + "--boundary--\r\n",
+		header: map[string]string{"Content-Type": "multipart/form-data; boundary=boundary"}}
+}
+
+// alarm is the output of a log that fails the test if the API reports an internal error, unless the test expects one.
+type alarm struct {
+	t        testing.TB
+	expected *atomic.Bool // nil: never
+}
+
+func (a alarm) Write(line []byte) (int, error) {
+	if a.expected == nil || !a.expected.Load() {
+		a.t.Errorf("failure of ours: %s", line)
+	}
+	return len(line), nil
+}
+
+func (a alarm) handler() slog.Handler {
+	return slog.NewTextHandler(a, &slog.HandlerOptions{Level: slog.LevelError})
 }

@@ -21,7 +21,8 @@ func formRefusals(target string) []malformed {
 		}
 		out = append(out, malformed{name: name, q: q, status: 400, body: want})
 	}
-	good, contentType := multipartForm(part{name: "config", text: "{}"}, part{name: "spec", text: "{}"})
+	whole := form(target, "", part{name: "config", text: "{}"}, part{name: "spec", text: "{}"})
+	good, contentType := whole.body, whole.header["Content-Type"]
 	add("no content type", "", good, badForm)
 	add("JSON", "application/json", "{}", badForm)
 	add("other multipart", strings.Replace(contentType, "form-data", "mixed", 1), good, badForm)
@@ -30,8 +31,8 @@ func formRefusals(target string) []malformed {
 	add("garbage content type", `multipart/form-data; boundary=x; boundary=y; ;;`, good, badForm)
 	add("no body", contentType, "", brokenForm)
 	add("other boundary", "multipart/form-data; boundary=zzz", good, brokenForm)
-	add("cut off", contentType, good[:len(good)-20], brokenForm)
-	add("cut off in the header", contentType, good[:50], brokenForm)
+	add("cut off", contentType, good[:len(good)-16], brokenForm)
+	add("cut off in the boundary", contentType, good[:5], brokenForm)
 	add("megabytes before the first part", contentType, strings.Repeat("line\r\n", 300_000)+good, brokenForm)
 	add("an endless header", "multipart/form-data; boundary=b", "--b\r\nX-A: "+strings.Repeat("a", 100_000)+"\r\n\r\nx\r\n--b--\r\n", brokenForm)
 	add("endless headers", "multipart/form-data; boundary=b", "--b\r\n"+strings.Repeat("X-A: a\r\n", 20_000)+"\r\nx\r\n--b--\r\n", brokenForm)
@@ -179,11 +180,6 @@ func TestMalformedRenders(t *testing.T) {
 		`"voice":true,"ducking":{}`: "voice must not be set together with ducking"} {
 		add("clip "+rest, clip(`"audioFileKey":"bgm_0","startMs":1000,`+rest), sentence("bgmClips[0]."+want), part{name: "video", file: tinyWAV}, part{name: "bgm_0", file: tinyWAV})
 	}
-	add("point of a stem", directive(ranged+`,"selections":[{"stemId":"x","audioUrl":"y","volumePoints":[{"atMs":0}]}]`),
-		sentence("separationDirectives[0].selections[0].volumePoints[0].volume is required"))
-	legacy := part{name: "video", file: tinyWAV}
-	add("legacy loudness", `{"videoDurationMs":5,"loudness":{"targetLufs":0}}`, sentence("loudness.targetLufs must be -31..-9"), legacy)
-	add("legacy fade", `{"videoDurationMs":5,"bgmClips":[{"audioFileKey":"bgm_0","startMs":0,"fadeInMs":-1}]}`, sentence("bgmClips[0].fadeInMs must be 0..30000"), legacy)
 	checkMalformed(t, r, cases)
 }
 

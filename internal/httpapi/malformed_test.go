@@ -246,7 +246,7 @@ func TestMalformedPathsAndMethods(t *testing.T) {
 		}
 		for _, path := range []string{"/", "/nope", "/nope?x=%zz", "/api", "/api/v2", "/api/v2/", "/api/v1/credits", "/api/v2/credits/", "//api/v2/credits", "/api//v2/credits", "/api/v2/./credits",
 			"/api/v2/x/../credits", "/API/V2/credits", "/api/v2/chat", "/api/v2/languages", "/api/v2/subtitles", "/api/v2/autodub/x", "/api/v2/lipsync",
-			"/api/v2/separate/mix/x/download", "/api/v2/testdata/separation/list", "/swagger/x", "/metrics", "/readyz", "/debug/pprof/", "/%00", "/api/v2/%ff"} {
+			"/api/v2/separate/mix/x/download", "/api/v2/testdata/separation/list", "/api/v2/testdata/separation/0-30/voice_all", "/swagger/x", "/metrics", "/readyz", "/debug/pprof/", "/%00", "/api/v2/%ff"} {
 			for _, method := range []string{"GET", "POST", "DELETE", "BREW"} {
 				if strings.HasPrefix(path, "/swagger") && method != "GET" {
 					continue // everything below it only accepts GET

@@ -129,35 +129,6 @@ func TestErrorsOfEveryKindHaveAStatus(t *testing.T) {
 	}
 }
 
-// A search of the log for a job or a user finds its requests.
-func TestRequestLinesNameUserAndJob(t *testing.T) {
-	s := newWatched()
-	s.mux, s.methods = http.NewServeMux(), map[string][]string{}
-	as := func(user string, h handler) handler {
-		return func(w http.ResponseWriter, r *http.Request) error {
-			about(r.Context()).userID = user
-			return h(w, r)
-		}
-	}
-	s.handle("POST /api/v2/render", as("u-1", func(w http.ResponseWriter, r *http.Request) error {
-		return submitted(w, r, http.StatusOK, "rnd-1", jobBody{"rnd-1"}, nil)
-	}))
-	s.handle("GET /api/v2/render/{jobId}/status", as("u-2", func(w http.ResponseWriter, r *http.Request) error { return ok(w, "x") }))
-	s.handle("GET /api/v2/credits", func(w http.ResponseWriter, r *http.Request) error { return ok(w, "x") })
-	for target, want := range map[string]string{
-		"POST /api/v2/render":             " user=u-1 job=rnd-1\n",
-		"GET /api/v2/render/rnd-2/status": " user=u-2 job=rnd-2\n",
-		"GET /api/v2/credits":             " ip=192.0.2.1\n",
-	} {
-		s.log.Reset()
-		method, path, _ := strings.Cut(target, " ")
-		s.observed(s.mux).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
-		if line := s.log.String(); !strings.HasSuffix(line, want) {
-			t.Errorf("%s: %s", target, line)
-		}
-	}
-}
-
 // A body of many empty items is refused before it is decoded into structs, which take a
 // hundred times its size.
 func TestManyEmptyItemsAreRefusedQuickly(t *testing.T) {

@@ -40,16 +40,12 @@ func (s *Server) address(r *http.Request) string { return "ip:" + httpserve.Hold
 // clients by something other than an address: a short printable name is used as it is, and anything else is
 // replaced by the peer's address.
 func (s *Server) clientIP(r *http.Request) string {
-	return clientIP(r.RemoteAddr, r.Header.Values("X-Forwarded-For"), s.o.TrustedProxies, s.o.ProxyHops)
-}
-
-func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops int) string {
-	peer := peerOf(remote)
-	if len(forwarded) == 0 || !httpserve.Contains(trusted, peer) {
+	peer, forwarded := peerOf(r), r.Header.Values("X-Forwarded-For")
+	if len(forwarded) == 0 || !s.fromProxy(r) {
 		return peer.String()
 	}
 	entries := strings.Split(strings.Join(forwarded, ","), ",")
-	entry := strings.TrimSpace(entries[max(0, len(entries)-1-hops)])
+	entry := strings.TrimSpace(entries[max(0, len(entries)-1-s.o.ProxyHops)])
 	if ap, err := netip.ParseAddrPort(entry); err == nil {
 		return httpserve.Plain(ap.Addr()).String()
 	}
@@ -63,14 +59,14 @@ func clientIP(remote string, forwarded []string, trusted []netip.Prefix, hops in
 }
 
 // peerOf returns the address of a connection's peer.
-func peerOf(remote string) netip.Addr {
-	peer, _ := netip.ParseAddrPort(remote) // net/http writes it
+func peerOf(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // net/http writes it
 	return httpserve.Plain(peer.Addr())
 }
 
 // fromProxy reports whether the peer of the connection is a trusted proxy.
 func (s *Server) fromProxy(r *http.Request) bool {
-	return httpserve.Contains(s.o.TrustedProxies, peerOf(r.RemoteAddr))
+	return httpserve.Contains(s.o.TrustedProxies, peerOf(r))
 }
 
 // maxClientName bounds a client name that is not an address, in bytes.

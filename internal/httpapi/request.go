@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -132,4 +133,83 @@ func (s *Server) submitter(h userHandler, limit ratelimit.Limit) handler {
 		}
 		return h(w, r, who)
 	}, limit)
+}
+
+// keyed gives a handler the Idempotency-Key, so that an invalid key is refused before the body is read. The handler
+// adds the request's fingerprint.
+func keyed(h func(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		key, err := idempotencyKey(w, r, user)
+		if err != nil {
+			return err
+		}
+		return h(w, r, user, key)
+	}
+}
+
+// idempotencyKey reads the optional header.
+func idempotencyKey(w http.ResponseWriter, r *http.Request, user account.Principal) (idempotency.Key, error) {
+	v := strings.TrimSpace(r.Header.Get("Idempotency-Key"))
+	if len(v) > idempotency.MaxKeyLength || strings.ContainsFunc(v, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return idempotency.Key{}, fault.Invalidf("Idempotency-Key must be at most %d printable ASCII characters", idempotency.MaxKeyLength)
+	}
+	return idempotency.Key{UserID: user.UserID, Value: v, OnReplay: func() { w.Header().Set("Idempotent-Replayed", "true") }}, nil
+}
+
+type jobBody struct {
+	JobID string `json:"jobId"`
+}
+
+// submitted answers with a body that names the submitted job, or returns the domain's error.
+func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string, body any, err error) error {
+	if err != nil {
+		return err
+	}
+	about(r.Context()).jobID = jobID
+	writeJSON(w, status, body)
+	return nil
+}
+
+// deleteJob returns the endpoint that cancels and deletes a job. remove determines the kind.
+func deleteJob(remove func(ctx context.Context, owner, jobID string) error) userHandler {
+	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
+		return noContent(w, remove(r.Context(), user.UserID, r.PathValue("jobId")))
+	}
+}
+
+// preference returns the first value of a preference of the request (RFC 7240), or "".
+func preference(r *http.Request, name string) string {
+	for _, list := range r.Header.Values("Prefer") {
+		for _, p := range splitHeader(list, ',') {
+			given, value, _ := strings.Cut(splitHeader(p, ';')[0], "=")
+			if strings.EqualFold(strings.TrimSpace(given), name) {
+				return strings.Trim(strings.TrimSpace(value), `"`)
+			}
+		}
+	}
+	return ""
+}
+
+// strictHandling is the preference that makes unknown keys an error.
+const strictHandling = "handling=strict"
+
+func prefersStrict(r *http.Request) bool {
+	return strings.EqualFold(preference(r, "handling"), "strict")
+}
+
+// splitHeader splits a header at separators outside quotes.
+func splitHeader(header string, separator byte) []string {
+	var fields []string
+	quoted, start := false, 0
+	for i := 0; i < len(header); i++ {
+		switch {
+		case header[i] == '\\' && quoted:
+			i++
+		case header[i] == '"':
+			quoted = !quoted
+		case header[i] == separator && !quoted:
+			fields, start = append(fields, header[start:i]), i+1
+		}
+	}
+	return append(fields, header[start:])
 }

@@ -7,6 +7,7 @@ package httpapi
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -84,8 +85,8 @@ type Options struct {
 type Server struct {
 	o   Options
 	mux *http.ServeMux
-	// methods lists the methods of each fixed path, so that /separate/v3 is not taken for a job with the id v3.
-	methods map[string][]string
+	// paths has what is mounted. The mux knows no methods, so that GET /separate/v3 asks for no job with the id v3.
+	paths map[string]methods
 
 	outages fault.Outage
 	waiters *httpserve.Shares // of each user, on this replica
@@ -93,7 +94,7 @@ type Server struct {
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, mux: http.NewServeMux(), methods: map[string][]string{}, waiters: httpserve.NewShares(maxWaiters)}
+	s := &Server{o: o, mux: http.NewServeMux(), paths: map[string]methods{}, waiters: httpserve.NewShares(maxWaiters)}
 	s.routes()
 	return httpserve.Guard(s.observed(s.withCORS(http.HandlerFunc(s.dispatch))), o.Stopping)
 }
@@ -159,81 +160,68 @@ func (s *Server) routes() {
 	}
 }
 
+// handle mounts an endpoint. GET also serves HEAD.
 func (s *Server) handle(pattern string, h handler) {
-	s.mux.Handle(pattern, s.serve(h))
 	method, path, _ := strings.Cut(pattern, " ")
-	s.methods[path] = append(s.methods[path], method)
-	if method == http.MethodGet {
-		s.methods[path] = append(s.methods[path], http.MethodHead)
+	if s.paths[path] == nil {
+		s.paths[path] = methods{}
+		s.mux.Handle(path, s.paths[path])
 	}
-	slices.Sort(s.methods[path])
+	s.paths[path][method] = s.serve(h)
 }
 
 var errNoPath = fault.Sentencef(fault.NotFound, "Not found")
 
-// dispatch routes a request. If no route matches, it answers 404, or 405 with Allow, as JSON; the mux would
-// answer in plain text.
+// dispatch routes a request. If no path matches, it answers 404 as JSON; the mux would answer in plain text.
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	// Paths must match exactly. The mux would redirect // and .. to the clean path, in HTML for browsers.
 	clean := path.Clean(r.URL.Path)
 	if strings.HasSuffix(r.URL.Path, "/") && clean != "/" {
 		clean += "/"
 	}
-	if !storable(r.URL.Path) || clean != r.URL.Path {
+	if _, pattern := s.mux.Handler(r); pattern == "" || !storable(r.URL.Path) || clean != r.URL.Path {
 		writeError(w, errNoPath)
 		return
 	}
-	if methods := s.methods[r.URL.Path]; methods != nil && !slices.Contains(methods, r.Method) {
-		notAllowed(w, strings.Join(methods, ", "))
-		return
-	}
-	h, pattern := s.mux.Handler(r)
-	if pattern != "" {
-		r.Pattern = pattern // for the log; the mux would set it only below
-		// URL.Query silently drops pairs that it cannot parse.
-		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-			writeError(w, errBadRequest.WithDetail("the query cannot be parsed"))
-			return
-		}
-		if prefersStrict(r) {
-			w.Header().Set("Preference-Applied", strictHandling)
-		}
-		s.mux.ServeHTTP(w, r)
-		return
-	}
-	if a := probe(h, r); a.status == http.StatusMethodNotAllowed {
-		notAllowed(w, a.header.Get("Allow"))
-		return
-	}
-	writeError(w, errNoPath)
+	s.mux.ServeHTTP(w, r)
 }
 
-func notAllowed(w http.ResponseWriter, methods string) {
-	w.Header().Set("Allow", methods)
-	writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
+// methods are the endpoints of one path.
+type methods map[string]http.Handler
+
+// ServeHTTP calls the endpoint of the request's method, or answers 405.
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	h, known := m[method]
+	if !known {
+		r.Pattern = "" // no route, for the log
+		allowed := slices.Collect(maps.Keys(m))
+		if m[http.MethodGet] != nil {
+			allowed = append(allowed, http.MethodHead)
+		}
+		slices.Sort(allowed)
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		writeJSON(w, http.StatusMethodNotAllowed, errorBody{Error: "Method not allowed"})
+		return
+	}
+	r.Pattern = method + " " + r.Pattern
+	// URL.Query silently drops pairs that it cannot parse.
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		writeError(w, errBadRequest.WithDetail("the query cannot be parsed"))
+		return
+	}
+	if prefersStrict(r) {
+		w.Header().Set("Preference-Applied", strictHandling)
+	}
+	h.ServeHTTP(w, r)
 }
 
 // storable reports whether a text can be a query parameter: PostgreSQL refuses NUL and invalid UTF-8. No stored
 // value contains them.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
-
-// probed is a handler's answer in memory.
-type probed struct {
-	header http.Header
-	status int
-	body   []byte
-}
-
-// probe returns what a handler would answer.
-func probe(h http.Handler, r *http.Request) *probed {
-	p := &probed{header: http.Header{}}
-	h.ServeHTTP(p, r)
-	return p
-}
-
-func (p *probed) Header() http.Header         { return p.header }
-func (p *probed) Write(b []byte) (int, error) { p.body = append(p.body, b...); return len(b), nil }
-func (p *probed) WriteHeader(status int)      { p.status = status }
 
 // withCORS allows browsers of the allowed origins. Access needs a bearer token and never a cookie, so
 // credentials are not allowed and any origin is harmless.
