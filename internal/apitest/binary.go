@@ -7,50 +7,40 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
+
+	"cutroom/internal/logtest"
+	"cutroom/internal/sandbox/process"
 )
 
-// build holds the binary under test. Each test process builds it at most once.
-var build struct {
-	once sync.Once
-	path string
-	dir  string // Main removes it; "" if CUTROOM_BIN names the binary
-	err  error
-}
+// buildDir is the folder of the binary that this process built, which Main removes, or "".
+var buildDir string
 
 // Binary returns the path of the cutroom binary: CUTROOM_BIN, or a new build of this module. The sandbox's
-// binary is in the same folder.
-func Binary() (string, error) {
-	build.once.Do(func() {
-		if path := os.Getenv("CUTROOM_BIN"); path != "" {
-			build.path, build.err = filepath.Abs(path)
-			return
-		}
-		build.path, build.err = goBuild()
-	})
-	return build.path, build.err
-}
-
-func goBuild() (string, error) {
+// binary is in the same folder. Each test process builds them at most once.
+var Binary = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("CUTROOM_BIN"); path != "" {
+		return filepath.Abs(path)
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "cutroom-bin-")
-	if err != nil {
+	if buildDir, err = os.MkdirTemp("", "cutroom-bin-"); err != nil {
 		return "", fmt.Errorf("make a folder for the binary: %w", err)
 	}
-	build.dir = dir
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", dir, "./cmd/cutroom", "./cmd/sandbox")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", buildDir, "./cmd/cutroom", "./cmd/sandbox")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
-	return filepath.Join(dir, "cutroom"), nil
-}
+	return filepath.Join(buildDir, "cutroom"), nil
+})
 
 // moduleRoot returns the folder that contains go.mod. It searches upwards from the working
 // directory, which under `go test` is the package's folder.
@@ -70,3 +60,27 @@ func moduleRoot() (string, error) {
 		dir = parent
 	}
 }
+
+// Run runs the binary in the folder dir until it exits, and returns its exit status and output.
+// The environment is env plus PATH, HOME and TMPDIR. Run kills the binary when ctx ends.
+func Run(ctx context.Context, dir string, env map[string]string, args ...string) (status int, output string, err error) {
+	binary, err := Binary()
+	if err != nil {
+		return -1, "", err
+	}
+	log := &logtest.Buffer{}
+	p, err := process.Start(binary, dir, process.Environ(env, needed), log, args...)
+	if err != nil {
+		return -1, "", err
+	}
+	select {
+	case <-p.Ended():
+		return p.Status(), log.String(), nil
+	case <-ctx.Done():
+		p.Kill()
+		return -1, log.String(), fmt.Errorf("cutroom %s: %w", strings.Join(args, " "), ctx.Err())
+	}
+}
+
+// needed matches the few variables that every program needs. The developer's shell does not configure it.
+var needed = regexp.MustCompile(`^(PATH|HOME|TMPDIR|GOCOVERDIR)$`)

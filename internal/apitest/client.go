@@ -155,17 +155,14 @@ func (r *Response) Sentence(status int, words ...string) *Response {
 }
 
 // ErrorText returns the error in the body, or "".
-func (r *Response) ErrorText() string {
-	var body struct{ Error string }
-	_ = json.Unmarshal(r.Body, &body) // a body that is not JSON has no error text
-	return body.Error
-}
+func (r *Response) ErrorText() string { return r.problem().Error }
 
 // Detail returns the detail of an error body.
-func (r *Response) Detail() string {
-	var body struct{ Detail string }
-	_ = json.Unmarshal(r.Body, &body)
-	return body.Detail
+func (r *Response) Detail() string { return r.problem().Detail }
+
+func (r *Response) problem() (body struct{ Error, Detail string }) {
+	_ = json.Unmarshal(r.Body, &body) // a body that is not JSON has no error text
+	return body
 }
 
 // Job returns the job id in the response, and ends the test unless the response has the status.

@@ -21,29 +21,24 @@ import (
 )
 
 // contract is the OpenAPI document that every exchange must conform to.
-var contract struct {
-	once   sync.Once
-	doc    *openapi3.T
-	router routers.Router
-	err    error
+type contract struct {
+	*openapi3.T
+	routers.Router
 }
 
-func loadContract() {
+var loadContract = sync.OnceValues(func() (c contract, err error) {
 	root, err := moduleRoot()
 	if err != nil {
-		contract.err = err
-		return
+		return c, err
 	}
-	doc, err := openapi3.NewLoader().LoadFromFile(filepath.Join(root, "internal", "httpapi", "openapi.yaml"))
-	if err != nil {
-		contract.err = fmt.Errorf("load openapi.yaml: %w", err)
-		return
+	if c.T, err = openapi3.NewLoader().LoadFromFile(filepath.Join(root, "internal", "httpapi", "openapi.yaml")); err != nil {
+		return c, fmt.Errorf("load openapi.yaml: %w", err)
 	}
 	// The library has no decoder for the page that shows the API description.
 	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
-	contract.doc = doc
-	contract.router, contract.err = gorillamux.NewRouter(doc)
-}
+	c.Router, err = gorillamux.NewRouter(c.T)
+	return c, err
+})
 
 // exchange is one request and its response, with both bodies.
 type exchange struct {
@@ -61,19 +56,19 @@ func CheckAnswer(r *http.Request, status int, header http.Header, body []byte) e
 
 // check validates the response, and the request if it is marked valid.
 func (x exchange) check() error {
-	contract.once.Do(loadContract)
-	if contract.err != nil {
-		return contract.err
+	document, err := loadContract()
+	if err != nil {
+		return err
 	}
 	if x.req.Method == http.MethodOptions {
 		return nil // a CORS preflight, which the document does not describe
 	}
-	route, params, err := contract.router.FindRoute(x.req)
+	route, params, err := document.FindRoute(x.req)
 	switch {
 	case errors.Is(err, routers.ErrMethodNotAllowed):
-		return x.checkMethodNotAllowed()
+		return x.checkMethodNotAllowed(document)
 	case err != nil:
-		return x.checkUnknownPath()
+		return x.checkUnknownPath(document)
 	}
 	input := &openapi3filter.RequestValidationInput{
 		Request:    x.req,
@@ -165,13 +160,13 @@ func (x exchange) checkNoContent() error {
 	return nil
 }
 
-func (x exchange) checkMethodNotAllowed() error {
+func (x exchange) checkMethodNotAllowed(c contract) error {
 	// net/http also answers HEAD on a path that has GET.
 	if x.req.Method == http.MethodHead {
 		return nil
 	}
 	if x.status == http.StatusNotFound && optional(x.req.URL.Path) {
-		return x.checkErrorBody()
+		return x.checkErrorBody(c)
 	}
 	if x.status != http.StatusMethodNotAllowed {
 		return fmt.Errorf("status %d for a method that openapi.yaml does not have, want 405", x.status)
@@ -179,17 +174,17 @@ func (x exchange) checkMethodNotAllowed() error {
 	if x.header.Get("Allow") == "" {
 		return errors.New("405 without an Allow header")
 	}
-	return x.checkErrorBody()
+	return x.checkErrorBody(c)
 }
 
-func (x exchange) checkUnknownPath() error {
+func (x exchange) checkUnknownPath(c contract) error {
 	if optional(x.req.URL.Path) {
 		return nil
 	}
 	if x.status != http.StatusNotFound {
 		return fmt.Errorf("status %d for a path that openapi.yaml does not have, want 404", x.status)
 	}
-	return x.checkErrorBody()
+	return x.checkErrorBody(c)
 }
 
 // optional reports whether a path is outside the API: pages that a setting can turn off, and
@@ -199,7 +194,7 @@ func optional(path string) bool {
 }
 
 // checkErrorBody validates the error body of a response outside the document's paths.
-func (x exchange) checkErrorBody() error {
+func (x exchange) checkErrorBody(c contract) error {
 	if x.req.Method == http.MethodHead {
 		return nil
 	}
@@ -210,7 +205,7 @@ func (x exchange) checkErrorBody() error {
 	if err := json.Unmarshal(x.resBody, &body); err != nil {
 		return fmt.Errorf("status %d with a body that is not JSON: %w", x.status, err)
 	}
-	schema := contract.doc.Components.Schemas["Error"].Value
+	schema := c.Components.Schemas["Error"].Value
 	if err := schema.VisitJSON(body, openapi3.EnableJSONSchema2020()); err != nil {
 		return fmt.Errorf("status %d without the error body: %w", x.status, err)
 	}

@@ -12,9 +12,8 @@ import (
 func TestContractCheckTells(t *testing.T) {
 	json := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "Www-Authenticate": {"Bearer"}}
 	state := http.Header{"Content-Type": {"application/json"}, "Etag": {`W/"x"`}}
-	const times = `"createdAt":1700000000000,"finishedAt":null,"expiresAt":null,"errorCode":null`
-	const film = `"outputKind":"video","quality":"medium","durationMs":null,"sizeBytes":null,` + times
-	const paid = `"credits":1,"refunded":false,` + times
+	const film = `"outputKind":"video","quality":"medium","durationMs":null,"sizeBytes":null,` +
+		`"createdAt":1700000000000,"finishedAt":null,"expiresAt":null,"errorCode":null`
 	tests := []struct {
 		name    string
 		request Request
@@ -30,29 +29,16 @@ func TestContractCheckTells(t *testing.T) {
 		{"unknown status", Request{Path: "/healthz"}, 201, json, `{"status":"ok"}`, "status is not supported"},
 		{"plain text", Request{Path: "/healthz"}, 200, http.Header{"Content-Type": {"text/plain"}}, `ok`, "answer breaks"},
 
-		{"balance", Request{Path: "/api/v2/credits", Token: "x", Valid: true}, 200, json, `{"balance":3}`, ""},
-		{"negative balance", Request{Path: "/api/v2/credits", Token: "x"}, 200, json, `{"balance":-3}`, "answer breaks"},
-		{"balance as text", Request{Path: "/api/v2/credits", Token: "x"}, 200, json, `{"balance":"3"}`, "answer breaks"},
 		{"no bearer", Request{Path: "/api/v2/credits", Valid: true}, 200, json, `{"balance":3}`, "request breaks"},
-		{"other code", Request{Path: "/api/v2/credits"}, 401, json, `{"error":"unauthorised"}`, "answer breaks"},
 		{"null detail", Request{Path: "/api/v2/credits"}, 401, json, `{"error":"missing_token","detail":null}`, ""},
 
 		{"bad query", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x", Valid: true}, 400, json, `{"error":"missing_duration_ms"}`, "request breaks"},
-		{"bad query on purpose", Request{Path: "/api/v2/credits/cost?durationMs=x", Token: "x"}, 400, json, `{"error":"missing_duration_ms"}`, ""},
 
 		{"refusal without an id", Request{Path: "/api/v2/credits"}, 401, http.Header{"Content-Type": {"application/json"}, "Www-Authenticate": {"Bearer"}}, `{"error":"missing_token"}`, "X-Request-Id"},
 		{"limit without Retry-After", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, json, `{"error":"rate_limited"}`, "Retry-After"},
-		{"limit", Request{Method: "POST", Path: "/api/v2/separate", Token: "x"}, 429, http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"1"}, "Retry-After": {"5"}}, `{"error":"rate_limited"}`, ""},
 
 		{"rendering", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":99,` + film + `}`, ""},
 		{"all but done", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":100,` + film + `}`, "answer breaks"},
-		{"failed without a word", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"FAILED","progress":7,` + film + `}`, "answer breaks"},
-		{"rendering with a stranger", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"PROCESSING","progress":9,"x":1,` + film + `}`, "answer breaks"},
-		{"done without a size", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"COMPLETED","progress":100,` + film + `}`, "answer breaks"},
-		{"a state of another kind", Request{Path: "/api/v2/render/rnd-1/status", Token: "x"}, 200, state, `{"jobId":"rnd-1","status":"READY","progress":9,` + film + `}`, "answer breaks"},
-		{"ready without stems", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"READY","progress":100,"stems":[],"actualDurationMs":5,` + paid + `}`, "answer breaks"},
-		{"queued without a place", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"QUEUED","progress":0,"stems":[],` + paid + `}`, "answer breaks"},
-		{"queued", Request{Path: "/api/v2/separate/sep-1", Token: "x"}, 200, state, `{"jobId":"sep-1","status":"QUEUED","progress":0,"queuePosition":1,"estimatedWaitSec":180,` + paid + `}`, ""},
 
 		{"unknown path", Request{Path: "/nope"}, 404, json, `{"error":"Not found"}`, ""},
 		{"unknown path, text", Request{Path: "/nope"}, 404, http.Header{"Content-Type": {"text/plain"}}, `404`, "Content-Type"},
@@ -64,9 +50,6 @@ func TestContractCheckTells(t *testing.T) {
 			{Name: "config", Text: `{"videoDurationMs":5,"unknown":1}`}, {Name: "video", Bytes: []byte("x")}, {Name: "bgm_7.audio", Bytes: []byte("x")}}},
 			200, json, `{"jobId":"rnd-1"}`, ""},
 		{"render form without config", Request{Method: "POST", Path: "/api/v2/render", Token: "x", Valid: true, Form: []Part{{Name: "video", Bytes: []byte("x")}}},
-			200, json, `{"jobId":"rnd-1"}`, "request breaks"},
-		{"render form of a broken rule", Request{Method: "POST", Path: "/api/v2/render", Token: "x", Valid: true, Form: []Part{
-			{Name: "config", Text: `{"segments":[{"sourceFileKey":"v","order":0,"durationMs":5,"speedScale":0}]}`}}},
 			200, json, `{"jobId":"rnd-1"}`, "request breaks"},
 		{"v3 with a bad key", Request{Method: "POST", Path: "/api/v2/render/v3", Token: "x", Valid: true,
 			JSON: M{"segments": []M{{"sourceAssetKey": "x", "order": 0, "durationMs": 5}}}}, 200, json, `{"jobId":"rnd-1"}`, "request breaks"},

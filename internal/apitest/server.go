@@ -40,7 +40,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/logtest"
 	"cutroom/internal/relaytest"
-	"cutroom/internal/sandbox/bucket"
+	standin "cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/process"
 )
@@ -61,13 +61,11 @@ type Server struct {
 	Dir     string // working directory of the service
 	Storage string // STORAGE_PATH, shared by all replicas
 
-	binary   string
 	ahead    time.Duration // see ClockAhead
 	env      map[string]string
 	replicas []*replica
 	client   *http.Client
 	secrets  []string
-	nextIP   atomic.Uint32
 }
 
 // replica is one process of the service over its restarts.
@@ -135,10 +133,7 @@ func Replication() int {
 // a secret or a panic.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	s, err := start(t, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := start(t, opts)
 	t.Cleanup(func() {
 		s.shutdown(t)
 		if t.Failed() {
@@ -148,40 +143,33 @@ func Start(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-func start(t testing.TB, opts []Option) (*Server, error) {
+func start(t testing.TB, opts []Option) *Server {
 	o := options{env: map[string]string{}, relays: map[string]**relaytest.Relay{}, replicas: Replication(), bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
 	for _, opt := range opts {
 		opt(&o)
 	}
 	if o.replicas > 1 && !Postgres() {
-		return nil, fmt.Errorf("%d replicas need CUTROOM_TEST_DB=postgres", o.replicas)
-	}
-	binary, err := Binary()
-	if err != nil {
-		return nil, err
+		t.Fatalf("%d replicas need CUTROOM_TEST_DB=postgres", o.replicas)
 	}
 	dir := t.TempDir()
-	s := &Server{binary: binary, Dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient(), ahead: o.ahead}
+	s := &Server{Dir: dir, Storage: filepath.Join(dir, "storage"), client: newClient(), ahead: o.ahead}
 	t.Cleanup(s.client.CloseIdleConnections)
-	real := o.bucket && !o.standIn && os.Getenv("CUTROOM_TEST_S3") != ""
-	if s.World, err = startWorld(t, o.bucket && !real); err != nil {
-		return nil, err
+	var bucket map[string]string // a real one
+	if o.bucket && !o.standIn {
+		bucket = must(RealBucket(t))(t)
 	}
+	s.World = startWorld(t, o.bucket && bucket == nil)
 	if o.unready {
-		if err := s.World.Bucket.Faults.Add(fake.Rule{Step: bucket.StepPut, Path: "/ready/", Kind: fake.KindStatus, Status: 503}); err != nil {
-			return nil, err
-		}
+		s.World.FailBucket(t, fake.Rule{Step: standin.StepPut, Path: "/ready/", Kind: fake.KindStatus, Status: 503})
 	}
-	if s.env, err = s.World.env(t, real); err != nil {
-		return nil, err
-	}
-	s.env["STORAGE_PATH"] = s.Storage
-	s.env["PROVIDER_POLL_INTERVAL_MS"] = "1000"
+	s.env = s.World.Env()
+	// The tests use the production defaults, not the sandbox's.
+	s.env["ADMIN_SLUG"], s.env["ENABLE_API_DOCS"], s.env["ENABLE_TESTDATA_MOCK"] = "", "", ""
+	s.env["STORAGE_PATH"], s.env["PROVIDER_POLL_INTERVAL_MS"] = s.Storage, "1000"
+	maps.Copy(s.env, bucket)
 	s.database(t)
 	maps.Copy(s.env, o.env)
-	if err := s.relay(t, o.relays); err != nil {
-		return nil, err
-	}
+	s.relay(t, o.relays)
 	for _, key := range []string{"AUTH_JWT_SECRET", "SEPARATION_SIGNING_SECRET", "SEPARATION_PROVIDER_API_KEY",
 		"DB_PASSWORD", "OBJECT_STORE_SECRET_ACCESS_KEY", "IAP_PLATFORM_B_PRIVATE_KEY",
 		"WEBHOOK_SECRET", "PUSH_PLATFORM_B_KEY"} {
@@ -189,16 +177,10 @@ func start(t testing.TB, opts []Option) (*Server, error) {
 			s.secrets = append(s.secrets, v)
 		}
 	}
-	if err := s.makeReplicas(t, o); err != nil {
-		return nil, err
-	}
-	for i := range s.replicas {
-		if err := s.startReplica(i); err != nil {
-			s.killAll()
-			return nil, err
-		}
-	}
-	return s, nil
+	s.makeReplicas(t, o)
+	t.Cleanup(s.killAll) // those that run if another one does not start
+	s.Restart(t)
+	return s
 }
 
 // newClient returns a client that follows no redirects. It keeps few connections, so
@@ -223,12 +205,9 @@ func (s *Server) database(t testing.TB) {
 }
 
 // relay puts relays before servers of the environment.
-func (s *Server) relay(t testing.TB, relays map[string]**relaytest.Relay) error {
+func (s *Server) relay(t testing.TB, relays map[string]**relaytest.Relay) {
 	for key, r := range relays {
-		u, err := url.Parse(s.env[key])
-		if err != nil {
-			return err
-		}
+		u := must(url.Parse(s.env[key]))(t)
 		if u.Host == "" { // not set, or the embedded database
 			continue
 		}
@@ -236,28 +215,22 @@ func (s *Server) relay(t testing.TB, relays map[string]**relaytest.Relay) error 
 		u.Host = (*r).Addr
 		s.env[key] = u.String()
 	}
-	return nil
 }
 
 // makeReplicas chooses the addresses. If there are several replicas, it starts a round-robin front.
-func (s *Server) makeReplicas(t testing.TB, o options) error {
+func (s *Server) makeReplicas(t testing.TB, o options) {
 	var targets []*url.URL
 	for i := range o.replicas {
-		port, err := process.FreePort()
-		if err != nil {
-			return err
-		}
+		port := must(process.FreePort())(t)
 		u := &url.URL{Scheme: "http", Host: "127.0.0.1:" + port}
 		env := maps.Clone(s.env)
 		env["PORT"] = port
 		serves := true
 		if o.roles != nil {
-			if port, err = process.FreePort(); err != nil {
-				return err
-			}
-			env["ROLES"], env["STORAGE_PATH"], env["OPS_ADDR"] = o.roles[i], s.Storage+strconv.Itoa(i), "127.0.0.1:"+port
+			ops := "127.0.0.1:" + must(process.FreePort())(t)
+			env["ROLES"], env["STORAGE_PATH"], env["OPS_ADDR"] = o.roles[i], s.Storage+strconv.Itoa(i), ops
 			if serves = strings.Contains(o.roles[i], "api"); !serves {
-				u.Host = env["OPS_ADDR"]
+				u.Host = ops
 			}
 		}
 		if serves {
@@ -276,7 +249,6 @@ func (s *Server) makeReplicas(t testing.TB, o options) error {
 			r.env["PUBLIC_BASE_URL"] = s.URL
 		}
 	}
-	return nil
 }
 
 // roundRobin passes each request to the next target. It leaves X-Forwarded-For as the
@@ -291,26 +263,22 @@ func roundRobin(targets []*url.URL) http.Handler {
 	}, ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }}
 }
 
-// startReplica starts one process and waits until it answers.
-func (s *Server) startReplica(i int) error {
-	r := s.replicas[i]
-	binary, args := s.binary, []string{"serve"}
+// start starts the process and waits until it answers.
+func (r *replica) start(t testing.TB, s *Server) {
+	t.Helper()
+	binary, args := must(Binary())(t), []string{"serve"}
 	if s.ahead != 0 {
-		binary, args = filepath.Join(filepath.Dir(s.binary), "sandbox"), append(args, "-ahead", s.ahead.String())
+		binary, args = filepath.Join(filepath.Dir(binary), "sandbox"), append(args, "-ahead", s.ahead.String())
 	}
-	p, err := process.Start(binary, s.Dir, process.Environ(r.env, needed), r.log, args...)
-	if err != nil {
-		return err
-	}
-	r.proc = p
+	r.proc = must(process.Start(binary, s.Dir, process.Environ(r.env, needed), r.log, args...))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()
-	if err := p.Healthy(ctx, s.client, r.url); err != nil {
-		p.Kill()
-		return fmt.Errorf("%w:\n%s", err, tail(r.log.String()))
+	if err := r.proc.Healthy(ctx, s.client, r.url); err != nil {
+		t.Fatalf("%v:\n%s", err, tail(r.log.String()))
 	}
-	return nil
 }
+
+func (r *replica) running() bool { return r.proc != nil && r.proc.Running() }
 
 // Kill9 sends SIGKILL to all processes of the service, including ffmpeg.
 func (s *Server) Kill9(t testing.TB) {
@@ -321,18 +289,14 @@ func (s *Server) Kill9(t testing.TB) {
 
 func (s *Server) killAll() {
 	for _, r := range s.replicas {
-		if r.proc != nil {
+		if r.running() {
 			r.proc.Kill()
 		}
 	}
 }
 
 // KillReplica is Kill9 for one of several processes.
-func (s *Server) KillReplica(t testing.TB, i int) {
-	t.Helper()
-	s.replicas[i].proc.Kill()
-	s.client.CloseIdleConnections()
-}
+func (s *Server) KillReplica(t testing.TB, i int) { s.Replica(i).Kill9(t) }
 
 // Stop ends all processes with SIGTERM and fails the test unless each exits
 // with status 0 in time.
@@ -347,7 +311,7 @@ func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
 	s.client.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for i, r := range s.replicas {
-		if r.proc == nil || !r.proc.Running() {
+		if !r.running() {
 			continue
 		}
 		wg.Go(func() {
@@ -367,12 +331,9 @@ func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
 // until they respond.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	for i, r := range s.replicas {
-		if r.proc != nil && r.proc.Running() {
-			continue
-		}
-		if err := s.startReplica(i); err != nil {
-			t.Fatal(err)
+	for _, r := range s.replicas {
+		if !r.running() {
+			r.start(t, s)
 		}
 	}
 }
@@ -406,10 +367,8 @@ func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 // Database opens the service's database until the test ends.
 func (s *Server) Database(t testing.TB) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Options{URL: s.Config("DATABASE_URL"), User: s.Config("DB_USER"), Password: s.Config("DB_PASSWORD"), MaxPool: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(db.Open(t.Context(), db.Options{URL: s.Config("DATABASE_URL"), User: s.Config("DB_USER"),
+		Password: s.Config("DB_PASSWORD"), MaxPool: 4}))(t)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -475,9 +434,12 @@ func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
 	}
 }
 
+// addresses counts the clients of a test process.
+var addresses atomic.Uint32
+
 // IP returns an unused address for X-Forwarded-For. Sign-ins are limited per address.
 func (s *Server) IP() string {
-	n := s.nextIP.Add(1)
+	n := addresses.Add(1)
 	return fmt.Sprintf("198.18.%d.%d", n>>8&0xff, n&0xff)
 }
 
@@ -503,6 +465,7 @@ func (s *Server) Replica(i int) *Server {
 // At returns the service at another address, such as a front's. It shares everything else with s,
 // and is valid as long as s.
 func (s *Server) At(address string) *Server {
-	return &Server{URL: address, World: s.World, Dir: s.Dir, Storage: s.Storage, binary: s.binary, ahead: s.ahead,
-		env: s.env, replicas: s.replicas, client: s.client, secrets: s.secrets}
+	at := *s
+	at.URL = address
+	return &at
 }

@@ -14,7 +14,6 @@ import (
 var shared struct {
 	once   sync.Once
 	server *Server
-	err    error
 }
 
 // forever is the testing.TB whose cleanups run when the test process ends.
@@ -45,11 +44,8 @@ func Shared(t testing.TB) *Server {
 	t.Helper()
 	shared.once.Do(func() {
 		// Many tests separate at the same time. Tests of the queue start their own service.
-		shared.server, shared.err = start(Forever(t), []Option{Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "5")})
+		shared.server = start(Forever(t), []Option{Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "5")})
 	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
 	s := shared.server
 	offset := s.replicas[0].log.Len()
 	t.Cleanup(func() {
@@ -82,10 +78,8 @@ func Main(m *testing.M) int {
 	if forever.life != nil && forever.life.end() && code == 0 {
 		code = 1
 	}
-	if build.dir != "" {
-		if err := os.RemoveAll(build.dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
+	if err := os.RemoveAll(buildDir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	}
 	return code
 }

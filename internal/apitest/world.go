@@ -1,8 +1,6 @@
 package apitest
 
 import (
-	"fmt"
-	"maps"
 	"path/filepath"
 	"testing"
 
@@ -24,36 +22,15 @@ type World struct {
 // startWorld starts the stand-ins until the test ends. The separation provider is fast and treats
 // sound above 600 Hz as voice. It returns no speakers unless a test asks for them, because each
 // costs the service four more ffmpeg passes.
-func startWorld(t testing.TB, bucket bool) (*World, error) {
-	w, err := sandbox.Start(sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket})
-	if err != nil {
-		return nil, err
-	}
+func startWorld(t testing.TB, bucket bool) *World {
+	w := must(sandbox.Start(sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket}))(t)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Errorf("close the stand-ins: %v", err)
 		}
 	})
 	w.Separator.Configure(func(b *separator.Behaviour) { b.NoSpeakers = true })
-	return &World{World: w}, nil
-}
-
-// env returns the part of the service's environment that names the vendors. realBucket asks for a bucket on the
-// S3 server that CUTROOM_TEST_S3 names, if it names one.
-func (w *World) env(t testing.TB, realBucket bool) (map[string]string, error) {
-	env := w.Env()
-	// The tests use the production defaults, not the sandbox's.
-	for _, key := range []string{"ADMIN_SLUG", "ENABLE_API_DOCS", "ENABLE_TESTDATA_MOCK"} {
-		env[key] = ""
-	}
-	if realBucket {
-		real, err := RealBucket(t)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(env, real)
-	}
-	return env, nil
+	return &World{World: w}
 }
 
 // MintA returns an identity token of provider_a.
@@ -81,27 +58,34 @@ func (w *World) TransactionB(tr store.TransactionB) (store.TransactionB, string)
 // FailIdentity adds a fault to every call of both identity providers.
 func (w *World) FailIdentity(t testing.TB, rule fake.Rule) {
 	t.Helper()
-	fail(t, rule, w.ProviderA.Faults, w.ProviderB.Faults)
+	rule.Step = fake.AnyStep
+	fail(t, w.ProviderA.Faults, rule)
+	fail(t, w.ProviderB.Faults, rule)
 }
 
 // FailStores adds a fault to every call of both stores.
 func (w *World) FailStores(t testing.TB, rule fake.Rule) {
 	t.Helper()
-	fail(t, rule, w.PlatformA.Faults, w.PlatformB.Faults)
+	rule.Step = fake.AnyStep
+	fail(t, w.PlatformA.Faults, rule)
+	fail(t, w.PlatformB.Faults, rule)
 }
 
 // FailSeparator adds faults to the separation provider.
 func (w *World) FailSeparator(t testing.TB, rules ...fake.Rule) {
 	t.Helper()
-	if err := w.Separator.Faults.Add(rules...); err != nil {
-		t.Fatal(err)
-	}
+	fail(t, w.Separator.Faults, rules...)
 }
 
 // FailBucket adds faults to the object store. The service must use the stand-in: see StandInBucket.
 func (w *World) FailBucket(t testing.TB, rules ...fake.Rule) {
 	t.Helper()
-	if err := w.Bucket.Faults.Add(rules...); err != nil {
+	fail(t, w.Bucket.Faults, rules...)
+}
+
+func fail(t testing.TB, faults *fake.Faults, rules ...fake.Rule) {
+	t.Helper()
+	if err := faults.Add(rules...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -116,22 +100,12 @@ func (w *World) Heal() {
 	}
 }
 
-func fail(t testing.TB, rule fake.Rule, all ...*fake.Faults) {
-	t.Helper()
-	rule.Step = fake.AnyStep
-	for _, f := range all {
-		if err := f.Add(rule); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // must ends the test if there was an error: must(f())(t).
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
-			t.Fatal(fmt.Errorf("stand-in: %w", err))
+			t.Fatal(err)
 		}
 		return v
 	}
