@@ -1,7 +1,6 @@
 package tracing
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -88,22 +87,5 @@ func TestWhatIsNotSampledIsNotRecorded(t *testing.T) {
 	ended(nil)
 	if n := len(spans.Ended()); n != 0 {
 		t.Errorf("%d spans were recorded", n)
-	}
-}
-
-func TestATracerThatIsOff(t *testing.T) {
-	var off *Tracer
-	ctx, end := off.Request(t.Context(), "GET", http.Header{"Traceparent": {sampled}}, true)
-	end("GET /x", 200)
-	_, ended := off.Attempt(ctx, "render.attempt", sampled, "rnd-1", "replica-2")
-	ended(nil)
-	if Parent(ctx) != "" || off.Shutdown(t.Context()) != nil {
-		t.Error("it does something")
-	}
-	if n := testing.AllocsPerRun(100, func() {
-		_, end := Start(context.Background(), "bucket fetch")
-		end(nil)
-	}); n != 0 {
-		t.Errorf("a span that is not recorded costs %v allocations", n)
 	}
 }
