@@ -2,7 +2,6 @@ package test
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -35,32 +34,14 @@ func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 	if res.Status/100 == 3 {
 		res = s.Do(t, apitest.Request{Path: res.Header.Get("Location")})
 	}
-	page := string(res.Expect(200).Body)
+	res.Expect(200)
 	// The admin app has the same origin, so a script on this page could use its token.
 	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
 		strings.Contains(policy, "script-src 'unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || res.Header.Get("X-Frame-Options") != "DENY" {
 		t.Errorf("Content-Security-Policy %q, X-Frame-Options %q", policy, res.Header.Get("X-Frame-Options"))
 	}
-	// The page works under this policy, and the browser blocks nothing.
-	browser := browsertest.Open(t)
-	browser.Go(s.URL + "/swagger/")
-	browser.See("/api/v2/render/v3")
-	if problems := browser.Problems(); len(problems) > 0 {
-		t.Errorf("the page has problems: %q", problems)
-	}
 	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
 		t.Errorf("Content-Type %q", res.Header.Get("Content-Type"))
-	}
-	if m := regexp.MustCompile(`(src|href)\s*=\s*["'](https?:)?//[^"']+`).FindString(page); m != "" {
-		t.Errorf("the page loads from another host: %s", m)
-	}
-	// The binary serves all files of the page.
-	for _, m := range regexp.MustCompile(`(?:src|href)\s*=\s*["']([^"'#]+\.(?:js|css))["']`).FindAllStringSubmatch(page, -1) {
-		path := m[1]
-		if !strings.HasPrefix(path, "/") {
-			path = "/swagger/" + strings.TrimPrefix(path, "./")
-		}
-		s.Do(t, apitest.Request{Path: path}).Expect(200)
 	}
 	var documents []string
 	for path, kind := range map[string]string{"/swagger/openapi.yaml": "application/yaml", "/swagger/openapi.json": "application/json"} {
@@ -81,4 +62,9 @@ func TestAPIDocsOnlyWhenEnabled(t *testing.T) {
 	for _, path := range []string{"/swagger/nope", "/swagger/nope.js", "/swagger/openapi.xml", "/swagger/a/b"} {
 		s.Do(t, apitest.Request{Path: path}).Error(404, "Not found")
 	}
+	// The page works under this policy: the binary serves all that it loads.
+	browser := browsertest.Open(t)
+	browser.Go(s.URL + "/swagger/")
+	browser.See("/api/v2/render/v3")
+	browser.Quiet("the page")
 }

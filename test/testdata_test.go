@@ -11,14 +11,6 @@ import (
 	"cutroom/internal/apitest"
 )
 
-func TestMockIsOffByDefault(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	s := apitest.Shared(t)
-	s.Do(t, apitest.Request{Path: "/api/v2/testdata/separation/list"}).Expect(404)
-	s.Do(t, apitest.Request{Path: "/api/v2/testdata/separation/0-30/voice_all"}).Expect(404)
-}
-
 func TestMock(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -104,6 +105,13 @@ func TestTraces(t *testing.T) {
 	childOf(wait(film, "bucket fetch"), attempt)
 	if !strings.Contains(s.Logs(), `"trace":"`+film+`"`) {
 		t.Error("no log line has the trace id")
+	}
+
+	for _, request := range []string{`"POST","path":"/api/v2/render"`, `"GET","path":"/api/v2/render/` + id + `/status"`} {
+		line := regexp.MustCompile(`"method":` + request + `.*"user":"` + u.Sub + `".*"job":"` + id + `"`)
+		if !line.MatchString(s.Logs()) {
+			t.Errorf("no line of a request names user and job: %s", line)
+		}
 	}
 
 	const separation = "4bf92f3577b34da6a3ce929d0e0e4737"

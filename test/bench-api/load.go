@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,6 +10,7 @@ import (
 
 	"cutroom/internal/apitest"
 	"cutroom/internal/benchtest"
+	"cutroom/internal/sandbox/api"
 )
 
 // load is what one endpoint bore.
@@ -73,21 +72,6 @@ func (o options) measure(t testing.TB, u *apitest.User, path string) load {
 
 // ask sends a GET without the checks of apitest, which take longer than the answer.
 func ask(client *http.Client, u *apitest.User, path string) error {
-	req, err := http.NewRequest(http.MethodGet, u.URL+path, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+u.Token)
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
-	}
-	return nil
+	_, err := (&api.Client{Base: u.URL, HTTP: client}).Call(context.Background(), api.Request{Path: path, Token: u.Token}, nil)
+	return err
 }
