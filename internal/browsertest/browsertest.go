@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -264,6 +265,53 @@ func (p *Page) Network(on bool, bytesPerSecond float64) {
 func (p *Page) Screenshot() []byte {
 	p.t.Helper()
 	return do(p, chromedp.FullScreenshot(100))
+}
+
+// wide, unnamed and pale list what must not be on a page: elements beyond the right edge of the window, controls
+// without a name for screen readers, and texts whose contrast with their background is below 4.5 to 1 (WCAG 2.2, 1.4.3).
+const (
+	wide    = `((over) => over > 0 ? [over + ' pixels'] : [])(document.documentElement.scrollWidth - document.documentElement.clientWidth)`
+	unnamed = `[...document.querySelectorAll('a, button, input, progress, [role=img], [role=region]')]
+		.filter(e => e.checkVisibility() && !(e.getAttribute('aria-label') || e.labels?.length || e.innerText?.trim())).map(e => e.outerHTML)`
+	pale = `(() => {
+		const rgb = c => c.match(/[\d.]+/g).map(Number);
+		const light = c => { const [r, g, b] = rgb(c).map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+		const behind = e => { for (; e; e = e.parentElement) { const s = getComputedStyle(e), c = s.backgroundImage.match(/rgb\([^)]*\)/)?.[0] ?? s.backgroundColor, v = rgb(c); if (v.length < 4 || v[3] > 0) return c; } return 'rgb(255,255,255)'; };
+		const pale = new Set();
+		const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+		while (walk.nextNode()) {
+			const e = walk.currentNode.parentElement;
+			if (!walk.currentNode.data.trim() || !e.checkVisibility() || e.closest(':disabled, [aria-disabled=true]')) continue;
+			const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+			if ((a + .05) / (b + .05) < 4.5) pale.add(walk.currentNode.data.trim().slice(0, 40));
+		}
+		return [...pale];
+	})()`
+)
+
+// Look checks the page in its current state: its width, the names of its controls, the contrast of its texts, and the
+// browser's complaints. If CUTROOM_TEST_SHOTS names a folder, it leaves a screenshot there.
+func (p *Page) Look(name string) {
+	p.t.Helper()
+	for what, script := range map[string]string{"is too wide": wide, "has controls without a name": unnamed, "has pale texts": pale} {
+		if found := p.Eval(script); found != "[]" {
+			p.t.Errorf("%s %s: %s", name, what, found)
+		}
+	}
+	if dir := os.Getenv("CUTROOM_TEST_SHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), p.Screenshot(), 0o600); err != nil {
+			p.t.Error(err)
+		}
+	}
+	p.Quiet(name)
+}
+
+// Quiet fails the test if the browser has complained since the last call of Problems.
+func (p *Page) Quiet(name string) {
+	p.t.Helper()
+	for _, problem := range p.Problems() {
+		p.t.Errorf("the browser complains at %s: %s", name, problem)
+	}
 }
 
 // Problems returns the browser's complaints since the last call: errors of scripts,
