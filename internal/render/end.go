@@ -91,7 +91,7 @@ func (s *Service) apply(ctx context.Context, j claimedJob, o outcome, cause erro
 		moved, err = s.fail(ctx, j, o.failure, cause)
 		if moved && err == nil {
 			over = !keepsUploads(o.failure)
-			log.Log(ctx, o.level, "render ended", "state", StateFailed, "why", o.failure.Answer(), "cause", cause)
+			log.Log(ctx, o.level, "render ended", "state", StateFailed, "why", o.failure.Answer(), "err", cause)
 		}
 	default:
 		log.Info("render taken away", "err", cause)
