@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
-
 	"cutroom/internal/rescue"
 )
 
@@ -26,15 +24,7 @@ func TestAPanicBecomesAnErrorThatSaysWhere(t *testing.T) {
 		t.Errorf("text %q, %d callers", err, len(p.StackTrace()))
 	}
 	plain := errors.New("plain")
-	if err := rescue.Do(func() error { return plain }); err != plain {
+	if err := rescue.Func(func() error { return plain })(); err != plain {
 		t.Errorf("an error becomes %v", err)
-	}
-}
-
-func TestAPanicInAGoroutineEndsItsGroupAlone(t *testing.T) {
-	var group errgroup.Group
-	group.Go(rescue.Func(func() error { panic("boom") }))
-	if err := group.Wait(); err == nil || !strings.Contains(err.Error(), "panic: boom") {
-		t.Errorf("err = %v", err)
 	}
 }

@@ -59,16 +59,13 @@ func files(t *testing.T, dir string) int {
 
 func TestReceive(t *testing.T) {
 	a, dir := newArea(t)
-	b := newBatch(t, a)
+	b, err := a.Batch()
+	must(t, err)
 	want := bytes.Repeat([]byte("cutroom "), 100_000)
 	sum := sha256.Sum256(want)
 	// A file name that would escape the folder if it were used for one.
 	f, err := b.Receive("video_0", "../../../etc/passwd", iotest.HalfReader(bytes.NewReader(want)), int64(len(want)))
 	must(t, err)
-	got, err := os.ReadFile(f.Path)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("the file holds %d other bytes, %v", len(got), err)
-	}
 	if f.Name != "video_0" || f.FileName != "../../../etc/passwd" || f.SizeBytes != int64(len(want)) || f.SHA256 != hex.EncodeToString(sum[:]) {
 		t.Errorf("Receive = %+v", f)
 	}
@@ -79,47 +76,38 @@ func TestReceive(t *testing.T) {
 	if err != nil || empty.SizeBytes != 0 || empty.Path == f.Path {
 		t.Errorf("an empty part of the same name = %+v, %v", empty, err)
 	}
-}
-
-func TestCloseRemovesWhatWasNotMovedAway(t *testing.T) {
-	a, dir := newArea(t)
-	b, err := a.Batch()
-	must(t, err)
-	moved, err := b.Receive("a", "", strings.NewReader("moved"), 10)
-	must(t, err)
-	if _, err := b.Receive("b", "", strings.NewReader("stays"), 10); err != nil {
-		t.Fatal(err)
-	}
-	target := filepath.Join(t.TempDir(), "kept")
-	must(t, os.Rename(moved.Path, target))
+	// Close removes what was not moved away.
+	kept := filepath.Join(t.TempDir(), "kept")
+	must(t, os.Rename(f.Path, kept))
 	must(t, b.Close())
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("Close left %v, %v", left, err)
 	}
-	if got, err := os.ReadFile(target); err != nil || string(got) != "moved" {
-		t.Errorf("the moved file holds %q, %v", got, err)
+	if got, err := os.ReadFile(kept); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the moved file holds %d other bytes, %v", len(got), err)
 	}
 	if _, err := b.Receive("c", "", strings.NewReader("x"), 10); err == nil {
 		t.Error("a closed batch received a file")
 	}
 }
 
-func TestReceiveStopsAtTheLimit(t *testing.T) {
+func TestABodyThatIsNotReceivedLeavesNoFile(t *testing.T) {
+	broken := errors.New("connection lost")
 	for _, c := range []struct {
 		size  int
+		end   error // of the body
 		limit int64
 		want  error
 	}{
-		{10, 10, nil}, {11, 10, staging.ErrTooLarge}, {0, 0, nil}, {1, 0, staging.ErrTooLarge}, {0, -1, staging.ErrTooLarge},
-		{256 << 10, 256 << 10, nil}, {256<<10 + 1, 256 << 10, staging.ErrTooLarge},
-		{1 << 20, 1<<20 - 1, staging.ErrTooLarge},
+		{10, io.EOF, 10, nil}, {11, io.EOF, 10, staging.ErrTooLarge}, {0, io.EOF, 0, nil}, {1, io.EOF, 0, staging.ErrTooLarge},
+		{0, io.EOF, -1, staging.ErrTooLarge}, {256 << 10, io.EOF, 256 << 10, nil}, {256<<10 + 1, io.EOF, 256 << 10, staging.ErrTooLarge},
+		{1 << 20, io.EOF, 1<<20 - 1, staging.ErrTooLarge}, {4, broken, 1000, broken},
 	} {
 		a, dir := newArea(t)
 		b := newBatch(t, a)
 		body := bytes.NewReader(make([]byte, c.size+1000))
-		r := io.LimitReader(body, int64(c.size))
-		_, err := b.Receive("a", "", r, c.limit)
-		if !errors.Is(err, c.want) {
+		_, err := b.Receive("a", "", io.MultiReader(io.LimitReader(body, int64(c.size)), iotest.ErrReader(c.end)), c.limit)
+		if disk := (*staging.DiskError)(nil); !errors.Is(err, c.want) || errors.As(err, &disk) {
 			t.Errorf("%d bytes with limit %d: %v, want %v", c.size, c.limit, err, c.want)
 		}
 		if want := map[bool]int{true: 1, false: 0}[c.want == nil]; files(t, dir) != want {
@@ -128,19 +116,6 @@ func TestReceiveStopsAtTheLimit(t *testing.T) {
 		if read := int64(c.size+1000) - int64(body.Len()); c.want != nil && read > max(c.limit, 0)+1 {
 			t.Errorf("%d bytes with limit %d: %d were read", c.size, c.limit, read)
 		}
-	}
-}
-
-func TestBrokenBodyLeavesNoFile(t *testing.T) {
-	a, dir := newArea(t)
-	b := newBatch(t, a)
-	broken := errors.New("connection lost")
-	_, err := b.Receive("a", "", io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)), 1000)
-	if disk := (*staging.DiskError)(nil); !errors.Is(err, broken) || errors.As(err, &disk) {
-		t.Errorf("Receive = %v, want the reader's error", err)
-	}
-	if n := files(t, dir); n != 0 {
-		t.Errorf("%d files are left", n)
 	}
 }
 

@@ -123,13 +123,6 @@ func (k *soak) objects() (keys []string) {
 
 // report prints the figures of the run.
 func (k *soak) report() {
-	states, err := db.Texts(k.db.Query(k.t.Context(), `SELECT COUNT(*) || ' ' || state || COALESCE(': ' || error, '')
-		FROM jobs WHERE kind = 'separation' GROUP BY state, error ORDER BY state, error`))
-	if err != nil {
-		k.t.Error(err)
-	}
-	k.t.Logf("%d replicas, %v: %d kills, events %v", len(k.up), time.Since(k.began).Round(time.Second), k.kills, k.events)
-	k.t.Logf("responses to submissions by status: %v, and %d lost; %d jobs accepted, %d projects at the provider",
-		k.answers, k.cutOff, len(k.accepted), len(k.s.World.Separator.Titles()))
-	k.t.Logf("jobs of the remaining accounts: %q", states)
+	k.t.Logf("%d replicas, %v: %d kills, events %v, responses to submissions by status %v, and %d lost", len(k.up),
+		time.Since(k.began).Round(time.Second), k.kills, k.events, k.answers, k.cutOff)
 }
