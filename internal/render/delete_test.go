@@ -45,7 +45,7 @@ func TestNothingStoredAfterAnErasureStays(t *testing.T) {
 			}
 			film := r.service(nil, r.DB)
 			erase := func() {
-				err := errors.New("unreached")
+				var err error
 				if tt.account {
 					r.Exec(`UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
 					err = film.Erase(t.Context(), owner)
