@@ -34,8 +34,8 @@ func (c *client) balance(ctx context.Context) (int64, error) {
 
 // quote is the price of a separation.
 type quote struct {
-	DurationMs, Credits, Balance int64
-	Sufficient                   bool
+	Credits, Balance int64
+	Sufficient       bool
 }
 
 func (c *client) quote(ctx context.Context, d time.Duration) (quote, error) {

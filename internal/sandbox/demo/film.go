@@ -285,11 +285,9 @@ func (f film) parts() sources {
 	return s
 }
 
-// stemURLs are the signed addresses of the stems that a remix uses.
-type stemURLs struct{ voice, background string }
-
 // config returns the RenderConfig of the film.
-func (f film) config(names sources, stems stemURLs, kind string) map[string]any {
+func (r result) config(names sources, kind string) map[string]any {
+	f := r.film
 	sourceField, audioField := "sourceFileKey", "audioFileKey"
 	if names.assets {
 		sourceField, audioField = "sourceAssetKey", "audioAssetKey"
@@ -315,13 +313,13 @@ func (f film) config(names sources, stems stemURLs, kind string) map[string]any 
 			"ducking": map[string]any{"amountDb": m.ducking, "attackMs": 50},
 		})
 	}
-	for i, r := range f.remixes {
+	for i, x := range f.remixes {
 		directives = append(directives, map[string]any{
-			"id": fmt.Sprintf("remix-%d", i), "rangeStartMs": r.from.Milliseconds(), "rangeEndMs": r.to.Milliseconds(),
-			"muteOriginalSegmentAudio": true, "sourceOffsetMs": r.offset.Milliseconds(),
+			"id": fmt.Sprintf("remix-%d", i), "rangeStartMs": x.from.Milliseconds(), "rangeEndMs": x.to.Milliseconds(),
+			"muteOriginalSegmentAudio": true, "sourceOffsetMs": x.offset.Milliseconds(),
 			"selections": []map[string]any{
-				{"stemId": "voice_all", "audioUrl": stems.voice, "volume": r.voice},
-				{"stemId": "background", "audioUrl": stems.background, "volume": r.background},
+				{"stemId": voiceStem, "audioUrl": r.stem(voiceStem).URL, "volume": x.voice},
+				{"stemId": backgroundStem, "audioUrl": r.stem(backgroundStem).URL, "volume": x.background},
 			},
 		})
 	}

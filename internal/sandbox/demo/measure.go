@@ -46,11 +46,6 @@ func (r result) stem(id string) stem {
 	return stem{}
 }
 
-// urls returns the links of the stems that the film uses.
-func (r result) urls() stemURLs {
-	return stemURLs{voice: r.stem(voiceStem).URL, background: r.stem(backgroundStem).URL}
-}
-
 // sounds returns the paths of all files whose sound is compared.
 func (r result) sounds() []string {
 	paths := []string{r.video, r.sound, r.audio, r.music}
@@ -83,7 +78,7 @@ type judge struct {
 }
 
 func (j *judge) add(name, want, got string, ok bool) {
-	j.checks = append(j.checks, check{name: name, want: want, got: got, ok: ok})
+	j.checks = append(j.checks, check{name, want, got, ok})
 }
 
 // measure runs the measurements and reports the progress to on.

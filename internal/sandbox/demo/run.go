@@ -264,7 +264,7 @@ func (r *run) finish(ctx context.Context, id, name string, on *step) (string, er
 func (r *run) render(ctx context.Context, title, kind, file string) error {
 	return r.step(title, func(on *step) (string, error) {
 		names := r.result.film.parts()
-		id, err := r.client.render(ctx, r.result.film.config(names, r.result.urls(), kind), names, r.clips, r.result.music, on)
+		id, err := r.client.render(ctx, r.result.config(names, kind), names, r.clips, r.result.music, on)
 		if err != nil {
 			return "", err
 		}
@@ -300,7 +300,7 @@ func (r *run) renderByReference(ctx context.Context) error {
 	}
 	r.result.v3 = r.path("film-v3.mp4")
 	return r.step("Render v3", func(on *step) (string, error) {
-		id, err := r.client.renderAssets(ctx, r.result.film.config(keys, r.result.urls(), "video"))
+		id, err := r.client.renderAssets(ctx, r.result.config(keys, "video"))
 		if err != nil {
 			return "", err
 		}
