@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"cutroom/internal/config"
@@ -39,21 +40,6 @@ func numbers() (keys []string) {
 		}
 	}
 	return keys
-}
-
-// inBackground runs a task whose failure only costs time later. The function that it returns stops the task and
-// waits for its end.
-func inBackground(ctx context.Context, task func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = task(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }
 
 // options are the flags of up.
@@ -142,8 +128,12 @@ func runSystem(ctx context.Context, o options, stdout, stderr io.Writer) (err er
 	}()
 	page := player.New(s.World.Servers, filepath.Join(o.DataDir, "samples"))
 	s.Mount(player.Prefix, page)
+	var background sync.WaitGroup
+	defer background.Wait()
+	preparing, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if !o.Fast {
-		defer inBackground(ctx, page.Prepare)()
+		background.Go(func() { _ = page.Prepare(preparing) }) // a failure only costs time later
 	}
 	if err := furnish(ctx, o.DataDir); err != nil {
 		return err
