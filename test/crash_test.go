@@ -47,14 +47,23 @@ func TestARenderSurvivesAStopAndAKill(t *testing.T) {
 	sameInEveryShape(t) // TestARenderSurvivesTheLossOfAReplica kills on PostgreSQL
 	s := apitest.Start(t)
 	u := s.SignIn(t)
-	id := u.Render(t, longRender(), apitest.File("video_0", noisyClip(t)))
+	// Several parts and a stretched sound, of which the next attempt finds some in the cache.
+	edit := M{"segments": []M{apitest.Segment("video_0", 0, noisyLength), apitest.With(apitest.Segment("video_0", 1, noisyLength), M{"trimEndMs": 3000}),
+		apitest.With(apitest.Segment("video_0", 2, noisyLength), M{"trimStartMs": 1000, "speedScale": 2})}}
+	files := []apitest.Part{apitest.File("video_0", noisyClip(t)), apitest.File("bgm_0", music(t))}
+	edit["bgmClips"] = []M{{"audioFileKey": "bgm_0", "startMs": 0, "speed": 0.8}}
+	id := u.Render(t, edit, files...)
 	for _, end := range []func(*apitest.Server, testing.TB){(*apitest.Server).Stop, (*apitest.Server).Kill9} {
 		inProgress(t, u, id)
 		end(s, t)
 		s.Restart(t)
 	}
 	u.WaitRendered(t, id)
-	isFilm(t, u.Download(t, id), 640, 360, "25/1", noisyLength)
+	film := u.Download(t, id)
+	isFilm(t, film, 640, 360, "25/1", 2*noisyLength)
+	if undisturbed := s.SignIn(t).RenderFilm(t, edit, files...); mediatest.Digest(t, film) != mediatest.Digest(t, undisturbed) {
+		t.Error("the film differs from that of an undisturbed render")
+	}
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("balance %d: a render costs nothing", b)
 	}

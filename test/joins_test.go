@@ -64,31 +64,6 @@ func pointsAre(t testing.TB, film string, rate int, points []point) {
 	}
 }
 
-// A join moves the pictures as they are fitted into the canvas, whatever their size. The engine's tests have every
-// frame of every kind and direction.
-func TestRenderMovingJoinsOfOtherSizes(t *testing.T) {
-	t.Parallel()
-	sameInEveryShape(t)
-	u := apitest.Shared(t).SignIn(t)
-	film := u.RenderFilm(t, M{
-		"canvas": M{"aspect": "16:9", "fit": "contain"}, // 320x180
-		"segments": []M{
-			apitest.With(apitest.Segment("video_0", 0, clipLength), M{"trimEndMs": 1000}),
-			apitest.With(apitest.Segment("video_1", 1, clipLength), M{"trimEndMs": 1000, "transition": M{"type": "push", "direction": "right", "durationMs": 200}}),
-			apitest.With(apitest.Segment("video_0", 2, clipLength), M{"trimEndMs": 1000, "transition": M{"type": "slide", "direction": "down", "durationMs": 200}}),
-			apitest.With(apitest.Segment("video_1", 3, clipLength), M{"trimEndMs": 1000, "fit": "cover", "transition": M{"type": "wipe", "direction": "up", "durationMs": 200}}),
-		},
-	}, apitest.File("video_0", redClip(t)), apitest.File("video_1", blueClip(t)))
-	isFilm(t, film, 320, 180, "25/1", 3400*time.Millisecond)
-	// The blue square stands between black bars of 70 columns. In the third of five frames, half of the canvas shows
-	// the incoming picture.
-	pointsAre(t, film, 25, []point{
-		{22, 0.02, 0.5, blue}, {22, 0.25, 0.5, blue}, {22, 0.4, 0.5, black}, {22, 0.6, 0.5, red}, {22, 0.95, 0.5, red}, // 160 columns have come in
-		{42, 0.5, 0.2, red}, {42, 0.05, 0.2, red}, {42, 0.5, 0.8, blue}, {42, 0.05, 0.8, black}, // 90 rows
-		{62, 0.05, 0.2, red}, {62, 0.05, 0.8, blue}, {62, 0.95, 0.8, blue},
-	})
-}
-
 // One film with most of the vocabulary: a vertical canvas with its own size and rate, mixed clips, a push, a wipe, both
 // ends, a voice-over that turns music down, and loudness. It is the same film whether its media are uploaded with it or
 // are assets.

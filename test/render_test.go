@@ -195,6 +195,7 @@ func TestRenderBackgroundMusic(t *testing.T) {
 		"bgmClips": []M{
 			{"audioFileKey": "bgm_0.audio", "startMs": 1000, "sourceTrimStartMs": 500, "sourceTrimEndMs": 2500, "speed": 2.0, "volume": 0.5},
 			{"audioFileKey": "bgm_0.audio", "startMs": 3000, "sourceTrimStartMs": 0, "sourceTrimEndMs": 0},
+			{"audioFileKey": "bgm_0.audio", "startMs": 3600000}, // after the end
 		},
 	}, apitest.File("video_0", redClip(t)), apitest.File("video_1", silentClip(t)),
 		apitest.Part{Name: "bgm_0.audio", Path: music(t), Type: "audio/*", Unquoted: true})

@@ -17,8 +17,12 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 	t.Helper()
 	s := startPair(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"))
 	u := s.SignIn(t)
+	config, files := eightParts(t)
+	return s, u, u.Render(t, config, files...)
+}
+
+func eightParts(t *testing.T) (config M, files []apitest.Part) {
 	var segments []M
-	var files []apitest.Part
 	for i := range 8 {
 		name := fmt.Sprintf("video_%d", i)
 		clip := fixture(t, name, func(t testing.TB) string {
@@ -27,7 +31,7 @@ func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 		segments = append(segments, apitest.Segment(name, i, time.Second))
 		files = append(files, apitest.File(name, clip))
 	}
-	return s, u, u.Render(t, M{"segments": segments, "quality": "high"}, files...)
+	return M{"segments": segments, "quality": "high"}, files
 }
 
 // claimer returns the number of the replica that has claimed the render.
@@ -68,5 +72,10 @@ func TestARenderSurvivesTheLossOfAReplica(t *testing.T) {
 	s.KillReplica(t, lost)
 	left := at(u, s.Replica(1-lost))
 	left.WaitRendered(t, id)
-	isFilm(t, left.Download(t, id), 320, 180, "30/1", 8*time.Second)
+	film := left.Download(t, id)
+	isFilm(t, film, 320, 180, "30/1", 8*time.Second)
+	config, files := eightParts(t)
+	if alone := apitest.Start(t, apitest.Replicas(1)).SignIn(t).RenderFilm(t, config, files...); mediatest.Digest(t, alone) != mediatest.Digest(t, film) {
+		t.Error("the film differs from one that a single replica makes")
+	}
 }

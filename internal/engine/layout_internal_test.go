@@ -115,6 +115,7 @@ func TestCanvasRate(t *testing.T) {
 		"ntsc":                    {fakeVideo(r(30000, 1001), 300, 0).Video, r(30000, 1001)},
 		"ntsc as written by some": {claims(r(19001, 634), r(30000, 1001), fakeVideo(r(30000, 1001), 300, 0)), r(30000, 1001)},
 		"film ntsc":               {fakeVideo(r(24000, 1001), 300, 0).Video, r(24000, 1001)},
+		"film ntsc in matroska":   {claims(r(24000, 1001), r(24000, 1001), &Info{Video: irregular(42, 42, 41, 42, 42, 41, 42)}), r(24000, 1001)},
 		"claim is nonsense":       {claims(r(1000, 1), r(90000, 1), fakeVideo(r(24, 1), 300, 0)), r(24, 1)},
 		"claim is unknown":        {claims(media.Rational{}, media.Rational{}, fakeVideo(r(50, 1), 300, 0)), r(50, 1)},
 		"120":                     {fakeVideo(r(120, 1), 300, 0).Video, r(60, 1)},
@@ -363,24 +364,6 @@ func TestWindowsOfLongSounds(t *testing.T) {
 	} {
 		if got := windows(tt.needs, tt.length); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
-	}
-}
-
-func TestCovered(t *testing.T) {
-	for _, tt := range []struct {
-		times    []int64
-		from, to int64
-		want     int64
-	}{
-		{[]int64{0, 40, 80, 120}, 0, 160, 160},
-		{[]int64{0, 40, 120}, 0, 160, 140}, // a gap of one frame: half of it is tolerated
-		{[]int64{0, 1000}, 0, 1040, 100},
-		{nil, 0, 100, 0},
-		{[]int64{500}, 0, 100, 0},
-	} {
-		if got := covered(tt.times, tt.from, tt.to, 60); got != tt.want {
-			t.Errorf("covered(%v, %d, %d) = %d, want %d", tt.times, tt.from, tt.to, got, tt.want)
 		}
 	}
 }

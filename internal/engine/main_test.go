@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,9 +20,6 @@ import (
 
 func TestMain(m *testing.M) {
 	confine.Main()
-	if os.Getenv(childEnv) != "" {
-		childMain()
-	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -130,18 +126,4 @@ func cut(path string, fromMs, toMs int64) timeline.Segment {
 		SourceKey: path, Duration: time.Hour, TrimStart: timeline.Milliseconds(fromMs), TrimEnd: timeline.Milliseconds(toMs),
 		Volume: 1, Speed: 1,
 	}
-}
-
-// shared returns a file of CUTROOM_MEDIA_DIR, and skips the test without it.
-func shared(t testing.TB, name string) string {
-	t.Helper()
-	dir := os.Getenv("CUTROOM_MEDIA_DIR")
-	if dir == "" {
-		t.Skip("CUTROOM_MEDIA_DIR is not set")
-	}
-	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err != nil {
-		t.Skip(fmt.Sprint("no shared clip: ", err))
-	}
-	return path
 }

@@ -117,37 +117,6 @@ func describeLight(t *testing.T, path string) {
 	}
 }
 
-// Real files get the rates of TestCanvasRate, and segments with other rates do not change
-// the length.
-func TestFrameRates(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for i, tt := range []struct {
-		fps, container, want string
-		rate                 float64
-	}{
-		{"24000/1001", "mkv", "24000/1001", 24000.0 / 1001},
-		{"2997/100", "mp4", "30000/1001", 30000.0 / 1001},
-		{"240", "mp4", "60/1", 60},
-	} {
-		t.Run(tt.fps+" "+tt.container, func(t *testing.T) {
-			t.Parallel()
-			other := []string{"25", "60"}[i%2]
-			clips := mediatest.Clips(t, mediatest.Spec{Width: 160, Height: 120, FPS: tt.fps, Container: tt.container},
-				mediatest.Spec{Width: 160, Height: 120, FPS: other, Container: "mkv"})
-			out := b.render(t, film(cut(clips[0], 0, 0), cut(clips[1], 223, 0)))
-			if m := mediatest.Inspect(t, out.Path).Video(t); m.FrameRate != tt.want || m.AvgFrameRate != tt.want {
-				t.Errorf("rate %s (%s), want %s", m.FrameRate, m.AvgFrameRate, tt.want)
-			}
-			mediatest.ConstantRate(t, out.Path, tt.rate, int(out.Frames), 25*time.Microsecond)
-			frame := time.Duration(float64(time.Second) / tt.rate)
-			if d := out.Duration - 1777*time.Millisecond; d.Abs() > frame+time.Millisecond {
-				t.Errorf("lasts %v", out.Duration)
-			}
-		})
-	}
-}
-
 // variable makes a film whose n-th frame shows the grey level 20*n+20 from times[n] ms
 // on. The last frame is as long as the one before it.
 func variable(t *testing.T, container string, times ...int) string {
@@ -419,27 +388,6 @@ func TestBogusDurations(t *testing.T) {
 	}
 	out := b.render(t, film(cut(fragmented, 0, 0), cut(live, 0, 0), cut(lying, 0, 0)))
 	mediatest.DurationWithin(t, out.Path, 3*time.Second, 3*40*time.Millisecond)
-}
-
-// Edit lists are obeyed: what they cut is neither shown nor counted.
-func TestEditListsAreObeyed(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	clip := mediatest.FlashBeep(t, 5*time.Second, "30")
-	// A copy from the middle of a group of pictures keeps the frames before the cut in
-	// the file and hides them with an edit list.
-	path := filepath.Join(t.TempDir(), "edit.mp4")
-	mediatest.FFmpeg(t, "-ss", "1.5", "-i", clip, "-t", "3", "-c", "copy", "-strict", "-2", path)
-	want, out := mediatest.SyncPoints(t, path), b.render(t, film(cut(path, 0, 0)))
-	got := mediatest.SyncPoints(t, out.Path)
-	if len(got) != len(want) {
-		t.Fatalf("%d flashes, want %d", len(got), len(want))
-	}
-	for i := range got {
-		if (got[i].Flash-want[i].Flash).Abs() > 34*time.Millisecond || (got[i].Offset()-want[i].Offset()).Abs() > 5*time.Millisecond {
-			t.Errorf("flash %d: %+v, want %+v", i, got[i], want[i])
-		}
-	}
 }
 
 // A sound that starts late and that the edit list ends early lacks nothing.

@@ -3,19 +3,14 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"cutroom/internal/diskcache"
 	"cutroom/internal/engine"
-	"cutroom/internal/media"
 	"cutroom/internal/mediatest"
 	"cutroom/internal/timeline"
 )
@@ -169,101 +164,3 @@ func (refusing) Get(context.Context, string, string, string) (bool, error) {
 	return false, errors.New("no")
 }
 func (refusing) Put(context.Context, string, string, string) error { return errors.New("no") }
-
-// A stopped render returns the given reason, and the next attempt continues it.
-func TestStoppedRendersContinue(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	tl := film(cut(picture(t, time.Second), 0, 0), cut(picture(t, 20*time.Second), 0, 0))
-	errStopping := errors.New("stopping")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	dir := t.TempDir()
-	job := engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user", OnProgress: func(p int) {
-		if p >= 85 { // the first two of three long parts are made at once
-			cancel(errStopping)
-		}
-	}}
-	if _, err := b.engine.Render(ctx, job); !errors.Is(err, errStopping) {
-		t.Fatalf("got %v, want the reason for stopping", err)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	out := b.render(t, tl)
-	if out.Stats.VideoPartsReused == 0 {
-		t.Errorf("nothing was kept: %+v", out.Stats)
-	}
-}
-
-const childEnv = "ENGINE_TEST_CHILD"
-
-// childMain is a program that renders one job and exits. Tests kill it.
-func childMain() {
-	args := strings.Split(os.Getenv(childEnv), "|")
-	cacheDir, dir, paths := args[0], args[1], args[2:]
-	runner, err := media.New(media.Config{})
-	if err == nil {
-		var cache *diskcache.Cache
-		if cache, err = diskcache.New(diskcache.Config{Dir: cacheDir}); err == nil {
-			tl := victim(paths[0], paths[1], paths[2])
-			e := engine.New(engine.Config{Media: runner, Cores: 2, Cache: cache})
-			_, err = e.Render(context.Background(), engine.Job{Dir: dir, Timeline: tl, Sources: sources(tl), CacheScope: "user"})
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-func victim(a, b, music string) timeline.Timeline {
-	fast := cut(a, 300, 1900)
-	fast.Speed = 1.3
-	tl := film(cut(a, 0, 1000), cut(b, 217, 1500), fast)
-	tl.Quality = timeline.Medium
-	tl.Clips = []timeline.Clip{{SourceKey: music, Volume: 0.5, Speed: 0.8}}
-	return tl
-}
-
-// After kill -9 at any moment, the next attempt gives the same film, frame by frame and
-// sample by sample.
-func TestKilledRendersGiveTheSameFilm(t *testing.T) {
-	t.Parallel()
-	const kills = 2
-	clips := mediatest.Clips(t, mediatest.Spec{Width: 160, Height: 90, Duration: 2 * time.Second, Tone: 440},
-		mediatest.Spec{Width: 90, Height: 120, FPS: "25", Duration: 2 * time.Second, Tone: 550}, mediatest.Spec{Tone: 660, Duration: 2 * time.Second})
-	start := func(cacheDir, dir string) *exec.Cmd {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childEnv+"="+strings.Join(append([]string{cacheDir, dir}, clips...), "|"))
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return cmd
-	}
-	undisturbed := t.TempDir()
-	begin := time.Now()
-	if err := start(t.TempDir(), undisturbed).Wait(); err != nil {
-		t.Fatal(err)
-	}
-	took := time.Since(begin)
-	want := mediatest.Digest(t, filepath.Join(undisturbed, "output.mp4"))
-
-	rng := rand.New(rand.NewPCG(7, uint64(begin.UnixNano())))
-	for i := range kills {
-		cacheDir, dir := t.TempDir(), t.TempDir()
-		after := (time.Duration(i)*took + time.Duration(rng.Int64N(int64(took)))) / kills // once in each half of it
-		cmd := start(cacheDir, dir)
-		timer := time.AfterFunc(after, func() { _ = cmd.Process.Signal(syscall.SIGKILL) }) // it may have ended already
-		err := cmd.Wait()
-		timer.Stop()
-		if err := start(cacheDir, dir).Wait(); err != nil {
-			t.Fatalf("after a kill at %v: %v", after, err)
-		}
-		if got := mediatest.Digest(t, filepath.Join(dir, "output.mp4")); got != want {
-			t.Errorf("kill %d after %v of %v (%v): another film", i, after, took, err)
-		}
-	}
-}
