@@ -13,9 +13,8 @@ import (
 	"cutroom/internal/rescue"
 )
 
-// PartCoordinator shares the video parts of one render among machines that use the same
-// part cache. The machine that renders the job and those that assist claim one part
-// after another. It is safe for concurrent use.
+// PartCoordinator shares the video parts of one render among machines that use the same part cache: the one that
+// renders the job and those that assist. It is safe for concurrent use.
 type PartCoordinator interface {
 	// Announce offers the parts to be made, in the order in which to claim them. The
 	// machine that renders the job calls it once, before anything else.
@@ -82,39 +81,29 @@ func (l PartLoop) Claim(ctx context.Context, first string) (made []string, err e
 	for range l.Parallel {
 		key := first
 		first = ""
-		group.Go(rescue.Func(func() error {
-			own, err := l.claimOneByOne(ctx, key)
-			mu.Lock()
-			defer mu.Unlock()
-			made = append(made, own...)
-			if err != nil {
-				return fmt.Errorf("claim part: %w", err)
+		group.Go(rescue.Func(func() (err error) {
+			for ; ctx.Err() == nil; key = "" {
+				if key == "" {
+					if key, err = l.Coordinator.Next(ctx); key == "" || err != nil {
+						return err
+					}
+				}
+				cached, err := l.Make(ctx, key)
+				if err != nil && ctx.Err() != nil { // another machine may succeed
+					return err
+				}
+				if err := errors.Join(err, l.Coordinator.End(ctx, key, cached && err == nil)); err != nil {
+					return err
+				}
+				mu.Lock()
+				made = append(made, key)
+				mu.Unlock()
 			}
 			return nil
 		}))
 	}
-	err = group.Wait()
-	return made, err
-}
-
-// claimOneByOne runs one lane of Claim.
-func (l PartLoop) claimOneByOne(ctx context.Context, key string) (made []string, err error) {
-	for ctx.Err() == nil {
-		if key == "" {
-			if key, err = l.Coordinator.Next(ctx); key == "" || err != nil {
-				return made, err
-			}
-		}
-		cached, err := l.Make(ctx, key)
-		if err == nil {
-			made = append(made, key)
-		} else if ctx.Err() != nil { // another machine may succeed
-			return made, err
-		}
-		if err := errors.Join(err, l.Coordinator.End(ctx, key, cached && err == nil)); err != nil {
-			return made, err
-		}
-		key = ""
+	if err := group.Wait(); err != nil {
+		return made, fmt.Errorf("claim part: %w", err)
 	}
 	return made, nil
 }
@@ -175,10 +164,8 @@ func (r *run) partLoop(parallel int) PartLoop {
 	}
 }
 
-// Assist makes parts of a job that another machine renders, starting with the claimed
-// one, until none is left or ctx ends. It writes only to the part cache. Its errors do
-// not reach the client: the machine that renders the job meets the same error and reports
-// it.
+// Assist makes parts of a job that another machine renders, starting with the claimed one, until none is left or ctx
+// ends. Its errors do not reach the client: the machine that renders the job meets the same ones.
 func (e *Engine) Assist(ctx context.Context, job Job, claimed string) (made int, err error) {
 	r := e.newRun(job)
 	defer r.close()

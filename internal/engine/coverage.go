@@ -53,8 +53,7 @@ type coverage struct {
 	noise       bool // most frames were decoded with errors
 }
 
-// complete reports whether too little is missing to call the source damaged. The wanted
-// range never reaches beyond the source's end.
+// complete reports whether too little is missing to call the source damaged.
 func (c coverage) complete() bool {
 	return c.wanted == 0 || c.got > 0 && !c.noise && !clearlyLess(c.got, c.wanted)
 }

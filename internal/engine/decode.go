@@ -15,14 +15,14 @@ import (
 // samples.
 const audioVersion = 5
 
-// decodedAudio is one source's sound, decoded once and without interruption to 48 kHz stereo float samples.
-// Cuts are reads at exact offsets.
+// decodedAudio is one source's sound, decoded once and without interruption to 48 kHz stereo. Cuts are reads at exact
+// offsets.
 type decodedAudio struct {
 	Key  string
 	File string // in the job's folder: interleaved little-endian float32
 
-	// The file contains the source's samples [From, To) at 48 kHz; sample 0 plays at the source's time 0. It
-	// contains silence before the source's sound begins. At the end it may be shorter than To.
+	// The file contains the source's samples [From, To) at 48 kHz, with silence before its sound begins; sample 0
+	// plays at the source's time 0. At the end it may be shorter than To.
 	From, To int64
 
 	source *Source

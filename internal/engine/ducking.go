@@ -12,9 +12,6 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// Raise presenceVersion when the same sound gives other voice spans.
-const presenceVersion = 1
-
 // isVoice reports whether a selection plays speech.
 func isVoice(s timeline.Selection) bool {
 	return s.StemID == "voice_all" || strings.HasPrefix(s.StemID, "speaker_")
@@ -28,8 +25,7 @@ func hasVoice(t timeline.Timeline) bool {
 		slices.ContainsFunc(t.Clips, func(c timeline.Clip) bool { return c.Voice })
 }
 
-// duck lowers the music under voices. The whole film is known, so the music is already
-// down when a voice begins.
+// duck lowers the music under voices. The whole film is known, so the music is already down when a voice begins.
 func (r *run) duck(ctx context.Context) error {
 	ducked := slices.DeleteFunc(slices.Clone(r.plan.Regions), func(x *region) bool { return x.ducking == nil })
 	if len(ducked) == 0 {
@@ -47,26 +43,15 @@ func (r *run) duck(ctx context.Context) error {
 	return nil
 }
 
-// voicePresence returns where the film's voices are present. The cache key depends only on the voices, so
-// changing the music does not analyse them again.
+// voicePresence returns where the film's voices are present.
 func (r *run) voicePresence(ctx context.Context) ([]audio.Span, error) {
 	voices := slices.DeleteFunc(slices.Clone(r.plan.Regions), func(x *region) bool { return !x.voice })
-	key := newKey("presence").add("version", presenceVersion).add("samples", r.plan.Samples)
-	for _, v := range voices {
-		key = key.add("sound", v.sound).add("region", fmt.Sprintf("%d %d %d %+v", v.Offset, v.Start, v.End, v.Envelope))
-	}
-	name := key.String() + ".json"
-	var spans []audio.Span
-	if r.fetchJSON(ctx, name, &spans) {
-		return spans, nil
-	}
 	mix := audio.NewMixer(r.work, played(voices), r.plan.Samples, audio.Untouched)
 	found := audio.NewPresenceDetector()
 	if _, err := io.Copy(found, ending{ctx, mix}); err != nil {
 		return nil, fmt.Errorf("look for voices: %w", err)
 	}
-	spans = found.Spans()
-	return spans, r.keepJSON(ctx, name, spans)
+	return found.Spans(), nil
 }
 
 // ending is a reader that fails when its context ends.

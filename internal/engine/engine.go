@@ -21,8 +21,7 @@ type Config struct {
 	FinalTimeout time.Duration // of the final pass; 0 = 30 minutes
 }
 
-// Engine renders timelines. It keeps no state between renders except the cache. It is
-// safe for concurrent use. The caller limits how many renders run at once.
+// Engine renders timelines. It is safe for concurrent use. The caller limits how many renders run at once.
 type Engine struct {
 	cfg     Config
 	scratch *scratch
@@ -40,8 +39,7 @@ func (e *Engine) machine() Machine {
 	return Machine{Cores: e.cfg.Cores, MemoryBytes: int64(e.cfg.Cores) * memoryPerCore, ProcessBytes: e.cfg.Media.MaxMemory()}
 }
 
-// Source is the local file behind a key of the timeline. The engine decodes all keys with the same content from
-// one completed Source.
+// Source is the local file behind a key of the timeline. Keys with the same content share one completed Source.
 type Source struct {
 	Path   string // absolute; the engine only reads it
 	SHA256 string // hex of the content
@@ -52,15 +50,14 @@ type Source struct {
 
 // Job is one render.
 type Job struct {
-	// Dir is the absolute path of the job's private working folder. It must exist. The engine writes the output
-	// there; the caller owns and removes the folder. The engine overwrites files of an earlier attempt.
+	// Dir is the absolute path of the job's private working folder, which must exist. The engine writes the output
+	// there and overwrites files of an earlier attempt; the caller removes the folder.
 	Dir string
 
 	Timeline timeline.Timeline // must have passed Validate
 	Sources  map[string]Source // a file for every key of Timeline.SourceKeys
 
-	// CacheScope separates users in the cache: a part is found only in the scope in which
-	// it was made.
+	// CacheScope separates users in the cache: a part is found only in the scope in which it was made.
 	CacheScope string
 
 	// Coordinator shares the video parts with other machines. Nil makes all parts here.
@@ -71,8 +68,8 @@ type Job struct {
 	// OnPlanned receives the film's length before any part is made. May be nil.
 	OnPlanned func(length time.Duration)
 
-	// OnProgress receives the percentage done, 0..99, whenever it grows. It is called
-	// from one goroutine at a time and must return quickly. May be nil.
+	// OnProgress receives the percentage done, 0..99, whenever it grows, from one goroutine at a time. It must return
+	// quickly. May be nil.
 	OnProgress func(percent int)
 }
 

@@ -58,8 +58,7 @@ func (r *run) final(ctx context.Context) (Output, error) {
 	return out, nil
 }
 
-// finalError distinguishes time-outs and a full disk from internal errors. The final pass reads no client's
-// file.
+// finalError distinguishes time-outs and a full disk from internal errors. The final pass reads no client's file.
 func (r *run) finalError(ctx context.Context, err error) error {
 	if ctx.Err() == nil && errors.Is(err, media.ErrTimeout) {
 		return fault.Failedf(fault.TimedOut, "the render took longer than the allowed %s", r.cfg.FinalTimeout).WithCause(err)
@@ -72,11 +71,10 @@ func mixInput() []string {
 	return []string{"-protocol_whitelist", "pipe", "-f", "f32le", "-ar", fmt.Sprint(sampleRate), "-ac", "2", "-i", "pipe:0"}
 }
 
-// audioEncoder returns the settings chosen by measurements on speech, music, street noise and mixes of them.
-// Noise substitution, noise shaping and intensity stereo save bits that these bitrates do not need to save.
-// Without them the encoder's worst errors fall from 0.04-0.31 of full scale to a third, at about the same
-// noise. -aac_coder fast would have 6 to 19 dB less noise, but it cannot encode a loud voice or tone: its
-// numbers overflow, and half of full scale is missing.
+// audioEncoder returns the settings chosen by measurements on speech, music, street noise and mixes of them. Noise
+// substitution, noise shaping and intensity stereo save bits that these bitrates do not need to save; without them
+// the worst errors fall to a third, at about the same noise. -aac_coder fast cannot encode a loud voice or tone: its
+// numbers overflow.
 func audioEncoder(p *Plan) []string {
 	return []string{"-c:a", "aac", "-profile:a", "aac_low", "-aac_pns", "0", "-aac_tns", "0", "-aac_is", "0", "-b:a", p.Profile.AudioBitrate}
 }
@@ -87,8 +85,7 @@ func audioPass(p *Plan, out string, created time.Time) []string {
 		[]string{"-f", "ipod", out})
 }
 
-// movieTimescale is a multiple of the sample rate and of the common frame rates, so that the movie's header and
-// edit lists state exact lengths.
+// movieTimescale is a multiple of the sample rate and of the common frame rates, so that headers state exact lengths.
 const movieTimescale = 240_000
 
 // movieHeader returns the options for the header of a film: none of the sources' metadata, and when it was made.
@@ -101,8 +98,8 @@ func movieHeader(created time.Time) []string {
 // pyramid needs.
 const reorderDelay = 2
 
-// videoPass concatenates the parts and adds the mix. same means that all parts have one decoder configuration;
-// otherwise each part's configuration is repeated in the stream.
+// videoPass concatenates the parts and adds the mix. If not all parts have the same decoder configuration, each
+// part's is repeated in the stream.
 func videoPass(p *Plan, same bool, out string, created time.Time) []string {
 	convert := "1"
 	if same {
@@ -110,8 +107,8 @@ func videoPass(p *Plan, same bool, out string, created time.Time) []string {
 	}
 	parts := []string{"-protocol_whitelist", "file", "-format_whitelist", "concat,mov", "-f", "concat",
 		"-auto_convert", convert, "-i", "file:" + partList}
-	// The delay between decoding and display depends on how many frames a part has. Recounting over the whole
-	// film makes every frame equally long.
+	// The delay between decoding and display depends on how many frames a part has. Recounting over the whole film
+	// makes every frame equally long.
 	scale := timescale(p.Canvas.Rate)
 	ticks := scale / p.Canvas.Rate.Num * p.Canvas.Rate.Den
 	recount := []string{"-bsf:v", fmt.Sprintf("setts=pts=PTS:dts=(N-%d)*%d:duration=%d", reorderDelay, ticks, ticks),
@@ -120,8 +117,8 @@ func videoPass(p *Plan, same bool, out string, created time.Time) []string {
 		recount, movieHeader(created), []string{"-f", "mp4", out})
 }
 
-// sameConfig reports whether all parts have the same decoder configuration. They do,
-// unless the cache holds parts from another version of the encoder.
+// sameConfig reports whether all parts have the same decoder configuration. They do, unless another version of the
+// encoder made some of them.
 func (r *run) sameConfig() bool {
 	for _, p := range r.plan.Parts {
 		if p.config != r.plan.Parts[0].config {
@@ -132,9 +129,8 @@ func (r *run) sameConfig() bool {
 	return true
 }
 
-// concatList returns the input of the concat demuxer. It states each part's duration, because the container
-// rounds it to a millisecond. Durations are rounded to microseconds from the running total, so that rounding
-// errors do not add up.
+// concatList returns the input of the concat demuxer. It states each part's duration, which the container rounds to a
+// millisecond, rounded to microseconds from the running total, so that errors do not add up.
 func concatList(p *Plan) string {
 	var b strings.Builder
 	b.WriteString("ffconcat version 1.0\n")

@@ -3,15 +3,15 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 )
 
-// picture returns the filters that turn a decoded frame into one of the canvas: size, colour, orientation,
-// bars. It crops and scales first, because the cost of all later filters depends on the pixels. n numbers the
-// labels, see filters.
+// picture returns the filters that turn a decoded frame into one of the canvas: size, colour, orientation, bars. It
+// crops and scales first, because the cost of later filters depends on the pixels. n numbers the labels.
 func (s *shot) picture(n int) []string {
 	video := s.source.info.Video
 	var opaque []string
@@ -91,16 +91,14 @@ func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
 // backdrop returns the filters that turn the picture on the canvas into the small blurred background.
 func (s *shot) backdrop() string {
 	w, h := backdrop(s.canvas)
-	// Mirror the picture at its edges, so that the colours of the outermost pixels do not
-	// spread.
+	// Mirror the picture at its edges, so that the colours of the outermost pixels do not spread.
 	const edge = 3 * backdropBlur
 	return fmt.Sprintf("%s,scale=%d:%d:flags=area,pad=iw+%d:ih+%[4]d:%d:%[5]d,"+
 		"fillborders=%[5]d:%[5]d:%[5]d:%[5]d:mirror,gblur=sigma=%d:steps=3,crop=%[2]d:%[3]d:%[5]d:%[5]d",
 		s.framing.window.crop(), w, h, 2*edge, edge, backdropBlur)
 }
 
-// bar returns the filters that scale one end of the small background up to a bar of the canvas. They cut that
-// end a little too large, to whole lines.
+// bar returns the filters that scale one end of the small background up to a bar of the canvas, cut to whole lines.
 func (s *shot) bar(thickness int, upright, last bool) string {
 	w, h := backdrop(s.canvas)
 	lines, length := h, s.canvas.Height
@@ -137,17 +135,14 @@ func (s *shot) placedOn(from window, w, h int) []string {
 // guard is the name of requireSize's filter in ffmpeg's error messages.
 const guard = "crop@same-size"
 
-// requireSize fails the pass if a picture does not have the analysed size; it costs
-// nothing. Call and screen recordings rotate or change their resolution midway. ffmpeg
-// would rebuild the graph, which forgets how many frames it has seen, and later filters
-// rely on one size.
+// requireSize fails the pass if a picture does not have the analysed size. Call and screen recordings rotate or
+// change their resolution midway. ffmpeg would rebuild the graph, which forgets how many frames it has seen.
 func (s *shot) requireSize() string {
 	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("%s=w='if(eq(iw,%d)*eq(ih,%d),iw,-1)':h=ih:exact=1", guard, w, h)
 }
 
-// scaleToSize scales every picture to the analysed size. Only these two filters follow a
-// change of size; the rest of the graph stays as it is.
+// scaleToSize scales every picture to the analysed size. Only these two filters follow a change of size.
 func (s *shot) scaleToSize() string {
 	w, h := s.source.info.Video.Width, s.source.info.Video.Height
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic:force_original_aspect_ratio=decrease:eval=frame,"+
@@ -205,9 +200,8 @@ func (s *shot) colour(from window, w, h int) []string {
 		"itrc=gamma22:trc=gamma22:format=yuv420p", matrix, in, primaries))
 }
 
-// primaries names the source's primaries for the colorspace filter if they are so wide
-// that reading them as BT.709 would desaturate the picture. Other SDR primaries differ
-// too little to matter to players, and converting them would go through linear light.
+// primaries names the source's primaries for the colorspace filter if they are so wide that reading them as BT.709
+// would desaturate the picture. Other SDR primaries differ too little to matter.
 func (s *shot) primaries() string {
 	switch p := s.source.info.Video.ColorPrimaries; p {
 	case "smpte431", "smpte432", "bt2020":
@@ -216,8 +210,8 @@ func (s *shot) primaries() string {
 	return "bt709"
 }
 
-// matrix names the source's YUV matrix for the colorspace filter. If a file does not
-// state it, assume what players assume: BT.601 for standard definition, BT.709 above.
+// matrix names the source's YUV matrix for the colorspace filter. For files that state none, assume what players
+// assume: BT.601 for standard definition, BT.709 above.
 func (s *shot) matrix() string {
 	switch video := s.source.info.Video; video.ColorSpace {
 	case "smpte170m", "bt470bg", "smpte240m", "fcc":
@@ -235,21 +229,16 @@ func (s *shot) matrix() string {
 }
 
 func isRGB(pixelFormat string) bool {
-	for _, p := range []string{"rgb", "bgr", "gbr", "argb", "abgr", "0rgb", "0bgr", "pal8", "xyz"} {
-		if strings.HasPrefix(pixelFormat, p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"rgb", "bgr", "gbr", "argb", "abgr", "0rgb", "0bgr", "pal8", "xyz"},
+		func(p string) bool { return strings.HasPrefix(pixelFormat, p) })
 }
 
 func fullRange(v *videoInfo) bool {
 	return v.ColorRange == "pc" || strings.HasPrefix(v.PixelFormat, "yuvj")
 }
 
-// toneMap converts PQ and HLG to SDR. 203 cd/m2, the white of paper, becomes 1.0 and ends near 236 of 255, as
-// white paper in SDR does. Every clip has the peak of HLG, 1000 cd/m2, whatever its metadata claims, so that two
-// clips of a scene look alike.
+// toneMap converts PQ and HLG to SDR. 203 cd/m2, the white of paper, becomes 1.0 and ends near 236 of 255. Every clip
+// has the peak of HLG, 1000 cd/m2, whatever its metadata claims, so that two clips of a scene look alike.
 func (s *shot) toneMap(w, h int) []string {
 	video := s.source.info.Video
 	transfer := video.ColorTransfer
@@ -263,15 +252,14 @@ func (s *shot) toneMap(w, h int) []string {
 	}
 }
 
-// rebuilt reports whether ffmpeg rebuilt the graph in the middle of a part, which it also
-// does when the pixel format changes. The times then start again.
+// rebuilt reports whether ffmpeg rebuilt the graph in the middle of a part, which it also does when the pixel format
+// changes. The times then start again.
 func (v *videoPart) rebuilt(path string) bool {
 	m, err := container.ReadMovie(path)
 	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)
 }
 
-// check makes sure that the part's file matches the plan, and sets the part's decoder
-// configuration.
+// check makes sure that the part's file matches the plan, and sets the part's decoder configuration.
 func (v *videoPart) check(path string) error {
 	m, err := container.ReadMovie(path)
 	switch t := m.Video; {

@@ -18,13 +18,14 @@ func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 	if c == nil {
 		c = &timeline.Canvas{}
 	}
-	if a, b := c.Aspect.Ratio(); a > 0 {
+	a, b := c.Aspect.Ratio()
+	if a > 0 {
 		short := float64(min(v.DisplayWidth, v.DisplayHeight)) / float64(min(a, b))
 		w, h = short*float64(a), short*float64(b)
 	}
 	if c.ShortSide != nil {
 		// The exact aspect, because a first segment with an odd side has another one on its even canvas.
-		if a, b := c.Aspect.Ratio(); a > 0 {
+		if a > 0 {
 			w, h = float64(a), float64(b)
 		} else {
 			w, h = float64(v.DisplayWidth), float64(v.DisplayHeight)
@@ -42,8 +43,8 @@ func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 // nearestEven rounds to the nearest even number; odd numbers go up.
 func nearestEven(f float64) int { return 2 * int(math.Floor(f/2+0.5)) }
 
-// contain scales w x h into the canvas and keeps its aspect. A side up to half a percent
-// short of the canvas is stretched to fill it, because a black hairline looks worse.
+// contain scales w x h into the canvas and keeps its aspect. A side up to half a percent short of the canvas is
+// stretched to fill it, because a black hairline looks worse.
 func contain(w, h int, canvas Canvas) (int, int) {
 	ratio := min(float64(canvas.Width)/float64(w), float64(canvas.Height)/float64(h))
 	side := func(n, limit int) int {
@@ -101,8 +102,8 @@ func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
 	return c
 }
 
-// coded converts a point of the displayed picture to one of the coded picture, both 0..1
-// from left to right and from top to bottom.
+// coded converts a point of the displayed picture to one of the coded picture, both 0..1 from left to right and from
+// top to bottom.
 func coded(v *videoInfo, p timeline.Focus) (x, y float64) {
 	x, y = p.X, p.Y
 	switch v.Orientation.Degrees {
@@ -119,9 +120,8 @@ func coded(v *videoInfo, p timeline.Focus) (x, y float64) {
 	return x, y
 }
 
-// The background is blurred at a size whose shorter side is backdropSide, with sigma
-// backdropBlur. That is a sixteenth of the canvas and removes all detail finer than a
-// twentieth.
+// The background is blurred at a size whose shorter side is backdropSide, with sigma backdropBlur. That removes all
+// detail finer than a twentieth of the canvas.
 const (
 	backdropSide = 64
 	backdropBlur = 4

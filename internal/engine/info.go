@@ -20,9 +20,8 @@ type Info struct {
 	Video   *videoInfo // nil without video
 	Audio   *audioInfo // nil without sound
 
-	// Zero is the file's timestamp that counts as time 0 of the source: the
-	// start of whichever stream begins first. All other times of Info are
-	// relative to it.
+	// Zero is the file's timestamp that counts as time 0 of the source: the start of its first stream. All other
+	// times of Info are relative to it.
 	Zero time.Duration
 }
 
@@ -52,9 +51,9 @@ func (a *audioInfo) longestPacket() time.Duration {
 	return 2*(a.End-a.First)/time.Duration(max(1, a.Packets)) + 150*time.Millisecond
 }
 
-// holes returns the gaps in which the recorder wrote nothing because a call or another
-// app used the microphone. Other gaps are losses. An mp4's index lists every packet, so
-// its gaps are never losses; in other files a loss has removed the pictures as well.
+// holes returns the gaps in which the recorder wrote nothing because a call or another app used the microphone. Other
+// gaps are losses: there the pictures are gone as well. An mp4's index lists every packet, so its gaps are never
+// losses.
 func (i *Info) holes(gaps []media.Gap) []media.Gap {
 	var holes []media.Gap
 	for _, g := range gaps {
@@ -98,8 +97,7 @@ func (v *videoInfo) microsAt(n int) int64 {
 	return media.MulDiv(v.Starts[n], v.TimeBase.Num*1_000_000, v.TimeBase.Den)
 }
 
-// visibleAt returns the index of the frame shown at t seconds: the last one that starts at or before t, or the
-// first one if none does.
+// visibleAt returns the index of the frame shown at t seconds, or of the first one if none has started by then.
 func (v *videoInfo) visibleAt(t float64, zero time.Duration) int {
 	tick := v.TimeBase.Float()
 	n := sort.Search(len(v.Starts), func(i int) bool {
@@ -196,9 +194,9 @@ func newInfo(p media.Probe, share float64) *Info {
 }
 
 // claimedEnd returns where a stream would end if its file were whole. Headers often state wrong durations (a
-// fragmented mp4 of one second may claim 40 hours). So a claim counts only with evidence that data is missing:
-// the container was cut off and, in an mp4, packets of its index are not there. In a whole mp4 an edit list
-// hides such packets.
+// fragmented mp4 of one second may claim 40 hours), so a claim counts only with evidence that data is missing: the
+// container was cut off and, in an mp4, packets of its index are not there. In a whole mp4 an edit list hides such
+// packets.
 func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case container.MP4:

@@ -11,8 +11,8 @@ import (
 // weights are multiples of 1/steps.
 type fade struct {
 	colour string // in ffmpeg's syntax
-	// from is the frame at which the fade begins: of the film, or of a part once it belongs to one. It is < 0 if
-	// the fade begins in an earlier part.
+	// from is the frame at which the fade begins: of the film, or of its part, and then < 0 if it begins in an
+	// earlier one.
 	from   int64
 	frames int64
 	steps  int64 // frames + 1 at a join; frames at an end of the film, where one frame is the pure colour
@@ -79,7 +79,7 @@ func (v *videoPart) graph() string {
 			fill = fmt.Sprintf(",drawbox=color=%s:thickness=fill:enable='eq(n,%d)'", f.colour, n)
 		}
 		weight := fmt.Sprintf("between(N,%d,%d)*%s", first, last, f.weight())
-		graph = append(graph, v.flat(f.colour)+fmt.Sprintf("[%s]", colour), v.evenMask(weight, mask),
+		graph = append(graph, v.flat(f.colour)+fmt.Sprintf("[%s]", colour), v.mask(16, 16, weight, mask),
 			fmt.Sprintf("[%s][%s][%s]maskedmerge=enable='between(n,%d,%d)'%s[%s]", from, colour, mask, first, last, fill, out))
 		from = out
 	}
@@ -100,7 +100,7 @@ func (v *videoPart) graph() string {
 // The edge moves through the canvas. It lies between even pixels, because colours have half the resolution.
 func (v *videoPart) overlap() []string {
 	if v.join.Kind == timeline.Dissolve {
-		return []string{v.evenMask(fmt.Sprintf("(N+1)/%d", v.Frames+1), "weights"), "[shot][shot1][weights]maskedmerge[joined]"}
+		return []string{v.mask(16, 16, fmt.Sprintf("(N+1)/%d", v.Frames+1), "weights"), "[shot][shot1][weights]maskedmerge[joined]"}
 	}
 	w, h := v.canvas.Width, v.canvas.Height
 	position, length, maskWidth, maskHeight, stack, window := "X/SW", w, w, 2, "hstack", "'%s':0"
@@ -146,12 +146,9 @@ func (v *videoPart) flat(colour string) string {
 		colour, v.canvas.Width, v.canvas.Height, v.canvas.Rate, neutral, v.Frames)
 }
 
-// evenMask generates pictures with the same weight of maskedmerge's second input everywhere.
-func (v *videoPart) evenMask(weight, out string) string { return v.mask(16, 16, weight, out) }
-
 // mask generates pictures with the weight of maskedmerge's second input, in 256ths. Expressions are expensive per
-// pixel, so mask computes width x height pixels and scales them up. Its colour tags are those of the shots, because
-// ffmpeg 7 and later convert pictures with other tags, or none.
+// pixel, so it computes width x height pixels and scales them up. Its colour tags are those of the shots, see
+// shot.tags.
 func (v *videoPart) mask(width, height int, weight, out string) string {
 	value := fmt.Sprintf("'min(255,round(256*%s))'", weight)
 	return fmt.Sprintf("color=black:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,%s,scale=%d:%d:flags=neighbor[%s]",

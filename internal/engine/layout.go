@@ -11,24 +11,20 @@ import (
 	"cutroom/internal/timeline"
 )
 
-// placed is a segment on the output's frame grid.
-//
-// The client's timeline is exact: segment k begins at the sum of the played lengths
-// before it. The film has whole frames. The two differ by at most a frame or two. shift
-// is that difference and keeps stems in sync with the segment's sound to the sample.
+// placed is a segment on the output's frame grid. The client's timeline is exact: segment k begins at the sum of the
+// played lengths before it. The film has whole frames, so the two differ by up to two frames; see shift.
 type placed struct {
 	segment timeline.Segment
 	index   int     // in the client's list
 	source  *Source // never nil
 	in, out time.Duration
 
-	// start is the instant of the source, in seconds, that the first frame and the first
-	// sample show: the grid line at or before in.
+	// start is the instant of the source, in seconds, that the first frame and the first sample show: the grid line
+	// at or before in.
 	start  float64
 	frame  int64 // first frame in the output
 	frames int64
-	// base is the number of frames before the drift was corrected. The frames beyond
-	// it become a part of their own.
+	// base is the number of frames before the drift was corrected. The frames beyond it are a part of their own.
 	base int64
 
 	tolerance float64 // see tolerance; not set in an audio-only render
@@ -40,8 +36,7 @@ type placed struct {
 	join, next timeline.Join // the transitions at the segment's two ends
 
 	continues bool // begins exactly where the segment before it ended
-	// sample is the source's sample at 48 kHz that plays at the segment's first
-	// output sample. Only for speed 1.
+	// sample is the source's sample at 48 kHz that plays at the segment's first output sample, at speed 1.
 	sample int64
 	// shift in samples: an item that the client places at t plays at t*48000 + shift.
 	shift int64
@@ -61,23 +56,20 @@ func (l *layout) samples() int64 { return samplesAt(l.frames, l.rate) }
 
 const (
 	// cutSlack is how many seconds before a frame a trim may be and still mean that frame: trims are whole
-	// milliseconds, frames are not. It is not a multiple of a millisecond, so no trim lies exactly on the edge.
+	// milliseconds, frames are not. No trim lies exactly on its edge.
 	cutSlack = 0.00137
-	// coarseRate is the rate below which cuts do not snap to the source's frames: the
-	// sound would start up to one long frame too early.
+	// coarseRate is the rate below which cuts do not snap to the source's frames: the sound would start too early.
 	coarseRate = 20
-	// maxDrift is how many frames the film may be ahead of or behind the client's timeline before a segment's
-	// length is corrected. At the end the film may be half a frame short. Whole milliseconds never lie exactly
-	// on the edge of these limits or of roundingUp.
+	// maxDrift is how many frames the film may be ahead of or behind the client's timeline before a segment's length
+	// is corrected, and maxEndDrift how many the whole film may be short. Whole milliseconds never lie exactly on the
+	// edge of these limits or of roundingUp.
 	maxDrift    = 0.7501
 	maxEndDrift = 0.5001
-	// roundingUp is added before a segment's length is cut to whole frames. It is less
-	// than a half, because a missing frame can be added as a separate part, but a surplus
-	// frame means encoding the segment again. With 0.35, editing one of six segments
-	// changes another one in 4 of 100 cases; with 0.5 it would be 28.
+	// roundingUp is added before a segment's length is cut to whole frames. A missing frame can be added as a
+	// separate part, a surplus one means encoding the segment again. With 0.35, editing one of six segments changes
+	// another one in 4 of 100 cases; with 0.5 it would be 28.
 	roundingUp = 0.3501
 	// audioGridRate is the grid of an audio-only render: a millisecond, 48 samples.
-	// Trims are whole milliseconds.
 	audioGridRate = 1000
 )
 
@@ -148,8 +140,8 @@ func damaged(user string, in, promised, end time.Duration) error {
 // edgeTolerance is how much of any stream may be missing at the ends of its file.
 const edgeTolerance = 250 * time.Millisecond
 
-// clearlyLess reports damage: more than a tenth is missing, rather than a few frames that decoders drop
-// legitimately. If the file's index lists the missing frames, damaged applies a stricter limit.
+// clearlyLess reports damage: more than a tenth is missing, rather than a few frames that decoders drop. damaged is
+// stricter, because the file's own index lists what is missing there.
 func clearlyLess(got, wanted time.Duration) bool {
 	missing := wanted - got
 	return missing > edgeTolerance && missing > wanted/10
@@ -160,15 +152,12 @@ func damageFault(user string, got, wanted time.Duration) error {
 		user, seconds(got), seconds(wanted))
 }
 
-// countFrames gives every segment its frames, and its place in a film without
-// transitions.
+// countFrames gives every segment its frames, and its place in a film without transitions.
 //
-// A run is a sequence of segments that continue the same source. Cutting a source into
-// such pieces must not change the film, so within a run each segment ends at the grid
-// line where the next begins. Other segments have their played length in whole frames. It
-// depends only on the segment, so cached parts stay valid when a neighbour is edited. A
-// segment gets one frame more or, rarely, less if the rounding would otherwise add up to
-// more than maxDrift.
+// A run is a sequence of segments that continue the same source. Cutting a source into such pieces must not change
+// the film, so within a run each segment ends at the grid line where the next begins. Other segments have their
+// played length in whole frames, which depends only on the segment, so cached parts stay valid when a neighbour is
+// edited. A segment gets one frame more or, rarely, less if the rounding would add up to more than maxDrift.
 func (l *layout) countFrames() {
 	rate := l.rate.Float()
 	var anchor float64 // grid line 0 of the run, source seconds
@@ -227,8 +216,8 @@ func (l *layout) arrange(ordered []timeline.Segment) {
 	l.frames = length
 }
 
-// count sets the frames of the last segment of a run. length is the rest of the run, and
-// ideal the run's end on the client's timeline, both in frames.
+// count sets the frames of a run's last segment. length is the rest of the run, ideal the run's end on the client's
+// timeline, both in frames.
 func (p *placed) count(length, ideal float64, last bool) {
 	p.frames = max(0, int64(math.Floor(length+roundingUp)))
 	for p.frames > 0 && float64(p.frame+p.frames)-ideal > maxDrift {
@@ -244,8 +233,7 @@ func (p *placed) count(length, ideal float64, last bool) {
 	}
 }
 
-// placeAudio derives the segment's place in the sound from the first segment of its run,
-// so that the sound of a run has no seams.
+// placeAudio derives the segment's place in the sound from the first segment of its run, whose sound has no seams.
 func (l *layout) placeAudio(p, run *placed) {
 	first := samplesAt(run.frame, l.rate)
 	if p == run {
@@ -261,9 +249,8 @@ func (l *layout) placeAudio(p, run *placed) {
 	p.shift = run.shift
 }
 
-// anchor returns a grid line of the source. At speed 1 it is the source's first frame. At other speeds the grid
-// skips frames, so it begins at the frame in which the trim starts. If cuts do not snap, it is the trim start
-// itself.
+// anchor returns a grid line of the source: at speed 1 its first frame, at other speeds, which skip frames, the frame
+// in which the trim starts. If cuts do not snap, it is the trim start itself.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
 	if info.Video == nil || rate < coarseRate || rate == audioGridRate {

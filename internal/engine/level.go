@@ -13,22 +13,20 @@ import (
 
 // These limits keep the encoded sound within full scale.
 const (
-	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because the
-	// AAC encoder raises peaks a little.
+	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because the AAC encoder raises peaks.
 	usualCeiling = 0.977
-	// quietPeak is a peak of the mix that no encoder raises above full scale: the worst
-	// encoding errors seen were a quarter of that.
+	// quietPeak is a peak of the mix that no encoder raises above full scale: the worst encoding errors seen were
+	// 0.18.
 	quietPeak = 0.7
-	// encodeTries is how often the mix may be encoded until it decodes within full scale.
-	// The first lower ceiling has always been enough; the last one is half.
+	// encodeTries is how often the mix may be encoded until it decodes within full scale. The first lower ceiling has
+	// always been enough; the last one is half.
 	encodeTries = 4
-	// How many dB a delivered film may be quieter or louder than requested. The API
-	// promises 0.5; every further encoding costs as much as the first.
+	// How many dB a delivered film may be quieter or louder than requested. The API promises 0.5.
 	maxTooQuiet, maxTooLoud = 0.4, 0.3
 )
 
-// encodeAudio runs the final pass on the mix. AAC is lossy, so the result is measured. If
-// it is out of bounds, the mix is made again at another level.
+// encodeAudio runs the final pass on the mix. AAC is lossy, so the result is measured. If it is out of bounds, the
+// mix is made again at another level.
 func (r *run) encodeAudio(ctx context.Context, pass media.Pass, name string, done *task) error {
 	level := audio.Level{Gain: 1, Threshold: 1, Ceiling: usualCeiling}
 	normalised := false
@@ -63,8 +61,7 @@ func (r *run) mixer(level audio.Level) *audio.Mixer {
 	return mix
 }
 
-// encodeMix encodes the mix at a level and returns its highest sample before the
-// limiter.
+// encodeMix encodes the mix at a level and returns its highest sample before the limiter.
 func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level, done *task) (peak float64, err error) {
 	mix := r.mixer(level)
 	mix.OnProgress = func(frames int64) { done.reached(float64(frames) / float64(r.plan.Samples)) }
@@ -73,9 +70,8 @@ func (r *run) encodeMix(ctx context.Context, pass media.Pass, level audio.Level,
 	return mix.Peak(), cmp.Or(mix.Err(), err)
 }
 
-// withinFullScale returns the level at which the output decodes within full scale. A sound that just fits may
-// decode beyond it, and players would clip it. peak is the mix's peak; last means that no further level will be
-// tried.
+// withinFullScale returns the level at which the output decodes within full scale; players would clip anything beyond
+// it. peak is the mix's peak; last means that no further level will be tried.
 func (r *run) withinFullScale(ctx context.Context, name string, level audio.Level, peak float64, last bool) (audio.Level, error) {
 	if peak <= quietPeak {
 		return level, nil
@@ -93,9 +89,8 @@ func (r *run) withinFullScale(ctx context.Context, name string, level audio.Leve
 	return level, nil
 }
 
-// loudnessGain measures the mix and returns the gain that brings it to the requested
-// loudness, or to the true-peak limit if it reaches that first. Sound without a loudness,
-// such as silence, is not normalised.
+// loudnessGain measures the mix and returns the gain to its headroom. Sound without a loudness, such as silence, is
+// not normalised.
 func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, err error) {
 	mix := r.mixer(audio.Untouched)
 	meter := audio.NewLoudnessMeter(2)
@@ -108,8 +103,8 @@ func (r *run) loudnessGain(ctx context.Context) (gain float64, normalised bool, 
 	return fromDB(r.headroom(meter)), true, nil
 }
 
-// matchLoudness measures the output and returns another level if it misses the requested
-// loudness: AAC drops the highest tones and raises peaks.
+// matchLoudness measures the output and returns another level if it misses the requested loudness: AAC drops the
+// highest tones and raises peaks.
 func (r *run) matchLoudness(ctx context.Context, name string, level audio.Level) (audio.Level, error) {
 	meter := audio.NewLoudnessMeter(2)
 	if err := r.decodeOutput(ctx, name, meter); err != nil {

@@ -39,8 +39,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// check applies the limits to an analysed source. user is the first field that uses it; the error message
-// begins with it.
+// check applies the limits to an analysed source. user is the first field that uses it.
 func (l Limits) check(info *Info, user string) error {
 	switch v := info.Video; {
 	case info.Streams > l.MaxStreams:
@@ -64,8 +63,8 @@ func (l Limits) tooManyPixels(user string, width, height int) *fault.Error {
 		user, width, height, l.MaxPixels)
 }
 
-// checkCanvas applies the limits to a canvas whose long side follows from its aspect,
-// which may make it larger than every source. requested is the client's, which may be nil.
+// checkCanvas applies the limits to a canvas, whose aspect may make it larger than every source. requested may be
+// nil.
 func (l Limits) checkCanvas(c Canvas, requested *timeline.Canvas) error {
 	if c.pixels() <= l.MaxPixels && max(c.Width, c.Height) <= maxSide {
 		return nil
@@ -79,8 +78,7 @@ func (l Limits) checkCanvas(c Canvas, requested *timeline.Canvas) error {
 		c.Width, c.Height, l.MaxPixels, maxSide, remedy)
 }
 
-// checkWork limits the cost of a planned film before anything is encoded: a small file
-// with two pictures hours apart could take a day to render.
+// checkWork limits the cost of a planned film: a small file with two pictures hours apart could take a day to render.
 func (l Limits) checkWork(p *Plan) error {
 	const giga = 1_000_000_000
 	work, drawn, decoded := p.work()
@@ -92,13 +90,12 @@ func (l Limits) checkWork(p *Plan) error {
 		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
-// maxPieces is how many pieces of sound one film may have: 200 segments under 20 stems.
-// The mixer visits all pieces that play at the same time, and each may need its own
+// maxPieces is how many pieces of sound one film may have: 200 segments under 20 stems. Each may need its own
 // stretch.
 const maxPieces = 4096
 
-// checkPieces limits the pieces of sound before any of them is planned: every selection
-// is cut where the segments meet.
+// checkPieces limits the pieces of sound before any of them is planned: every selection is cut where the segments
+// meet.
 func checkPieces(t timeline.Timeline, l *layout) error {
 	pieces := len(t.Segments) + len(t.Clips)
 	for _, d := range t.Directives {
@@ -111,9 +108,8 @@ func checkPieces(t timeline.Timeline, l *layout) error {
 		"separationDirectives: the sound has %d pieces, because stems are cut where segments meet; at most %d are accepted", pieces, maxPieces)
 }
 
-// mixedSounds is how many times Limits.MaxSound a mix may add up. By default that is 384
-// hours: the longest film with 64 clips and 16 stems. One core mixes an hour of one sound
-// in less than a second.
+// mixedSounds is how many times Limits.MaxSound a mix may add up: by default the longest film with 64 clips and 16
+// stems.
 const mixedSounds = 16
 
 // checkSound limits the sound that a planned film needs, before any of it is decoded.

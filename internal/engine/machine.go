@@ -15,17 +15,14 @@ type Machine struct {
 	ProcessBytes int64
 }
 
-// memoryPerCore is how much memory encoders may use per core: enough for one
-// single-threaded 1080p encoder.
+// memoryPerCore is how much memory encoders may use per core: enough for a single-threaded one of 1080p.
 const memoryPerCore = 350 << 20
 
 // encoders returns how many encoders run at once, and how many threads each has.
 //
-// One encoder leaves cores idle while it starts and drains, so several at once are
-// faster, and few threads per encoder waste less. But every encoder keeps dozens of
-// pictures in memory. x264's output depends on the number of threads, and a render that
-// continues after a crash must give the same frames. So the numbers depend only on the
-// plan and the machine, never on the load.
+// One encoder leaves cores idle while it starts and drains, few threads waste less, and every encoder keeps dozens of
+// pictures in memory. x264's output depends on the number of threads, and a render that continues after a crash must
+// give the same frames, so the numbers depend only on the plan and the machine, never on the load.
 func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	if m.Cores == 1 {
 		return 1, 1
@@ -37,8 +34,8 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	return parallel, min(16, max(threads, (busy+parallel-1)/parallel))
 }
 
-// encoderSettings lowers the settings of an encoder's preset if that would need more memory than a process may use. Most of
-// that memory holds the lookahead's pictures, and every thread works on its own pictures.
+// encoderSettings lowers the settings of an encoder's preset if that would need more memory than a process may use.
+// Most of it holds the lookahead's pictures, and every thread works on its own pictures.
 type encoderSettings struct {
 	lookahead, references, threads int // 0 is the preset's, or the plan's
 }
@@ -58,10 +55,9 @@ func (e encoderSettings) args() []string {
 	return args
 }
 
-// fitMemory sets the first settings with which the part's encoder fits into one process.
-// It leaves an eighth unused, because the limit counts reserved memory as well as used
-// memory. A dissolve decodes two sources. A shorter lookahead pays for the second one, so
-// that as many encoders run at once as without dissolves.
+// fitMemory sets the first settings with which the part's encoder fits into one process. It leaves an eighth unused,
+// because the limit counts reserved memory as well. A dissolve decodes two sources: a shorter lookahead pays for the
+// second one.
 func (v *videoPart) fitMemory(machine Machine) error {
 	for _, v.settings = range leanerSettings[len(v.shots)-1:] {
 		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
@@ -83,8 +79,7 @@ func (v *videoPart) tooLarge() *fault.Error {
 		"segments[%d]: the video has pictures of %dx%d, which need more memory than an encoder may use", segment, w, h)
 }
 
-// memory estimates the memory of the part's encoder with the given number of threads. The
-// settings' number of threads takes precedence. Measured on pictures from 720p to
+// memory estimates the memory of the part's encoder. The settings' threads take precedence. Measured from 720p to
 // 7680x4320.
 func (v *videoPart) memory(threads int) int64 {
 	lookahead, perPixel := int64(30), int64(60) // about a dozen pictures being encoded

@@ -334,17 +334,10 @@ func TestTinyClipsAndTrimsBeyondTheEnd(t *testing.T) {
 	b := newBench(t)
 	two := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: 200 * time.Millisecond, Tone: 440})
 	one := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, FPS: "25", Duration: 40 * time.Millisecond})
-	out := b.render(t, film(cut(two, 0, 0), cut(one, 0, 0), cut(two, 100, 99999)))
-	if out.Frames < 9 || out.Frames > 11 {
-		t.Errorf("%d frames", out.Frames)
-	}
-	out = b.render(t, film(cut(one, 0, 0)))
-	if out.Frames != 1 {
-		t.Errorf("%d frames of one", out.Frames)
-	}
-	out = b.render(t, film(cut(two, 150, 151)))
-	if out.Frames != 1 {
-		t.Errorf("%d frames of a millisecond", out.Frames)
+	for want, tl := range map[int64]timeline.Timeline{10: film(cut(two, 0, 0), cut(one, 0, 0), cut(two, 100, 99999)), 1: film(cut(two, 150, 151))} {
+		if n := b.render(t, tl).Frames; n < want || n > want+want/10 {
+			t.Errorf("%d frames, want %d", n, want)
+		}
 	}
 	if got := b.fails(t, film(cut(two, 5000, 0))); !strings.HasPrefix(got, "no_media: segments[0]: trimStartMs is at or beyond the end of the source (0.2 s") {
 		t.Error(got)

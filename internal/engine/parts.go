@@ -21,9 +21,8 @@ func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
 	return cmp.Compare(b.cost(), a.cost())
 }
 
-// makeParts makes every video part and every sound that the cache lacks. Cores and memory limit how many video
-// parts are made at once. The most expensive parts go first, so that small ones fill the gaps at the end.
-// Sounds need little CPU and memory, so they run beside the video parts and use idle cores.
+// makeParts makes every video part and every sound that the cache lacks. The most expensive parts go first, so that
+// small ones fill the gaps at the end. Sounds need little CPU and memory, so they are made beside the video parts.
 func (r *run) makeParts(ctx context.Context) error {
 	missing, parallel, err := r.missingParts(ctx)
 	if err != nil {
@@ -64,8 +63,7 @@ func (r *run) makeParts(ctx context.Context) error {
 	return r.checkDamage()
 }
 
-// missingParts returns the parts that the cache lacks, and how many of them to encode
-// at once.
+// missingParts returns the parts that the cache lacks, and how many of them to encode at once.
 func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel int, err error) {
 	for _, p := range r.plan.Parts {
 		if !r.fetchPart(ctx, p) {
@@ -77,8 +75,7 @@ func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel 
 	return missing, parallel, err
 }
 
-// missingSounds returns the sounds that the cache lacks, the longest first. Stretches
-// read what the decodes write, so they are made afterwards.
+// missingSounds returns the sounds that the cache lacks, the longest first. Stretches read what the decodes write.
 func (r *run) missingSounds(ctx context.Context, lanes int) (decodes []*decodedAudio, stretches []*stretchedAudio) {
 	needed := map[*decodedAudio]bool{}
 	for _, s := range r.plan.Stretches {
@@ -156,8 +153,8 @@ func (r *run) makePart(ctx context.Context, p *videoPart) (whole bool, err error
 // what names the shot's pictures in a message.
 func (s *shot) what() string { return fmt.Sprintf("segments[%d]: the video", s.segment) }
 
-// encodeWithRetries encodes a part, and again if its sources need special treatment. It
-// returns how much of each source was decoded in the end.
+// encodeWithRetries encodes a part, and again if its sources need special treatment. It returns how much of each
+// source was decoded in the end.
 func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) ([]coverage, error) {
 	keys := p.keyframes(0)
 	got, err := r.encodePart(ctx, p, out, keys)
@@ -168,9 +165,8 @@ func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) (
 		}
 		got, err = r.encodePart(ctx, p, out, keys)
 	}
-	// Some decoders lose frames after a seek, and broken indexes make seeks land
-	// anywhere. Starting earlier, and finally at the start of the file, shows whether the
-	// file itself is broken.
+	// Some decoders lose frames after a seek, and broken indexes make seeks land anywhere. Starting earlier, and
+	// finally at the start of the file, shows whether the file itself is broken.
 	earlier := p.keyframes(3)
 	lossy := func(i int) bool { return got[i].missing > 0 && keys[i] > 0 }
 	if err == nil && replaceWhere(keys, earlier, lossy) {
@@ -184,8 +180,7 @@ func (r *run) encodeWithRetries(ctx context.Context, p *videoPart, out string) (
 	return got, err
 }
 
-// replaceWhere replaces the entries that meet the condition, and reports whether
-// there were any.
+// replaceWhere replaces the entries that meet the condition, and reports whether there were any.
 func replaceWhere(entries, by []float64, condition func(i int) bool) bool {
 	any := false
 	for i := range entries {
@@ -196,8 +191,7 @@ func replaceWhere(entries, by []float64, condition func(i int) bool) bool {
 	return any
 }
 
-// encodePart runs the part's pass and returns how much of each shot's source was
-// decoded.
+// encodePart runs the part's pass and returns how much of each shot's source was decoded.
 func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []float64) ([]coverage, error) {
 	pass := p.pass(out, keys)
 	pass.OnProgress = func(now media.Progress) { p.task.reached(float64(now.Frames) / float64(p.Frames)) }
@@ -226,8 +220,7 @@ func (r *run) encodePart(ctx context.Context, p *videoPart, out string, keys []f
 	return got, nil
 }
 
-// blameEncoder returns why a part could not be made. A source is only to blame if none of
-// its frames was decoded.
+// blameEncoder returns why a part could not be made. Only a source of which no frame was decoded is to blame.
 func (r *run) blameEncoder(ctx context.Context, err error, p *videoPart) error {
 	for i, s := range p.shots {
 		if times, readErr := readTimes(r.path(p.log(i))); readErr != nil || len(times) == 0 {

@@ -49,12 +49,8 @@ var profiles = map[timeline.Quality]Profile{
 	timeline.Low:    {CRF: 28, Preset: "fast", AudioBitrate: "128k"},
 }
 
-// audioOnlyBitrate is the bitrate of outputKind audio, whatever the quality.
-const audioOnlyBitrate = "192k"
-
-// makePlan turns a validated timeline and its analysed sources into a Plan. It is pure: it reads no
-// file, and equal arguments give equal plans. A *fault.Error names the segment, clip or directive that cannot
-// be rendered.
+// makePlan turns a validated timeline and its analysed sources into a Plan. It is pure. A *fault.Error names the
+// segment, clip or directive that cannot be rendered.
 func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, machine Machine) (*Plan, error) {
 	if err := checkSources(t, sources, limits); err != nil {
 		return nil, err
@@ -81,9 +77,13 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 		if err := limits.checkWork(p); err != nil {
 			return nil, err
 		}
-		p.setParallelism(machine)
+		var threads int
+		p.Parallel, threads = machine.encoders(largestMemory(p.Parts, 2))
+		for _, v := range p.Parts {
+			v.threads = threads
+		}
 	} else {
-		p.Profile.AudioBitrate = audioOnlyBitrate
+		p.Profile.AudioBitrate = "192k" // whatever the quality
 	}
 	if err := p.planAudio(t, l, sources); err != nil {
 		return nil, err
@@ -94,9 +94,8 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	return p, nil
 }
 
-// work counts the pixels of all pictures drawn and of every source frame each time it is
-// decoded. A frame of the film is drawn once, and once more for the second picture of a
-// dissolve and for a blurred background.
+// work counts the pixels of all pictures drawn and of every source frame each time it is decoded. The second picture
+// of a dissolve and a blurred background are drawn as well.
 func (p *Plan) work() (pixels, drawn, decoded int64) {
 	drawn = p.Frames
 	for _, v := range p.Parts {
@@ -111,15 +110,6 @@ func (p *Plan) work() (pixels, drawn, decoded int64) {
 		}
 	}
 	return pixels + p.Canvas.pixels()*drawn, drawn, decoded
-}
-
-// setParallelism decides how many encoders run at once.
-func (p *Plan) setParallelism(machine Machine) {
-	var threads int
-	p.Parallel, threads = machine.encoders(largestMemory(p.Parts, 2))
-	for _, v := range p.Parts {
-		v.threads = threads
-	}
 }
 
 // largestMemory returns the memory of the most expensive of some parts.

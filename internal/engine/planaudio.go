@@ -27,7 +27,7 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	stretches := map[string]*stretchedAudio{}
 	for _, u := range uses {
 		sound := holding(p.Audio, u)
-		key, file, first := sound.Key, sound.File, int64(math.Round(u.from))-sound.From
+		file, first := sound.File, int64(math.Round(u.from))-sound.From
 		if u.tempo != 1 {
 			stretch := newStretch(sound, u)
 			if known := stretches[stretch.Key]; known != nil {
@@ -37,18 +37,17 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 				stretches[stretch.Key] = stretch
 				p.Stretches = append(p.Stretches, stretch)
 			}
-			key, file, first = stretch.Key, stretch.File, 0
+			file, first = stretch.File, 0
 		}
 		for _, region := range u.regions {
-			region.sound, region.File, region.Offset = key, file, first+region.Start-u.start
+			region.File, region.Offset = file, first+region.Start-u.start
 		}
 		p.Regions = append(p.Regions, u.regions...)
 	}
 	return nil
 }
 
-// segmentAudio returns one use per segment. Within a run, uses follow each other without a seam. voice means that
-// the segments' sound is the film's voice.
+// segmentAudio returns one use per segment. voice means that the segments' sound is the film's voice.
 func segmentAudio(l *layout, voice bool) []audioUse {
 	var uses []audioUse
 	total, run := l.samples(), 0
@@ -102,8 +101,7 @@ func mute(uses []audioUse, spans []audio.Mute) {
 	}
 }
 
-// clipAudio places the background music at the client's own times, because music is not
-// tied to frames.
+// clipAudio places the background music at the client's own times, because music is not tied to frames.
 func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]audioUse, error) {
 	var uses []audioUse
 	for i, c := range t.Clips {
@@ -172,15 +170,14 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 	return u
 }
 
-// shiftedRange is the part of a directive's range in segments with the same shift: within
-// it, the client's times and the film's times differ by a constant.
+// shiftedRange is the part of a directive's range in segments with the same shift, see placed.
 type shiftedRange struct {
 	span
 	shift int64
 }
 
-// pieces cuts a directive's range where segments meet and moves each piece with its segment. If two segments
-// overlap, timeline.Arrange decides to which one a piece belongs.
+// pieces cuts a directive's range where segments meet and moves each piece with its segment. If two segments overlap,
+// timeline.Arrange decides to which one a piece belongs.
 func (l *layout) pieces(r timeline.Range) []shiftedRange {
 	var out []shiftedRange
 	from, to := r.Start.Seconds(), r.End.Seconds()
@@ -251,7 +248,6 @@ func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []aud
 }
 
 // muteSpans returns the merged spans in which directives silence the segments' own sound.
-// It bridges the seams inside a directive's range.
 func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
 	var spans []span
 	for _, d := range t.Directives {

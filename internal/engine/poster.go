@@ -15,15 +15,13 @@ const (
 	// posterSide is the longer side of a poster, in pixels.
 	posterSide    = 640
 	posterTimeout = time.Minute
-	// posterExact is the time up to which a poster shows exactly the chosen frame. Later
-	// in the film it shows the key frame before that frame, because decoding the up to
-	// two seconds in between can take longer than one percent of the render. Near the
+	// posterExact is the time up to which a poster shows exactly the chosen frame. Later it shows the key frame
+	// before it, because decoding the frames in between can take longer than one percent of the render. Near the
 	// start that key frame would be the film's first frame, which is often black.
 	posterExact = 2 * time.Second
 )
 
-// Poster writes a JPEG of a frame near the end of the first third of a film that Render
-// made.
+// Poster writes a JPEG of a frame near the end of the first third of a film that Render made.
 func (e *Engine) Poster(ctx context.Context, film, jpeg string) error {
 	movie, err := container.ReadMovie(film)
 	if err != nil {

@@ -2,23 +2,18 @@ package engine
 
 import "sync"
 
-// meter combines the progress of many passes into one percentage that never falls.
-// Weights are estimates of wall time; only their proportions matter.
+// meter combines the progress of many passes into one percentage that never falls. Weights are estimates of wall
+// time.
 type meter struct {
 	notify func(int)
 
 	mu    sync.Mutex
 	total float64
 	done  float64
-	shown int
+	shown int // -1 until something was
 }
 
-func newMeter(notify func(int)) *meter {
-	return &meter{notify: notify, shown: -1}
-}
-
-// work adds work of the given weight. If it is added late, the percentage pauses but
-// never falls.
+// work adds work of the given weight. If it is added late, the percentage pauses.
 func (m *meter) work(weight float64) *task {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -49,11 +49,10 @@ const maxRate = 60
 
 // canvasRate chooses the output's frame rate for a first segment with video v.
 //
-// A constant rate is kept exactly; 29.97 written as 2997/100 or 19001/634 becomes 30000/1001. A variable rate
-// becomes the standard rate nearest to the camera's target. The usual distance between frames shows the target;
-// the mean does not, because a phone that drops frames in the dark still films at 30. In a screen recording
-// that is mostly still, the usual distance is long, so the short ones decide and brief pictures are shown.
-// Rates above 60 are divided if that gives a standard rate, which keeps motion even. Otherwise the rate is 60.
+// A constant rate is kept exactly; 29.97 written as 2997/100 becomes 30000/1001. A variable rate becomes the standard
+// rate nearest to the usual distance between frames; the mean would not show that a phone which drops frames in the
+// dark films at 30. In a mostly still screen recording the short distances decide. Rates above 60 are divided if that
+// gives a standard rate, which keeps motion even.
 func canvasRate(v *videoInfo) media.Rational {
 	rate := constantRate(v)
 	if !rate.Known() {
@@ -114,8 +113,8 @@ func constantRate(v *videoInfo) media.Rational {
 	return media.Rational{Num: int64(math.Round(measured * 1000)), Den: 1000}
 }
 
-// snap returns the standard or whole rate within 0.02 % of f, or unknown if there is
-// none. 29.97 and 30 are 0.1 % apart.
+// snap returns the standard or whole rate within 0.02 % of f, or unknown if there is none. 29.97 and 30 are 0.1 %
+// apart.
 func snap(f float64) media.Rational {
 	for _, r := range standardRates {
 		if math.Abs(f/r.Float()-1) < 0.0002 {

@@ -9,23 +9,21 @@ import (
 )
 
 const (
-	// seamFade softens a cut between unrelated sounds. 2 ms are too short to hear and
-	// long enough to remove the click.
+	// seamFade softens a cut between unrelated sounds: 2 ms are too short to hear and long enough to remove the
+	// click.
 	seamFade = 2 * sampleRate / 1000
-	// directiveFade is the length in samples of the cross-fade at the ends of a directive's range: 5 ms. Both
-	// sides ramp linearly, so a stem that equals what it replaces passes unchanged.
+	// directiveFade is the cross-fade at the ends of a directive's range. Both sides ramp linearly, so a stem that
+	// equals what it replaces passes unchanged.
 	directiveFade = 5 * sampleRate / 1000
 )
 
 // region is a range of the mix. What it plays is set after planDecodes.
 type region struct {
 	audio.Region
-	// keepsIn and keepsOut protect the fades that the client asked for: readOn does not
-	// replace them.
+	// keepsIn and keepsOut protect the fades that the client asked for from readOn.
 	keepsIn, keepsOut bool
 	ducking           *timeline.Ducking // nil if voices do not duck the region
 	voice             bool              // ducks the music
-	sound             string            // cache key of the sound that it plays
 }
 
 // soundsLike reports whether two regions have the same gain wherever both play.
@@ -33,8 +31,7 @@ func (r *region) soundsLike(b *region) bool {
 	return r.Volume == b.Volume && len(r.Curves) == 0 && len(b.Curves) == 0 && r.ducking == nil && b.ducking == nil && r.voice == b.voice
 }
 
-// audioUse is one continuous range of a source's sound that the timeline plays. The plan
-// decides later how to decode it.
+// audioUse is one continuous range of a source's sound that the timeline plays.
 type audioUse struct {
 	source *Source
 	from   float64 // first needed sample of the source, at 48 kHz
@@ -61,8 +58,8 @@ const (
 	stemLine
 )
 
-// readOn joins a region to the one that continues it; both have seam fades there. If the gain changes, a
-// cross-fade of seamFade softens the change. If the gains are equal, the sound passes unchanged.
+// readOn joins a region to the one that continues it. If the gain changes, a cross-fade of seamFade softens the
+// change; otherwise the sound passes unchanged.
 func (u *audioUse) readOn(next *region) {
 	before := u.regions[len(u.regions)-1]
 	switch {
@@ -86,9 +83,8 @@ type useEnd struct {
 	at     int64 // output sample
 }
 
-// joined merges uses that continue each other: segments cut from one take, music that was
-// split to change its volume, and stems of neighbouring directives. If each faded by
-// itself, there would be a gap.
+// joined merges uses that continue each other: segments cut from one take, music that was split to change its volume,
+// and stems of neighbouring directives. Fades of their own would leave gaps.
 func joined(uses []audioUse) []audioUse {
 	var all []audioUse
 	ends := map[useEnd]int{}
@@ -108,9 +104,8 @@ func joined(uses []audioUse) []audioUse {
 	return all
 }
 
-// crossCuts lets the sounds of two segments cross with equal power at a cut, if both sources have sound beyond
-// it. Otherwise each fades by itself, which is a short dip in a lasting sound. A stretched sound keeps its ends,
-// because other ends would change all of its samples.
+// crossCuts lets the sounds of two segments cross with equal power at a cut, if both sources have sound beyond it.
+// Otherwise each fades by itself. A stretched sound keeps its ends: others would change all of its samples.
 func crossCuts(uses []audioUse) {
 	first := 0 // of the run that ends at the cut
 	for i := 1; i < len(uses); i++ {
@@ -133,9 +128,8 @@ func crossCuts(uses []audioUse) {
 	}
 }
 
-// join fades a segment's sound over the frames of its transitions: an equal-power
-// cross-fade where it overlaps its neighbour's sound, and a fade to or from silence
-// elsewhere.
+// join fades a segment's sound over the frames of its transitions: an equal-power cross-fade where it overlaps its
+// neighbour's sound, and a fade to or from silence elsewhere.
 func (r *region) join(p *placed, rate media.Rational) {
 	over := func(from, to int64, j timeline.Join) audio.Fade {
 		f := audio.Fade{Length: samplesAt(to, rate) - samplesAt(from, rate)}
@@ -175,6 +169,5 @@ func curves(points []timeline.Point, from int64) []audio.Curve {
 	return []audio.Curve{c}
 }
 
-// roundUp returns n rounded up to a multiple of unit. A stretched clip is made a little longer than the film,
-// so that the cached one is still long enough after the film has grown.
+// roundUp returns n rounded up to a multiple of unit.
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

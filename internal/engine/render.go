@@ -48,7 +48,7 @@ type run struct {
 
 func (e *Engine) newRun(job Job) *run {
 	return &run{Engine: e, job: job, log: cmp.Or(job.Log, slog.New(slog.DiscardHandler)), work: filepath.Join(job.Dir, "work"),
-		meter: newMeter(job.OnProgress)}
+		meter: &meter{notify: job.OnProgress, shown: -1}}
 }
 
 // close removes the intermediate files and releases their disk space.
@@ -61,8 +61,7 @@ func (r *run) path(name string) string { return filepath.Join(r.work, name) }
 
 // open empties the working folder and plans.
 func (r *run) open(ctx context.Context) error {
-	// Never write into the files of an earlier attempt: they may be hard links to the
-	// cache.
+	// Never write into the files of an earlier attempt: they may be hard links to the cache.
 	if err := os.RemoveAll(r.work); err != nil {
 		return fmt.Errorf("render: %w", err)
 	}
@@ -100,8 +99,7 @@ func (r *run) render(ctx context.Context) (Output, error) {
 	return out, err
 }
 
-// analyseAll analyses every distinct content of the job once. It returns the sources by
-// their timeline keys.
+// analyseAll analyses every distinct content of the job once. It returns the sources by their timeline keys.
 func (r *run) analyseAll(ctx context.Context) (map[string]*Source, error) {
 	byKey, byContent := map[string]*Source{}, map[string]*Source{}
 	for _, u := range uses(r.job.Timeline) {

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/media"
 )
 
-// scratch reserves disk space for the renders of this process. Checking only the free
-// space would admit two renders although only one of them fits.
+// scratch reserves disk space for the renders of this process. Checking only the free space would admit two renders
+// although only one of them fits.
 type scratch struct {
 	free func(dir string) (int64, error) // disk.Free
 

@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/media"
 )
 
-// shot is a range of one segment's pictures in a part: which frames of the source, at
-// what speed, and how they fit the canvas.
+// shot is a range of one segment's pictures in a part: which source frames, at what speed, and how they fit the
+// canvas.
 type shot struct {
 	source  *Source
 	segment int // client's index of the first segment that uses it
@@ -21,14 +21,13 @@ type shot struct {
 	start   float64 // source seconds of the first output frame
 	speed   float64
 
-	// Which output frame shows which source frame, see line. origin is the latest start,
-	// in file time, of a source frame that the first output frame still shows. step is
-	// the distance between output frames in the source. Both are in microseconds.
+	// Which output frame shows which source frame, see line: origin is the latest start, in file time, of a source
+	// frame that the first output frame still shows; step is the distance between output frames. Both are source
+	// microseconds.
 	origin int64
 	step   float64
 
-	// first and last are the source frames that the shot needs, as indexes into
-	// videoInfo.Starts, both included.
+	// first and last are the source frames that the shot needs, as indexes into videoInfo.Starts, both included.
 	first, last int
 }
 
@@ -51,8 +50,7 @@ func newShot(p *placed, c span, canvas Canvas) *shot {
 
 func (s *shot) startMicros() int64 { return micros(s.start) }
 
-// addTo adds everything that shapes the shot's frames, except the canvas, to a part's
-// key.
+// addTo adds everything that shapes the shot's frames, except the canvas, to a part's key.
 func (s *shot) addTo(k key) key {
 	k = k.add("source", s.source.SHA256).add("stream", s.source.info.Video.Index).
 		add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
@@ -62,20 +60,18 @@ func (s *shot) addTo(k key) key {
 	return k
 }
 
-// tolerance is how much later than an output frame a source frame may begin and still be shown in it. Like
-// step, it is in source seconds. Two fifths of a frame keep the jitter of a camera's clock from dropping or
-// doubling frames. Simple fractions would fall exactly on the edge between common rates.
+// tolerance is how much later than an output frame, in source seconds, a source frame may begin and still be shown in
+// it. Two fifths of a frame keep the jitter of a camera's clock from dropping or doubling frames. Simple fractions
+// would fall exactly on the edge between common rates.
 func tolerance(step float64, video *videoInfo) float64 {
 	return 0.4142 * min(step, video.usualStep().Seconds())
 }
 
 // line is the output frame at which the n-th source frame appears.
 //
-// The plan and ffmpeg get the same number for every source clock, because they compute it
-// in the same way. settb rounds the frame's time to the nearest microsecond, as microsAt
-// does. origin is a whole number. The filters get the step with the digits that printed
-// keeps. So both sides do one subtraction, one division and one rounding up in 64-bit
-// floating point.
+// The plan and ffmpeg get the same number for every source clock: settb rounds the frame's time to microseconds as
+// microsAt does, origin is a whole number, and the filters get the step with the digits that printed keeps. So both
+// sides do one subtraction, one division and one rounding up in 64-bit floating point.
 func (s *shot) line(n int) int64 {
 	return int64(max(0, math.Ceil(float64(s.source.info.Video.microsAt(n)-s.origin)/s.step)))
 }
@@ -85,9 +81,9 @@ func (s *shot) framesUpTo(frame int64) int {
 	return sort.Search(len(s.source.info.Video.Starts), func(n int) bool { return s.line(n) > frame })
 }
 
-// bounds returns the half-open range of the source's ticks that contains exactly the frames from first to last.
-// It is as wide as possible, because some decoders move frames. At the ends of the file, where an edit list may
-// hide frames, it is as narrow as possible.
+// bounds returns the half-open range of the source's ticks that contains exactly the frames from first to last. It is
+// as wide as possible, because some decoders move frames, except at the ends of the file, where an edit list may hide
+// frames.
 func (s *shot) bounds() (from, to int64) {
 	starts := s.source.info.Video.Starts
 	from, to = starts[s.first], starts[s.last]+1
@@ -101,8 +97,8 @@ func (s *shot) bounds() (from, to int64) {
 }
 
 // keyframe returns the file time in seconds of the last key frame at least lead seconds before the shot's first
-// frame, or 0 to decode from the start of the file. H.264 in 4:4:4 always starts there: ffmpeg works around a
-// bug of old x264 versions only after reading the first packet, which contains the version.
+// frame, or 0 for the start of the file. H.264 in 4:4:4 always starts there: only its first packet contains the
+// version of x264 whose bug ffmpeg works around.
 func (s *shot) keyframe(lead float64) float64 {
 	video := s.source.info.Video
 	if video.Codec == "h264" && strings.Contains(video.PixelFormat, "444") {
@@ -127,19 +123,17 @@ func (s *shot) decodes() int64 {
 	return int64(s.last - from + 1)
 }
 
-// filters returns the chain from the trimmed source to the canvas. n numbers its labels, because a graph may
-// contain two shots.
+// filters returns the chain from the trimmed source to the canvas. n numbers its labels.
 func (s *shot) filters(n int) []string {
 	var chain []string
 	if filter := s.deinterlace(); filter != "" {
 		chain = append(chain, filter)
 	}
-	// setpts moves every source frame to the first output frame that shows it, see line. fps then repeats and
-	// drops frames: it keeps the last of several frames on one line, and start_time=0 shows the first frame
-	// from the start if the video begins late. tpad holds the last frame until the part ends. It precedes fps,
-	// because at the end of its input fps drops frames that lie past the end only because the last frame's
-	// length is imprecise. tpad guesses the times of the copies, so setpts counts them from the end of the
-	// part. ld(0), the previous line, keeps the order if frames are missing.
+	// setpts moves every source frame to the first output frame that shows it, see line; ld(0), the previous line,
+	// keeps the order if frames are missing. fps repeats and drops frames: it keeps the last of several on one line,
+	// and start_time=0 shows the first frame from the start if the video begins late. tpad holds the last frame until
+	// the part ends. It precedes fps, which drops frames at the end of its input whose length is imprecise. tpad
+	// guesses the times of the copies, so setpts counts them from the end of the part.
 	count := int64(s.last - s.first + 1)
 	timing := []string{
 		"settb=1/1000000",
@@ -155,8 +149,7 @@ func (s *shot) filters(n int) []string {
 	} else {
 		chain = append(append(chain, picture...), timing...)
 	}
-	// Remove side data, which describes the source: mastering display, rotation,
-	// captions.
+	// Remove side data, which describes the source: mastering display, rotation, captions.
 	return append(chain, "sidedata=mode=delete", neutral)
 }
 
@@ -170,9 +163,8 @@ func (s *shot) deinterlace() string {
 	return "bwdif=mode=send_frame:parity=" + parity + ":deint=all"
 }
 
-// tags returns the filter that marks the source's pictures with the matrix and range that the plan assumes.
-// Since version 7, ffmpeg converts pictures to the matrix and range of their neighbours in the graph, and pictures
-// that state none as well.
+// tags returns the filter that states the matrix and range that the plan assumes. Since version 7, ffmpeg converts
+// pictures to the matrix and range of their neighbours in the graph, even pictures that state none.
 func (s *shot) tags() string {
 	video := s.source.info.Video
 	if isRGB(video.PixelFormat) {
@@ -191,14 +183,13 @@ func (s *shot) tags() string {
 // neutral sets the colour metadata and pixel shape of all pictures of the film.
 const neutral = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709:field_mode=prog"
 
-// input returns the arguments that open the shot's source. Decoding begins at the key frame at file time key,
-// or at the start of the file if key is 0.
+// input returns the arguments that open the shot's source and decode it from the key frame at file time key, or from
+// the start if that is 0.
 func (s *shot) input(threads string, key float64) []string {
 	args := []string{"-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
-		// Seek to the key frame itself, not to the wanted frame. The demuxer compares
-		// decoding times, and frames may be shown before a key frame but decoded after
-		// it. So seeking to a frame may land on the key frame after it.
+		// Seek to the key frame itself. The demuxer compares decoding times, and frames may be shown before a key
+		// frame but decoded after it, so seeking to a frame may land on the key frame after it.
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
 	}
 	args = append(args, "-an", "-sn", "-dn")
@@ -218,8 +209,7 @@ func (s *shot) graph(n int, out, film, log string) string {
 	if s.uneven {
 		steady = s.scaleToSize()
 	}
-	// Bounds are in ticks. ffmpeg would round seconds to the source's clock. If that
-	// clock is as coarse as the frames, two neighbouring frames would become one.
+	// Bounds are in ticks: ffmpeg would round seconds to the source's clock, which may be as coarse as the frames.
 	from, to := s.bounds()
 	return fmt.Sprintf("[%d:%d]%s%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
 		n, s.source.info.Video.Index, s.tags(), steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)

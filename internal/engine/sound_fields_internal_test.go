@@ -1,14 +1,12 @@
 package engine
 
 import (
-	"context"
 	"encoding/binary"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,8 +55,8 @@ func spoken(amplitude float64, times ...float64) func(float64) float64 {
 // sounds are the sources of a test, by key.
 type sounds map[string]signal
 
-// run plans a timeline and makes its sounds, without decoding. The caller closes it.
-func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
+// mix plans a timeline, makes its sounds without decoding, and returns both sides of the mix before encoding.
+func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
 	t.Helper()
 	if err := tl.Validate(timeline.MultipartNames); err != nil {
 		t.Fatal(err)
@@ -69,7 +67,8 @@ func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
 		sources[key] = &Source{Path: key, SHA256: key, info: &Info{Kind: container.WAV, Streams: 1,
 			Audio: &audioInfo{Packets: 100, End: end, ClaimedEnd: end}}}
 	}
-	r := New(Config{Cores: 2, Cache: cache}).newRun(Job{Dir: t.TempDir(), Timeline: tl})
+	r := New(Config{Cores: 2}).newRun(Job{Dir: t.TempDir(), Timeline: tl})
+	defer r.close()
 	var err error
 	if r.plan, err = makePlan(tl, sources, r.cfg.Limits, Machine{Cores: 2}); err != nil {
 		t.Fatal(err)
@@ -88,14 +87,6 @@ func (s sounds) run(t *testing.T, tl timeline.Timeline, cache PartCache) *run {
 	if err := r.duck(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return r
-}
-
-// mix returns both sides of a timeline's mix before encoding.
-func (s sounds) mix(t *testing.T, tl timeline.Timeline) (sides [2][]float64) {
-	t.Helper()
-	r := s.run(t, tl, nil)
-	defer r.close()
 	return mixOf(t, r.work, r.plan)
 }
 
@@ -230,48 +221,43 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 			return between(x, 1.5, 1.501, 1, 0)
 		}
 	}
-	t.Run("segment", func(t *testing.T) {
-		t.Parallel()
-		tl := soundOf(of("music", ms(0, 1000)), of("music", ms(3000, 6000)))
-		tl.Segments[1].Points, tl.Segments[1].Volume = points, 0.5
-		checkGains(t, "segment", given.mix(t, tl)[0], func(x float64) float64 {
-			if x < 1 {
-				return 1
+	with := func(volume float64, s timeline.Segment) timeline.Segment {
+		s.Volume, s.Points = volume, points
+		return of("music", s)
+	}
+	for name, tt := range map[string]struct {
+		segments []timeline.Segment
+		change   func(*timeline.Timeline)
+		before   float64 // the gain of the first second
+		gain     func(x float64) float64
+		steps    []float64
+	}{
+		"segment": {segments: []timeline.Segment{of("music", ms(0, 1000)), with(0.5, ms(3000, 6000))}, before: 1,
+			gain: func(x float64) float64 { return 0.5 * at(1, x) }, steps: []float64{0, 1, 4}},
+		"second of a run": {segments: []timeline.Segment{of("music", ms(0, 1000)), with(1, ms(1000, 4000))}, before: 1,
+			gain: func(x float64) float64 { return at(1, x) }, steps: []float64{1}},
+		"clip": {segments: []timeline.Segment{of("silence", ms(0, 6000))}, change: func(tl *timeline.Timeline) {
+			tl.Clips = []timeline.Clip{{SourceKey: "music", Start: time.Second, Volume: 2, Speed: 1, Points: points, FadeIn: time.Second}}
+		}, gain: func(x float64) float64 { return 2 * between(x, 1, 2, 0, 1) * at(1, x) }},
+		"selection": {segments: []timeline.Segment{of("silence", ms(0, 2000)), of("silence", ms(3000, 6000))}, change: func(tl *timeline.Timeline) {
+			tl.Directives = []timeline.Directive{{ID: "d", Range: timeline.Range{Start: time.Second, End: 4 * time.Second}, AppliedSpeed: 1,
+				Selections: []timeline.Selection{{StemID: "x", SourceKey: "music", Volume: 0.5, Points: points}}}}
+		}, gain: func(x float64) float64 { return 0.5 * at(1, min(x, 4)) }, steps: []float64{1, 1.004, 3.996, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tl := soundOf(tt.segments...)
+			if tt.change != nil {
+				tt.change(&tl)
 			}
-			return 0.5 * at(1, x)
-		}, 0, 1, 4)
-	})
-	t.Run("run of segments", func(t *testing.T) {
-		t.Parallel()
-		tl := soundOf(of("music", ms(0, 1000)), of("music", ms(1000, 4000)))
-		tl.Segments[1].Points = points
-		checkGains(t, "second of a run", given.mix(t, tl)[0], func(x float64) float64 {
-			if x < 1 {
-				return 1
-			}
-			return at(1, x)
-		}, 1)
-	})
-	t.Run("clip", func(t *testing.T) {
-		t.Parallel()
-		tl := soundOf(of("silence", ms(0, 6000)))
-		tl.Clips = []timeline.Clip{{SourceKey: "music", Start: time.Second, Volume: 2, Speed: 1, Points: points, FadeIn: time.Second}}
-		checkGains(t, "clip", given.mix(t, tl)[0], func(x float64) float64 {
-			return 2 * between(x, 1, 2, 0, 1) * at(1, x)
+			checkGains(t, name, given.mix(t, tl)[0], func(x float64) float64 {
+				if x < 1 {
+					return tt.before
+				}
+				return tt.gain(x)
+			}, tt.steps...)
 		})
-	})
-	t.Run("selection", func(t *testing.T) {
-		t.Parallel()
-		tl := soundOf(of("silence", ms(0, 2000)), of("silence", ms(3000, 6000)))
-		tl.Directives = []timeline.Directive{{ID: "d", Range: timeline.Range{Start: time.Second, End: 4 * time.Second}, AppliedSpeed: 1,
-			Selections: []timeline.Selection{{StemID: "x", SourceKey: "music", Volume: 0.5, Points: points}}}}
-		checkGains(t, "selection", given.mix(t, tl)[0], func(x float64) float64 {
-			if x < 1 || x >= 4 {
-				return 0
-			}
-			return 0.5 * at(1, x)
-		}, 1, 1.004, 3.996, 4)
-	})
+	}
 }
 
 // duckedGain is the gain of ducked music by the contract: the lowest gain that any voice
@@ -345,38 +331,4 @@ func TestMusicStepsBackForVoices(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Voices are not analysed again if only the music changes.
-func TestVoicesAreFoundOnce(t *testing.T) {
-	t.Parallel()
-	cache := &presences{PartCache: newCache(t)}
-	given := sounds{"speech": {3, spoken(0.4, 1, 2), silence}, "music": {3, half, half}}
-	tl := soundOf(of("speech", ms(0, 3000)))
-	tl.Clips = []timeline.Clip{{SourceKey: "music", Volume: 1, Speed: 1, Ducking: &timeline.Ducking{AmountDB: 9}}}
-	found := func(want int) {
-		t.Helper()
-		given.run(t, tl, cache).close()
-		if cache.kept != want {
-			t.Errorf("voices were looked for %d times, want %d", cache.kept, want)
-		}
-	}
-	found(1)
-	tl.Clips[0].Volume, tl.Clips[0].Ducking = 0.5, &timeline.Ducking{AmountDB: 12}
-	found(1)
-	tl.Segments[0].Volume = 0.1
-	found(2)
-}
-
-// presences is a cache that counts where voices were looked for.
-type presences struct {
-	PartCache
-	kept int
-}
-
-func (c *presences) Put(ctx context.Context, scope, key, src string) error {
-	if strings.HasPrefix(key, "presence-") {
-		c.kept++
-	}
-	return c.PartCache.Put(ctx, scope, key, src)
 }

@@ -8,12 +8,10 @@ import (
 // Raise threadPlanVersion when the same situation gives another plan.
 const threadPlanVersion = 3
 
-// threadPlan sets how many encoders run at once and how many threads each has.
-//
-// Single-threaded encoders waste nothing, and enough of them keep all cores busy, see keepBusy. If there are
-// only a few parts, each needs more threads. x264's output depends on its threads, and a render that continues
-// after a crash has fewer missing parts but must give the same frames. So the plan is made once and kept in the
-// cache.
+// threadPlan sets how many encoders run at once and how many threads each has. Single-threaded encoders waste
+// nothing, and enough of them keep all cores busy; a few parts need more threads. x264's output depends on its
+// threads, and a render that continues after a crash has fewer missing parts but must give the same frames, so the
+// plan is made once and cached.
 type threadPlan struct {
 	Parallel int            `json:"parallel"`
 	Threads  map[string]int `json:"threads"` // by part key; other parts have the plan's
@@ -37,8 +35,8 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) threadPlan {
 	return s
 }
 
-// keepBusy reports whether n single-threaded encoders at once keep all cores busy with the parts. Two rounds of
-// parts do, and so does one round of parts with similar cost.
+// keepBusy reports whether n single-threaded encoders keep all cores busy: two rounds of parts do, or one of similar
+// cost.
 func keepBusy(parts []*videoPart, n int) bool {
 	var total, longest float64
 	for _, v := range parts {
@@ -48,8 +46,8 @@ func keepBusy(parts []*videoPart, n int) bool {
 	return len(parts) >= 2*n || len(parts) >= n && longest*float64(n) <= 1.1*total
 }
 
-// assignThreads sets the threads of the missing parts from an earlier attempt's plan or
-// from a new one, and returns how many passes run at once.
+// assignThreads sets the threads of the missing parts from an earlier attempt's plan or from a new one, and returns
+// how many passes run at once.
 func (r *run) assignThreads(ctx context.Context, missing []*videoPart) (parallel int, err error) {
 	if len(missing) == 0 {
 		return r.plan.Parallel, nil

@@ -17,9 +17,8 @@ const videoVersion = 5
 // Raise joinVersion when the same join or fade would look different.
 const joinVersion = 1
 
-// videoPart is a range of the film that one ffmpeg run encodes: pictures only, at a
-// constant frame rate, with an exact number of frames. Its content depends only on its
-// sources and the canvas, never on its place in a timeline.
+// videoPart is a range of the film that one ffmpeg run encodes: pictures only, with an exact number of frames. Its
+// content depends only on its sources and the canvas, never on its place in a timeline.
 type videoPart struct {
 	Key    string
 	File   string // in the job's folder
@@ -40,9 +39,8 @@ type videoPart struct {
 }
 
 const (
-	// chunkSeconds is the length, in output time, of the chunks in which a long segment
-	// is encoded. Chunks lie on a grid of the source's own time, so a trimmed or split
-	// segment finds its inner chunks in the cache.
+	// chunkSeconds is the length, in output time, of the chunks in which a long segment is encoded. They lie on a
+	// grid of the source's own time, so a trimmed or split segment finds its inner chunks in the cache.
 	chunkSeconds = 6
 	// minChunkSeconds is the shortest chunk that is worth a process.
 	minChunkSeconds = 3
@@ -95,10 +93,9 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []fade, machine Ma
 // span is a half-open range, of frames or of samples.
 type span struct{ from, to int64 }
 
-// chunks splits a segment at the first key frame after each multiple of chunkSeconds on the source's grid, if
-// both sides are at least minChunkSeconds long. Frames that only correct the drift are a separate chunk, so
-// that they can be added and removed alone. Frames that overlap a neighbour are excluded. That shortens only
-// the chunks at the segment's ends, so changing a transition encodes no other chunk again.
+// chunks splits a segment at the first key frame after each multiple of chunkSeconds on the source's grid. Frames
+// that only correct the drift are a chunk of their own, so that they can be added and removed alone. Frames that
+// overlap a neighbour are excluded, so changing a transition encodes only the chunks at the segment's ends again.
 func chunks(s *placed, rate media.Rational) []span {
 	all := baseChunks(s, rate)
 	if s.frames > s.base {
@@ -205,8 +202,7 @@ func (v *videoPart) log(shot int) string {
 	return fmt.Sprintf("%s.%d.log", v.File, shot)
 }
 
-// pass returns the ffmpeg run that encodes the part into out. It decodes each shot's source from its entry of
-// keys.
+// pass returns the ffmpeg run that encodes the part into out. It decodes each shot from its entry of keys.
 func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	threads := fmt.Sprint(cmp.Or(v.settings.threads, v.threads))
 	// Coverage decides how much of a source must be decodable, not ffmpeg.
@@ -235,12 +231,10 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	}
 }
 
-// keyInterval returns the largest number of frames from one key frame to the next: at most two seconds, so that
-// players can jump quickly. Parts begin with key frames.
+// keyInterval returns the largest number of frames between key frames: two seconds, so that players jump quickly.
 func keyInterval(rate media.Rational) int64 { return max(1, 2*rate.Num/rate.Den) }
 
-// timescale returns the ticks per second of a part's track: a multiple of the rate's numerator, so that every
-// frame starts on a tick.
+// timescale returns the ticks per second of a part's track, a multiple of the rate's numerator.
 func timescale(rate media.Rational) int64 {
 	scale := rate.Num
 	for scale < 10000 {
@@ -249,8 +243,7 @@ func timescale(rate media.Rational) int64 {
 	return scale
 }
 
-// perPixel is the CPU seconds that preset fast needs to encode a pixel, including decoding, measured on a slow
-// core.
+// perPixel is the CPU seconds that preset fast needs to decode and encode a pixel, measured on a slow core.
 const perPixel = 4.2e-8
 
 // cost estimates the CPU seconds the part takes; only proportions matter.
@@ -266,8 +259,7 @@ func (v *videoPart) cost() float64 {
 	return cost
 }
 
-// passTimeout returns a limit that no normal pass reaches: twenty times its estimated CPU time, and at least
-// five minutes.
+// passTimeout returns a limit that no normal pass reaches: twenty times its estimated CPU time.
 func passTimeout(length time.Duration, cpuPerSecond float64) time.Duration {
 	return max(5*time.Minute, time.Duration(20*cpuPerSecond*float64(length)))
 }

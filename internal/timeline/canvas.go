@@ -43,8 +43,8 @@ type Canvas struct {
 	Fit       Fit    `json:"fit"`                 // for segments without their own
 }
 
-// Focus is the point of a picture, as displayed, that a crop keeps as near to its middle as the picture's edges
-// allow: 0..1 from left to right and from top to bottom.
+// Focus is the point of a displayed picture that a crop keeps as near to its middle as the edges allow: 0..1 from
+// left to right and from top to bottom.
 type Focus struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// storedVersion must be raised when the stored form changes in a way that an older reader would misread. UnmarshalJSON
-// refuses unknown versions.
+// storedVersion must be raised when an older reader would misread the stored form.
 const storedVersion = 1
 
 type fields Timeline // without its methods

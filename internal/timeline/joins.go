@@ -24,8 +24,7 @@ func (k TransitionKind) Moves() bool { return k == Wipe || k == Slide || k == Pu
 // fades reports whether the transition leads through a colour. All others lay the two segments over each other.
 func (k TransitionKind) fades() bool { return k == FadeBlack || k == FadeWhite }
 
-// Direction is where the edge between the two pictures of a wipe, a slide or a push moves, spelled as on the
-// wire.
+// Direction is where the edge between the two pictures of a wipe, slide or push moves, spelled as on the wire.
 type Direction string
 
 // The directions.
@@ -43,8 +42,8 @@ const (
 	DefaultTransition = 500 * time.Millisecond
 )
 
-// Transition leads from the previous segment, in play order, to the segment that has the transition. On the
-// first segment it is checked and ignored.
+// Transition leads from the previous segment, in play order, to the segment that has it. On the first segment it is
+// checked and ignored.
 type Transition struct {
 	Kind      TransitionKind `json:"type"`
 	Duration  time.Duration  `json:"durationNs"`          // minTransition..MaxTransition
@@ -60,8 +59,8 @@ const (
 	White Colour = "white"
 )
 
-// FilmFade leads from a colour into the film, or from the film into a colour. Its first or last frame is the pure
-// colour, and it fades whatever segments and transitions it covers.
+// FilmFade leads from a colour into the film, or from the film into a colour, over whatever it covers. Its first or
+// last frame is the pure colour.
 type FilmFade struct {
 	Colour   Colour        `json:"color"`
 	Duration time.Duration `json:"durationNs"` // minTransition..MaxTransition
@@ -117,21 +116,16 @@ type Place struct {
 //	  0          ↑            ↑                     ↑               ↑
 //	  film       B begins     C begins              D begins        end
 //
-// A cut and a fade shorten nothing. A dissolve, wipe, slide or push lays the last N
-// frames of one segment over the first N frames of the next: the film is N frames
-// shorter, and everything after it begins N frames earlier. The smaller half of a
-// fade's N frames ends one segment, the larger half begins the next.
+// A cut and a fade shorten nothing. The other transitions lay the last N frames of one segment over the first N of the
+// next: everything after it begins N frames earlier. The smaller half of a fade's N frames ends one segment, the larger
+// half begins the next.
 //
-// N is the transition's duration in frames, halves rounded up, but at most half
-// the frames of the shorter neighbour, rounded down. So the transitions at the two
-// ends of a segment never meet, and no transition changes the frames that a segment
-// plays.
+// N is the transition's duration in frames, halves rounded up, but at most half the frames of the shorter neighbour,
+// rounded down. So the transitions at the two ends of a segment never meet.
 //
-// All times that a client gives on the output timeline (a clip's startMs, the
-// range of a directive) count on this film, as delivered. Times of a segment, such as
-// its volume points, count from its Begin. A range that starts
-// before C begins follows B to its end and C from there; a range that starts
-// where C begins, or later, follows C.
+// All times that a client gives on the output timeline (a clip's startMs, the range of a directive) count on this film.
+// Times of a segment, such as its volume points, count from its Begin. A range that starts before C begins
+// follows B to its end and C from there; a range that starts where C begins, or later, follows C.
 func Arrange(segments []Segment, frames []int64, rateNum, rateDen int64) (places []Place, length int64) {
 	places = make([]Place, len(segments))
 	for k, s := range segments {
@@ -154,8 +148,8 @@ func wholeFrames(d time.Duration, rateNum, rateDen int64) int64 {
 	return (2*int64(d)*rateNum + second) / (2 * second)
 }
 
-// CountsFrames reports whether the sound depends on the film's frame grid: any two segments are joined by more
-// than a cut, or the film fades at an end.
+// CountsFrames reports whether the sound depends on the film's frame grid: segments are joined by more than cuts, or
+// the film fades at an end.
 func (t Timeline) CountsFrames() bool {
 	segments, _ := t.InOrder()
 	return t.FadeIn != nil || t.FadeOut != nil ||

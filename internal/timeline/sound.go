@@ -14,16 +14,15 @@ const (
 	minTruePeakDB, maxTruePeakDB = -9.0, 0.0
 )
 
-// Point is a volume at an instant of the output, counted from the start of the segment, clip or range. Between
-// two points the volume is linear in amplitude; before the first and after the last it is constant. It
-// multiplies the volume of its segment, clip or selection.
+// Point is a volume at an instant of the output, counted from the start of the segment, clip or range. Between two
+// points the volume is linear in amplitude; outside it is constant. It multiplies the volume of its owner.
 type Point struct {
 	At     time.Duration `json:"atNs"`   // >= 0, strictly ascending
 	Volume float64       `json:"volume"` // 0..10
 }
 
-// Ducking lowers music while somebody speaks. The gain falls before the voice begins, linearly in dB, and rises
-// after it ends.
+// Ducking lowers music while somebody speaks. The gain falls before the voice begins, linearly in dB, and rises after
+// it.
 type Ducking struct {
 	AmountDB float64       `json:"amountDb"`  // 0..24
 	Attack   time.Duration `json:"attackNs"`  // 0..2 s

@@ -45,13 +45,11 @@ const (
 	maxSpeed  = 10.0
 )
 
-// Timeline is one edit. Segments play one after the other in ascending Order,
-// ties in list order; Clips and Directives are placed on the output timeline,
-// that is after trimming, speed and transitions (see [Arrange]).
+// Timeline is one edit. Segments play one after the other in ascending Order, ties in list order; Clips and
+// Directives are placed on the output timeline, that is after trimming, speed and transitions (see [Arrange]).
 //
-// The tags of this and the types below are the stored form (see [Timeline.MarshalJSON]),
-// not a wire format: jobs survive an upgrade of the program, so a tag never
-// changes, whatever its field is called. Times are stored in nanoseconds.
+// The tags of this and the types below are the stored form (see [Timeline.MarshalJSON]): jobs survive an upgrade of the
+// program, so a tag never changes. Times are stored in nanoseconds.
 type Timeline struct {
 	OutputKind OutputKind  `json:"kind"`
 	Quality    Quality     `json:"quality"`
@@ -80,8 +78,7 @@ type Segment struct {
 	Focus      *Focus      `json:"focus,omitempty"`      // nil = the middle, see FocusOf
 }
 
-// Clip is background music: a range of a source that plays under the segments, once or in a loop, until End or
-// the end of the output.
+// Clip is background music: a range of a source, once or in a loop, until End or the end of the output.
 type Clip struct {
 	SourceKey       string        `json:"source"`
 	Start           time.Duration `json:"startNs"`     // >= 0, on the output timeline
@@ -90,8 +87,7 @@ type Clip struct {
 	Volume          float64       `json:"volume"`      // 0..10
 	Speed           float64       `json:"speed"`       // 0.1..10, tempo without pitch
 
-	// FadeIn and FadeOut lie inside the audible range; if both together are longer than it, both shrink in
-	// proportion.
+	// FadeIn and FadeOut lie inside the audible range; if they do not fit, both shrink in proportion.
 	FadeIn  time.Duration `json:"fadeInNs,omitempty"`  // 0..30 s
 	FadeOut time.Duration `json:"fadeOutNs,omitempty"` // 0..30 s
 	Loop    bool          `json:"loop,omitempty"`      // repeats the trimmed range
@@ -101,8 +97,7 @@ type Clip struct {
 	Points  []Point       `json:"points,omitempty"`
 }
 
-// Range is a half-open span [Start, End) on the output timeline. Every Range that passed Validate has Start >=
-// 0 and End > Start.
+// Range is a half-open span [Start, End) on the output timeline.
 type Range struct {
 	Start time.Duration `json:"startNs"`
 	End   time.Duration `json:"endNs"`
@@ -121,16 +116,14 @@ type Directive struct {
 // Selection is one stem of a directive.
 type Selection struct {
 	StemID string `json:"stemId"`
-	// SeparationID names the separation that produced StemID, if the client named the stem that way and
-	// SourceKey is not known yet. It is not stored.
+	// SeparationID names the separation that produced StemID, until SourceKey is known. It is not stored.
 	SeparationID string  `json:"-"`
 	SourceKey    string  `json:"source"` // names the stem's file, like a segment's SourceKey
 	Volume       float64 `json:"volume"` // 0..10
 	Points       []Point `json:"points,omitempty"`
 }
 
-// InOrder returns the segments in play order, with the index of each in t.Segments, so that a message can name
-// the segment as the client sent it.
+// InOrder returns the segments in play order, with the index of each in t.Segments, for messages to the client.
 func (t Timeline) InOrder() (segments []Segment, indexes []int) {
 	indexes = make([]int, len(t.Segments))
 	for i := range indexes {
@@ -170,8 +163,7 @@ func (t Timeline) SourceKeys() []string {
 	return keys
 }
 
-// SourceDuration adds up the lengths that the client claims for its segments' sources. Only statistics use it.
-// It saturates instead of overflowing.
+// SourceDuration adds up the lengths that the client claims for its segments' sources, for statistics. It saturates.
 func (t Timeline) SourceDuration() time.Duration {
 	var sum time.Duration
 	for _, s := range t.Segments {
@@ -194,8 +186,8 @@ func Legacy(sourceKey string, duration time.Duration) Timeline {
 	}
 }
 
-// Milliseconds converts a wire field to a duration. It accepts any int64: beyond the range of a Duration (292
-// years) it saturates, which for a position or an end correctly means "beyond every source".
+// Milliseconds converts a wire field to a duration. Beyond the range of a Duration (292 years) it saturates, which
+// for a position or an end correctly means "beyond every source".
 func Milliseconds(ms int64) time.Duration {
 	const limit = math.MaxInt64 / int64(time.Millisecond)
 	switch {

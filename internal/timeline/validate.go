@@ -10,13 +10,11 @@ import (
 	"cutroom/internal/fault"
 )
 
-// Names are the wire names that differ between the two render paths, so that one set of rules can name the
-// field that the client really sent.
+// Names are the wire names that differ between the two render paths, so that one set of rules can name both fields.
 type Names struct {
 	SegmentSource string // the segment's source field
 	ClipSource    string // the clip's source field
-	// Legacy marks the single-video form, whose only length field is videoDurationMs. [Legacy] made its one
-	// segment; the client did not send it.
+	// Legacy marks the single-video form, whose only length field is videoDurationMs. [Legacy] made its one segment.
 	Legacy bool
 }
 
@@ -27,8 +25,8 @@ var (
 	LegacyNames    = Names{ClipSource: "audioFileKey", Legacy: true}
 )
 
-// Validate checks every rule that needs no file. The error is nil or a *fault.Error of kind Invalid whose
-// sentence names the first invalid wire field, such as "segments[1].speedScale must be > 0".
+// Validate checks every rule that needs no file. The error is nil or a *fault.Error of kind Invalid whose sentence
+// names the first invalid wire field, such as "segments[1].speedScale must be > 0".
 func (t Timeline) Validate(names Names) error {
 	if err := t.validateConfig(); err != nil {
 		return err
@@ -197,8 +195,8 @@ func validateTrim(at fieldName, startField string, start time.Duration, endField
 		at.check(!endsTooEarly(start, end), endField, "must be 0 or > %s", startField))
 }
 
-// endsTooEarly reports an end at or before its start. Two ends that both saturated (see Milliseconds) count as
-// in order: their true distance is unknown and both lie beyond every source.
+// endsTooEarly reports an end at or before its start. Two ends that both saturated (see Milliseconds) count as in
+// order: both lie beyond every source.
 func endsTooEarly(start, end time.Duration) bool {
 	return end != 0 && end != math.MaxInt64 && end <= start
 }
