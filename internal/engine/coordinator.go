@@ -154,13 +154,7 @@ func (r *run) partLoop(parallel int) PartLoop {
 			}
 			return r.makePart(ctx, parts[key])
 		},
-		Fetch: func(ctx context.Context, key string) bool {
-			found := r.fetchPart(ctx, parts[key])
-			if found {
-				parts[key].task.finish()
-			}
-			return found
-		},
+		Fetch: func(ctx context.Context, key string) bool { return r.fetchPart(ctx, parts[key]) },
 	}
 }
 

@@ -323,7 +323,7 @@ func TestChunksLieOnTheSourcesGrid(t *testing.T) {
 		{0, 900, 1, []span{{0, 180}, {180, 360}, {360, 540}, {540, 720}, {720, 900}}},
 		{0, 900, 8, []span{{0, 240}, {240, 480}, {480, 720}, {720, 900}}}, // where a decoder can begin
 		{2, 840, 8, []span{{0, 180}, {180, 420}, {420, 660}, {660, 840}}},
-		{0, 0, 0, nil},
+		{0, 0, 0, []span{}},
 	} {
 		info := fakeVideo(rate, 1200, 0)
 		for at := int64(0); tt.keys > 0 && at < 40; at += tt.keys {

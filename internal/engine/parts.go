@@ -80,23 +80,19 @@ func (r *run) missingSounds(ctx context.Context, lanes int) (decodes []*decodedA
 	needed := map[*decodedAudio]bool{}
 	for _, s := range r.plan.Stretches {
 		if !r.fetch(ctx, s.Key, r.path(s.File)) {
+			s.task = r.meter.work(s.cost() / float64(lanes))
 			stretches = append(stretches, s)
 			needed[s.Audio] = true
 		}
 	}
 	for _, s := range r.plan.Audio {
 		if (needed[s] || r.heard(s)) && !r.fetch(ctx, s.Key, r.path(s.File)) {
+			s.task = r.meter.work(s.cost() / float64(lanes))
 			decodes = append(decodes, s)
 		}
 	}
 	slices.SortStableFunc(decodes, mostExpensiveFirst)
 	slices.SortStableFunc(stretches, mostExpensiveFirst)
-	for _, s := range decodes {
-		s.task = r.meter.work(s.cost() / float64(lanes))
-	}
-	for _, s := range stretches {
-		s.task = r.meter.work(s.cost() / float64(lanes))
-	}
 	return decodes, stretches
 }
 

@@ -51,21 +51,17 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 func segmentAudio(l *layout, voice bool) []audioUse {
 	var uses []audioUse
 	total, run := l.samples(), 0
-	var first *placed // the first of the run's segments with sound
 	for k := range l.segments {
 		p := &l.segments[k]
 		if !p.continues {
-			run, first = k, nil
+			run = k
 		}
 		if p.source.info.Audio == nil || p.frames == 0 {
 			continue
 		}
-		if first == nil {
-			first = p
-		}
-		u := audioUse{source: p.source, from: first.start * sampleRate, tempo: p.segment.Speed, line: line{segmentLine, run}}
+		u := audioUse{source: p.source, from: p.start * sampleRate, tempo: p.segment.Speed, line: line{segmentLine, run}}
 		if u.tempo == 1 {
-			u.from = float64(first.sample)
+			u.from = float64(p.sample)
 		}
 		u.start = samplesAt(p.frame, l.rate)
 		u.length = samplesAt(p.frame+p.frames, l.rate) - u.start
@@ -165,7 +161,7 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 	case length > end-start && c.End > 0:
 		u.length = end - start
 	default:
-		u.length = min(length, roundUp(end-start, 10*sampleRate))
+		u.length = min(length, roundUp(end-start, 10*sampleRate)) // a cached stretch still suffices after the film has grown
 	}
 	return u
 }

@@ -107,7 +107,6 @@ func joined(uses []audioUse) []audioUse {
 // crossCuts lets the sounds of two segments cross with equal power at a cut, if both sources have sound beyond it.
 // Otherwise each fades by itself. A stretched sound keeps its ends: others would change all of its samples.
 func crossCuts(uses []audioUse) {
-	first := 0 // of the run that ends at the cut
 	for i := 1; i < len(uses); i++ {
 		a, b := &uses[i-1], &uses[i]
 		if a.line == b.line {
@@ -115,10 +114,9 @@ func crossCuts(uses []audioUse) {
 		}
 		before, after := a.regions[0], b.regions[0]
 		half := min(seamFade, before.End-before.Start, after.End-after.Start) / 2
-		end := uses[first].from + float64(before.End-uses[first].start) // in a's source
-		first = i
+		end := int64(a.from) + before.End - a.start // in a's source
 		if before.End != after.Start || a.tempo != 1 || b.tempo != 1 || before.keepsOut || after.keepsIn ||
-			int64(end)+half > samplesOf(a.source.info.Audio.End) || int64(b.from)-half < samplesOf(b.source.info.Audio.First) {
+			end+half > samplesOf(a.source.info.Audio.End) || int64(b.from)-half < samplesOf(b.source.info.Audio.First) {
 			continue
 		}
 		cross := audio.Fade{Length: 2 * half, Shape: audio.Power}

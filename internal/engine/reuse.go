@@ -41,6 +41,7 @@ func (r *run) fetchPart(ctx context.Context, p *videoPart) bool {
 		r.log.Warn("cached part is broken", "key", p.Key, "error", err)
 		return os.Remove(path) != nil // if the part cannot be removed, fail the pass that follows
 	}
+	p.task.finish()
 	return true
 }
 

@@ -112,9 +112,6 @@ func chunks(s *placed, rate media.Rational) []span {
 }
 
 func baseChunks(s *placed, rate media.Rational) []span {
-	if s.base == 0 {
-		return nil
-	}
 	step := s.segment.Speed / rate.Float()
 	grid := int64(math.Round(s.start / step)) // the segment's first line, counted from the source's start
 	size := int64(math.Round(chunkSeconds * rate.Float()))
@@ -234,7 +231,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 // keyInterval returns the largest number of frames between key frames: two seconds, so that players jump quickly.
 func keyInterval(rate media.Rational) int64 { return max(1, 2*rate.Num/rate.Den) }
 
-// timescale returns the ticks per second of a part's track, a multiple of the rate's numerator.
+// timescale returns the ticks per second of a part's track. Every frame starts on a tick.
 func timescale(rate media.Rational) int64 {
 	scale := rate.Num
 	for scale < 10000 {
