@@ -24,14 +24,14 @@ func (l *Ledger) hadBonus(ctx context.Context, tx *db.Tx, userID string) (bool, 
 // identityOf returns the hash that identifies a user's identity in the ledger: an HMAC of provider and subject.
 // It is "" for an unknown user, and if every account gets the bonus.
 func (l *Ledger) identityOf(ctx context.Context, tx *db.Tx, userID string) (string, error) {
-	if l.bonusKey == "" {
+	if l.o.BonusKey == "" {
 		return "", nil
 	}
 	who, err := user.IdentityOf(ctx, tx, userID)
 	if err != nil || who == (user.Identity{}) {
 		return "", err
 	}
-	m := hmac.New(sha256.New, []byte(l.bonusKey))
+	m := hmac.New(sha256.New, []byte(l.o.BonusKey))
 	m.Write([]byte(who.Provider + "\x00" + who.Subject))
 	return hex.EncodeToString(m.Sum(nil)), nil
 }

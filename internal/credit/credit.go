@@ -1,13 +1,8 @@
 // Package credit owns the price of a separation and the ledger of credits.
 //
-// The balance is one integer per user. It can never be negative and always
-// equals the sum of the user's ledger entries, because every change writes the
-// entry and moves the balance in one transaction, and the entry's ref_id is a
-// unique key, so a repeated change has no effect. Functions that take a [db.Tx]
-// join the caller's transaction, so that a charge and its job, or a failure and
-// its refund, commit together.
-//
-// The package knows receipts only through [Store], never a store's protocol.
+// A user's balance is never negative and always equals the sum of the user's ledger entries: every change writes an
+// entry and moves the balance in one transaction, and the entry's ref_id is a unique key, so a repeated change has no
+// effect. Functions that take a [db.Tx] join the caller's transaction, so that a charge and its job commit together.
 package credit
 
 import (
@@ -62,13 +57,8 @@ var refPrefixes = []string{kindSignup + "-", "platform_", kindAdmin + "-", kindC
 // Ledger keeps balances. It is safe for concurrent use, on any number of
 // replicas.
 type Ledger struct {
-	db          *db.DB
-	catalog     map[string]int64
-	stores      map[string]*limitedStore
-	signupBonus int64
-	bonusKey    string // "" grants the bonus to every new account
-	dailyCap    int64
-	log         *slog.Logger
+	o      Options
+	stores map[string]*limitedStore
 }
 
 // Options configures a Ledger.
@@ -90,8 +80,7 @@ type Options struct {
 
 // New returns a Ledger over a migrated database.
 func New(o Options) *Ledger {
-	l := &Ledger{db: o.DB, catalog: o.Catalog, stores: map[string]*limitedStore{}, signupBonus: o.SignupBonus, bonusKey: o.BonusKey,
-		dailyCap: o.AdminDailyCap, log: o.Log}
+	l := &Ledger{o: o, stores: map[string]*limitedStore{}}
 	for platform, s := range o.Stores {
 		l.stores[platform] = &limitedStore{Store: s, platform: platform, slots: semaphore.NewWeighted(maxAsking)}
 	}
@@ -100,7 +89,7 @@ func New(o Options) *Ledger {
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
 func (l *Ledger) Balance(ctx context.Context, userID string) (int64, error) {
-	return Balance(ctx, l.db, userID)
+	return Balance(ctx, l.o.DB, userID)
 }
 
 // Balance returns a user's credits, 0 for an unknown or deleted user.
@@ -118,33 +107,31 @@ func Balance(ctx context.Context, q db.Querier, userID string) (int64, error) {
 
 // Quote is the cost of a separation and the user's balance.
 type Quote struct {
-	Credits, Balance int64
-	Sufficient       bool
+	DurationMs int64 `json:"durationMs"`
+	Credits    int64 `json:"credits"`
+	Balance    int64 `json:"balance"`
+	Sufficient bool  `json:"sufficient"`
 }
 
 // Quote prices audio of the given length (>= 0) for a user.
 func (l *Ledger) Quote(ctx context.Context, userID string, durationMs int64) (Quote, error) {
 	have, err := l.Balance(ctx, userID)
-	if err != nil {
-		return Quote{}, err
-	}
 	price := Price(durationMs)
-	return Quote{Credits: price, Balance: have, Sufficient: have >= price}, nil
+	return Quote{durationMs, price, have, have >= price}, err
 }
 
-// GrantSignup grants the signup bonus unless the user had it or, with a bonus
-// key, an earlier account of the same identity had it. Every sign-in calls it, so a
-// later sign-in repeats a grant that failed.
+// GrantSignup grants the signup bonus unless the user or, with a bonus key, an earlier account of the same identity
+// had it. Every sign-in calls it, so a later one repeats a grant that failed.
 func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
-	if l.signupBonus <= 0 {
+	if l.o.SignupBonus <= 0 {
 		return nil
 	}
-	return l.db.InTx(ctx, func(tx *db.Tx) error {
+	return l.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		had, err := l.hadBonus(ctx, tx, userID)
 		if err != nil || had {
 			return err
 		}
-		_, err = enter(ctx, tx, userID, kindSignup, "signup-"+userID, l.signupBonus)
+		_, err = enter(ctx, tx, userID, kindSignup, "signup-"+userID, l.o.SignupBonus)
 		return err
 	})
 }
@@ -219,5 +206,5 @@ func enter(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int6
 	return true, nil
 }
 
-// day is the window of the admin cap.
+// day is the unit of longer periods.
 const day = 24 * time.Hour

@@ -15,14 +15,14 @@ import (
 
 // Product is a number of credits that a store sells.
 type Product struct {
-	ID      string
-	Credits int64
+	ID      string `json:"productId"`
+	Credits int64  `json:"credits"`
 }
 
 // Products lists the catalog, fewest credits first.
 func (l *Ledger) Products() []Product {
-	var out []Product
-	for id, credits := range l.catalog {
+	out := []Product{}
+	for id, credits := range l.o.Catalog {
 		out = append(out, Product{id, credits})
 	}
 	slices.SortFunc(out, func(a, b Product) int {
@@ -44,7 +44,7 @@ type Entry struct {
 // History returns a page of a user's ledger, newest first, and the cursor of the
 // next page, "" at the end.
 func (l *Ledger) History(ctx context.Context, userID string, p cursor.Page) (entries []Entry, next string, err error) {
-	entries, next, err = cursor.List(ctx, l.db, `SELECT kind, amount, ref_id, created_at FROM credit_ledger
+	entries, next, err = cursor.List(ctx, l.o.DB, `SELECT kind, amount, ref_id, created_at FROM credit_ledger
 		WHERE user_id = $1 AND `+user.Exists("user_id")+cursor.Newest("created_at", "ref_id"), userID, p, scanEntry,
 		func(e Entry) cursor.Cursor { return cursor.Cursor{At: e.At.UnixMilli(), ID: e.ref} }, refPrefixes...)
 	if err != nil {

@@ -75,14 +75,17 @@ func (s *limitedStore) acquire(ctx context.Context) (release func(), err error) 
 
 // PurchaseRequest is what a client claims to have bought.
 type PurchaseRequest struct {
-	Platform, TransactionID, Receipt, ProductID string
+	Platform      string `json:"platform"`
+	TransactionID string `json:"transactionId"`
+	Receipt       string `json:"receipt"`
+	ProductID     string `json:"productId"`
 }
 
 // Grant is the outcome of a purchase or an admin grant.
 type Grant struct {
-	// Granted is 0 when the transaction had been paid out before.
-	Granted, Balance int64
-	TransactionID    string
+	Granted       int64  `json:"granted"` // 0 if the transaction was paid out before
+	Balance       int64  `json:"balance"`
+	TransactionID string `json:"transactionId"`
 }
 
 // Purchase verifies a receipt with its store and grants the product's credits,
@@ -96,7 +99,7 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	if transaction == "" || strings.TrimSpace(req.Receipt) == "" {
 		return Grant{}, fault.New(fault.Invalid, "missing_receipt")
 	}
-	credits, ok := l.catalog[req.ProductID]
+	credits, ok := l.o.Catalog[req.ProductID]
 	if !ok {
 		return Grant{}, fault.New(fault.Invalid, "unknown_product")
 	}
@@ -168,7 +171,7 @@ func (l *Ledger) verify(ctx context.Context, store *limitedStore, p purchase, to
 		return 0, l.recordUnanswered(ctx, p, unanswered(err))
 	}
 	defer done()
-	if err := refusals.Check(ctx, l.db, p.buyer); err != nil {
+	if err := refusals.Check(ctx, l.o.DB, p.buyer); err != nil {
 		return 0, err
 	}
 	quantity, err = p.askStore(ctx, store, token)
@@ -178,7 +181,7 @@ func (l *Ledger) verify(ctx context.Context, store *limitedStore, p purchase, to
 	case f.Code != receiptInvalid:
 		return 0, l.recordUnanswered(ctx, p, f)
 	}
-	if limited := refusals.Take(ctx, l.db, p.buyer); limited != nil && fault.As(limited) == nil {
+	if limited := refusals.Take(ctx, l.o.DB, p.buyer); limited != nil && fault.As(limited) == nil {
 		return 0, limited
 	}
 	if recordErr := l.recordRefusal(ctx, p, fault.As(err).Detail); recordErr != nil {
@@ -222,7 +225,7 @@ func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err err
 
 func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 	paid := false
-	err := l.db.InTx(ctx, func(tx *db.Tx) error {
+	err := l.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		// An account whose deletion has begun must not spend the receipt: the credits
 		// would be lost with the account.
 		err := user.Lock(ctx, tx, p.buyer)
@@ -248,12 +251,12 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 
 // replay answers a request for an order, and reports true, if the order was already paid out.
 func (l *Ledger) replay(ctx context.Context, p purchase) (grant Grant, spent bool, err error) {
-	buyer, spent, err := p.spentBy(ctx, l.db)
+	buyer, spent, err := p.spentBy(ctx, l.o.DB)
 	if err != nil || !spent {
 		return Grant{}, false, err
 	}
 	if buyer != p.buyer {
-		l.log.Warn("suspicious: a spent receipt was presented by another account",
+		l.o.Log.Warn("suspicious: a spent receipt was presented by another account",
 			"platform", p.Platform, "user", p.buyer, "buyer", buyer)
 	}
 	have, err := l.Balance(ctx, p.buyer)
@@ -276,12 +279,12 @@ func (o Order) spentBy(ctx context.Context, q db.Querier) (buyer string, spent b
 // AdminGrant mints a product's credits for the calling admin, up to the cap in
 // any rolling 24 hours. It is refused to a user who has lost the role.
 func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Grant, error) {
-	credits, ok := l.catalog[productID]
+	credits, ok := l.o.Catalog[productID]
 	if !ok {
 		return Grant{}, fault.New(fault.Invalid, "unknown_product")
 	}
 	ref := "admin-" + uuid.NewString()
-	err := l.db.InTx(ctx, func(tx *db.Tx) error {
+	err := l.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		// Summing and then inserting would race between two parallel grants.
 		if err := tx.Lock(ctx, "admin-grant:"+adminID); err != nil {
 			return err
@@ -296,9 +299,9 @@ func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Gra
 		if err != nil {
 			return fmt.Errorf("sum admin grants: %w", err)
 		}
-		if granted+credits > l.dailyCap {
+		if granted+credits > l.o.AdminDailyCap {
 			return fault.New(fault.RateLimited, "admin_grant_daily_cap_exceeded").
-				WithDetail("granted=%d cap=%d", granted, l.dailyCap)
+				WithDetail("granted=%d cap=%d", granted, l.o.AdminDailyCap)
 		}
 		if _, err = enter(ctx, tx, adminID, kindAdmin, ref, credits); err != nil {
 			return err

@@ -45,7 +45,7 @@ func (l *Ledger) recordUnanswered(ctx context.Context, p purchase, failure *faul
 // recordRefusal records that a store refused the receipt of a user's order or did not answer. It stores no receipt. It
 // keeps only a user's newest orders: clients choose the order numbers, so they could fill the table.
 func (l *Ledger) recordRefusal(ctx context.Context, p purchase, reason string) error {
-	err := l.db.InTx(ctx, func(tx *db.Tx) error {
+	err := l.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		if err := user.Lock(ctx, tx, p.buyer); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (l *Ledger) recordRefusal(ctx context.Context, p purchase, reason string) e
 
 // SweepRefusals forgets receipts that were refused long ago.
 func (l *Ledger) SweepRefusals(ctx context.Context) error {
-	_, err := l.db.Exec(ctx, `DELETE FROM receipt_refusals WHERE created_at < now_ms() - $1`, refusalsKept.Milliseconds())
+	_, err := l.o.DB.Exec(ctx, `DELETE FROM receipt_refusals WHERE created_at < now_ms() - $1`, refusalsKept.Milliseconds())
 	if err != nil {
 		return fmt.Errorf("sweep refused receipts: %w", err)
 	}

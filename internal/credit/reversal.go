@@ -34,7 +34,7 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	}
 	order := Order{platform, t.ID}
 	if t.ID != "" {
-		err := l.db.QueryRow(ctx, `SELECT product_id FROM purchases WHERE platform = $1 AND transaction_hash = $2`,
+		err := l.o.DB.QueryRow(ctx, `SELECT product_id FROM purchases WHERE platform = $1 AND transaction_hash = $2`,
 			platform, order.Hash()).Scan(&t.ProductID)
 		if db.IsNoRows(err) {
 			return nil // never paid out
@@ -44,12 +44,12 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 		}
 	}
 	if notice.Partial {
-		l.log.Warn("the store refunded part of a purchase; take the credits back by hand", "platform", platform, "order", t.ID)
+		l.o.Log.Warn("the store refunded part of a purchase; take the credits back by hand", "platform", platform, "order", t.ID)
 		return nil
 	}
 	known, err := store.reversed(ctx, []receipt.Transaction{t})
 	if err != nil {
-		l.log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
+		l.o.Log.Warn("the store does not confirm a notification yet", "platform", platform, "err", err)
 		return l.recheckSoon(ctx, order)
 	}
 	return l.reverseAll(ctx, platform, known)
@@ -78,7 +78,7 @@ func (s *limitedStore) reversed(ctx context.Context, asked []receipt.Transaction
 }
 
 func (l *Ledger) recheckSoon(ctx context.Context, o Order) error {
-	if _, err := l.db.Exec(ctx, `UPDATE purchases SET asked_at = 0 WHERE platform = $1 AND transaction_hash = $2`,
+	if _, err := l.o.DB.Exec(ctx, `UPDATE purchases SET asked_at = 0 WHERE platform = $1 AND transaction_hash = $2`,
 		o.Platform, o.Hash()); err != nil {
 		return fmt.Errorf("mark purchase: %w", err)
 	}
@@ -91,7 +91,7 @@ func (l *Ledger) reverse(ctx context.Context, o Order) error {
 	var buyer string // "" after the account's deletion
 	var credits, owed int64
 	var reversed bool
-	err := l.db.InTx(ctx, func(tx *db.Tx) (err error) {
+	err := l.o.DB.InTx(ctx, func(tx *db.Tx) (err error) {
 		var paid bool
 		if buyer, paid, err = o.spentBy(ctx, tx); err != nil || !paid {
 			return err
@@ -119,7 +119,7 @@ func (l *Ledger) reverse(ctx context.Context, o Order) error {
 		return fmt.Errorf("reverse purchase: %w", err)
 	}
 	if reversed {
-		l.log.Info("the store refunded a purchase; its credits were taken back",
+		l.o.Log.Info("the store refunded a purchase; its credits were taken back",
 			"platform", o.Platform, "order", o.TransactionID, "user", buyer, "taken", credits-owed, "owed", owed)
 	}
 	return nil
@@ -151,7 +151,7 @@ func (l *Ledger) checkPastSales(ctx context.Context, platform string, store *lim
 	}
 	known, err := store.reversed(ctx, due)
 	if err != nil {
-		l.log.Warn("the store did not answer about past sales", "platform", platform, "err", err)
+		l.o.Log.Warn("the store did not answer about past sales", "platform", platform, "err", err)
 	}
 	if errors.Is(err, receipt.ErrUnavailable) {
 		// The next run asks first about the purchases without an answer.
@@ -168,12 +168,12 @@ func (l *Ledger) checkPastSales(ctx context.Context, platform string, store *lim
 
 // claimSales marks a batch of due purchases as asked, and returns it.
 func (l *Ledger) claimSales(ctx context.Context, platform string) ([]receipt.Transaction, error) {
-	ids, err := l.db.ExecTexts(ctx, `UPDATE purchases SET asked_at = now_ms()
+	ids, err := l.o.DB.ExecTexts(ctx, `UPDATE purchases SET asked_at = now_ms()
 		WHERE platform = $1 AND transaction_hash IN (
 			SELECT transaction_hash FROM purchases
 			WHERE platform = $1 AND reversed_at IS NULL AND order_id IS NOT NULL
 				AND created_at > now_ms() - $2 AND COALESCE(asked_at, created_at) <= now_ms() - $3
-			ORDER BY COALESCE(asked_at, created_at) LIMIT $4`+l.db.SkipLockedOf("purchases")+`)
+			ORDER BY COALESCE(asked_at, created_at) LIMIT $4`+l.o.DB.SkipLockedOf("purchases")+`)
 		RETURNING order_id`, platform, askWithin.Milliseconds(), askAgain.Milliseconds(), askBatch)
 	if err != nil {
 		return nil, fmt.Errorf("claim past sales: %w", err)

@@ -19,13 +19,6 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, user account.Pr
 	return answer(w, balanceBody{n}, err)
 }
 
-type costBody struct {
-	DurationMs int64 `json:"durationMs"`
-	Credits    int64 `json:"credits"`
-	Balance    int64 `json:"balance"`
-	Sufficient bool  `json:"sufficient"`
-}
-
 func (s *Server) cost(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 	ms, err := strconv.ParseInt(r.URL.Query().Get("durationMs"), 10, 64)
 	if err != nil {
@@ -35,20 +28,11 @@ func (s *Server) cost(w http.ResponseWriter, r *http.Request, user account.Princ
 		return fault.New(fault.Invalid, "duration_ms_negative")
 	}
 	q, err := s.o.Credits.Quote(r.Context(), user.UserID, ms)
-	return answer(w, costBody{DurationMs: ms, Credits: q.Credits, Balance: q.Balance, Sufficient: q.Sufficient}, err)
-}
-
-type productBody struct {
-	ProductID string `json:"productId"`
-	Credits   int64  `json:"credits"`
+	return answer(w, q, err)
 }
 
 func (s *Server) products(w http.ResponseWriter, _ *http.Request, _ account.Principal) error {
-	body := []productBody{}
-	for _, p := range s.o.Credits.Products() {
-		body = append(body, productBody{p.ID, p.Credits})
-	}
-	return ok(w, map[string]any{"products": body})
+	return ok(w, map[string]any{"products": s.o.Credits.Products()})
 }
 
 type entryBody struct {
@@ -62,31 +46,12 @@ func bodyOfEntry(e credit.Entry) entryBody {
 	return entryBody{e.Kind, e.Credits, orNull(e.JobID), e.At.UnixMilli()}
 }
 
-type purchaseRequest struct {
-	Platform      string `json:"platform"`
-	TransactionID string `json:"transactionId"`
-	Receipt       string `json:"receipt"`
-	ProductID     string `json:"productId"`
-}
-
-type grantBody struct {
-	Granted       int64  `json:"granted"`
-	Balance       int64  `json:"balance"`
-	TransactionID string `json:"transactionId"`
-}
-
-func (s *Server) purchase(ctx context.Context, userID string, req purchaseRequest) (grantBody, error) {
-	g, err := s.o.Credits.Purchase(ctx, userID, credit.PurchaseRequest(req))
-	return grantBody(g), err
-}
-
 type adminGrantRequest struct {
 	ProductID string `json:"productId"`
 }
 
-func (s *Server) adminGrant(ctx context.Context, userID string, req adminGrantRequest) (grantBody, error) {
-	g, err := s.o.Credits.AdminGrant(ctx, userID, req.ProductID)
-	return grantBody(g), err
+func (s *Server) adminGrant(ctx context.Context, userID string, req adminGrantRequest) (credit.Grant, error) {
+	return s.o.Credits.AdminGrant(ctx, userID, req.ProductID)
 }
 
 // storeNotification receives a store's notifications about sales. It answers every signed one with 200, even an

@@ -120,7 +120,7 @@ func (s *Server) routes() {
 	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))
 	s.handle("GET /api/v2/credits/products", s.signedIn(s.products))
 	s.handle("GET /api/v2/credits/history", s.signedIn(history("entries", s.o.Credits.History, bodyOfEntry)))
-	s.handle("POST /api/v2/credits/purchase", s.signedIn(call(s.purchase)))
+	s.handle("POST /api/v2/credits/purchase", s.signedIn(call(s.o.Credits.Purchase)))
 	s.handle("POST /api/v2/credits/admin-grant", s.admin(call(s.adminGrant)))
 	s.handle("POST /api/v2/stores/platform_a/notifications", s.storeNotification(credit.PlatformA))
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
