@@ -214,7 +214,7 @@ func (w *World) Env() map[string]string {
 		"PUSH_PLATFORM_A_BASE_URL":        w.PushA.URL(),
 		"PUSH_PLATFORM_B_KEY":             w.PushB.KeyPEM(),
 		"PUSH_PLATFORM_B_KEY_ID":          w.PushB.KeyID(),
-		"PUSH_PLATFORM_B_TEAM_ID":         w.PushB.TeamID(),
+		"PUSH_PLATFORM_B_TEAM_ID":         notify.TeamID,
 		"PUSH_PLATFORM_B_TOPIC":           BundleID,
 		"PUSH_PLATFORM_B_BASE_URL":        onLoopback(w.PushB.Host),
 

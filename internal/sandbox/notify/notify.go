@@ -3,6 +3,7 @@
 package notify
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -33,7 +34,7 @@ type inbox struct {
 
 	mu       sync.Mutex
 	messages []Message
-	stale    map[string]bool
+	stale    sync.Map
 }
 
 // newInbox returns an inbox that calls arrive, unless nil, with a line of text for each message.
@@ -41,7 +42,7 @@ func newInbox(name string, arrive func(line string)) *inbox {
 	if arrive == nil {
 		arrive = func(string) {}
 	}
-	b := &inbox{Host: fake.NewHost(nil), name: name, arrive: arrive, stale: map[string]bool{}}
+	b := &inbox{Host: fake.NewHost(nil), name: name, arrive: arrive}
 	b.HandleControl("GET", "messages", "what was accepted, oldest first", nil, func(*http.Request) (any, error) { return b.Messages(), nil })
 	b.HandleControl("DELETE", "messages", "forget what was accepted", nil, func(*http.Request) (any, error) {
 		b.mu.Lock()
@@ -57,16 +58,17 @@ type staleToken struct {
 }
 
 // Stale makes the platform forget a device, as if its app had been removed.
-func (b *inbox) Stale(token string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stale[token] = true
-}
+func (b *inbox) Stale(token string) { b.stale.Store(token, true) }
 
 func (b *inbox) isStale(token string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.stale[token]
+	_, stale := b.stale.Load(token)
+	return stale
+}
+
+// controlStale adds the control call behind Stale. refusal is the answer to such a device's token.
+func (b *inbox) controlStale(refusal, example string) {
+	fake.Control(b.Host, "POST", "stale", "answer a device's token with "+refusal+" from now on", staleToken{Token: example},
+		func(_ context.Context, t staleToken) (any, error) { b.Stale(t.Token); return nil, nil })
 }
 
 // Messages returns the messages accepted so far, oldest first.

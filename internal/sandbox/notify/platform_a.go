@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -29,8 +28,7 @@ func NewPlatformA(arrive func(line string)) *PlatformA {
 		account: fake.NewServiceAccount("push", ProjectID, "https://www.googleapis.com/auth/firebase.messaging")}
 	s.Handle(StepToken, "POST /token", s.account.IssueToken)
 	s.Handle(StepSend, "POST /v1/projects/{project}/messages:send", s.send)
-	fake.Control(s.Host, "POST", "stale", "answer a device's token with 404 UNREGISTERED from now on", staleToken{Token: "example"},
-		func(_ context.Context, t staleToken) (any, error) { s.Stale(t.Token); return nil, nil })
+	s.controlStale("404 UNREGISTERED", "example")
 	return s
 }
 

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,29 +18,29 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// StepDevice is platform_b's only step: POST /3/device/{token}.
-const StepDevice = "device"
+const (
+	// StepDevice is platform_b's only step: POST /3/device/{token}.
+	StepDevice = "device"
+	// TeamID is the issuer of provider tokens.
+	TeamID = "SANDBOXTEAM"
+)
 
 // PlatformB stands in for platform_b's push service, which supports only HTTP/2.
 type PlatformB struct {
 	*inbox
-	topic, teamID, keyID string
-	key                  *ecdsa.PrivateKey
+	topic, keyID string
+	key          *ecdsa.PrivateKey
 }
 
 // NewPlatformB returns a service with one app, named by topic, and one key.
 func NewPlatformB(topic string, arrive func(line string)) *PlatformB {
-	s := &PlatformB{inbox: newInbox("push to platform_b", arrive), topic: topic, teamID: "SANDBOXTEAM",
+	s := &PlatformB{inbox: newInbox("push to platform_b", arrive), topic: topic,
 		keyID: strings.ToUpper(fake.RandomHex(5)),
 		key:   fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
 	s.Handle(StepDevice, "POST /3/device/{token}", s.send)
-	fake.Control(s.Host, "POST", "stale", "answer a device's token with 410 Unregistered from now on", staleToken{Token: "c0ffee"},
-		func(_ context.Context, t staleToken) (any, error) { s.Stale(t.Token); return nil, nil })
+	s.controlStale("410 Unregistered", "c0ffee")
 	return s
 }
-
-// TeamID returns the issuer of provider tokens.
-func (s *PlatformB) TeamID() string { return s.teamID }
 
 // KeyID returns the id of the key.
 func (s *PlatformB) KeyID() string { return s.keyID }
@@ -108,7 +107,7 @@ func (s *PlatformB) checkProvider(header string) (status int, reason string) {
 		return http.StatusForbidden, "MissingProviderToken"
 	}
 	claims := jwt.MapClaims{}
-	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(s.teamID), jwt.WithIssuedAt(),
+	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(TeamID), jwt.WithIssuedAt(),
 		jwt.WithLeeway(time.Minute)).
 		ParseWithClaims(raw, claims, func(t *jwt.Token) (any, error) {
 			if t.Header["kid"] != s.keyID {

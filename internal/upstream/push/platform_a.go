@@ -1,7 +1,6 @@
 package push
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,17 +67,7 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 		// Treat a refusal as temporary: no message is lost if an operator corrects the account's permissions.
 		return &TemporaryError{Err: err}
 	}
-	body, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.sendURL, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+access)
-	req.Header.Set("Content-Type", "application/json")
-	got, err := exchange(p.client, req)
+	got, err := post(ctx, p.client, p.sendURL, map[string]string{"Authorization": "Bearer " + access}, message)
 	if err != nil || got.status == http.StatusOK {
 		return err
 	}

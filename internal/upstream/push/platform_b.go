@@ -1,7 +1,6 @@
 package push
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"encoding/json"
@@ -38,12 +37,10 @@ type PlatformBConfig struct {
 
 // PlatformB sends to the devices of platform_b. It is safe for concurrent use.
 type PlatformB struct {
-	deviceURL     string // up to and including "device/"
-	teamID, keyID string
-	key           *ecdsa.PrivateKey
-	topic         string
-	client        *http.Client
-	now           func() time.Time
+	cfg       PlatformBConfig
+	deviceURL string // up to and including "device/"
+	key       *ecdsa.PrivateKey
+	client    *http.Client
 
 	mu     sync.Mutex
 	bearer string
@@ -59,8 +56,7 @@ func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &PlatformB{deviceURL: cfg.BaseURL + "/3/device/", teamID: cfg.TeamID, keyID: cfg.KeyID, key: key, topic: cfg.Topic,
-		client: httpcall.Private(cfg.HTTP), now: cfg.Now}, nil
+	return &PlatformB{cfg: cfg, deviceURL: cfg.BaseURL + "/3/device/", key: key, client: httpcall.Private(cfg.HTTP)}, nil
 }
 
 // Send delivers a message. Its error is ErrUnregistered if the device is gone, a
@@ -70,24 +66,13 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(map[string]any{
+	got, err := post(ctx, p.client, p.deviceURL+url.PathEscape(m.Token), map[string]string{
+		"Authorization": "bearer " + bearer, "apns-topic": p.cfg.Topic, "apns-push-type": "alert",
+		"apns-collapse-id": m.JobID, "apns-expiration": strconv.FormatInt(m.Expires.Unix(), 10),
+	}, map[string]any{
 		"aps":  map[string]any{"alert": map[string]string{"loc-key": m.Type}, "sound": "default"},
 		"type": m.Type, "jobId": m.JobID,
 	})
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.deviceURL+url.PathEscape(m.Token), bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	for name, value := range map[string]string{
-		"authorization": "bearer " + bearer, "content-type": "application/json", "apns-topic": p.topic, "apns-push-type": "alert",
-		"apns-collapse-id": m.JobID, "apns-expiration": strconv.FormatInt(m.Expires.Unix(), 10),
-	} {
-		req.Header.Set(name, value)
-	}
-	got, err := exchange(p.client, req)
 	if err != nil || got.status == http.StatusOK {
 		return err
 	}
@@ -106,7 +91,7 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 // Check sends a message to a device token that does not exist. The service complains about the device only
 // after it has accepted our key, team and topic.
 func (p *PlatformB) Check(ctx context.Context) error {
-	err := p.Send(ctx, Message{Token: "check", Type: "check", JobID: "check", Expires: p.now()})
+	err := p.Send(ctx, Message{Token: "check", Type: "check", JobID: "check", Expires: p.cfg.Now()})
 	if errors.Is(err, ErrUnregistered) {
 		return nil
 	}
@@ -117,12 +102,12 @@ func (p *PlatformB) Check(ctx context.Context) error {
 func (p *PlatformB) providerToken() (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.now()
+	now := p.cfg.Now()
 	if p.bearer != "" && now.Sub(p.signed) < renewAfter {
 		return p.bearer, nil
 	}
-	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": p.teamID, "iat": now.Unix()})
-	token.Header["kid"] = p.keyID
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{"iss": p.cfg.TeamID, "iat": now.Unix()})
+	token.Header["kid"] = p.cfg.KeyID
 	bearer, err := token.SignedString(p.key)
 	if err == nil {
 		p.bearer, p.signed = bearer, now
@@ -134,7 +119,7 @@ func (p *PlatformB) providerToken() (string, error) {
 func (p *PlatformB) discard(bearer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bearer == bearer && p.now().Sub(p.signed) >= renewAtMost {
+	if p.bearer == bearer && p.cfg.Now().Sub(p.signed) >= renewAtMost {
 		p.bearer = ""
 	}
 }

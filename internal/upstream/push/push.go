@@ -1,11 +1,11 @@
-// Package push sends notifications to phones through the push services of the two platforms, one device at a
-// time.
-//
-// It owns the services' wire formats and errors. Its caller decides which devices get a message and when to
-// retry.
+// Package push sends notifications to phones through the push services of the two platforms, one device at a time.
+// Its caller decides which devices get a message and when to retry.
 package push
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,8 +46,20 @@ type answer struct {
 	body       []byte
 }
 
-// exchange sends a request. A platform that cannot be reached is a [TemporaryError].
-func exchange(client *http.Client, req *http.Request) (answer, error) {
+// post sends a message as JSON. A platform that cannot be reached is a [TemporaryError].
+func post(ctx context.Context, client *http.Client, address string, header map[string]string, message any) (answer, error) {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return answer{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(text))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return answer{}, &TemporaryError{Err: httpcall.WithoutURL(err)}

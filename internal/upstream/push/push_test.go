@@ -64,7 +64,7 @@ func clientB(t *testing.T, s *notify.PlatformB, address string, roots []byte, no
 	}
 	t.Cleanup(base.CloseIdleConnections)
 	transport := push.TransportB(base, address)
-	p, err := push.NewPlatformB(push.PlatformBConfig{BaseURL: address, TeamID: s.TeamID(), KeyID: s.KeyID(), KeyPEM: []byte(s.KeyPEM()),
+	p, err := push.NewPlatformB(push.PlatformBConfig{BaseURL: address, TeamID: notify.TeamID, KeyID: s.KeyID(), KeyPEM: []byte(s.KeyPEM()),
 		Topic: "app.example", HTTP: &http.Client{Transport: transport}, Now: now})
 	if err != nil {
 		t.Fatal(err)
