@@ -37,16 +37,18 @@ func (c *CallLog) Record(call separator.Call) {
 // Wait returns when every recorded call is counted or lost. Call it after the last Record.
 func (c *CallLog) Wait() { c.writing.Wait() }
 
-// callsByDay is the SQL for the calls on the days from $1 to before $2, by day, provider and endpoint: their number,
-// their failures, and the 95th percentile of latency, which is the latency of rank ceil(0.95 n) of n calls, computed
-// in integers.
-const callsByDay = `SELECT day AS date, provider, endpoint, calls AS call_count, CAST(SUM(failures) AS BIGINT) AS failure_count,
+// provider is the only one whose calls are counted.
+const provider = "separation"
+
+// callsByDay is the SQL for the calls on the days from $1 to before $2, by day and endpoint: their number, their
+// failures, and the 95th percentile of latency, which is the latency of rank ceil(0.95 n) of n calls, in integers.
+const callsByDay = `SELECT day AS date, endpoint, calls AS call_count, CAST(SUM(failures) AS BIGINT) AS failure_count,
 		MIN(CASE WHEN place >= (95 * calls + 99) / 100 THEN latency_ms END) AS p95_latency_ms
-	FROM (SELECT day, provider, endpoint, latency_ms, failures,
-			SUM(calls) OVER (PARTITION BY day, provider, endpoint ORDER BY latency_ms) AS place,
-			CAST(SUM(calls) OVER (PARTITION BY day, provider, endpoint) AS BIGINT) AS calls
+	FROM (SELECT day, endpoint, latency_ms, failures,
+			SUM(calls) OVER (PARTITION BY day, endpoint ORDER BY latency_ms) AS place,
+			CAST(SUM(calls) OVER (PARTITION BY day, endpoint) AS BIGINT) AS calls
 		FROM provider_call_days WHERE day >= $1 AND day < $2) AS ranked
-	GROUP BY day, provider, endpoint, calls`
+	GROUP BY day, endpoint, calls`
 
 // rounded is the latency as which a call is counted: exact below 50 ms, and within 5 % above, so that a day has few
 // different latencies.
@@ -66,7 +68,7 @@ func WriteCall(ctx context.Context, d *db.DB, call separator.Call, at time.Time)
 		failures = 1
 	}
 	_, err := d.Exec(ctx, `INSERT INTO provider_call_days (day, provider, endpoint, latency_ms, calls, failures)
-		VALUES ($1, 'separation', $2, $3, 1, $4)
+		VALUES ($1, '`+provider+`', $2, $3, 1, $4)
 		ON CONFLICT (day, provider, endpoint, latency_ms) DO UPDATE SET calls = provider_call_days.calls + 1,
 			failures = provider_call_days.failures + excluded.failures`,
 		int64(DayOf(at)), call.Endpoint, rounded(call.Latency.Milliseconds()), failures)

@@ -59,7 +59,7 @@ func (r *Reports) Signups(ctx context.Context, span Range) ([]Signups, error) {
 		GROUP BY created_at / 86400000`)
 }
 
-// Calls counts one day's calls to one endpoint of an external provider.
+// Calls counts one day's calls to one endpoint of the separation provider.
 type Calls struct {
 	Day      Day    `json:"date"`
 	Provider string `json:"provider"`
@@ -73,42 +73,34 @@ type Calls struct {
 	P95Ms int64 `json:"p95LatencyMs"`
 }
 
-// endpoint is one kind of call to an external provider.
-type endpoint struct{ provider, name string }
-
 // usualCalls are the calls that every separation makes, in order. Reports include them even on days without
 // calls.
-var usualCalls = []endpoint{
-	{"separation", "upload-token"}, {"separation", "upload"}, {"separation", "register"}, {"separation", "audio-separation"},
-	{"separation", "progress"}, {"separation", "project"}, {"separation", "download"},
-}
+var usualCalls = []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"}
 
-// ExternalCalls returns a row for every day of the range and each of the usual calls, and
-// a row for any other call made on that day. Within a day the usual calls come first,
-// then the others by provider and endpoint.
+// ExternalCalls returns a row for every day of the range and each of the usual calls and
+// any other call made in the range. Within a day the usual calls come first.
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
-	rows, err := list[Calls](ctx, r.db, callsByDay+` ORDER BY provider, endpoint, day`, int64(span.From), int64(span.To))
+	rows, err := list[Calls](ctx, r.db, callsByDay+` ORDER BY endpoint, day`, int64(span.From), int64(span.To))
 	if err != nil {
 		return nil, err
 	}
 	type cell struct {
-		endpoint
-		day Day
+		endpoint string
+		day      Day
 	}
 	order, made := slices.Clone(usualCalls), map[cell]Calls{}
 	for _, c := range rows {
-		e := endpoint{c.Provider, c.Endpoint}
-		if !slices.Contains(order, e) {
-			order = append(order, e)
+		if !slices.Contains(order, c.Endpoint) {
+			order = append(order, c.Endpoint)
 		}
 		c.FailureRate = float64(c.Failures) / float64(c.Count)
-		made[cell{e, c.Day}] = c
+		made[cell{c.Endpoint, c.Day}] = c
 	}
-	out := make([]Calls, 0, len(order)*span.Days())
+	var out []Calls
 	for day := span.From; day < span.To; day++ {
-		for _, e := range order {
-			c := made[cell{e, day}] // zero without calls
-			c.Day, c.Provider, c.Endpoint = day, e.provider, e.name
+		for _, endpoint := range order {
+			c := made[cell{endpoint, day}] // zero without calls
+			c.Day, c.Provider, c.Endpoint = day, provider, endpoint
 			out = append(out, c)
 		}
 	}

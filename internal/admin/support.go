@@ -30,21 +30,14 @@ type LedgerEntry struct {
 const reversedOrder = `(SELECT MAX(order_id) FROM purchases p WHERE p.buyer_id = l.user_id AND p.order_id IS NOT NULL
 	AND substr(l.ref_id, 1, length('reversal-' || p.platform || '-' || p.order_id)) = 'reversal-' || p.platform || '-' || p.order_id)`
 
-// about extracts the job or the order from an entry's reference. An order number that was found otherwise wins.
+// about extracts the job of a charge or refund, or the order of a purchase, from the entry's reference.
 func (e *LedgerEntry) about() {
-	if e.OrderID != "" {
-		return
-	}
-	about := strings.TrimPrefix(e.RefID, e.Kind+"-")
+	_, about, _ := strings.Cut(e.RefID, "-")
 	switch e.Kind {
 	case "consume", "refund":
 		e.JobID = Text(about)
-	case "purchase", "reversal":
-		for _, platform := range []string{credit.PlatformA, credit.PlatformB} {
-			if order, found := strings.CutPrefix(about, platform+"-"); found {
-				e.OrderID = Text(order)
-			}
-		}
+	case "purchase":
+		e.OrderID = Text(about)
 	}
 }
 

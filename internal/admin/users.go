@@ -40,8 +40,7 @@ func (r *Reports) matching(search string) string {
 	like := " LIKE (SELECT " + fold("CAST($3 AS TEXT)") + `) ESCAPE '\'`
 	return ` AND (id = $4 OR ` + fold("email") + like + ` OR ` + fold("name") + like + `
 		OR id IN (SELECT user_id FROM jobs WHERE id = $4)
-		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $5) OR id IN (SELECT user_id FROM receipt_refusals WHERE order_id = $5)
-		OR id IN (SELECT user_id FROM credit_ledger WHERE ref_id IN ('platform_a-' || $5, 'platform_b-' || $5)))`
+		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $5) OR id IN (SELECT user_id FROM receipt_refusals WHERE order_id = $5))`
 }
 
 // Users returns a page of the users, newest activity first, and how many there are in all. A non-blank search
