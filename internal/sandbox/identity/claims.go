@@ -1,6 +1,5 @@
-// Package identity stands in for the two identity providers. It mints valid and forged
-// identity tokens, and serves what their verifiers request: provider_a's token-info
-// endpoint and provider_b's key set.
+// Package identity stands in for the two identity providers. It mints valid and forged identity tokens, and serves
+// provider_a's token-info endpoint and provider_b's key set.
 package identity
 
 import (
@@ -44,7 +43,6 @@ const (
 	ForgeNot      Forge = ""         // RS256 with the provider's current key
 	ForgeNone     Forge = "none"     // alg none, empty signature
 	ForgeStranger Forge = "stranger" // RS256 by a key that the provider never had, under the current kid
-	ForgeUnknown  Forge = "unknown"  // the same under its own kid
 	ForgeTampered Forge = "tampered" // a valid token with one changed character in its signature
 )
 
@@ -85,7 +83,6 @@ var firstKeyA, firstKeyB = sync.OnceValue(fake.NewSigningKey), sync.OnceValue(fa
 // sign turns claims into a compact token as c.Forge requests.
 func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey) (string, error) {
 	var method jwt.SigningMethod = jwt.SigningMethodRS256
-	kid := current.ID
 	var key any = current.Private
 	switch c.Forge {
 	case ForgeNot, ForgeTampered:
@@ -93,13 +90,11 @@ func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey) (string, err
 		method, key = jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType
 	case ForgeStranger:
 		key = stranger().Private
-	case ForgeUnknown:
-		kid, key = stranger().ID, stranger().Private
 	default:
 		return "", fmt.Errorf("unknown forge %q", c.Forge)
 	}
 	token := jwt.NewWithClaims(method, claims)
-	token.Header["kid"] = kid
+	token.Header["kid"] = current.ID
 	if c.Lenient {
 		token.Header["lenient"] = true
 	}
@@ -108,20 +103,14 @@ func (c Claims) sign(claims jwt.MapClaims, current fake.SigningKey) (string, err
 		return "", fmt.Errorf("sign identity token: %w", err) // the claims cannot be encoded
 	}
 	if c.Forge == ForgeTampered {
-		signed = flipSignature(signed)
+		// In the middle of the last part, because the last character may contain unused bits.
+		at, other := len(signed)-40, "A"
+		if signed[at] == 'A' {
+			other = "B"
+		}
+		signed = signed[:at] + other + signed[at+1:]
 	}
 	return signed, nil
-}
-
-// flipSignature changes a character in the middle of the last part, because the last character may contain
-// unused bits.
-func flipSignature(token string) string {
-	at := len(token) - 40
-	other := byte('A')
-	if token[at] == 'A' {
-		other = 'B'
-	}
-	return token[:at] + string(other) + token[at+1:]
 }
 
 // mountMint adds the control call behind Mint.

@@ -42,7 +42,9 @@ func (p *ProviderA) TokenInfoURL() string { return p.URL() + "/tokeninfo" }
 // Mint returns an identity token.
 func (p *ProviderA) Mint(c Claims) (string, error) {
 	if c.Subject == "" {
-		c.Subject = numericSubject(c.Email)
+		// 21 digits, as the original's
+		sum := sha256.Sum256([]byte("provider_a:" + strings.ToLower(c.Email)))
+		c.Subject = "1" + new(big.Int).SetBytes(sum[:]).String()[:20]
 	}
 	defaults := jwt.MapClaims{"iss": IssuerA, "aud": p.clientID, "azp": p.clientID, "sub": c.Subject}
 	if c.Name != "" {
@@ -99,11 +101,4 @@ func asString(value any) string {
 	default:
 		return fmt.Sprint(v)
 	}
-}
-
-// numericSubject derives a stable subject of 21 digits, provider_a's form.
-func numericSubject(email string) string {
-	sum := sha256.Sum256([]byte("provider_a:" + strings.ToLower(email)))
-	digits := new(big.Int).SetBytes(sum[:]).String()
-	return "1" + digits[:20]
 }

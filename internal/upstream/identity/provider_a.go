@@ -28,24 +28,17 @@ type ProviderAConfig struct {
 // ProviderA verifies identity tokens by asking provider_a's token-info
 // endpoint, which checks the signature. It is safe for concurrent use.
 type ProviderA struct {
-	tokenInfoURL string
-	policy       policy
-	client       *http.Client
-	now          func() time.Time
+	cfg    ProviderAConfig
+	policy policy
+	client *http.Client
 }
 
 // NewProviderA returns a verifier. It makes no request.
 func NewProviderA(cfg ProviderAConfig) *ProviderA {
-	p := &ProviderA{
-		tokenInfoURL: cfg.TokenInfoURL,
-		policy:       policy{issuers: providerAIssuers, clientIDs: cfg.ClientIDs},
-		client:       httpcall.Private(cfg.HTTP),
-		now:          cfg.Now,
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
-	if p.now == nil {
-		p.now = time.Now
-	}
-	return p
+	return &ProviderA{cfg, policy{issuers: providerAIssuers, clientIDs: cfg.ClientIDs}, httpcall.Private(cfg.HTTP)}
 }
 
 // Verify sends the token to provider_a and checks the answer. The error is ErrRejected or ErrUnavailable under
@@ -61,7 +54,7 @@ func (p *ProviderA) Verify(ctx context.Context, idToken string) (_ Claims, err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	status, body, err := httpcall.Get(ctx, p.client, p.tokenInfoURL+"?id_token="+url.QueryEscape(idToken), "")
+	status, body, err := httpcall.Get(ctx, p.client, p.cfg.TokenInfoURL+"?id_token="+url.QueryEscape(idToken), "")
 	switch {
 	case errors.Is(err, httpcall.ErrTooLong):
 		return Claims{}, fmt.Errorf("%w: %w", ErrRejected, err)
@@ -81,7 +74,7 @@ func (p *ProviderA) Verify(ctx context.Context, idToken string) (_ Claims, err e
 		// The decoder's error may quote personal data, so keep it out of the log.
 		return Claims{}, fmt.Errorf("%w: answer is not a JSON object", ErrRejected)
 	}
-	claims, err := p.policy.check(set, p.now())
+	claims, err := p.policy.check(set, p.cfg.Now())
 	if err != nil {
 		return Claims{}, fmt.Errorf("%w: %w", ErrRejected, err)
 	}
