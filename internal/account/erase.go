@@ -13,10 +13,9 @@ import (
 	"cutroom/internal/user"
 )
 
-// Delete removes a user and all of the user's data. After its first write, no request finds the account. Then
-// Delete erases the files, and finally the row, which cascades to everything else. [Service.FinishErasures]
-// completes an interrupted deletion. Deleting an unknown user succeeds. actor names the requester in the audit
-// record.
+// Delete removes a user and all of the user's data. After its first write, no request finds the account. Then it
+// erases the files, and finally the row, which cascades to everything else. [Service.FinishErasures] completes an
+// interrupted deletion. Deleting an unknown user succeeds. actor names the requester in the audit record.
 func (s *Service) Delete(ctx context.Context, userID, actor string) error {
 	var known bool
 	err := s.o.DB.InTx(ctx, func(tx *db.Tx) error {

@@ -28,10 +28,8 @@ const chainLength = 3
 
 // verifySigned returns the payload of a JWS that the store signed.
 //
-// It checks the certificates' validity at now. The store recommends the time of signing, which suits a
-// transaction kept on a device for months; ours was signed and fetched a moment ago. The signing time is also
-// part of the unverified payload, so the holder of an expired key could choose a date at which the key was
-// valid.
+// It checks the certificates' validity at now, not at the time of signing, which the unverified payload states: the
+// holder of an expired key could choose it.
 func verifySigned(text string, roots []*x509.Certificate, now time.Time) ([]byte, error) {
 	// The decoder skips line breaks, which a compact JWS must not contain.
 	if strings.ContainsAny(text, "\r\n") {
