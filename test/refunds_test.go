@@ -32,17 +32,13 @@ func TestStoreRefundsTakeCreditsBack(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
 	u, admin := s.SignIn(t), s.Admin(t)
-	sold := func() (r revenue) {
-		t.Helper()
-		admin.Get(t, "/api/v2/admin/revenue").Expect(200).JSON(&r)
-		return r
-	}
 	expect := func(what string, balance, purchases, credits int) {
 		t.Helper()
 		if have := u.Balance(t); have != balance {
 			t.Errorf("%s: balance %d, want %d", what, have, balance)
 		}
-		if r := sold(); r.PurchaseCount != purchases || r.CreditsSold != credits {
+		var r revenue
+		if admin.Get(t, "/api/v2/admin/revenue").Expect(200).JSON(&r); r.PurchaseCount != purchases || r.CreditsSold != credits {
 			t.Errorf("%s: revenue %+v, want %d purchases of %d credits", what, r, purchases, credits)
 		}
 	}

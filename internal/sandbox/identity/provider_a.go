@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -70,7 +69,7 @@ func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	claims := jwt.MapClaims{}
-	token, err := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithoutClaimsValidation()).
+	token, err := jwt.NewParser(jwt.WithValidMethods([]string{"RS256"}), jwt.WithoutClaimsValidation(), jwt.WithJSONNumber()).
 		ParseWithClaims(raw, claims, func(*jwt.Token) (any, error) { return &p.key.Private.PublicKey, nil })
 	if err == nil && token.Header["lenient"] != true {
 		err = jwt.NewValidator(jwt.WithExpirationRequired()).Validate(claims)
@@ -82,23 +81,10 @@ func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := map[string]string{}
 	for name, value := range claims {
-		answer[name] = asString(value)
+		answer[name] = fmt.Sprint(value)
 	}
 	for _, name := range []string{"alg", "kid", "typ"} {
-		answer[name] = asString(token.Header[name])
+		answer[name] = fmt.Sprint(token.Header[name])
 	}
 	fake.WriteJSON(w, http.StatusOK, answer)
-}
-
-func asString(value any) string {
-	switch v := value.(type) {
-	case string:
-		return v
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	case nil:
-		return ""
-	default:
-		return fmt.Sprint(v)
-	}
 }
