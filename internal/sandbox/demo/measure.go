@@ -98,7 +98,7 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 		name string
 		run  func(context.Context) error
 	}{
-		{"length and format", j.format}, {"picture against sound", j.sync}, {"fades and dissolve", j.pictures}, {"stems", j.separated},
+		{"length and format", j.format}, {"picture against sound", j.sync}, {"fades, joins and bars", j.pictures}, {"stems", j.separated},
 		{"the mix", j.mix}, {"loudness", j.loudness}, {"other renders", j.same},
 	} {
 		on(float64(i+1)/9, t.name)

@@ -9,15 +9,18 @@ import (
 	"cutroom/internal/sandbox/measure"
 )
 
-// pictures compares the frames of the fades and of the dissolve with those of the clips.
+// pictures compares the frames of the fades, the dissolve and the push with those of the clips, and the bars
+// beside the second clip with the blurred picture.
 func (j *judge) pictures(ctx context.Context) error {
 	if !j.ownMedia() || len(j.film.segments) < 2 {
 		return nil // the user's clips may have any rate, and bright edges
 	}
-	if err := j.fades(ctx); err != nil {
-		return err
+	for _, measure := range []func(context.Context) error{j.fades, j.dissolved, j.pushed, j.bars} {
+		if err := measure(ctx); err != nil {
+			return err
+		}
 	}
-	return j.dissolved(ctx)
+	return nil
 }
 
 // thumbnails returns the brightness of frames frames, starting at first, averaged to columns by rows of an
@@ -119,5 +122,98 @@ func (j *judge) fades(ctx context.Context) error {
 			fmt.Sprintf("brightest %d of 255, %d frames %s, worst %.1f levels", brightest, n, moves, worst),
 			brightest <= black && moves == end.moves && worst <= within)
 	}
+	return nil
+}
+
+// pushed measures the push to the left: in each frame the incoming picture must have its left edge, and the
+// outgoing one its own, where the frame's number puts them.
+func (j *judge) pushed(ctx context.Context) error {
+	const rows, reach, within, enough = 90, 24, 3.0, 80 // reach and enough in pixels
+	before, s := j.film.segments[1], j.film.segments[2]
+	width, _, _ := j.film.canvas()
+	first, n := j.film.frameAt(s.start), j.film.frameAt(s.overlap)
+	film, err := thumbnails(ctx, j.video, "null", first, n, width, rows)
+	if err != nil {
+		return err
+	}
+	// The incoming clip fills the canvas.
+	in, err := j.source(ctx, s, "null", first, n, width, rows)
+	if err != nil {
+		return err
+	}
+	// The outgoing one is upright and as high as the canvas.
+	inside := j.film.inside(before.clip)
+	out, err := j.source(ctx, before, "null", first, n, inside.width, rows)
+	if err != nil {
+		return err
+	}
+	// apart returns the mean difference between the columns from left to right of frame i and a clip's picture with
+	// its left edge at edge.
+	apart := func(i int, clip []byte, columns, edge, left, right int) float64 {
+		left, right = max(left, edge), min(right, edge+columns)
+		sum := 0.0
+		for y := range rows {
+			for x := left; x < right; x++ {
+				sum += math.Abs(float64(film[(i*rows+y)*width+x]) - float64(clip[(i*rows+y)*columns+x-edge]))
+			}
+		}
+		return sum / float64(max(right-left, 1)*rows)
+	}
+	off, worst, compared := 0, 0.0, 0
+	for i := range n {
+		d := 2 * int(math.Round(float64((i+1)*width)/float64(n+1)/2))
+		for _, p := range []struct {
+			clip                       []byte
+			columns, edge, left, right int // the picture's, and the part of the canvas where it may be seen
+		}{{in, width, width - d, width - d, width}, {out, inside.width, inside.left - d, 0, width - d}} {
+			if min(p.right, p.edge+p.columns)-max(p.left, p.edge) < enough {
+				continue // out of the canvas
+			}
+			compared++
+			worst = max(worst, apart(i, p.clip, p.columns, p.edge, p.left, p.right))
+			best, least := 0, math.Inf(1)
+			for shift := -reach; shift <= reach; shift++ {
+				// Away from its edges, so that the picture covers the same columns at every shift.
+				if a := apart(i, p.clip, p.columns, p.edge+shift, max(p.left, p.edge+reach), min(p.right, p.edge+p.columns-reach)); a < least {
+					best, least = shift, a
+				}
+			}
+			off = max(off, best, -best)
+		}
+	}
+	j.add("push", fmt.Sprintf("%d frames, both pictures within 1 pixel of their place and %.0f of 255 levels", n, within),
+		fmt.Sprintf("%d frames, %d pictures, worst %d pixels, %.1f levels", n, compared, off, worst), off <= 1 && worst <= within)
+	return nil
+}
+
+// bars measures one frame in the middle of the second clip: beside the picture, the canvas must show what a
+// covering picture would show there, without its detail.
+func (j *judge) bars(ctx context.Context) error {
+	const columns, rows, within, most = 216, 360, 12.0, 0.75
+	s := j.film.segments[1]
+	width, height, _ := j.film.canvas()
+	left := area{width: j.film.inside(s.clip).left &^ 1, height: height}
+	from, to := j.film.alone(1)
+	middle := j.film.frameAt((from + to) / 2)
+	film, err := thumbnails(ctx, j.video, left.crop(), middle, 1, columns, rows)
+	if err != nil {
+		return err
+	}
+	covering := fmt.Sprintf("scale=%d:%d:force_original_aspect_ratio=increase,crop=%[1]d:%[2]d,%[3]s", width, height, left.crop())
+	sharp, err := j.source(ctx, s, covering, middle, 1, columns, rows)
+	if err != nil {
+		return err
+	}
+	apart, blurred, detail := 0.0, 0.0, 0.0
+	for i := range film {
+		apart += math.Abs(float64(film[i])-float64(sharp[i])) / float64(len(film))
+		if i%columns > 0 {
+			blurred += math.Abs(float64(film[i]) - float64(film[i-1]))
+			detail += math.Abs(float64(sharp[i]) - float64(sharp[i-1]))
+		}
+	}
+	share := blurred / max(detail, 1)
+	j.add("blurred bars", fmt.Sprintf("the picture within %.0f levels, at most ×%.2f of its detail", within, most),
+		fmt.Sprintf("%.1f levels, detail ×%.2f", apart, share), apart <= within && share <= most)
 	return nil
 }
