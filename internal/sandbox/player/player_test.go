@@ -1,7 +1,10 @@
 package player_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -20,6 +23,9 @@ import (
 	"cutroom/internal/sandbox/player"
 	"cutroom/internal/sandbox/system"
 )
+
+// axePath is where npm puts axe-core, without which the page is not audited.
+const axePath = "../../../web/node_modules/axe-core/axe.min.js"
 
 func TestMain(m *testing.M) {
 	status := apitest.Main(m)
@@ -84,11 +90,37 @@ func song(t *testing.T) string {
 }
 
 // look checks the page in its current state on a desktop and on a phone.
-func look(p *browsertest.Page, name string) {
-	p.Size(390, 844)
-	p.Look(name + "-phone")
-	p.Size(1440, 900)
-	p.Look(name)
+func look(t *testing.T, p *browsertest.Page, name string) {
+	t.Helper()
+	for _, width := range []int64{390, 1440} {
+		p.Size(width, 870)
+		audit(t, p, name)
+		p.Look(fmt.Sprintf("%s-%d", name, width))
+	}
+}
+
+// audit fails the test for issues that axe-core calls serious.
+func audit(t *testing.T, p *browsertest.Page, name string) {
+	t.Helper()
+	axe, err := os.ReadFile(axePath)
+	if err != nil {
+		t.Log("not audited: npm ci in web/ brings axe-core")
+		return
+	}
+	p.Eval(string(axe) + "; 0")
+	var found []struct {
+		ID, Impact string
+		Nodes      []struct{ HTML string }
+	}
+	answer := p.Eval(`axe.run({ resultTypes: ['violations'] }).then(r => JSON.stringify(r.violations))`)
+	if err := json.Unmarshal([]byte(answer), &found); err != nil {
+		t.Fatalf("%v in %s", err, answer)
+	}
+	for _, v := range found {
+		if v.Impact == "serious" || v.Impact == "critical" {
+			t.Errorf("%s: %s: %s %v", name, v.Impact, v.ID, v.Nodes)
+		}
+	}
 }
 
 // tab presses Tab until the focus is on the element of a selector.
@@ -116,11 +148,11 @@ func makeFilm(t *testing.T, address string) {
 	p := browsertest.Open(t)
 	p.Go(address)
 	p.See("Continue with provider A")
-	look(p, "sign-in")
+	look(t, p, "sign-in")
 	p.Fill("input[type=text]", "Pat Player")
 	p.Press(kb.Enter)
 	p.See("3 credits")
-	look(p, "empty")
+	look(t, p, "empty")
 
 	// Buy credits with the keyboard. The shop asks before it takes money.
 	buy := func() {
@@ -147,7 +179,13 @@ func makeFilm(t *testing.T, address string) {
 	buy()
 	p.See("Your purchase has been credited.")
 	p.See("23 credits")
-	tab(t, p, ".credits .panel > button")
+	// A double tap buys nothing, two clicks on Buy buy once, and Escape closes the shop.
+	p.Eval(`(() => { const product = document.querySelector('.credits .panel > button'); product.click(); product.click(); })()`)
+	p.See("10 credits for 0.00?")
+	p.Until(`document.querySelector('.credits .primary:not([aria-disabled])')`)
+	p.Eval(`(() => { const buy = document.querySelector('.credits .primary'); buy.click(); buy.click(); })()`)
+	p.See("33 credits")
+	p.See("10 credits bought.")
 	p.Press(kb.Escape)
 	p.Until(`!document.querySelector('.credits').open && document.activeElement.matches('.credits summary')`)
 
@@ -169,7 +207,7 @@ func makeFilm(t *testing.T, address string) {
 	p.Press(kb.Enter)
 	p.See("Your stems are ready.")
 	p.Until(`document.querySelectorAll('.stems canvas').length >= 2 && [...document.querySelectorAll('.stems canvas')].every(c => c.dataset.points > 50)`)
-	p.See("22 credits")
+	p.See("32 credits")
 
 	// A cut, a speed, an order, a volume: the first three with the keyboard.
 	tab(t, p, `[aria-label="End of Segment 1"]`)
@@ -208,6 +246,13 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, `[aria-label="Undo the last edit"]`)
 	p.Press(kb.Enter)
 	p.Until(`document.querySelectorAll('.piece').length === 2 && document.querySelectorAll('.stems canvas').length >= 2`)
+	// The line is enlarged and reduced.
+	tab(t, p, `[aria-label="Zoom in"]`)
+	p.Press(kb.Enter)
+	p.Until(`document.querySelector('.rail').clientWidth > 1.5 * document.querySelector('.scroll').clientWidth`)
+	p.Press(kb.Tab, chromedp.ModifierShift)
+	p.Press(kb.Enter)
+	p.Until(`document.querySelector('.rail').clientWidth <= document.querySelector('.scroll').clientWidth`)
 	p.Click(`[aria-label="Remove the speech"]`)
 	p.See("Separated before (1)")
 	p.Click(".undo .primary")
@@ -215,7 +260,20 @@ func makeFilm(t *testing.T, address string) {
 	tab(t, p, `[aria-label="Volume of Background audio"]`)
 	p.Press(kb.Home)
 	p.Until(`document.querySelector('.stems li:last-child').className === 'mute'`)
-	// Volume points.
+	// A press outside closes the panel of a join.
+	p.Click(".join summary")
+	p.Until(`document.querySelector('.join[open] select')`)
+	p.Eval(`document.body.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true }))`)
+	p.Until(`!document.querySelector('.join[open]')`)
+	// A click on the waveform sets a volume point there, and a double click removes it.
+	p.Until(`document.querySelector('.lane .level')`)
+	p.Eval(`(() => { const lane = document.querySelector('.lane svg'), box = lane.getBoundingClientRect();
+		lane.dispatchEvent(new MouseEvent('click', { bubbles: true, clientX: box.x + box.width / 2, clientY: box.y + box.height * .75 })); })()`)
+	p.Until(`(() => { const box = document.querySelector('.lane svg').getBoundingClientRect(), point = document.querySelector('.point').getBoundingClientRect();
+		return Math.abs(point.y + point.height / 2 - box.y - box.height * .75) < 2; })()`)
+	p.Eval(`document.querySelector('.point').dispatchEvent(new MouseEvent('dblclick', { bubbles: true }))`)
+	p.Until(`!document.querySelector('.point')`)
+	// The same with the keyboard.
 	p.Click(".lane .plain")
 	tab(t, p, ".point")
 	p.Press(kb.ArrowUp + kb.ArrowLeft)
@@ -232,7 +290,7 @@ func makeFilm(t *testing.T, address string) {
 	p.Click(".cut > .check input")
 	p.Press(strings.Repeat(kb.ArrowLeft, 10))
 	p.See("Segment 2, 2.0 s")
-	look(p, "studio")
+	look(t, p, "studio")
 
 	tab(t, p, ".film .primary")
 	p.Press(kb.Enter)
@@ -245,7 +303,7 @@ func makeFilm(t *testing.T, address string) {
 	p.Eval(`document.querySelector('.stems button').click()`) // the stems play
 	p.Until(`document.querySelector('.stems small').innerText !== '0.0 s'`)
 	p.Eval(`document.querySelector('.stems button').click()`)
-	look(p, "film")
+	look(t, p, "film")
 
 	// Everything is restored.
 	p.Reload()
@@ -278,7 +336,7 @@ func makeFilm(t *testing.T, address string) {
 	p.See("Really?")
 	p.Click(".films .plain")
 	p.See("Films that you render are kept here")
-	look(p, "again")
+	look(t, p, "again")
 
 	// Stems of a clip's own sound stay in sync if its segment is cut afterwards.
 	p.Click(`[aria-label^="Edit Segment 3"]`)
@@ -310,7 +368,11 @@ func makeFilm(t *testing.T, address string) {
 	p.Click(`[aria-label="Remove the speech"]`)
 	p.Click(".earlier summary")
 	p.Until(`document.querySelector('.earlier li').innerText.startsWith('again.mp4')`)
+	refusals(t, p)
 }
+
+// mostTaps is how many taps a film of three clips, with music under a voice, may take.
+const mostTaps = 24
 
 // makeFilmByTouch makes a film on a phone, and then cuts it.
 func makeFilmByTouch(t *testing.T, address string) {
@@ -318,21 +380,36 @@ func makeFilmByTouch(t *testing.T, address string) {
 	p.Size(390, 844)
 	p.Go(address)
 	p.Fill("input[type=text]", "Tina Touch")
-	tap := func(selector string) { t.Helper(); p.Drag(selector, 0, 0) }
-	choose := func(selector, value string) { // in the phone's own list
+	begun, taps := time.Now(), 0
+	tap := func(selector string) {
+		t.Helper()
+		p.Drag(selector, 0, 0)
+		taps++
+	}
+	// The phone's own dialog takes a tap for each file, and another one for a list of several files.
+	files := func(selector string, paths ...string) {
+		t.Helper()
+		p.Choose(selector, paths...)
+		if taps += 1 + len(paths); len(paths) > 1 {
+			taps++
+		}
+	}
+	// The phone's own list takes a tap to open it and another one to choose.
+	choose := func(selector, value string) {
 		t.Helper()
 		p.Until(fmt.Sprintf(`document.querySelector(%q)`, selector))
 		p.Eval(fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.value = %q; e.dispatchEvent(new Event('change', { bubbles: true })); })()`, selector, value))
+		taps += 2
 	}
 	clip := func(width, height int, tone float64) string {
 		return mediatest.Clip(t, mediatest.Spec{Width: width, Height: height, Duration: 2 * time.Second, Tone: tone})
 	}
 	tap("form button[type=submit]")
-	p.Choose(`.drop:has([multiple])`, clip(320, 180, 330), clip(180, 320, 440), clip(320, 180, 550))
+	files(`.drop:has([multiple])`, clip(320, 180, 330), clip(180, 320, 440), clip(320, 180, 550))
 	p.Until(`document.querySelectorAll('.piece').length === 3 && !document.querySelector('.material .going')`)
-	p.Choose(`.drop:nth-child(2)`, song(t))
+	files(`.drop:nth-child(2)`, song(t))
 	p.Until(`document.querySelector('.music') && !document.querySelector('.material .going')`)
-	p.Choose(`.drop:nth-child(3)`, mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 880, Container: "m4a"}))
+	files(`.drop:nth-child(3)`, mediatest.Clip(t, mediatest.Spec{Duration: 3 * time.Second, Tone: 880, Container: "m4a"}))
 	p.See("Separate for 1 credit")
 	tap(".ask .primary")
 	choose(`[aria-label="Format"]`, "9:16")
@@ -350,7 +427,12 @@ func makeFilmByTouch(t *testing.T, address string) {
 	p.Until(`(() => { const film = document.querySelector('.film video'), box = film.getBoundingClientRect();
 		return box.height > 100 && [box.top + 5, box.bottom - 5].every(y => document.elementFromPoint(box.left + box.width / 2, y) === film); })()`)
 	p.Eval(`document.querySelector('.film video').play()`)
+	taps++
 	p.Until(`document.querySelector('.film video').currentTime > .3`)
+	t.Logf("%d taps and %.0f s for a film of three clips", taps, time.Since(begun).Seconds())
+	if taps > mostTaps {
+		t.Errorf("%d taps for a film, at most %d are wanted", taps, mostTaps)
+	}
 	if film := p.Eval(`(() => { const v = document.querySelector('.film video'); return [v.videoWidth, v.videoHeight, Math.round(v.duration)]; })()`); film != "[180,320,5]" {
 		t.Errorf("width, height and length of the film: %s", film)
 	}
@@ -370,20 +452,20 @@ func makeFilmByTouch(t *testing.T, address string) {
 	// Dragging a segment beyond its neighbour changes the order.
 	p.Drag(".grip", 130, 0)
 	p.Until(`document.querySelector('.shot[aria-pressed=true]').getAttribute('aria-label').startsWith('Edit Segment 2')`)
-	tap(`[aria-label="Undo the last edit"]`)
+	p.Drag(`[aria-label="Undo the last edit"]`, 0, 0)
 	p.Until(`document.querySelector('.shot[aria-pressed=true]').getAttribute('aria-label').startsWith('Edit Segment 1')`)
 	// A tap on a piece moves the playhead there, and the film is split.
-	tap(".piece:not(:has(.grip)) .shot")
-	tap(`[aria-label="Split at the playhead"]`)
+	p.Drag(".piece:not(:has(.grip)) .shot", 0, 0)
+	p.Drag(`[aria-label="Split at the playhead"]`, 0, 0)
 	p.Until(`document.querySelectorAll('.piece').length === 4`)
-	tap(`[aria-label="Zoom in"]`)
+	p.Drag(`[aria-label="Zoom in"]`, 0, 0)
 	p.Until(`document.querySelector('.rail').getBoundingClientRect().width > 500`)
 	// The shop lies over the rest of the page.
-	tap(".credits summary")
+	p.Drag(".credits summary", 0, 0)
 	p.Until(`document.querySelectorAll('.credits .panel > button').length === 3`)
-	tap(".credits .panel > button:last-of-type")
+	p.Drag(".credits .panel > button:last-of-type", 0, 0)
 	p.See("150 credits for 0.00?")
-	look(p, "touch")
+	look(t, p, "touch")
 }
 
 // loseNetwork takes the network away during an upload and during a render. The page says so once and goes on by itself.
@@ -431,6 +513,26 @@ func loseNetwork(t *testing.T, address string) {
 	p.Problems() // the browser reports each request that failed
 }
 
+// refusals checks that the page says what each refusal of a render means.
+func refusals(t *testing.T, p *browsertest.Page) {
+	for _, refusal := range []struct {
+		status     int
+		code, says string
+	}{
+		{503, "paused", "The service takes no new jobs right now."},
+		{429, "too_many_jobs", "Too many of your jobs are waiting."},
+		{403, "storage_full", "Your storage is full."},
+		{404, "segments[1].sourceAssetKey: the asset does not exist in the object store", "The file of Segment 2 is gone. Add the same file again"},
+		{400, "bgmClips[0].fadeInMs must be 0..30000", "The music must be 0..30000"},
+	} {
+		field, _, _ := strings.Cut(refusal.code, " ")
+		p.Eval(fmt.Sprintf(`window.fetch = async () => new Response(JSON.stringify({ error: %q, field: %q }),
+			{ status: %d, headers: { 'Content-Type': 'application/json', 'Retry-After': '60' } })`, refusal.code, strings.TrimSuffix(field, ":"), refusal.status))
+		p.Click(".film .primary:not([aria-disabled])")
+		p.See(refusal.says)
+	}
+}
+
 func signInAndOut(t *testing.T, address string) {
 	p := browsertest.Open(t)
 	p.Go(address)
@@ -449,7 +551,7 @@ func signInAndOut(t *testing.T, address string) {
 
 	p.Click(".menu summary")
 	p.See("Welcome credits")
-	look(p, "account")
+	look(t, p, "account")
 	p.Click(`[aria-label="Sign out on every device"]`)
 	p.Click(`[aria-label="Really? Sign out on every device"]`)
 	p.See("You are signed out on every device.")
@@ -469,4 +571,29 @@ func signInAndOut(t *testing.T, address string) {
 	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("policy %q", policy)
 	}
+}
+
+// The page, all of it, is small enough for a phone's network.
+func TestSize(t *testing.T) {
+	const most = 250_000 // bytes, compressed
+	var sent bytes.Buffer
+	z := gzip.NewWriter(&sent)
+	for _, pattern := range []string{"dist/*.html", "dist/assets/*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			z.Write(content)
+		}
+	}
+	z.Close()
+	if sent.Len() > most {
+		t.Errorf("the page has %d bytes, at most %d are wanted", sent.Len(), most)
+	}
+	t.Logf("%d bytes", sent.Len())
 }
