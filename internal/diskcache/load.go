@@ -78,6 +78,9 @@ func (c *Cache) have(ctx context.Context, key string, load Loader, take func(pat
 }
 
 func (c *Cache) load(ctx context.Context, path string, load Loader) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil // another load ended after the caller had looked
+	}
 	err := c.keep(path, func(temp string) error {
 		if err := load(ctx, temp); err != nil {
 			return err
