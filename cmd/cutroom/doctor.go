@@ -101,6 +101,9 @@ func doctor(ctx context.Context, v *invocation) error {
 	return nil
 }
 
+// versionWords is the number of words in the first line of ffmpeg's output that contain its version.
+const versionWords = 3
+
 func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
 	runner, err := app.NewMedia(cfg)
 	if err != nil {
@@ -110,7 +113,8 @@ func checkFFmpeg(ctx context.Context, cfg config.Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	version := "ffmpeg version " + report.Version
+	words := strings.Fields(report.FFmpeg)
+	version := strings.Join(words[:min(versionWords, len(words))], " ")
 	if len(report.Missing) > 0 {
 		return "", fmt.Errorf("%s lacks %s", version, strings.Join(report.Missing, ", "))
 	}

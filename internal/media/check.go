@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"cutroom/internal/media/confine"
 )
 
 // Report is the result of Check.
 type Report struct {
-	Version     string          // of ffmpeg
+	FFmpeg      string          // first line of -version
 	Missing     []string        // "encoder libx264", "filter zscale", ...; empty when nothing is missing
 	Confinement []confine.Layer // every layer and whether it is in force
 }
@@ -40,10 +41,12 @@ var needs = []struct {
 // Check reports whether both binaries start when confined, which codecs, containers and filters they lack, and
 // which layers of confinement this kernel grants. An error means that a binary does not run at all.
 func (r *Runner) Check(ctx context.Context) (Report, error) {
-	if err := errors.Join(r.Works(ctx), r.starts(ctx, r.ffprobe)); err != nil {
+	ffmpeg, ffmpegErr := r.version(ctx, r.ffmpeg)
+	_, ffprobeErr := r.version(ctx, r.ffprobe)
+	if err := errors.Join(ffmpegErr, ffprobeErr); err != nil {
 		return Report{}, err
 	}
-	rep := Report{Version: r.release, Confinement: r.report}
+	rep := Report{FFmpeg: ffmpeg, Confinement: r.report}
 	for _, need := range needs {
 		list, err := r.printed(ctx, r.ffmpeg, "-hide_banner", need.flag)
 		if err != nil {
@@ -59,14 +62,17 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 	return rep, nil
 }
 
-// Works returns nil if ffmpeg starts in its confinement, else the reason.
-func (r *Runner) Works(ctx context.Context) error { return r.starts(ctx, r.ffmpeg) }
+// worksFor is how long a successful run counts as proof that ffmpeg starts.
+const worksFor = 5 * time.Second
 
-func (r *Runner) starts(ctx context.Context, binary string) error {
-	if _, err := r.printed(ctx, binary, "-version"); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(binary), err)
+// Works returns nil if ffmpeg starts in its confinement, else the reason. It starts ffmpeg
+// unless the last run succeeded recently.
+func (r *Runner) Works(ctx context.Context) error {
+	if last := r.succeeded.Load(); last != nil && time.Since(*last) < worksFor {
+		return nil
 	}
-	return nil
+	_, err := r.version(ctx, r.ffmpeg)
+	return err
 }
 
 // Confinement returns which layers around ffmpeg are in force.
@@ -86,6 +92,16 @@ func (r *Runner) printed(ctx context.Context, binary string, args ...string) (st
 	var b strings.Builder
 	_, err := r.run(ctx, binary, Pass{Name: args[len(args)-1], Args: args, Stdout: &b, Timeout: probeTimeout})
 	return b.String(), err
+}
+
+// version returns the first line of `<binary> -version`.
+func (r *Runner) version(ctx context.Context, binary string) (string, error) {
+	text, err := r.printed(ctx, binary, "-version")
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", filepath.Base(binary), err)
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	return line, nil
 }
 
 // listed returns the names in the second column of one of ffmpeg's lists. Several

@@ -38,7 +38,21 @@ func (r *Runner) run(ctx context.Context, binary string, p Pass) (_ outcome, err
 	if err != nil {
 		return outcome{}, err
 	}
-	return r.runWith(ctx, binary, p, layers)
+	out, err := r.runWith(ctx, binary, p, layers)
+	if binary == r.ffmpeg {
+		r.recordRun(err)
+	}
+	return out, err
+}
+
+// recordRun stores the time of a successful run of ffmpeg; a failed run clears it.
+func (r *Runner) recordRun(err error) {
+	if err != nil {
+		r.succeeded.Store(nil)
+		return
+	}
+	now := time.Now()
+	r.succeeded.Store(&now)
 }
 
 // confinement determines once which layers this kernel grants.
@@ -56,6 +70,7 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 		if r.detectErr != nil {
 			r.detectErr = fmt.Errorf("media: ffmpeg does not start: %w", r.detectErr)
 		}
+		r.recordRun(r.detectErr)
 		if words := strings.Fields(printed.String()); len(words) > 2 { // "ffmpeg version 5.1.9-0+deb12u1 Copyright"
 			r.release = words[2]
 		}
@@ -68,6 +83,9 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 // The goroutine stays on its thread until the process has ended, because the kernel sends the parent-death
 // signal when the *thread* that forked ends. That signal kills ffmpeg when the server is killed.
 func (r *Runner) runWith(ctx context.Context, binary string, p Pass, layers confine.Layers) (outcome, error) {
+	if ctx.Err() != nil {
+		return outcome{}, fmt.Errorf("%s: %w", p.Name, context.Cause(ctx))
+	}
 	if p.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, p.Timeout, ErrTimeout)
@@ -122,23 +140,24 @@ func (p *Pass) watch(abort func(error)) (end func() error) {
 	if p.Dir == "" {
 		return func() error { return nil }
 	}
+	check := func() error { return rescue.Do(func() error { return p.Watch(disk.Usage(p.Dir)) }) }
 	ended, result := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ticker := time.NewTicker(watchEvery)
 		defer ticker.Stop()
-		var err error
-		for running := true; running && err == nil; {
+		for {
 			select {
 			case <-ended:
-				running = false
+				result <- check()
+				return
 			case <-ticker.C:
+				if err := check(); err != nil {
+					abort(err)
+					result <- err
+					return
+				}
 			}
-			err = rescue.Do(func() error { return p.Watch(disk.Usage(p.Dir)) })
 		}
-		if err != nil {
-			abort(err)
-		}
-		result <- err
 	}()
 	return func() error {
 		close(ended)

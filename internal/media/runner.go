@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +62,8 @@ type Runner struct {
 	report    []confine.Layer
 	detectErr error
 	release   string // ffmpeg's version, such as 5.1.9-0+deb12u1
+
+	succeeded atomic.Pointer[time.Time] // end of ffmpeg's last run; nil if that run failed
 }
 
 // New finds the binaries. It fails if one is missing, or if the program did not call confine.Main first: every
