@@ -8,14 +8,15 @@
 #   scripts/s3.sh stop         stops that server and removes its files
 #   scripts/s3.sh install      installs the server into .tools/bin if it is missing
 #
-# The value has the form http://ACCESS:SECRET@127.0.0.1:PORT/BUCKET. If a server
+# The value has the form http://ACCESS:SECRET@127.0.0.1:PORT/BUCKET?region=REGION. The
+# region is not the default of anything, because each store has another. If a server
 # is already running, start prints its value.
 set -euo pipefail
 
 server=${S3_SERVER:-versitygw}
 case $server in
-versitygw) module=github.com/versity/versitygw/cmd/versitygw version=v1.8.0 health=/health ;;
-minio) module=github.com/minio/minio version=v0.0.0-20260212201848-7aac2a2c5b7c health=/minio/health/live ;;
+versitygw) module=github.com/versity/versitygw/cmd/versitygw version=v1.8.0 health=/health region=us-west-7 ;;
+minio) module=github.com/minio/minio version=v0.0.0-20260212201848-7aac2a2c5b7c health=/minio/health/live region=eu-central-1 ;;
 *) echo "s3.sh: S3_SERVER is versitygw or minio" >&2 && exit 2 ;;
 esac
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -47,11 +48,11 @@ serve() {
 	case $server in
 	versitygw)
 		# Keep metadata in files, because not every file system has user attributes.
-		exec "$binary" --access "$access" --secret "$secret" --region auto --quiet --port "$1" --health "$health" \
+		exec "$binary" --access "$access" --secret "$secret" --region "$region" --quiet --port "$1" --health "$health" \
 			posix --sidecar "$dir/meta" "$dir/objects"
 		;;
 	minio)
-		MINIO_ROOT_USER=$access MINIO_ROOT_PASSWORD=$secret MINIO_REGION=auto MINIO_BROWSER=off \
+		MINIO_ROOT_USER=$access MINIO_ROOT_PASSWORD=$secret MINIO_REGION=$region MINIO_BROWSER=off \
 			exec "$binary" server --quiet --address "$1" "$dir/objects"
 		;;
 	esac
@@ -69,7 +70,7 @@ launch() {
 		pid=$!
 		if healthy "$port"; then
 			mkdir "$dir/objects/$bucket" # both servers keep a bucket in a folder
-			value="http://$access:$secret@127.0.0.1:$port/$bucket"
+			value="http://$access:$secret@127.0.0.1:$port/$bucket?region=$region"
 			return
 		fi
 		halt "$pid" # the port may be in use
@@ -138,7 +139,7 @@ stop)
 	fi
 	;;
 *)
-	sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

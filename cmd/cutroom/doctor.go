@@ -162,7 +162,14 @@ func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
 	if b == nil {
 		return "not configured: files stay on this machine, and renders by reference are off", nil
 	}
-	if err := b.Check(ctx); err != nil {
+	notes, err := b.Check(ctx)
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), "AuthorizationHeaderMalformed"):
+		return "", fmt.Errorf("%w; set OBJECT_STORE_REGION", err)
+	case strings.Contains(err.Error(), "SecondLevelDomainForbidden"):
+		return "", fmt.Errorf("%w; set OBJECT_STORE_ADDRESSING=virtual", err)
+	default:
 		return "", err
 	}
 	whose := "not compared with the database" // another check reports a database that does not answer
@@ -172,7 +179,11 @@ func checkBucket(ctx context.Context, cfg config.Config) (string, error) {
 			return "", err
 		}
 	}
-	return "put, get, presigned put and get, delete; " + whose, nil
+	detail := "put, get, presigned put and get, delete; " + whose
+	for _, note := range notes {
+		detail += "; warning: " + note
+	}
+	return detail, nil
 }
 
 func openDatabase(ctx context.Context, cfg config.Config) (*db.DB, error) {

@@ -14,6 +14,7 @@ import (
 
 	"cutroom/internal/media/confine"
 	"cutroom/internal/sandbox"
+	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/notify"
 )
 
@@ -86,6 +87,34 @@ func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 	}
 	if !regexp.MustCompile(`^ok    ffmpeg +ffmpeg version \S+, all codecs and filters; confined by \w`).MatchString(lines[0]) {
 		t.Errorf("ffmpeg: %q", lines[0])
+	}
+}
+
+// A store that knows no conditions works, and a versioned bucket too, but the operator learns of it.
+func TestDoctorWarnsAboutTheBucket(t *testing.T) {
+	w := inWorld(t, map[string]string{"ROLES": "sweep", "OPS_ADDR": ":9", "OBJECT_STORE_REGION": "eu-west-9", "DATABASE_URL": "postgres://127.0.0.1:1/cutroom?sslmode=require"})
+	for _, tt := range []struct {
+		manner bucket.Manner
+		want   []string
+	}{
+		{bucket.Manner{Region: "eu-west-9"}, []string{"ok "}},
+		{bucket.Manner{Region: "eu-west-9", Conditions: "400 InvalidArgument", Versioned: true},
+			[]string{"ok ", "no condition of a put", "no condition of a completion", "400 InvalidArgument", "keeps versions"}},
+		{bucket.Manner{Region: "eu-south-1"}, []string{"FAIL ", "AuthorizationHeaderMalformed", "expecting 'eu-south-1'", "OBJECT_STORE_REGION"}},
+		{bucket.Manner{Region: "eu-west-9", Addressing: "virtual"}, []string{"FAIL ", "403 SecondLevelDomainForbidden", "OBJECT_STORE_ADDRESSING"}},
+	} {
+		if err := w.Bucket.SetManner(tt.manner); err != nil {
+			t.Fatal(err)
+		}
+		_, found := examine(t)
+		for _, want := range tt.want {
+			if !strings.Contains(found["bucket"], want) {
+				t.Errorf("%+v: %s, want %q", tt.manner, found["bucket"], want)
+			}
+		}
+		if healthy := len(tt.want) == 1; healthy == strings.Contains(found["bucket"], "warning") && tt.want[0] == "ok " {
+			t.Errorf("%+v: %s", tt.manner, found["bucket"])
+		}
 	}
 }
 

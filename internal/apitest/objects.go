@@ -1,33 +1,44 @@
 package apitest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
 	"golang.org/x/sync/errgroup"
 )
 
 // s3Client returns a client of the object store that the service's environment names.
 func s3Client(env map[string]string) *s3.Client {
 	return s3.New(s3.Options{
-		BaseEndpoint: aws.String(env["OBJECT_STORE_ENDPOINT"]), Region: "auto", UsePathStyle: true,
+		BaseEndpoint: aws.String(env["OBJECT_STORE_ENDPOINT"]), Region: cmp.Or(env["OBJECT_STORE_REGION"], "auto"), UsePathStyle: true,
+		// The proxy before a real bucket changes the header, which the SDK signs.
+		APIOptions: []func(*middleware.Stack) error{func(stack *middleware.Stack) error {
+			_, err := stack.Finalize.Remove("DisableAcceptEncodingGzip")
+			return err
+		}},
 		Credentials: credentials.NewStaticCredentialsProvider(
 			env["OBJECT_STORE_ACCESS_KEY_ID"], env["OBJECT_STORE_SECRET_ACCESS_KEY"], ""),
 	})
 }
 
 // RealBucket creates a bucket on the S3 server that CUTROOM_TEST_S3 names, and returns the
-// settings for it. Without that variable it returns nil. Each test needs its own bucket: two
-// services with different databases would sweep each other's objects.
+// settings for it, whose address is that of a [ChangingProxy]. Without that variable it returns nil. Each test needs its
+// own bucket: two services with different databases would sweep each other's objects.
 func RealBucket(t testing.TB) (map[string]string, error) {
 	value := os.Getenv("CUTROOM_TEST_S3")
 	if value == "" {
@@ -35,18 +46,41 @@ func RealBucket(t testing.TB) (map[string]string, error) {
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" || u.User == nil || strings.Trim(u.Path, "/") == "" {
-		return nil, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET")
+		return nil, errors.New("CUTROOM_TEST_S3 is not http://ACCESS:SECRET@HOST:PORT/BUCKET?region=REGION")
 	}
 	var suffix [6]byte
 	_, _ = rand.Read(suffix[:]) // never fails
 	secret, _ := u.User.Password()
-	env := map[string]string{"OBJECT_STORE_ENDPOINT": u.Scheme + "://" + u.Host, "OBJECT_STORE_ACCESS_KEY_ID": u.User.Username(),
+	bucketProxy.once.Do(func() {
+		bucketProxy.address = httptest.NewServer(ChangingProxy(&url.URL{Scheme: u.Scheme, Host: u.Host})).URL
+	})
+	env := map[string]string{"OBJECT_STORE_ENDPOINT": bucketProxy.address, "OBJECT_STORE_ACCESS_KEY_ID": u.User.Username(),
+		"OBJECT_STORE_REGION":            u.Query().Get("region"),
 		"OBJECT_STORE_BUCKET":            strings.Trim(u.Path, "/") + "-" + hex.EncodeToString(suffix[:]),
 		"OBJECT_STORE_SECRET_ACCESS_KEY": secret, "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("0", 32)}
 	if _, err := s3Client(env).CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(env["OBJECT_STORE_BUCKET"])}); err != nil {
 		return nil, fmt.Errorf("make a bucket for the test: %w", err)
 	}
 	return env, nil
+}
+
+// bucketProxy stands before the server of CUTROOM_TEST_S3 as long as the test program runs.
+var bucketProxy struct {
+	once    sync.Once
+	address string
+}
+
+// ChangingProxy passes requests on as the proxies of a content network do: it changes Accept-Encoding and keeps Host.
+func ChangingProxy(target *url.URL) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host
+			r.Out.Header.Set("Accept-Encoding", "gzip, br")
+		},
+		Transport:    &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
 }
 
 // ObjectKeys lists the service's bucket. It returns nil if the service has none.

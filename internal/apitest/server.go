@@ -11,7 +11,7 @@
 //	CUTROOM_TEST_BUCKET=1             with an object store
 //	CUTROOM_TEST_REPLICAS=2           that many processes behind a round-robin front (postgres only)
 //	CUTROOM_TEST_SHAPE_ONLY=1         skip the tests whose result is the same in every shape
-//	CUTROOM_TEST_S3=http://ACCESS:SECRET@HOST:PORT/BUCKET   a real S3 server instead of the stand-in
+//	CUTROOM_TEST_S3=http://ACCESS:SECRET@HOST:PORT/BUCKET?region=REGION   a real S3 server instead of the stand-in
 //	CUTROOM_BIN=path                  a binary to test instead of building one, with the sandbox's beside it
 //
 // It depends on the contract of the service, not on its code.

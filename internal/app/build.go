@@ -384,6 +384,7 @@ func NewBucket(cfg config.Config, deps *ops.Dependencies) *objectstore.Bucket {
 		return nil
 	}
 	return objectstore.NewBucket(objectstore.BucketConfig{Endpoint: cfg.ObjectStore.Endpoint,
+		Region: cfg.ObjectStore.Region, VirtualHost: cfg.ObjectStore.VirtualHost,
 		Bucket: cfg.ObjectStore.Bucket, AccessKeyID: cfg.ObjectStore.AccessKeyID,
 		SecretAccessKey: cfg.ObjectStore.SecretAccessKey.Reveal(),
 		StallTimeout:    cfg.Outbound.BucketSilence(),

@@ -129,6 +129,8 @@ type Account struct{ MaxWaitingJobs, MaxStoredBytes, MaxAssets int64 }
 type ObjectStore struct {
 	Bucket          string
 	Endpoint        string // absolute, without a trailing slash
+	Region          string
+	VirtualHost     bool // the bucket's name is part of the host name
 	AccessKeyID     string
 	SecretAccessKey Secret
 	SignedURLTTL    time.Duration

@@ -275,9 +275,11 @@ func TestStartUpRules(t *testing.T) {
 	type env = map[string]string
 	bucket := env{"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("aF", 16),
 		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s3cr3t"}
-	bucketBut := func(key, value string) env {
+	bucketBut := func(changes ...string) env {
 		changed := maps.Clone(bucket)
-		changed[key] = value
+		for change := range slices.Chunk(changes, 2) {
+			changed[change[0]] = change[1]
+		}
 		return changed
 	}
 	sslmode := "DATABASE_URL: must set sslmode to require, verify-ca or verify-full"
@@ -310,6 +312,11 @@ func TestStartUpRules(t *testing.T) {
 		"endpoint does not replace it":   {env{"OBJECT_STORE_BUCKET": "films", "OBJECT_STORE_ENDPOINT": "http://127.0.0.1:9000", "OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s"}, "OBJECT_STORE_ACCOUNT_ID: is required when OBJECT_STORE_BUCKET is set"},
 		"bucket with bad endpoint":       {bucketBut("OBJECT_STORE_ENDPOINT", "s3.example.com"), "OBJECT_STORE_ENDPOINT: " + address},
 		"bucket with a slash":            {bucketBut("OBJECT_STORE_BUCKET", "films/raw"), "OBJECT_STORE_BUCKET: must be a bucket name: 3 to 63 letters, digits, dots, dashes and underscores"},
+		"bucket in a strange region":     {bucketBut("OBJECT_STORE_REGION", "eu/central"), "OBJECT_STORE_REGION: must be a region such as eu-central-1: up to 63 letters, digits and dashes"},
+		"bucket addressed strangely":     {bucketBut("OBJECT_STORE_ADDRESSING", "dns"), "OBJECT_STORE_ADDRESSING: must be one of path, virtual"},
+		"virtual bucket":                 {bucketBut("OBJECT_STORE_ADDRESSING", "virtual"), ""},
+		"virtual bucket at an address":   {bucketBut("OBJECT_STORE_ADDRESSING", "virtual", "OBJECT_STORE_ENDPOINT", "http://127.0.0.1:9000"), "OBJECT_STORE_ADDRESSING: must be path for an endpoint that is an IP address"},
+		"virtual bucket with a dot":      {bucketBut("OBJECT_STORE_ADDRESSING", "virtual", "OBJECT_STORE_BUCKET", "my.films"), "OBJECT_STORE_BUCKET: must be lower-case letters, digits and dashes when OBJECT_STORE_ADDRESSING is virtual"},
 		"keys without bucket":            {env{"OBJECT_STORE_ACCOUNT_ID": "x"}, ""},
 		"stem lifetime too long":         {env{"SEPARATION_ABANDON_TTL_MS": "60000", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
 		"stem lifetime by a millisecond": {env{"SEPARATION_ABANDON_TTL_MS": "60999", "SEPARATION_URL_TTL_SEC": "61"}, "SEPARATION_URL_TTL_SEC: must not be longer than SEPARATION_ABANDON_TTL_MS"},
@@ -321,6 +328,7 @@ func TestStartUpRules(t *testing.T) {
 		"slug of 65":                 {env{"ADMIN_SLUG": strings.Repeat("a", 65)}, "ADMIN_SLUG: must be 6 to 64 letters, digits, dashes and underscores"},
 		"client id of nobody":        {env{"ADMIN_PROVIDER_A_CLIENT_ID": "stranger"}, "ADMIN_PROVIDER_A_CLIENT_ID: must be one of AUTH_PROVIDER_A_CLIENT_IDS"},
 		"slug of another path":       {env{"ADMIN_SLUG": "swagger"}, "ADMIN_SLUG: must not be the name of another path of the service"},
+		"no origin":                  {env{"CORS_ALLOWED_ORIGINS": " , "}, "CORS_ALLOWED_ORIGINS: must list origins such as https://app.example.com"},
 		"origin without scheme":      {env{"CORS_ALLOWED_ORIGINS": "app.example"}, "CORS_ALLOWED_ORIGINS: must list origins such as https://app.example.com"},
 		"proxies by name":            {env{"TRUSTED_PROXIES": "10.0.0.0/8,proxy"}, "TRUSTED_PROXIES: must list CIDR ranges such as 10.0.0.0/8, or be none"},
 		"unknown level":              {env{"LOG_LEVEL": "loud"}, "LOG_LEVEL: must be one of debug, info, warn, error"},
@@ -461,6 +469,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"AUTH_PROVIDER_B_CLIENT_IDS": "com.example.app , com.example.web",
 		"OBJECT_STORE_BUCKET":        "films", "OBJECT_STORE_ACCOUNT_ID": strings.Repeat("AB", 16),
 		"OBJECT_STORE_ACCESS_KEY_ID": "id", "OBJECT_STORE_SECRET_ACCESS_KEY": "s3cr3t\n",
+		"OBJECT_STORE_REGION": "eu-central-1", "OBJECT_STORE_ADDRESSING": "Virtual",
 		"SEPARATION_PROVIDER_BASE_URL":    "http://127.0.0.1:4000/",
 		"PROVIDER_DOWNLOAD_ALLOWED_HOSTS": "CDN.example,[::1],portal-media.perso.ai",
 		"RENDER_MAX_CONCURRENT":           "3",
@@ -488,7 +497,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 	check("DSN", cfg.Monitoring.DSN.Reveal(), "https://abc@sentry.example/42")
 	check("provider_b", cfg.Auth.ProviderB.ClientIDs, []string{"com.example.app", "com.example.web"})
 	check("object store", cfg.ObjectStore, ObjectStore{
-		Bucket: "films", Endpoint: "https://" + strings.Repeat("ab", 16) + ".r2.cloudflarestorage.com",
+		Bucket: "films", Endpoint: "https://" + strings.Repeat("ab", 16) + ".r2.cloudflarestorage.com", Region: "eu-central-1", VirtualHost: true,
 		AccessKeyID: "id", SecretAccessKey: NewSecret("s3cr3t"), SignedURLTTL: 15 * time.Minute,
 	})
 	check("enabled", cfg.ObjectStore.Enabled(), true)

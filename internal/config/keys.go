@@ -139,6 +139,8 @@ func (s *settings) keys() []Key {
 		text("OBJECT_STORE_ACCESS_KEY_ID", "", &s.ObjectStore.AccessKeyID).needed(WithBucket),
 		secret("OBJECT_STORE_SECRET_ACCESS_KEY", &s.ObjectStore.SecretAccessKey, anySecret).needed(WithBucket),
 		into("OBJECT_STORE_ENDPOINT", "", &s.ObjectStore.Endpoint, httpURL),
+		into("OBJECT_STORE_REGION", "auto", &s.ObjectStore.Region, region),
+		into("OBJECT_STORE_ADDRESSING", "path", &s.ObjectStore.VirtualHost, oneOf("path, virtual", false, true)),
 		number("SIGNED_URL_TTL_SEC", "900", 60, 86400, &s.ObjectStore.SignedURLTTL, time.Second),
 
 		// Separation

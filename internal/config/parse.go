@@ -15,6 +15,15 @@ import (
 
 // The functions in this file parse the text of a key, or return the rule that the text breaks.
 
+var regionName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+func region(text string) (string, string) {
+	if !regionName.MatchString(text) {
+		return "", "must be a region such as eu-central-1: up to 63 letters, digits and dashes"
+	}
+	return text, ""
+}
+
 func anySecret(text string) (Secret, string) { return NewSecret(text), "" }
 
 func signingSecret(text string) (Secret, string) {
@@ -138,7 +147,11 @@ var origin = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@\s]+$`)
 
 // origins returns nil when any origin is allowed.
 func origins(text string) ([]string, string) {
+	const wrong = "must list origins such as https://app.example.com"
 	entries := splitList(text)
+	if len(entries) == 0 {
+		return nil, wrong // a list of commas must not allow every page
+	}
 	for i, entry := range entries {
 		if entry == "*" {
 			return nil, ""
@@ -146,7 +159,7 @@ func origins(text string) ([]string, string) {
 		// A browser never sends the slash, so the entry would never match.
 		entries[i] = strings.TrimSuffix(entry, "/")
 		if !origin.MatchString(entries[i]) {
-			return nil, "must list origins such as https://app.example.com"
+			return nil, wrong
 		}
 	}
 	return entries, ""

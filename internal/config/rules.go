@@ -61,6 +61,7 @@ func (s *settings) checkServer(r *reader) {
 
 var (
 	accountID  = regexp.MustCompile(`^[0-9a-fA-F]{32}$`)
+	hostLabel  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*[a-z0-9]$`)
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
 )
 
@@ -85,6 +86,17 @@ func (s *settings) checkObjectStore(r *reader) {
 	}
 	if o.Endpoint == "" {
 		o.Endpoint = "https://" + strings.ToLower(s.accountID) + ".r2.cloudflarestorage.com"
+	}
+	if !o.VirtualHost {
+		return
+	}
+	if !hostLabel.MatchString(o.Bucket) && !r.hasProblem("OBJECT_STORE_BUCKET") {
+		r.problem("OBJECT_STORE_BUCKET", "must be lower-case letters, digits and dashes when OBJECT_STORE_ADDRESSING is virtual")
+	}
+	if u, err := url.Parse(o.Endpoint); err == nil {
+		if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+			r.problem("OBJECT_STORE_ADDRESSING", "must be path for an endpoint that is an IP address")
+		}
 	}
 }
 

@@ -119,7 +119,7 @@ func dependency(err error) string {
 	switch {
 	case errors.Is(err, db.ErrUnavailable):
 		return "database"
-	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, objectstore.ErrRefused):
+	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, objectstore.ErrRefused), errors.Is(err, objectstore.ErrUnsupported):
 		return "object store"
 	}
 	return ""

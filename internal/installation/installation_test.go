@@ -64,7 +64,7 @@ func eachStore(t *testing.T, test func(t *testing.T, b *objectstore.Bucket)) {
 		if real == nil {
 			t.Skip("CUTROOM_TEST_S3 is not set; scripts/s3.sh run sets it")
 		}
-		test(t, objectstore.NewBucket(objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Bucket: real["OBJECT_STORE_BUCKET"],
+		test(t, objectstore.NewBucket(objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Region: real["OBJECT_STORE_REGION"], Bucket: real["OBJECT_STORE_BUCKET"],
 			AccessKeyID: real["OBJECT_STORE_ACCESS_KEY_ID"], SecretAccessKey: real["OBJECT_STORE_SECRET_ACCESS_KEY"]}))
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/apitest"
 	"cutroom/internal/objectstore"
 	"cutroom/internal/sandbox/bucket"
 )
@@ -30,6 +30,7 @@ type backend struct {
 	fault   func(w http.ResponseWriter, r *http.Request) (handled bool)
 	seen    []string // "METHOD path?query" of every request
 	handler http.Handler
+	standIn *bucket.Bucket // nil for a real server
 }
 
 // standInBackend starts the sandbox's stand-in, which checks signatures too.
@@ -38,6 +39,7 @@ func standInBackend(t *testing.T) *backend {
 	standIn, err := bucket.New(bucket.Options{Name: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret, Dir: t.TempDir()})
 	must(t, err)
 	b := newBackend(t, standIn)
+	b.standIn = standIn
 	b.config = objectstore.BucketConfig{
 		Endpoint: b.server.URL, Bucket: "bucket", AccessKeyID: testAccess, SecretAccessKey: testSecret,
 	}
@@ -57,17 +59,10 @@ func realBackend(t *testing.T) *backend {
 		t.Fatal("CUTROOM_TEST_S3 is not a URL")
 	}
 	target := &url.URL{Scheme: u.Scheme, Host: u.Host}
-	b := newBackend(t, &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			host := r.In.Host
-			r.SetURL(target)
-			r.Out.Host = host
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { panic(http.ErrAbortHandler) },
-	})
+	b := newBackend(t, apitest.ChangingProxy(target))
 	secret, _ := u.User.Password()
 	b.config = objectstore.BucketConfig{
-		Endpoint: b.server.URL, Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
+		Endpoint: b.server.URL, Region: u.Query().Get("region"), Bucket: strings.Trim(u.Path, "/"), AccessKeyID: u.User.Username(), SecretAccessKey: secret,
 	}
 	return b
 }

@@ -21,6 +21,7 @@ import (
 )
 
 const (
+	defaultRegion       = "auto"
 	defaultPartSize     = 16 << 20
 	maxParts            = 10000
 	multipartAfterParts = 4 // larger files are uploaded in parts
@@ -34,6 +35,8 @@ const (
 // BucketConfig is the address of a bucket, its credentials and the limits on requests.
 type BucketConfig struct {
 	Endpoint        string // http or https URL of the service, without the bucket
+	Region          string // in the scope of every signature; "" means auto, the region of Cloudflare R2
+	VirtualHost     bool   // the bucket is the first label of the host name instead of the first part of the path
 	Bucket          string
 	AccessKeyID     string
 	SecretAccessKey string
@@ -54,7 +57,7 @@ type BucketConfig struct {
 	CallTimeout time.Duration
 }
 
-// Bucket is a Store in an S3-compatible service, addressed path-style.
+// Bucket is a Store in an S3-compatible service.
 type Bucket struct {
 	client   *s3.Client
 	presign  *s3.PresignClient
@@ -72,6 +75,7 @@ var _ Store = (*Bucket)(nil)
 // NewBucket returns a Store in the configured bucket. It makes no request; call Check to test the
 // bucket.
 func NewBucket(cfg BucketConfig) *Bucket {
+	cfg.Region = cmp.Or(cfg.Region, defaultRegion)
 	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, defaultMaxBackoff)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, defaultStallTimeout)
@@ -84,13 +88,15 @@ func NewBucket(cfg BucketConfig) *Bucket {
 	backoff := retry.NewExponentialJitterBackoff(cfg.MaxBackoff)
 	opts := s3.Options{
 		BaseEndpoint: &cfg.Endpoint,
-		Region:       "auto",
-		UsePathStyle: true,
+		Region:       cfg.Region,
+		UsePathStyle: !cfg.VirtualHost,
 		Credentials:  credentials.NewStaticCredentialsProvider(cfg.AccessKeyID, cfg.SecretAccessKey, ""),
 		HTTPClient:   client,
 		// Several compatible services refuse the checksum trailers that the SDK adds by default.
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
 		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
+		// A proxy may answer Expect with 417.
+		ContinueHeaderThresholdBytes: -1,
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts = attempts
 			o.MaxBackoff = cfg.MaxBackoff
@@ -101,7 +107,7 @@ func NewBucket(cfg BucketConfig) *Bucket {
 		}),
 	}
 	presign := s3.NewPresignClient(s3.New(opts))
-	opts.APIOptions = append(opts.APIOptions, nameLastTry)
+	opts.APIOptions = append(opts.APIOptions, nameLastTry, signLess)
 	if strings.HasPrefix(cfg.Endpoint, "https:") {
 		// TLS protects the body; hashing it first would read every file twice.
 		opts.APIOptions = append(opts.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)

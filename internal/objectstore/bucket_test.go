@@ -310,7 +310,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 			"fetch": bucket.Fetch(t.Context(), "k", filepath.Join(t.TempDir(), "dst")),
 			"stat":  statErr,
 			"list":  bucket.List(t.Context(), "", func(objectstore.Info) error { return nil }),
-			"check": bucket.Check(t.Context()),
+			"check": check(t, bucket),
 		} {
 			if err == nil {
 				t.Fatalf("%s: no error", name)

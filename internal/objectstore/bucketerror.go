@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/aws/smithy-go"
@@ -20,6 +21,7 @@ import (
 type opError struct {
 	op, key string
 	text    string
+	status  int   // 0 if there was no response
 	kind    error // one of this package's errors, ErrUnavailable also with a refused certificate; or nil
 }
 
@@ -41,27 +43,57 @@ func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 		}
 		return fmt.Errorf("%s %s: %w", op, key, cause)
 	}
-	e := &opError{op: op, key: key, text: b.scrub(explain(err))}
-	switch status, code, _ := describe(err); {
+	status, code, _ := describe(err)
+	e := &opError{op: op, key: key, text: b.scrub(explain(err)), status: status}
+	switch {
 	case code == "NoSuchUpload":
 		e.kind = ErrNoUpload
 	case code == "InvalidPart":
 		e.kind = ErrChanged // a part was replaced since it was listed
-	case status == http.StatusUnauthorized, status == http.StatusForbidden, code == "NoSuchBucket":
+	case code == "NoSuchBucket":
 		e.kind = ErrRefused
 	case status == http.StatusNotFound:
 		e.kind = ErrNotFound
-	case status == http.StatusPreconditionFailed, status == http.StatusConflict: // 409: another write is in progress
-		e.kind = ErrExists
-	case status == http.StatusNotImplemented:
+	case status == http.StatusNotImplemented, code == "NotImplemented":
 		e.kind = ErrUnsupported
-	case status == 0, httpcall.IsTemporary(status):
+	case permanent(status, code):
+		e.kind = ErrRefused
+	default:
 		e.kind = ErrUnavailable
 	}
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		e.kind = errors.Join(ErrUnavailable, refused)
 	}
 	return e
+}
+
+// permanent reports whether the same request would get the same answer. Answers of proxies, and answers that only
+// say that a request was too slow or came at a bad time, pass.
+func permanent(status int, code string) bool {
+	switch {
+	case status < http.StatusBadRequest, status >= http.StatusInternalServerError, httpcall.IsTemporary(status):
+		return false
+	case status == http.StatusBadRequest:
+		// The SDK makes up the second and third code for an answer without one, such as a proxy's.
+		return !slices.Contains([]string{"", "BadRequest", "UnknownError", "RequestTimeout"}, code)
+	}
+	return !slices.Contains([]int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusExpectationFailed}, status)
+}
+
+// failConditional is fail for a request that must not replace an object. It is ErrExists if the key is taken, or
+// another write of it is in progress, and ErrUnsupported if the store seems not to know the condition: stores say that
+// with many statuses, 403 if they do not expect the header in a signature.
+func (b *Bucket) failConditional(ctx context.Context, op, key string, err error) error {
+	err = b.fail(ctx, op, key, err)
+	e, answered := errors.AsType[*opError](err)
+	switch {
+	case !answered || e.kind != ErrRefused && e.kind != ErrUnavailable:
+	case e.status == http.StatusPreconditionFailed, e.status == http.StatusConflict:
+		e.kind = ErrExists
+	case e.status >= 300 && e.status < 500 && !httpcall.IsTemporary(e.status):
+		e.kind = errors.Join(ErrUnsupported, e.kind)
+	}
+	return err
 }
 
 // explain returns the text of an SDK error, without the address. The text may repeat the credentials.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -65,14 +66,22 @@ func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part,
 }
 
 // CompleteUpload assembles the parts, in order, into the object. It returns ErrChanged if a part
-// was replaced since it was listed, and ErrExists if the key is taken, provided that the store
-// supports the condition.
+// was replaced since it was listed, and ErrExists if the key is taken. Without conditional completion at the store, two
+// completions at the same moment may both succeed.
 func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Part) error {
 	err := b.complete(ctx, key, id, parts, aws.String("*"))
-	if errors.Is(err, ErrUnsupported) { // some stores have no conditional completion
-		err = b.complete(ctx, key, id, parts, nil)
+	e, _ := errors.AsType[*opError](err)
+	// Some stores have no conditional completion, and some answer 412 to every condition that they do not know.
+	if e == nil || !errors.Is(e, ErrUnsupported) && e.status != http.StatusPreconditionFailed {
+		return err
 	}
-	return err
+	switch _, err := b.Stat(ctx, key); {
+	case err == nil:
+		return fmt.Errorf("complete upload of %s: %w", key, ErrExists)
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	return b.complete(ctx, key, id, parts, nil)
 }
 
 func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, ifNoneMatch *string) error {
@@ -81,10 +90,14 @@ func (b *Bucket) complete(ctx context.Context, key, id string, parts []Part, ifN
 	for i, p := range parts {
 		in.MultipartUpload.Parts[i] = types.CompletedPart{PartNumber: aws.Int32(int32(p.Number)), ETag: aws.String(p.ETag)}
 	}
-	if _, err := b.client.CompleteMultipartUpload(ctx, in); err != nil {
-		return b.fail(ctx, "complete upload of", key, err)
+	_, err := b.client.CompleteMultipartUpload(ctx, in)
+	switch {
+	case err == nil:
+		return nil
+	case ifNoneMatch != nil:
+		return b.failConditional(ctx, "complete upload of", key, err)
 	}
-	return nil
+	return b.fail(ctx, "complete upload of", key, err)
 }
 
 // AbortUpload discards a multipart upload and its parts. An unknown upload is not an error.

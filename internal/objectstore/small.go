@@ -56,7 +56,13 @@ func (b *Bucket) Save(ctx context.Context, key string, data []byte) error {
 // Create stores a small object under an unused key; a used key is ErrExists. A store that ignores
 // the condition replaces the object; one that refuses it is ErrUnsupported.
 func (b *Bucket) Create(ctx context.Context, key string, data []byte) error {
-	return b.save(ctx, key, data, aws.String("*"))
+	err := b.save(ctx, key, data, aws.String("*"))
+	if e, _ := errors.AsType[*opError](err); e != nil && e.status == http.StatusPreconditionFailed {
+		if _, err := b.Stat(ctx, key); errors.Is(err, ErrNotFound) { // the store refuses every condition
+			return fmt.Errorf("%w: %w", ErrUnsupported, err)
+		}
+	}
+	return err
 }
 
 func (b *Bucket) save(ctx context.Context, key string, data []byte, ifNoneMatch *string) (err error) {
@@ -72,11 +78,8 @@ func (b *Bucket) save(ctx context.Context, key string, data []byte, ifNoneMatch 
 	if err == nil {
 		return nil
 	}
-	status, _, _ := describe(err)
-	err = b.fail(ctx, "save", key, err)
-	// 403: the store does not sign this header.
-	if ifNoneMatch != nil && (status == http.StatusBadRequest || status == http.StatusForbidden) {
-		err = fmt.Errorf("%w: %w", ErrUnsupported, err)
+	if ifNoneMatch != nil {
+		return b.failConditional(ctx, "save", key, err)
 	}
-	return err
+	return b.fail(ctx, "save", key, err)
 }

@@ -31,9 +31,9 @@ var (
 	// stalled or answering 5xx after every retry.
 	ErrUnavailable = errors.New("object store unavailable")
 
-	// ErrRefused is wrapped if the store denies access to the bucket: the access key is wrong or lacks a
-	// permission, or the bucket does not exist.
-	ErrRefused = errors.New("object store refuses access")
+	// ErrRefused is wrapped if the store refuses a request that it should serve, and would refuse it again: the access
+	// key is wrong or lacks a permission, the bucket does not exist or is in another region.
+	ErrRefused = errors.New("object store refuses the request")
 
 	// ErrChanged is returned when an object was overwritten while it was read.
 	ErrChanged = errors.New("object changed while it was read")

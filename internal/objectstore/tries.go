@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"cutroom/internal/httpcall"
 )
@@ -55,7 +56,7 @@ type caller struct {
 
 func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	limit := c.limitOf(req)
-	attempt, _, _ := strings.Cut(req.Header.Get("Amz-Sdk-Request"), ";")
+	attempt, _ := req.Context().Value(attemptKey{}).(string)
 	caller, _ := req.Context().Value(limitKey{}).(*caller)
 	upload := caller != nil && (req.Method == http.MethodPut || req.Method == http.MethodPost)
 	if upload {
@@ -125,6 +126,27 @@ func nameLastTry(stack *middleware.Stack) error {
 		return out, metadata, err
 	})
 	return errors.Join(stack.Initialize.Add(call, middleware.Before), stack.Finalize.Add(try, middleware.After))
+}
+
+// attemptKey is the context key of the number of a try, as "attempt=1".
+type attemptKey struct{}
+
+// signLess removes headers before they are signed. Proxies change Accept-Encoding, and the SDK's own headers are for
+// Amazon's statistics. It runs in every try, because the SDK's retry step adds one of them.
+func signLess(stack *middleware.Stack) error {
+	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("SignLess", func(ctx context.Context, in middleware.FinalizeInput,
+		next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		if req, ok := in.Request.(*smithyhttp.Request); ok {
+			attempt, _, _ := strings.Cut(req.Header.Get("Amz-Sdk-Request"), ";")
+			ctx = context.WithValue(ctx, attemptKey{}, attempt)
+			for name := range req.Header {
+				if name == "Accept-Encoding" || name == "Expect" || strings.HasPrefix(name, "Amz-Sdk-") {
+					req.Header.Del(name)
+				}
+			}
+		}
+		return next.HandleFinalize(ctx, in)
+	}), "Signing", middleware.Before)
 }
 
 // limitOf returns how long a request may stall. A store may need longer to assemble a multipart upload.

@@ -1,5 +1,6 @@
-// Package bucket stands in for the object store: one bucket behind the S3 protocol, path style. It verifies
-// every signature and refuses what the real store refuses. Objects are kept in a folder and survive a restart.
+// Package bucket stands in for the object store: one bucket behind the S3 protocol. It verifies every signature and
+// refuses what the real store refuses; SetManner makes it refuse what other stores refuse. Objects are kept in a folder
+// and survive a restart.
 //
 // It omits everything that the service does not use: anonymous access, versions, access lists, several buckets,
 // copies, bulk deletion, chunked bodies, metadata. Of the checksums it supports only the signature's, because
@@ -44,6 +45,7 @@ type Bucket struct {
 	store       *store
 	uploads     map[string]*upload // by upload id
 	clockOffset time.Duration
+	manner      Manner
 }
 
 // New opens the bucket in its folder.
@@ -52,18 +54,23 @@ func New(opts Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}}
+	b := &Bucket{Host: fake.NewHost(nil), opts: opts, store: store, uploads: map[string]*upload{}, manner: usual}
 	var steps []string
 	for _, o := range operations {
 		steps = append(steps, o.step)
 	}
-	b.HandleSteps(steps, func(r *http.Request) string { return operationOf(r).step }, "/", b.serve)
+	b.HandleSteps(steps, func(r *http.Request) string {
+		_, key := b.split(r)
+		return operationOf(r, key).step
+	}, "/", b.serve)
 	fake.Control(b.Host, "PUT", "clock", "move the clock by which signed addresses expire; ahead is such as 90s or 2h, 0s is now",
 		clock{Ahead: "0s"}, func(_ context.Context, c clock) (any, error) {
 			by, err := time.ParseDuration(c.Ahead)
 			b.SetClock(by)
 			return nil, err
 		})
+	fake.Control(b.Host, "PUT", "manner", "answer like another store; what is left out is as at first", usual,
+		func(_ context.Context, m Manner) (any, error) { return nil, b.SetManner(m) })
 	return b, nil
 }
 
@@ -184,11 +191,19 @@ func shared(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// split splits a path-style address into bucket and key.
-func split(r *http.Request) (bucket, key string) {
-	bucket, key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+// split returns the bucket and the key of an address. The bucket is the first label of the host name or the first part
+// of the path.
+func (b *Bucket) split(r *http.Request) (bucket, key string) {
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	if b.named(r) {
+		return b.opts.Name, path
+	}
+	bucket, key, _ = strings.Cut(path, "/")
 	return bucket, key
 }
+
+// named reports whether the host name begins with the bucket's name.
+func (b *Bucket) named(r *http.Request) bool { return strings.HasPrefix(r.Host, b.opts.Name+".") }
 
 // operation is one operation of the store. The first one that matches a request performs it.
 type operation struct {
@@ -200,6 +215,7 @@ type operation struct {
 }
 
 var operations = []operation{
+	{"get-versioning", "GET", false, "versioning", (*Bucket).getVersioning},
 	{"list-uploads", "GET", false, "uploads", (*Bucket).listUploads},
 	{"list-objects", "GET", false, "list-type", (*Bucket).listObjects},
 	{"upload-part", "PUT", true, "uploadId", (*Bucket).uploadPart},
@@ -213,8 +229,7 @@ var operations = []operation{
 	{StepGet, "", true, "", (*Bucket).getObject},
 }
 
-func operationOf(r *http.Request) operation {
-	_, key := split(r)
+func operationOf(r *http.Request, key string) operation {
 	for _, o := range operations {
 		if (o.method == "" || o.method == r.Method) && o.ofObject == (key != "") && (o.parameter == "" || r.URL.Query().Has(o.parameter)) {
 			return o
@@ -238,11 +253,17 @@ func (b *Bucket) obey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	name, key := split(r)
+	b.mu.Lock()
+	manner := b.manner
+	b.mu.Unlock()
+	if err := manner.refuse(r, s, b.named(r)); err != nil {
+		return err
+	}
+	name, key := b.split(r)
 	if name != b.opts.Name {
 		return &failure{404, "NoSuchBucket", "The specified bucket does not exist."}
 	}
-	o := operationOf(r)
+	o := operationOf(r, key)
 	if o.do == nil {
 		return &failure{501, "NotImplemented", "A header or query you provided implies functionality that is not implemented."}
 	}

@@ -72,7 +72,7 @@ func TestWrongSignatures(t *testing.T) {
 		"key id": {func(o *s3.Options) {
 			o.Credentials = credentials.NewStaticCredentialsProvider("AKIDOTHER", opts.SecretAccessKey, "")
 		}, "InvalidAccessKeyId"},
-		"region":    {func(o *s3.Options) { o.Region = "us-west-9" }, "SignatureDoesNotMatch"},
+		"region":    {func(o *s3.Options) { o.Region = "us-west-9" }, "AuthorizationHeaderMalformed"},
 		"anonymous": {func(o *s3.Options) { o.Credentials = aws.AnonymousCredentials{} }, "AccessDenied"},
 	} {
 		_, err := sdk(b, tt.change).PutObject(t.Context(), &s3.PutObjectInput{Bucket: &opts.Name, Key: &key, Body: strings.NewReader("x")})

@@ -76,7 +76,7 @@ func (b *Bucket) putObject(w http.ResponseWriter, r *http.Request, key string, s
 
 // precondition checks If-None-Match. The caller holds the lock.
 func (b *Bucket) precondition(r *http.Request, key string) error {
-	if _, exists := b.store.objects[key]; exists && r.Header.Get("If-None-Match") == "*" {
+	if _, exists := b.store.objects[key]; exists && r.Header.Get("If-None-Match") == "*" && b.manner.Conditions == "known" {
 		return &failure{412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold."}
 	}
 	return nil

@@ -16,7 +16,6 @@ import (
 
 const (
 	algorithm    = "AWS4-HMAC-SHA256"
-	region       = "auto"
 	timeFormat   = "20060102T150405Z"
 	maxSkew      = 15 * time.Minute
 	maxPresigned = 7 * 24 * time.Hour
@@ -46,7 +45,7 @@ func (b *Bucket) authorize(r *http.Request) (signature, error) {
 	if s.accessKey != b.opts.AccessKeyID {
 		return s, &failure{403, "InvalidAccessKeyId", "The access key id does not exist."}
 	}
-	if s.region != region || s.date != s.at.Format("20060102") {
+	if s.date != s.at.Format("20060102") {
 		return s, &failure{403, "SignatureDoesNotMatch", "The credential scope is wrong."}
 	}
 	if err := b.checkTime(s); err != nil {
