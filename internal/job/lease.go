@@ -61,6 +61,9 @@ type Lease struct {
 	Table string // a constant of the program, never input
 	ID    string
 	Fence int64
+	// Asked is when the claim was asked for, which is before the database wrote it. The holder's first
+	// deadline counts from then.
+	Asked time.Time
 }
 
 // Renewer renews leases on behalf of one process.
@@ -84,7 +87,7 @@ func (k *Renewer) Owner() string { return k.owner }
 
 // KeepAlive renews a lease until its holder releases it.
 func (k *Renewer) KeepAlive(ctx context.Context, l Lease) *Holder {
-	return k.KeepRenewing(ctx, l.ID, func(ctx context.Context) (held bool, err error) {
+	return k.KeepRenewing(ctx, l.ID, l.Asked, func(ctx context.Context) (held bool, err error) {
 		n, err := k.db.Exec(ctx, `UPDATE `+l.Table+` SET lease_until = now_ms() + $1
 			WHERE id = $2 AND fence = $3 AND lease_owner = $4`, TTL.Milliseconds(), l.ID, l.Fence, k.owner)
 		return n == 1, err
@@ -108,8 +111,9 @@ type Holder struct {
 }
 
 // KeepRenewing is [Renewer.KeepAlive] for everything that renew keeps alive for [TTL],
-// on behalf of the job of that id.
-func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx context.Context) (held bool, err error)) *Holder {
+// on behalf of the job of that id. It was claimed, or renewed, no earlier than asked.
+func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, asked time.Time,
+	renew func(ctx context.Context) (held bool, err error)) *Holder {
 	h := &Holder{renewer: k, jobID: jobID, renew: renew, over: make(chan bool, 1)}
 	h.Work, h.cancel = context.WithCancelCause(ctx)
 	revoked, stopListening := k.db.Listen(revoked(jobID))
@@ -117,7 +121,7 @@ func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx
 	go func() {
 		defer close(done)
 		defer stopListening()
-		h.beat(revoked, stop)
+		h.beat(asked, revoked, stop)
 	}()
 	h.Release = sync.OnceFunc(func() {
 		close(stop)
@@ -127,10 +131,10 @@ func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, renew func(ctx
 	return h
 }
 
-func (h *Holder) beat(revoked, stop <-chan struct{}) {
-	next := time.NewTimer(firstHeartbeat)
+func (h *Holder) beat(asked time.Time, revoked, stop <-chan struct{}) {
+	next := time.NewTimer(time.Until(asked.Add(firstHeartbeat)))
 	defer next.Stop()
-	deadline, outage := time.Now().Add(giveUp), false
+	deadline, outage := asked.Add(giveUp), false
 	for {
 		select {
 		case <-stop:
@@ -145,7 +149,7 @@ func (h *Holder) beat(revoked, stop <-chan struct{}) {
 		}
 		// The lease counts from when the database wrote it, which may be long before
 		// the answer arrives.
-		asked := time.Now()
+		asked = time.Now()
 		held, err := h.renewWithin(limit)
 		switch {
 		case err != nil:
@@ -224,7 +228,7 @@ func (k *Renewer) RunExclusive(ctx context.Context, name string, do func(context
 
 // claimLease claims a named lease, or finds no row while another replica holds it.
 func (k *Renewer) claimLease(ctx context.Context, name string) (Lease, error) {
-	l := Lease{Table: "leases", ID: name}
+	l := Lease{Table: "leases", ID: name, Asked: time.Now()}
 	err := k.db.ExecRow(ctx, `INSERT INTO leases (id, lease_owner, lease_until, fence) VALUES ($1, $2, now_ms() + $3, 1)
 		ON CONFLICT (id) DO UPDATE SET lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, fence = leases.fence + 1
 		WHERE leases.lease_until < now_ms() RETURNING fence`, []any{name, k.owner, TTL.Milliseconds()}, &l.Fence)

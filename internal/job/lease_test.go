@@ -30,7 +30,7 @@ func add(h *jobtest.Harness, id, user, state string) {
 
 // claim inserts a job of a new user that worker holds with fence 1.
 func claim(h *jobtest.Harness, worker string) job.Claim {
-	c := job.Claim{Lease: job.Lease{Table: "jobs", ID: "rnd-" + uuid.NewString(), Fence: 1}, UserID: h.User(0), Attempts: 1}
+	c := job.Claim{Lease: job.Lease{Table: "jobs", ID: "rnd-" + uuid.NewString(), Fence: 1, Asked: time.Now()}, UserID: h.User(0), Attempts: 1}
 	add(h, c.ID, c.UserID, "PROCESSING")
 	h.Exec(`UPDATE jobs SET lease_owner = $2, lease_until = now_ms() + $3 WHERE id = $1`, c.ID, worker, job.TTL.Milliseconds())
 	return c
@@ -136,6 +136,28 @@ func TestHolderGivesUpInTime(t *testing.T) {
 			t.Errorf("gave up after %v with %v, want %v within the lease but not at the first failure", took, context.Cause(holder.Work), job.ErrOutage)
 		}
 	})
+}
+
+// The lease counts from when the claim was asked for: a worker that heard of its claim late gives up as early as any
+// other.
+func TestALateAnswerToAClaimLeavesLessTime(t *testing.T) {
+	t.Parallel()
+	h := jobtest.New(t, dbtest.SQLite(t))
+	l := claim(h, "me")
+	l.Asked = l.Asked.Add(-job.TTL)
+	if err := h.DB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	holder := job.NewRenewer(h.DB, "me", quiet).KeepAlive(t.Context(), l.Lease)
+	defer holder.Release()
+	select {
+	case <-holder.Work.Done():
+	case <-time.After(job.TTL / 2):
+		t.Error("works past its lease")
+	}
+	if !errors.Is(context.Cause(holder.Work), job.ErrOutage) {
+		t.Errorf("cause %v", context.Cause(holder.Work))
+	}
 }
 
 func TestHolderEndsWithItsParent(t *testing.T) {

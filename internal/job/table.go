@@ -106,9 +106,6 @@ type End struct {
 	Asked      bool         // the provider has been asked
 }
 
-// lease names a claimed job.
-func lease(id string, fence int64) Lease { return Lease{Table: "jobs", ID: id, Fence: fence} }
-
 // details is the table with the kind's own columns.
 func (t Table) details() string { return t.Kind + "s" }
 
@@ -121,6 +118,7 @@ func (t Table) rows() string {
 // another state. pick is a query for one id, whose parameters begin with $6. Ok reports whether there was one.
 func (t Table) Take(ctx context.Context, tx *db.Tx, from, to, pick string, args ...any) (c Claim, ok bool, err error) {
 	var m moved
+	asked := time.Now()
 	err = tx.QueryRow(ctx, `UPDATE jobs SET state = $2, started_at = COALESCE(started_at, now_ms()),
 			lease_owner = $3, lease_until = now_ms() + $4, fence = fence + 1
 		WHERE kind = $5 AND state = $1 AND id = (`+pick+`) RETURNING attempts + 1, fence, `+movedColumns,
@@ -132,7 +130,7 @@ func (t Table) Take(ctx context.Context, tx *db.Tx, from, to, pick string, args 
 	if err != nil {
 		return c, false, fmt.Errorf("claim job: %w", err)
 	}
-	c.Lease, c.UserID = lease(m.ID, c.Fence), m.UserID
+	c.Lease, c.UserID = Lease{Table: "jobs", ID: m.ID, Fence: c.Fence, Asked: asked}, m.UserID
 	return c, true, t.account(ctx, tx, from, to, m)
 }
 
@@ -182,6 +180,21 @@ func (t Table) Ask(ctx context.Context, c Claim, state string) error {
 		c.ID, c.Fence, state))
 }
 
+// Withdraw takes back what [Table.Ask] recorded, because the provider was not asked or refused. The transaction
+// has locked the job's row.
+func (t Table) Withdraw(ctx context.Context, tx *db.Tx, id string) error {
+	if _, err := tx.Exec(ctx, `UPDATE jobs SET asked_at = NULL WHERE id = $1`, id); err != nil {
+		return fmt.Errorf("withdraw the intent of a job: %w", err)
+	}
+	return nil
+}
+
+// Wrote reports whether a claimed job is in a state to which its claim moved it: an earlier try whose answer was lost
+// did so.
+func (t Table) Wrote(ctx context.Context, q db.Querier, c Claim, state string) (bool, error) {
+	return db.HasRow(ctx, q, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`, c.ID, c.Fence, state)
+}
+
 // CountBytes sets what the files of a job count for its owner, and locks the job's row. The files of a deleted job
 // count nothing.
 func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {
@@ -195,6 +208,7 @@ func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {
 type Return struct {
 	From, To string
 	Forgive  bool          // the attempt does not count
+	Spend    bool          // an attempt counts for work that went on from where it was
 	Pause    time.Duration // until the job may be claimed again
 	Lost     bool          // the worker gave no sign; support reads its name if the job fails
 	// And is a further condition on the job, and Withdraw makes asked_at null.
@@ -233,6 +247,9 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 	var attempts any // NULL keeps what is written
 	if r.Forgive {
 		attempts = c.Attempts - 1
+	}
+	if r.Spend {
+		attempts = c.Attempts + 1
 	}
 	var pauseMs any // NULL unless there is a pause
 	if r.Pause > 0 {

@@ -31,7 +31,7 @@ type partCoordinator struct {
 
 func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoordinator {
 	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner()}
-	c.Holder = s.Renewer.KeepRenewing(ctx, jobID, c.renew)
+	c.Holder = s.Renewer.KeepRenewing(ctx, jobID, time.Now(), c.renew)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/job"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/upstream/separator"
 )
@@ -74,12 +75,13 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 		_, over := refused(patient, 0, false)
 		_, atOnce := refused(func(*Options) {}, 5*time.Second, false)
 		_, deleted := refused(patient, 5*time.Second, true)
-		for id, want := range map[string]row{queued: failed, over: failed, atOnce: failed, deleted: failed} {
+		gone := row{State: StateFailed, Error: job.ErrDeleted.Sentence, Code: "interrupted"}
+		for id, want := range map[string]row{queued: failed, over: failed, atOnce: failed, deleted: gone} {
 			if x := r.row(id); x.State != want.State || x.Error != want.Error || x.Code != want.Code {
 				t.Errorf("%+v, want %+v", x, want)
 			}
 		}
-		r.booked(owner, 3) // the deleted job had been submitted
+		r.booked(owner, 4) // also for the deleted job, which the provider refused
 	})
 }
 

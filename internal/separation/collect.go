@@ -117,7 +117,12 @@ func (s *Service) measureAll(ctx context.Context, got separator.Stems) ([]stem, 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
 	return s.DB.InTx(ctx, func(tx *db.Tx) error {
-		if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); err != nil {
+		if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); errors.Is(err, job.ErrMoved) {
+			if wrote, err := s.jobs.Wrote(ctx, tx, j.Claim, StateReady); err != nil || wrote {
+				return err
+			}
+			return job.ErrMoved
+		} else if err != nil {
 			return err
 		}
 		var bytes int64

@@ -13,6 +13,7 @@ import (
 
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
+	"cutroom/internal/upstream/separator"
 )
 
 // A render can read its stems until it ends, even if their job is deleted.
@@ -40,6 +41,36 @@ func TestDeleteLeavesWhatARenderReads(t *testing.T) {
 		sweep(held)
 		r.Exec(`DELETE FROM held_objects`)
 		sweep()
+	})
+}
+
+// A deleted job is refunded exactly if the provider was not asked, or refused.
+func TestADeletedJobIsRefundedUnlessItWasSubmitted(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		s := r.service(func(o *Options) { o.InFlight = 9; o.BusyWait = time.Hour })
+		for name, tt := range map[string]struct {
+			err    error
+			intent bool // only recorded: the service stopped before the call
+			refund int64
+		}{
+			"stopped before the call": {err: context.Canceled, intent: true, refund: 1},
+			"busy":                    {err: &separator.Error{Status: 429, Busy: true}, refund: 1},
+			"refused":                 {err: &separator.Error{Status: 402}, refund: 1},
+			"no answer":               {err: &separator.Error{Status: 502, Transient: true}},
+		} {
+			owner := r.User(1)
+			j := r.reach(s, owner, asking)
+			if err := s.Delete(t.Context(), owner, j.ID); err != nil {
+				t.Fatal(err)
+			}
+			j.AskedAt.Valid = !tt.intent
+			s.apply(t.Context(), j, decide(j, tt.err, circumstances{stopped: tt.intent, busyWait: s.BusyWait}), tt.err)
+			if x := r.row(j.ID); x.State != StateFailed {
+				t.Errorf("%s: %+v", name, x)
+			}
+			r.booked(owner, tt.refund)
+			r.Exec(`UPDATE separation_pause SET until_ms = 0`)
+		}
 	})
 }
 
@@ -89,7 +120,7 @@ func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 			_ = l.s.intend(stopped, &j)
 		}
 		if !j.AskedAt.Valid {
-			_ = l.s.handBack(ctx, j) // if this fails, the sweeps repair it
+			_, _ = l.s.handBack(ctx, j) // if this fails, the sweeps repair it
 		}
 	}
 }

@@ -25,6 +25,7 @@ type next int
 const (
 	leave    next = iota // another worker has it, or its owner's account is deleted
 	handBack             // another replica continues it, at no cost of an attempt
+	again                // another attempt continues it after a pause
 	wait                 // it is queued again, because the provider is busy
 	fail                 // it is FAILED and refunded
 )
@@ -56,6 +57,8 @@ func decide(j claimedJob, err error, c circumstances) next {
 	case c.stopped, errors.Is(err, db.ErrUnavailable), paid && (errors.Is(err, objectstore.ErrUnavailable) || disk.IsFull(err)),
 		c.unable && level == slog.LevelError:
 		return handBack
+	case paid && level == slog.LevelError && j.Attempts < job.MaxAttempts: // it may be a blip, and the stems are paid for
+		return again
 	}
 	return fail
 }
@@ -96,8 +99,17 @@ func (s *Service) apply(ctx context.Context, j claimedJob, decision next, cause 
 		// This worker may have stored stems after an account deletion looked for them.
 		s.removeOrphanStems(ctx, j)
 	case handBack:
-		if err = job.Retry(ctx, func() error { return s.handBack(ctx, j) }); err == nil {
+		if err = job.Retry(ctx, func() (err error) { moved, err = s.handBack(ctx, j); return err }); moved {
 			log.Info("separation handed back", "state", j.State, "why", cause)
+		}
+	case again:
+		pause := time.Duration(j.Attempts) * againAfter
+		err = job.Retry(ctx, func() (err error) {
+			moved, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: j.State, To: j.State, Spend: true, Pause: pause})
+			return err
+		})
+		if moved {
+			log.Error("separation failed here; another attempt continues it", "pauseMs", pause.Milliseconds(), "err", cause)
 		}
 	case wait:
 		busy, _ := errors.AsType[*separator.Error](cause)
@@ -113,18 +125,30 @@ func (s *Service) apply(ctx context.Context, j claimedJob, decision next, cause 
 		})
 		if moved {
 			log.Info("separation waits for the busy provider", "status", busy.Status, "pauseMs", pause.Milliseconds(), "err", cause)
-		} else if err == nil { // its owner deleted it
-			s.apply(ctx, j, fail, cause)
 		}
 	case fail:
 		failure, level := judge(cause)
-		if moved, err = s.fail(ctx, j, failure, cause); moved {
+		if moved, err = s.fail(ctx, j, ending{failure: failure, cause: cause, withdraw: unasked(j, cause)}); moved {
 			log.Log(ctx, level, "separation ended", "state", StateFailed, "why", failure.Answer(), "err", cause)
 		}
+	}
+	if decision != leave && decision != fail && !moved && err == nil {
+		// Its owner deleted it, and the provider does not have it; or it is no longer this worker's.
+		_, err = s.fail(ctx, j, ending{failure: job.ErrDeleted, cause: cause, withdraw: unasked(j, cause)})
 	}
 	if err != nil {
 		log.Warn("end of attempt not written; the job will be recovered", "err", err)
 	}
+}
+
+// againAfter is the pause before another attempt at paid stems; each next one is longer.
+const againAfter = 30 * time.Second
+
+// unasked reports whether the provider has certainly not started a job whose attempt ended with an error: its worker
+// did not ask, or the provider refused.
+func unasked(j claimedJob, err error) bool {
+	e, ok := errors.AsType[*separator.Error](err)
+	return j.State == StateSubmitting && !j.ProjectID.Valid && (!j.AskedAt.Valid || ok && e.NotReceived())
 }
 
 // toQueue returns a job to its place in the queue. submitting_at becomes the time of the move, so that the sweep
@@ -141,19 +165,18 @@ func undo(and string) job.Return {
 }
 
 // handBack gives up a job that another replica continues. Its place in the queue, its attempts and its project stay
-// as they were. But a deleted job with an intent was not refunded and must not be queued again.
-func (s *Service) handBack(ctx context.Context, j claimedJob) error {
+// as they were. A deleted job is not queued again.
+func (s *Service) handBack(ctx context.Context, j claimedJob) (moved bool, err error) {
 	if j.State == StateSubmitting && j.ProjectID.Valid { // the project is not stored yet
 		if err := s.started(ctx, &j, j.ProjectID.Int64); err != nil {
-			return err
+			return false, err
 		}
 	}
 	r := job.Return{From: StateProcessing, To: StateProcessing}
 	if j.State == StateSubmitting {
-		r = undo(` AND (asked_at IS NULL OR deleted_at IS NULL)`)
+		r = undo(` AND deleted_at IS NULL`)
 	}
-	_, err := s.jobs.HandBack(ctx, j.Claim, r)
-	return err
+	return s.jobs.HandBack(ctx, j.Claim, r)
 }
 
 // removeOrphanStems removes stored stems of a job that will not be READY. The sweep of orphans
@@ -201,7 +224,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, j claimedJob) error {
 	case j.State == StateFailed, j.State == StateDisposed, j.AskedAt.Valid && !j.DoneAt.Valid:
 		return nil
 	}
-	_, err := s.failIn(ctx, tx, j, job.ErrDeleted, job.ErrDeleted)
+	_, err := s.failIn(ctx, tx, j, ending{failure: job.ErrDeleted, cause: job.ErrDeleted})
 	return err
 }
 

@@ -24,6 +24,8 @@ func TestTheEndOfAnAttempt(t *testing.T) {
 		return claimedJob{State: state, AskedAt: sql.NullInt64{Int64: 1, Valid: asked}, ProjectID: sql.NullInt64{Int64: 7, Valid: project}}
 	}
 	before, asking, started, paid := in(StateSubmitting, false, false), in(StateSubmitting, true, false), in(StateSubmitting, true, true), in(StateProcessing, true, true)
+	tried := paid
+	tried.Attempts = job.MaxAttempts
 	waiting := before
 	waiting.busyFor = 10 * time.Minute
 	busy := fmt.Errorf("upload to provider: %w", &separator.Error{Status: 429, Busy: true, RetryAfter: time.Minute})
@@ -65,7 +67,11 @@ func TestTheEndOfAnAttempt(t *testing.T) {
 		{name: "disk full of stems", job: paid, err: full, want: handBack},
 		{name: "this replica cannot work", job: paid, err: crash, here: unable, want: handBack},
 		{name: "nor could another", job: paid, err: errProviderFailed, here: unable, want: fail},
-		{name: "our own fault", job: paid, err: crash, want: fail},
+		{name: "our own fault before", job: before, err: crash, want: fail},
+		{name: "our own fault", job: paid, err: crash, want: again},
+		{name: "our own fault again and again", job: tried, err: crash, want: fail},
+		{name: "the provider's fault", job: paid, err: errProviderFailed, want: fail},
+		{name: "deleted", job: paid, err: job.ErrDeleted, want: fail},
 	} {
 		if got := decide(tt.job, tt.err, tt.here); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)

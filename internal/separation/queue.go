@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
@@ -65,6 +66,9 @@ func (s *Service) next(ctx context.Context) (j claimedJob, ok bool, err error) {
 // allows it. Counting and claiming are one step over all replicas. A PROCESSING job has the provider's project id in
 // its row, so the provider is not asked again.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
+	// Do not cut a claim short: its outcome would be unknown. A frozen database may answer only after the lease has
+	// run out.
+	ctx = db.WithLimit(context.WithoutCancel(ctx), job.TTL)
 	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		j, ok, err = s.take(ctx, tx, StateProcessing, StateProcessing, `SELECT j.id FROM jobs j
 			WHERE `+inFlight+` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms()) AND `+
@@ -105,25 +109,26 @@ func (s *Service) take(ctx context.Context, tx *db.Tx, from, to, pick string, ar
 // requeueDead requeues the jobs whose worker died while submitting, and fails those that
 // the provider may have received.
 func (s *Service) requeueDead(ctx context.Context) error {
-	return s.recoverJobs(ctx, job.Expired, `COALESCE(j.lease_until, 0) < now_ms()`)
+	return s.recoverJobs(ctx, job.Expired, condition{where: `COALESCE(j.lease_until, 0) < now_ms()`})
 }
 
 // requeueStuck does the same for jobs that a living worker has been submitting for longer
 // than the threshold.
 func (s *Service) requeueStuck(ctx context.Context) error {
-	return s.recoverJobs(ctx, "", `COALESCE(d.submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds())
+	return s.recoverJobs(ctx, "", condition{`COALESCE(d.submitting_at, 0) < now_ms() - $1`, []any{s.StuckAfter.Milliseconds()}})
 }
 
-// recoverJobs requeues or fails the SUBMITTING jobs for which the condition which holds. A job is requeued only if
-// the condition and also holds, at that moment.
-func (s *Service) recoverJobs(ctx context.Context, and, which string, args ...any) error {
-	return s.each(ctx, func(j claimedJob) (err error) {
+// recoverJobs requeues or fails the SUBMITTING jobs that match which. It requeues a job only if it still matches and.
+func (s *Service) recoverJobs(ctx context.Context, and string, which condition) error {
+	which.where = inFlight + ` AND j.state = 'SUBMITTING' AND ` + which.where
+	return s.each(ctx, which, oldest, func(j claimedJob) (err error) {
 		var moved bool
 		switch {
 		case j.AskedAt.Valid:
-			moved, err = s.fail(ctx, j, errInterrupted, errors.New("the worker was lost while the provider may have been starting the job"))
+			moved, err = s.fail(ctx, j, ending{failure: errInterrupted, still: which,
+				cause: errors.New("the worker was lost while the provider may have been starting the job")})
 		case j.Attempts >= job.MaxAttempts:
-			moved, err = s.fail(ctx, j, errInterrupted, nil)
+			moved, err = s.fail(ctx, j, ending{failure: errInterrupted, still: which})
 		default:
 			r := toQueue()
 			r.Lost, r.And = true, ` AND asked_at IS NULL`+and
@@ -133,15 +138,27 @@ func (s *Service) recoverJobs(ctx context.Context, and, which string, args ...an
 			s.jobs.AttemptLog(j.Claim).Warn("recovered a job from SUBMITTING", "asked", j.AskedAt.Valid)
 		}
 		return err
-	}, inFlight+` AND j.state = 'SUBMITTING' AND `+which+oldest, args...)
+	})
+}
+
+// condition selects jobs j with their details d. Its parameters are args.
+type condition struct {
+	where string
+	args  []any
+}
+
+// holds reports whether a job matches. To act on the answer, lock the job's row before.
+func (c condition) holds(ctx context.Context, tx *db.Tx, id string) (bool, error) {
+	return db.HasRow(ctx, tx, fmt.Sprintf(`SELECT 1 FROM %s WHERE (%s) AND j.id = $%d`, rows, c.where, len(c.args)+1),
+		append(slices.Clone(c.args), id)...)
 }
 
 // oldest orders jobs j for each.
 const oldest = ` ORDER BY j.created_at, j.id`
 
-// each calls move for the jobs of a condition with an order, also after one of the calls failed.
-func (s *Service) each(ctx context.Context, move func(claimedJob) error, where string, args ...any) error {
-	jobs, err := db.All(db.WithLimit(ctx, job.TTL/3), s.DB, scanJob, selectJob+where+` LIMIT 100`, args...)
+// each calls move for the first jobs that match a condition, also after one of the calls failed.
+func (s *Service) each(ctx context.Context, which condition, order string, move func(claimedJob) error) error {
+	jobs, err := db.All(db.WithLimit(ctx, job.TTL/3), s.DB, scanJob, selectJob+which.where+order+` LIMIT 100`, which.args...)
 	if err != nil {
 		return fmt.Errorf("select separation jobs: %w", err)
 	}
@@ -154,12 +171,20 @@ func (s *Service) each(ctx context.Context, move func(claimedJob) error, where s
 	return errors.Join(errs...)
 }
 
+// ending is how a job fails.
+type ending struct {
+	failure  *fault.Error // the owner reads it
+	cause    error        // support reads it as well; may be nil
+	withdraw bool         // the provider was not asked, or it refused
+	still    condition    // looked at again when the job's row is locked; the zero value holds
+}
+
 // fail moves a job from QUEUED, SUBMITTING or PROCESSING to FAILED and refunds it, in one
-// transaction, and removes its files. The owner sees failure, support also cause. It writes nothing and reports
+// transaction, and removes its files. It writes nothing and reports
 // false if another worker has moved the job since it was read.
-func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
+func (s *Service) fail(ctx context.Context, j claimedJob, e ending) (moved bool, err error) {
 	err = s.DB.InTx(ctx, func(tx *db.Tx) (err error) {
-		moved, err = s.failIn(ctx, tx, j, failure, cause)
+		moved, err = s.failIn(ctx, tx, j, e)
 		return err
 	})
 	if err != nil {
@@ -173,9 +198,23 @@ func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, 
 }
 
 // failIn is fail within a transaction.
-func (s *Service) failIn(ctx context.Context, tx *db.Tx, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
-	ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $5 AND fence = $6 AND state = $7 AND finished_at IS NULL`,
-		j.ID, j.Fence, j.State)
+func (s *Service) failIn(ctx context.Context, tx *db.Tx, j claimedJob, e ending) (moved bool, err error) {
+	if err := s.jobs.Guard(ctx, tx, j.Claim, j.State); errors.Is(err, job.ErrMoved) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	if e.still.where != "" {
+		if still, err := e.still.holds(ctx, tx, j.ID); err != nil || !still {
+			return false, err
+		}
+	}
+	if e.withdraw {
+		if err := s.jobs.Withdraw(ctx, tx, j.ID); err != nil {
+			return false, err
+		}
+	}
+	ends, err := s.jobs.Fail(ctx, tx, e.failure, e.cause, `id = $5`, j.ID)
 	return len(ends) == 1, err
 }
 

@@ -20,18 +20,21 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(s.requeueStuck(ctx), s.failBusy(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
 }
 
-// failStale fails queued jobs that cannot start: no job has left the queue since they entered
-// it, or the provider has only been busy since then. A job that waits its turn in a moving
-// queue is not stale, and failBusy fails those that the provider refused.
+// failStale fails queued jobs that cannot start: nobody has worked on any job since they entered the queue, or the
+// provider has only been busy since then. A job behind others is not stale, however long those take, while a worker
+// holds one of them or has just ended one. failBusy fails those that the provider refused.
 func (s *Service) failStale(ctx context.Context) error {
-	return s.failAll(ctx, errStale, "it could not start", queued+` AND j.created_at < now_ms() - $1 AND (
+	return s.failAll(ctx, errStale, "it could not start", condition{queued + ` AND j.created_at < now_ms() - $1 AND (
 		(SELECT COALESCE(MAX(submitting_at), 0) FROM separations WHERE submitting_at IS NOT NULL) < now_ms() - $1
 			AND (SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms() - $1
+			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE ` + inFlight + ` AND j.lease_until > now_ms())
+			AND NOT EXISTS (SELECT 1 FROM jobs e WHERE e.kind = 'separation' AND e.finished_at > now_ms() - $1
+				AND e.asked_at IS NOT NULL AND COALESCE(e.error_code, '') NOT IN ('timed_out', 'interrupted'))
 		OR d.busy_since IS NULL AND j.created_at < now_ms() - $2
 			AND (SELECT until_ms FROM separation_pause WHERE id = 1 AND refusals > 0) > now_ms() - $2
-			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.state = 'PROCESSING')
+			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE ` + inFlight + ` AND j.state = 'PROCESSING')
 			AND NOT EXISTS (SELECT 1 FROM separations p WHERE p.submitting_at > now_ms() - $2 AND p.processing_at IS NOT NULL))`,
-		staleAfter.Milliseconds(), max(staleAfter, s.BusyWait).Milliseconds())
+		[]any{staleAfter.Milliseconds(), max(staleAfter, s.BusyWait).Milliseconds()}})
 }
 
 // fetchingTime is how long fetching the stems may take after the poll time-out, if the
@@ -39,20 +42,20 @@ func (s *Service) failStale(ctx context.Context) error {
 const fetchingTime = 10 * time.Minute
 
 func (s *Service) failTimedOut(ctx context.Context) error {
-	return s.failAll(ctx, errTimedOut, "the provider took too long",
-		inFlight+` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - $1
-		AND COALESCE(d.provider_done_at, 0) < now_ms() - $2`,
-		s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds())
+	return s.failAll(ctx, errTimedOut, "the provider took too long", condition{
+		inFlight + ` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - $1
+			AND COALESCE(d.provider_done_at, 0) < now_ms() - $2`,
+		[]any{s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds()}})
 }
 
-func (s *Service) failAll(ctx context.Context, failure *fault.Error, why, where string, args ...any) error {
-	return s.each(ctx, func(j claimedJob) error {
-		moved, err := s.fail(ctx, j, failure, errors.New(why))
+func (s *Service) failAll(ctx context.Context, failure *fault.Error, why string, which condition) error {
+	return s.each(ctx, which, oldest, func(j claimedJob) error {
+		moved, err := s.fail(ctx, j, ending{failure: failure, cause: errors.New(why), still: which})
 		if moved {
 			s.jobs.AttemptLog(j.Claim).Warn("separation job given up", "state", j.State, "why", why)
 		}
 		return err
-	}, where+oldest, args...)
+	})
 }
 
 // abandoned is the condition that the stems of a READY separation were not collected for $1 milliseconds, and
@@ -63,8 +66,8 @@ var abandoned = `COALESCE(d.collected_at, 0) < now_ms() - $1
 // disposeAbandoned removes results that nobody collected. Stems that a render
 // still reads stay until it has ended.
 func (s *Service) disposeAbandoned(ctx context.Context) error {
-	return s.each(ctx, func(j claimedJob) error { return s.dispose(ctx, j.ID) }, `j.state = 'READY' AND j.finished_at < now_ms() - $1 AND `+abandoned+`
-		ORDER BY j.finished_at`, s.AbandonAfter.Milliseconds())
+	return s.each(ctx, condition{`j.state = 'READY' AND j.finished_at < now_ms() - $1 AND ` + abandoned, []any{s.AbandonAfter.Milliseconds()}},
+		` ORDER BY j.finished_at`, func(j claimedJob) error { return s.dispose(ctx, j.ID) })
 }
 
 // dispose moves READY to DISPOSED unless the job was collected, or a render

@@ -1,6 +1,7 @@
 package separation
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/job"
 )
 
@@ -19,6 +22,19 @@ func TestSweeps(t *testing.T) {
 			r.age(first, time.Hour)
 			if j := r.claimed(s); j.ID != first {
 				r.T.Fatalf("claimed %s", j.ID)
+			}
+		}
+		// slow makes the provider work on older jobs for 40 minutes, whose leases end in so many milliseconds.
+		slow := func(lease string) func(r *harness, s *Service, owner, id string) {
+			return func(r *harness, s *Service, owner, _ string) {
+				for range s.InFlight {
+					first := r.enqueue(s, owner)
+					r.age(first, time.Hour)
+					j := r.claimed(s)
+					r.processing(s, &j)
+					r.Exec(`UPDATE separations SET submitting_at = now_ms() - 2400000 WHERE job_id = $1`, first)
+				}
+				r.Exec(`UPDATE jobs SET lease_until = now_ms() + (` + lease + `) WHERE state = 'PROCESSING'`)
 			}
 		}
 		tests := []struct {
@@ -49,6 +65,13 @@ func TestSweeps(t *testing.T) {
 			{name: "queued and young", state: StateQueued, minutes: 29, want: row{State: StateQueued}},
 			{name: "stale: the queue stands still", state: StateQueued, minutes: 31,
 				want: row{State: StateFailed, Error: errStale.Sentence, Code: "stale"}, refund: true},
+			{name: "behind jobs that take long, whose workers live", state: StateQueued, minutes: 50, also: slow("9000"), want: row{State: StateQueued}},
+			{name: "behind jobs whose workers died", state: StateQueued, minutes: 50, also: slow("-1000"),
+				want: row{State: StateFailed, Error: errStale.Sentence, Code: "stale"}, refund: true},
+			{name: "behind a slow job that has just ended", state: StateQueued, minutes: 50, also: func(r *harness, s *Service, owner, id string) {
+				slow("9000")(r, s, owner, id)
+				r.Exec(`UPDATE jobs SET state = 'READY', finished_at = now_ms(), lease_until = NULL WHERE state = 'PROCESSING'`)
+			}, want: row{State: StateQueued}},
 			{name: "old, but the queue moves", state: StateQueued, minutes: 50, also: ahead, want: row{State: StateQueued}},
 			{name: "processing within its time", state: StateProcessing, minutes: 29, want: row{State: StateProcessing, Attempts: 1}},
 			{name: "processing for too long", state: StateProcessing, minutes: 31, also: func(r *harness, _ *Service, _, id string) {
@@ -116,6 +139,63 @@ func TestSweeps(t *testing.T) {
 	})
 }
 
+// A sweep that has selected a job looks at it again once it has the job's row: in between a worker may have renewed its
+// lease, or gone on.
+func TestSweepsLookAgain(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Postgres(t)
+	for _, tt := range []struct {
+		name, state string
+		minutes     time.Duration
+		set         string // what the job is like when it is selected
+		sweep       func(*Service, context.Context) error
+		change      string // by its worker, of the job $1
+	}{
+		{"a worker that asked the provider is back", asking, 1, "", (*Service).requeueDead, `UPDATE jobs SET lease_until = now_ms() + 9000 WHERE id = $1`},
+		{"a worker is back in its last attempt", StateSubmitting, 1, `UPDATE jobs SET attempts = 3 WHERE id = $1`, (*Service).requeueDead,
+			`UPDATE jobs SET lease_until = now_ms() + 9000 WHERE id = $1`},
+		{"the provider is done", StateProcessing, 31, "", (*Service).failTimedOut, `UPDATE separations SET provider_done_at = now_ms() WHERE job_id = $1`},
+		{"another job has left the queue", StateQueued, 31, "", (*Service).failStale,
+			`UPDATE separations SET submitting_at = now_ms() WHERE job_id <> $1`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, ctx := newHarness(t, d), t.Context()
+			r.Exec(`DELETE FROM users`)
+			s := r.service()
+			owner := r.User(2)
+			r.age(r.reach(s, owner, StateReady).ID, 40*time.Minute) // an older one
+			r.Exec(`UPDATE jobs SET finished_at = 1`)
+			id := r.reach(s, owner, tt.state).ID
+			r.age(id, tt.minutes*time.Minute)
+			if tt.set != "" {
+				r.Exec(tt.set, id)
+			}
+			swept := make(chan error, 1)
+			if err := d.InTx(ctx, func(tx *db.Tx) error {
+				if _, err := tx.Exec(ctx, `UPDATE jobs SET progress = progress WHERE id = $1`, id); err != nil {
+					return err
+				}
+				go func() { swept <- tt.sweep(s, ctx) }()
+				r.Eventually("the sweep waits for the row", func() bool {
+					return r.Number(`SELECT COUNT(*) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+						WHERE NOT l.granted AND a.datname = current_database()`) > 0
+				})
+				_, err := tx.Exec(ctx, tt.change, id)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-swept; err != nil {
+				t.Fatal(err)
+			}
+			if x := r.row(id); x.State == StateFailed {
+				t.Errorf("%+v", x)
+			}
+			r.booked(owner, 0)
+		})
+	}
+}
+
 func TestSweepFiles(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		s := r.service(func(o *Options) { o.InFlight = 9 })
@@ -128,7 +208,7 @@ func TestSweepFiles(t *testing.T) {
 		r.Exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, stemKey(done.ID, stemVoice, "peaks"), done.ID, stemVoice)
 		r.Put(stemKey(done.ID, stemBackground, "peaks")) // no row has this key
 		r.Put(stemKey(running.ID, stemVoice, "flac"))
-		if _, err := s.fail(t.Context(), failed, errInternal, nil); err != nil {
+		if _, err := s.fail(t.Context(), failed, ending{failure: errInternal}); err != nil {
 			t.Fatal(err)
 		}
 		r.Put(stemKey(failed.ID, stemVoice, "flac"))

@@ -127,6 +127,9 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 			return err
 		}
 		if !moved {
+			if wrote, err := s.jobs.Wrote(ctx, tx, j.Claim, StateProcessing); err != nil || wrote {
+				return err
+			}
 			return job.ErrMoved
 		}
 		if err := s.jobs.Set(ctx, tx, j.ID, `project_id = $2, processing_at = now_ms(), busy_since = NULL, busy_status = NULL`, project); err != nil {

@@ -68,6 +68,9 @@ func (e *Error) Public() *fault.Error {
 // refused reports whether the provider understood the request and refused it.
 func (e *Error) refused() bool { return e.Status >= 400 && e.Status < 500 }
 
+// NotReceived reports whether the provider has certainly done nothing: it refused, or the request was not sent.
+func (e *Error) NotReceived() bool { return e.Busy || e.refused() || e.Status == 0 && !e.sent }
+
 // maxRetryAfter bounds how long a provider may ask us to wait.
 const maxRetryAfter = 24 * time.Hour
 
