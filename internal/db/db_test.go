@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -231,5 +232,47 @@ func TestReadsEndWithTheirTime(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// The service answers 503 and hands jobs back if the server is to blame, but not if the statement or its caller is.
+func TestTheServersFaultsAreUnavailability(t *testing.T) {
+	d := postgres(t, 2)
+	raise := func(code string) error {
+		_, err := d.Exec(t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '`+code+`'; END $$`)
+		return err
+	}
+	for code, want := range map[string]bool{"57014": true, "57P01": true, "55P03": true, "25P03": true, "25006": true, "53100": true, "53200": true,
+		"53300": true, "58030": true, "08006": true, "23505": false, "22012": false, "42P01": false, "25P02": false} {
+		if err := raise(code); err == nil || errors.Is(err, db.ErrUnavailable) != want {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+	slow := func(ctx context.Context, timeout string) error {
+		return d.InTx(ctx, func(tx *db.Tx) error {
+			if _, err := tx.Exec(t.Context(), `SET LOCAL statement_timeout = `+timeout); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `SELECT pg_sleep(60)`)
+			return err
+		})
+	}
+	if err := slow(t.Context(), "100"); !errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("a statement that the server cancelled: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := slow(gone, "0"); err == nil || errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("a caller that hung up: %v", err)
+	}
+	// The caller's deadline is the caller's, although the limit of the transaction is near it.
+	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := d.InTx(db.WithLimit(impatient, time.Minute), func(tx *db.Tx) error {
+		_, err := tx.Exec(impatient, `SELECT pg_sleep(60)`)
+		return err
+	})
+	if err == nil || errors.Is(err, db.ErrUnavailable) {
+		t.Errorf("a caller whose time ended: %v", err)
 	}
 }

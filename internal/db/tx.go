@@ -16,7 +16,8 @@ import (
 // Tx is a transaction. While one is open, its goroutine must not use the DB.
 type Tx struct {
 	tx       *sql.Tx
-	limits   context.Context // its deadline applies to every statement
+	end      time.Time // of every statement, if limited
+	limited  bool
 	db       *DB
 	onCommit []string // topics to notify after the commit (SQLite)
 }
@@ -46,7 +47,8 @@ func retry(ctx context.Context, run func() error) error {
 }
 
 func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
-	ctx, end := bounded(ctx)
+	limit, limited := limitOf(ctx)
+	ctx, end := until(ctx, limit, limited)
 	defer end(nil)
 	if err := d.lockWrites(ctx); err != nil {
 		return end(err)
@@ -56,7 +58,7 @@ func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	if err != nil {
 		return fmt.Errorf("begin: %w", end(err))
 	}
-	tx := &Tx{tx: raw, limits: ctx, db: d}
+	tx := &Tx{tx: raw, end: limit, limited: limited, db: d}
 	committed := false
 	defer func() {
 		if !committed {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,14 +31,19 @@ func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 
 // bounded returns the context of a call, and a function to call with the call's error.
 func bounded(ctx context.Context) (context.Context, func(error) error) {
+	end, limited := limitOf(ctx)
+	return until(ctx, end, limited)
+}
+
+// limitOf returns when a call that begins now must have ended.
+func limitOf(ctx context.Context) (end time.Time, limited bool) {
 	limit, limited := ctx.Value(limitKey{}).(time.Duration)
-	return until(ctx, time.Now().Add(limit), limited)
+	return time.Now().Add(limit), limited
 }
 
 // bounded is the function bounded with the transaction's deadline.
 func (t *Tx) bounded(ctx context.Context) (context.Context, func(error) error) {
-	end, limited := t.limits.Deadline()
-	return until(ctx, end, limited)
+	return until(ctx, t.end, t.limited)
 }
 
 func until(ctx context.Context, end time.Time, limited bool) (context.Context, func(error) error) {
@@ -66,16 +72,27 @@ func classified(ctx context.Context, err error) error {
 	return err
 }
 
+// unavailableCodes are the SQLSTATEs of PostgreSQL, or their beginnings, for which the statement is not to blame.
+var unavailableCodes = []string{
+	"08",             // connection exceptions
+	"25006",          // a standby, which accepts no writes
+	"25P03", "25P04", // the server ended a transaction that idled or took too long
+	"53",    // no disk, memory or connections left
+	"55P03", // lock_timeout
+	"57014", // statement_timeout, or an operator: the end of the caller's context was looked at before
+	"57P0",  // the server starts, stops or closed the session
+	"58",    // a failure of the server's system
+}
+
 func unavailable(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Connection exceptions, a server that starts or stops, and too many connections.
-		return strings.HasPrefix(answer.Code, "08") || strings.HasPrefix(answer.Code, "57P0") || answer.Code == "53300"
+		return slices.ContainsFunc(unavailableCodes, func(prefix string) bool { return strings.HasPrefix(answer.Code, prefix) })
 	}
-	if busy, ok := errors.AsType[*sqlite.Error](err); ok {
-		return busy.Code()&0xff == sqlite3.SQLITE_BUSY
+	if answer, ok := errors.AsType[*sqlite.Error](err); ok {
+		return slices.Contains([]int{sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM}, answer.Code()&0xff)
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true

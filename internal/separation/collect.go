@@ -178,17 +178,21 @@ func (s *Service) audioOf(ctx context.Context, file separator.Stem) (*media.Meas
 // errEmptyStem is a stem without a single sample.
 var errEmptyStem = fmt.Errorf("%w: no sound", errProviderFailed)
 
+// maxShort is how much shorter than its PCM a converted stem may be, because a resampler rounds. A frame of FLAC is
+// longer.
+const maxShort = 10 * time.Millisecond
+
 // toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay 16 bits; everything else becomes 24.
 // The provider is not to blame if that fails: the stems were readable.
 func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (stem, error) {
 	out := stem{id: name, Stem: separator.Stem{Path: filepath.Join(dir, name+".flac"), Kind: container.FLAC}}
 	var args, inputs []string
-	format, lossless := "s16", true
+	format, lossless, longest := "s16", true, time.Duration(0)
 	for _, t := range stems {
 		if t.audio.Codec != "pcm_s16le" {
 			format = "s32"
 		}
-		lossless = lossless && strings.HasPrefix(t.audio.Codec, "pcm_")
+		lossless, longest = lossless && strings.HasPrefix(t.audio.Codec, "pcm_"), max(longest, t.audio.Duration())
 		args = append(args, media.InputArgs(t.Kind, t.Path)...)
 		inputs = append(inputs, t.Path)
 	}
@@ -200,18 +204,17 @@ func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (s
 		graph := fmt.Sprintf("amix=inputs=%d:normalize=0:duration=longest", len(stems))
 		args = append(args, "-filter_complex", graph)
 	}
-	if lossless {
-		// Else ffmpeg exits with status 0 if the disk fills up while it closes the file. With a lossy source it
-		// would also give up at a damaged packet.
-		args = append(args, "-xerror")
-	}
-	args = append(args, "-map_metadata", "-1", "-c:a", "flac", "-sample_fmt", format, "-f", "flac", "file:"+out.Path)
+	// ffmpeg exits with status 0 if the disk fills up while it closes the file, so let it write each packet at once.
+	args = append(args, "-map_metadata", "-1", "-c:a", "flac", "-sample_fmt", format, "-flush_packets", "1", "-f", "flac", "file:"+out.Path)
 	_, err := s.Media.Encode(ctx, media.Pass{Name: "stem to flac", Args: args, Dir: dir, Inputs: inputs, Timeout: encodeTimeout})
 	if err != nil {
 		return out, err
 	}
 	if out.audio, err = s.audioOf(ctx, out.Stem); err != nil {
 		return out, fmt.Errorf("converted stem: %w", err)
+	}
+	if short := longest - out.audio.Duration(); lossless && short > maxShort {
+		return out, fmt.Errorf("converted stem: %v of sound are missing", short)
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package separation
 
 import (
+	"encoding/binary"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -171,4 +172,30 @@ func TestLongerThanPaidIsNotSubmitted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A program that writes a WAV file to a pipe does not know its length. Such a stem has the samples that are there.
+func TestStemsWhoseHeaderDoesNotSayTheirLength(t *testing.T) {
+	t.Parallel()
+	r := onSQLite(t).withProvider()
+	s := r.service()
+	defer r.run(s)()
+	whole := tones()
+	size := len(whole) - 44
+	for name, length := range map[string]uint32{"ffmpeg's pipe": 0xFFFFFFFF, "sox's pipe": 0x7FFFF000, "zero": 0,
+		"more than there is": uint32(size + 6), "an odd byte more": uint32(size + 1)} {
+		stem := slices.Clone(whole)
+		binary.LittleEndian.PutUint32(stem[40:], length)
+		binary.LittleEndian.PutUint32(stem[4:], length+36)
+		r.provider.Configure(func(b *fakeprovider.Behaviour) {
+			b.Bytes = map[string][]byte{"voice": stem, "background": stem}
+		})
+		owner := r.User(1)
+		id := r.enqueueAudio(s, owner)
+		r.waitState(id, StateReady)
+		if n := r.Number(`SELECT COUNT(*) FROM separation_stems WHERE job_id = $1 AND duration_ms = 500 AND object_key LIKE '%.flac'`, id); n != 2 {
+			t.Errorf("%s: %d stems of 500 ms", name, n)
+		}
+		r.booked(owner, 0)
+	}
 }
