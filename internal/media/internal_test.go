@@ -138,9 +138,8 @@ func probing() *packetScan {
 	return s
 }
 
-// TestExtentCannotBeShortened checks that Extent is the longer of times and samples,
-// despite clocks and edit lists.
-func TestExtentCannotBeShortened(t *testing.T) {
+// TestLengthCannotBeShortened checks that clocks and edit lists do not shorten Samples and Span.
+func TestLengthCannotBeShortened(t *testing.T) {
 	header := func(text string) string { return "stream|index=0|codec_type=audio|" + text + "\n" }
 	packets := func(n, step int, flags string) string {
 		var b strings.Builder
@@ -157,14 +156,16 @@ func TestExtentCannotBeShortened(t *testing.T) {
 		"AAC":                  {packets(100, 1024, "K_") + header("codec_name=aac|profile=LC|sample_rate=48000|time_base=1/48000"), 102400 * second / 48000},
 		"AAC on a fast clock":  {packets(100, 1024, "K_") + header("codec_name=aac|profile=LC|sample_rate=48000|time_base=1/48000000"), 102400 * second / 48000},
 		"HE-AAC":               {packets(100, 1, "K_") + header("codec_name=aac|profile=HE-AACv2|sample_rate=48000|time_base=1/48000"), 204800 * second / 48000},
+		"AAC-LD":               {packets(100, 0, "K_") + header("codec_name=aac|profile=LD|sample_rate=48000|time_base=1/48000"), 51200 * second / 48000},
 		"MP3 of a low rate":    {packets(100, 0, "K_") + header("codec_name=mp3|profile=unknown|sample_rate=16000|time_base=1/1000"), 57600 * second / 16000},
 		"PCM by its bytes":     {packets(100, 0, "K_") + header("codec_name=pcm_s16le|sample_rate=8000|channels=1|bits_per_sample=16|time_base=1/8000"), 20000 * second / 8000},
 		"discarded":            {packets(100, 1000, "KD") + header("codec_name=flac|sample_rate=48000|time_base=1/1000"), 100 * second},
 		"unknown codec, clock": {packets(100, 1000, "K_") + header("codec_name=wmav2|sample_rate=48000|time_base=1/1000"), 100 * second},
 		"no end of time":       {"packet|stream_index=0|pts=-9223372036854775807|duration=1\npacket|stream_index=0|pts=9223372036854775800|duration=1\n" + header("sample_rate=1|time_base=1/1"), math.MaxInt64},
 	} {
-		if m := measured(t, c.scan)[0]; (m.Extent - c.want).Abs() > time.Microsecond {
-			t.Errorf("%s: %v, want %v", name, m.Extent, c.want)
+		m := measured(t, c.scan)[0]
+		if got := max(m.Span, m.Samples); (got - c.want).Abs() > time.Microsecond {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
@@ -191,7 +192,7 @@ func FuzzPacketScan(f *testing.F) {
 			t.Fatalf("%d streams remembered", len(s.streams))
 		}
 		for _, m := range s.finish() {
-			if m.Extent < 0 {
+			if m.Span < 0 || m.Samples < 0 {
 				t.Fatalf("%+v", m)
 			}
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 // Measured describes a stream by its packets instead of its header. Nothing is decoded. Packets that the
-// container marks for discarding (before the start of an edit list, codec priming) count in Discarded and in
-// Extent.
+// container marks for discarding (before the start of an edit list, codec priming) count in Discarded, Samples and
+// Span.
 type Measured struct {
 	Index int
 	Type  string // "video" or "audio"
@@ -31,14 +31,14 @@ type Measured struct {
 	Packets, Discarded int64
 	Bytes              int64 // of all packets, discarded ones included
 
-	// Extent is how long the packets last if nothing is dropped: the span of their times, or the duration of
-	// their samples if that is longer. A container's clock or edit list cannot shorten it.
-	Extent     time.Duration
+	// Span is how long the packets last by their times if nothing is dropped. A container's clock may claim
+	// anything.
+	Span       time.Duration
 	SampleRate int64 // 0 for video, like Channels
 	Channels   int64
-	// Counted is set if the packets state how many samples they contain. Otherwise Extent is what the
-	// container's clock claims.
-	Counted bool
+	// Samples is how long the samples of all packets last, whatever their times, and 0 if the codec does not
+	// determine how many samples a packet contains. See Runner.DecodedLength for those.
+	Samples time.Duration
 
 	// Gaps are places where two neighbouring packets begin much further apart than earlier packets. Only the
 	// first few thousand are kept.
@@ -291,35 +291,27 @@ func (h header) number(name string) int64 {
 	return n
 }
 
-// samples returns how many samples each audio channel has in the given packets and bytes, or 0 if the codec does not
-// determine it. It is an upper bound unless counted is set: encoders of FLAC, Opus and Vorbis choose the number of samples in
-// a packet, and an mp4 may have several AMR frames in one packet.
-func (h header) samples(packets, bytes int64) (n int64, counted bool) {
-	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 { // uncompressed
-		return bytes * 8 / frame, true
+// samples returns how many samples each audio channel has in the given packets and bytes, or 0 if that does not follow
+// from the codec and its profile. Encoders of FLAC, Opus, Vorbis and AMR choose how many samples a packet has, and so
+// do files with ADPCM and GSM, whose packets are as long as their header says.
+func (h header) samples(packets, bytes int64) int64 {
+	codec, each := h["codec_name"], int64(0)
+	if frame := h.number("bits_per_sample") * h.number("channels"); frame > 0 && strings.HasPrefix(codec, "pcm_") {
+		return bytes * 8 / frame
 	}
-	switch h["codec_name"] {
+	switch codec {
 	case "aac":
-		n = 1024
-		if strings.HasPrefix(h["profile"], "HE-AAC") {
-			n = 2048
-		}
-		// A profile without a name is a newer one with longer packets.
-		_, err := strconv.Atoi(h["profile"])
-		return packets * n, err != nil && h["profile"] != "xHE-AAC"
+		each = map[string]int64{"LC": 1024, "Main": 1024, "SSR": 1024, "LTP": 1024, "HE-AAC": 2048, "HE-AACv2": 2048,
+			"LD": 512, "ELD": 512}[h["profile"]]
 	case "mp3":
+		each = 1152
 		if h.number("sample_rate") < 32000 {
-			return packets * 576, true
+			each = 576
 		}
-		return packets * 1152, true
 	case "alac":
-		return packets * 4096, true
+		each = 4096
 	case "ac3", "eac3":
-		return packets * 1536, true
-	case "amr_nb":
-		return packets * 160, false
-	case "amr_wb":
-		return packets * 320, false
+		each = 1536
 	}
-	return 0, false
+	return packets * each
 }

@@ -100,16 +100,15 @@ func (s *streamScan) finish() Measured {
 	slices.Sort(s.starts)
 	slices.Sort(s.keyframes)
 	base := parseRational(s.header["time_base"])
-	samples, counted := s.header.samples(s.packets+s.discarded, s.size)
 	m := Measured{
 		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0,
-		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Counted: counted,
+		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"),
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
 		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts,
-		Extent: between(ticksToDuration(s.earliest, base), ticksToDuration(max(s.latest, s.end), base)),
+		Span: between(ticksToDuration(s.earliest, base), ticksToDuration(max(s.latest, s.end), base)),
 	}
 	if sample := (Rational{1, m.SampleRate}); sample.Known() && s.packets+s.discarded > 0 {
-		m.Extent = max(m.Extent, ticksToDuration(samples, sample))
+		m.Samples = ticksToDuration(s.header.samples(s.packets+s.discarded, s.size), sample)
 		m.First += ticksToDuration(s.skip, sample)
 		// The packets of Ogg, and since ffmpeg 8 of mp4 and webm, are already shortened by the dropped samples;
 		// packets of MP3 never are.

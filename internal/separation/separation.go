@@ -57,6 +57,8 @@ const (
 // ffmpeg. [media.Runner] documents the methods.
 type Media interface {
 	Measure(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error)
+	DecodedLength(ctx context.Context, path string, kind container.Kind, stream int, limit time.Duration,
+		opts media.MeasureOptions) (time.Duration, error)
 	Probe(ctx context.Context, path string) (media.Probe, error)
 	ProbeWithin(ctx context.Context, path string, opts media.MeasureOptions) (media.Probe, error)
 	Encode(ctx context.Context, p media.Pass) (corruptFrames int, err error)

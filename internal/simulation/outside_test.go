@@ -153,7 +153,11 @@ type soundMeter struct{}
 const soundLength = time.Minute
 
 func (soundMeter) Measure(context.Context, string, container.Kind, media.MeasureOptions) ([]media.Measured, error) {
-	return []media.Measured{{Type: "audio", Codec: "flac", SampleRate: 44100, Channels: 2, Packets: 1, Counted: true, Extent: soundLength, End: soundLength}}, nil
+	return []media.Measured{{Type: "audio", Codec: "aac", SampleRate: 44100, Channels: 2, Packets: 1, Span: soundLength, End: soundLength}}, nil
+}
+
+func (soundMeter) DecodedLength(context.Context, string, container.Kind, int, time.Duration, media.MeasureOptions) (time.Duration, error) {
+	return soundLength, nil
 }
 
 func (soundMeter) Probe(context.Context, string) (media.Probe, error) {

@@ -14,10 +14,10 @@ import (
 // Formats of bare frames have no magic bytes. The first frame follows tags and padding, or the remainder of a
 // truncated frame.
 const (
-	frameWindow   = 64 << 10 // the first frame begins within it, not counting tags
-	maxFrameBytes = 8191     // of MPEG audio and ADTS
-	maxChain      = 4        // frames that must agree if other data precedes them
-	adtsHeader    = 7        // bytes, the longer of the two headers
+	frameWindow   = 128 << 10 // the first frame begins within it, not counting tags
+	maxFrameBytes = 8191      // of MPEG audio and ADTS
+	maxChain      = 4         // frames that must agree if other data precedes them
+	adtsHeader    = 7         // bytes, the longer of the two headers
 )
 
 // firstFrame finds frames of MPEG audio layer III or ADTS, and returns their kind. A single sync word occurs in any

@@ -2,7 +2,6 @@ package container
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 )
 
@@ -12,9 +11,8 @@ import (
 type Index struct {
 	Encrypted bool // a protection scheme is declared
 
-	Media   bool  // the top level has a box with media or an index
-	Video   bool  // a video track is declared
-	Samples int64 // packets declared by the largest sample table
+	Media bool // the top level has a box with media or an index
+	Video bool // a video track is declared
 }
 
 const (
@@ -56,9 +54,8 @@ func ReadIndex(path string) (Index, error) {
 }
 
 // read searches for the names of boxes, because a damaged index may state wrong sizes for the enclosing boxes.
-// A handler box contains its name, version and flags, four reserved bytes and the type. A sample table contains
-// its name, version and flags, the size of all samples and their number. A protection scheme contains its name,
-// version and flags and the scheme.
+// A handler box contains its name, version and flags, four reserved bytes and the type. A protection scheme contains
+// its name, version and flags and the scheme.
 func (x *Index) read(index []byte) {
 	x.Video = x.Video || len(index) > maxIndexBytes
 	eachNamed(index, "hdlr", func(b []byte) { x.Video = x.Video || string(b[8:12]) == "vide" })
@@ -68,7 +65,6 @@ func (x *Index) read(index []byte) {
 			x.Encrypted = true
 		}
 	})
-	eachNamed(index, "stsz", func(b []byte) { x.Samples = max(x.Samples, int64(binary.BigEndian.Uint32(b[8:]))) })
 }
 
 // eachNamed calls visit with the twelve or more bytes that follow each occurrence of a box's name.

@@ -51,9 +51,13 @@ func (t SampleTable) Seconds() (seconds int64, counted bool) {
 	return t.Samples * each / max(t.Rate, 8000), each > 0
 }
 
+// blocks are the sample entries of QuickTime whose samples come in blocks of a fixed size (ADPCM, GSM). All demuxers
+// read them by the chunk.
+var blocks = map[string]bool{"ima4": true, "agsm": true, "ms\x00\x02": true, "ms\x00\x11": true, "ms\x001": true}
+
 // Chunked reports whether ffmpeg treats each chunk of the track as one packet, as if the sound were
 // uncompressed. It then finds fewer packets than other demuxers.
-func (t SampleTable) Chunked() bool { return t.Sound && t.ticks && !pcm[t.Codec] }
+func (t SampleTable) Chunked() bool { return t.Sound && t.ticks && !pcm[t.Codec] && !blocks[t.Codec] }
 
 // Packets returns how many packets a demuxer makes from the track. It reads up to 1024 frames of PCM at once.
 func (t SampleTable) Packets() int64 {

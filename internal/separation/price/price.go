@@ -28,6 +28,8 @@ type Sound struct {
 type Meter struct {
 	Media interface {
 		Measure(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error)
+		DecodedLength(ctx context.Context, path string, kind container.Kind, stream int, limit time.Duration,
+			opts media.MeasureOptions) (time.Duration, error)
 	}
 	Slots *media.FairSlots // for the uploads of each user
 	Wait  time.Duration    // for a slot
@@ -50,6 +52,8 @@ var (
 	errTooMany     = fault.Invalidf("file has more than %d packets of sound", maxPackets)
 	errTracks      = fault.Invalidf("file has more than %d tracks: send one track of sound", maxTracks)
 	errUncounted   = fault.Invalidf("file: the length of the sound cannot be counted: convert the file to AAC, MP3 or PCM")
+	errUndecodable = fault.Invalidf("file: the sound cannot be decoded: the file is damaged")
+	errUnopened    = fault.Invalidf("file: the m4a file cannot be opened: it is damaged or incomplete")
 	errExhausted   = fault.Invalidf("file: the analysis takes too much time or memory; convert it to a plain m4a, mp3 or wav file")
 )
 
@@ -78,7 +82,7 @@ func (m *Meter) Measure(ctx context.Context, owner string, balance int64, f stag
 			return Sound{}, err
 		}
 	}
-	length, err := m.length(ctx, f.Path, class.Kind, packetBudget(class.Kind, balance))
+	length, err := m.length(ctx, f.Path, class.Kind, balance)
 	if err == nil {
 		return Sound{class.Kind.AudioExt(), length.Milliseconds()}, nil
 	}
@@ -152,7 +156,7 @@ func packetBudget(kind container.Kind, balance int64) int64 {
 func refused(err error, kind container.Kind, balance int64) error {
 	blame := media.BlameFor(err)
 	switch {
-	case errors.Is(err, media.ErrTooManyPackets) && packetBudget(kind, balance) < maxPackets:
+	case errors.Is(err, media.ErrTooLong), errors.Is(err, media.ErrTooManyPackets) && packetBudget(kind, balance) < maxPackets:
 		return credit.Insufficient(balance+1, balance).WithCause(err)
 	case errors.Is(err, media.ErrTooManyPackets):
 		return errTooMany.WithCause(err)
@@ -162,7 +166,7 @@ func refused(err error, kind container.Kind, balance int64) error {
 		return errBusy.WithCause(err)
 	case blame == media.BlameCost:
 		return errExhausted.WithCause(err)
-	case errors.Is(err, errUnsupported), errors.Is(err, errUncounted):
+	case errors.Is(err, errUnsupported), errors.Is(err, errUncounted), errors.Is(err, errUndecodable):
 		return err
 	}
 	return nil
@@ -176,35 +180,69 @@ const (
 	maxPadding     = 400 * time.Millisecond
 )
 
-// length measures the longest track of a file, for its price. It counts the packets and their samples, because
-// headers, clocks and edit lists can declare too little, and leaves out a plausible amount of encoder padding.
-func (m *Meter) length(ctx context.Context, path string, kind container.Kind, packets int64) (time.Duration, error) {
-	tracks, err := m.tracks(ctx, path, kind, media.MeasureOptions{IgnoreEdits: true, MaxPackets: packets})
+// maxDecoded is the length up to which the sound is decoded to measure it, which takes seven seconds of processor
+// time. The packets of longer files are counted, if they can be.
+const maxDecoded = 2 * time.Hour
+
+// length measures the longest track of a file, for its price. It decodes every track, because headers, clocks and edit
+// lists can declare too little, and leaves out a plausible amount of encoder padding.
+func (m *Meter) length(ctx context.Context, path string, kind container.Kind, balance int64) (time.Duration, error) {
+	opts := media.AnalysisLimits
+	opts.MaxPackets, opts.MaxStreams, opts.IgnoreEdits = packetBudget(kind, balance), maxTracks, true
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.Timeout, media.ErrTimeout)
+	defer cancel()
+	tracks, err := m.tracks(ctx, path, kind, opts)
 	if err != nil {
 		return 0, err
 	}
-	var extent, bare, heard time.Duration
+	var length time.Duration
+	audible := false
 	for _, t := range tracks {
-		extent = max(extent, t.Extent)
-		bare = max(bare, t.Extent-min(maxPadding, paddingSamples*time.Second/time.Duration(t.SampleRate)))
-		heard = max(heard, t.Duration())
-	}
-	// Only the edit list of an mp4 declares its encoder's padding. Read it if the padding
-	// could change the price.
-	if kind == container.MP4 && credit.Price(extent.Milliseconds()) != credit.Price(bare.Milliseconds()) {
-		if tracks, err = m.tracks(ctx, path, kind, media.MeasureOptions{MaxPackets: packets}); err != nil {
+		samples, err := m.samples(ctx, path, kind, t, balance, opts)
+		if err != nil {
 			return 0, err
 		}
-		heard = 0
-		for _, t := range tracks {
-			heard = max(heard, t.Duration())
+		audible = audible || samples > 0
+		padding := min(maxPadding, paddingSamples*time.Second/time.Duration(max(1, t.SampleRate)))
+		length = max(length, t.Span-padding, samples-padding)
+		if kind != container.MP4 {
+			length = max(length, t.Duration(), samples)
 		}
 	}
-	if extent <= 0 {
-		return 0, errNoSound
+	if !audible {
+		return 0, errUndecodable
+	}
+	// Only the edit list of an mp4 declares its encoder's padding.
+	if kind == container.MP4 {
+		opts.IgnoreEdits = false
+		if tracks, err = m.tracks(ctx, path, kind, opts); err != nil {
+			return 0, err
+		}
+		for _, t := range tracks {
+			length = max(length, t.Duration())
+		}
 	}
 	hidden, err := undeclared(path, kind, tracks)
-	return max(heard, bare) + hidden, err
+	return length + hidden, err
+}
+
+// samples returns how long the samples of a track last, and 0 if nothing can decode it. If its packets already cost
+// more than the balance, they decide.
+func (m *Meter) samples(ctx context.Context, path string, kind container.Kind, t media.Measured, balance int64,
+	opts media.MeasureOptions) (time.Duration, error) {
+	packets := max(t.Span, t.Samples)
+	switch {
+	case t.Codec == "" || t.Packets+t.Discarded == 0:
+		return 0, nil
+	case t.Samples > 0 && packets > maxDecoded, credit.Price((packets - maxPadding).Milliseconds()) > balance:
+		return packets, nil
+	}
+	return m.Media.DecodedLength(ctx, path, kind, t.Index, affordable(balance), opts)
+}
+
+// affordable is longer than any sound that the balance can pay for.
+func affordable(balance int64) time.Duration {
+	return time.Duration(min(balance+1, 1<<20)) * credit.BillableBlockMs * time.Millisecond
 }
 
 // undeclared is the length of the sound behind a WAV file's data chunk, if that declares too little.
@@ -215,44 +253,51 @@ func undeclared(path string, kind container.Kind, tracks []media.Measured) (leng
 	unclaimed, err := container.UnclaimedWAV(path)
 	for _, t := range tracks {
 		if t.Bytes > 0 {
-			length = max(length, time.Duration(float64(t.Extent)*float64(unclaimed)/float64(t.Bytes)))
+			length = max(length, time.Duration(float64(t.Span)*float64(unclaimed)/float64(t.Bytes)))
 		}
 	}
 	return length, err
 }
 
-var errNoSound = errors.New("no packets of sound")
-
 // tracks measures the audio of a file that holds nothing else, covers aside.
 func (m *Meter) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
-	opts.MaxStreams, opts.MaxMemoryBytes, opts.Timeout = maxTracks, media.AnalysisLimits.MaxMemoryBytes, media.AnalysisLimits.Timeout
 	all, err := m.Media.Measure(ctx, path, kind, opts)
 	if err != nil {
 		return nil, err
 	}
 	var tracks []media.Measured
+	countable := false
 	for _, m := range all {
 		if m.Type == "video" && !m.Cover && m.Packets > 0 {
 			return nil, errUnsupported
 		}
-		if m.Type != "audio" {
-			continue
-		}
-		if m.Packets+m.Discarded > 0 && (!m.Counted || m.SampleRate == 0) {
-			return nil, errUncounted
-		}
-		if m.SampleRate > 0 {
+		if m.Type == "audio" {
 			tracks = append(tracks, m)
+			countable = countable || m.Packets+m.Discarded == 0 || isCountable(m)
 		}
 	}
-	if len(tracks) == 0 {
+	switch {
+	case len(tracks) == 0:
 		return nil, errUnsupported
+	case !countable:
+		return nil, errUncounted
 	}
 	return tracks, nil
 }
 
-// priceBySize prices a file that could not be measured by its size. Where the content is ambiguous, the name must
-// decide: a damaged mp4 may hold video, and random bytes may look like a frame header.
+// isCountable reports whether the packets of a track determine how many samples they contain. Containers state
+// that number for the others, such as FLAC, and may state too few.
+func isCountable(m media.Measured) bool {
+	switch m.Codec {
+	case "aac", "opus", "gsm", "gsm_ms":
+		return true
+	}
+	return m.Samples > 0 || strings.HasPrefix(m.Codec, "adpcm_")
+}
+
+// priceBySize prices an mp3 or wav that could not be measured by its size: a decoder may still find sound in it. In a
+// damaged mp4 nothing can, so it is refused. Where the content is ambiguous, the name must decide: a damaged mp4 may
+// hold video, and random bytes may look like a frame header.
 func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) (Sound, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index
@@ -271,22 +316,20 @@ func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) 
 		kind = container.MP3
 		accepted = named == "mp3" || named == "" && class.Tagged
 	}
-	if !accepted {
+	switch {
+	case !accepted:
 		return Sound{}, errUnsupported
+	case kind == container.MP4:
+		return Sound{}, errUnopened.WithCause(cause)
 	}
 	walked, err := container.FramesDuration(f.Path, kind)
 	if err != nil {
 		return Sound{}, err
 	}
 	m.Log.Info("length of an upload cannot be measured; its size decides", "bytes", f.SizeBytes, "err", cause)
-	return Sound{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds(),
-		index.Samples*1000*aacFrame/maxAACRate)}, nil
+	return Sound{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds())}, nil
 }
 
-// The price of audio that cannot be measured. Almost all audio has more than 64 kbit/s,
-// so the estimated length is rather too long. Packets that an index declares count as
-// the shortest usual ones.
-const (
-	fallbackBytesPerSecond = 8000
-	aacFrame, maxAACRate   = 1024, 48000
-)
+// fallbackBytesPerSecond prices audio that cannot be measured. Almost all audio has more
+// than 64 kbit/s, so the estimated length is rather too long.
+const fallbackBytesPerSecond = 8000
