@@ -118,6 +118,49 @@ func TestIdentityTokensAreChecked(t *testing.T) {
 	login(t, s, "provider_a", M{"idToken": bare, "unknown": []int{1}}).Expect(200)
 }
 
+// provider_b gives some accounts no address. They are known by their subject, and keep an address that came earlier.
+func TestProviderBWithoutAnAddress(t *testing.T) {
+	t.Parallel()
+	s := apitest.Shared(t)
+	bare := []string{"email", "email_verified"}
+	type answer struct{ User struct{ Sub, Email, Name string } }
+	signIn := func(fullName string, c identity.Claims) (a answer) {
+		t.Helper()
+		login(t, s, "provider_b", M{"idToken": s.World.MintB(t, c), "fullName": fullName}).Expect(200).JSON(&a)
+		return a
+	}
+	first := signIn("", identity.Claims{Subject: "no-address", Omit: bare})
+	if first.User.Email != "" || first.User.Name != "" || first.User.Sub == "" {
+		t.Errorf("a new user: %+v", first)
+	}
+	if again := signIn("", identity.Claims{Subject: "no-address", EmailVerified: "false"}); again != first {
+		t.Errorf("an empty address: %+v, want %+v", again, first)
+	}
+	known := signIn("Uma User", identity.Claims{Subject: "with-address", Email: "uma@example.test"})
+	if again := signIn("", identity.Claims{Subject: "with-address", Omit: bare}); again != known || again.User.Email != "uma@example.test" {
+		t.Errorf("a later token without an address: %+v, want %+v", again, known)
+	}
+	for name, c := range map[string]identity.Claims{"false": {EmailVerified: false}, "missing": {Omit: []string{"email_verified"}}} {
+		c.Subject, c.Email = "with-address", "uma@example.test"
+		if res := login(t, s, "provider_b", M{"idToken": s.World.MintB(t, c)}); res.Status != 401 {
+			t.Errorf("an address with email_verified %s: %d", name, res.Status)
+		}
+	}
+	login(t, s, "provider_a", M{"idToken": s.World.MintA(t, identity.Claims{Subject: "17", Omit: bare})}).Error(401, "invalid_id_token")
+}
+
+// After the provider has replaced its key, tokens of the new and of the old one count.
+func TestProviderBReplacesItsKey(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t)
+	early, late := s.World.MintB(t, identity.Claims{Email: "early@example.test"}), s.World.MintB(t, identity.Claims{Email: "late@example.test"})
+	login(t, s, "provider_b", M{"idToken": early}).Expect(200)
+	s.World.ProviderB.Rotate()
+	login(t, s, "provider_b", M{"idToken": s.World.MintB(t, identity.Claims{Email: "new@example.test"})}).Expect(200)
+	login(t, s, "provider_b", M{"idToken": late}).Expect(200)
+}
+
 // The identity package tests which failures count as outages, and that the last key set outlives one.
 func TestIdentityProviderOutages(t *testing.T) {
 	t.Parallel()

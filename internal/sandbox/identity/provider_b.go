@@ -3,7 +3,9 @@ package identity
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -21,15 +23,33 @@ const StepKeys = "keys"
 type ProviderB struct {
 	*fake.Host
 	clientID string
-	key      fake.SigningKey
+
+	mu  sync.Mutex
+	key fake.SigningKey
 }
 
 // NewProviderB returns a provider whose tokens are meant for clientID.
 func NewProviderB(clientID string) *ProviderB {
 	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID, key: firstKeyB()}
-	p.Handle(StepKeys, "GET /auth/keys", p.key.ServeKeys)
+	p.Handle(StepKeys, "GET /auth/keys", func(w http.ResponseWriter, r *http.Request) { p.current().ServeKeys(w, r) })
+	p.HandleControl("POST", "rotate", "sign with a new key from now on; the key set lists it alone", nil,
+		func(*http.Request) (any, error) { p.Rotate(); return nil, nil })
 	mountMint(p.Host, Claims{Email: "ann@example.com"}, p.Mint)
 	return p
+}
+
+// Rotate replaces the key, in the key set too.
+func (p *ProviderB) Rotate() {
+	key := fake.NewSigningKey()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = key
+}
+
+func (p *ProviderB) current() fake.SigningKey {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.key
 }
 
 // KeysURL returns the key set's address. Call it after Listen.
@@ -45,5 +65,5 @@ func (p *ProviderB) Mint(c Claims) (string, error) {
 	return c.sign(c.build(jwt.MapClaims{
 		"iss": IssuerB, "aud": p.clientID, "sub": c.Subject,
 		"auth_time": time.Now().Unix() - 5, "nonce_supported": true,
-	}), p.key)
+	}), p.current())
 }

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// keyLifetime is how long a fetched set is used before it is fetched again.
+	// keyLifetime is how long a key counts after it was last seen in the set, and so how long a fetched set is used
+	// before it is fetched again.
 	keyLifetime = 24 * time.Hour
 	// refetchInterval is the shortest time between two refetches of a set that we already hold,
 	// whatever triggers them.
@@ -33,7 +34,8 @@ const (
 //
 // An unknown key id triggers a refetch, at most once a minute. The minute starts at the last refetch that took
 // place: forged ids do not postpone the next one, so a key rotation takes effect after a minute at the latest.
-// A failed refetch keeps the last good set.
+// A failed refetch keeps the last good set. A refetched set is merged into it: right after a rotation not every
+// server of the provider lists every key, so a missing key still counts for keyLifetime.
 type keySet struct {
 	address string
 	client  *http.Client
@@ -41,10 +43,16 @@ type keySet struct {
 
 	flights     singleflight.Group
 	mu          sync.Mutex
-	keys        map[string]*rsa.PublicKey // last good set; nil before the first
-	loadedAt    time.Time                 // when keys arrived
-	refetchedAt time.Time                 // start of the last refetch of a set we held; the first load does not count
-	lastErr     error                     // result of the newest fetch
+	keys        map[string]heldKey // last good set and the keys that it lacks but still count; nil before the first
+	loadedAt    time.Time          // when the last good set arrived
+	refetchedAt time.Time          // start of the last refetch of a set we held; the first load does not count
+	lastErr     error              // result of the newest fetch
+}
+
+// heldKey is a key, and when it was last seen in the provider's set.
+type heldKey struct {
+	*rsa.PublicKey
+	seen time.Time
 }
 
 // lookup returns the key with that id, and fetches the set if that may help. ErrRejected means that the
@@ -67,8 +75,9 @@ func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key := s.keys[kid]; key != nil {
-		return key, nil
+	// While the provider does not answer, the last good set serves however old it is.
+	if held := s.keys[kid]; held.PublicKey != nil && (held.seen.Equal(s.loadedAt) || s.now().Sub(held.seen) < keyLifetime) {
+		return held.PublicKey, nil
 	}
 	if s.lastErr != nil {
 		// The id may be newer than the last good set, so it cannot be rejected.
@@ -77,17 +86,17 @@ func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error)
 	return nil, fmt.Errorf("%w: key id %.80q is not in the set", ErrRejected, kid)
 }
 
-// fresh returns the key with that id if the cached set is recent enough, and when that set arrived.
+// fresh returns the key with that id if it was seen recently enough, and when the cached set arrived.
 func (s *keySet) fresh(kid string) (key *rsa.PublicKey, loadedAt time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.now().Sub(s.loadedAt) < keyLifetime {
-		key = s.keys[kid]
+	if held := s.keys[kid]; s.now().Sub(held.seen) < keyLifetime {
+		key = held.PublicKey
 	}
 	return key, s.loadedAt
 }
 
-// refetch replaces the set that arrived at the time seen, unless a set was fetched recently.
+// refetch renews the set that arrived at the time seen, unless a set was fetched recently.
 func (s *keySet) refetch(ctx context.Context, seen time.Time) {
 	if !s.due(seen) {
 		return
@@ -98,9 +107,20 @@ func (s *keySet) refetch(ctx context.Context, seen time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastErr = err
-	if err == nil {
-		s.keys, s.loadedAt = keys, s.now()
+	if err != nil {
+		return
 	}
+	now := s.now()
+	held := make(map[string]heldKey, len(keys))
+	for kid, key := range s.keys {
+		if now.Sub(key.seen) < keyLifetime {
+			held[kid] = key
+		}
+	}
+	for kid, key := range keys {
+		held[kid] = heldKey{key, now}
+	}
+	s.keys, s.loadedAt = held, now
 }
 
 // due reports whether a fetch may start, and records its start.

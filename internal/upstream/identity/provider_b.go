@@ -39,8 +39,9 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 		cfg.Now = time.Now
 	}
 	return &ProviderB{
-		name:   cmp.Or(cfg.Name, "provider_b"),
-		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs},
+		name: cmp.Or(cfg.Name, "provider_b"),
+		// Managed accounts have no address to give, and apps need not ask for one.
+		policy: policy{issuers: []string{cfg.Issuer}, clientIDs: cfg.ClientIDs, addressOptional: true},
 		keys:   &keySet{address: cfg.KeysURL, client: httpcall.Private(cfg.HTTP), now: cfg.Now},
 		// Accept one algorithm only: neither "none" nor HS256, keyed with the public key, may reach a key. The
 		// claims are checked here instead of by the library, whose leeway would also extend the expiry.

@@ -150,6 +150,15 @@ func TestProviderBJudgesTheClaims(t *testing.T) {
 		"begins within the leeway": {map[string]any{"nbf": now + 60}, nil},
 		"begins in the future":     {map[string]any{"nbf": now + 61}, rejected},
 		"unreadable start":         {map[string]any{"nbf": "soon"}, rejected},
+
+		"no address":                 {map[string]any{"email": nil, "email_verified": nil}, nil},
+		"null address":               {map[string]any{"email": json.RawMessage("null"), "email_verified": nil}, nil},
+		"empty address":              {map[string]any{"email": "", "email_verified": "false"}, nil},
+		"no address, but verified":   {map[string]any{"email": nil}, nil},
+		"unreadable address":         {map[string]any{"email": 7, "email_verified": nil}, rejected},
+		"address not verified":       {map[string]any{"email_verified": false}, rejected},
+		"no address and no subject":  {map[string]any{"email": nil, "email_verified": nil, "sub": nil}, rejected},
+		"no address, other audience": {map[string]any{"email": nil, "email_verified": nil, "aud": "somebody.else"}, rejected},
 	} {
 		t.Run(name, func(t *testing.T) { judgeB(t, test.changes, test.want) })
 	}
@@ -316,6 +325,41 @@ func TestProviderBSetLivesADayAndOutlivesAnOutage(t *testing.T) {
 		at.Advance(step.wait)
 		if step.publish != nil {
 			step.publish()
+		}
+		_, err := p.Verify(t.Context(), signRS(t, fmt.Sprint("k", step.key), rsaKeys()[step.key], at.Now()))
+		wantOnly(t, err, step.want, "")
+		if got := server.calls.Load(); got != step.fetches {
+			t.Errorf("step %d: %d fetches, want %d", i, got, step.fetches)
+		}
+	}
+}
+
+// Not every server of the provider lists every key, so a key that is missing from the newest set still counts, until 24
+// hours after it was last seen.
+func TestProviderBKeyCountsForADay(t *testing.T) {
+	p, server, at := newProviderB(t)
+	k := func(n int) map[string]any { return publicEntry(fmt.Sprint("k", n), &rsaKeys()[n].PublicKey) }
+	for i, step := range []struct {
+		wait    time.Duration
+		publish []any // the set from now on; nil changes nothing
+		key     int
+		want    error
+		fetches int64
+	}{
+		{0, nil, 0, nil, 1},
+		{time.Minute, []any{k(1)}, 1, nil, 2},
+		{0, nil, 0, nil, 2},
+		{23 * time.Hour, nil, 0, nil, 2},
+		{58 * time.Minute, []any{k(2)}, 2, nil, 3},
+		{time.Minute - time.Second, nil, 0, nil, 3},
+		{time.Second, nil, 0, identity.ErrRejected, 4}, // k0 was last seen a day ago, k1 a minute later
+		{time.Minute - time.Second, nil, 1, nil, 4},
+		{time.Second, nil, 1, identity.ErrRejected, 5},
+		{0, nil, 2, nil, 5},
+	} {
+		at.Advance(step.wait)
+		if step.publish != nil {
+			server.publish(step.publish...)
 		}
 		_, err := p.Verify(t.Context(), signRS(t, fmt.Sprint("k", step.key), rsaKeys()[step.key], at.Now()))
 		wantOnly(t, err, step.want, "")
