@@ -139,6 +139,143 @@ func TestForgedReceiptsAreLimitedOverAllReplicas(t *testing.T) {
 	buyA(t, s.SignIn(t), store.PurchaseA{}).Expect(200)
 }
 
+// A purchase by a promotion code has no order: its id is the purchase token, for the app and for support.
+func TestPromotionCodes(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	promotion := func() store.PurchaseA {
+		return s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10", Set: map[string]any{"purchaseType": 1}, Omit: []string{"orderId"}})
+	}
+	p := promotion()
+	purchase(t, u, "platform_a", "", p.Token, p.ProductID).Error(400, "missing_receipt")
+	refusedFor(t, purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID), "mismatch")
+	for _, granted := range []int{10, 0} {
+		var got apitest.Purchased
+		if purchase(t, u, "platform_a", p.Token, p.Token, p.ProductID).Expect(200).JSON(&got); got.Granted != granted || got.Balance != 13 {
+			t.Errorf("%+v, want %d granted", got, granted)
+		}
+	}
+	other := promotion()
+	if out := succeeds(t, s, "purchase", "verify", "platform_a", other.Token, "--user", u.Sub, "--receipt", other.Token); !strings.Contains(out, "+10 credits") {
+		t.Errorf("purchase verify: %s", out)
+	}
+	part := store.PurchaseA{ProductID: "credits.10", Set: map[string]any{"quantity": 3, "refundableQuantity": 1}}
+	var got apitest.Purchased
+	if buyA(t, u, part).Expect(200).JSON(&got); got.Granted != 10 || got.Balance != 33 {
+		t.Errorf("two of three refunded: %+v", got)
+	}
+	// A cart of two products has one order.
+	cart := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
+	purchase(t, u, "platform_a", cart.OrderID, cart.Token, "credits.10").Expect(200)
+	if purchase(t, u, "platform_a", cart.OrderID, cart.Token, "credits.50").Expect(200).JSON(&got); got.Granted != 0 ||
+		!strings.Contains(s.Logs(), "came again with another product") {
+		t.Errorf("another product of the order: %+v", got)
+	}
+}
+
+// The store's review buys in the sandbox with the released app.
+func TestTheReviewBuysInTheSandbox(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Env("IAP_PLATFORM_B_ENV", "production"), apitest.Env("IAP_PLATFORM_B_ALLOW_TEST", "true"))
+	u, admin := s.SignIn(t), s.Admin(t)
+	bought := store.TransactionB{Environment: "Production", ProductID: "credits.10", AccountToken: u.Sub}
+	test := store.TransactionB{Environment: "Sandbox", ProductID: "credits.150", Quantity: 6, AccountToken: u.Sub}
+	buyB(t, u, bought).Expect(200)
+	tested, signed := s.World.TransactionB(test)
+	var got apitest.Purchased
+	if purchase(t, u, "platform_b", tested.TransactionID, signed, tested.ProductID).Expect(200).JSON(&got); got.Granted != 900 {
+		t.Errorf("a test: %+v", got)
+	}
+	refusedFor(t, buyB(t, u, test), "test_purchase")
+	test.Quantity, test.ProductID = 2, "credits.50"
+	buyB(t, u, test).Expect(200) // 1,000 in all
+	refusedFor(t, buyB(t, u, store.TransactionB{Environment: "Sandbox", ProductID: "credits.10"}), "test_purchase")
+	refusedFor(t, purchase(t, u, "platform_b", "2000000000000001", "r", "credits.10"), "unverified")
+	// An app that was never released gets 401 from the production address.
+	failB(t, s, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 401})
+	reviewer := s.SignIn(t)
+	buyB(t, reviewer, store.TransactionB{Environment: "Sandbox"}).Expect(200)
+	failB(t, s, fake.Rule{Step: store.StepSandbox, Kind: fake.KindStatus, Status: 401})
+	buyB(t, reviewer, store.TransactionB{Environment: "Sandbox"}).Error(502, "receipt_verify_unavailable")
+	s.World.Heal()
+	var r revenue
+	if admin.Get(t, "/api/v2/admin/revenue").Expect(200).JSON(&r); r.PurchaseCount != 1 || r.CreditsSold != 10 || r.PayingUsers != 1 {
+		t.Errorf("revenue %+v, want one purchase of 10 credits", r)
+	}
+	var list struct{ Purchases []struct{ Test bool } }
+	if admin.Get(t, "/api/v2/admin/users/"+u.Sub+"/purchases").Expect(200).JSON(&list); len(list.Purchases) != 3 || !list.Purchases[0].Test || list.Purchases[2].Test {
+		t.Errorf("purchases %+v", list)
+	}
+	// Notifications of the sandbox are about tests.
+	refunded, err := s.World.PlatformB.Refund(tested.TransactionID, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	push(t, s, notifyB, s.World.PlatformB.Push(refunded, "REFUND")).Expect(200)
+	if have := u.Balance(t); have != 3+10+100 {
+		t.Errorf("balance %d after the refund of a test", have)
+	}
+}
+
+func failB(t *testing.T, s *apitest.Server, rule fake.Rule) {
+	t.Helper()
+	if err := s.World.PlatformB.Faults.Add(rule); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The store refuses the service, not the buyer: nothing counts against the user, and everything counts as a failure of the
+// store.
+func TestAStoreThatRefusesTheService(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Env("OPS_ADDR", "127.0.0.1:"+freePort(t)))
+	u := s.SignIn(t)
+	p := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
+	tr, signed := s.World.TransactionB(store.TransactionB{ProductID: "credits.10"})
+	a := func() *apitest.Response { return purchase(t, u, "platform_a", p.OrderID, p.Token, p.ProductID) }
+	b := func() *apitest.Response { return purchase(t, u, "platform_b", tr.TransactionID, signed, tr.ProductID) }
+	const down = "receipt_verify_unavailable"
+	for _, c := range []struct {
+		of     string
+		host   *fake.Faults
+		rule   fake.Rule
+		buy    func() *apitest.Response
+		status int
+		code   string
+	}{
+		{"platform_a", s.World.PlatformA.Faults, fake.Rule{Step: store.StepToken, Status: 400, Body: `{"error":"invalid_grant"}`}, a, 400, "receipt_invalid"},
+		{"platform_a", s.World.PlatformA.Faults, fake.Rule{Step: store.StepToken, Status: 403}, a, 502, down},
+		{"platform_a", s.World.PlatformA.Faults, fake.Rule{Step: store.StepToken, Status: 404}, a, 502, down},
+		{"platform_a", s.World.PlatformA.Faults, fake.Rule{Step: store.StepPurchase, Status: 401}, a, 502, down},
+		{"platform_a", s.World.PlatformA.Faults, fake.Rule{Step: store.StepPurchase, Status: 403}, a, 502, down},
+		{"platform_b", s.World.PlatformB.Faults, fake.Rule{Step: store.StepTransaction, Status: 401}, b, 502, down},
+		{"platform_b", s.World.PlatformB.Faults, fake.Rule{Step: store.StepTransaction, Status: 404, Body: `{"errorCode":4040004}`}, b, 502, down},
+	} {
+		c.rule.Kind = fake.KindStatus
+		if err := c.host.Add(c.rule); err != nil {
+			t.Fatal(err)
+		}
+		before := metricOf(t, s, `cutroom_dependency_errors_total{of="`+c.of+`"}`)
+		const tries = 5 // 35 in all: with the limit of 20 refusals the last would be 429
+		for range tries {
+			c.buy().Error(c.status, c.code)
+		}
+		if n := metricOf(t, s, `cutroom_dependency_errors_total{of="`+c.of+`"}`) - before; n < tries {
+			t.Errorf("%+v: %v failures are counted, want %d", c.rule, n, tries)
+		}
+		s.World.Heal()
+	}
+	for order, reason := range map[string]string{p.OrderID: down, tr.TransactionID: down} {
+		if out := succeeds(t, s, "user", "show", order); !strings.Contains(out, reason) {
+			t.Errorf("user show %s: %s", order, out)
+		}
+	}
+	a().Expect(200)
+	b().Expect(200)
+}
+
 // The receipt package tests which failures count as outages.
 func TestStoreOutages(t *testing.T) {
 	t.Parallel()
@@ -169,7 +306,10 @@ func TestStoreOutages(t *testing.T) {
 			t.Errorf("user show %s: %s", order, out)
 		}
 	}
-	s.World.FailStores(t, fake.Rule{Kind: fake.KindStatus, Status: 404})
+	failB(t, s, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 404})
+	if err := s.World.PlatformA.Faults.Add(fake.Rule{Step: store.StepPurchase, Kind: fake.KindStatus, Status: 404}); err != nil {
+		t.Fatal(err)
+	}
 	both(t, 400, "receipt_invalid")
 	s.World.Heal()
 	if b := u.Balance(t); b != 3 {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"cutroom/internal/apitest"
+	"cutroom/internal/dbtest"
+	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
 )
@@ -78,8 +80,10 @@ func TestStoreRefundsTakeCreditsBack(t *testing.T) {
 	if _, err := s.World.PlatformB.Refund(b.TransactionID, false); err != nil {
 		t.Fatal(err)
 	}
-	push(t, s, notifyB, s.World.PlatformB.Push(b, "REFUND_REVERSED")).Expect(200)
-	expect("the refund reversed, which support handles by hand", 3, 0, 0)
+	for range 2 {
+		push(t, s, notifyB, s.World.PlatformB.Push(b, "REFUND_REVERSED")).Expect(200)
+		expect("the refund reversed", 53, 1, 50)
+	}
 	// A refunded receipt stays spent.
 	var again apitest.Purchased
 	purchase(t, u, "platform_a", a.OrderID, a.Token, a.ProductID).Expect(200).JSON(&again)
@@ -137,6 +141,11 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	if have := u.Balance(t); have != 23 {
 		t.Errorf("balance %d, want 23", have)
 	}
+	// One that the push subscription does not wrap cannot be read, which is logged.
+	push(t, s, notifyA, store.Push{Bearer: good.Bearer, Body: []byte(`{"version":"1.0","packageName":"` + sandbox.PackageName + `"}`)}).Expect(200)
+	if !strings.Contains(s.Logs(), "payload unwrapping") {
+		t.Error("no warning about unwrapped notifications")
+	}
 	// If the store is down when it should confirm, the notification still gets 200, and the service
 	// asks the store again later.
 	s.World.FailStores(t, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 503})
@@ -146,6 +155,71 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	if have := u.Balance(t); have != 13 {
 		t.Errorf("balance %d after the outage, want 13", have)
 	}
+}
+
+// platform_b refunds shares, and takes refunds back. The credit package tests the arithmetic.
+func TestSharesAreRefundedAndReversed(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t)
+	u, admin := s.SignIn(t), s.Admin(t)
+	b, signed := s.World.TransactionB(store.TransactionB{ProductID: "credits.150", Quantity: 3, AccountToken: u.Sub})
+	purchase(t, u, "platform_b", b.TransactionID, signed, b.ProductID).Expect(200)
+	say := func(kind string, refunded bool, share int64, balance, sold int) {
+		t.Helper()
+		now, err := s.World.PlatformB.RefundShare(b.TransactionID, refunded, share)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			push(t, s, notifyB, s.World.PlatformB.Push(now, kind)).Expect(200)
+			var r revenue
+			if admin.Get(t, "/api/v2/admin/revenue").Expect(200).JSON(&r); r.CreditsSold != sold {
+				t.Errorf("%s of %d: revenue %+v, want %d credits", kind, share, r, sold)
+			}
+			if have := u.Balance(t); have != balance {
+				t.Errorf("%s of %d: balance %d, want %d", kind, share, have, balance)
+			}
+		}
+	}
+	say("REFUND", true, 33333, 303, 300)
+	say("REFUND", true, 66667, 153, 150)
+	say("REFUND_REVERSED", false, 0, 453, 450)
+	say("REFUND", true, 33333, 303, 300)
+	say("REFUND", true, 0, 3, 0)
+	say("REFUND_REVERSED", false, 0, 453, 450)
+	// Nothing moves that the store does not confirm.
+	push(t, s, notifyB, s.World.PlatformB.Push(store.TransactionB{TransactionID: b.TransactionID, ProductID: b.ProductID, RevokedAtMs: 1}, "REFUND")).Expect(200)
+	if have := u.Balance(t); have != 453 {
+		t.Errorf("balance %d after an unconfirmed refund", have)
+	}
+	early, signed := s.World.TransactionB(store.TransactionB{ProductID: "credits.150", Quantity: 3, RevokedAtMs: 1, RefundedShare: 33333})
+	var got apitest.Purchased
+	purchase(t, u, "platform_b", early.TransactionID, signed, early.ProductID).Expect(200).JSON(&got)
+	if push(t, s, notifyB, s.World.PlatformB.Push(early, "REFUND")).Expect(200); got.Granted != 300 || u.Balance(t) != 753 {
+		t.Errorf("presented after a refund of a third: %+v, balance %d", got, u.Balance(t))
+	}
+}
+
+// A notification that the store cannot confirm, because it refuses the service, is asked again within minutes.
+func TestAStoreThatRefusesUsIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t)
+	u := s.SignIn(t)
+	b, signed := s.World.TransactionB(store.TransactionB{ProductID: "credits.10"})
+	purchase(t, u, "platform_b", b.TransactionID, signed, b.ProductID).Expect(200)
+	if _, err := s.World.PlatformB.Refund(b.TransactionID, true); err != nil {
+		t.Fatal(err)
+	}
+	s.World.FailStores(t, fake.Rule{Kind: fake.KindStatus, Status: 403})
+	push(t, s, notifyB, s.World.PlatformB.Push(b, "REFUND")).Expect(200)
+	if have := u.Balance(t); have != 13 {
+		t.Errorf("balance %d before the store confirmed the refund", have)
+	}
+	if n := dbtest.Number(t, s.Database(t), `SELECT COUNT(*) FROM sale_notices WHERE due_at < now_ms() + 60000`); n != 1 {
+		t.Errorf("%d notifications are kept for the next minute", n)
+	}
+	s.World.Heal()
 }
 
 func TestNotificationsAreOffWhileNotConfigured(t *testing.T) {

@@ -123,7 +123,9 @@ func TestProviderBWithoutAnAddress(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
 	bare := []string{"email", "email_verified"}
-	type answer struct{ User struct{ Sub, Email, Name string } }
+	type answer struct {
+		User struct{ Sub, Email, Name string }
+	}
 	signIn := func(fullName string, c identity.Claims) (a answer) {
 		t.Helper()
 		login(t, s, "provider_b", M{"idToken": s.World.MintB(t, c), "fullName": fullName}).Expect(200).JSON(&a)

@@ -12,6 +12,7 @@ import (
 	"cutroom/internal/credit"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
+	"cutroom/internal/user"
 )
 
 // maxSupport bounds one entry. A larger amount is a typing error.
@@ -96,7 +97,7 @@ func (v *invocation) enter(ctx context.Context, e supported, id string) error {
 	if f := fault.As(err); f != nil && f.Kind == fault.PaymentRequired {
 		return fmt.Errorf("the balance is less than that: %s", f.Detail)
 	}
-	if db.IsForeignKey(err) {
+	if errors.Is(err, user.ErrDeleted) {
 		return errors.New("the account was deleted just now")
 	}
 	return err

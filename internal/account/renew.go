@@ -17,19 +17,13 @@ func (s *Service) Renew(ctx context.Context, p Principal) (Session, error) {
 		return Session{}, fault.New(fault.Unauthorized, "session_over")
 	}
 	var u user.User
-	err := s.o.DB.InTx(ctx, func(tx *db.Tx) error {
-		err := user.Lock(ctx, tx, p.UserID)
-		if err == nil {
-			u, err = user.Get(ctx, tx, p.UserID)
-		}
+	// This replica may not know of a sign-out yet, and the new token would outlive it.
+	err := s.o.DB.InTx(ctx, func(tx *db.Tx) (err error) {
+		u, err = user.LockSession(ctx, tx, p.UserID, p.Issued)
 		return err
 	})
 	if err != nil {
 		return Session{}, err
-	}
-	// This replica may not know of a sign-out yet, and the new token would outlive it.
-	if p.Issued.Before(validFrom(u.SignedOut)) {
-		return Session{}, fault.New(fault.Unauthorized, "invalid_token")
 	}
 	return s.begin(u, p.SignedIn)
 }

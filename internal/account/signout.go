@@ -31,16 +31,10 @@ func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	})
 }
 
-// validFrom is the earliest issue time of a token that is valid after a sign-out. Tokens count in whole
-// seconds.
-func validFrom(signedOut time.Time) time.Time {
-	return signedOut.Add(999 * time.Millisecond).Truncate(time.Second)
-}
-
 // issued is the issue time of a token for a user just read. It uses the database's clock, as sign-outs do: if a
 // replica's clock were fast, its tokens would outlive a sign-out.
 func issued(u user.User) time.Time {
-	if from := validFrom(u.SignedOut); u.Read.Before(from) {
+	if from := u.ValidFrom(); u.Read.Before(from) {
 		return from
 	}
 	return u.Read

@@ -14,7 +14,7 @@ var exports = map[string]string{
 	"account": `SELECT id, provider, provider_sub, email, name, picture, role, created_at, last_active_at, signed_out_at FROM users WHERE id = $1`,
 	"balance": `SELECT balance FROM credit_balances WHERE user_id = $1`,
 	"ledger":  `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1 ORDER BY created_at, ref_id`,
-	"purchases": `SELECT platform, order_id, product_id, credits, owed, created_at, reversed_at
+	"purchases": `SELECT platform, order_id, product_id, credits, refunded, owed, created_at, reversed_at, test
 		FROM purchases WHERE buyer_id = $1 ORDER BY created_at, transaction_hash`,
 	"refusedReceipts": `SELECT platform, order_id, product_id, reason, attempts, created_at
 		FROM receipt_refusals WHERE user_id = $1 ORDER BY created_at, platform, order_id, product_id`,

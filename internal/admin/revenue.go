@@ -4,9 +4,12 @@ import (
 	"context"
 )
 
-// counted is the condition for purchases that count: the store has not refunded them, and support
-// did not grant them by hand.
-const counted = `reversed_at IS NULL AND by_support = 0`
+// counted is the condition for purchases that count: the store has not refunded all of them, support did not grant
+// them by hand, and they were not free tests. sold is the credits of one that count.
+const (
+	counted = `reversed_at IS NULL AND by_support = 0 AND test = 0`
+	sold    = `(credits - refunded)`
+)
 
 // Revenue sums up all purchases that their store has not refunded, including those of deleted accounts.
 type Revenue struct {
@@ -30,9 +33,9 @@ type Revenue struct {
 // Revenue sums up all purchases.
 func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 	return single[Revenue](ctx, r.db, `WITH sold AS (
-			SELECT platform, credits, COUNT(*) AS n FROM purchases WHERE `+counted+` GROUP BY platform, credits),
+			SELECT platform, `+sold+` AS credits, COUNT(*) AS n FROM purchases WHERE `+counted+` GROUP BY platform, `+sold+`),
 		recent AS (
-			SELECT COUNT(*) AS n, CAST(COALESCE(SUM(credits), 0) AS BIGINT) AS credits FROM purchases
+			SELECT COUNT(*) AS n, `+sum(sold)+` AS credits FROM purchases
 			WHERE `+counted+` AND created_at >= (SELECT now_ms() - $1))
 		SELECT (`+buyersSQL+`) AS paying_users, `+sum("n")+` AS purchase_count, `+sum("n * credits")+` AS credits_sold,
 			(SELECT n FROM recent) AS purchase_count30d, (SELECT credits FROM recent) AS credits_sold30d,
@@ -62,8 +65,8 @@ type DailyRevenue struct {
 // DailyRevenue returns the purchases of every day of the range.
 func (r *Reports) DailyRevenue(ctx context.Context, span Range) ([]DailyRevenue, error) {
 	return byDay[DailyRevenue](ctx, r.db, span, `SELECT created_at / 86400000 AS date,
-			`+sum("CASE platform WHEN 'platform_a' THEN credits END")+` AS platform_a_credits,
-			`+sum("CASE platform WHEN 'platform_b' THEN credits END")+` AS platform_b_credits, COUNT(*) AS purchase_count
+			`+sum("CASE platform WHEN 'platform_a' THEN "+sold+" END")+` AS platform_a_credits,
+			`+sum("CASE platform WHEN 'platform_b' THEN "+sold+" END")+` AS platform_b_credits, COUNT(*) AS purchase_count
 		FROM purchases WHERE created_at >= $1 AND created_at < $2 AND `+counted+`
 		GROUP BY created_at / 86400000`)
 }

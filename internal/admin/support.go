@@ -91,12 +91,14 @@ type Purchase struct {
 	CreatedAt  Time   `json:"createdAt"`
 	ReversedAt Time   `json:"reversedAt"` // when the store refunded it
 	BySupport  bool   `json:"bySupport"`  // support granted the credits by hand
+	Refunded   int64  `json:"refunded"`   // of its credits, those of the share that the store has refunded
+	Test       bool   `json:"test"`       // nobody paid the store
 }
 
 // Purchases returns a page of a user's purchases, newest first, and how many there are
 // in all. An unknown user is a 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
-	return ofUser[Purchase](ctx, r, userID, page, `platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support`,
+	return ofUser[Purchase](ctx, r, userID, page, `platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support, refunded, test`,
 		`FROM purchases WHERE buyer_id = $1`, `created_at DESC, transaction_hash`)
 }
 
@@ -161,7 +163,7 @@ func (f *Refusal) explain(userID string) {
 	show := Text("cutroom user show " + quoted(f.OrderID))
 	switch f.Reason {
 	case credit.ReasonUnanswered:
-		f.Meaning, f.Command = "The store did not answer. The app presents the order again; once the store answers, so can you.", Text(verify)
+		f.Meaning, f.Command = "The store did not answer, or refused this service. The app presents the order again; once the store answers, so can you.", Text(verify)
 	case "pending":
 		f.Meaning, f.Command = "The store has not been paid yet. The app presents the order again.", Text(verify)
 	case "cancelled":
@@ -173,7 +175,7 @@ func (f *Refusal) explain(userID string) {
 	case "mismatch":
 		f.Meaning, f.Command = "Product, order, app or environment differ from what the store sold: a bug, or a test build of the app.", Text(verify)
 	case "test_purchase":
-		f.Meaning = "A licence tester bought it and paid nothing."
+		f.Meaning = "A tester bought it and paid nothing; see IAP_PLATFORM_A_ALLOW_TEST and IAP_PLATFORM_B_ALLOW_TEST."
 	default:
 		f.Meaning, f.Command = "The store does not confirm the order. If the user can prove the purchase, grant its credits; the order is then spent.",
 			Text(fmt.Sprintf("cutroom credits grant %s CREDITS --reason REASON --order %s", userID, quoted(f.Platform+":"+f.OrderID)))

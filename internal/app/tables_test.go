@@ -26,6 +26,7 @@ var owners = map[string]string{
 	"assets":             "asset",
 	"audit":              "audit",
 	"bonus_identities":   "credit",
+	"sale_notices":       "credit",
 	"credit_balances":    "credit",
 	"credit_ledger":      "credit",
 	"devices":            "events",

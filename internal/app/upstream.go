@@ -87,7 +87,11 @@ func NewStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA,
 		}
 	}
 	if p := cfg.IAP.PlatformB; p.Configured {
-		b, err = receipt.NewPlatformB(receipt.PlatformBConfig{BaseURL: p.BaseURL, IssuerID: p.IssuerID, KeyID: p.KeyID,
+		tests := ""
+		if p.AllowTest && !p.Sandbox {
+			tests = p.SandboxURL
+		}
+		b, err = receipt.NewPlatformB(receipt.PlatformBConfig{BaseURL: p.BaseURL, SandboxURL: tests, IssuerID: p.IssuerID, KeyID: p.KeyID,
 			PrivateKeyPEM: []byte(p.PrivateKey.Reveal()), BundleID: p.BundleID, Sandbox: p.Sandbox,
 			ExtraRootsPEM: p.RootCAs, HTTP: deps.Client("platform_b", client)})
 		if err != nil {

@@ -216,6 +216,8 @@ type PlatformB struct {
 	BundleID   string
 	Sandbox    bool
 	BaseURL    string
+	AllowTest  bool   // accept free purchases that only SandboxURL knows
+	SandboxURL string // of the store's sandbox
 	RootCAs    []byte // PEM certificates trusted besides the store's own; nil = none
 }
 

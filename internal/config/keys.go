@@ -193,6 +193,8 @@ func (s *settings) keys() []Key {
 		text("IAP_PLATFORM_B_BUNDLE_ID", "", &s.IAP.PlatformB.BundleID).needed(ForPlatformB),
 		into("IAP_PLATFORM_B_ENV", "production", &s.IAP.PlatformB.Sandbox, oneOf("production, sandbox", false, true)),
 		into("IAP_PLATFORM_B_BASE_URL", "", &s.IAP.PlatformB.BaseURL, httpURL),
+		toggle("IAP_PLATFORM_B_ALLOW_TEST", &s.IAP.PlatformB.AllowTest),
+		into("IAP_PLATFORM_B_SANDBOX_BASE_URL", platformBSandboxURL, &s.IAP.PlatformB.SandboxURL, httpURL),
 		text("IAP_PLATFORM_B_ROOT_CA_FILE", "", &s.rootCAFile),
 
 		// Web hook and push

@@ -182,6 +182,9 @@ func (s *settings) checkPlatformB(r *reader) {
 	if p.Configured = r.complete("platform_b", ForPlatformB); p.Configured {
 		r.checkP256("IAP_PLATFORM_B_PRIVATE_KEY", p.PrivateKey)
 		p.RootCAs = r.certificates("IAP_PLATFORM_B_ROOT_CA_FILE", s.rootCAFile)
+		if p.AllowTest && p.Sandbox {
+			r.warn("IAP_PLATFORM_B_ALLOW_TEST has no effect: with IAP_PLATFORM_B_ENV=sandbox every purchase is one of the sandbox")
+		}
 	}
 }
 

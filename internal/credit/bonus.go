@@ -42,6 +42,10 @@ func (l *Ledger) Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	if _, err := lockBalance(ctx, tx, userID); err != nil {
 		return err
 	}
+	if _, err := tx.Exec(ctx, `DELETE FROM sale_notices WHERE (platform, order_id) IN (
+		SELECT platform, order_id FROM purchases WHERE buyer_id = $1)`, userID); err != nil {
+		return fmt.Errorf("forget notifications: %w", err)
+	}
 	if _, err := tx.Exec(ctx, `UPDATE purchases SET order_id = NULL WHERE buyer_id = $1`, userID); err != nil {
 		return fmt.Errorf("forget order numbers: %w", err)
 	}

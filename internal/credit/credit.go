@@ -171,7 +171,7 @@ func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) 
 	if err != nil || !refunded {
 		return false, err
 	}
-	return true, settleFromRefund(ctx, tx, userID, -amount)
+	return true, settle(ctx, tx, userID, -amount, true)
 }
 
 // enter writes a ledger entry under its reference, once, and changes the balance

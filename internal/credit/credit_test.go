@@ -45,12 +45,16 @@ type store struct {
 	calls, asking, most atomic.Int64 // calls of Verify: all, current, most at the same time
 	err                 error
 	slow                time.Duration
+	share               receipt.Share // refunded before the purchase is presented
+	test                bool
+	verifying           func() // called before the answer
 
 	notice    receipt.Notice
 	noticeErr error
 	mu        sync.Mutex
-	reversed  map[string]bool // result of Reversed
-	asked     []string        // transactions in calls of Reversed
+	reversed  map[string]bool          // result of Refunds: of all, or of nothing
+	refunded  map[string]receipt.Share // result of Refunds
+	asked     []string                 // transactions in calls of Refunds
 	away      error
 }
 
@@ -58,20 +62,23 @@ func (s *store) Notification(context.Context, string, []byte) (receipt.Notice, e
 	return s.notice, s.noticeErr
 }
 
-func (s *store) Reversed(_ context.Context, asked []receipt.Transaction) (map[string]bool, error) {
+func (s *store) Refunds(_ context.Context, asked []receipt.Transaction) (map[string]receipt.Share, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := map[string]bool{}
+	known := map[string]receipt.Share{}
 	for _, t := range asked {
 		s.asked = append(s.asked, t.ID)
 		if reversed, told := s.reversed[t.ID]; told && s.away == nil {
-			known[t.ID] = reversed
+			known[t.ID] = map[bool]receipt.Share{true: receipt.All}[reversed]
+		}
+		if share, told := s.refunded[t.ID]; told && s.away == nil {
+			known[t.ID] = share
 		}
 	}
 	return known, s.away
 }
 
-func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
+func (s *store) Verify(context.Context, receipt.Purchase) (receipt.Sale, error) {
 	now := s.asking.Add(1)
 	defer s.asking.Add(-1)
 	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
@@ -80,7 +87,10 @@ func (s *store) Verify(context.Context, receipt.Purchase) (int64, error) {
 	if s.slow > 0 {
 		time.Sleep(s.slow)
 	}
-	return max(1, s.quantity), s.err
+	if s.verifying != nil {
+		s.verifying()
+	}
+	return receipt.Sale{Quantity: max(1, s.quantity), Refunded: s.share, Test: s.test}, s.err
 }
 
 // deleteUser deletes an account.

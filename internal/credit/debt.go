@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 
 	"cutroom/internal/db"
 )
@@ -22,16 +21,17 @@ func lockBalance(ctx context.Context, tx *db.Tx, userID string) (int64, error) {
 // debt is what a user owes for one refunded purchase.
 type debt struct {
 	Order
-	owed int64
+	owed      int64
+	reversals int // entries of the order's reversals so far
 }
 
-// settle uses up to this many credits to pay the debts of a user, the oldest first. It calls pay with each debt
-// and the amount paid of it. The caller's transaction must hold the lock on the user's balance.
-func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay func(d debt, paid int64) error) error {
+// settle uses up to this many credits to pay the debts of a user, the oldest first. With reverse it takes them from the
+// balance, as reversals. The caller's transaction must hold the lock on the user's balance.
+func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, reverse bool) error {
 	debts, err := db.All(ctx, tx, func(row db.Scanner) (d debt, err error) {
-		err = row.Scan(&d.Platform, &d.TransactionID, &d.owed)
+		err = row.Scan(&d.Platform, &d.TransactionID, &d.owed, &d.reversals)
 		return d, err
-	}, `SELECT platform, order_id, owed FROM purchases
+	}, `SELECT platform, order_id, owed, reversals FROM purchases
 		WHERE buyer_id = $1 AND owed > 0 ORDER BY created_at, transaction_hash`, userID)
 	if err != nil {
 		return fmt.Errorf("look for debts: %w", err)
@@ -41,11 +41,15 @@ func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay fu
 		if paid == 0 {
 			break
 		}
-		if err := pay(d, paid); err != nil {
-			return err
+		taken := int64(0)
+		if reverse {
+			taken = paid
+			if d.reversals, err = d.enterReversal(ctx, tx, userID, d.reversals, -paid); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.Exec(ctx, `UPDATE purchases SET owed = owed - $1 WHERE platform = $2 AND transaction_hash = $3`,
-			paid, d.Platform, d.Hash()); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE purchases SET owed = owed - $1, taken = taken + $2, reversals = $3
+			WHERE platform = $4 AND transaction_hash = $5`, paid, taken, d.reversals, d.Platform, d.Hash()); err != nil {
 			return fmt.Errorf("settle debt: %w", err)
 		}
 		credits -= paid
@@ -53,19 +57,19 @@ func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, pay fu
 	return nil
 }
 
-// settleFromRefund pays the user's debts from a job's refund.
-func settleFromRefund(ctx context.Context, tx *db.Tx, userID string, refunded int64) error {
-	return settle(ctx, tx, userID, refunded, func(d debt, paid int64) error {
-		base := "reversal-" + d.ref() + "-"
-		var earlier int
-		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM credit_ledger WHERE user_id = $1 AND kind = 'reversal' AND substr(ref_id, 1, $2) = $3`,
-			userID, utf8.RuneCountInString(base), base).Scan(&earlier); err != nil {
-			return fmt.Errorf("count settlements: %w", err)
+// enterReversal writes an entry of an order's reversals, after so many earlier ones, and returns their new number. The
+// first has the reference reversal-<platform>-<transaction>, the others append -<n>. The caller's transaction must hold
+// the locks on balance and purchase.
+func (o Order) enterReversal(ctx context.Context, tx *db.Tx, userID string, earlier int, amount int64) (int, error) {
+	for n := earlier; ; n++ {
+		ref := "reversal-" + o.ref()
+		if n > 0 {
+			ref += "-" + strconv.Itoa(n)
 		}
-		entered, err := enter(ctx, tx, userID, kindReversal, base+strconv.Itoa(earlier+1), -paid)
-		if err == nil && !entered {
-			err = fmt.Errorf("settlement %s%d exists already", base, earlier+1)
+		// Another order's number may end in -<n> and have the reference already.
+		entered, err := enter(ctx, tx, userID, kindReversal, ref, amount)
+		if err != nil || entered {
+			return n + 1, err
 		}
-		return err
-	})
+	}
 }

@@ -30,16 +30,15 @@ const (
 
 // Store checks purchases with their platform.
 type Store interface {
-	// Verify returns the quantity of a purchase (>= 1). It returns receipt.ErrUnavailable if the store did not
-	// answer and a retry is safe, and any other error for an invalid receipt.
-	Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error)
+	// Verify returns what the store sold. It returns receipt.ErrUnavailable if the store did not answer, or refused the
+	// service, and a retry is safe, and any other error for an invalid receipt.
+	Verify(ctx context.Context, p receipt.Purchase) (receipt.Sale, error)
 	// Notification reads a notification. It returns receipt.ErrForged unless the
 	// store signed it, and receipt.ErrNotHeeded if notifications are not configured.
 	Notification(ctx context.Context, bearer string, body []byte) (receipt.Notice, error)
-	// Reversed returns, for each transaction that the store knows, whether the store
-	// refunded it. The map may hold transactions that were not asked about. Its
-	// contents are valid even with an error.
-	Reversed(ctx context.Context, asked []receipt.Transaction) (map[string]bool, error)
+	// Refunds returns, for each transaction that the store knows, the share that the store has refunded so far. The map
+	// may hold transactions that were not asked about. Its contents are valid even with an error.
+	Refunds(ctx context.Context, asked []receipt.Transaction) (map[string]receipt.Share, error)
 }
 
 // maxAsking is the number of concurrent requests from this process to one store. Forged receipts must not use
@@ -54,7 +53,7 @@ type limitedStore struct {
 }
 
 // Verify calls the store, as a span of the request's trace.
-func (s *limitedStore) Verify(ctx context.Context, p receipt.Purchase) (quantity int64, err error) {
+func (s *limitedStore) Verify(ctx context.Context, p receipt.Purchase) (sold receipt.Sale, err error) {
 	ctx, end := tracing.Start(ctx, "store "+s.platform)
 	defer func() { end(err) }()
 	return s.Store.Verify(ctx, p)
@@ -115,12 +114,15 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 			return grant, err
 		}
 	}
-	quantity, err := l.verify(ctx, store, p, strings.TrimSpace(req.Receipt))
+	sold, err := l.verify(ctx, store, p, strings.TrimSpace(req.Receipt))
 	if err != nil {
 		return Grant{}, err
 	}
-	p.credits = quantity * credits
-	return l.payOut(ctx, p)
+	grant, err := l.payOut(ctx, p.of(sold, credits))
+	if f := fault.As(err); f != nil && f.Code == receiptInvalid {
+		return Grant{}, l.refused(ctx, p, f)
+	}
+	return grant, err
 }
 
 // platformOf normalises the name of a platform, in any case.
@@ -149,8 +151,18 @@ func (o Order) ref() string { return o.Platform + "-" + o.TransactionID }
 type purchase struct {
 	Order
 	buyer, product string
-	credits        int64
-	bySupport      bool // granted by hand
+	credits        int64 // that the store sold
+	refunded       int64 // of credits: the share that it has refunded already, which is not granted
+	bySupport      bool  // granted by hand
+	test           bool  // nobody paid
+}
+
+// of returns the purchase with what the store sold, of a product with so many credits.
+func (p purchase) of(sold receipt.Sale, credits int64) purchase {
+	p.credits = sold.Quantity * credits
+	p.refunded = sold.Refunded.Credits(p.credits)
+	p.test = sold.Test
+	return p
 }
 
 // maxTransaction is far above the length of a store's ids, in bytes, and below the
@@ -165,29 +177,38 @@ func plausible(transaction string) bool {
 
 // verify asks a store about a purchase, unless too many receipts of this user
 // were refused within the last minute. It records an attempt without success for support.
-func (l *Ledger) verify(ctx context.Context, store *limitedStore, p purchase, token string) (quantity int64, err error) {
+func (l *Ledger) verify(ctx context.Context, store *limitedStore, p purchase, token string) (receipt.Sale, error) {
 	done, err := store.acquire(ctx)
 	if err != nil {
-		return 0, l.recordUnanswered(ctx, p, unanswered(err))
+		return receipt.Sale{}, l.recordUnanswered(ctx, p, unanswered(err))
 	}
 	defer done()
 	if err := refusals.Check(ctx, l.o.DB, p.buyer); err != nil {
-		return 0, err
+		return receipt.Sale{}, err
 	}
-	quantity, err = p.askStore(ctx, store, token)
+	sold, err := p.askStore(ctx, store, token)
 	switch f := fault.As(err); {
 	case f == nil:
-		return quantity, err
+		return sold, err
 	case f.Code != receiptInvalid:
-		return 0, l.recordUnanswered(ctx, p, f)
+		return receipt.Sale{}, l.recordUnanswered(ctx, p, f)
+	default:
+		return receipt.Sale{}, l.refused(ctx, p, f)
 	}
-	if limited := refusals.Take(ctx, l.o.DB, p.buyer); limited != nil && fault.As(limited) == nil {
-		return 0, limited
+}
+
+// refused records that a receipt was refused, counts it against its user unless the fault is ours, and returns the
+// failure.
+func (l *Ledger) refused(ctx context.Context, p purchase, failure *fault.Error) error {
+	if !errors.Is(failure.Err, receipt.ErrCredentials) {
+		if limited := refusals.Take(ctx, l.o.DB, p.buyer); limited != nil && fault.As(limited) == nil {
+			return limited
+		}
 	}
-	if recordErr := l.recordRefusal(ctx, p, fault.As(err).Detail); recordErr != nil {
-		return 0, recordErr
+	if err := l.recordRefusal(ctx, p, failure.Detail); err != nil {
+		return err
 	}
-	return 0, err
+	return failure
 }
 
 // unanswered is the failure of an attempt that a store did not answer.
@@ -195,35 +216,67 @@ func unanswered(cause error) *fault.Error {
 	return fault.New(fault.BadGateway, ReasonUnanswered).WithCause(cause)
 }
 
-// askStore asks the store for the quantity of a purchase.
-func (p purchase) askStore(ctx context.Context, store *limitedStore, token string) (quantity int64, err error) {
+// askStore asks the store about a purchase.
+func (p purchase) askStore(ctx context.Context, store *limitedStore, token string) (sold receipt.Sale, err error) {
 	err = fmt.Errorf("%w: a transaction id of %d bytes cannot be one", receipt.ErrInvalid, len(p.TransactionID))
 	if plausible(p.TransactionID) {
-		quantity, err = store.Verify(ctx, receipt.Purchase{TransactionID: p.TransactionID, ProductID: p.product,
+		sold, err = store.Verify(ctx, receipt.Purchase{TransactionID: p.TransactionID, ProductID: p.product,
 			Receipt: token, AccountID: p.buyer})
 	}
 	switch {
 	case err == nil:
-		return quantity, nil
+		return sold, nil
 	case errors.Is(err, receipt.ErrUnavailable), ctx.Err() != nil:
-		return 0, unanswered(err)
+		return receipt.Sale{}, unanswered(err)
 	}
-	return 0, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.ReasonOf(err)).WithCause(err)
+	return receipt.Sale{}, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.ReasonOf(err)).WithCause(err)
 }
 
 // insert records that a purchase is paid out, unless it already is. From then on its receipt pays nothing.
 func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO purchases
-		(platform, transaction_hash, order_id, product_id, credits, buyer_id, created_at, by_support)
-		VALUES ($1, $2, $3, $4, $5, $6, now_ms(), CASE WHEN $7 THEN 1 ELSE 0 END) ON CONFLICT (platform, transaction_hash) DO NOTHING`,
-		p.Platform, p.Hash(), p.TransactionID, p.product, p.credits, p.buyer, p.bySupport)
+		(platform, transaction_hash, order_id, product_id, credits, refunded, taken, buyer_id, created_at, by_support, test)
+		VALUES ($1, $2, $3, $4, $5, $6, $6, $7, now_ms(), CASE WHEN $8 THEN 1 ELSE 0 END, CASE WHEN $9 THEN 1 ELSE 0 END)
+		ON CONFLICT (platform, transaction_hash) DO NOTHING`,
+		p.Platform, p.Hash(), p.TransactionID, p.product, p.credits, p.refunded, p.buyer, p.bySupport, p.test)
 	if err != nil {
 		return false, fmt.Errorf("record purchase: %w", err)
 	}
 	return n == 1, nil
 }
 
+// The most credits that an account gets for free tests on platform_b, in any such time. Anybody may become a tester there.
+const (
+	maxTested    = 1000
+	testedWithin = day
+)
+
+// checkTested refuses a free test beyond the limit. The transaction must hold the lock on the user.
+func (p purchase) checkTested(ctx context.Context, tx *db.Tx) error {
+	if !p.test || p.Platform != PlatformB {
+		return nil
+	}
+	var granted int64
+	err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(l.amount), 0) AS BIGINT) FROM purchases p
+		JOIN credit_ledger l ON l.ref_id = p.platform || '-' || p.order_id
+		WHERE p.buyer_id = $1 AND p.test = 1 AND p.platform = $2 AND p.created_at > now_ms() - $3`,
+		p.buyer, p.Platform, testedWithin.Milliseconds()).Scan(&granted)
+	if err != nil {
+		return fmt.Errorf("sum tests: %w", err)
+	}
+	if granted+p.credits-p.refunded > maxTested {
+		return fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.TestPurchase).
+			WithCause(fmt.Errorf("%d credits for tests, at most %d in %v", granted, maxTested, testedWithin))
+	}
+	return nil
+}
+
+// payOut grants the credits of a purchase that its store has confirmed, once.
 func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
+	granted := p.credits - p.refunded
+	if granted == 0 {
+		return Grant{}, fault.New(fault.Invalid, receiptInvalid).WithDetail("%s", receipt.Revoked)
+	}
 	paid := false
 	err := l.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		// An account whose deletion has begun must not spend the receipt: the credits
@@ -235,7 +288,10 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 		if paid, err = p.insert(ctx, tx); err != nil || !paid {
 			return err
 		}
-		_, err = enter(ctx, tx, p.buyer, kindPurchase, p.ref(), p.credits)
+		if err := p.checkTested(ctx, tx); err != nil {
+			return err
+		}
+		_, err = enter(ctx, tx, p.buyer, kindPurchase, p.ref(), granted)
 		return err
 	})
 	if err != nil {
@@ -246,14 +302,19 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 		return grant, err
 	}
 	have, err := l.Balance(ctx, p.buyer)
-	return Grant{Granted: p.credits, Balance: have, TransactionID: p.TransactionID}, err
+	return Grant{Granted: granted, Balance: have, TransactionID: p.TransactionID}, err
 }
 
 // replay answers a request for an order, and reports true, if the order was already paid out.
 func (l *Ledger) replay(ctx context.Context, p purchase) (grant Grant, spent bool, err error) {
-	buyer, spent, err := p.spentBy(ctx, l.o.DB)
+	buyer, product, spent, err := p.spentBy(ctx, l.o.DB)
 	if err != nil || !spent {
 		return Grant{}, false, err
+	}
+	if p.product != "" && product != bySupport && product != p.product {
+		// A cart of several products has one order, of which only the first product that came was granted.
+		l.o.Log.Warn("an order that was paid out came again with another product; the app must sell one product per purchase",
+			"platform", p.Platform, "order", p.TransactionID, "user", p.buyer, "granted", product, "presented", p.product)
 	}
 	if buyer != p.buyer {
 		l.o.Log.Warn("suspicious: a spent receipt was presented by another account",
@@ -263,18 +324,21 @@ func (l *Ledger) replay(ctx context.Context, p purchase) (grant Grant, spent boo
 	return Grant{Balance: have, TransactionID: p.TransactionID}, true, err
 }
 
-// spentBy reports whether an order was paid out, and the buyer, "" after the account's deletion.
-func (o Order) spentBy(ctx context.Context, q db.Querier) (buyer string, spent bool, err error) {
-	err = q.QueryRow(ctx, `SELECT COALESCE(buyer_id, '') FROM purchases
-		WHERE platform = $1 AND transaction_hash = $2`, o.Platform, o.Hash()).Scan(&buyer)
+// spentBy reports whether an order was paid out, for which product, and the buyer, "" after the account's deletion.
+func (o Order) spentBy(ctx context.Context, q db.Querier) (buyer, product string, spent bool, err error) {
+	err = q.QueryRow(ctx, `SELECT COALESCE(buyer_id, ''), product_id FROM purchases
+		WHERE platform = $1 AND transaction_hash = $2`, o.Platform, o.Hash()).Scan(&buyer, &product)
 	if db.IsNoRows(err) {
-		return "", false, nil
+		return "", "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("look for purchase: %w", err)
+		return "", "", false, fmt.Errorf("look for purchase: %w", err)
 	}
-	return buyer, true, nil
+	return buyer, product, true, nil
 }
+
+// bySupport is the product of an order whose credits support granted.
+const bySupport = "support"
 
 // AdminGrant mints a product's credits for the calling admin, up to the cap in
 // any rolling 24 hours. It is refused to a user who has lost the role.

@@ -192,6 +192,255 @@ func TestJobRefundsSettleWhatIsOwed(t *testing.T) {
 	})
 }
 
+// A store may refund a share of a purchase, then more of it, and take that back. Each step takes or gives only what is
+// missing, once.
+func TestRefundsOfAShare(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{quantity: 3, refunded: map[string]receipt.Share{}}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		buyB := func(order string) (credit.Grant, error) {
+			return l.Purchase(t.Context(), user, credit.PurchaseRequest{Platform: "platform_b", TransactionID: order, Receipt: "r", ProductID: "credits.50"})
+		}
+		say := func(order string, share receipt.Share) {
+			t.Helper()
+			s.refunded[order] = share
+			s.notice = receipt.Notice{Transaction: receipt.Transaction{ID: order}}
+			if err := l.Notify(t.Context(), "platform_b", "", nil); err != nil {
+				t.Error(err)
+			}
+		}
+		of := func(part int64) receipt.Share { return receipt.Share{Part: part, Of: 100_000} }
+		expect := func(what string, balance, owed, refunded int64, wholly bool) {
+			t.Helper()
+			have, err := l.Balance(t.Context(), user)
+			sale := sales(t, d, user)[0]
+			if err != nil || have != balance || sale.Owed != owed || sale.Refunded != refunded || sale.ReversedAt.IsZero() == wholly {
+				t.Errorf("%s: balance %d, %+v (%v); want %d, %d owed, %d refunded, wholly %t", what, have, sale, err, balance, owed, refunded, wholly)
+			}
+			checkLedger(t, d)
+		}
+		if got, err := buyB("100"); err != nil || got.Granted != 150 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		for range 2 {
+			say("100", of(33_333))
+			expect("a third", 100, 0, 50, false)
+		}
+		say("100", of(66_667))
+		expect("two thirds", 50, 0, 100, false)
+		say("100", of(50_000))
+		expect("a smaller share is no news", 50, 0, 100, false)
+		for range 2 {
+			say("100", receipt.Share{})
+			expect("reversed", 150, 0, 0, false)
+		}
+		if err := charge(t.Context(), d, user, "job", 120); err != nil {
+			t.Fatal(err)
+		}
+		say("100", of(50_000))
+		expect("refunded again, beyond the balance", 0, 45, 75, false)
+		refund(t, d, user, "job") // settles 45 of 120
+		expect("settled by a job", 75, 0, 75, false)
+		say("100", receipt.All)
+		expect("all", 0, 0, 150, true)
+		say("100", receipt.Share{})
+		expect("reversed again", 150, 0, 0, false)
+		if err := charge(t.Context(), d, user, "other", 100); err != nil {
+			t.Fatal(err)
+		}
+		say("100", receipt.All)
+		expect("all, beyond the balance", 0, 100, 150, true)
+		// The nightly check finds the reversal, too.
+		s.refunded["100"], s.asked = receipt.Share{}, nil
+		dbtest.Exec(t, d, `UPDATE purchases SET created_at = created_at - $1, asked_at = asked_at - $1`, 24*3600_000)
+		if err := l.CheckPastSales(t.Context()); err != nil || len(s.asked) != 1 {
+			t.Errorf("%v, asked about %v", err, s.asked)
+		}
+		expect("reversed by night", 50, 0, 0, false)
+		if n := dbtest.Number(t, d, `SELECT COUNT(*) FROM credit_ledger WHERE ref_id = 'reversal-platform_b-100' OR ref_id LIKE 'reversal-platform_b-100-%'`); n != 9 {
+			t.Errorf("%d reversals in the ledger, want one for each step and one for the settlement", n)
+		}
+
+		// Refunded in part before the app presented it.
+		s.share, s.refunded["200"] = of(33_333), of(33_333)
+		if got, err := buyB("200"); err != nil || got.Granted != 100 || got.Balance != 150 {
+			t.Errorf("the rest: %+v, %v", got, err)
+		}
+		balance := func(what string, want int64) {
+			t.Helper()
+			if have, err := l.Balance(t.Context(), user); err != nil || have != want {
+				t.Errorf("%s: balance %d (%v), want %d", what, have, err, want)
+			}
+			checkLedger(t, d)
+		}
+		say("200", of(33_333))
+		balance("that share was never granted", 150)
+		say("200", of(66_667))
+		balance("more of it", 100)
+		say("200", receipt.Share{})
+		balance("reversed: the buyer has paid all of it", 200)
+		if s.share = of(99_900); true { // of 150 credits 149.85, rounded to all
+			if _, err := buyB("300"); fault.As(err) == nil || fault.As(err).Detail != "revoked" {
+				t.Errorf("nothing is left: %v", err)
+			}
+		}
+	})
+}
+
+// Two orders of which one's number continues the other's have their own references.
+func TestReversalsOfSimilarOrders(t *testing.T) {
+	d := dbtest.SQLite(t)
+	s := &store{refunded: map[string]receipt.Share{}}
+	l, user := newLedger(t, d, s), addUser(t, d)
+	for _, order := range []string{"t", "t-1"} {
+		buy(t, l, user, order)
+	}
+	for _, share := range []receipt.Share{receipt.All, {}, receipt.All} {
+		for _, order := range []string{"t-1", "t"} {
+			s.refunded[order] = share
+			if err := notified(t, l, s, order); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if have, err := l.Balance(t.Context(), user); err != nil || have != 0 {
+		t.Errorf("balance %d, %v", have, err)
+	}
+	checkLedger(t, d)
+}
+
+// A refund that is notified while its purchase is being verified takes the credits back once they are granted.
+func TestARefundDuringVerification(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{reversed: map[string]bool{"t-1": true}}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		s.verifying = func() {
+			if err := notified(t, l, s, "t-1"); err != nil {
+				t.Error(err)
+			}
+			if err := l.CheckPastSales(t.Context()); err != nil { // a sweep before the credits are granted
+				t.Error(err)
+			}
+		}
+		buy(t, l, user, "t-1")
+		minutes := func(n int) {
+			t.Helper()
+			dbtest.Exec(t, d, `UPDATE sale_notices SET due_at = due_at - $1, created_at = created_at - $1`, n*60_000)
+			if err := l.CheckPastSales(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		minutes(1)
+		if have, err := l.Balance(t.Context(), user); err != nil || have != 0 {
+			t.Errorf("balance %d a minute later, want 0 (%v)", have, err)
+		}
+		if n := dbtest.Number(t, d, `SELECT COUNT(*) FROM sale_notices`); n != 0 {
+			t.Errorf("%d notifications are kept", n)
+		}
+		// What was never paid out is forgotten.
+		if err := notified(t, l, s, "t-2"); err != nil {
+			t.Error(err)
+		}
+		if minutes(9); dbtest.Number(t, d, `SELECT COUNT(*) FROM sale_notices`) != 1 {
+			t.Error("forgotten too early")
+		}
+		if minutes(2); dbtest.Number(t, d, `SELECT COUNT(*) FROM sale_notices`) != 0 {
+			t.Error("kept too long")
+		}
+		checkLedger(t, d)
+	})
+}
+
+// A store that refuses the service confirms nothing. It is asked again, in growing intervals, for three days.
+func TestUnconfirmedNotificationsAreAskedAgain(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{reversed: map[string]bool{"t-1": true}}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		buy(t, l, user, "t-1")
+		for _, why := range []error{receipt.ErrUnavailable, fmt.Errorf("%w: %w", receipt.ErrInvalid, receipt.ErrCredentials)} {
+			s.away, s.asked = why, nil
+			if err := notified(t, l, s, "t-1"); err != nil {
+				t.Error(err)
+			}
+			for range 48 * 60 {
+				dbtest.Exec(t, d, `UPDATE sale_notices SET due_at = due_at - 60000, created_at = created_at - 60000`)
+				if len(s.asked) > 8 { // one more at last
+					break
+				}
+				if err := l.CheckPastSales(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if n := len(s.asked); n != 9 {
+				t.Errorf("asked %d times", n)
+			}
+		}
+		s.away = nil
+		dbtest.Exec(t, d, `UPDATE sale_notices SET due_at = 0`)
+		if err := l.CheckPastSales(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if have, err := l.Balance(t.Context(), user); err != nil || have != 0 {
+			t.Errorf("balance %d, want 0 (%v)", have, err)
+		}
+	})
+}
+
+// The free tests of one account are limited, also if they come at once.
+func TestTestsAreLimited(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &store{quantity: 3, test: true}
+		l, user := newLedger(t, d, s), addUser(t, d)
+		test := func(platform string, n int) error {
+			_, err := l.Purchase(t.Context(), user, credit.PurchaseRequest{Platform: platform, TransactionID: fmt.Sprint(platform, n), Receipt: "r", ProductID: "credits.50"})
+			return err
+		}
+		expect := func(what string, balance int64) {
+			t.Helper()
+			if have, err := l.Balance(t.Context(), user); err != nil || have != balance {
+				t.Errorf("%s: balance %d (%v), want %d", what, have, err, balance)
+			}
+		}
+		var wg sync.WaitGroup
+		for n := range 10 { // 150 credits each
+			wg.Go(func() {
+				if f := fault.As(test("platform_b", n)); f != nil && (f.Code != "receipt_invalid" || f.Detail != "test_purchase") {
+					t.Error(f)
+				}
+			})
+		}
+		wg.Wait()
+		expect("ten at once", 900)
+		s.quantity = 2
+		if err := test("platform_b", 20); err != nil {
+			t.Error(err)
+		}
+		expect("exactly 1,000", 1000)
+		s.quantity = 1
+		if test("platform_b", 21) == nil {
+			t.Error("beyond 1,000")
+		}
+		if err := test("platform_a", 22); err != nil {
+			t.Error(err)
+		}
+		s.test = false
+		if err := test("platform_b", 23); err != nil {
+			t.Error(err)
+		}
+		expect("with another platform's test, and a purchase", 1100)
+		r, err := admin.New(d).Revenue(t.Context())
+		if err != nil || r.PurchaseCount != 1 || r.CreditsSold != 50 || r.CreditsSold30d != 50 || r.PayingUsers != 1 {
+			t.Errorf("revenue %+v, %v", r, err)
+		}
+		s.test = true
+		dbtest.Exec(t, d, `UPDATE purchases SET created_at = created_at - 86400001`)
+		if err := test("platform_b", 24); err != nil {
+			t.Errorf("a day later: %v", err)
+		}
+		checkLedger(t, d)
+	})
+}
+
 // Together, all replicas query each purchase once a night. They catch up after an outage of the store.
 func TestPastSalesAreQueriedNightly(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -10,16 +10,21 @@ import (
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/upstream/receipt"
+	"cutroom/internal/user"
 )
 
 // Support writes a support entry inside the caller's transaction: credits given (amount > 0) or taken back
 // (amount < 0). Its reference in the ledger is support-<id>, so each id works once. Support reports whether the
 // entry is new. Taking more than the balance is insufficient_credits. Credits taken settle the user's debts,
-// the oldest first.
+// the oldest first. The error is [user.ErrDeleted] for an account whose deletion has begun: the credits, and an order
+// spent for them, would be lost with it.
 func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (bool, error) {
+	if err := user.Lock(ctx, tx, userID); err != nil {
+		return false, err
+	}
 	fresh, err := enter(ctx, tx, userID, kindSupport, "support-"+id, amount)
 	if err == nil && fresh && amount < 0 {
-		err = settle(ctx, tx, userID, -amount, func(debt, int64) error { return nil })
+		err = settle(ctx, tx, userID, -amount, false)
 	}
 	return fresh, err
 }
@@ -39,7 +44,7 @@ func ParseOrder(text string) (Order, error) {
 // credits of an order, so that presenting it later grants nothing. It reports
 // whether the order was unspent.
 func SpendOrder(ctx context.Context, tx *db.Tx, userID string, o Order, credits int64) (bool, error) {
-	return purchase{Order: o, buyer: userID, product: "support", credits: credits, bySupport: true}.insert(ctx, tx)
+	return purchase{Order: o, buyer: userID, product: bySupport, credits: credits, bySupport: true}.insert(ctx, tx)
 }
 
 // VerifyOrder asks a store about an order that a user claims, and pays out as [Ledger.Purchase] does. Support
@@ -59,10 +64,9 @@ func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token 
 	}
 	for _, product := range l.Products() {
 		p.product = product.ID
-		quantity, err := p.askStore(ctx, store, token)
+		sold, err := p.askStore(ctx, store, token)
 		if err == nil {
-			p.credits = quantity * product.Credits
-			return l.payOut(ctx, p)
+			return l.payOut(ctx, p.of(sold, product.Credits))
 		}
 		if f := fault.As(err); f == nil || f.Detail != string(receipt.Mismatch) {
 			return Grant{}, err

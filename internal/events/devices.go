@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
@@ -38,14 +39,15 @@ func NewDevices(d *db.DB, platforms ...string) *Devices { return &Devices{db: d,
 // PushTo reports whether push to a platform is configured.
 func (s *Devices) PushTo(platform string) bool { return slices.Contains(s.platforms, platform) }
 
-// Register assigns a device to a user, even if it belonged to another user.
-func (s *Devices) Register(ctx context.Context, userID, platform, token string) error {
+// Register assigns a device to a user, even if it belonged to another user. issued is when the caller's access token was
+// issued: a sign-out afterwards has forgotten the user's devices, and a token that is older must not add one.
+func (s *Devices) Register(ctx context.Context, userID string, issued time.Time, platform, token string) error {
 	id, platform, err := s.check(platform, token)
 	if err != nil {
 		return err
 	}
 	return s.db.InTx(ctx, func(tx *db.Tx) error {
-		if err := user.Lock(ctx, tx, userID); err != nil {
+		if _, err := user.LockSession(ctx, tx, userID, issued); err != nil {
 			return err
 		}
 		// Deleting the row also deletes pending pushes for the former owner.

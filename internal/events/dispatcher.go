@@ -98,7 +98,8 @@ func New(o Options) *Dispatcher {
 	for _, platform := range []string{PlatformA, PlatformB} {
 		if p := o.Push[platform]; p != nil {
 			d.add(platform, pushPauses, func(ctx context.Context, m message) error {
-				return p.Send(ctx, push.Message{Token: m.token, Type: string(m.kind), JobID: m.jobID, Expires: m.created.Add(pushLife)})
+				return p.Send(ctx, push.Message{Token: m.token, Registered: m.registered, Type: string(m.kind), JobID: m.jobID,
+					Expires: m.created.Add(pushLife)})
 			})
 		}
 	}
@@ -224,6 +225,7 @@ type message struct {
 	created       time.Time
 	attempts      int // before this one
 	token         string
+	registered    time.Time // when the app registered token last
 }
 
 // attempt makes one attempt at a claimed delivery and records its outcome.
@@ -245,12 +247,12 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 // load reads a delivery. It finds no row if the account, job or device was deleted, or
 // if the device now belongs to another account.
 func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error) {
-	var created int64
-	err = d.DB.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts, COALESCE(v.token, '')
+	var created, registered int64
+	err = d.DB.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts, COALESCE(v.token, ''), COALESCE(v.registered_at, 0)
 		FROM event_deliveries d JOIN events e ON e.id = d.event_id LEFT JOIN devices v ON v.id = d.device_id AND v.user_id = e.user_id
 		WHERE d.id = $1 AND d.state = 'PENDING' AND (d.device_id IS NULL OR v.id IS NOT NULL) AND `+user.Exists("e.user_id"), id).
-		Scan(&m.eventID, &m.kind, &m.jobID, &m.userID, &m.errorCode, &created, &m.attempts, &m.token)
-	m.created = time.UnixMilli(created)
+		Scan(&m.eventID, &m.kind, &m.jobID, &m.userID, &m.errorCode, &created, &m.attempts, &m.token, &registered)
+	m.created, m.registered = time.UnixMilli(created), time.UnixMilli(registered)
 	if err != nil && !db.IsNoRows(err) {
 		err = fmt.Errorf("read delivery: %w", err)
 	}
@@ -271,7 +273,11 @@ func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m messag
 		return d.write(ctx, `UPDATE event_deliveries SET attempts = attempts + 1, due_at = now_ms() + $3, last_error = $4`+unchanged,
 			id, m.attempts, after.Milliseconds(), text(failure))
 	case outcome == removed:
-		return d.write(ctx, `DELETE FROM devices WHERE user_id = $2 AND id IN (SELECT device_id FROM event_deliveries WHERE id = $1)`, id, m.userID)
+		// A device that its app has registered again in the meantime stays; only this delivery is dropped.
+		return errors.Join(
+			d.write(ctx, `DELETE FROM devices WHERE user_id = $2 AND registered_at = $3
+				AND id IN (SELECT device_id FROM event_deliveries WHERE id = $1)`, id, m.userID, m.registered.UnixMilli()),
+			d.write(ctx, `DELETE FROM event_deliveries`+unchanged, id, m.attempts))
 	case c.name != webhookName: // only web hooks can be resent
 		return d.write(ctx, `DELETE FROM event_deliveries`+unchanged, id, m.attempts)
 	case outcome == delivered:

@@ -128,7 +128,7 @@ func TestNothingOfTheDeletedIsSent(t *testing.T) {
 			w := newWorld(t, d)
 			stays, gone := w.user("stays "+stage), w.user("gone "+stage)
 			for job, owner := range map[string]string{"kept": stays, "dropped": stays, "of the account": gone} {
-				w.check(NewDevices(d, PlatformA).Register(t.Context(), owner, PlatformA, "token of "+owner))
+				w.check(NewDevices(d, PlatformA).Register(t.Context(), owner, time.Now(), PlatformA, "token of "+owner))
 				w.record(Event{Type: RenderFailed, JobID: job + stage, UserID: owner, ErrorCode: "internal"})
 			}
 			reach(w)
@@ -152,7 +152,7 @@ func TestGivesUpAfterTheLastPauseAndSendsAgainOnRequest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := newWorld(t, d)
 		owner := w.user("a")
-		w.check(NewDevices(d, PlatformA).Register(t.Context(), owner, PlatformA, "token"))
+		w.check(NewDevices(d, PlatformA).Register(t.Context(), owner, time.Now(), PlatformA, "token"))
 		w.record(Event{Type: SeparationReady, JobID: "sep-1", UserID: owner})
 		w.fail = func(message) error { return &push.TemporaryError{Err: errors.New("busy")} }
 		for i := range 12 {
@@ -247,17 +247,17 @@ func TestDevices(t *testing.T) {
 			return tokens
 		}
 		for i := range maxDevices {
-			w.check(s.Register(t.Context(), a, " Platform_A ", fmt.Sprint("t", i)))
+			w.check(s.Register(t.Context(), a, time.Now(), " Platform_A ", fmt.Sprint("t", i)))
 		}
-		w.check(s.Register(t.Context(), a, PlatformA, "t0")) // the app starts again
-		w.check(s.Register(t.Context(), a, PlatformA, strings.Repeat("x", 4096)))
+		w.check(s.Register(t.Context(), a, time.Now(), PlatformA, "t0")) // the app starts again
+		w.check(s.Register(t.Context(), a, time.Now(), PlatformA, strings.Repeat("x", 4096)))
 		if got := of(a); len(got) != maxDevices || got[0] != "t2" || got[maxDevices-2] != "t0" {
 			t.Errorf("devices %v", got)
 		}
 		w.record(Event{Type: RenderCompleted, JobID: "rnd-1", UserID: a})
 		_, err := w.fanOut(t.Context())
 		w.check(err)
-		w.check(s.Register(t.Context(), b, PlatformA, "t2"))
+		w.check(s.Register(t.Context(), b, time.Now(), PlatformA, "t2"))
 		w.check(s.Unregister(t.Context(), a, PlatformA, "t2"))
 		w.check(s.Unregister(t.Context(), a, PlatformA, "t3"))
 		if got := of(b); !slices.Equal(got, []string{"t2"}) || len(of(a)) != maxDevices-2 {
@@ -275,7 +275,31 @@ func TestDevices(t *testing.T) {
 		if got := of(b); len(got) != 0 {
 			t.Errorf("devices unknown to the platform are kept: %v", got)
 		}
-		if err := s.Register(t.Context(), "nobody", PlatformA, "t"); !errors.Is(err, user.ErrDeleted) {
+		// A token that a sign-out has ended registers nothing, although this replica may not know of the sign-out yet.
+		var signedOut int64
+		w.check(d.InTx(t.Context(), func(tx *db.Tx) error {
+			_, err := user.SignOut(t.Context(), tx, b)
+			return err
+		}))
+		w.check(d.QueryRow(t.Context(), `SELECT signed_out_at FROM users WHERE id = $1`, b).Scan(&signedOut))
+		second := time.UnixMilli(signedOut).Truncate(time.Second)
+		if err := s.Register(t.Context(), b, second, PlatformA, "late"); !errors.Is(err, user.ErrSignedOut) || len(of(b)) != 0 {
+			t.Errorf("a token of before the sign-out: %v, devices %v", err, of(b))
+		}
+		if err := s.Register(t.Context(), b, second.Add(time.Second), PlatformA, "new"); err != nil || len(of(b)) != 1 {
+			t.Errorf("a token of after the sign-out: %v, devices %v", err, of(b))
+		}
+		// A device that its app has registered again since the attempt stays.
+		w.fail = func(message) error {
+			w.exec(`UPDATE devices SET registered_at = registered_at + 1 WHERE user_id = $1`, b)
+			return push.ErrUnregistered
+		}
+		w.record(Event{Type: RenderCompleted, JobID: "rnd-3", UserID: b})
+		w.run()
+		if got := of(b); len(got) != 1 {
+			t.Errorf("devices %v, want the one that was registered again", got)
+		}
+		if err := s.Register(t.Context(), "nobody", time.Now(), PlatformA, "t"); !errors.Is(err, user.ErrDeleted) {
 			t.Errorf("unknown user: %v", err)
 		}
 	})

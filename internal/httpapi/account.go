@@ -83,18 +83,26 @@ func (s *Server) deleteAccount(w http.ResponseWriter, r *http.Request, user acco
 	return noContent(w, s.o.Accounts.Delete(r.Context(), user.UserID, user.UserID))
 }
 
+func (s *Server) registerDevice(ctx context.Context, user account.Principal, platform, token string) error {
+	return s.o.Devices.Register(ctx, user.UserID, user.Issued, platform, token)
+}
+
+func (s *Server) unregisterDevice(ctx context.Context, user account.Principal, platform, token string) error {
+	return s.o.Devices.Unregister(ctx, user.UserID, platform, token)
+}
+
 type deviceRequest struct {
 	Platform string `json:"platform"`
 	Token    string `json:"token"`
 }
 
 // device returns an endpoint that registers or unregisters a device of the caller.
-func device(do func(ctx context.Context, userID, platform, token string) error) userHandler {
+func device(do func(ctx context.Context, user account.Principal, platform, token string) error) userHandler {
 	return func(w http.ResponseWriter, r *http.Request, user account.Principal) error {
 		var req deviceRequest
 		if err := readSmall(w, r, &req); err != nil {
 			return err
 		}
-		return noContent(w, do(r.Context(), user.UserID, req.Platform, req.Token))
+		return noContent(w, do(r.Context(), user, req.Platform, req.Token))
 	}
 }

@@ -283,7 +283,7 @@ func TestAdminBodiesFollowTheDocument(t *testing.T) {
 			`{"jobId":"rnd-1","jobType":"render","status":"PROCESSING","sourceDurationMs":1500,"createdAt":"2026-01-01T00:00:00.000Z",` +
 			`"finishedAt":null,"error":null}],"total":2}`,
 		"/users/" + user + "/purchases": `{"purchases":[{"platform":"platform_b","orderId":"2000","productId":"p","credits":50,"owed":4,` +
-			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null,"bySupport":false}],"total":1}`,
+			`"createdAt":"2026-01-01T00:00:00.000Z","reversedAt":null,"bySupport":false,"refunded":0,"test":false}],"total":1}`,
 		"/users/" + user + "/usage": `{"storedBytes":3,"maxStoredBytes":null,"waitingJobs":2,"maxWaitingJobs":5}`,
 		"/stats/daily" + day:        `[{"date":"2026-01-01","renderCount":1,"separationCount":1,"totalSourceDurationMs":4000}]`,
 		"/stats/signups" + day:      `[{"date":"2026-01-01","providerACount":0,"providerBCount":1}]`,

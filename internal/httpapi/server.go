@@ -113,8 +113,8 @@ func (s *Server) routes() {
 
 	s.handle("GET /api/v2/capabilities", s.signedIn(s.capabilities))
 
-	s.handle("PUT /api/v2/devices", s.signedIn(device(s.o.Devices.Register), limitDevices))
-	s.handle("DELETE /api/v2/devices", s.signedIn(device(s.o.Devices.Unregister)))
+	s.handle("PUT /api/v2/devices", s.signedIn(device(s.registerDevice), limitDevices))
+	s.handle("DELETE /api/v2/devices", s.signedIn(device(s.unregisterDevice)))
 
 	s.handle("GET /api/v2/credits", s.signedIn(s.balance))
 	s.handle("GET /api/v2/credits/cost", s.signedIn(s.cost))

@@ -81,6 +81,25 @@ func IsTemporary(status int) bool {
 		status == http.StatusRequestTimeout
 }
 
+// IsFailure reports whether a status alone shows that a service failed, or refused us: that counts as a failure of the
+// dependency. Other statuses need the body.
+func IsFailure(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusTooManyRequests:
+		return true
+	default:
+		return status >= http.StatusInternalServerError
+	}
+}
+
+// CountFailure counts an answer as a failure of the dependency that client calls, if client's transport counts those. It
+// is for answers that the transport cannot recognise; see [IsFailure].
+func CountFailure(client *http.Client) {
+	if t, ok := client.Transport.(interface{ Failed() }); ok {
+		t.Failed()
+	}
+}
+
 // RetryAfter returns how long an answer asks to wait: seconds, or until a date. It is 0 if the
 // answer does not say.
 func RetryAfter(header http.Header, now time.Time) time.Duration {

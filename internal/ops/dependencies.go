@@ -96,7 +96,7 @@ func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if err != nil && canceled(req.Context()) {
 		return resp, err
 	}
-	if err != nil || isServiceFailure(resp.StatusCode) {
+	if err != nil || httpcall.IsFailure(resp.StatusCode) {
 		t.Failed()
 	}
 	if refused, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -106,15 +106,6 @@ func (t *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 		t.SawCertificate(resp.TLS.PeerCertificates, false)
 	}
 	return resp, err
-}
-
-func isServiceFailure(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusTooManyRequests:
-		return true
-	default:
-		return status >= http.StatusInternalServerError
-	}
 }
 
 // canceled reports that the caller stopped waiting, which is not the dependency's failure.

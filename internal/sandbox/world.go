@@ -206,6 +206,7 @@ func (w *World) Env() map[string]string {
 		"IAP_PLATFORM_B_BUNDLE_ID":             BundleID,
 		"IAP_PLATFORM_B_ENV":                   "sandbox",
 		"IAP_PLATFORM_B_BASE_URL":              w.PlatformB.URL(),
+		"IAP_PLATFORM_B_SANDBOX_BASE_URL":      w.PlatformB.URL() + store.SandboxPath,
 		"IAP_PLATFORM_B_ROOT_CA_FILE":          filepath.Join(w.opts.DataDir, "platform-b-root.pem"),
 
 		"WEBHOOK_URL":                     onLoopback(w.Receiver.Host) + notify.HookPath,

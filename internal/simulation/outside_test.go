@@ -215,18 +215,18 @@ func (renderEngine) Poster(_ context.Context, _, jpeg string) error {
 // appStore verifies every receipt.
 type appStore struct{ r *replica }
 
-func (a appStore) Verify(ctx context.Context, p receipt.Purchase) (int64, error) {
+func (a appStore) Verify(ctx context.Context, p receipt.Purchase) (receipt.Sale, error) {
 	if err := a.r.do(ctx, other, "verify", p.TransactionID, func() error { return nil }); err != nil {
-		return 0, fmt.Errorf("%w: %w", receipt.ErrUnavailable, err)
+		return receipt.Sale{}, fmt.Errorf("%w: %w", receipt.ErrUnavailable, err)
 	}
-	return 1, nil
+	return receipt.Sale{Quantity: 1}, nil
 }
 
 func (appStore) Notification(context.Context, string, []byte) (receipt.Notice, error) {
 	return receipt.Notice{}, receipt.ErrNotHeeded
 }
 
-func (appStore) Reversed(context.Context, []receipt.Transaction) (map[string]bool, error) {
+func (appStore) Refunds(context.Context, []receipt.Transaction) (map[string]receipt.Share, error) {
 	return nil, nil
 }
 

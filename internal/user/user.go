@@ -23,10 +23,26 @@ var ErrDeleted = fault.New(fault.Unauthorized, "account_deleted")
 // ErrNotAdmin is returned for a user who is not an admin.
 var ErrNotAdmin = fault.New(fault.Forbidden, "admin_required")
 
+// ErrSignedOut is returned for an access token that a sign-out has ended.
+var ErrSignedOut = fault.New(fault.Unauthorized, "invalid_token")
+
 // Lock marks a user as active and holds the row until the transaction ends: a deletion of the
 // account either sees what the transaction writes, or makes Lock return ErrDeleted.
 func Lock(ctx context.Context, tx *db.Tx, id string) error {
 	return change(ctx, tx, `last_active_at = now_ms()`, id)
+}
+
+// LockSession is [Lock] for a request with an access token issued at the given time. It returns ErrSignedOut if the user
+// signed out afterwards, which a replica may not know yet.
+func LockSession(ctx context.Context, tx *db.Tx, id string, issued time.Time) (User, error) {
+	if err := Lock(ctx, tx, id); err != nil {
+		return User{}, err
+	}
+	u, err := Get(ctx, tx, id)
+	if err == nil && issued.Before(u.ValidFrom()) {
+		err = ErrSignedOut
+	}
+	return u, err
 }
 
 // LockAdmin holds the row of an admin until the transaction ends, so that a revocation happens
@@ -85,6 +101,12 @@ type User struct {
 	Read time.Time
 	// Erasing says that the account is being deleted.
 	Erasing bool
+}
+
+// ValidFrom is the earliest issue time of a token that is valid after the user's last sign-out. Tokens count in whole
+// seconds.
+func (u User) ValidFrom() time.Time {
+	return u.SignedOut.Add(999 * time.Millisecond).Truncate(time.Second)
 }
 
 // columns lists the columns that scan reads.

@@ -52,16 +52,34 @@ CREATE TABLE purchases (
     created_at       BIGINT NOT NULL,
     order_id         TEXT CHECK (order_id IS NULL OR buyer_id IS NOT NULL), -- the store's order number, for support
     by_support       INTEGER NOT NULL DEFAULT 0, -- 1: support granted the order's credits; counts in no revenue figure
+    test             INTEGER NOT NULL DEFAULT 0, -- 1: nobody paid the store; counts in no revenue figure
     asked_at         BIGINT, -- when the store last confirmed the purchase; 0: ask at once, null: as created_at
-    reversed_at      BIGINT, -- when the store took the purchase back
-    owed             BIGINT NOT NULL DEFAULT 0 CHECK (owed >= 0), -- of a reversed purchase: credits spent and not settled yet
+    refunded         BIGINT NOT NULL DEFAULT 0 CHECK (refunded BETWEEN 0 AND credits), -- credits of the share that the store has refunded
+    taken            BIGINT NOT NULL DEFAULT 0 CHECK (taken >= 0), -- of refunded: taken back from the buyer, or never granted
+    owed             BIGINT NOT NULL DEFAULT 0 CHECK (owed >= 0), -- of refunded: credits spent and not settled yet
+    reversals        INTEGER NOT NULL DEFAULT 0, -- how many ledger entries of the kind reversal it has
+    reversed_at      BIGINT, -- when the store had refunded all of it
     PRIMARY KEY (platform, transaction_hash)
 );
 CREATE INDEX purchases_by_created ON purchases (created_at);
 CREATE INDEX purchases_by_buyer ON purchases (buyer_id);
 CREATE INDEX purchases_by_order ON purchases (order_id);
-CREATE INDEX purchases_paid ON purchases (buyer_id) WHERE reversed_at IS NULL AND by_support = 0;
-CREATE INDEX purchases_to_ask ON purchases (platform, created_at) WHERE reversed_at IS NULL AND order_id IS NOT NULL;
+CREATE INDEX purchases_paid ON purchases (buyer_id) WHERE reversed_at IS NULL AND by_support = 0 AND test = 0;
+CREATE INDEX purchases_to_ask ON purchases (platform, created_at) WHERE order_id IS NOT NULL;
+CREATE INDEX purchases_tested ON purchases (buyer_id, created_at) WHERE test = 1;
+
+-- credit: a store's notification that is not settled: the store has not confirmed it yet, or its purchase is not paid
+-- out yet.
+CREATE TABLE sale_notices (
+    platform   TEXT NOT NULL,
+    order_id   TEXT NOT NULL, -- '' if only the purchase token is known
+    token      TEXT NOT NULL, -- platform_a's purchase token, or ''
+    product_id TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    due_at     BIGINT NOT NULL, -- when to ask the store again
+    PRIMARY KEY (platform, order_id, token)
+);
+CREATE INDEX sale_notices_due ON sale_notices (due_at);
 
 -- credit: an order that a user presented in vain, without its receipt.
 CREATE TABLE receipt_refusals (

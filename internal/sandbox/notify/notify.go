@@ -55,20 +55,39 @@ func newInbox(name string, arrive func(line string)) *inbox {
 
 type staleToken struct {
 	Token string `json:"token"`
+	Why   string `json:"why,omitempty"`   // platform_a: the code of its refusal; default UNREGISTERED
+	AgoMs int64  `json:"agoMs,omitempty"` // platform_b: how long the token has been invalid already
+
+	since time.Time
 }
 
 // Stale makes the platform forget a device, as if its app had been removed.
-func (b *inbox) Stale(token string) { b.stale.Store(token, true) }
+func (b *inbox) Stale(token string) { b.forget(staleToken{Token: token}) }
+
+func (b *inbox) forget(t staleToken) {
+	t.since = time.Now().Add(-time.Duration(t.AgoMs) * time.Millisecond)
+	b.stale.Store(t.Token, t)
+}
 
 func (b *inbox) isStale(token string) bool {
 	_, stale := b.stale.Load(token)
 	return stale
 }
 
+func (b *inbox) whyStale(token string) string {
+	t, _ := b.stale.Load(token)
+	return t.(staleToken).Why
+}
+
+func (b *inbox) staleSince(token string) time.Time {
+	t, _ := b.stale.Load(token)
+	return t.(staleToken).since
+}
+
 // controlStale adds the control call behind Stale. refusal is the answer to such a device's token.
-func (b *inbox) controlStale(refusal, example string) {
-	fake.Control(b.Host, "POST", "stale", "answer a device's token with "+refusal+" from now on", staleToken{Token: example},
-		func(_ context.Context, t staleToken) (any, error) { b.Stale(t.Token); return nil, nil })
+func (b *inbox) controlStale(refusal string, example staleToken) {
+	fake.Control(b.Host, "POST", "stale", "answer a device's token with "+refusal+" from now on", example,
+		func(_ context.Context, t staleToken) (any, error) { b.forget(t); return nil, nil })
 }
 
 // Messages returns the messages accepted so far, oldest first.

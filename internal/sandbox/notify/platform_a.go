@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -28,7 +29,7 @@ func NewPlatformA(arrive func(line string)) *PlatformA {
 		account: fake.NewServiceAccount("push", ProjectID, "https://www.googleapis.com/auth/firebase.messaging")}
 	s.Handle(StepToken, "POST /token", s.account.IssueToken)
 	s.Handle(StepSend, "POST /v1/projects/{project}/messages:send", s.send)
-	s.controlStale("404 UNREGISTERED", "example")
+	s.controlStale("404 UNREGISTERED, or with the why SENDER_ID_MISMATCH (403) or INVALID_ARGUMENT (400),", staleToken{Token: "example"})
 	return s
 }
 
@@ -43,6 +44,7 @@ type sent struct {
 		Data         map[string]string `json:"data"`
 		Notification map[string]string `json:"notification"`
 		Android      struct {
+			TTL          string `json:"ttl"`
 			Notification struct {
 				TitleLocKey string `json:"title_loc_key"`
 			} `json:"notification"`
@@ -62,19 +64,26 @@ func (s *PlatformA) send(w http.ResponseWriter, r *http.Request) {
 	case !s.account.Admits(r):
 		refuseA(w, http.StatusUnauthorized, "UNAUTHENTICATED", "")
 	case r.PathValue("project") != ProjectID:
-		refuseA(w, http.StatusForbidden, "PERMISSION_DENIED", "SENDER_ID_MISMATCH")
+		refuseA(w, http.StatusForbidden, "PERMISSION_DENIED", "")
 	case err != nil, m.Message.Token == "", m.Message.Android.Notification.TitleLocKey == "":
 		refuseA(w, http.StatusBadRequest, "INVALID_ARGUMENT", "INVALID_ARGUMENT")
 	case s.isStale(m.Message.Token):
-		refuseA(w, http.StatusNotFound, "NOT_FOUND", "UNREGISTERED")
+		switch s.whyStale(m.Message.Token) {
+		case "SENDER_ID_MISMATCH":
+			refuseA(w, http.StatusForbidden, "PERMISSION_DENIED", "SENDER_ID_MISMATCH")
+		case "INVALID_ARGUMENT":
+			refuseA(w, http.StatusBadRequest, "INVALID_ARGUMENT", "INVALID_ARGUMENT", "The registration token is not a valid FCM registration token")
+		default:
+			refuseA(w, http.StatusNotFound, "NOT_FOUND", "UNREGISTERED")
+		}
 	default:
 		s.accept(Message{Token: m.Message.Token, Type: m.Message.Data["type"], JobID: m.Message.Data["jobId"], Body: string(raw)})
 		fake.WriteJSON(w, http.StatusOK, map[string]string{"name": "projects/" + ProjectID + "/messages/" + fake.RandomHex(8)})
 	}
 }
 
-func refuseA(w http.ResponseWriter, status int, word, code string) {
-	body := map[string]any{"code": status, "message": "refused", "status": word}
+func refuseA(w http.ResponseWriter, status int, word, code string, message ...string) {
+	body := map[string]any{"code": status, "message": cmp.Or(strings.Join(message, ""), "refused"), "status": word}
 	if code != "" {
 		body["details"] = []map[string]string{{"@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code}}
 	}

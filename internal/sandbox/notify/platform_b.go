@@ -38,7 +38,7 @@ func NewPlatformB(topic string, arrive func(line string)) *PlatformB {
 		keyID: strings.ToUpper(fake.RandomHex(5)),
 		key:   fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))}
 	s.Handle(StepDevice, "POST /3/device/{token}", s.send)
-	s.controlStale("410 Unregistered", "c0ffee")
+	s.controlStale("410 Unregistered, as of agoMs before,", staleToken{Token: "c0ffee"})
 	return s
 }
 
@@ -92,7 +92,7 @@ func (s *PlatformB) send(w http.ResponseWriter, r *http.Request) {
 	case !deviceToken.MatchString(token):
 		refuseB(w, http.StatusBadRequest, "BadDeviceToken")
 	case s.isStale(token):
-		fake.WriteJSON(w, http.StatusGone, map[string]any{"reason": "Unregistered", "timestamp": time.Now().UnixMilli()})
+		fake.WriteJSON(w, http.StatusGone, map[string]any{"reason": "Unregistered", "timestamp": s.staleSince(token).UnixMilli()})
 	default:
 		s.accept(Message{Token: token, Type: payload.Type, JobID: payload.JobID, Body: string(body)})
 		w.Header().Set("apns-id", fake.RandomHex(16))

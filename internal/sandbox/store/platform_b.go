@@ -19,18 +19,29 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// StepTransaction is platform_b's only step: GET /inApps/v1/transactions/{id}.
-const StepTransaction = "transaction"
+// Steps of platform_b. The sandbox that a released app's tests use is under [SandboxPath].
+const (
+	StepTransaction = "transaction"         // GET /inApps/v1/transactions/{id}
+	StepSandbox     = "sandbox_transaction" // GET /sandbox/inApps/v1/transactions/{id}
+)
+
+// SandboxPath begins the addresses of the sandbox.
+const SandboxPath = "/sandbox"
 
 // TransactionB is platform_b's record of a transaction.
 type TransactionB struct {
 	TransactionID string `json:"transactionId"`
 	ProductID     string `json:"productId"`
-	BundleID      string `json:"bundleId,omitempty"`      // default: the store's app
-	Environment   string `json:"environment,omitempty"`   // default "Sandbox"
+	BundleID      string `json:"bundleId,omitempty"` // default: the store's app
+	// Environment is "Sandbox" by default. One that is Sandbox expressly is a tester's: only the address under SandboxPath
+	// knows it.
+	Environment   string `json:"environment,omitempty"`
 	OwnershipType string `json:"ownershipType,omitempty"` // default PURCHASED
 	AccountToken  string `json:"accountToken,omitempty"`  // appAccountToken, if the app passed one
 	RevokedAtMs   int64  `json:"revokedAtMs,omitempty"`   // revocationDate, epoch ms
+	// RefundedShare is revocationPercentage: the share refunded so far, in thousandths of a percent; 0: absent, all of it.
+	RefundedShare int64 `json:"refundedShare,omitempty"`
+	Quantity      int64 `json:"quantity,omitempty"` // default 1
 	// Forged signs with a chain that ends in another root.
 	Forged bool `json:"forged,omitempty"`
 }
@@ -60,7 +71,12 @@ func NewPlatformB(bundleID string) *PlatformB {
 		private: fake.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)), good: newChain(), forged: newChain(),
 		transactions: map[string]TransactionB{},
 	}
-	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", s.getTransaction)
+	s.Handle(StepTransaction, "GET /inApps/v1/transactions/{id}", func(w http.ResponseWriter, r *http.Request) {
+		s.getTransaction(w, r, func(t TransactionB) bool { return t.Environment != environment })
+	})
+	s.Handle(StepSandbox, "GET "+SandboxPath+"/inApps/v1/transactions/{id}", func(w http.ResponseWriter, r *http.Request) {
+		s.getTransaction(w, r, func(t TransactionB) bool { return t.Environment == environment })
+	})
 	fake.Control(s.Host, "POST", "transactions",
 		"make a transaction known, or change that of an id; answers it with its signed form as receipt",
 		TransactionB{TransactionID: "1001", ProductID: "credits.10"}, func(_ context.Context, t TransactionB) (any, error) {
@@ -71,9 +87,9 @@ func NewPlatformB(bundleID string) *PlatformB {
 			}{t, s.Sign(t)}, nil
 		})
 	fake.Control(s.Host, "POST", "refund",
-		"take a transaction back, or let it stand again (reversed), and push the notification to the address in notify",
-		refundB{TransactionID: "1001"}, func(ctx context.Context, ask refundB) (any, error) {
-			t, err := s.Refund(ask.TransactionID, !ask.Reversed)
+		"take a transaction, or a share of it, back, or let it stand again (reversed), and push the notification to the address in notify",
+		refundB{TransactionID: "1001", Share: 33333}, func(ctx context.Context, ask refundB) (any, error) {
+			t, err := s.RefundShare(ask.TransactionID, !ask.Reversed, ask.Share)
 			if err != nil || ask.Notify == "" {
 				return t, err
 			}
@@ -84,6 +100,7 @@ func NewPlatformB(bundleID string) *PlatformB {
 
 type refundB struct {
 	TransactionID string `json:"transactionId"`
+	Share         int64  `json:"share,omitempty"` // refunded so far, in thousandths of a percent; default: all
 	Reversed      bool   `json:"reversed,omitempty"`
 	Notify        string `json:"notify,omitempty"`
 }
@@ -122,7 +139,7 @@ func (s *PlatformB) Sign(t TransactionB) string {
 		"bundleId": cmp.Or(t.BundleID, s.bundleID), "productId": t.ProductID,
 		"environment": cmp.Or(t.Environment, environment), "inAppOwnershipType": cmp.Or(t.OwnershipType, "PURCHASED"),
 		"purchaseDate": now.Add(-time.Minute).UnixMilli(), "originalPurchaseDate": now.Add(-time.Minute).UnixMilli(),
-		"signedDate": now.UnixMilli(), "quantity": 1, "type": "Consumable",
+		"signedDate": now.UnixMilli(), "quantity": max(1, t.Quantity), "type": "Consumable",
 		"transactionReason": "PURCHASE", "storefront": "USA", "storefrontId": "143441",
 	}
 	if t.AccountToken != "" {
@@ -130,6 +147,9 @@ func (s *PlatformB) Sign(t TransactionB) string {
 	}
 	if t.RevokedAtMs != 0 {
 		payload["revocationDate"], payload["revocationReason"] = t.RevokedAtMs, 0
+		if t.RefundedShare != 0 {
+			payload["revocationPercentage"], payload["revocationType"] = t.RefundedShare, "REFUND_PRORATED"
+		}
 	}
 	return s.signPayload(payload, t.Forged)
 }
@@ -146,7 +166,8 @@ func (s *PlatformB) signPayload(payload jwt.MapClaims, forged bool) string {
 	return fake.Must(token.SignedString(c.key))
 }
 
-func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request) {
+// getTransaction answers about the transactions that belong to the address.
+func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request, belongs func(TransactionB) bool) {
 	if err := s.checkRequestToken(r); err != nil {
 		w.Header().Set("Content-Type", "text/plain")
 		w.WriteHeader(http.StatusUnauthorized)
@@ -157,7 +178,7 @@ func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	t, known := s.transactions[id]
 	s.mu.Unlock()
-	if !known {
+	if !known || !belongs(t) {
 		fake.WriteJSON(w, 404, map[string]any{"errorCode": 4040010, "errorMessage": "Transaction id not found."})
 		return
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -12,14 +13,19 @@ import (
 
 // Refund reverses a transaction, or reinstates it.
 func (s *PlatformB) Refund(transactionID string, refunded bool) (TransactionB, error) {
+	return s.RefundShare(transactionID, refunded, 0)
+}
+
+// RefundShare is [PlatformB.Refund] of a share in thousandths of a percent; 0 is all of it.
+func (s *PlatformB) RefundShare(transactionID string, refunded bool, share int64) (TransactionB, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, known := s.transactions[transactionID]
 	if !known {
 		return TransactionB{}, fmt.Errorf("no transaction has the id %q", transactionID)
 	}
-	if t.RevokedAtMs = 0; refunded {
-		t.RevokedAtMs = time.Now().UnixMilli()
+	if t.RevokedAtMs, t.RefundedShare = 0, 0; refunded {
+		t.RevokedAtMs, t.RefundedShare = time.Now().UnixMilli(), share
 	}
 	s.transactions[transactionID] = t
 	return t, nil
@@ -29,7 +35,7 @@ func (s *PlatformB) Refund(transactionID string, refunded bool) (TransactionB, e
 func (s *PlatformB) Push(t TransactionB, kind string) Push {
 	signed := s.signPayload(jwt.MapClaims{
 		"notificationType": kind, "notificationUUID": fake.RandomHex(16), "version": "2.0", "signedDate": time.Now().UnixMilli(),
-		"data": map[string]any{"bundleId": s.bundleID, "environment": environment, "signedTransactionInfo": s.Sign(t)},
+		"data": map[string]any{"bundleId": s.bundleID, "environment": cmp.Or(t.Environment, environment), "signedTransactionInfo": s.Sign(t)},
 	}, t.Forged)
 	return Push{Body: fake.Must(json.Marshal(map[string]string{"signedPayload": signed}))}
 }

@@ -29,8 +29,8 @@ const (
 
 // TokenError is a failure to get an access token.
 type TokenError struct {
-	Temporary bool // no complete answer, or one that asks for another attempt
-	err       error
+	Status int // of the answer, 0 without a complete one
+	err    error
 }
 
 func (e *TokenError) Error() string { return "access token: " + e.err.Error() }
@@ -77,7 +77,7 @@ func (t *AccessTokens) Get(ctx context.Context) (string, error) {
 		token, _ := result.Val.(string)
 		return token, result.Err
 	case <-ctx.Done():
-		return "", &TokenError{true, context.Cause(ctx)}
+		return "", &TokenError{err: context.Cause(ctx)}
 	}
 }
 
@@ -109,6 +109,9 @@ func (t *AccessTokens) renew(ctx context.Context) (string, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: sent})
 	token, err := t.signer.TokenSource(ctx).Token()
 	if err != nil || token.AccessToken == "" {
+		if sent.err == nil && !httpcall.IsFailure(sent.status) {
+			httpcall.CountFailure(t.client)
+		}
 		return "", sent.tokenError()
 	}
 	// Not token.Expiry, which the library computes with another clock than ours.
@@ -143,10 +146,10 @@ func (e *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 func (e *exchange) tokenError() error {
 	switch {
 	case e.err != nil:
-		return &TokenError{!errors.Is(e.err, httpcall.ErrTooLong), e.err}
+		return &TokenError{0, e.err}
 	case e.status != http.StatusOK:
-		return &TokenError{httpcall.IsTemporary(e.status), fmt.Errorf("status %d", e.status)}
+		return &TokenError{e.status, fmt.Errorf("status %d", e.status)}
 	default:
-		return &TokenError{false, errors.New("the answer holds none")}
+		return &TokenError{e.status, errors.New("the answer holds none")}
 	}
 }

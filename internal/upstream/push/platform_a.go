@@ -7,12 +7,21 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"time"
 
 	"cutroom/internal/httpcall"
 	"cutroom/internal/upstream/credentials"
 )
 
 const platformAScope = "https://www.googleapis.com/auth/firebase.messaging"
+
+const (
+	// timeToLive is how long the service keeps a message for a phone that it cannot reach, at most four weeks if the message
+	// does not say. The job's files do not live longer than that.
+	timeToLive = "86400s"
+	// pauseA is how long to wait after a 429 without Retry-After. The service asks for at least a minute.
+	pauseA = time.Minute
+)
 
 // PlatformAConfig names the project and the service account that send messages.
 type PlatformAConfig struct {
@@ -46,7 +55,7 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 func (p *PlatformA) Send(ctx context.Context, m Message) error {
 	return p.post(ctx, map[string]any{"message": map[string]any{
 		"token":   m.Token,
-		"android": map[string]any{"notification": map[string]string{"title_loc_key": m.Type}},
+		"android": map[string]any{"ttl": timeToLive, "notification": map[string]string{"title_loc_key": m.Type}},
 		"data":    map[string]string{"type": m.Type, "jobId": m.JobID},
 	}})
 }
@@ -73,8 +82,12 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 	}
 	reason := reasonA(got.body)
 	switch {
-	case got.status == http.StatusNotFound && reason == "UNREGISTERED":
+	case got.status == http.StatusNotFound && reason == "UNREGISTERED",
+		got.status == http.StatusForbidden && reason == "SENDER_ID_MISMATCH",
+		got.status == http.StatusBadRequest && reason == "INVALID_ARGUMENT" && blamesToken(got.body):
 		return ErrUnregistered
+	case got.status == http.StatusTooManyRequests && got.retryAfter == 0:
+		got.retryAfter = pauseA
 	case got.status == http.StatusUnauthorized:
 		// An access token may be revoked early; the next attempt gets a fresh one.
 		p.access.Discard(access)
@@ -82,6 +95,37 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 	}
 	return got.failed(reason)
 }
+
+// blamesToken reports whether an INVALID_ARGUMENT is about the device's token and not about the rest of the message. The
+// answer names the field, or, in its usual form, only says so in its text.
+func blamesToken(body []byte) bool {
+	var refusal struct {
+		Error struct {
+			Message string `json:"message"`
+			Details []struct {
+				Violations []struct {
+					Field string `json:"field"`
+				} `json:"fieldViolations"`
+			} `json:"details"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &refusal) != nil {
+		return false
+	}
+	named := false
+	for _, d := range refusal.Error.Details {
+		for _, v := range d.Violations {
+			if v.Field == "message.token" || v.Field == "token" {
+				return true
+			}
+			named = true
+		}
+	}
+	return !named && tokenText.MatchString(refusal.Error.Message)
+}
+
+// tokenText matches what the service calls a device's token.
+var tokenText = regexp.MustCompile(`(?i)registration (token|id)\b|registration-token|instance id token`)
 
 // reasonWord matches a platform's reason; anything else stays out of the log.
 var reasonWord = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)

@@ -76,8 +76,11 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	if err != nil || got.status == http.StatusOK {
 		return err
 	}
-	reason := reasonB(got.body)
+	reason, since := reasonB(got.body)
 	switch {
+	case got.status == http.StatusGone && !since.IsZero() && since.Before(m.Registered):
+		// The token was invalid then, and the app has registered it again since.
+		return got.failed(reason)
 	case got.status == http.StatusGone,
 		got.status == http.StatusBadRequest && (reason == "BadDeviceToken" || reason == "DeviceTokenNotForTopic"):
 		return ErrUnregistered
@@ -124,13 +127,18 @@ func (p *PlatformB) discard(bearer string) {
 	}
 }
 
-// reasonB returns the reason in an answer's body, or "".
-func reasonB(body []byte) string {
+// reasonB returns the reason in an answer's body, or "", and since when the service knows that the token is invalid, zero
+// if it does not say.
+func reasonB(body []byte) (reason string, since time.Time) {
 	var refusal struct {
-		Reason string `json:"reason"`
+		Reason    string `json:"reason"`
+		Timestamp int64  `json:"timestamp"` // epoch ms
 	}
 	if json.Unmarshal(body, &refusal) != nil {
-		return ""
+		return "", time.Time{}
 	}
-	return reasonWord.FindString(refusal.Reason)
+	if refusal.Timestamp > 0 {
+		since = time.UnixMilli(refusal.Timestamp)
+	}
+	return reasonWord.FindString(refusal.Reason), since
 }

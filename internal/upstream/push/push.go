@@ -30,10 +30,12 @@ func (e *TemporaryError) Unwrap() error { return e.Err }
 
 // Message notifies a device that a job has ended.
 type Message struct {
-	Token   string // of the device, as its app registered it
-	Type    string // of the event, such as render.completed
-	JobID   string
-	Expires time.Time // the platform drops it afterwards
+	Token string // of the device, as its app registered it
+	// Registered is when the app registered the token last.
+	Registered time.Time
+	Type       string // of the event, such as render.completed
+	JobID      string
+	Expires    time.Time // the platform drops it afterwards
 }
 
 // maxAnswerBytes is how much of a platform's answer is read.

@@ -25,7 +25,11 @@ import (
 
 const device = "00c0ffee00c0ffee"
 
-var completed = push.Message{Token: device, Type: "render.completed", JobID: "rnd-1", Expires: time.Unix(1_800_000_000, 0)}
+// registered is in milliseconds when the app registered the device of completed.
+const registered = 1_790_000_000_123
+
+var completed = push.Message{Token: device, Registered: time.UnixMilli(registered), Type: "render.completed", JobID: "rnd-1",
+	Expires: time.Unix(1_800_000_000, 0)}
 
 func listen(t *testing.T, h *fake.Host) {
 	t.Helper()
@@ -80,7 +84,7 @@ func TestPayloads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantA := `{"message":{"android":{"notification":{"title_loc_key":"render.completed"}},"data":{"jobId":"rnd-1","type":"render.completed"},"token":"` + device + `"}}`
+	wantA := `{"message":{"android":{"notification":{"title_loc_key":"render.completed"},"ttl":"86400s"},"data":{"jobId":"rnd-1","type":"render.completed"},"token":"` + device + `"}}`
 	wantB := `{"aps":{"alert":{"loc-key":"render.completed"},"sound":"default"},"jobId":"rnd-1","type":"render.completed"}`
 	for _, got := range [][]notify.Message{a.Messages(), b.Messages()} {
 		if len(got) != 2 || got[0].Token != device || got[0].Body != wantA && got[0].Body != wantB {
@@ -112,6 +116,15 @@ func TestAnswers(t *testing.T) {
 	bodyA := func(word string) string {
 		return `{"error":{"status":"X","details":[{"errorCode":"` + word + `"}]}}`
 	}
+	invalid := func(message, field string) string {
+		violations := ""
+		if field != "" {
+			violations = `,{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"` + field + `"}]}`
+		}
+		return `{"error":{"code":400,"message":"` + message + `","status":"INVALID_ARGUMENT","details":[{"errorCode":"INVALID_ARGUMENT"}` +
+			violations + `]}}`
+	}
+	gone := func(ms int64) string { return fmt.Sprintf(`{"reason":"Unregistered","timestamp":%d}`, ms) }
 	for _, c := range []struct {
 		status             int
 		bodyA, bodyB       string
@@ -128,6 +141,17 @@ func TestAnswers(t *testing.T) {
 		{status: 401, bodyA: "{}", answersA: "again 0s", answersB: "refused"},
 		{status: 403, bodyB: `{"reason":"ExpiredProviderToken"}`, answersA: "refused", answersB: "again 0s"},
 		{status: 429, headers: map[string]string{"Retry-After": "90"}, answersA: "again 1m30s", answersB: "again 1m30s"},
+		{status: 429, bodyA: bodyA("QUOTA_EXCEEDED"), bodyB: `{"reason":"TooManyRequests"}`, answersA: "again 1m0s", answersB: "again 0s"},
+		{status: 410, bodyB: gone(registered - 1), answersA: "refused", answersB: "refused"},
+		{status: 410, bodyB: gone(registered), answersA: "refused", answersB: "gone"},
+		{status: 410, bodyB: gone(registered + 1), answersA: "refused", answersB: "gone"},
+		{status: 403, bodyA: bodyA("SENDER_ID_MISMATCH"), answersA: "gone", answersB: "refused"},
+		{status: 403, bodyA: bodyA("PERMISSION_DENIED"), answersA: "refused", answersB: "refused"},
+		{status: 400, bodyA: invalid("The registration token is not a valid FCM registration token", ""), answersA: "gone", answersB: "refused"},
+		{status: 400, bodyA: invalid("Request contains an invalid argument.", "message.token"), answersA: "gone", answersB: "refused"},
+		{status: 400, bodyA: invalid("Request contains an invalid argument.", ""), answersA: "refused", answersB: "refused"},
+		{status: 400, bodyA: invalid("Invalid JSON payload received. Unexpected token.", ""), answersA: "refused", answersB: "refused"},
+		{status: 400, bodyA: invalid("The registration token is fine", "message.android.ttl"), answersA: "refused", answersB: "refused"},
 		{status: 503, answersA: "again 0s", answersB: "again 0s"},
 		{status: 302, headers: map[string]string{"Location": "http://192.0.2.1/"}, answersA: "refused", answersB: "refused"},
 	} {

@@ -52,7 +52,7 @@ func (p *PlatformB) Check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("platform_b: sign request: %w", err)
 	}
-	status, _, err := authorizedGet(ctx, p.client, p.transactionsURL+nothing, bearer)
+	status, _, err := authorizedGet(ctx, p.client, p.cfg.BaseURL+transactionsPath+nothing, bearer)
 	switch {
 	case err != nil:
 		return fmt.Errorf("platform_b: %w", err)

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -20,8 +21,9 @@ var (
 
 // Transaction names a purchase to its store.
 type Transaction struct {
-	ID string // order or transaction id
-	// ProductID and Token allow a query to platform_a about this purchase. Without them Reversed reads only the
+	// ID is the order or transaction id, "" if only ProductID and Token are known.
+	ID string
+	// ProductID and Token allow a query to platform_a about this purchase. Without them Refunds reads only the
 	// list of recent refunds.
 	ProductID, Token string
 }
@@ -31,6 +33,23 @@ type Notice struct {
 	Transaction Transaction
 	// Partial says that only part of the quantity was refunded.
 	Partial bool
+	// Problem says why the notification cannot be read, if its sender is set up wrong.
+	Problem string
+}
+
+// notificationA holds the fields of platform_a's developer notifications that we read.
+type notificationA struct {
+	PackageName string `json:"packageName"`
+	Voided      struct {
+		Token      string `json:"purchaseToken"`
+		OrderID    string `json:"orderId"`
+		RefundType int64  `json:"refundType"`
+	} `json:"voidedPurchaseNotification"`
+	OneTime struct {
+		Type  int64  `json:"notificationType"`
+		Token string `json:"purchaseToken"`
+		SKU   string `json:"sku"`
+	} `json:"oneTimeProductNotification"`
 }
 
 // refundOfAll is the store's code for a refund of the whole purchase.
@@ -51,23 +70,14 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 			Data string `json:"data"`
 		} `json:"message"`
 	}
-	var notice struct {
-		PackageName string `json:"packageName"`
-		Voided      struct {
-			Token      string `json:"purchaseToken"`
-			OrderID    string `json:"orderId"`
-			RefundType int64  `json:"refundType"`
-		} `json:"voidedPurchaseNotification"`
-		OneTime struct {
-			Type  int64  `json:"notificationType"`
-			Token string `json:"purchaseToken"`
-			SKU   string `json:"sku"`
-		} `json:"oneTimeProductNotification"`
-	}
+	var notice notificationA
 	// An unreadable message with a valid token will never become readable: accept it, so that the store does
 	// not send it again.
 	if json.Unmarshal(body, &push) != nil {
 		return Notice{}, nil
+	}
+	if push.Message.Data == "" && json.Unmarshal(body, &notice) == nil && notice.PackageName == p.cfg.PackageName {
+		return Notice{Problem: "the push subscription sends unwrapped messages; switch its payload unwrapping off"}, nil
 	}
 	data, err := base64.StdEncoding.DecodeString(push.Message.Data)
 	if err != nil || json.Unmarshal(data, &notice) != nil || notice.PackageName != p.cfg.PackageName {
@@ -75,8 +85,8 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 	}
 	const cancelled = 2 // notificationType of a oneTimeProductNotification
 	switch {
-	case notice.Voided.OrderID != "":
-		return Notice{Transaction: Transaction{ID: notice.Voided.OrderID, Token: notice.Voided.Token},
+	case notice.Voided.OrderID != "" || notice.Voided.Token != "":
+		return Notice{Transaction: Transaction{ID: cmp.Or(notice.Voided.OrderID, notice.Voided.Token), Token: notice.Voided.Token},
 			Partial: notice.Voided.RefundType > refundOfAll}, nil
 	case notice.OneTime.Type == cancelled:
 		return Notice{Transaction: Transaction{ProductID: notice.OneTime.SKU, Token: notice.OneTime.Token}}, nil
@@ -87,47 +97,60 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 // maxVoidedPages bounds how many pages of voided purchases are read, with 1,000 purchases each.
 const maxVoidedPages = 20
 
-// Reversed returns the order ids of purchases that platform_a has refunded or voided, each true: those among
-// asked, and all others in the store's list, which covers the last 30 days. The error is ErrUnavailable or
-// ErrInvalid.
-func (p *PlatformA) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
-	reversed := map[string]bool{}
+// Unconfirmed reports whether an error of Refunds leaves open what the store would say, so that it must be asked again.
+func Unconfirmed(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrCredentials)
+}
+
+// Refunds returns the order ids of purchases that platform_a has refunded or voided, each wholly: those among asked, and
+// all others in the store's list, which covers the last 30 days. The list is read only for a transaction with an id that
+// its token does not answer. The error is ErrUnavailable, ErrInvalid, or, with all that was read, says that the list is
+// too long.
+func (p *PlatformA) Refunds(ctx context.Context, asked []Transaction) (map[string]Share, error) {
+	refunded := map[string]Share{}
+	open := false
 	for _, t := range asked {
 		if t.Token == "" || t.ProductID == "" {
+			open = true
 			continue
 		}
 		record, err := p.lookup(ctx, t.ProductID, t.Token)
-		if errors.Is(err, ErrUnavailable) {
+		if Unconfirmed(err) {
 			return nil, fmt.Errorf("platform_a: %w", err)
 		}
-		if err == nil && record.PurchaseState != nil && *record.PurchaseState == stateCancelled && record.OrderID != "" {
-			reversed[record.OrderID] = true
+		if err == nil && record.PurchaseState != nil && *record.PurchaseState == stateCancelled {
+			refunded[record.order(t.Token)] = All
+			continue
 		}
+		open = open || t.ID != ""
 	}
-	if len(reversed) == len(asked) {
-		return reversed, nil
+	if !open {
+		return refunded, nil
 	}
 	query := url.Values{"type": {"0"}, "maxResults": {"1000"}}
 	for range maxVoidedPages {
-		next, err := p.voided(ctx, query, reversed)
+		next, err := p.voided(ctx, query, refunded)
 		if err != nil {
 			return nil, fmt.Errorf("platform_a: voided purchases: %w", err)
 		}
 		if next == "" {
-			break
+			return refunded, nil
 		}
 		query.Set("token", next)
 	}
-	return reversed, nil
+	return refunded, fmt.Errorf("platform_a: the list of voided purchases has more than %d pages; the rest was not read", maxVoidedPages)
 }
 
-// voided adds a page of voided purchases to ids and returns the token of the next page.
-func (p *PlatformA) voided(ctx context.Context, query url.Values, ids map[string]bool) (next string, err error) {
+// voided adds a page of voided purchases to refunded and returns the token of the next page.
+func (p *PlatformA) voided(ctx context.Context, query url.Values, refunded map[string]Share) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	status, body, err := p.get(ctx, p.purchasesURL+"voidedpurchases?"+query.Encode())
 	if err != nil {
 		return "", err
+	}
+	if refusesUs(status) {
+		return "", fmt.Errorf("%w: status %d", ErrUnavailable, status)
 	}
 	if status != http.StatusOK {
 		return "", refuse(Unverified, "status %d", status)
@@ -135,6 +158,7 @@ func (p *PlatformA) voided(ctx context.Context, query url.Values, ids map[string
 	var page struct {
 		Voided []struct {
 			OrderID string `json:"orderId"`
+			Token   string `json:"purchaseToken"`
 		} `json:"voidedPurchases"`
 		Pages struct {
 			Next string `json:"nextPageToken"`
@@ -144,7 +168,7 @@ func (p *PlatformA) voided(ctx context.Context, query url.Values, ids map[string
 		return "", refuse(Unverified, "the list is not readable")
 	}
 	for _, v := range page.Voided {
-		ids[v.OrderID] = true
+		refunded[cmp.Or(v.OrderID, v.Token)] = All
 	}
 	return page.Pages.Next, nil
 }
@@ -171,31 +195,31 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	if json.Unmarshal(payload, &notice) != nil {
 		return Notice{}, nil
 	}
-	// REVOKE concerns family sharing, which grants nothing here; ask the store anyway. No other type affects a
-	// consumable; support handles a refund that the store takes back.
-	if notice.Type != "REFUND" && notice.Type != "REVOKE" {
+	switch notice.Type {
+	case "REFUND", "REFUND_REVERSED", "REVOKE": // REVOKE concerns family sharing, which grants nothing here; ask anyway
+	default: // concerns no consumable
 		return Notice{}, nil
 	}
-	t, err := p.open(notice.Data.Transaction)
+	t, err := p.open(notice.Data.Transaction, p.environments...)
 	if err != nil { // for another app or environment, or not a transaction
 		return Notice{}, nil
 	}
 	return Notice{Transaction: Transaction{ID: t.TransactionID}}, nil
 }
 
-// Reversed asks platform_b about each transaction and returns the known ids, true if platform_b has refunded or
-// revoked them. With ErrUnavailable it also returns the answers received so far.
-func (p *PlatformB) Reversed(ctx context.Context, asked []Transaction) (map[string]bool, error) {
-	known := map[string]bool{}
+// Refunds asks platform_b about each transaction and returns for each known id the share that platform_b has refunded so
+// far. With ErrUnavailable it also returns the answers received so far.
+func (p *PlatformB) Refunds(ctx context.Context, asked []Transaction) (map[string]Share, error) {
+	known := map[string]Share{}
 	for _, t := range asked {
 		each, cancel := context.WithTimeout(ctx, verifyTimeout)
 		found, err := p.lookup(each, t.ID)
 		cancel()
-		if errors.Is(err, ErrUnavailable) {
+		if Unconfirmed(err) {
 			return known, fmt.Errorf("platform_b: %w", err)
 		}
 		if err == nil {
-			known[t.ID] = found.revoked()
+			known[t.ID] = found.refunded()
 		}
 	}
 	return known, nil

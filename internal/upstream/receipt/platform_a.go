@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,19 +54,18 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	}, nil
 }
 
-// Verify asks the store about the purchase token in in.Receipt and returns the quantity bought (>=
-// 1). The error is ErrInvalid or ErrUnavailable under errors.Is.
-func (p *PlatformA) Verify(ctx context.Context, in Purchase) (quantity int64, err error) {
+// Verify asks the store about the purchase token in in.Receipt. The error is ErrInvalid or ErrUnavailable under errors.Is.
+func (p *PlatformA) Verify(ctx context.Context, in Purchase) (sold Sale, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	record, err := p.lookup(ctx, in.ProductID, in.Receipt)
 	if err == nil {
-		quantity, err = record.check(in, p.cfg.AllowTest)
+		sold, err = record.check(in, p.cfg.AllowTest)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("platform_a: %w", err)
+		return Sale{}, fmt.Errorf("platform_a: %w", err)
 	}
-	return quantity, nil
+	return sold, nil
 }
 
 // lookup returns the store's record of a purchase.
@@ -84,6 +84,8 @@ func (p *PlatformA) lookup(ctx context.Context, productID, token string) (produc
 		return productPurchase{}, fmt.Errorf("look up purchase: %w", err)
 	case strings.HasPrefix(reasonOf(body), ofAnother):
 		return productPurchase{}, refuse(Mismatch, "the token belongs to another product or app")
+	case refusesUs(status):
+		return productPurchase{}, fmt.Errorf("%w: look up purchase: status %d", ErrUnavailable, status)
 	case status != http.StatusOK:
 		return productPurchase{}, refuse(Unverified, "look up purchase: status %d", status)
 	}
@@ -114,16 +116,15 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 	return status, body, err
 }
 
-// accessToken returns an access token. The error is ErrInvalid if the token endpoint refuses us and
-// ErrUnavailable if it gives no usable answer.
+// accessToken returns an access token. The error is ErrInvalid and ErrCredentials if the token endpoint answers 400, and
+// otherwise ErrUnavailable.
 func (p *PlatformA) accessToken(ctx context.Context) (string, error) {
 	access, err := p.access.Get(ctx)
 	if failed, ok := errors.AsType[*credentials.TokenError](err); ok {
-		outcome := ErrInvalid
-		if failed.Temporary {
-			outcome = ErrUnavailable
+		if failed.Status == http.StatusBadRequest {
+			return "", refuse(Unverified, "%w: %w", ErrCredentials, err)
 		}
-		return "", fmt.Errorf("%w: %w", outcome, err)
+		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return access, err
 }
@@ -148,32 +149,50 @@ type productPurchase struct {
 	PurchaseState *int64 `json:"purchaseState"`
 	PurchaseType  *int64 `json:"purchaseType"`
 	Quantity      *int64 `json:"quantity"`
-	OrderID       string `json:"orderId"`
+	// Refundable is how much of the quantity the store has not refunded.
+	Refundable *int64 `json:"refundableQuantity"`
+	// OrderID is empty for a purchase without a payment, such as one by a promotion code.
+	OrderID string `json:"orderId"`
 	// ProductID is documented as "may not be present".
 	ProductID string `json:"productId"`
 	// ObfuscatedAccountID is present if the app named an account at the purchase.
 	ObfuscatedAccountID string `json:"obfuscatedExternalAccountId"`
 }
 
-// check returns the quantity bought, or an error that names the broken rule.
-func (r productPurchase) check(in Purchase, allowTest bool) (quantity int64, err error) {
+// order returns the id of a purchase, whose token the caller knows.
+func (r productPurchase) order(token string) string { return cmp.Or(r.OrderID, token) }
+
+// check returns what was sold, or an error that names the broken rule.
+func (r productPurchase) check(in Purchase, allowTest bool) (Sale, error) {
+	test := r.PurchaseType != nil && *r.PurchaseType == typeTest
 	switch {
 	case r.PurchaseState == nil:
-		return 0, refuse(Unverified, "no purchase state")
+		return Sale{}, refuse(Unverified, "no purchase state")
 	case r.ObfuscatedAccountID != "" && r.ObfuscatedAccountID != in.AccountID:
-		return 0, refuse(OtherAccount, "bought by another account")
+		return Sale{}, refuse(OtherAccount, "bought by another account")
 	case r.ProductID != "" && r.ProductID != in.ProductID:
-		return 0, refuse(Mismatch, "the token belongs to another product")
+		return Sale{}, refuse(Mismatch, "the token belongs to another product")
 	case *r.PurchaseState == statePending: // and has no order id yet
-		return 0, refuse(Pending, "not paid yet")
-	case in.TransactionID == "" || r.OrderID != in.TransactionID:
-		return 0, refuse(Mismatch, "order id is another one")
+		return Sale{}, refuse(Pending, "not paid yet")
+	case in.TransactionID == "" || r.order(in.Receipt) != in.TransactionID:
+		return Sale{}, refuse(Mismatch, "order id is another one")
 	case *r.PurchaseState == stateCancelled:
-		return 0, refuse(Cancelled, "purchase was cancelled")
+		return Sale{}, refuse(Cancelled, "purchase was cancelled")
 	case *r.PurchaseState != statePurchased:
-		return 0, refuse(Unverified, "purchase state %d", *r.PurchaseState)
-	case r.PurchaseType != nil && *r.PurchaseType == typeTest && !allowTest:
-		return 0, refuse(TestPurchase, "bought by a licence tester")
+		return Sale{}, refuse(Unverified, "purchase state %d", *r.PurchaseState)
+	case test && !allowTest:
+		return Sale{}, refuse(TestPurchase, "bought by a licence tester")
 	}
-	return quantityOf(r.Quantity)
+	quantity, err := quantityOf(r.Quantity)
+	if err != nil {
+		return Sale{}, err
+	}
+	sold := Sale{Quantity: quantity, Test: test}
+	if r.Refundable != nil && *r.Refundable < quantity {
+		if *r.Refundable <= 0 {
+			return Sale{}, refuse(Revoked, "all of it was refunded")
+		}
+		sold.Refunded = Share{quantity - *r.Refundable, quantity}
+	}
+	return sold, nil
 }

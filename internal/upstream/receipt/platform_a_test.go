@@ -32,6 +32,11 @@ func goodA() receipt.Purchase {
 	return receipt.Purchase{TransactionID: orderID, ProductID: product, Receipt: purchaseToken, AccountID: account}
 }
 
+var (
+	one  = receipt.Sale{Quantity: 1}
+	none receipt.Sale
+)
+
 // saleA is a valid purchase with changed fields of the store's record; a nil change removes the field.
 func saleA(changes map[string]any) store.PurchaseA {
 	p := store.PurchaseA{Token: purchaseToken, OrderID: orderID, ProductID: product, AccountID: account, Set: changes}
@@ -73,33 +78,36 @@ func newPlatformA(t *testing.T, change ...func(*receipt.PlatformAConfig)) (*rece
 
 func TestPlatformAJudgesTheRecord(t *testing.T) {
 	for name, test := range map[string]struct {
-		changes  map[string]any
-		want     receipt.Reason
-		quantity int64
+		changes map[string]any
+		want    receipt.Reason
+		sold    receipt.Sale
 	}{
-		"purchased":              {nil, "", 1},
-		"no account recorded":    {map[string]any{"obfuscatedExternalAccountId": nil}, "", 1},
-		"product repeated":       {map[string]any{"productId": product}, "", 1},
-		"by promotion code":      {map[string]any{"purchaseType": 1}, "", 1},
-		"three by a tester":      {map[string]any{"quantity": 3, "purchaseType": 0}, "", 3},
-		"licence tester":         {map[string]any{"purchaseType": 0}, receipt.TestPurchase, 0},
-		"pending, no order yet":  {map[string]any{"purchaseState": 2, "orderId": nil}, receipt.Pending, 0},
-		"unknown state":          {map[string]any{"purchaseState": 3}, receipt.Unverified, 0},
-		"none bought":            {map[string]any{"quantity": 0}, receipt.Unverified, 0},
-		"absurdly many bought":   {map[string]any{"quantity": 1001}, receipt.Unverified, 0},
-		"cancelled":              {map[string]any{"purchaseState": 1}, receipt.Cancelled, 0},
-		"pending":                {map[string]any{"purchaseState": 2}, receipt.Pending, 0},
-		"state missing":          {map[string]any{"purchaseState": nil}, receipt.Unverified, 0},
-		"state as text":          {map[string]any{"purchaseState": "0"}, receipt.Unverified, 0},
-		"other order":            {map[string]any{"orderId": "GPA.1"}, receipt.Mismatch, 0},
-		"another account":        {map[string]any{"obfuscatedExternalAccountId": "somebody-else"}, receipt.OtherAccount, 0},
-		"token of other product": {map[string]any{"productId": "credits.10"}, receipt.Mismatch, 0},
+		"purchased":              {nil, "", one},
+		"no account recorded":    {map[string]any{"obfuscatedExternalAccountId": nil}, "", one},
+		"product repeated":       {map[string]any{"productId": product}, "", one},
+		"order of a promotion":   {map[string]any{"purchaseType": 1}, "", one},
+		"three by a tester":      {map[string]any{"quantity": 3, "purchaseType": 0}, "", receipt.Sale{Quantity: 3, Test: true}},
+		"two of three refunded":  {map[string]any{"quantity": 3, "refundableQuantity": 1}, "", receipt.Sale{Quantity: 3, Refunded: receipt.Share{Part: 2, Of: 3}}},
+		"nothing refunded":       {map[string]any{"quantity": 3, "refundableQuantity": 3}, "", receipt.Sale{Quantity: 3}},
+		"refunded, state as is":  {map[string]any{"refundableQuantity": 0}, receipt.Revoked, none},
+		"licence tester":         {map[string]any{"purchaseType": 0}, receipt.TestPurchase, none},
+		"pending, no order yet":  {map[string]any{"purchaseState": 2, "orderId": nil}, receipt.Pending, none},
+		"unknown state":          {map[string]any{"purchaseState": 3}, receipt.Unverified, none},
+		"none bought":            {map[string]any{"quantity": 0}, receipt.Unverified, none},
+		"absurdly many bought":   {map[string]any{"quantity": 1001}, receipt.Unverified, none},
+		"cancelled":              {map[string]any{"purchaseState": 1}, receipt.Cancelled, none},
+		"pending":                {map[string]any{"purchaseState": 2}, receipt.Pending, none},
+		"state missing":          {map[string]any{"purchaseState": nil}, receipt.Unverified, none},
+		"state as text":          {map[string]any{"purchaseState": "0"}, receipt.Unverified, none},
+		"other order":            {map[string]any{"orderId": "GPA.1"}, receipt.Mismatch, none},
+		"another account":        {map[string]any{"obfuscatedExternalAccountId": "somebody-else"}, receipt.OtherAccount, none},
+		"token of other product": {map[string]any{"productId": "credits.10"}, receipt.Mismatch, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, s, _ := newPlatformA(t, func(cfg *receipt.PlatformAConfig) { cfg.AllowTest = test.quantity > 1 })
+			p, s, _ := newPlatformA(t, func(cfg *receipt.PlatformAConfig) { cfg.AllowTest = test.sold.Test })
 			s.Register(saleA(test.changes))
-			quantity, err := p.Verify(t.Context(), goodA())
-			judged(t, quantity, err, test.quantity, test.want, purchaseToken)
+			sold, err := p.Verify(t.Context(), goodA())
+			judged(t, sold, err, test.sold, test.want, purchaseToken)
 		})
 	}
 }
@@ -116,14 +124,15 @@ func TestPlatformATellsAWrongProductFromAWrongToken(t *testing.T) {
 	}{
 		{refused(400, "purchaseTokenDoesNotMatchProductId"), receipt.Mismatch},
 		{refused(400, "purchaseTokenDoesNotMatchPackageName"), receipt.Mismatch},
+		{refused(403, "purchaseTokenDoesNotMatchPackageName"), receipt.Mismatch},
 		{refused(400, "invalid"), receipt.Unverified},
 		{refused(400, ""), receipt.Unverified},
 		{refused(200, "an error in place of the record"), receipt.Unverified},
 		{answering("null"), receipt.Unverified},
 	} {
 		fail(t, s.Host, store.StepPurchase, c.rule)
-		quantity, err := p.Verify(t.Context(), goodA())
-		judged(t, quantity, err, 0, c.want, purchaseToken)
+		sold, err := p.Verify(t.Context(), goodA())
+		judged(t, sold, err, none, c.want, purchaseToken)
 	}
 }
 
@@ -132,9 +141,17 @@ func TestPlatformAClassifiesFailures(t *testing.T) {
 	for name, failure := range failures {
 		for _, step := range []string{store.StepPurchase, store.StepToken} {
 			t.Run(step+" "+name, func(t *testing.T) {
+				want := failure.want
+				if step == store.StepToken && name != "400" {
+					want = receipt.ErrUnavailable // without a token nothing is known about the purchase
+				}
 				p, s, _ := newPlatformA(t, func(cfg *receipt.PlatformAConfig) { cfg.HTTP.Timeout = failure.timeout })
 				fail(t, s.Host, step, failure.rule)
-				wantOnly(t, verdict(p.Verify(t.Context(), goodA())), failure.want, purchaseToken, "AO-J1Ox", "ya29.", "assertion=", fake.LeakMarker)
+				err := verdict(p.Verify(t.Context(), goodA()))
+				wantOnly(t, err, want, purchaseToken, "AO-J1Ox", "ya29.", "assertion=", fake.LeakMarker)
+				if ours := step == store.StepToken && name == "400"; errors.Is(err, receipt.ErrCredentials) != ours {
+					t.Errorf("a fault of our credentials: %t, want %t", !ours, ours)
+				}
 				if s.Faults.Count(fake.StepUnknown) != 0 {
 					t.Error("a redirect was followed")
 				}
@@ -206,7 +223,7 @@ func TestPlatformARetriesOnceWithAFreshTokenWhenRefused(t *testing.T) {
 		t.Errorf("%d grants and %d calls, want 2 and 2", grants, lookups)
 	}
 	fail(t, s.Host, store.StepPurchase, status(401))
-	wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrInvalid, purchaseToken)
+	wantOnly(t, verdict(p.Verify(t.Context(), goodA())), receipt.ErrUnavailable, purchaseToken)
 	if lookups := s.Faults.Count(store.StepPurchase); lookups != 4 {
 		t.Errorf("%d calls, want 4: one retry only", lookups)
 	}
@@ -250,6 +267,26 @@ func TestPlatformANeedsATransactionID(t *testing.T) {
 	wantOnly(t, verdict(p.Verify(t.Context(), in)), receipt.ErrInvalid)
 }
 
+// A purchase by a promotion code has no order: its id is the purchase token.
+func TestPlatformAKnowsAPurchaseWithoutAnOrderByItsToken(t *testing.T) {
+	p, s, _ := newPlatformA(t)
+	s.Register(saleA(map[string]any{"orderId": nil, "purchaseType": 1}))
+	in := goodA()
+	_, err := p.Verify(t.Context(), in)
+	judged(t, none, err, none, receipt.Mismatch)
+	in.TransactionID = purchaseToken
+	sold, err := p.Verify(t.Context(), in)
+	judged(t, sold, err, one, "")
+	s.Register(saleA(nil)) // has an order
+	_, err = p.Verify(t.Context(), in)
+	judged(t, none, err, none, receipt.Mismatch)
+	s.Register(saleA(map[string]any{"orderId": nil, "purchaseState": 1}))
+	refunds, err := p.Refunds(t.Context(), []receipt.Transaction{{ID: purchaseToken, ProductID: product, Token: purchaseToken}})
+	if err != nil || len(refunds) != 1 || refunds[purchaseToken] != receipt.All {
+		t.Errorf("%v, %v", refunds, err)
+	}
+}
+
 // A purchase is looked up by its token. Without it, all pages of the store's list of reversed purchases are read.
 func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 	t.Parallel()
@@ -257,8 +294,8 @@ func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 	if _, err := s.Refund(purchaseToken); err != nil {
 		t.Fatal(err)
 	}
-	reversed, err := p.Reversed(t.Context(), []receipt.Transaction{{ID: orderID, ProductID: product, Token: purchaseToken}})
-	if err != nil || len(reversed) != 1 || !reversed[orderID] || s.Faults.Count(store.StepVoided) != 0 {
+	reversed, err := p.Refunds(t.Context(), []receipt.Transaction{{ID: orderID, ProductID: product, Token: purchaseToken}})
+	if err != nil || len(reversed) != 1 || reversed[orderID] != receipt.All || s.Faults.Count(store.StepVoided) != 0 {
 		t.Errorf("by its token: %v, %v, %d pages of the list", reversed, err, s.Faults.Count(store.StepVoided))
 	}
 	for _, order := range []string{"one", "two"} {
@@ -266,9 +303,21 @@ func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	reversed, err = p.Reversed(t.Context(), []receipt.Transaction{{ID: "two"}, {ID: "of nothing"}})
-	if err != nil || len(reversed) != 3 || !reversed["two"] || !reversed["one"] || s.Faults.Count(store.StepVoided) != 2 {
+	reversed, err = p.Refunds(t.Context(), []receipt.Transaction{{ID: "two"}, {ID: "of nothing"}})
+	if err != nil || len(reversed) != 3 || reversed["two"] != receipt.All || reversed["one"] != receipt.All || s.Faults.Count(store.StepVoided) != 2 {
 		t.Errorf("%v, %v, %d pages", reversed, err, s.Faults.Count(store.StepVoided))
+	}
+	// A cancel that its token does not confirm needs no list. A list that is too long is an error, with what was read.
+	pages := s.Faults.Count(store.StepVoided)
+	s.Register(saleA(nil))
+	reversed, err = p.Refunds(t.Context(), []receipt.Transaction{{ProductID: product, Token: purchaseToken}})
+	if err != nil || len(reversed) != 0 || s.Faults.Count(store.StepVoided) != pages {
+		t.Errorf("a cancel that is not confirmed: %v, %v, %d pages", reversed, err, s.Faults.Count(store.StepVoided)-pages)
+	}
+	fail(t, s.Host, store.StepVoided, answering(`{"voidedPurchases":[{"orderId":"read"}],"tokenPagination":{"nextPageToken":"more"}}`))
+	reversed, err = p.Refunds(t.Context(), []receipt.Transaction{{ID: "two"}})
+	if err == nil || receipt.Unconfirmed(err) || reversed["read"] != receipt.All || s.Faults.Count(store.StepVoided)-pages != 20 {
+		t.Errorf("a list without an end: %v, %v, %d pages", reversed, err, s.Faults.Count(store.StepVoided)-pages)
 	}
 	for name, failure := range failures {
 		if name == "empty object" { // no purchase was reversed
@@ -276,7 +325,7 @@ func TestPlatformAReadsWhatWasTakenBack(t *testing.T) {
 		}
 		fail(t, s.Host, store.StepVoided, failure.rule)
 		ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(failure.timeout, time.Minute))
-		if reversed, err := p.Reversed(ctx, []receipt.Transaction{{ID: "x"}}); err == nil || len(reversed) != 0 {
+		if reversed, err := p.Refunds(ctx, []receipt.Transaction{{ID: "x"}}); err == nil || len(reversed) != 0 {
 			t.Errorf("%s: %v, %v", name, reversed, err)
 		}
 		cancel()

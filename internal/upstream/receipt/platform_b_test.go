@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"maps"
 	"math/big"
 	"net/http"
@@ -158,43 +159,112 @@ func answerSigned(t *testing.T, s *store.PlatformB, signed string) {
 
 func TestPlatformBJudgesTheTransaction(t *testing.T) {
 	for name, test := range map[string]struct {
-		changes  map[string]any
-		sandbox  bool
-		want     receipt.Reason
-		quantity int64
+		changes map[string]any
+		sandbox bool
+		want    receipt.Reason
+		sold    receipt.Sale
 	}{
-		"purchased":               {nil, false, "", 1},
-		"account in capitals":     {map[string]any{"appAccountToken": strings.ToUpper(account)}, false, "", 1},
-		"no account named":        {map[string]any{"appAccountToken": nil}, false, "", 1},
-		"account null":            {map[string]any{"appAccountToken": json.RawMessage("null")}, false, "", 1},
-		"revocation null":         {map[string]any{"revocationDate": json.RawMessage("null")}, false, "", 1},
-		"four bought":             {map[string]any{"quantity": 4}, false, "", 4},
-		"none stated":             {map[string]any{"quantity": nil}, false, "", 1},
-		"none bought":             {map[string]any{"quantity": 0}, false, receipt.Unverified, 0},
-		"quantity as text":        {map[string]any{"quantity": "1"}, false, receipt.Unverified, 0},
-		"sandbox in sandbox":      {map[string]any{"environment": "Sandbox"}, true, "", 1},
-		"sandbox in production":   {map[string]any{"environment": "Sandbox"}, false, receipt.Mismatch, 0},
-		"production in sandbox":   {nil, true, receipt.Mismatch, 0},
-		"other transaction":       {map[string]any{"transactionId": "2000000123456780"}, false, receipt.Mismatch, 0},
-		"original transaction":    {map[string]any{"transactionId": "1", "originalTransactionId": transactionID}, false, receipt.Mismatch, 0},
-		"transaction as number":   {map[string]any{"transactionId": 2000000123456789}, false, receipt.Unverified, 0},
-		"other bundle":            {map[string]any{"bundleId": "com.somebody.else"}, false, receipt.Mismatch, 0},
-		"other product":           {map[string]any{"productId": "credits.10"}, false, receipt.Mismatch, 0},
-		"family sharing":          {map[string]any{"inAppOwnershipType": "FAMILY_SHARED"}, false, receipt.OtherAccount, 0},
-		"no ownership":            {map[string]any{"inAppOwnershipType": nil}, false, receipt.Unverified, 0},
-		"revoked":                 {map[string]any{"revocationDate": start.UnixMilli(), "revocationReason": 0}, false, receipt.Revoked, 0},
-		"revoked at the epoch":    {map[string]any{"revocationDate": 0}, false, receipt.Revoked, 0},
-		"another account":         {map[string]any{"appAccountToken": "00000000-0000-4000-8000-000000000000"}, false, receipt.OtherAccount, 0},
-		"account that is no UUID": {map[string]any{"appAccountToken": "somebody"}, false, receipt.OtherAccount, 0},
-		"account of a wrong kind": {map[string]any{"appAccountToken": 7}, false, receipt.Unverified, 0},
+		"purchased":             {nil, false, "", one},
+		"account in capitals":   {map[string]any{"appAccountToken": strings.ToUpper(account)}, false, "", one},
+		"no account named":      {map[string]any{"appAccountToken": nil}, false, "", one},
+		"account null":          {map[string]any{"appAccountToken": json.RawMessage("null")}, false, "", one},
+		"revocation null":       {map[string]any{"revocationDate": json.RawMessage("null")}, false, "", one},
+		"four bought":           {map[string]any{"quantity": 4}, false, "", receipt.Sale{Quantity: 4}},
+		"none stated":           {map[string]any{"quantity": nil}, false, "", one},
+		"none bought":           {map[string]any{"quantity": 0}, false, receipt.Unverified, none},
+		"quantity as text":      {map[string]any{"quantity": "1"}, false, receipt.Unverified, none},
+		"sandbox in sandbox":    {map[string]any{"environment": "Sandbox"}, true, "", one},
+		"sandbox in production": {map[string]any{"environment": "Sandbox"}, false, receipt.Mismatch, none},
+		"production in sandbox": {nil, true, receipt.Mismatch, none},
+		"other transaction":     {map[string]any{"transactionId": "2000000123456780"}, false, receipt.Mismatch, none},
+		"original transaction":  {map[string]any{"transactionId": "1", "originalTransactionId": transactionID}, false, receipt.Mismatch, none},
+		"transaction as number": {map[string]any{"transactionId": 2000000123456789}, false, receipt.Unverified, none},
+		"other bundle":          {map[string]any{"bundleId": "com.somebody.else"}, false, receipt.Mismatch, none},
+		"other product":         {map[string]any{"productId": "credits.10"}, false, receipt.Mismatch, none},
+		"family sharing":        {map[string]any{"inAppOwnershipType": "FAMILY_SHARED"}, false, receipt.OtherAccount, none},
+		"no ownership":          {map[string]any{"inAppOwnershipType": nil}, false, receipt.Unverified, none},
+		"revoked":               {map[string]any{"revocationDate": start.UnixMilli(), "revocationReason": 0}, false, receipt.Revoked, none},
+		"revoked at the epoch":  {map[string]any{"revocationDate": 0}, false, receipt.Revoked, none},
+		"a third refunded": {map[string]any{"revocationDate": start.UnixMilli(), "revocationPercentage": 33333, "quantity": 3}, false, "",
+			receipt.Sale{Quantity: 3, Refunded: receipt.Share{Part: 33333, Of: 100000}}},
+		"all refunded, as a share": {map[string]any{"revocationDate": start.UnixMilli(), "revocationPercentage": 100000}, false, receipt.Revoked, none},
+		"share without a refund":   {map[string]any{"revocationPercentage": 33333}, false, "", one},
+		"another account":          {map[string]any{"appAccountToken": "00000000-0000-4000-8000-000000000000"}, false, receipt.OtherAccount, none},
+		"account that is no UUID":  {map[string]any{"appAccountToken": "somebody"}, false, receipt.OtherAccount, none},
+		"account of a wrong kind":  {map[string]any{"appAccountToken": 7}, false, receipt.Unverified, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, s := newPlatformB(t, func(cfg *receipt.PlatformBConfig) { cfg.Sandbox = test.sandbox })
 			if test.changes != nil || test.sandbox { // else as the store itself signs it
 				answerSigned(t, s, trusted().sign(payloadB(test.changes)))
 			}
-			quantity, err := p.Verify(t.Context(), goodB())
-			judged(t, quantity, err, test.quantity, test.want)
+			sold, err := p.Verify(t.Context(), goodB())
+			judged(t, sold, err, test.sold, test.want)
+		})
+	}
+}
+
+// The store's review and TestFlight buy in the sandbox with the released app. The production address does not know such a
+// transaction, and answers 401 until the app is released.
+func TestPlatformBAsksTheSandboxAboutTests(t *testing.T) {
+	denied := func(status, code int) *fake.Rule {
+		r := fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: status, Body: fmt.Sprintf(`{"errorCode":%d}`, code)}
+		return &r
+	}
+	unknown, refused := denied(404, 4040010), denied(401, 0)
+	inSandbox := map[string]any{"environment": "Sandbox"}
+	test := receipt.Sale{Quantity: 1, Test: true}
+	for name, c := range map[string]struct {
+		production, sandbox *fake.Rule     // nil: knows the transaction
+		changes             map[string]any // of the transaction in the sandbox
+		off                 bool
+		sold                receipt.Sale
+		want                error
+		reason              receipt.Reason
+		asked               int // calls of the sandbox
+	}{
+		"known in production":           {sandbox: unknown, sold: one},
+		"known in the sandbox":          {production: unknown, changes: inSandbox, sold: test, asked: 1},
+		"app not released":              {production: refused, changes: inSandbox, sold: test, asked: 1},
+		"off":                           {production: unknown, changes: inSandbox, off: true, want: receipt.ErrInvalid, reason: receipt.Unverified},
+		"off, and refused":              {production: refused, changes: inSandbox, off: true, want: receipt.ErrUnavailable},
+		"another environment":           {production: unknown, asked: 1, want: receipt.ErrInvalid, reason: receipt.Mismatch},
+		"environment of a tool":         {production: refused, changes: map[string]any{"environment": "Xcode"}, asked: 1, want: receipt.ErrInvalid, reason: receipt.Mismatch},
+		"unknown at both":               {production: unknown, sandbox: unknown, asked: 1, want: receipt.ErrInvalid, reason: receipt.Unverified},
+		"refused at both":               {production: refused, sandbox: refused, asked: 1, want: receipt.ErrUnavailable},
+		"refused, unknown":              {production: refused, sandbox: unknown, asked: 1, want: receipt.ErrUnavailable},
+		"unknown, refused":              {production: unknown, sandbox: refused, asked: 1, want: receipt.ErrUnavailable},
+		"unknown, down":                 {production: unknown, sandbox: denied(503, 0), asked: 1, want: receipt.ErrUnavailable},
+		"403 is not asked further":      {production: denied(403, 0), changes: inSandbox, want: receipt.ErrUnavailable},
+		"another 404":                   {production: denied(404, 4040005), changes: inSandbox, want: receipt.ErrInvalid, reason: receipt.Unverified},
+		"the code with another status":  {production: denied(400, 4040010), changes: inSandbox, want: receipt.ErrInvalid, reason: receipt.Unverified},
+		"retryable, account":            {production: denied(404, 4040002), changes: inSandbox, want: receipt.ErrUnavailable},
+		"retryable, app":                {production: denied(404, 4040004), changes: inSandbox, want: receipt.ErrUnavailable},
+		"retryable, transaction":        {production: denied(404, 4040006), changes: inSandbox, want: receipt.ErrUnavailable},
+		"revoked in the sandbox":        {production: unknown, changes: map[string]any{"environment": "Sandbox", "revocationDate": 1}, asked: 1, want: receipt.ErrInvalid, reason: receipt.Revoked},
+		"another's app, in the sandbox": {production: unknown, changes: map[string]any{"environment": "Sandbox", "bundleId": "com.else"}, asked: 1, want: receipt.ErrInvalid, reason: receipt.Mismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tests := store.NewPlatformB("com.cutroom.app")
+			listen(t, tests.Host)
+			p, s := newPlatformB(t, func(cfg *receipt.PlatformBConfig) {
+				if !c.off {
+					cfg.SandboxURL = tests.URL()
+				}
+			})
+			answerSigned(t, tests, trusted().sign(payloadB(c.changes)))
+			for host, rule := range map[*fake.Host]*fake.Rule{s.Host: c.production, tests.Host: c.sandbox} {
+				if rule != nil {
+					fail(t, host, rule.Step, *rule)
+				}
+			}
+			sold, err := p.Verify(t.Context(), goodB())
+			if wantOnly(t, err, c.want); sold != c.sold || errors.Is(err, receipt.ErrInvalid) && receipt.ReasonOf(err) != c.reason {
+				t.Errorf("sold %+v, %v; want %+v, %s", sold, err, c.sold, c.reason)
+			}
+			if n := tests.Faults.Count(store.StepTransaction); n != c.asked {
+				t.Errorf("%d calls of the sandbox, want %d", n, c.asked)
+			}
 		})
 	}
 }

@@ -21,10 +21,38 @@ import (
 var (
 	// ErrInvalid means that the store does not confirm the purchase.
 	ErrInvalid = errors.New("receipt invalid")
-	// ErrUnavailable means that the store gave no usable answer: unreachable, too slow, cut off, 5xx or 429.
-	// The same purchase may succeed later.
+	// ErrUnavailable means that the store gave no usable answer: unreachable, too slow, cut off, 5xx or 429, or that it
+	// refused the service instead of the purchase. The same purchase may succeed later.
 	ErrUnavailable = errors.New("store unavailable")
 )
+
+// ErrCredentials is matched by an ErrInvalid that only means that the store refuses our credentials. It says nothing about
+// the purchase and must not count against the user.
+var ErrCredentials = errors.New("the store refuses our credentials")
+
+// Sale is what a store confirms.
+type Sale struct {
+	Quantity int64 // >= 1
+	// Refunded is the share that the store has refunded already; never all of it.
+	Refunded Share
+	// Test says that nobody paid.
+	Test bool
+}
+
+// Share is a part of a purchase that a store has refunded, as a fraction. The zero Share means that it has refunded
+// nothing.
+type Share struct{ Part, Of int64 }
+
+// All is the refund of a whole purchase.
+var All = Share{1, 1}
+
+// Credits returns the share of so many credits, rounded to the nearest number, halves up.
+func (s Share) Credits(n int64) int64 {
+	if s.Of == 0 {
+		return 0
+	}
+	return (2*n*s.Part + s.Of) / (2 * s.Of)
+}
 
 // Reason is the code of why a receipt is not valid.
 type Reason string
@@ -52,6 +80,7 @@ func refuse(reason Reason, format string, args ...any) error {
 
 func (r *refusal) Error() string        { return r.cause.Error() }
 func (r *refusal) Is(target error) bool { return target == ErrInvalid }
+func (r *refusal) Unwrap() error        { return r.cause }
 
 // ReasonOf returns the reason of an ErrInvalid.
 func ReasonOf(err error) Reason {
@@ -101,6 +130,11 @@ func segment(name, part string) (string, error) {
 		return "", fmt.Errorf("%w: %s of %d bytes cannot be one", ErrInvalid, name, len(part))
 	}
 	return url.PathEscape(part), nil
+}
+
+// refusesUs reports whether a status refuses the service and not a purchase.
+func refusesUs(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
 // authorizedGet calls a store's API with a bearer token. A temporary failure (no complete answer, 5xx, 429, 408) is

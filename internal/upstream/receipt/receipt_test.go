@@ -46,19 +46,19 @@ func wantOnly(t *testing.T, err, want error, secrets ...string) {
 	}
 }
 
-// verdict drops the quantity of a verification whose error is tested.
-func verdict(_ int64, err error) error { return err }
+// verdict drops the sale of a verification whose error is tested.
+func verdict(_ receipt.Sale, err error) error { return err }
 
 // judged checks the result for a purchase: "" expects success, anything else a refusal.
-func judged(t *testing.T, quantity int64, err error, wantQuantity int64, want receipt.Reason, secrets ...string) {
+func judged(t *testing.T, sold receipt.Sale, err error, wantSold receipt.Sale, want receipt.Reason, secrets ...string) {
 	t.Helper()
 	if want == "" {
 		wantOnly(t, err, nil)
 	} else if wantOnly(t, err, receipt.ErrInvalid, secrets...); receipt.ReasonOf(err) != want {
 		t.Errorf("refused as %q, want %q: %v", receipt.ReasonOf(err), want, err)
 	}
-	if quantity != wantQuantity {
-		t.Errorf("quantity %d, want %d", quantity, wantQuantity)
+	if sold != wantSold {
+		t.Errorf("sold %+v, want %+v", sold, wantSold)
 	}
 }
 
@@ -88,7 +88,9 @@ var failures = map[string]struct {
 	"429":           {rule: status(429), want: receipt.ErrUnavailable},
 	"408":           {rule: status(408), want: receipt.ErrUnavailable},
 	"400":           {rule: status(400), want: receipt.ErrInvalid},
-	"403":           {rule: status(403), want: receipt.ErrInvalid},
+	"401":           {rule: status(401), want: receipt.ErrUnavailable},
+	"403":           {rule: status(403), want: receipt.ErrUnavailable},
+	"404":           {rule: status(404), want: receipt.ErrInvalid},
 	"204":           {rule: status(204), want: receipt.ErrInvalid},
 	"not JSON":      {rule: fake.Rule{Kind: fake.KindGarbage}, want: receipt.ErrInvalid},
 	"blank":         {rule: answering(" "), want: receipt.ErrInvalid},

@@ -245,9 +245,10 @@ const refusalColumns = [
 const purchaseColumns = [
   { title: 'Order', cell: (p: Purchase) => <code>{p.orderId ?? '–'}</code> },
   { title: 'Store', cell: (p: Purchase) => storeName(p.platform) },
-  { title: 'Product', cell: (p: Purchase) => (p.bySupport ? 'granted by support' : p.productId) },
+  { title: 'Product', cell: (p: Purchase) => (p.bySupport ? 'granted by support' : p.productId + (p.test ? ' (test)' : '')) },
   { title: 'Credits', number: true, cell: (p: Purchase) => count(p.credits) },
   { title: 'Bought', cell: (p: Purchase) => <Time at={p.createdAt} /> },
+  { title: 'Refunded', number: true, cell: (p: Purchase) => count(p.refunded ?? 0) },
   { title: 'Taken back', cell: (p: Purchase) => <Time at={p.reversedAt} /> },
   { title: 'Owed', number: true, cell: (p: Purchase) => count(p.owed) },
 ];
