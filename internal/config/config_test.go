@@ -253,7 +253,7 @@ func TestDefaults(t *testing.T) {
 		IAP: IAP{
 			PlatformA: PlatformA{BaseURL: "https://androidpublisher.googleapis.com",
 				Notifications: StorePush{KeysURL: "https://www.googleapis.com/oauth2/v3/certs"}},
-			PlatformB: PlatformB{BaseURL: "https://api.storekit.apple.com"},
+			PlatformB: PlatformB{BaseURL: "https://api.storekit.apple.com", SandboxURL: "https://api.storekit-sandbox.apple.com"},
 		},
 		Push: Push{PlatformA: PushPlatformA{BaseURL: "https://fcm.googleapis.com"},
 			PlatformB: PushPlatformB{BaseURL: "https://api.push.apple.com"}},
