@@ -143,9 +143,7 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	}
 	// One that the push subscription does not wrap cannot be read, which is logged.
 	push(t, s, notifyA, store.Push{Bearer: good.Bearer, Body: []byte(`{"version":"1.0","packageName":"` + sandbox.PackageName + `"}`)}).Expect(200)
-	if !strings.Contains(s.Logs(), "payload unwrapping") {
-		t.Error("no warning about unwrapped notifications")
-	}
+	apitest.Eventually(t, maxWait, func() bool { return strings.Contains(s.Logs(), "payload unwrapping") }, s.Logs)
 	// If the store is down when it should confirm, the notification still gets 200, and the service
 	// asks the store again later.
 	s.World.FailStores(t, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 503})
