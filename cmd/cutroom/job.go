@@ -10,6 +10,7 @@ import (
 
 	"cutroom/internal/admin"
 	"cutroom/internal/app"
+	"cutroom/internal/asset"
 	"cutroom/internal/audit"
 	"cutroom/internal/db"
 	"cutroom/internal/events"
@@ -35,11 +36,12 @@ func checkRetry(v *invocation) error {
 // retryJob queues a failed render again.
 func retryJob(ctx context.Context, v *invocation) error {
 	id := v.args[0]
-	store, _, err := app.OpenStore(v.cfg, nil)
+	store, bucket, err := app.OpenStore(v.cfg, nil)
 	if err != nil {
 		return err
 	}
-	if err := render.Retry(ctx, v.db, store, id, func(tx *db.Tx) error {
+	assets := asset.New(asset.Options{DB: v.db, Bucket: bucket})
+	if err := render.Retry(ctx, assets, store, id, func(tx *db.Tx) error {
 		return audit.Record(ctx, tx, audit.Entry{Actor: actor(), Action: audit.RenderRetried, Target: id})
 	}); err != nil {
 		return err

@@ -72,8 +72,8 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	return nil
 }
 
-// holds reports whether a user holds an asset.
-func holds(ctx context.Context, q db.Querier, userID string, key Key) (bool, error) {
+// Holds reports whether a user holds an asset.
+func Holds(ctx context.Context, q db.Querier, userID string, key Key) (bool, error) {
 	held, err := db.HasRow(ctx, q, `SELECT 1 FROM asset_holders
 		WHERE user_id = $1 AND asset_key = $2 AND given_up_at IS NULL`, userID, key.String())
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Service) holdInTx(ctx context.Context, userID string, f Found) error {
 		if err := user.Lock(ctx, tx, userID); err != nil {
 			return err
 		}
-		had, err := holds(ctx, tx, userID, f.Key)
+		had, err := Holds(ctx, tx, userID, f.Key)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (s *Service) DownloadURL(ctx context.Context, userID string, key Key, head 
 	if s.Bucket == nil {
 		return "", ErrDisabled
 	}
-	held, err := holds(ctx, s.DB, userID, key)
+	held, err := Holds(ctx, s.DB, userID, key)
 	if err != nil {
 		return "", err
 	}

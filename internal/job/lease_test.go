@@ -193,11 +193,11 @@ func TestAReplicaIsRegisteredWhileItRuns(t *testing.T) {
 			return job.Replica{ID: id, Log: quiet, Offers: func(context.Context) (int, int64) { return slots, -5 }}
 		}
 		slots := func() int64 {
-			n, _, err := job.Live(ctx, h.DB)
+			live, err := job.Live(ctx, h.DB)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return n
+			return live.Slots
 		}
 		if n := slots(); n != 0 {
 			t.Errorf("%d slots of dead replicas", n)

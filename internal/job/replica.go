@@ -70,13 +70,19 @@ func CheckWrites(ctx context.Context, d *db.DB, id string) error {
 	return nil
 }
 
-// Live returns the slots of all live replicas together, and the free bytes of the replica
-// that has most.
-func Live(ctx context.Context, q db.Querier) (slots, mostFreeBytes int64, err error) {
-	err = q.QueryRow(ctx, `SELECT COALESCE(SUM(slots), 0), COALESCE(MAX(free_bytes), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
-		ReplicaTTL.Milliseconds()).Scan(&slots, &mostFreeBytes)
+// Offer is what all live replicas offer together.
+type Offer struct {
+	Replicas      int64 // 0 says nothing about room: a replica whose disk is full still lives
+	Slots         int64
+	MostFreeBytes int64 // of the replica that has most
+}
+
+// Live returns what the live replicas offer.
+func Live(ctx context.Context, q db.Querier) (o Offer, err error) {
+	err = q.QueryRow(ctx, `SELECT COUNT(*), COALESCE(SUM(slots), 0), COALESCE(MAX(free_bytes), 0) FROM replicas WHERE seen_at > now_ms() - $1`,
+		ReplicaTTL.Milliseconds()).Scan(&o.Replicas, &o.Slots, &o.MostFreeBytes)
 	if err != nil {
-		return 0, 0, fmt.Errorf("look for replicas: %w", err)
+		return Offer{}, fmt.Errorf("look for replicas: %w", err)
 	}
-	return slots, mostFreeBytes, nil
+	return o, nil
 }

@@ -82,6 +82,10 @@ func TestAReplicaLeavesWhatItCannotDo(t *testing.T) {
 func TestJobsFailForLackOfDiskSpaceOnlyIfNoReplicaHasEnough(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		announce := func(bytes int64) {
+			if bytes < 0 { // no replica lives
+				r.Exec(`DELETE FROM replicas`)
+				return
+			}
 			r.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ('r', 1, $1, now_ms())
 				ON CONFLICT (id) DO UPDATE SET free_bytes = excluded.free_bytes, seen_at = excluded.seen_at`, bytes)
 		}
@@ -101,7 +105,7 @@ func TestJobsFailForLackOfDiskSpaceOnlyIfNoReplicaHasEnough(t *testing.T) {
 		for _, step := range []struct {
 			free    int64
 			waiting int64 // after half an hour
-		}{{1000, 3}, {999, 2}, {0, 0}} {
+		}{{-1, 3}, {1000, 3}, {999, 2}, {-1, 2}, {0, 0}} {
 			announce(step.free)
 			sweep()
 			age()
@@ -216,7 +220,7 @@ func TestAJobWhoseSpecOrSourceCannotBeReadFails(t *testing.T) {
 				t.Errorf("%+v (%v), want %s", st, err, want)
 			}
 		}
-		gone := r.enqueue(1, owner, map[string]object{"video": {Object: "inputs/gone"}})
+		gone := r.enqueue(1, owner, map[string]object{"video": {Object: "uploads/gone"}})
 		s.work(t.Context(), r.claimed(s))
 		failed(gone[0], fault.SourceMissing)
 		unreadable := r.enqueue(1, owner, nil)

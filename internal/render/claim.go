@@ -75,52 +75,56 @@ var waitingSQL = `SELECT COALESCE((SELECT 1 ` + firstOwners(oldestJob("", ""), 1
 
 // pickSQL selects the job whose turn it is. The owner with the fewest running jobs comes first; if several have
 // equally few, the one whose last job started longest ago; then the one whose job has waited longest. The job needs
-// at most $6 bytes of disk. No owner gets more than $7 slots while another owner waits. However many owners wait,
-// the query reads the first two.
-func pickSQL(d *db.DB) string {
-	oldest := oldestJob(` AND COALESCE((SELECT d.needs_bytes FROM renders d WHERE d.job_id = j.id), 0) <= $6`, d.SkipLockedOf("j"))
+// at most free bytes of disk. No owner gets more than share slots while another owner waits. Both are parameters, such
+// as $6. However many owners wait, the query reads the first two. skipLocked is [db.DB.SkipLockedOf] j, or "" to look
+// without a lock.
+func pickSQL(free, share, skipLocked string) string {
+	oldest := oldestJob(` AND COALESCE((SELECT d.needs_bytes FROM renders d WHERE d.job_id = j.id), 0) <= `+free, skipLocked)
 	return `WITH line AS MATERIALIZED (SELECT t.*, ` + oldest + ` AS job_id ` + firstOwners(oldest, 2) + `)
-		SELECT job_id FROM line WHERE processing < $7 OR (SELECT COUNT(*) FROM line) = 1
+		SELECT job_id FROM line WHERE processing < ` + share + ` OR (SELECT COUNT(*) FROM line) = 1
 		ORDER BY processing, last_started_at, next_created_at, next_job_id LIMIT 1`
 }
 
-// hasWaitingJob reports whether a job waits.
-func (s *Service) hasWaitingJob(ctx context.Context) (bool, error) {
-	var n int
-	if err := s.DB.QueryRow(ctx, waitingSQL).Scan(&n); err != nil {
-		return false, fmt.Errorf("look for waiting render jobs: %w", err)
-	}
-	return n == 1, nil
+// room bounds what a replica may claim at a moment.
+type room struct {
+	freeBytes int64
+	share     int // slots that one owner may hold while another owner waits: half of all, and at least one
 }
 
-// share returns how many slots one owner may hold while another owner waits: half of all
-// replicas' slots, and at least one.
-func (s *Service) share(ctx context.Context) (int, error) {
-	n, _, err := job.Live(ctx, s.DB)
-	if err != nil {
-		return 0, err
+// look reports whether a job waits that this replica may claim, and the room for it. It takes no lock.
+func (s *Service) look(ctx context.Context) (r room, found bool, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("look for waiting render jobs: %w", err)
+		}
+	}()
+	// A frozen database answers only after every lease has expired, so do not wait for
+	// it.
+	limited := db.WithLimit(ctx, job.TTL/3)
+	var waiting int
+	if err := s.DB.QueryRow(limited, waitingSQL).Scan(&waiting); err != nil || waiting == 0 {
+		return r, false, err
 	}
-	s.allSlots.Store(n)
-	return max(1, max(int(n), s.Slots.Size())/2), nil
+	live, err := job.Live(limited, s.DB)
+	if err != nil {
+		return r, false, err
+	}
+	s.allSlots.Store(live.Slots)
+	r.share = max(1, max(int(live.Slots), s.Slots.Size())/2)
+	var unable error
+	if r.freeBytes, unable = s.CanWork(ctx); unable != nil { // CanWork logs the reason
+		return r, false, nil
+	}
+	found, err = db.HasRow(limited, s.DB, `SELECT 1 FROM (`+pickSQL("$1", "$2", "")+`) AS next`, r.freeBytes, r.share)
+	return r, found, err
 }
 
 // claim claims the job whose turn it is.
 func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
-	// A frozen database answers only after every lease has expired, so do not wait for
-	// it.
-	limited := db.WithLimit(ctx, job.TTL/3)
 	// Most calls find no job. Find that out without the lock.
-	if waiting, err := s.hasWaitingJob(limited); err != nil || !waiting {
+	r, found, err := s.look(ctx)
+	if err != nil || !found {
 		return j, false, err
-	}
-	share, err := s.share(limited)
-	if err != nil {
-		return j, false, err
-	}
-	// CanWork logs the reason.
-	freeBytes, unable := s.CanWork(ctx)
-	if unable != nil {
-		return j, false, nil
 	}
 	var encoded string
 	var runMs, ageMs int64
@@ -131,7 +135,7 @@ func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) 
 		if err := tx.Lock(call, queueLock); err != nil {
 			return err
 		}
-		j.Claim, ok, err = s.jobs.Take(call, tx, StatePending, StateProcessing, pickSQL(s.DB), freeBytes, share)
+		j.Claim, ok, err = s.jobs.Take(call, tx, StatePending, StateProcessing, pickSQL("$6", "$7", s.DB.SkipLockedOf("j")), r.freeBytes, r.share)
 		if err != nil || !ok {
 			return err
 		}

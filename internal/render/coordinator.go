@@ -26,11 +26,12 @@ type partCoordinator struct {
 	*job.Holder // whose work ends when nobody renders the job any more
 	s           *Service
 	jobID       string
-	owner       string // of the claims made through this coordinator
+	owner       string        // of the claims made through this coordinator
+	lease       time.Duration // of a claim
 }
 
 func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoordinator {
-	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner()}
+	c := &partCoordinator{s: s, jobID: jobID, owner: s.Renewer.Owner(), lease: job.TTL}
 	c.Holder = s.Renewer.KeepRenewing(ctx, jobID, time.Now(), c.renew)
 	return c
 }
@@ -38,7 +39,7 @@ func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoo
 // renew renews the claims of parts. It reports false when no worker holds the job.
 func (c *partCoordinator) renew(ctx context.Context) (rendered bool, err error) {
 	if _, err := c.s.DB.Exec(ctx, `UPDATE render_parts SET lease_until = now_ms() + $1
-		WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, job.TTL.Milliseconds(), c.jobID, c.owner); err != nil {
+		WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, c.lease.Milliseconds(), c.jobID, c.owner); err != nil {
 		return false, fmt.Errorf("renew claims of parts: %w", err)
 	}
 	return c.rendered(ctx, c.s.DB, "")
@@ -114,14 +115,15 @@ func nextSQL(d *db.DB) string {
 func (c *partCoordinator) Next(ctx context.Context) (key string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
 	defer cancel()
-	err = c.s.DB.ExecRow(ctx, nextSQL(c.s.DB), []any{c.jobID, c.owner, job.TTL.Milliseconds()}, &key)
+	err = c.s.DB.ExecRow(ctx, nextSQL(c.s.DB), []any{c.jobID, c.owner, c.lease.Milliseconds()}, &key)
 	if err != nil && !db.IsNoRows(err) {
 		return "", fmt.Errorf("claim part: %w", err)
 	}
 	return key, nil
 }
 
-// End implements engine.PartCoordinator. It has no effect if the worker has lost its claim.
+// End implements engine.PartCoordinator. If the claim was lost, because its lease ran out, another worker makes the part
+// as well: both are equal.
 func (c *partCoordinator) End(ctx context.Context, key string, made bool) error {
 	state := "FAILED"
 	if made {
@@ -129,9 +131,13 @@ func (c *partCoordinator) End(ctx context.Context, key string, made bool) error 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
 	defer cancel()
-	if _, err := c.s.DB.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
-		WHERE job_id = $1 AND part_key = $2 AND owner = $3 AND state = 'MAKING'`, c.jobID, key, c.owner, state); err != nil {
+	n, err := c.s.DB.Exec(ctx, `UPDATE render_parts SET state = $4, lease_until = NULL
+		WHERE job_id = $1 AND part_key = $2 AND owner = $3 AND state = 'MAKING'`, c.jobID, key, c.owner, state)
+	if err != nil {
 		return fmt.Errorf("end part: %w", err)
+	}
+	if n == 0 {
+		c.s.Log.Info("the claim of a part was lost", "job", c.jobID, "part", key)
 	}
 	return nil
 }
@@ -185,11 +191,10 @@ func (c *partCoordinator) endedParts(ctx context.Context, keys []string) (made m
 // assistSuffix ends the names of the work folders of assistants.
 const assistSuffix = "-assist"
 
-// assistedSQL selects the oldest render of another replica that has parts to share. It selects none while a job waits,
-// because jobs come before assistance.
-var assistedSQL = `SELECT j.id, j.user_id, d.spec, j.fence, j.attempts FROM jobs j JOIN renders d ON d.job_id = j.id
+// assistedSQL selects the oldest render of another replica that has parts to share.
+const assistedSQL = `SELECT j.id, j.user_id, d.spec, j.fence, j.attempts FROM jobs j JOIN renders d ON d.job_id = j.id
 	WHERE j.kind = 'render' AND j.` + job.AtWork + ` AND j.lease_until > now_ms() AND j.lease_owner <> $1
-		AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN') AND (` + waitingSQL + `) = 0
+		AND EXISTS (SELECT 1 FROM render_parts p WHERE p.job_id = j.id AND p.state = 'OPEN')
 	ORDER BY j.created_at, j.id LIMIT 1`
 
 // assistant is a slot that makes parts of a job which another replica renders.
@@ -268,14 +273,14 @@ func (a *assistant) makeParts() (n int, err error) {
 		CacheScope: a.job.UserID, Log: a.s.jobs.AttemptLog(a.job.Claim), Coordinator: a.c}, a.part)
 }
 
-// stopAssisting gives the assisting slot to a job that waits for one. The part in progress
+// stopAssisting gives the assisting slot to a job that waits for one and may be claimed here. The part in progress
 // is lost; another worker makes it.
 func (s *Service) stopAssisting(ctx context.Context) error {
 	stop := s.assisting.Load()
 	if stop == nil {
 		return nil
 	}
-	waiting, err := s.hasWaitingJob(ctx)
+	_, waiting, err := s.look(ctx)
 	if waiting {
 		(*stop)()
 	}

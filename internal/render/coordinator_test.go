@@ -1,15 +1,18 @@
 package render
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"cutroom/internal/db"
 	"cutroom/internal/jobtest"
 )
 
@@ -101,6 +104,75 @@ func TestAnAssistantOutlivesAPanic(t *testing.T) {
 		}
 		if !strings.Contains(log.String(), "panic: boom") || helper.assisting.Load() != nil {
 			t.Errorf("still assisting %v, log: %s", helper.assisting.Load(), log)
+		}
+	})
+}
+
+// A job that no replica may claim, here because no disk has room for it, neither stops assistance nor takes the queue's lock.
+func TestAJobThatNobodyMayClaimDelaysNobody(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		film := r.service(&jobtest.Engine{}, r.DB)
+		r.enqueue(1, r.User(0), nil)
+		r.announce(film, r.claimed(film).ID)
+		other := r.User(0)
+		r.enqueue(1, other, nil)
+		r.Exec(`UPDATE renders SET needs_bytes = $1 WHERE job_id IN (SELECT id FROM jobs WHERE user_id = $2)`, int64(1)<<50, other)
+		helper := r.service(&jobtest.Engine{}, r.DB)
+		if err := r.DB.InTx(t.Context(), func(tx *db.Tx) error {
+			if err := tx.Lock(t.Context(), queueLock); err != nil {
+				return err
+			}
+			_, ok, err := helper.claim(t.Context())
+			if ok {
+				t.Error("it was claimed")
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		a := r.assistant(helper)
+		defer a.stop()
+		defer a.c.stop()
+		stopped := func() bool {
+			t.Helper()
+			if err := helper.stopAssisting(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return a.ctx.Err() != nil
+		}
+		if stopped() {
+			t.Error("the assistant stops for it")
+		}
+		r.enqueue(1, r.User(0), nil)
+		if !stopped() {
+			t.Error("the assistant does not stop for a job that it may claim")
+		}
+	})
+}
+
+// A worker whose claim was lost says so when it has made the part.
+func TestALostClaimIsReported(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		film := r.service(&jobtest.Engine{}, r.DB)
+		r.enqueue(1, r.User(0), nil)
+		id := r.claimed(film).ID
+		r.announce(film, id)
+		slow, quick := r.service(&jobtest.Engine{}, r.DB), r.service(&jobtest.Engine{}, r.DB)
+		slowLog, quickLog := logged(slow), logged(quick)
+		a, b := slow.newPartCoordinator(t.Context(), id), quick.newPartCoordinator(t.Context(), id)
+		a.Release() // it renews nothing any more
+		defer b.stop()
+		a.lease = -time.Millisecond // the answer to the claim comes too late
+		for _, c := range []*partCoordinator{a, b} {
+			if key, err := c.Next(t.Context()); key != "video-a" || err != nil {
+				t.Fatalf("claimed %q, %v", key, err)
+			}
+		}
+		if err := errors.Join(b.End(t.Context(), "video-a", true), a.End(t.Context(), "video-a", true)); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(slowLog.String(), "the claim of a part was lost") || quickLog.String() != "" {
+			t.Errorf("log of the slow worker: %q, of the other: %q", slowLog, quickLog)
 		}
 	})
 }
@@ -204,6 +276,7 @@ func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 			all.Go(func() {
 				c := r.service(&jobtest.Engine{}, r.DB).newPartCoordinator(t.Context(), ids[0])
 				defer c.stop()
+				c.lease = time.Hour // however slow the machine is, no claim is lost
 				for {
 					key, err := c.Next(t.Context())
 					if key != "" {

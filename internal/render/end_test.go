@@ -1,16 +1,21 @@
 package render
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"cutroom/internal/db"
+	"cutroom/internal/dbtest"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
+	"cutroom/internal/jobtest"
 	"cutroom/internal/media"
 	"cutroom/internal/objectstore"
 )
@@ -53,5 +58,26 @@ func TestDecisions(t *testing.T) {
 		if failure.Reason != want || failure.Sentence == "" {
 			t.Errorf("%+v, want the reason %s", failure, want)
 		}
+	}
+}
+
+// If the answer to the commit of a completion is lost, the render has ended and nobody has taken it away.
+func TestALostAnswerEndsARender(t *testing.T) {
+	t.Parallel()
+	var lost atomic.Bool
+	direct, lossy := dbtest.Lossy(t, func(d *db.DB) bool {
+		var n int
+		err := d.QueryRow(context.WithoutCancel(t.Context()), `SELECT COUNT(*) FROM jobs WHERE state = 'COMPLETED'`).Scan(&n)
+		return err == nil && n > 0 && lost.CompareAndSwap(false, true)
+	})
+	r := newHarness(t, direct)
+	s := r.service(&jobtest.Engine{}, lossy)
+	log := logged(s)
+	r.enqueue(1, r.User(0), nil)
+	if over := s.work(t.Context(), r.claimed(s)); !over || !lost.Load() || r.in(StateCompleted) != 1 {
+		t.Errorf("over %v, lost %v, %d jobs completed", over, lost.Load(), r.in(StateCompleted))
+	}
+	if text := log.String(); !strings.Contains(text, "render ended") || strings.Contains(text, "taken away") {
+		t.Errorf("log:\n%s", text)
 	}
 }

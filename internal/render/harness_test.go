@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
 	"cutroom/internal/derived"
@@ -44,7 +45,14 @@ func (r *harness) source(owner string) map[string]object {
 	r.T.Helper()
 	key := inputKey(owner, strings.Repeat("0", 64))
 	r.Put(key)
+	r.Exec(`INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at) VALUES ($1, '0', '', $2, 1, now_ms())
+		ON CONFLICT DO NOTHING`, owner, key)
 	return map[string]object{"video": {Object: key}}
+}
+
+// assets are the assets in the bucket, if there is one.
+func (r *harness) assets() *asset.Service {
+	return asset.New(asset.Options{DB: r.DB, Bucket: r.Bucket})
 }
 
 // enqueue inserts jobs as Submit does, and returns their ids in order.

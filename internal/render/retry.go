@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"cutroom/internal/asset"
 	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/separation"
 	"cutroom/internal/user"
 )
 
@@ -32,11 +32,21 @@ func keepsUploads(failure *fault.Error) bool {
 }
 
 // Retry puts a FAILED render back into the queue, with all its attempts and all its
-// time, and runs note in the same transaction. The error says why a render cannot be run again.
-func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string, note func(tx *db.Tx) error) error {
+// time, and runs note in the same transaction. The error says why a render cannot be run again. assets has at least a
+// database and, if the store is a bucket, the bucket.
+func Retry(ctx context.Context, assets *asset.Service, store objectstore.Store, jobID string, note func(tx *db.Tx) error) error {
+	d := assets.DB
 	j, err := failedJob(ctx, d, jobID)
 	if err != nil {
 		return err
+	}
+	used, err := j.Spec.assets()
+	if err != nil {
+		return err
+	}
+	found, err := assets.Lookup(ctx, used...)
+	if err != nil && len(used) > 0 {
+		return fmt.Errorf("look up the assets of render %s: %w", jobID, err)
 	}
 	for name, source := range j.Spec.Sources {
 		switch _, err := store.Stat(ctx, source.Object); {
@@ -50,8 +60,16 @@ func Retry(ctx context.Context, d *db.DB, store objectstore.Store, jobID string,
 		if err := user.Lock(ctx, tx, j.UserID); err != nil {
 			return fmt.Errorf("the owner of render %s deletes the account: %w", jobID, err)
 		}
-		if err := separation.Keep(ctx, tx, j.Spec.stems()...); err != nil {
-			return fmt.Errorf("a stem that render %s reads is gone: %w", jobID, err)
+		for _, key := range used {
+			// Holding an asset would give the owner back what the owner has removed.
+			if held, err := asset.Holds(ctx, tx, j.UserID, key); err != nil {
+				return err
+			} else if !held {
+				return fmt.Errorf("the owner of render %s has removed its source %s", jobID, key)
+			}
+		}
+		if err := keepSources(ctx, tx, j.UserID, j.Spec, found); err != nil {
+			return fmt.Errorf("a source that render %s reads is gone: %w", jobID, err)
 		}
 		changed := fmt.Errorf("render %s changed in the meantime", jobID)
 		if err := table(d).Guard(ctx, tx, j.Claim, StateFailed); errors.Is(err, job.ErrMoved) {

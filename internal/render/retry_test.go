@@ -36,7 +36,7 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 		}
 		audited := 0
 		retry := func() error {
-			return Retry(t.Context(), r.DB, r.Store, id, func(*db.Tx) error { audited++; return nil })
+			return Retry(t.Context(), r.assets(), r.Store, id, func(*db.Tx) error { audited++; return nil })
 		}
 		refused := func(want string) {
 			t.Helper()
@@ -83,14 +83,54 @@ func TestRetryRefusesStemsThatAreRemoved(t *testing.T) {
 		id := r.enqueue(1, owner, map[string]object{stemSource + "sep-1/voice_all": {Object: "separation/sep-1/voice_all.flac"}})[0]
 		r.Exec(`UPDATE jobs SET state = CASE WHEN id = $1 THEN 'FAILED' ELSE 'DISPOSED' END`, id)
 		retry := func() error {
-			return Retry(t.Context(), r.DB, r.Store, id, func(*db.Tx) error { return nil })
+			return Retry(t.Context(), r.assets(), r.Store, id, func(*db.Tx) error { return nil })
 		}
-		if err := retry(); err == nil || !strings.Contains(err.Error(), "a stem that render "+id+" reads is gone") {
+		if err := retry(); err == nil || !strings.Contains(err.Error(), "a source that render "+id+" reads is gone") {
 			t.Errorf("the stems are removed: %v", err)
 		}
 		r.Exec(`UPDATE jobs SET state = 'READY' WHERE id = 'sep-1'`)
 		if err := retry(); err != nil {
 			t.Errorf("the stems are there: %v", err)
+		}
+	})
+}
+
+// A retry reads cached inputs and assets only while they stay, as a submission does.
+func TestRetryRefusesSourcesThatAreRemoved(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		r.UseBucket()
+		owner := r.User(0)
+		key := "assets/" + strings.Repeat("a", 64) + ".mp4"
+		r.Put(key)
+		r.Exec(`INSERT INTO assets (asset_key, size_bytes, content_type, seen_at) VALUES ($1, 5, 'video/mp4', now_ms())`, key)
+		r.Exec(`INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at) VALUES ($1, $2, 1, 1)`, owner, key)
+		sources := r.source(owner)
+		input := sources["video"].Object
+		sources["asset"] = object{Object: key, SHA256: strings.Repeat("a", 64), Asset: true}
+		id := r.enqueue(1, owner, sources)[0]
+		r.Exec(`UPDATE jobs SET state = 'FAILED'`)
+		r.Exec(`DELETE FROM held_objects`)
+		retry := func() error {
+			return Retry(t.Context(), r.assets(), r.Store, id, func(*db.Tx) error { return nil })
+		}
+		for _, step := range []struct{ before, want, after string }{
+			// The objects are still there in each case.
+			{`UPDATE render_inputs SET object_key = 'gone'`, "inputId is unknown or has expired", `UPDATE render_inputs SET object_key = '` + input + `'`},
+			{`UPDATE asset_holders SET given_up_at = 1`, "has removed its source", `UPDATE asset_holders SET given_up_at = NULL`},
+			{`UPDATE assets SET removing_at = now_ms()`, "try again", `UPDATE assets SET removing_at = NULL`},
+		} {
+			r.Exec(step.before)
+			if err := retry(); err == nil || !strings.Contains(err.Error(), step.want) {
+				t.Errorf("after %q: %v", step.before, err)
+			}
+			r.Exec(step.after)
+		}
+		r.Exec(`UPDATE render_inputs SET last_used_at = 1`)
+		if err := retry(); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Number(`SELECT COUNT(*) FROM held_objects WHERE object_key IN ($1, $2)`, key, input); n != 2 || r.Number(`SELECT last_used_at FROM render_inputs`) == 1 {
+			t.Errorf("%d objects are held", n)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cutroom/internal/asset"
@@ -54,13 +55,29 @@ func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
 }
 
 // uploads are the objects of the spec that were uploaded for the job alone.
-func (s spec) uploads(jobID string) (keys []string) {
+func (s spec) uploads(jobID string) []string { return s.objects("uploads/" + jobID + "/") }
+
+// objects are the objects of the spec whose keys begin with a prefix, each once, in order.
+func (s spec) objects(prefix string) (keys []string) {
 	for _, o := range s.Sources {
-		if strings.HasPrefix(o.Object, "uploads/"+jobID+"/") {
+		if strings.HasPrefix(o.Object, prefix) {
 			keys = append(keys, o.Object)
 		}
 	}
-	return keys
+	slices.Sort(keys) // the same order in every transaction
+	return slices.Compact(keys)
+}
+
+// assets are the assets among the sources.
+func (s spec) assets() (keys []asset.Key, err error) {
+	for _, object := range s.objects("assets/") {
+		key, err := asset.ParseKey(object)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 func decodeSpec(text string) (s spec, err error) {
@@ -135,11 +152,8 @@ type resolver struct {
 	sub     Submission
 	sources map[string]object
 	uploads []upload
-	// input is the cached video that the submission names; inputUsed says that
-	// something is cut from it.
-	input     object
-	inputUsed bool
-	used      []asset.Found // the assets that the submission refers to
+	input   object        // the cached video that the submission names
+	used    []asset.Found // the assets that the submission refers to
 }
 
 type upload struct {
@@ -214,7 +228,7 @@ func (r *resolver) source(key, field string) error {
 		return nil
 	}
 	if r.sub.InputID != "" && strings.HasPrefix(key, "video") {
-		r.sources[key], r.inputUsed = r.input, true
+		r.sources[key] = r.input
 		return nil
 	}
 	file, ok := findPart(r.sub.Files, key)
@@ -341,21 +355,26 @@ func (r *resolver) job() (job.New, error) {
 	return n, err
 }
 
-// reserve makes the sources stay until the job holds them, and refuses those that are gone.
+// reserve refuses the job unless all its sources stay until it holds them.
 func (r *resolver) reserve(ctx context.Context, tx *db.Tx) error {
-	if err := asset.Hold(ctx, tx, r.owner, r.used...); err != nil {
+	return keepSources(ctx, tx, r.owner, spec{Sources: r.sources}, r.used)
+}
+
+// keepSources makes the sources of a job stay until the transaction commits, which holds them, and refuses those that
+// are gone. used is what a look found of the assets among them. The caller has locked the owner.
+func keepSources(ctx context.Context, tx *db.Tx, owner string, s spec, used []asset.Found) error {
+	if err := asset.Hold(ctx, tx, owner, used...); err != nil {
 		return err
 	}
-	if r.inputUsed {
+	for _, key := range s.objects("inputs/") {
 		// Using an input renews it, and fails when a sweep was faster.
-		used, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms()
-			WHERE user_id = $1 AND input_id = $2 AND object_key = $3`, r.owner, r.sub.InputID, r.input.Object)
+		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms() WHERE user_id = $1 AND object_key = $2`, owner, key)
 		if err != nil {
 			return fmt.Errorf("renew cached input: %w", err)
 		}
-		if used == 0 {
+		if n == 0 {
 			return errUnknownInput
 		}
 	}
-	return separation.Keep(ctx, tx, spec{Sources: r.sources}.stems()...)
+	return separation.Keep(ctx, tx, s.stems()...)
 }

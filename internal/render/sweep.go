@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"cutroom/internal/db"
@@ -34,9 +35,13 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 // SweepJobs fails the jobs that no worker will end: those whose workers died too often,
 // whose time ran out while they waited, and for which no replica has had room.
 func (s *Service) SweepJobs(ctx context.Context) error {
-	_, free, err := job.Live(ctx, s.DB)
+	live, err := job.Live(ctx, s.DB)
 	if err != nil {
 		return err
+	}
+	free := live.MostFreeBytes
+	if live.Replicas == 0 {
+		free = math.MaxInt64 // nobody works, but nobody is short of room
 	}
 	// A job whose need is unknown needs at least one byte.
 	_, err = s.DB.Exec(ctx, `UPDATE renders SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END

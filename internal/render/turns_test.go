@@ -142,7 +142,7 @@ func (l *line) change(kind string) {
 	case "delete", "delete running":
 		err = s.Delete(ctx, owner, id)
 	case "again":
-		err = Retry(ctx, l.DB, l.Store, id, func(*db.Tx) error { return nil })
+		err = Retry(ctx, l.assets(), l.Store, id, func(*db.Tx) error { return nil })
 	case "crash":
 		l.Exec(`UPDATE jobs SET lease_until = now_ms() - 1000 WHERE id = $1`, id)
 		err = s.SweepJobs(ctx)

@@ -245,7 +245,15 @@ func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output)
 	if err := errors.Join(err, poster.Wait()); err != nil {
 		return err
 	}
-	return job.Retry(ctx, func() error { return s.completed(ctx, j, f) })
+	if err = job.Retry(ctx, func() error { return s.completed(ctx, j, f) }); err != nil {
+		// Perhaps only the answer was lost. The lease ended with the job.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL/3)
+		defer cancel()
+		if did, derr := s.jobs.Did(last, j.Claim, StateCompleted); did && derr == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // stored is a finished output in the store.
