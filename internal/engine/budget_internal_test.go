@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -97,34 +96,5 @@ func TestTheWorkOfMixingIsBounded(t *testing.T) {
 	f := fault.As(err)
 	if f == nil || f.Reason != fault.SourceTooLarge || f.Answer() != "the sound is too much work: 170.0 s to mix, at most 160.0 s are accepted" {
 		t.Error(err)
-	}
-}
-
-// The cost of a film's sound is computed, and refused if too high, before anything is
-// planned.
-func TestPiecesOfSoundAreCounted(t *testing.T) {
-	infos := map[string]*Info{"s": fakeVideo(r(30, 1), 3000, 0)}
-	var segments []timeline.Segment
-	for i := range int64(200) {
-		s := ms(i*311, i*311+97) // gaps: no use continues another
-		s.Speed = 1.01
-		segments = append(segments, s)
-	}
-	film := func(directives int) timeline.Timeline {
-		tl := filmOf(segments...)
-		for i := range directives {
-			tl.Directives = append(tl.Directives, timeline.Directive{ID: fmt.Sprint(i), AppliedSpeed: 1.01, SourceOffset: time.Duration(i) * time.Millisecond,
-				Range: timeline.Range{End: time.Hour}, Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: "s", Volume: 1}}})
-		}
-		return tl
-	}
-	p, err := plan(film(19), infos, Limits{})
-	if err != nil || len(p.Regions) < 3800 || len(p.Stretches) > maxPieces {
-		t.Fatalf("%v, %d regions, %d stretches", err, len(p.Regions), len(p.Stretches))
-	}
-	_, err = plan(film(20), infos, Limits{})
-	f := fault.As(err)
-	if f == nil || f.Reason != fault.SourceTooLarge || !strings.Contains(f.Answer(), "separationDirectives: the sound has 4200 pieces") {
-		t.Errorf("%v", err)
 	}
 }

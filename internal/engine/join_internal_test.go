@@ -296,32 +296,35 @@ func gainsAre(t *testing.T, p *Plan, want map[string]func(n int64) float64) {
 	}
 }
 
-// A range follows the segment in which it starts to that segment's end. If it begins in
-// an overlap, it starts with the incoming segment.
+// A directive's range moves with the segments that it lies in; one that lies in two, because they overlap, moves with the
+// second. A range over several segments does not move.
 func TestRangesOnAFilmWithOverlaps(t *testing.T) {
-	l := planned(t, fakeVideo(r(30, 1), 900, 0), ms(0, 4000), joinedBy(timeline.Dissolve, 1000, ms(10000, 14000)), joinedBy(timeline.Dissolve, 1000, ms(20000, 24000)))
-	if l.frames != 10*30 || l.segments[1].begin != 3 || l.segments[2].begin != 6 || l.segments[2].end != 10 {
+	l := planned(t, fakeVideo(r(30, 1), 900, 0), ms(10, 4000), joinedBy(timeline.Dissolve, 1000, ms(10005, 14000)), joinedBy(timeline.Dissolve, 1000, ms(20000, 24000)))
+	a, b, c := l.segments[0], l.segments[1], l.segments[2]
+	if l.frames != 10*30 || a.shift == 0 || b.shift == 0 || a.shift == b.shift || c.shift != b.shift {
 		t.Fatalf("%+v", l)
 	}
+	const second = sampleRate
 	for _, tt := range []struct {
 		from, to int64
-		want     []span
+		want     span
+		shift    int64
 	}{
-		{0, 10000, []span{{0, 480000}}},
-		{2000, 3500, []span{{96000, 168000}}},
-		{3500, 8000, []span{{168000, 384000}}},
-		{9000, 12000, []span{{432000, 480000}}},
+		{0, 10000, span{0, 10 * second}, 0},
+		{0, 3990, span{0, 4 * second}, a.shift},
+		{2000, 3500, span{2*second + a.shift, 3.5*second + a.shift}, a.shift},
+		{2980, 3000, span{2.98*second + a.shift, 3*second + a.shift}, a.shift},
+		{3200, 3800, span{3.2*second + b.shift, 3.8*second + b.shift}, b.shift},
+		{2991, 6500, span{2.991*second + b.shift, 6.5*second + b.shift}, b.shift},
+		{2970, 6500, span{2.97*second + b.shift, 6.5*second + b.shift}, b.shift}, // rounded to a frame
+		{2940, 6500, span{2.94 * second, 6.5 * second}, 0},
+		{3500, 8000, span{3.5 * second, 8 * second}, 0},
+		{9000, 12000, span{9*second + c.shift, 10 * second}, c.shift},
+		{11000, 12000, span{10 * second, 10 * second}, 0},
 	} {
-		var got []span
-		for _, p := range l.pieces(timeline.Range{Start: timeline.Milliseconds(tt.from), End: timeline.Milliseconds(tt.to)}) {
-			if n := len(got); n > 0 && got[n-1].to == p.from {
-				got[n-1].to = p.to // the shifts differ by rounding
-			} else {
-				got = append(got, p.span)
-			}
-		}
-		if !reflect.DeepEqual(got, tt.want) {
-			t.Errorf("%d to %d ms: %v, want %v", tt.from, tt.to, got, tt.want)
+		got, shift := l.place(timeline.Range{Start: timeline.Milliseconds(tt.from), End: timeline.Milliseconds(tt.to)})
+		if got != tt.want || shift != tt.shift {
+			t.Errorf("%d to %d ms: %v moved by %d, want %v by %d", tt.from, tt.to, got, shift, tt.want, tt.shift)
 		}
 	}
 }

@@ -90,24 +90,6 @@ func (l Limits) checkWork(p *Plan) error {
 		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
-// maxPieces is how many pieces of sound one film may have: 200 segments under 20 stems. Each may need its own
-// stretch.
-const maxPieces = 4096
-
-// checkPieces limits the pieces of sound before any of them is planned: every selection is cut where the segments
-// meet.
-func checkPieces(t timeline.Timeline, l *layout) error {
-	pieces := len(t.Segments) + len(t.Clips)
-	for _, d := range t.Directives {
-		pieces += len(l.pieces(d.Range)) * len(d.Selections)
-	}
-	if pieces <= maxPieces {
-		return nil
-	}
-	return fault.Failedf(fault.SourceTooLarge,
-		"separationDirectives: the sound has %d pieces, because stems are cut where segments meet; at most %d are accepted", pieces, maxPieces)
-}
-
 // mixedSounds is how many times Limits.MaxSound a mix may add up: by default the longest film with 64 clips and 16
 // stems.
 const mixedSounds = 16

@@ -59,7 +59,11 @@ func (e encoderSettings) args() []string {
 // because the limit counts reserved memory as well. A dissolve decodes two sources: a shorter lookahead pays for the
 // second one.
 func (v *videoPart) fitMemory(machine Machine) error {
-	for _, v.settings = range leanerSettings[len(v.shots)-1:] {
+	for i, settings := range leanerSettings {
+		if i == 0 && len(v.shots) > 1 {
+			continue
+		}
+		v.settings = settings
 		if machine.ProcessBytes <= 0 || v.memory(2) <= machine.ProcessBytes/8*7 {
 			return nil
 		}

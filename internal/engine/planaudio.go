@@ -14,9 +14,6 @@ import (
 
 // planAudio places every sound and decides what to decode and stretch.
 func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Source) error {
-	if err := checkPieces(t, l); err != nil {
-		return err
-	}
 	clips, err := clipAudio(t, sources, p.Samples)
 	if err != nil {
 		return err
@@ -166,78 +163,88 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 	return u
 }
 
-// shiftedRange is the part of a directive's range in segments with the same shift, see placed.
-type shiftedRange struct {
+const (
+	// ownSlack is how many seconds of a directive's range may lie outside a run of segments to which it belongs: clients
+	// round their times, some to frames.
+	ownSlack = 0.04
+	// endSlack is how many seconds beyond the end of a run still mean the end.
+	endSlack = 0.0015
+)
+
+// runSpan is a run of segments on the client's timeline, in seconds, and in the sound.
+type runSpan struct {
+	begin, end float64
 	span
 	shift int64
 }
 
-// pieces cuts a directive's range where segments meet and moves each piece with its segment. If two segments overlap,
-// timeline.Arrange decides to which one a piece belongs.
-func (l *layout) pieces(r timeline.Range) []shiftedRange {
-	var out []shiftedRange
-	from, to := r.Start.Seconds(), r.End.Seconds()
-	for k := range l.segments {
-		p := &l.segments[k]
-		first, last := samplesAt(p.frame, l.rate), samplesAt(p.frame+p.frames, l.rate)
-		if p.begin >= to || p.end <= from || k+1 < len(l.segments) && l.segments[k+1].begin <= from {
+// runs returns the runs of segments that continue each other. Those of a run have the same shift.
+func (l *layout) runs() (all []runSpan) {
+	for _, p := range l.segments {
+		at := span{samplesAt(p.frame, l.rate), samplesAt(p.frame+p.frames, l.rate)}
+		if n := len(all); n > 0 && p.continues {
+			all[n-1].end, all[n-1].to = p.end, at.to
 			continue
 		}
-		if n := len(out); n > 0 {
-			first = max(first, out[n-1].to)
-		}
-		if first >= last {
-			continue
-		}
-		s := shiftedRange{span{first, last}, p.shift}
-		if from > p.begin {
-			s.from = min(last, max(first, samplesOf(r.Start)+p.shift))
-		}
-		if to < p.end {
-			s.to = min(last, max(first, samplesOf(r.End)+p.shift))
-		}
-		if s.from >= s.to {
-			continue
-		}
-		if n := len(out); n > 0 && out[n-1].to == s.from && out[n-1].shift == s.shift {
-			out[n-1].to = s.to
-			continue
-		}
-		out = append(out, s)
+		all = append(all, runSpan{p.begin, p.end, at, p.shift})
 	}
-	return out
+	return all
+}
+
+// place returns where in the film a directive's range plays, and the samples by which that is later than the client's
+// times. It may be empty.
+//
+// A range that lies in one run of segments plays what belongs to them, so it moves with them. If it lies in two, because they
+// overlap, it moves with the second. A range over several runs, such as a recording, plays through at the client's own
+// times, as music does.
+func (l *layout) place(r timeline.Range) (at span, shift int64) {
+	runs := l.runs()
+	whole := runSpan{end: runs[len(runs)-1].end, span: span{0, l.samples()}}
+	from, to := r.Start.Seconds(), min(r.End.Seconds(), whole.end)
+	in, most := whole, max(0, to-from-ownSlack)
+	for _, run := range runs {
+		if common := min(to, run.end) - max(from, run.begin); common > 0 && common >= most {
+			in, most = run, common
+		}
+	}
+	at = in.span
+	switch begin := samplesOf(r.Start) + in.shift; {
+	case from > in.begin:
+		at.from = min(at.to, max(at.from, begin))
+	case from < in.begin-endSlack:
+		at.from = max(0, begin)
+	}
+	switch end := samplesOf(r.End) + in.shift; {
+	case to < in.end:
+		at.to = min(at.to, max(at.from, end))
+	case to > in.end+endSlack:
+		at.to = min(l.samples(), end)
+	}
+	return at, in.shift
 }
 
 // stemAudio places the stems of every directive.
 func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []audioUse {
 	var uses []audioUse
-	total := l.samples()
 	for i, d := range t.Directives {
-		pieces := l.pieces(d.Range)
-		for n, at := range pieces {
-			for j, sel := range d.Selections {
-				piece := newRegion(fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), at.from, at.to, sel.Volume)
-				piece.Curves = curves(sel.Points, samplesOf(d.Range.Start)+at.shift)
-				piece.voice = isVoice(sel)
-				piece.FadeIn.Length, piece.FadeOut.Length = seamFade, seamFade
-				if n == 0 {
-					piece.FadeIn.Length = directiveFade
-				}
-				if n == len(pieces)-1 {
-					piece.FadeOut.Length = directiveFade
-				}
-				if at.from == 0 {
-					piece.FadeIn.Length = 0
-				}
-				if at.to == total {
-					piece.FadeOut.Length = 0
-				}
-				lead := float64(at.from - at.shift - samplesOf(d.Range.Start))
-				uses = append(uses, audioUse{
-					source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + lead*d.AppliedSpeed,
-					tempo: d.AppliedSpeed, line: line{kind: stemLine}, start: at.from, length: at.to - at.from, regions: []*region{piece},
-				})
+		at, shift := l.place(d.Range)
+		if at.from >= at.to {
+			continue
+		}
+		start := samplesOf(d.Range.Start) + shift
+		for j, sel := range d.Selections {
+			piece := newRegion(fmt.Sprintf("separationDirectives[%d].selections[%d]", i, j), at.from, at.to, sel.Volume)
+			piece.Curves, piece.voice = curves(sel.Points, start), isVoice(sel)
+			if at.from > 0 {
+				piece.FadeIn.Length = directiveFade
 			}
+			if at.to < l.samples() {
+				piece.FadeOut.Length = directiveFade
+			}
+			uses = append(uses, audioUse{
+				source: sources[sel.SourceKey], from: float64(samplesOf(d.SourceOffset)) + float64(at.from-start)*d.AppliedSpeed,
+				tempo: d.AppliedSpeed, line: line{kind: stemLine}, start: at.from, length: at.to - at.from, regions: []*region{piece},
+			})
 		}
 	}
 	return uses
@@ -247,11 +254,8 @@ func stemAudio(t timeline.Timeline, l *layout, sources map[string]*Source) []aud
 func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
 	var spans []span
 	for _, d := range t.Directives {
-		if !d.MuteOriginal {
-			continue
-		}
-		for _, at := range l.pieces(d.Range) {
-			spans = append(spans, at.span)
+		if at, _ := l.place(d.Range); d.MuteOriginal && at.from < at.to {
+			spans = append(spans, at)
 		}
 	}
 	var mutes []audio.Mute

@@ -260,6 +260,41 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	}
 }
 
+// A recording over several segments plays as it would over one: their joins, which the film's frames move, change no sample
+// of it, nor of the music that it turns down.
+func TestARecordingPlaysThroughJoins(t *testing.T) {
+	t.Parallel()
+	given := sounds{"silence": {9, silence, silence}, "music": {10, half, half},
+		"voice": {20, func(at float64) float64 { return 0.4 * math.Sin(300*at*at) }, spoken(0.3, 2, 4, 6, 7)}}
+	rate := int64(25)
+	joined := soundOf(of("silence", ms(0, 1010)), of("silence", joinedBy(timeline.Dissolve, 500, ms(3, 2351))),
+		of("silence", joinedBy(timeline.FadeBlack, 300, ms(2500, 4277))), of("silence", ms(5003, 8998)))
+	for _, at := range []struct {
+		from, to int64
+		speed    float64
+	}{{0, 60000, 1}, {300, 7000, 1.3}, {800, 4500, 1}} { // 800 lies in the dissolve
+		record := func(tl timeline.Timeline) []float64 {
+			tl.Canvas = &timeline.Canvas{Aspect: "source", Fit: "contain", FrameRate: &rate}
+			tl.FadeIn = &timeline.FilmFade{Colour: timeline.Black, Duration: 100 * time.Millisecond} // it counts frames
+			tl.Clips = []timeline.Clip{{SourceKey: "music", Volume: 0.5, Speed: 1, Ducking: &timeline.DefaultDucking}}
+			tl.Directives = []timeline.Directive{{ID: "d", Range: timeline.Range{Start: msec(at.from), End: msec(at.to)}, AppliedSpeed: at.speed,
+				SourceOffset: msec(700), MuteOriginal: true, Selections: []timeline.Selection{{StemID: "voice_all", SourceKey: "voice", Volume: 0.9,
+					Points: []timeline.Point{{At: msec(1000), Volume: 1}, {At: msec(3000), Volume: 0.3}}}}}}
+			sides := given.mix(t, tl)
+			return append(sides[0], sides[1]...)
+		}
+		got := record(joined)
+		length := int64(len(got)/2) / 48
+		if want := record(soundOf(of("silence", ms(0, length)))); !slices.Equal(got, want) {
+			n := 0
+			for n < min(len(got), len(want)) && got[n] == want[n] {
+				n++
+			}
+			t.Errorf("%+v: %d samples, want %d; they differ from %d on", at, len(got), len(want), n)
+		}
+	}
+}
+
 // duckedGain is the gain of ducked music by the contract: the lowest gain that any voice
 // requires, including the fall before it and the rise after it.
 func duckedGain(voices [][2]float64, d timeline.Ducking, at float64) float64 {

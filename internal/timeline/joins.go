@@ -124,8 +124,9 @@ type Place struct {
 // rounded down. So the transitions at the two ends of a segment never meet.
 //
 // All times that a client gives on the output timeline (a clip's startMs, the range of a directive) count on this film.
-// Times of a segment, such as its volume points, count from its Begin. A range that starts before C begins
-// follows B to its end and C from there; a range that starts where C begins, or later, follows C.
+// Times of a segment, such as its volume points, count from its Begin. A range that lies in one segment, or in segments
+// that continue one source, moves with it when whole frames move it; if it lies in two that overlap, with the second. A
+// range over several segments, and a clip, stay at the client's times.
 func Arrange(segments []Segment, frames []int64, rateNum, rateDen int64) (places []Place, length int64) {
 	places = make([]Place, len(segments))
 	for k, s := range segments {
