@@ -48,17 +48,13 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 		}
 	}
 	return s.o.DB.InTx(ctx, func(tx *db.Tx) error {
-		count, err := job.Forget(ctx, tx, userID)
-		if err != nil {
-			return err
-		}
 		if err := s.o.Credits.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
-		if err := user.EndErasure(ctx, tx, userID); err != nil {
+		if err := job.Forget(ctx, tx, userID); err != nil {
 			return err
 		}
-		return count() // last, because other transactions wait for the totals that it locks
+		return user.EndErasure(ctx, tx, userID)
 	})
 }
 

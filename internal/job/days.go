@@ -40,10 +40,10 @@ func ended(state string) bool {
 }
 
 // account counts jobs that moved from one state to another, and keeps the queue's line. From is "" if
-// the jobs were unfinished, to is "" if their rows were deleted. It comes late in a transaction,
+// the jobs were unfinished. It comes late in a transaction,
 // because other moves wait for the totals that it locks.
 func (t Table) account(ctx context.Context, tx *db.Tx, from, to string, rows ...moved) error {
-	if t.Line != nil && !(ended(from) && (to == "" || ended(to))) {
+	if t.Line != nil && !(ended(from) && ended(to)) {
 		owners := make([]string, len(rows))
 		for i, m := range rows {
 			owners[i] = m.UserID
@@ -116,21 +116,23 @@ func (s totals) write(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// Forget deletes all jobs of a user, in the transaction that deletes the account. count must be called at
-// its end; it takes the jobs out of the totals.
-func Forget(ctx context.Context, tx *db.Tx, userID string) (count func() error, err error) {
+// Forget deletes all jobs of a user, in the transaction that deletes the account. The totals keep counting them, those
+// that have not ended as failed. Call it late, because other transactions wait for the totals that it locks.
+func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	gone := totals{}
-	err = db.Each(ctx, tx, func(rows *db.Rows) error {
+	err := db.Each(ctx, tx, func(rows *db.Rows) error {
 		var m moved
 		var kind, state string
 		if err := rows.Scan(append([]any{&kind, &state}, m.columns()...)...); err != nil {
 			return err
 		}
-		gone.add(kind, state, m, -1)
+		if !ended(state) {
+			gone.add(kind, "FAILED", m, 1)
+		}
 		return nil
 	}, `DELETE FROM jobs WHERE user_id = $1 RETURNING kind, state, `+movedColumns, userID)
 	if err != nil {
-		return nil, fmt.Errorf("delete jobs: %w", err)
+		return fmt.Errorf("delete jobs: %w", err)
 	}
-	return func() error { return gone.write(ctx, tx) }, nil
+	return gone.write(ctx, tx)
 }

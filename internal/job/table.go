@@ -468,23 +468,16 @@ func (t Table) EraseFiles(ctx context.Context, ids ...string) error {
 // expireBatch bounds the jobs that one transaction deletes.
 const expireBatch = 1000
 
-// Expire deletes the jobs of a condition that ended in a state longer ago than a lifetime.
+// Expire deletes the jobs of a condition that ended in a state longer ago than a lifetime. The totals keep counting them.
 func (t Table) Expire(ctx context.Context, lifetime time.Duration, state, condition string) error {
 	for {
-		var rows []moved
-		err := t.DB.InTx(ctx, func(tx *db.Tx) (err error) {
-			rows, err = db.All(ctx, tx, scanMoved, `DELETE FROM jobs WHERE state = $2 AND id IN (SELECT id FROM jobs WHERE kind = $1 AND state = $2
-				AND created_at < now_ms() - $3 AND finished_at < now_ms() - $3`+condition+` LIMIT $4) RETURNING `+movedColumns,
-				t.Kind, state, lifetime.Milliseconds(), expireBatch)
-			if err != nil {
-				return err
-			}
-			return t.account(ctx, tx, state, "", rows...)
-		})
+		n, err := t.DB.Exec(ctx, `DELETE FROM jobs WHERE state = $2 AND id IN (SELECT id FROM jobs WHERE kind = $1 AND state = $2
+			AND created_at < now_ms() - $3 AND finished_at < now_ms() - $3`+condition+` LIMIT $4)`,
+			t.Kind, state, lifetime.Milliseconds(), expireBatch)
 		if err != nil {
 			return fmt.Errorf("expire jobs: %w", err)
 		}
-		if len(rows) < expireBatch {
+		if n < expireBatch {
 			return nil
 		}
 	}

@@ -175,12 +175,11 @@ func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object
 		func(ctx context.Context) error { return s.makeWAV(ctx, t, key) })
 }
 
-// wavGrowth is how many times the stem's size making its WAV file takes on disk, with a
-// copy of the stem. Speech in FLAC has a third of the size of its samples.
-const wavGrowth = 4
+// maxWAV is how many bytes a WAV file may have. The length of a longer one needs RF64 (EBU Tech 3306).
+const maxWAV = 4<<30 - 1<<20
 
 func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
-	return s.deriveFromStem(ctx, t, "wav", wavGrowth*t.sizeBytes, func(dir string, stored *stem) (int64, error) {
+	return s.deriveFromStem(ctx, t, "wav", t.sizeBytes, func(dir string, stored *stem) (int64, error) {
 		probe, err := s.Media.Probe(ctx, stored.Path)
 		if err != nil {
 			return 0, fmt.Errorf("probe stem: %w", err)
@@ -188,17 +187,30 @@ func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {
 		if probe.Audio == nil {
 			return 0, errEmptyStem
 		}
-		codec := "pcm_s16le" // also for lossy sound, which has no bit depth
+		codec, sample := "pcm_s16le", int64(2) // also for lossy sound, which has no bit depth
 		switch bits := probe.Audio.BitDepth; {
 		case bits > 24:
-			codec = "pcm_s32le"
+			codec, sample = "pcm_s32le", 4
 		case bits > 16:
-			codec = "pcm_s24le"
+			codec, sample = "pcm_s24le", 3
 		}
+		// The stem's own size says little: silence takes next to nothing in FLAC.
+		bytes := (t.durationMs + 1) * int64(probe.Audio.SampleRate) / 1000 * int64(probe.Audio.Channels) * sample
+		if err := s.Quota.CheckStored(ctx, s.DB, t.owner, bytes); err != nil {
+			return 0, err
+		}
+		release, err := s.OnDemand.Space.Reserve(ctx, bytes)
+		if err != nil {
+			return 0, err
+		}
+		defer release()
 		file := filepath.Join(dir, "stem.wav")
 		args := append([]string{"-vn", "-sn", "-dn"}, media.InputArgs(stored.Kind, stored.Path)...)
-		args = append(args, "-map", fmt.Sprintf("0:%d", probe.Audio.Index), "-map_metadata", "-1", "-bitexact", "-c:a", codec,
-			"-f", "wav", "file:"+file)
+		args = append(args, "-map", fmt.Sprintf("0:%d", probe.Audio.Index), "-map_metadata", "-1", "-bitexact", "-c:a", codec)
+		if bytes > maxWAV {
+			args = append(args, "-rf64", "auto")
+		}
+		args = append(args, "-f", "wav", "file:"+file)
 		if _, err := s.Media.Encode(ctx, media.Pass{Name: "decode " + t.stemID, Args: args, Dir: dir,
 			Inputs: []string{stored.Path}, Timeout: drawTimeout}); err != nil {
 			return 0, err

@@ -134,7 +134,9 @@ func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (job
 // storedStem is the row of a READY job's stem.
 type storedStem struct {
 	jobID, stemID, key string
-	sizeBytes, readyAt int64 // readyAt in epoch ms
+	owner              string // of the job
+	sizeBytes, readyAt int64  // readyAt in epoch ms
+	durationMs         int64
 	sha256             string
 	collected          bool // within the last second
 }
@@ -151,10 +153,10 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (st
 		return t, err
 	}
 	err := s.DB.QueryRow(ctx,
-		`SELECT t.object_key, t.size_bytes, t.sha256, j.finished_at, COALESCE(d.collected_at, 0) > now_ms() - 1000
+		`SELECT t.object_key, t.size_bytes, t.sha256, t.duration_ms, j.user_id, j.finished_at, COALESCE(d.collected_at, 0) > now_ms() - 1000
 		FROM `+rows+` JOIN separation_stems t ON t.job_id = j.id
 		WHERE t.job_id = $1 AND t.stem_id = $2 AND `+readable, jobID, stemID).
-		Scan(&t.key, &t.sizeBytes, &t.sha256, &t.readyAt, &t.collected)
+		Scan(&t.key, &t.sizeBytes, &t.sha256, &t.durationMs, &t.owner, &t.readyAt, &t.collected)
 	if db.IsNoRows(err) {
 		return t, ErrNoStem
 	}

@@ -151,7 +151,7 @@ CREATE TABLE held_objects (
 CREATE INDEX held_objects_by_key ON held_objects (object_key);
 
 -- job: how many of the jobs submitted on a day ended in a state, by the bucket of the histogram of source durations.
--- A job whose row goes is subtracted again.
+-- A job whose row goes is counted for good.
 CREATE TABLE job_days (
     kind               TEXT NOT NULL,
     day                BIGINT NOT NULL, -- since 1970-01-01, in UTC
@@ -175,7 +175,7 @@ CREATE TABLE separations (
     credits            BIGINT NOT NULL,
     project_id         BIGINT, -- the provider's id of the job
     actual_duration_ms BIGINT, -- of the first voice stem
-    submitting_at      BIGINT, -- when it last entered or left SUBMITTING
+    submitting_at      BIGINT, -- when it last entered SUBMITTING, or went back to QUEUED
     processing_at      BIGINT,
     provider_done_at   BIGINT, -- the end of the provider's time-out; fetching the stems may take longer
     collected_at       BIGINT, -- the last download of a stem
