@@ -135,9 +135,8 @@ func (a *App) listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// Run serves until ctx ends. Then it stops from the outside in: it refuses new requests, lets
-// running requests end, hands running jobs back to the queue and closes the database. It returns
-// nil after a clean stop.
+// Run serves until ctx ends. Then it refuses new requests, lets running requests end, and meanwhile hands running jobs
+// back to the queue. Last it closes the database. It returns nil after a clean stop.
 func (a *App) Run(ctx context.Context) error {
 	defer a.flush(ctx)
 	defer func() {
@@ -160,8 +159,8 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	signal.Ignore(syscall.SIGHUP) // unhandled, it would end the process without draining it
 	group, ctx := errgroup.WithContext(ctx)
-	// Workers outlive the listener: a request that ends during the drain may still put a job into
-	// the queue, which hands the job to another replica.
+	// At a stop all of them end at once. Workers claim no more jobs, while the listener lets requests end: a job that
+	// these submit waits in its row for another replica, or for the next start.
 	var listeners []net.Listener
 	if public != nil {
 		listeners = append(listeners, public)
