@@ -1,6 +1,7 @@
 package credit_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"cutroom/internal/dbtest"
 	"cutroom/internal/fault"
 	"cutroom/internal/upstream/receipt"
+	"cutroom/internal/user"
 )
 
 // Support finds refused receipts for 90 days, and a client cannot fill the table.
@@ -74,6 +76,19 @@ func TestRefusedReceiptsAreKeptForSupport(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Support spends no order for an account that is being deleted: the credits would be lost with it.
+func TestSupportGrantsNothingDuringADeletion(t *testing.T) {
+	d := dbtest.SQLite(t)
+	owner := addUser(t, d)
+	dbtest.Exec(t, d, `UPDATE users SET erasing_at = now_ms() WHERE id = $1`, owner)
+	if _, err := support(t, d, owner, "gift", 5); !errors.Is(err, user.ErrDeleted) {
+		t.Errorf("granted: %v", err)
+	}
+	if have := dbtest.Number(t, d, `SELECT COUNT(*) FROM credit_ledger`); have != 0 {
+		t.Errorf("%d entries", have)
+	}
 }
 
 func TestParseOrder(t *testing.T) {

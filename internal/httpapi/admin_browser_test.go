@@ -222,7 +222,7 @@ func showsAnUnansweredPurchase(t *testing.T, p *browsertest.Page, ann string) {
 	p.See("1 user,")
 	p.Click("tbody th a")
 	p.See("receipt_verify_unavailable")
-	p.See("The store did not answer.")
+	p.See("The store did not answer, or refused this service.")
 	command := "cutroom purchase verify platform_a GPA.7777-7 --user " + ann + " --receipt TOKEN"
 	p.See(command)
 	p.See(`cutroom user show ''\''><img src=x onerror=alert(1)>'`)
