@@ -32,7 +32,7 @@ type ProviderB struct {
 func NewProviderB(clientID string) *ProviderB {
 	p := &ProviderB{Host: fake.NewHost(nil), clientID: clientID, key: firstKeyB()}
 	p.Handle(StepKeys, "GET /auth/keys", func(w http.ResponseWriter, r *http.Request) { p.current().ServeKeys(w, r) })
-	p.HandleControl("POST", "rotate", "sign with a new key from now on; the key set lists it alone", nil,
+	p.HandleControl("DELETE", "key", "sign with a new key from now on; the key set lists it alone", nil,
 		func(*http.Request) (any, error) { p.Rotate(); return nil, nil })
 	mountMint(p.Host, Claims{Email: "ann@example.com"}, p.Mint)
 	return p
