@@ -2,6 +2,7 @@ package test
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,6 +115,72 @@ func TestRepeatedSubmits(t *testing.T) {
 	}
 	changed := apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form(600)}
 	render.Send(t, withKey(changed, changed.Path)).Expect(400)
+}
+
+// A repeat may be encoded again: it is the same request if it means the same.
+func TestRequestsAreComparedByMeaning(t *testing.T) {
+	t.Parallel()
+	s := apitest.Start(t, apitest.Bucket(true))
+	owner := s.SignIn(t)
+	film := uploadAsset(t, owner, redClip(t), "mp4", "video/mp4")
+	speech := uploadAsset(t, owner, mixture(t), "wav", "audio/wav")
+	raw := func(path string) func(string) apitest.Request {
+		return func(body string) apitest.Request {
+			return apitest.Request{Method: "POST", Path: path, Raw: strings.NewReplacer("FILM", film, "SPEECH", speech).Replace(body)}
+		}
+	}
+	form := func(path, field string, file apitest.Part) func(string) apitest.Request {
+		return func(text string) apitest.Request {
+			return apitest.Request{Method: "POST", Path: path, Form: []apitest.Part{{Name: field, Text: text}, file}}
+		}
+	}
+	const segment = `{"sourceAssetKey":"FILM","order":0,"durationMs":500}`
+	for _, tt := range []struct {
+		name        string
+		request     func(string) apitest.Request
+		status      int
+		first       string
+		same, other []string
+	}{
+		{"render/v3", raw("/api/v2/render/v3"), 200, `{"segments":[` + segment + `]}`, []string{
+			"\ufeff" + ` { "outputKind" : "video", "unknown": [1], "quality":"medium", "fadeIn": null, "bgmClips": [], "segments":[{
+				"durationMs":5e2,"order":0.0,"\u0073ourceAssetKey":"FILM","volumeScale":1.0,"speedScale":1,"trimStartMs":0,"trimEndMs":0,
+				"volumePoints":[],"fit":"contain","focusX":0.5,"transition":null}]}`,
+			`{"canvas":{"fit":"cover"},"quality":"high","quality":"medium","canvas":null,"segments":[` + segment + `]}`,
+		}, []string{
+			`{"segments":[` + segment + `],"quality":"high"}`, `{"segments":[` + segment + `],"fadeIn":{}}`, `{"segments":[` + segment + `],"canvas":{}}`,
+			`{"segments":[{"sourceAssetKey":"FILM","order":0,"durationMs":500,"volumeScale":0}]}`,
+		}},
+		{"separate/v3", raw(separateV3Path), 202, `{"sourceAssetKey":"SPEECH"}`, []string{
+			`{"again":false,"fileName":"  ","sourceLanguageCode":"AUTO","trimEndMs":0,"trimStartMs":null,"sourceAssetKey":"SPEECH"}`,
+		}, []string{`{"sourceAssetKey":"SPEECH","again":true}`, `{"sourceAssetKey":"SPEECH","fileName":"x"}`, `{"sourceAssetKey":"SPEECH","trimEndMs":400}`}},
+		{"render", form("/api/v2/render", "config", apitest.File("video", redClip(t))), 200, `{"videoDurationMs":500}`, []string{
+			"\ufeff" + `{"quality":"medium","videoDurationMs":500.0,"segments":[]}`,
+		}, []string{`{"videoDurationMs":501}`, `{"videoDurationMs":500,"outputKind":"audio"}`}},
+		{"separate", form(separatePath, "spec", apitest.SeparationForm(mixture(t))[0]), 202, `{}`, []string{
+			"\ufeff" + ` {"sourceLanguageCode":"Auto","numberOfSpeakers":2}`, `{"sourceLanguageCode":null}`,
+		}, []string{`{"sourceLanguageCode":"en"}`}},
+	} {
+		u := s.SignIn(t) // a user may submit ten renders a minute
+		first := u.Send(t, withKey(tt.request(tt.first), "k")).Job(tt.status)
+		for _, body := range tt.same {
+			if again := u.Send(t, withKey(tt.request(body), "k")); again.Header.Get("Idempotent-Replayed") != "true" || again.Job(tt.status) != first {
+				t.Errorf("%s: %s is not the same request: %s", tt.name, body, again.Body)
+			}
+		}
+		for _, body := range tt.other {
+			u.Send(t, withKey(tt.request(body), "k")).Sentence(400, "different request")
+		}
+	}
+	u := s.SignIn(t)
+	inputs := func(file apitest.Part, config string) apitest.Request {
+		return withKey(apitest.Request{Method: "POST", Path: "/api/v2/render/inputs", Form: []apitest.Part{file, {Name: "config", Text: config}}}, "k")
+	}
+	first := u.Send(t, inputs(apitest.File("video", redClip(t)), "{}")).Expect(200)
+	if again := u.Send(t, inputs(apitest.File("video", redClip(t)), "{ }")).Expect(200); string(again.Body) != string(first.Body) {
+		t.Errorf("the same input: %s, %s", first.Body, again.Body)
+	}
+	u.Send(t, inputs(apitest.File("video", blueClip(t)), "{}")).Sentence(400, "different request")
 }
 
 func TestARefusedSubmitDoesNotUseUpItsKey(t *testing.T) {

@@ -26,6 +26,7 @@ const (
 	Forbidden                   // 403
 	NotFound                    // 404
 	TooLarge                    // 413
+	Encoded                     // 415
 	RateLimited                 // 429
 	BadGateway                  // 502
 	Unavailable                 // 503

@@ -110,7 +110,7 @@ type analysisBody struct {
 
 func (s *Server) analyseAsset(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 	var req analysisRequest
-	if _, err := readObject(w, r, &req); err != nil {
+	if err := readObject(w, r, &req); err != nil {
 		return err
 	}
 	key, err := asset.ParseKey(req.AssetKey)

@@ -52,22 +52,20 @@ const maxValues = 50_000
 // errWrongType is the cause of an error about a value of the wrong type.
 var errWrongType = errors.New("wrong type of a JSON value")
 
-// readObject decodes the body of a request into dst, a pointer to a struct, and returns it. It ignores unknown
-// keys, unless the client asks for strict handling. absent lists the fields of dst that the endpoint does not
-// accept.
-func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...string) ([]byte, error) {
+// readObject decodes the body of a request into dst, a pointer to a struct. It ignores unknown
+// keys, unless the client asks for strict handling. absent lists the fields of dst that the endpoint does not accept.
+func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...string) error {
 	b, err := readBody(w, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return b, decoder{strict: prefersStrict(r), absent: absent}.decode("the body", b, dst)
+	return decoder{strict: prefersStrict(r), absent: absent}.decode("the body", b, dst)
 }
 
 // readSmall is readObject for a request that is no document but a few values. There a value of the wrong type counts as
 // a malformed body: the error is bad_request, and its detail names the field.
 func readSmall(w http.ResponseWriter, r *http.Request, dst any) error {
-	_, err := readObject(w, r, dst)
-	return asBadRequest(err)
+	return asBadRequest(readObject(w, r, dst))
 }
 
 // call returns the endpoint of a small request, see readSmall: it answers 200 with what do returns.
@@ -108,16 +106,12 @@ var wanted = map[reflect.Type]string{
 }
 
 func (d decoder) value(v json.RawMessage, dst reflect.Value, path string) error {
+	dst.SetZero() // an earlier member with this key does not count
 	switch {
 	case string(v) == "null": // treated as absent
-		if k := dst.Kind(); k == reflect.Pointer || k == reflect.Slice {
-			dst.SetZero()
-		}
 		return nil
 	case dst.Kind() == reflect.Pointer:
-		if dst.IsNil() {
-			dst.Set(reflect.New(dst.Type().Elem()))
-		}
+		dst.Set(reflect.New(dst.Type().Elem()))
 		return d.value(v, dst.Elem(), path)
 	case dst.Kind() == reflect.Slice:
 		return d.list(v, dst, path)
@@ -144,7 +138,8 @@ func (d decoder) list(v json.RawMessage, dst reflect.Value, path string) error {
 	return nil
 }
 
-// object decodes the members of an object in order. The last one counts if a key is repeated.
+// object decodes the members of an object in order. If a key is repeated, the last one counts, but none may be of the
+// wrong type.
 func (d decoder) object(v json.RawMessage, dst reflect.Value, path string) error {
 	members := json.NewDecoder(bytes.NewReader(v)) // of valid JSON
 	if start, _ := members.Token(); start != json.Delim('{') {

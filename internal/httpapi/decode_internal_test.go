@@ -38,7 +38,7 @@ func TestDecoding(t *testing.T) {
 		`{"Segments":[],"QUALITY":5,"quality":"low"}`:                                 `{"quality":"low"}`,
 		`{"quality":"low","quality":"high","outputKind":"audio","outputKind":null}`:   `{"quality":"high"}`,
 		` {"segments":[{"order":1,"fit":"blur"},{"order":2}],"segments":[{}, null]} `: `{"segments":[{},{}]}`,
-		`{"canvas":{"maxSide":640},"canvas":{"fit":"blur"}}`:                          `{"canvas":{"maxSide":640,"fit":"blur"}}`,
+		`{"canvas":{"maxSide":640},"canvas":{"fit":"blur"}}`:                          `{"canvas":{"fit":"blur"}}`,
 		"{\"quality\":\"\xff\",\"outputKind\":\"\\ud800\",\"\\u0071uality2\":{}}":     `{"quality":"\ufffd","outputKind":"\ufffd"}`,
 		`{"\u0071uality":"low","bgmClips":null,"loudness":{}}`:                        `{"quality":"low","loudness":{}}`,
 	} {

@@ -26,6 +26,7 @@ var statuses = map[fault.Kind]int{
 	fault.Forbidden:       http.StatusForbidden,
 	fault.NotFound:        http.StatusNotFound,
 	fault.TooLarge:        http.StatusRequestEntityTooLarge,
+	fault.Encoded:         http.StatusUnsupportedMediaType,
 	fault.RateLimited:     http.StatusTooManyRequests,
 	fault.BadGateway:      http.StatusBadGateway,
 	fault.Unavailable:     http.StatusServiceUnavailable,

@@ -26,9 +26,15 @@ func formRefusals(target string) []malformed {
 	add("no content type", "", good, badForm)
 	add("JSON", "application/json", "{}", badForm)
 	add("other multipart", strings.Replace(contentType, "form-data", "mixed", 1), good, badForm)
-	add("no boundary", "multipart/form-data", good, badForm)
-	add("empty boundary", `multipart/form-data; boundary=""`, good, badForm)
-	add("garbage content type", `multipart/form-data; boundary=x; boundary=y; ;;`, good, badForm)
+	add("no boundary", "multipart/form-data", good, noBoundary)
+	add("no boundary but a charset", "Multipart/Form-Data; charset=utf-8", good, noBoundary)
+	add("empty boundary", `multipart/form-data; boundary=""`, good, noBoundary)
+	add("unusable boundary", "multipart/form-data; boundary=a b", good, noBoundary)
+	add("garbage content type", `multipart/form-data; boundary=x; boundary=y; ;;`, good, noBoundary)
+	for _, encoding := range []string{"gzip", "br", "identity, gzip", "DEFLATE"} {
+		add("encoded with "+encoding, contentType, good, encoded)
+		out[len(out)-1].q.header["Content-Encoding"], out[len(out)-1].status = encoding, 415
+	}
 	add("no body", contentType, "", brokenForm)
 	add("other boundary", "multipart/form-data; boundary=zzz", good, brokenForm)
 	add("cut off", contentType, good[:len(good)-16], brokenForm)

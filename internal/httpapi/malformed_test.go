@@ -13,6 +13,8 @@ import (
 // Bodies with which several endpoints answer.
 const (
 	badRequest    = `{"error":"bad_request","detail":"the body is not a JSON object"}`
+	encoded       = `{"error":"The body has a Content-Encoding other than identity: send it uncompressed"}`
+	noBoundary    = `{"error":"The Content-Type multipart/form-data has no usable boundary: let the HTTP library set it, with its boundary"}`
 	badForm       = `{"error":"bad_request","detail":"a multipart/form-data body is required"}`
 	brokenForm    = `{"error":"bad_request","detail":"the multipart body is malformed or incomplete"}`
 	noToken       = `{"error":"missing_token"}`
@@ -83,10 +85,13 @@ func jsonRefusals(target string, anon bool) []malformed {
 		"two objects": "{}{}", "trailing comma": `{"a":1,}`, "form": "a=b&c=d", "NUL": "\x00", "control character": "{\"a\":\"\x01\"}",
 		"deeper than any parser goes": strings.Repeat(`{"a":`, 20000) + "1" + strings.Repeat("}", 20000),
 		"deep arrays":                 `{"a":` + strings.Repeat("[", 100000),
-		"byte order mark":             "\ufeff{}", "single quotes": `{'a':1}`, "comment": `{/* */}`, "NaN": `{"a":NaN}`,
+		"two byte order marks":        "\ufeff\ufeff{}", "single quotes": `{'a':1}`, "comment": `{/* */}`, "NaN": `{"a":NaN}`,
 	} {
 		out = append(out, malformed{name: name, q: post(target, body), anon: anon, status: 400, body: badRequest})
 	}
+	zipped := post(target, "{}")
+	zipped.header = map[string]string{"Content-Encoding": "gzip"}
+	out = append(out, malformed{name: "encoded", q: zipped, anon: anon, status: 415, body: encoded})
 	long := post(target, `{"a":"`+strings.Repeat("x", 1<<20-7)+`"}`)
 	return append(out, malformed{name: "one byte over the cap", q: long, anon: anon, status: 413, body: tooLarge})
 }
@@ -95,7 +100,7 @@ func TestMalformedSignIns(t *testing.T) {
 	r := onSQLite(t)
 	for _, target := range []string{"/api/v2/auth/provider_a", "/api/v2/auth/provider_b"} {
 		cases := jsonRefusals(target, true)
-		for name, body := range map[string]string{"empty object": `{}`, "null token": `{"idToken":null}`, "blank token": `{"idToken":"  \t"}`,
+		for name, body := range map[string]string{"empty object": `{}`, "byte order mark": "\ufeff{}", "null token": `{"idToken":null}`, "blank token": `{"idToken":"  \t"}`,
 			"other keys": `{"token":"x","IdToken":"x","idtoken":{}}`, "last of two keys": `{"idToken":"x","idToken":""}`} {
 			cases = append(cases, malformed{name: name, q: post(target, body), anon: true, status: 400, body: `{"error":"missing_id_token"}`})
 		}

@@ -1,16 +1,12 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"slices"
-	"sort"
 	"strings"
 
 	"cutroom/internal/db"
@@ -37,22 +33,13 @@ type form struct {
 
 func (f *form) Close() { f.batch.Close() }
 
-// fingerprint returns a digest of the form's content. Boundary and order do not matter.
-func (f *form) fingerprint(endpoint string) string {
-	lines := make([]string, 0, len(f.text)+len(f.files))
-	for name, v := range f.text {
-		lines = append(lines, fmt.Sprintf("text %q %q", name, v))
-	}
+// hashes returns the hash of each file by its name.
+func (f *form) hashes() map[string]string {
+	sums := map[string]string{}
 	for name, file := range f.files {
-		lines = append(lines, fmt.Sprintf("file %q %s", name, file.SHA256))
+		sums[name] = file.SHA256
 	}
-	sort.Strings(lines)
-	return digest(endpoint, strings.Join(lines, "\n"))
-}
-
-func digest(endpoint, content string) string {
-	sum := sha256.Sum256([]byte(endpoint + "\x00" + content))
-	return hex.EncodeToString(sum[:])
+	return sums
 }
 
 // formRules lists the parts that a form accepts.
@@ -72,6 +59,9 @@ func (r formRules) maxWire() int64 {
 
 // readForm streams a multipart body to disk. It stops at the first part that exceeds a limit.
 func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
+	if err := checkEncoding(r); err != nil {
+		return nil, err
+	}
 	boundary, err := formBoundary(r)
 	if err != nil {
 		return nil, err
@@ -95,10 +85,17 @@ func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 	return f, nil
 }
 
+// errNoBoundary refuses a form whose parts cannot be told apart. Some clients set the type by hand.
+var errNoBoundary = fault.Sentencef(fault.Invalid, "The Content-Type multipart/form-data has no usable boundary: let the HTTP library set it, with its boundary")
+
 func formBoundary(r *http.Request) (string, error) {
-	mediaType, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || mediaType != "multipart/form-data" || params["boundary"] == "" {
+	contentType := r.Header.Get("Content-Type")
+	if kind, _, _ := strings.Cut(contentType, ";"); !strings.EqualFold(strings.TrimSpace(kind), "multipart/form-data") {
 		return "", errBadRequest.WithDetail("a multipart/form-data body is required")
+	}
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil || params["boundary"] == "" {
+		return "", errNoBoundary.WithCause(err)
 	}
 	return params["boundary"], nil
 }
@@ -209,7 +206,7 @@ func (f *form) takeText(name string, part io.Reader, rules formRules) error {
 	if len(b) > maxJSON {
 		return rules.tooLong(name)
 	}
-	f.text[name] = string(b)
+	f.text[name] = strings.TrimPrefix(string(b), byteOrderMark)
 	return nil
 }
 

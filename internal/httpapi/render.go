@@ -38,7 +38,7 @@ func (s *Server) renderInput(w http.ResponseWriter, r *http.Request, user accoun
 	if !given {
 		return fault.Invalidf("video is required")
 	}
-	key.Fingerprint = f.fingerprint("render/inputs")
+	key.Fingerprint = fingerprint("render/inputs", f.hashes())
 	in, err := s.o.Renders.SaveInput(r.Context(), user.UserID, video, key)
 	return answer(w, inputBody{InputID: in.ID, ExpiresAt: in.Expires.UnixMilli(), VideoSizeBytes: in.SizeBytes}, err)
 }
@@ -64,22 +64,21 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	if sub.Timeline, err = cfg.timeline(sub); err != nil {
 		return err
 	}
-	key.Fingerprint = f.fingerprint("render")
+	key.Fingerprint = fingerprint("render", f.hashes(), sub.InputID, meaning(sub.Timeline))
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
 	return submitted(w, r, http.StatusOK, id, jobBody{id}, err)
 }
 
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	var cfg configWire
-	body, err := readObject(w, r, &cfg, referenceAbsent...)
-	if err != nil {
+	if err := readObject(w, r, &cfg, referenceAbsent...); err != nil {
 		return err
 	}
 	sub, err := cfg.referenced()
 	if err != nil {
 		return err
 	}
-	key.Fingerprint = digest("render/v3", string(body))
+	key.Fingerprint = fingerprint("render/v3", meaning(sub.Timeline))
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
 	return submitted(w, r, http.StatusOK, id, jobBody{id}, err)
 }

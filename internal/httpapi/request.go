@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -22,8 +23,29 @@ const maxJSON = 1 << 20
 
 var errTooLarge = fault.Sentencef(fault.TooLarge, "The request body is too large")
 
-// readBody reads a whole JSON body of at most maxJSON bytes.
+// errEncoded refuses a compressed body. A small one could expand to any size.
+var errEncoded = fault.Sentencef(fault.Encoded, "The body has a Content-Encoding other than identity: send it uncompressed")
+
+// checkEncoding returns errEncoded for a body that is not sent as it is.
+func checkEncoding(r *http.Request) error {
+	for _, list := range r.Header.Values("Content-Encoding") {
+		for encoding := range strings.SplitSeq(list, ",") {
+			if encoding = strings.TrimSpace(encoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+				return errEncoded
+			}
+		}
+	}
+	return nil
+}
+
+// byteOrderMark may stand before a text, and is no part of it.
+const byteOrderMark = "\uFEFF"
+
+// readBody reads a whole JSON body of at most maxJSON bytes, without its byte order mark.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if err := checkEncoding(r); err != nil {
+		return nil, err
+	}
 	if r.ContentLength > maxJSON {
 		return nil, errTooLarge
 	}
@@ -34,7 +56,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, errBadRequest.WithCause(err)
 	}
-	return b, nil
+	return bytes.TrimPrefix(b, []byte(byteOrderMark)), nil
 }
 
 // bearer returns the token of the Authorization header, or "".

@@ -53,7 +53,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	if err != nil {
 		return err
 	}
-	key.Fingerprint = f.fingerprint("separate")
+	key.Fingerprint = fingerprint("separate", f.hashes(), language)
 	id, err := s.o.Separations.Submit(r.Context(), user.UserID, file, language, key)
 	return submitted(w, r, http.StatusAccepted, id, jobBody{id}, err)
 }
@@ -267,15 +267,14 @@ func (q separateV3Request) reference() (separation.Reference, error) {
 
 func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
 	var req separateV3Request
-	body, err := readObject(w, r, &req)
-	if err != nil {
+	if err := readObject(w, r, &req); err != nil {
 		return err
 	}
 	ref, err := req.reference()
 	if err != nil {
 		return err
 	}
-	key.Fingerprint = digest("separate/v3", string(body))
+	key.Fingerprint = fingerprint("separate/v3", ref.Source.String(), ref.From, ref.To, ref.Language, ref.FileName, ref.Again)
 	id, reused, err := s.o.Separations.SubmitReference(r.Context(), user.UserID, ref, key)
 	return submitted(w, r, http.StatusAccepted, id, separateV3Body{id, reused}, err)
 }

@@ -2,14 +2,15 @@
 // so that a client may repeat them.
 //
 // The transaction that does the work also stores the answer, so a repeat finds both or neither. The
-// fingerprint covers the request's content, not its bytes on the wire: a repeated multipart body has
-// another boundary.
+// fingerprint covers what the request means, not its bytes on the wire: a repeated multipart body has
+// another boundary, and an encoder may write the same JSON in another order.
 package idempotency
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"cutroom/internal/db"
@@ -30,6 +31,9 @@ type Key struct {
 	Fingerprint string // hex digest of the request's content and endpoint
 	OnReplay    func() // called if the answer is that of an earlier request; nil does nothing
 }
+
+// scheme begins the stored fingerprints that compare requests by meaning.
+const scheme = "meaning:"
 
 // errReused refuses a key that was used with another body.
 var errReused = fault.Sentencef(fault.Invalid, "Idempotency-Key was already used with a different request")
@@ -68,7 +72,8 @@ func find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("find idempotency key: %w", err)
 	}
-	if fingerprint != k.Fingerprint {
+	// For a day after an upgrade there are fingerprints of the bytes, which say nothing about the meaning.
+	if strings.HasPrefix(fingerprint, scheme) && fingerprint != scheme+k.Fingerprint {
 		return "", errReused
 	}
 	return answer, nil
@@ -112,7 +117,7 @@ func save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO idempotency_keys (user_id, key, fingerprint, answer, created_at)
 		VALUES ($1, $2, $3, $4, now_ms()) ON CONFLICT (user_id, key) DO NOTHING`,
-		k.UserID, k.Value, k.Fingerprint, answer)
+		k.UserID, k.Value, scheme+k.Fingerprint, answer)
 	if err != nil {
 		return fmt.Errorf("save idempotency key: %w", err)
 	}

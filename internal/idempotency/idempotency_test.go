@@ -43,6 +43,9 @@ func TestOnceRemembersForADay(t *testing.T) {
 		for range 2 { // no key, no memory
 			once(idempotency.Key{UserID: "u", Fingerprint: "f"}, "e", "e", true)
 		}
+		dbtest.Exec(t, d, `INSERT INTO idempotency_keys (user_id, key, fingerprint, answer, created_at)
+			VALUES ('u', 'old', 'of the bytes', 'o', now_ms())`)
+		once(idempotency.Key{UserID: "u", Value: "old", Fingerprint: "f"}, "p", "o", false) // from before the upgrade
 		other := idempotency.Key{UserID: "u", Value: "k", Fingerprint: "g"}
 		if _, _, err := idempotency.Once(t.Context(), d, other, answering("x")); fault.As(err) == nil || fault.As(err).Kind != fault.Invalid {
 			t.Errorf("the key of another request: %v", err)
