@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"net/netip"
@@ -13,7 +16,7 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustPa
 
 // clientIP is what a server behind proxies on loopback takes for a client's address.
 func clientIP(remote string, forwarded []string, hops int) string {
-	s := &Server{o: Options{TrustedProxies: loopback, ProxyHops: hops}}
+	s := &Server{o: Options{TrustedProxies: loopback, ProxyHops: hops, Log: slog.New(slog.DiscardHandler)}}
 	return s.clientIP(&http.Request{RemoteAddr: remote, Header: http.Header{"X-Forwarded-For": forwarded}})
 }
 
@@ -74,6 +77,35 @@ func FuzzForwardedFor(f *testing.F) {
 			t.Fatalf("%q is no plain address", got)
 		}
 	})
+}
+
+// A proxy that is missing in the configuration is named once an hour, and floods of strangers cost no memory.
+func TestProxiesOutsideTheConfigurationAreNamed(t *testing.T) {
+	var log bytes.Buffer
+	s := &Server{o: Options{TrustedProxies: loopback, Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	send := func(remote string, forwarded ...string) int {
+		log.Reset()
+		s.clientIP(&http.Request{RemoteAddr: remote, Header: http.Header{"X-Forwarded-For": forwarded}})
+		return strings.Count(log.String(), "level=WARN")
+	}
+	if n := send("9.9.9.9:5", "1.1.1.1"); n != 1 || !strings.Contains(log.String(), "TRUSTED_PROXIES") || !strings.Contains(log.String(), "peer=9.9.9.9") {
+		t.Errorf("%d warnings: %s", n, &log)
+	}
+	if n := send("9.9.9.9:6", "2.2.2.2") + send("9.9.9.8:5") + send("10.1.1.1:5", "1.1.1.1"); n != 0 {
+		t.Errorf("%d warnings about a peer again, one without the header and one that is trusted", n)
+	}
+	for i := range 2 * maxStrangers {
+		send(fmt.Sprintf("20.0.%d.%d:5", i>>8, i&0xff), "1.1.1.1")
+	}
+	if n := len(s.strangers.when); n > maxStrangers {
+		t.Errorf("%d peers are remembered", n)
+	}
+	for peer := range s.strangers.when {
+		s.strangers.when[peer] = s.strangers.when[peer].Add(-warnEvery)
+	}
+	if n := send("9.9.9.9:5", "1.1.1.1"); n != 1 {
+		t.Errorf("%d warnings after an hour", n)
+	}
 }
 
 func partWith(disposition string) *multipart.Part {

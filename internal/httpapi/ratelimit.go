@@ -1,10 +1,16 @@
 package httpapi
 
 import (
+	"context"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
+	"time"
 
+	"cutroom/internal/fault"
 	"cutroom/internal/httpserve"
 	"cutroom/internal/ratelimit"
 )
@@ -22,13 +28,22 @@ var (
 	limitSignOut     = ratelimit.Limit{Name: "sign-out", PerMinute: 60}
 )
 
-// limitedByAddress limits the requests of each address.
+// limitedByAddress limits the requests of each address. A request that fails because something else is down does not
+// count: nobody has learned anything from it, and the user must try again.
 func (s *Server) limitedByAddress(limit ratelimit.Limit, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := limit.Take(r.Context(), s.o.DB, s.address(r)); err != nil {
+		key := s.address(r)
+		taken, err := limit.Reserve(r.Context(), s.o.DB, key)
+		if err != nil {
 			return err
 		}
-		return h(w, r)
+		err = h(w, r)
+		if f := fault.As(err); err != nil && (f == nil && dependency(err) != "" || f != nil && (f.Kind == fault.BadGateway || f.Kind == fault.Unavailable)) {
+			if gerr := limit.Return(context.WithoutCancel(r.Context()), s.o.DB, key, taken); gerr != nil {
+				s.o.Log.Debug("a sign-in that failed counts for the limit", "err", gerr) // the database may be what is down
+			}
+		}
+		return err
 	}
 }
 
@@ -41,7 +56,11 @@ func (s *Server) address(r *http.Request) string { return "ip:" + httpserve.Hold
 // replaced by the peer's address.
 func (s *Server) clientIP(r *http.Request) string {
 	peer, forwarded := peerOf(r), r.Header.Values("X-Forwarded-For")
-	if len(forwarded) == 0 || !s.fromProxy(r) {
+	if len(forwarded) == 0 {
+		return peer.String()
+	}
+	if !s.fromProxy(r) {
+		s.strangers.warn(s.o.Log, peer)
 		return peer.String()
 	}
 	entries := strings.Split(strings.Join(forwarded, ","), ",")
@@ -56,6 +75,41 @@ func (s *Server) clientIP(r *http.Request) string {
 		return peer.String()
 	}
 	return entry
+}
+
+// strangers remembers which peers outside TRUSTED_PROXIES were warned about.
+type strangers struct {
+	mu   sync.Mutex
+	when map[netip.Addr]time.Time
+}
+
+const (
+	warnEvery    = time.Hour
+	maxStrangers = 1000
+)
+
+// warn warns once an hour about a peer that sends X-Forwarded-For although it is not trusted: a proxy that is missing in
+// the configuration makes all its clients one address. Anybody may send the header, so the memory is bounded; beyond it
+// nothing is logged.
+func (s *strangers) warn(log *slog.Logger, peer netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if at, known := s.when[peer]; known && now.Sub(at) < warnEvery {
+		return
+	}
+	if len(s.when) >= maxStrangers {
+		maps.DeleteFunc(s.when, func(_ netip.Addr, at time.Time) bool { return now.Sub(at) >= warnEvery })
+	}
+	if len(s.when) >= maxStrangers {
+		return
+	}
+	if s.when == nil {
+		s.when = map[netip.Addr]time.Time{}
+	}
+	s.when[peer] = now
+	log.Warn("a peer outside TRUSTED_PROXIES sends X-Forwarded-For, which is ignored: if it is your proxy, add it to TRUSTED_PROXIES",
+		"peer", peer.String())
 }
 
 // peerOf returns the address of a connection's peer.

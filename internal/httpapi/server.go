@@ -88,8 +88,9 @@ type Server struct {
 	// paths has what is mounted. The mux knows no methods, so that GET /separate/v3 asks for no job with the id v3.
 	paths map[string]methods
 
-	outages fault.Outage
-	waiters *httpserve.Shares // of each user, on this replica
+	outages   fault.Outage
+	strangers strangers
+	waiters   *httpserve.Shares // of each user, on this replica
 }
 
 // New returns the handler of the whole public listener.

@@ -31,22 +31,50 @@ const digits = 13
 // The row of a key holds its last PerMinute times. A new time replaces the oldest once that is a
 // minute old. Both happen in one statement, and the row's lock serializes requests of one key.
 func (l Limit) Take(ctx context.Context, d *db.DB, key string) error {
-	var taken int
-	err := d.ExecRow(ctx, `INSERT INTO request_times (bucket, times) VALUES ($1, CAST(now_ms() AS TEXT))
+	_, err := l.Reserve(ctx, d, key)
+	return err
+}
+
+// Reserve is [Limit.Take] for an event that may turn out not to count; [Limit.Return] takes it back.
+func (l Limit) Reserve(ctx context.Context, d *db.DB, key string) (taken string, err error) {
+	err = d.ExecRow(ctx, `INSERT INTO request_times (bucket, times) VALUES ($1, CAST(now_ms() AS TEXT))
 		ON CONFLICT (bucket) DO UPDATE SET times = CAST(now_ms() AS TEXT) || substr(request_times.times, 1, $2)
 			WHERE substr(request_times.times, $2 + 1, $3) <= CAST(now_ms() - $4 AS TEXT)
-		RETURNING 1`, []any{l.bucket(key), l.oldest(), digits, window.Milliseconds()}, &taken)
+		RETURNING substr(times, 1, $3)`, []any{l.bucket(key), l.oldest(), digits, window.Milliseconds()}, &taken)
 	switch {
 	case err == nil:
-		return nil
+		return taken, nil
 	case !db.IsNoRows(err):
-		return fmt.Errorf("count request: %w", err)
+		return "", fmt.Errorf("count request: %w", err)
 	}
 	wait, err := l.wait(ctx, d, key)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return limited(wait)
+	return "", limited(wait)
+}
+
+// Return takes back what Reserve counted. Until then it counts, so that at no time more than PerMinute events are under
+// way or counted.
+//
+// The time that the event replaced was at least a minute old, so the row does not need it back. Of several events in one
+// millisecond, any may go.
+func (l Limit) Return(ctx context.Context, d *db.DB, key, taken string) error {
+	for at := range l.PerMinute {
+		n, err := d.Exec(ctx, `UPDATE request_times SET times = substr(times, 1, $3) || substr(times, $3 + $4 + 1)
+			WHERE bucket = $1 AND substr(times, $3 + 1, $4) = $2`, l.bucket(key), taken, at*digits, digits)
+		if err != nil {
+			return fmt.Errorf("take a counted request back: %w", err)
+		}
+		if n > 0 {
+			break
+		}
+	}
+	_, err := d.Exec(ctx, `DELETE FROM request_times WHERE bucket = $1 AND times = ''`, l.bucket(key))
+	if err != nil {
+		return fmt.Errorf("take a counted request back: %w", err)
+	}
+	return nil
 }
 
 // Check answers like [Limit.Take] and counts nothing, for limits on what is known only afterwards,

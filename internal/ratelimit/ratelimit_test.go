@@ -89,6 +89,46 @@ func TestNoSpanOfAMinuteHoldsMore(t *testing.T) {
 	})
 }
 
+// An event that is taken back leaves its place to another, and only that.
+func TestReturnedEventsDoNotCount(t *testing.T) {
+	limit := ratelimit.Limit{Name: "l", PerMinute: 3}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		reserve := func() string {
+			t.Helper()
+			taken, err := limit.Reserve(t.Context(), d, "k")
+			if refused(t, err) != 0 {
+				t.Fatal("refused")
+			}
+			return taken
+		}
+		full := func() {
+			t.Helper()
+			if refused(t, limit.Take(t.Context(), d, "k")) == 0 {
+				t.Fatal("more than three in a minute")
+			}
+		}
+		giveBack := func(taken string) {
+			t.Helper()
+			if err := limit.Return(t.Context(), d, "k", taken); err != nil {
+				t.Fatal(err)
+			}
+		}
+		giveBack(reserve()) // the only one
+		first, second, third := reserve(), reserve(), reserve()
+		full() // as long as they are under way
+		giveBack(first)
+		reserve()
+		full()
+		giveBack(third)
+		giveBack(second)
+		reserve()
+		reserve()
+		full()
+		giveBack("0000000000000") // swept meanwhile
+		full()
+	})
+}
+
 func TestParallelRequestsAreCountedExactly(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var through atomic.Int64
