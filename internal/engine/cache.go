@@ -22,16 +22,14 @@ type PartCache interface {
 
 // The kinds of parts that machines share. A key begins with its kind.
 const (
-	kindVideo   = "video"
-	kindInfo    = "info"
-	kindThreads = "threads"
+	kindVideo = "video"
+	kindInfo  = "info"
 )
 
-// Shared reports whether machines share the part under a key: those that are expensive to make and cheap to transfer,
-// and the thread plan, which assistants need.
+// Shared reports whether machines share the part under a key: those that are expensive to make and cheap to transfer.
 func Shared(key string) bool {
 	kind, _, _ := strings.Cut(key, "-")
-	return kind == kindVideo || kind == kindInfo || kind == kindThreads
+	return kind == kindVideo || kind == kindInfo
 }
 
 // key builds a cache key: the hash of named values in a fixed order.

@@ -412,8 +412,15 @@ func TestThreadsArePlanned(t *testing.T) {
 			segments = append(segments, ms(int64(i)*10000, int64(i)*10000+length))
 		}
 		p := planOf(t, infos, nil, segments...)
-		if s := planThreads(p, p.Parts, Machine{Cores: 2, MemoryBytes: tt.memory}); len(s.Threads) != tt.single || s.Parallel != tt.parallel {
-			t.Errorf("%+v: %d of one thread, %d at once", tt, len(s.Threads), s.Parallel)
+		machine, single, fewest := Machine{Cores: 2, MemoryBytes: tt.memory}, 0, math.MaxInt
+		planThreads(p, p.Parts, machine)
+		for _, v := range p.Parts {
+			if fewest = min(fewest, v.threads); v.threads == 1 {
+				single++
+			}
+		}
+		if parallel := machine.atOnce(p, fewest); single != tt.single || parallel != tt.parallel {
+			t.Errorf("%+v: %d of one thread, %d at once", tt, single, parallel)
 		}
 	}
 }

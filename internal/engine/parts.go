@@ -24,22 +24,19 @@ func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
 // makeParts makes every video part and every sound that the cache lacks. The most expensive parts go first, so that
 // small ones fill the gaps at the end. Sounds need little CPU and memory, so they are made beside the video parts.
 func (r *run) makeParts(ctx context.Context) error {
-	missing, parallel, err := r.missingParts(ctx)
-	if err != nil {
-		return err
-	}
+	missing := r.missingParts(ctx)
 	if err := r.reserveSpace(); err != nil {
 		return err
 	}
 	slices.SortStableFunc(missing, mostExpensiveFirst)
-	var keys []string
+	var parts []Part
 	for _, p := range missing {
-		p.task = r.meter.work(p.cost() / float64(parallel))
-		keys = append(keys, p.Key)
+		p.task = r.meter.work(p.cost() / float64(r.machine().atOnce(r.plan, missing[0].threads)))
+		parts = append(parts, Part{p.Key, p.threads})
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if len(missing) > 0 {
-		group.Go(rescue.Func(func() error { return r.partLoop(parallel).All(ctx, keys) }))
+		group.Go(rescue.Func(func() error { return r.partLoop().All(ctx, parts) }))
 	}
 	audioLanes := 1
 	if len(missing) == 0 {
@@ -63,16 +60,18 @@ func (r *run) makeParts(ctx context.Context) error {
 	return r.checkDamage()
 }
 
-// missingParts returns the parts that the cache lacks, and how many of them to encode at once.
-func (r *run) missingParts(ctx context.Context) (missing []*videoPart, parallel int, err error) {
+// missingParts returns the parts that the cache lacks.
+func (r *run) missingParts(ctx context.Context) (missing []*videoPart) {
 	for _, p := range r.plan.Parts {
 		if !r.fetchPart(ctx, p) {
 			missing = append(missing, p)
 		}
 	}
 	r.stats.VideoParts, r.stats.VideoPartsReused = len(r.plan.Parts), len(r.plan.Parts)-len(missing)
-	parallel, err = r.assignThreads(ctx, missing)
-	return missing, parallel, err
+	if len(missing) > 0 {
+		planThreads(r.plan, missing, r.machine())
+	}
+	return missing
 }
 
 // missingSounds returns the sounds that the cache lacks, the longest first. Stretches read what the decodes write.

@@ -32,7 +32,7 @@ type videoPart struct {
 	canvas   Canvas
 	profile  Profile
 	settings encoderSettings
-	threads  int        // set by assignThreads
+	threads  int        // of the encoder; see Part
 	task     *task      // its share of the progress; nil when assisting another machine
 	config   string     // of its decoder; set by check
 	decoded  []coverage // of each shot, if the part was made here

@@ -94,18 +94,18 @@ func (e *Engine) render(ctx context.Context, job engine.Job) error {
 		}
 		return nil
 	}
-	keys := make([]string, e.Parts)
-	for i := range keys {
-		keys[i] = videoPart(i)
+	parts := make([]engine.Part, e.Parts)
+	for i := range parts {
+		parts[i] = engine.Part{Key: videoPart(i), Threads: 1}
 	}
-	return e.parts(job).All(ctx, keys)
+	return e.parts(job).All(ctx, parts)
 }
 
 // parts returns the loop over the parts of a film.
 func (e *Engine) parts(job engine.Job) engine.PartLoop {
 	return engine.PartLoop{
-		Coordinator: job.Coordinator, Parallel: 1,
-		Make: func(ctx context.Context, key string) (bool, error) { return true, e.makePart(ctx, job, key) },
+		Coordinator: job.Coordinator, Parallel: func(int) int { return 1 },
+		Make: func(ctx context.Context, part engine.Part) (bool, error) { return true, e.makePart(ctx, job, part.Key) },
 		Fetch: func(ctx context.Context, key string) bool {
 			found, err := e.Cache.Get(ctx, job.CacheScope, key, filepath.Join(job.Dir, key))
 			return found && err == nil
@@ -114,7 +114,7 @@ func (e *Engine) parts(job engine.Job) engine.PartLoop {
 }
 
 // Assist makes parts of another replica's film.
-func (e *Engine) Assist(ctx context.Context, job engine.Job, claimed string) (int, error) {
+func (e *Engine) Assist(ctx context.Context, job engine.Job, claimed engine.Part) (int, error) {
 	if e.Helps != nil {
 		e.Helps()
 	}

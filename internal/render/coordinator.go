@@ -71,30 +71,48 @@ const announcedAtOnce = 200
 
 // Announce implements engine.PartCoordinator. It leaves parts that another worker is
 // making to that worker, and adds none to a job that has ended.
-func (c *partCoordinator) Announce(ctx context.Context, keys []string) error {
-	return c.s.DB.InTx(ctx, func(tx *db.Tx) error {
+func (c *partCoordinator) Announce(ctx context.Context, parts []engine.Part) ([]engine.Part, error) {
+	parts = slices.Clone(parts)
+	err := c.s.DB.InTx(ctx, func(tx *db.Tx) error {
 		if held, err := c.rendered(ctx, tx, tx.ForUpdate()); err != nil {
 			return err
 		} else if !held {
 			return job.ErrMoved
 		}
 		place := 0
-		for some := range slices.Chunk(keys, announcedAtOnce) {
+		for some := range slices.Chunk(parts, announcedAtOnce) {
 			var rows []string
 			args := []any{c.jobID}
-			for _, key := range some {
-				args = append(args, key, place)
-				rows = append(rows, fmt.Sprintf("($1, $%d, 'OPEN', $%d)", len(args)-1, len(args)))
+			for _, part := range some {
+				args = append(args, part.Key, place, part.Threads)
+				rows = append(rows, fmt.Sprintf("($1, $%d, 'OPEN', $%d, $%d)", len(args)-2, len(args)-1, len(args)))
 				place++
 			}
-			if _, err := tx.Exec(ctx, `INSERT INTO render_parts (job_id, part_key, state, place) VALUES `+strings.Join(rows, ", ")+`
+			if _, err := tx.Exec(ctx, `INSERT INTO render_parts (job_id, part_key, state, place, threads) VALUES `+strings.Join(rows, ", ")+`
 				ON CONFLICT (job_id, part_key) DO UPDATE SET state = 'OPEN', owner = NULL, lease_until = NULL, place = excluded.place
 				WHERE render_parts.state <> 'MAKING' OR render_parts.lease_until < now_ms()`, args...); err != nil {
 				return fmt.Errorf("announce parts: %w", err)
 			}
 		}
+		threads := map[string]int{}
+		if err := db.Each(ctx, tx, func(row *db.Rows) error {
+			var key string
+			var n int
+			err := row.Scan(&key, &n)
+			threads[key] = n
+			return err
+		}, `SELECT part_key, threads FROM render_parts WHERE job_id = $1`, c.jobID); err != nil {
+			return fmt.Errorf("read announced parts: %w", err)
+		}
+		for i := range parts {
+			parts[i].Threads = threads[parts[i].Key]
+		}
+		if c.s.Bucket == nil { // nobody can assist
+			return nil
+		}
 		return tx.Notify(ctx, topicParts)
 	})
+	return parts, err
 }
 
 // nextSQL claims the first part that is open or whose worker died. Workers that ask at the same moment get different
@@ -108,18 +126,18 @@ func nextSQL(d *db.DB) string {
 	return `UPDATE render_parts SET state = 'MAKING', owner = $2, lease_until = now_ms() + $3
 		WHERE job_id = $1 AND part_key = COALESCE(` + first(`p.state = 'OPEN'`) + `,
 			` + first(`p.state = 'MAKING' AND p.lease_until < now_ms()`) + `)
-		RETURNING part_key`
+		RETURNING part_key, threads`
 }
 
 // Next implements engine.PartCoordinator.
-func (c *partCoordinator) Next(ctx context.Context) (key string, err error) {
+func (c *partCoordinator) Next(ctx context.Context) (part engine.Part, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
 	defer cancel()
-	err = c.s.DB.ExecRow(ctx, nextSQL(c.s.DB), []any{c.jobID, c.owner, c.lease.Milliseconds()}, &key)
+	err = c.s.DB.ExecRow(ctx, nextSQL(c.s.DB), []any{c.jobID, c.owner, c.lease.Milliseconds()}, &part.Key, &part.Threads)
 	if err != nil && !db.IsNoRows(err) {
-		return "", fmt.Errorf("claim part: %w", err)
+		return engine.Part{}, fmt.Errorf("claim part: %w", err)
 	}
-	return key, nil
+	return part, nil
 }
 
 // End implements engine.PartCoordinator. If the claim was lost, because its lease ran out, another worker makes the part
@@ -203,8 +221,8 @@ type assistant struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	job  claimedJob
-	spec string // encoded
-	part string // the first one, already claimed
+	spec string      // encoded
+	part engine.Part // the first one, already claimed
 	c    *partCoordinator
 }
 
@@ -226,7 +244,7 @@ func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
 	ctx, a.stop = context.WithCancel(ctx)
 	a.c = s.newPartCoordinator(ctx, a.job.ID)
 	a.ctx = a.c.Work
-	if a.part, err = a.c.Next(ctx); a.part == "" || err != nil {
+	if a.part, err = a.c.Next(ctx); a.part.Key == "" || err != nil {
 		a.c.stop()
 		a.stop()
 		return nil, err
@@ -243,8 +261,8 @@ func (a *assistant) assist() {
 	var n int
 	err := rescue.Do(func() (err error) { n, err = a.makeParts(); return err })
 	if err != nil && a.ctx.Err() == nil {
-		err = errors.Join(err, a.c.End(a.ctx, a.part, false)) // or this replica would claim it again and again
-		if fault.As(err) == nil {                             // else the job's own worker reports the same
+		err = errors.Join(err, a.c.End(a.ctx, a.part.Key, false)) // or this replica would claim it again and again
+		if fault.As(err) == nil {                                 // else the job's own worker reports the same
 			a.s.Log.Warn("could not assist a render", "job", a.job.ID, "err", err)
 		}
 	}

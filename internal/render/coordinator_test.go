@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"cutroom/internal/db"
+	"cutroom/internal/engine"
 	"cutroom/internal/jobtest"
 )
 
@@ -39,7 +40,7 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 			for i := range m.all {
 				m.start(i)
 			}
-			if err := m.all[0].c.Announce(t.Context(), keys); err != nil {
+			if _, err := m.all[0].c.Announce(t.Context(), partsOf(keys...)); err != nil {
 				rt.Fatal(err)
 			}
 			for range rapid.IntRange(5, 30).Draw(rt, "steps") {
@@ -69,12 +70,50 @@ func TestEveryPartHasOneMaker(t *testing.T) {
 	})
 }
 
+// partsOf returns parts of one thread.
+func partsOf(keys ...string) (parts []engine.Part) {
+	for _, key := range keys {
+		parts = append(parts, engine.Part{Key: key, Threads: 1})
+	}
+	return parts
+}
+
+// A part keeps the threads with which it was first announced, whoever makes it, however late.
+func TestPartsKeepTheirThreads(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, r *harness) {
+		film := r.service(&jobtest.Engine{}, r.DB)
+		r.enqueue(1, r.User(0), nil)
+		id := r.claimed(film).ID
+		first, next := film.newPartCoordinator(t.Context(), id), r.service(&jobtest.Engine{}, r.DB).newPartCoordinator(t.Context(), id)
+		defer next.stop()
+		one, six := engine.Part{Key: "video-a", Threads: 1}, engine.Part{Key: "video-b", Threads: 6}
+		if got, err := first.Announce(t.Context(), []engine.Part{one, six}); err != nil || !slices.Equal(got, []engine.Part{one, six}) {
+			t.Fatal(got, err)
+		}
+		if got, err := first.Next(t.Context()); err != nil || got != one {
+			t.Fatal(got, err)
+		}
+		first.stop()
+		added := engine.Part{Key: "video-c", Threads: 2}
+		want := []engine.Part{six, added, one}
+		got, err := next.Announce(t.Context(), []engine.Part{{Key: "video-b", Threads: 2}, added, {Key: "video-a", Threads: 2}})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("announced %v, %v, want %v", got, err, want)
+		}
+		for _, part := range want {
+			if got, err := next.Next(t.Context()); err != nil || got != part {
+				t.Errorf("claimed %v, %v, want %v", got, err, part)
+			}
+		}
+	})
+}
+
 // announce announces one part of a job that film has claimed.
 func (r *harness) announce(film *Service, id string) *partCoordinator {
 	r.T.Helper()
 	c := film.newPartCoordinator(r.T.Context(), id)
 	r.T.Cleanup(c.stop)
-	if err := c.Announce(r.T.Context(), []string{"video-a"}); err != nil {
+	if _, err := c.Announce(r.T.Context(), partsOf("video-a")); err != nil {
 		r.T.Fatal(err)
 	}
 	return c
@@ -164,8 +203,8 @@ func TestALostClaimIsReported(t *testing.T) {
 		defer b.stop()
 		a.lease = -time.Millisecond // the answer to the claim comes too late
 		for _, c := range []*partCoordinator{a, b} {
-			if key, err := c.Next(t.Context()); key != "video-a" || err != nil {
-				t.Fatalf("claimed %q, %v", key, err)
+			if part, err := c.Next(t.Context()); part.Key != "video-a" || err != nil {
+				t.Fatalf("claimed %v, %v", part, err)
 			}
 		}
 		if err := errors.Join(b.End(t.Context(), "video-a", true), a.End(t.Context(), "video-a", true)); err != nil {
@@ -227,7 +266,9 @@ func (m *makers) step(i int, what string) bool {
 			m.over[had] = true
 		}
 		if err = one.c.End(ctx, had, true); err == nil {
-			one.has, err = one.c.Next(ctx)
+			var part engine.Part
+			part, err = one.c.Next(ctx)
+			one.has = part.Key
 		}
 	}
 	if err != nil {
@@ -267,7 +308,7 @@ func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 		for i := range parts {
 			keys = append(keys, fmt.Sprintf("video-%d", parts-i))
 		}
-		if err := c.Announce(t.Context(), keys); err != nil {
+		if _, err := c.Announce(t.Context(), partsOf(keys...)); err != nil {
 			t.Fatal(err)
 		}
 		got := make([][]string, helpers)
@@ -278,15 +319,15 @@ func TestPartsAreTakenInOrderAndOnce(t *testing.T) {
 				defer c.stop()
 				c.lease = time.Hour // however slow the machine is, no claim is lost
 				for {
-					key, err := c.Next(t.Context())
-					if key != "" {
-						got[i] = append(got[i], key)
-						err = c.End(t.Context(), key, true)
+					part, err := c.Next(t.Context())
+					if part.Key != "" {
+						got[i] = append(got[i], part.Key)
+						err = c.End(t.Context(), part.Key, true)
 					}
 					if err != nil {
 						t.Error(err)
 					}
-					if key == "" || err != nil {
+					if part.Key == "" || err != nil {
 						return
 					}
 				}

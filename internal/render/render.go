@@ -50,7 +50,7 @@ const (
 // can use work that takes a known time. [engine.Engine] documents the methods.
 type Engine interface {
 	Render(ctx context.Context, job engine.Job) (engine.Output, error)
-	Assist(ctx context.Context, job engine.Job, claimed string) (made int, err error)
+	Assist(ctx context.Context, job engine.Job, claimed engine.Part) (made int, err error)
 	Poster(ctx context.Context, film, jpeg string) error
 }
 

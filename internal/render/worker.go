@@ -161,14 +161,11 @@ func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
 		return err
 	}
 	s.observe("fetch", time.Since(fetched))
-	work := engine.Job{Dir: output, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID,
-		Log: s.jobs.AttemptLog(j.Claim), OnProgress: progress.set, OnPlanned: progress.setLength}
-	if s.Bucket != nil {
-		c := s.newPartCoordinator(ctx, j.ID)
-		defer c.stop()
-		work.Coordinator = c
-	}
-	out, err := s.Engine.Render(ctx, work)
+	// Also where nobody can assist: the next attempt must make the same parts.
+	c := s.newPartCoordinator(ctx, j.ID)
+	defer c.stop()
+	out, err := s.Engine.Render(ctx, engine.Job{Dir: output, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID,
+		Coordinator: c, Log: s.jobs.AttemptLog(j.Claim), OnProgress: progress.set, OnPlanned: progress.setLength})
 	progress.stop()
 	if err != nil {
 		return err

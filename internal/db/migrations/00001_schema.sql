@@ -248,6 +248,7 @@ CREATE TABLE render_parts (
     part_key    TEXT NOT NULL,
     state       TEXT NOT NULL CHECK (state IN ('OPEN', 'MAKING', 'MADE', 'FAILED')), -- FAILED: by an assistant
     place       INTEGER NOT NULL DEFAULT 0, -- in the order of claims, the most expensive first
+    threads     INTEGER NOT NULL DEFAULT 0, -- of its encoder, as first announced: they decide the part's bytes
     owner       TEXT,
     lease_until BIGINT,
     PRIMARY KEY (job_id, part_key)
