@@ -19,6 +19,9 @@ func (s *Service) analyse(ctx context.Context, file string) (Analysis, error) {
 	if err != nil {
 		return Analysis{}, blame(err)
 	}
+	if probe.Unshown != "" {
+		return Analysis{}, fmt.Errorf("%w: it %s", errNotMedia, probe.Unshown)
+	}
 	found := Analysis{DurationMs: probe.End().Round(time.Millisecond).Milliseconds(), Video: describeVideo(probe)}
 	if probe.AudioPackets.Packets > 0 {
 		if found.Sound, err = s.listen(ctx, file, probe, s.limits.Timeout-time.Since(began)); err != nil {

@@ -19,6 +19,7 @@ type Info struct {
 	Streams int
 	Video   *videoInfo // nil without video
 	Audio   *audioInfo // nil without sound
+	Unshown string     // why the pictures cannot be shown, see media.Probe
 
 	// Zero is the file's timestamp that counts as time 0 of the source: the start of its first stream. All other
 	// times of Info are relative to it.
@@ -29,9 +30,11 @@ type Info struct {
 type videoInfo struct {
 	media.VideoStream
 	Packets int64
-	Starts  []int64         // starts of the frames in TimeBase, file time, ascending
-	Keys    []time.Duration // starts of the keyframes, file time, ascending
-	End     time.Duration   // real end
+	// Starts are the starts of the frames in TimeBase, file time, ascending. A clip that was cut without encoding it
+	// again may begin in the middle of a group of pictures; players show it from its first key frame.
+	Starts []int64
+	Keys   []time.Duration // starts of the keyframes, file time, ascending
+	End    time.Duration   // real end
 	// ClaimedEnd is where the undamaged file would end. It is greater than End only if
 	// part of the file is known to be missing.
 	ClaimedEnd time.Duration
@@ -171,9 +174,9 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 // that is present: 1 unless data is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	zero := p.Zero()
-	info := &Info{Kind: p.Kind, Streams: p.Streams, Zero: zero}
+	info := &Info{Kind: p.Kind, Streams: p.Streams, Zero: zero, Unshown: p.Unshown}
 	if m := p.VideoPackets; m.Packets > 0 {
-		v := &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts, Keys: m.Keyframes, End: m.End}
+		v := &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts[m.Lead:], Keys: m.Keyframes, End: m.End}
 		// ffmpeg gives the last reordered frame a length of one tick, and keeps it when
 		// it copies frames. That is not its real length.
 		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond

@@ -431,3 +431,78 @@ func TestContainersAndCodecs(t *testing.T) {
 		}
 	}
 }
+
+// Pictures that ffmpeg would show wrongly, or only in part, fail with a sentence that names the cause. The sound of
+// such a file can be used.
+func TestPicturesThatCannotBeShown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	clip := func(output ...string) string {
+		return mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: time.Second, Tone: 440, Output: output})
+	}
+	// The box with the shape of a pixel becomes a Dolby Vision configuration of that profile and compatibility.
+	dolby := func(name string, profile, compatibility byte) string {
+		path := filepath.Join(t.TempDir(), name+".mp4")
+		mediatest.FFmpeg(t, "-i", clip(), "-c", "copy", "-aspect", "4:3", path)
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bytes.Index(file, []byte("pasp"))
+		copy(file[at:], []byte{'d', 'v', 'v', 'C', 1, 0, profile << 1, 1<<3 | 5, compatibility << 4, 0, 0, 0})
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	five := dolby("five", 5, 0)
+	matroska := filepath.Join(t.TempDir(), "five.mkv")
+	mediatest.FFmpeg(t, "-i", five, "-c", "copy", "-strict", "-2", matroska)
+	recording := filepath.Join(t.TempDir(), "once.webm")
+	mediatest.FFmpeg(t, "-i", clip(), "-c:v", "libvpx", "-c:a", "libopus", recording)
+	joined := filepath.Join(t.TempDir(), "twice.webm")
+	once, err := os.ReadFile(recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(joined, append(once, once...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{five: "Dolby Vision", matroska: "Dolby Vision", dolby("ten", 10, 0): "Dolby Vision", joined: "several recordings"}
+	if dir := os.Getenv("CUTROOM_MEDIA_DIR"); dir != "" {
+		paths[filepath.Join(dir, "real", "dolbyvision_p10_av1_4k.mp4")] = "Dolby Vision"
+	}
+	for path, want := range paths {
+		if got := b.fails(t, film(cut(path, 0, 0))); !strings.HasPrefix(got, "source_unreadable: segments[0]: the file ") || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", filepath.Base(path), got, want)
+		}
+	}
+	tl := film(cut(five, 0, 0))
+	tl.OutputKind = timeline.Audio
+	b.render(t, tl)
+	b.render(t, film(cut(dolby("eight", 8, 4), 0, 0), cut(recording, 0, 0))) // with a base layer
+}
+
+// A clip that was cut without encoding it again is shown from its first key frame, as players do.
+func TestClipWithoutAKeyFrameAtItsStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	whole := filepath.Join(t.TempDir(), "whole.mp4")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=c=black:s=160x120:r=25,format=gray,geq=lum='10*N+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
+		"-frames:v", "20", "-c:v", "libx264", "-preset", "ultrafast", "-g", "8", "-bf", "0", "-crf", "10", whole)
+	for _, name := range []string{"cut.mp4", "cut.mkv"} {
+		path := filepath.Join(t.TempDir(), name)
+		mediatest.FFmpeg(t, "-i", whole, "-ss", "0.12", "-c", "copy", "-copyinkf", path)
+		for _, from := range []int{0, 4, 9} {
+			got := greys(t, b.render(t, film(cut(path, int64(from*40), 0))).Path)
+			if len(got) != 17-from {
+				t.Errorf("%s from frame %d: %d frames", name, from, len(got))
+			}
+			for i, level := range got {
+				if want := 10*max(8, 3+from+i) + 20; level < want-4 || level > want+4 {
+					t.Errorf("%s from frame %d: frame %d has level %d, want %d", name, from, i, level, want)
+				}
+			}
+		}
+	}
+}

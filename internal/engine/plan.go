@@ -152,6 +152,9 @@ func checkSources(t timeline.Timeline, sources map[string]*Source, limits Limits
 		if err := limits.check(s.info, u.name); err != nil {
 			return err
 		}
+		if u.video && s.info.Unshown != "" {
+			return fault.Failedf(fault.SourceUnreadable, "%s: the %s %s", u.name, u.noun, s.info.Unshown)
+		}
 		if u.video && s.info.Video == nil {
 			return fault.Failedf(fault.NoMedia, "%s: the %s has no video", u.name, u.noun)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // Raise infoVersion when the analysis of the same file gives another result.
-const infoVersion = 6
+const infoVersion = 7
 
 // Render makes the film. It returns after every process it started has ended.
 //

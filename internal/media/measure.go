@@ -49,6 +49,9 @@ type Measured struct {
 	// for video, and keeps at most the first million of each.
 	Starts    []int64
 	Keyframes []time.Duration
+	// Lead is how many of Starts precede the first key frame, if the first packet of the stream is none. Nothing
+	// decodes those frames.
+	Lead int
 }
 
 // Gap is the time from the start of a packet to the start of the next.
@@ -102,7 +105,7 @@ const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:pack
 	"stream=index,codec_name,codec_type,profile,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
 	"start_time,duration,nb_frames,sample_rate,channels,bits_per_sample:" +
-	"stream_disposition=default,attached_pic,timed_thumbnails:stream_side_data=displaymatrix:stream_tags=enc_key_id,alpha_mode:" +
+	"stream_disposition=default,attached_pic,timed_thumbnails:stream_side_data=displaymatrix,dv_profile,dv_bl_signal_compatibility_id:stream_tags=enc_key_id,alpha_mode:" +
 	"format=duration,start_time"
 
 // scan runs ffprobe over the headers and packets of a file, confined, with the demuxer

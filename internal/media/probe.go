@@ -1,7 +1,6 @@
 package media
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,10 @@ type Probe struct {
 	Audio *AudioStream // the default or first decodable audio stream, or nil
 
 	VideoPackets, AudioPackets Measured // zero without such a stream
+
+	// Unshown completes "The file ..." with the reason why its pictures cannot be shown. Video is then nil, and Audio may
+	// be too.
+	Unshown string
 
 	Streams int // of all types
 }
@@ -121,14 +124,23 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	if err != nil {
 		return Probe{}, err
 	}
-	if encrypted, err := scan.encrypted(path, class.Kind); encrypted || err != nil {
-		return Probe{}, fmt.Errorf("probe: %w", cmp.Or(err, ErrEncrypted))
+	var index container.Index
+	if class.Kind == container.MP4 {
+		if index, err = container.ReadIndex(path); err != nil {
+			return Probe{}, fmt.Errorf("probe: %w", err)
+		}
+	}
+	if index.Encrypted || scan.encrypted() {
+		return Probe{}, fmt.Errorf("probe: %w", ErrEncrypted)
 	}
 	p := scan.probe(class.Kind)
+	if index.MixedVideo && p.Video != nil {
+		p.hidePictures("changes the codec of its pictures on the way; send its pieces as clips of their own")
+	}
 	if large := tooLargePicture(out.stderr); p.Video == nil && large != nil {
 		return Probe{}, fmt.Errorf("probe: %w", large)
 	}
-	if p.Video == nil && p.Audio == nil {
+	if p.Video == nil && p.Audio == nil && p.Unshown == "" {
 		return Probe{}, fmt.Errorf("probe: %w: no video or audio stream that can be decoded", ErrNotMedia)
 	}
 	if v := p.VideoPackets; int64(len(v.Starts)) < min(v.Packets, maxFrames) { // dropped to keep those of other streams
@@ -137,19 +149,20 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	return p, nil
 }
 
-// encrypted reports whether a track of the file is encrypted. ffprobe reports that for matroska. For mp4 it
-// only names the codec underneath the encryption.
-func (s *packetScan) encrypted(path string, kind container.Kind) (bool, error) {
+// encrypted reports whether ffprobe says that a track is encrypted, which it does for matroska. For mp4 it only names
+// the codec underneath the encryption.
+func (s *packetScan) encrypted() bool {
 	for _, st := range s.streams {
 		if st.header["enc_key_id"] != "" {
-			return true, nil
+			return true
 		}
 	}
-	if kind != container.MP4 {
-		return false, nil
-	}
-	index, err := container.ReadIndex(path)
-	return index.Encrypted, err
+	return false
+}
+
+// hidePictures records why the pictures cannot be shown.
+func (p *Probe) hidePictures(reason string) {
+	p.Video, p.VideoPackets, p.Unshown = nil, Measured{}, reason
 }
 
 // notMediaIfExit blames the file if ffprobe failed on it, crashed or reached a limit of its confinement. The
@@ -168,11 +181,15 @@ func notMediaIfExit(err error) error {
 // probe chooses which streams to use.
 func (s *packetScan) probe(kind container.Kind) Probe {
 	p := Probe{Kind: kind, Streams: s.headers, Duration: parseSeconds(s.format["duration"]), Start: parseSeconds(s.format["start_time"])}
+	enhanced, restarted := false, false
 	for _, m := range s.finish() {
 		switch h := s.streams[m.Index].header; {
+		case h.lacksBaseLayer():
+			enhanced = true
 		case h.isVideo():
 			if v := readVideo(m.Index, h); p.Video == nil || betterVideo(v, m, p.Video, p.VideoPackets) {
 				p.Video, p.VideoPackets = v, m
+				restarted = kind == container.Matroska && s.streams[m.Index].restarted
 			}
 		case m.Type == "audio":
 			if a := readAudio(m.Index, h); m.Codec != "" && a.Channels > 0 && a.SampleRate > 0 && (p.Audio == nil || a.Default && !p.Audio.Default) {
@@ -180,7 +197,20 @@ func (s *packetScan) probe(kind container.Kind) Probe {
 			}
 		}
 	}
+	switch {
+	case p.Video == nil && enhanced:
+		p.hidePictures("has Dolby Vision pictures without a base layer, which cannot be shown; export it as HDR10, HLG or SDR")
+	case restarted:
+		p.hidePictures("holds several recordings one after another; send them as clips of their own")
+	}
 	return p
+}
+
+// lacksBaseLayer reports whether the pictures are Dolby Vision of a profile that only its own decoders can show (5, and
+// 10.0 in AV1). ffmpeg would decode them in false colours. Profiles up to 4, and 7, always have a base layer.
+func (h header) lacksBaseLayer() bool {
+	profile := h.number("dv_profile")
+	return profile == 5 || profile >= 8 && h["dv_bl_signal_compatibility_id"] == "0"
 }
 
 // isVideo reports whether the stream is video to play: not cover art, a known codec, a

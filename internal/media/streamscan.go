@@ -30,6 +30,10 @@ type streamScan struct {
 	shortest int64 // distance of two, 0 before the first
 
 	starts, keyframes []int64 // in decoding order
+
+	decoding  int64 // latest decoding time
+	restarted bool  // the clock began again
+	headless  bool  // the first packet is shown and no key frame
 }
 
 // reorderDepth is twice the deepest reordering of H.264 and HEVC, 16 frames.
@@ -44,9 +48,15 @@ func (s *streamScan) add(p packet) {
 	}
 	if s.packets+s.discarded == 0 {
 		s.earliest, s.latest = p.pts, p.pts
+		s.headless = !p.key && !p.discard
 	}
 	s.earliest, s.latest = min(s.earliest, p.pts), max(s.latest, p.pts+max(p.duration, 0))
 	s.size += p.size
+	if p.dts != noTicks {
+		// Far behind everything before: a second recording follows the first.
+		s.restarted = s.restarted || s.packets > 0 && p.key && p.dts < s.decoding && p.dts <= s.first
+		s.decoding = max(s.decoding, p.dts)
+	}
 	if p.discard {
 		s.discarded++
 		return
@@ -117,6 +127,9 @@ func (s *streamScan) finish() Measured {
 	}
 	for _, g := range s.gaps {
 		m.Gaps = append(m.Gaps, Gap{ticksToDuration(g[0], base), ticksToDuration(g[1], base)})
+	}
+	if s.headless && len(s.keyframes) > 0 {
+		m.Lead, _ = slices.BinarySearch(s.starts, s.keyframes[0])
 	}
 	for _, t := range s.keyframes {
 		m.Keyframes = append(m.Keyframes, ticksToDuration(t, base))

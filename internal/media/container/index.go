@@ -2,6 +2,7 @@ package container
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 )
 
@@ -11,8 +12,9 @@ import (
 type Index struct {
 	Encrypted bool // a protection scheme is declared
 
-	Media bool // the top level has a box with media or an index
-	Video bool // a video track is declared
+	Media      bool // the top level has a box with media or an index
+	Video      bool // a video track is declared
+	MixedVideo bool // a track has samples of several video codecs
 }
 
 const (
@@ -59,12 +61,58 @@ func ReadIndex(path string) (Index, error) {
 func (x *Index) read(index []byte) {
 	x.Video = x.Video || len(index) > maxIndexBytes
 	eachNamed(index, "hdlr", func(b []byte) { x.Video = x.Video || string(b[8:12]) == "vide" })
+	tracks := 0
+	eachNamed(index, "stsd", func(b []byte) {
+		if tracks++; tracks <= maxNamedTracks && !x.MixedVideo {
+			x.MixedVideo = mixesVideo(b)
+		}
+	})
 	eachNamed(index, "schm", func(b []byte) {
 		switch string(b[4:8]) {
 		case "cenc", "cens", "cbc1", "cbcs", "piff", "itun", "odkm", "adkm":
 			x.Encrypted = true
 		}
 	})
+}
+
+// videoCodecs names the codec of the sample entries that phones and cameras write.
+var videoCodecs = map[string]string{
+	"avc1": "avc", "avc2": "avc", "avc3": "avc", "avc4": "avc", "dva1": "avc", "dvav": "avc", "hvc1": "hevc", "hev1": "hevc",
+	"dvh1": "hevc", "dvhe": "hevc", "av01": "av1", "dav1": "av1", "vp09": "vp9", "vp08": "vp8", "mp4v": "mpeg4",
+}
+
+// Limits on the sample entries that are read. Real tracks have one.
+const (
+	maxEntries     = 16
+	maxNamedTracks = 32
+)
+
+// mixesVideo reports whether samples of a track use sample entries of several video codecs. It takes the index from the
+// content of the sample entries on; the table that says which samples use which entry follows.
+func mixesVideo(index []byte) bool {
+	number := func(b []byte, at int) int { return int(binary.BigEndian.Uint32(b[at:])) }
+	var codecs []string // of the entries
+	for at := 8; len(codecs) < min(number(index, 4), maxEntries) && len(index) >= at+8; {
+		codecs = append(codecs, videoCodecs[string(index[at+4:at+8])])
+		size := number(index, at)
+		if size < 8 || size > len(index) {
+			break
+		}
+		at += size
+	}
+	if len(codecs) < 2 || codecs[0] == "" {
+		return false
+	}
+	used := map[string]bool{}
+	if i := bytes.Index(index, []byte("stsc")); i >= 0 {
+		table := index[i+4:]
+		for at := 8; at+12 <= len(table) && at < 8+12*number(table, 4); at += 12 {
+			if entry := number(table, at+8); entry >= 1 && entry <= len(codecs) {
+				used[codecs[entry-1]] = true
+			}
+		}
+	}
+	return len(used) > 1
 }
 
 // eachNamed calls visit with the twelve or more bytes that follow each occurrence of a box's name.

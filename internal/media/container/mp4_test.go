@@ -72,6 +72,9 @@ func TestIndexOfDamagedFiles(t *testing.T) {
 		"cut":           {"\x00\x01\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
 		"encrypted":     {nest(box(20, "schm", "\x00\x00\x00\x00cenc"), "moov", "trak", "sinf"), container.Index{Media: true, Encrypted: true}},
 		"of no size":    {"\x00\x00\x00\x02moov" + hdlr, container.Index{Media: true}},
+		"two codecs":    {descriptions("hvc1", 2), container.Index{Media: true, MixedVideo: true}},
+		"one is unused": {descriptions("hvc1", 1), container.Index{Media: true}},
+		"one codec":     {descriptions("avc3", 2), container.Index{Media: true}},
 		"to the end":    {box(24, "ftyp", "isom") + "\x00\x00\x00\x00moov" + hdlr, container.Index{Media: true, Video: true}},
 		"after a crowd": {strings.Repeat(box(8, "free", ""), 64) + nest(hdlr, "moov"), container.Index{}},
 	} {
@@ -79,6 +82,13 @@ func TestIndexOfDamagedFiles(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v (%v)", name, x, c.want, err)
 		}
 	}
+}
+
+// descriptions is an index with a track of two sample entries, and chunks that use the first and the given one.
+func descriptions(second string, used byte) string {
+	entries := box(16, "avc1", "12345678") + box(16, second, "12345678")
+	chunks := "\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x01" + "\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00" + string(rune(used))
+	return nest(box(48, "stsd", "\x00\x00\x00\x00\x00\x00\x00\x02"+entries)+box(40, "stsc", "\x00\x00\x00\x00\x00\x00\x00\x02"+chunks), "moov")
 }
 
 func FuzzReadMovie(f *testing.F) {
