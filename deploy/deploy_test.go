@@ -262,7 +262,7 @@ func TestDatabaseHasConnectionsForThePools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		need += 2 * (pool + 1) // twice: during an upgrade old and new may overlap; one listens for wake-ups
+		need += 2 * (pool + 3) // twice: during an upgrade old and new may overlap; one listens for wake-ups, two renew leases
 	}
 	if have, err := strconv.Atoi(one(t, "docker-compose.yml", `-cmax_connections=(\d+)`)); err != nil || have < need {
 		t.Errorf("max_connections %d, the replicas may need %d", have, need)

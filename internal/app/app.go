@@ -195,7 +195,7 @@ func (a *App) runBackground(ctx context.Context, group *errgroup.Group) {
 		if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil {
 			a.log.Warn("replica not announced yet", "err", err)
 		}
-		group.Go(func() error { return a.replica.Run(ctx, a.db) })
+		group.Go(func() error { return a.replica.Run(ctx, a.db.Reserved()) })
 	}
 	group.Go(func() error { return a.runWorkers(ctx) })
 	group.Go(func() error { a.runSweeps(ctx); return nil })

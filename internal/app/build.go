@@ -242,7 +242,7 @@ func (b *builder) buildOps(context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.renewer = job.NewRenewer(b.db, host+"/"+uuid.NewString(), b.log)
+	b.renewer = job.NewRenewer(b.db.Reserved(), host+"/"+uuid.NewString(), b.log)
 	o := ops.ReadinessOptions{DB: b.db, Store: b.store, Uploads: b.staging, MinFree: disk.Reserve,
 		DiskID: diskID, Replica: b.renewer.Owner(), Log: b.log}
 	if b.media != nil {

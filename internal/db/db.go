@@ -66,6 +66,7 @@ type DB struct {
 	write chan struct{}
 
 	notifier *notifier
+	reserved *DB // nil for an in-memory database, and for a reserved handle itself
 }
 
 // Open connects and checks the credentials. The caller closes the database. [DB.Migrate] applies
@@ -87,7 +88,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	ping, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	if err := d.pool.PingContext(ping); err != nil {
-		d.pool.Close()
+		d.Close()
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	if d.postgres {
@@ -95,8 +96,29 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 			d.pool.Close()
 			return nil, err
 		}
+		d.reserve(stdlib.OpenDB(*d.pgConfig))
 	}
 	return d, nil
+}
+
+// reservedPool is how many connections [DB.Reserved] has.
+const reservedPool = 2
+
+// Reserved returns a handle with connections of its own, for the few short statements that must not wait behind all
+// others: the renewals of leases. An in-memory database has one connection for everything.
+func (d *DB) Reserved() *DB {
+	if d.reserved == nil {
+		return d
+	}
+	return d.reserved
+}
+
+// reserve makes the handle of Reserved on a second pool of the same database.
+func (d *DB) reserve(pool *sql.DB) {
+	pool.SetMaxOpenConns(reservedPool)
+	pool.SetMaxIdleConns(reservedPool)
+	r := *d
+	r.pool, d.reserved = pool, &r
 }
 
 // inspectServer finds out what the PostgreSQL server supports, and refuses a transaction pooler.
@@ -245,6 +267,13 @@ func (d *DB) openSQLite(o Options) error {
 	d.pool = pool
 	d.pool.SetMaxOpenConns(n)
 	d.pool.SetMaxIdleConns(n)
+	if d.write != nil {
+		second, err := sql.Open(cmp.Or(o.Driver, sqliteDriver), path)
+		if err != nil {
+			return fmt.Errorf("open SQLite: %w", err)
+		}
+		d.reserve(second)
+	}
 	return nil
 }
 
@@ -252,8 +281,13 @@ func (d *DB) openSQLite(o Options) error {
 // SQL belong in this package.
 func (d *DB) Postgres() bool { return d.postgres }
 
-// Close closes the pool. Running transactions fail.
-func (d *DB) Close() error { return d.pool.Close() }
+// Close closes the pools. Running transactions fail.
+func (d *DB) Close() error {
+	if d.reserved != nil {
+		return errors.Join(d.pool.Close(), d.reserved.pool.Close())
+	}
+	return d.pool.Close()
+}
 
 // Ping checks that the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.PingContext(ctx) }

@@ -276,3 +276,27 @@ func TestTheServersFaultsAreUnavailability(t *testing.T) {
 		t.Errorf("a caller whose time ended: %v", err)
 	}
 }
+
+// Leases are renewed on connections of their own, however many requests wait for one.
+func TestReservedConnectionsDoNotWait(t *testing.T) {
+	d := postgres(t, 1)
+	createCounters(t, d)
+	if err := d.InTx(t.Context(), func(tx *db.Tx) error {
+		_, err := d.Reserved().Exec(t.Context(), `INSERT INTO counters (id, seen_at) VALUES ('lease', 1)`)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	file := open(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))
+	rows, err := file.Query(t.Context(), `SELECT 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if _, err := file.Reserved().Exec(t.Context(), `CREATE TABLE leased (id TEXT)`); err != nil {
+		t.Error(err)
+	}
+	if memory := open(t, "sqlite::memory:"); memory.Reserved() != memory {
+		t.Error("an in-memory database has a second connection")
+	}
+}
