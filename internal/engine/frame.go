@@ -8,6 +8,7 @@ import (
 
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
+	"cutroom/internal/timeline"
 )
 
 // picture returns the filters that turn a decoded frame into one of the canvas: size, colour, orientation, bars. It
@@ -22,11 +23,15 @@ func (s *shot) picture(n int) []string {
 		chain := s.placedOn(f.window, s.canvas.Width, s.canvas.Height)
 		return append(append(append(opaque, f.window.crop()), chain...), "setsar=1")
 	}
-	w, h := contain(video.DisplayWidth, video.DisplayHeight, s.canvas)
+	w, h := contain(s.view.width, s.view.height, s.canvas)
 	if s.framing.blur && video.Alpha() {
 		return []string{s.overBackdrop(w, h, n), "setsar=1"}
 	}
-	chain := append(opaque, s.placedOn(window{w: video.Width, h: video.Height}, w, h)...)
+	chain := opaque
+	if s.view.cropped {
+		chain = append(chain, s.view.window.crop())
+	}
+	chain = append(chain, s.placedOn(s.view.window, w, h)...)
 	x, y := (s.canvas.Width-w)/4*2, (s.canvas.Height-h)/4*2
 	switch {
 	case s.framing.blur && w < s.canvas.Width:
@@ -35,10 +40,21 @@ func (s *shot) picture(n int) []string {
 	case s.framing.blur:
 		above, below := s.bar(y, false, false), s.bar(s.canvas.Height-h-y, false, true)
 		chain = append(chain, s.blurred("vstack", above, below, n))
-	case w < s.canvas.Width || h < s.canvas.Height:
+	case s.padded():
+		// Black bars stay black, and moves include them. All of this is linear, so bars and moves may come after the
+		// adjustment.
+		if s.adjust != (timeline.Adjust{}) {
+			chain = append(chain, s.adjusting())
+		}
 		chain = append(chain, fmt.Sprintf("pad=%d:%d:%d:%d:black", s.canvas.Width, s.canvas.Height, x, y))
 	}
 	return append(chain, "setsar=1")
+}
+
+// padded reports whether the shot's picture lies between black bars.
+func (s *shot) padded() bool {
+	w, h := contain(s.view.width, s.view.height, s.canvas)
+	return s.framing == (framing{}) && (w < s.canvas.Width || h < s.canvas.Height)
 }
 
 // overBlack returns the filters that lay pictures with alpha over black. Later filters drop the alpha.
@@ -56,23 +72,25 @@ func (s *shot) overBlack() []string {
 // overBackdrop lays a picture with alpha, scaled to w x h, over the whole blurred background, because it shows
 // between the bars as well.
 func (s *shot) overBackdrop(w, h, n int) string {
-	video := s.source.info.Video
-	whole := window{w: video.Width, h: video.Height}
-	placed, opaque := s.placedOn(whole, w, h), s.overBlack()
+	placed, opaque := s.placedOn(s.view.window, w, h), s.overBlack()
+	first := opaque[0]
+	if s.view.cropped {
+		first += "," + s.view.window.crop()
+	}
 	colours := append([]string{opaque[2]}, placed...)
 	background := append(append(opaque[1:], placed...), s.backdrop(), fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height))
 	matteW, matteH := w, h
-	if video.Orientation.SwapsSides() {
+	if s.view.orientation.SwapsSides() {
 		matteW, matteH = h, w
 	}
 	matte := []string{"alphaextract", fmt.Sprintf("scale=%d:%d:flags=bicubic", matteW, matteH), "format=gray"}
-	if f := video.Orientation.Filter(); f != "" {
+	if f := s.view.orientation.Filter(); f != "" {
 		matte = append(matte, f)
 	}
 	branch := func(from string, filters []string, to string) string {
 		return fmt.Sprintf("[%s]%s[%s];", label(from, n), strings.Join(filters, ","), label(to, n))
 	}
-	return fmt.Sprintf("%s,split=3[%s][%s][%s];", opaque[0], label("colours", n), label("alpha", n), label("background", n)) +
+	return fmt.Sprintf("%s,split=3[%s][%s][%s];", first, label("colours", n), label("alpha", n), label("background", n)) +
 		branch("colours", colours, "opaque") + branch("alpha", matte, "matte") + branch("background", background, "backdrop") +
 		fmt.Sprintf("[%s][%s]alphamerge[%s];[%s][%s]overlay=%d:%d:format=yuv420,format=yuv420p", label("opaque", n), label("matte", n),
 			label("front", n), label("backdrop", n), label("front", n), (s.canvas.Width-w)/4*2, (s.canvas.Height-h)/4*2)
@@ -121,12 +139,11 @@ func (s *shot) bar(thickness int, upright, last bool) string {
 
 // placedOn returns the filters that turn a window of the source's pictures into w x h pixels as displayed.
 func (s *shot) placedOn(from window, w, h int) []string {
-	video := s.source.info.Video
-	if video.Orientation.SwapsSides() { // sizes before rotation
+	if s.view.orientation.SwapsSides() { // sizes before rotation
 		w, h = h, w
 	}
 	chain := s.colour(from, w, h)
-	if f := video.Orientation.Filter(); f != "" {
+	if f := s.view.orientation.Filter(); f != "" {
 		chain = append(chain, f)
 	}
 	return chain

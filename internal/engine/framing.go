@@ -4,23 +4,25 @@ import (
 	"fmt"
 	"math"
 
-	"cutroom/internal/media"
 	"cutroom/internal/timeline"
 )
 
 // smallestSide is the shortest side that an output may have.
 const smallestSide = 16
 
-// canvasSize returns the output's size for a first segment with video v: the displayed size of v, or the aspect
-// and size that the canvas requests.
-func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
-	w, h := float64(v.DisplayWidth&^1), float64(v.DisplayHeight&^1)
+// canvasSize returns the output's size for a first segment with that view: its size, or the aspect and size that the
+// canvas requests.
+func canvasSize(v view, c *timeline.Canvas) (width, height int) {
+	w, h := v.width, v.height
+	if !v.cropped { // then both are whole numbers
+		w, h = float64(int(w)&^1), float64(int(h)&^1)
+	}
 	if c == nil {
 		c = &timeline.Canvas{}
 	}
 	a, b := c.Aspect.Ratio()
 	if a > 0 {
-		short := float64(min(v.DisplayWidth, v.DisplayHeight)) / float64(min(a, b))
+		short := min(v.width, v.height) / float64(min(a, b))
 		w, h = short*float64(a), short*float64(b)
 	}
 	if c.ShortSide != nil {
@@ -28,7 +30,7 @@ func canvasSize(v *videoInfo, c *timeline.Canvas) (width, height int) {
 		if a > 0 {
 			w, h = float64(a), float64(b)
 		} else {
-			w, h = float64(v.DisplayWidth), float64(v.DisplayHeight)
+			w, h = v.width, v.height
 		}
 		scale := float64(*c.ShortSide) / min(w, h)
 		w, h = w*scale, h*scale
@@ -45,10 +47,10 @@ func nearestEven(f float64) int { return 2 * int(math.Floor(f/2+0.5)) }
 
 // contain scales w x h into the canvas and keeps its aspect. A side up to half a percent short of the canvas is
 // stretched to fill it, because a black hairline looks worse.
-func contain(w, h int, canvas Canvas) (int, int) {
-	ratio := min(float64(canvas.Width)/float64(w), float64(canvas.Height)/float64(h))
-	side := func(n, limit int) int {
-		s := int(math.Round(float64(n)*ratio/2)) * 2
+func contain(w, h float64, canvas Canvas) (int, int) {
+	ratio := min(float64(canvas.Width)/w, float64(canvas.Height)/h)
+	side := func(n float64, limit int) int {
+		s := int(math.Round(n*ratio/2)) * 2
 		if limit-s <= max(2, limit/200) {
 			return limit
 		}
@@ -66,26 +68,26 @@ type framing struct {
 
 type window struct{ w, h, x, y int }
 
-// newFraming returns the framing of a source on a canvas.
-func newFraming(v *videoInfo, canvas Canvas, fit timeline.Fit, focus timeline.Focus) framing {
-	w, h := contain(v.DisplayWidth, v.DisplayHeight, canvas)
+// newFraming returns the framing of a view on a canvas.
+func newFraming(v view, canvas Canvas, fit timeline.Fit, focus timeline.Focus) framing {
+	w, h := contain(v.width, v.height, canvas)
 	if fit == timeline.Contain || w == canvas.Width && h == canvas.Height {
 		return framing{}
 	}
 	if fit == timeline.Blur {
-		fitted := videoInfo{VideoStream: media.VideoStream{Width: w, Height: h, DisplayWidth: w, DisplayHeight: h}}
-		return framing{window: cover(&fitted, canvas, focus), blur: true}
+		fitted := view{window: window{w: w, h: h}, width: float64(w), height: float64(h)}
+		return framing{window: cover(fitted, canvas, focus), blur: true}
 	}
 	return framing{window: cover(v, canvas, focus)}
 }
 
-// cover returns the largest window of the source's picture that has the canvas's aspect. Its centre is as near
-// to the focus as the edges allow.
-func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
-	shape := float64(canvas.Width) / float64(canvas.Height) * float64(v.DisplayHeight) / float64(v.DisplayWidth)
-	wide, high := min(1, shape), min(1, 1/shape) // fractions of the displayed picture
-	x, y := coded(v, focus)
-	if v.Orientation.SwapsSides() {
+// cover returns the largest window of the view that has the canvas's aspect. Its centre is as near to the focus as the
+// edges allow.
+func cover(v view, canvas Canvas, focus timeline.Focus) window {
+	shape := float64(canvas.Width) / float64(canvas.Height) * v.height / v.width
+	wide, high := min(1, shape), min(1, 1/shape) // fractions of the view
+	x, y := coded(v.orientation, focus.X, focus.Y)
+	if v.orientation.SwapsSides() {
 		wide, high = high, wide
 	}
 	side := func(length int, share, focus float64) (size, from int) {
@@ -96,28 +98,12 @@ func cover(v *videoInfo, canvas Canvas, focus timeline.Focus) window {
 		middle := focus*float64(length) - float64(size)/2
 		return size, min((length-size)&^1, max(0, nearestEven(middle)))
 	}
-	var c window
-	c.w, c.x = side(v.Width, wide, x)
-	c.h, c.y = side(v.Height, high, y)
+	c := v.window
+	var left, top int
+	c.w, left = side(v.window.w, wide, x)
+	c.h, top = side(v.window.h, high, y)
+	c.x, c.y = c.x+left, c.y+top
 	return c
-}
-
-// coded converts a point of the displayed picture to one of the coded picture, both 0..1 from left to right and from
-// top to bottom.
-func coded(v *videoInfo, p timeline.Focus) (x, y float64) {
-	x, y = p.X, p.Y
-	switch v.Orientation.Degrees {
-	case 90:
-		x, y = y, 1-x
-	case 180:
-		x, y = 1-x, 1-y
-	case 270:
-		x, y = 1-y, x
-	}
-	if v.Orientation.Mirrored {
-		x = 1 - x
-	}
-	return x, y
 }
 
 // The background is blurred at a size whose shorter side is backdropSide, with sigma backdropBlur. That removes all

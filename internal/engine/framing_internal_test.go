@@ -44,7 +44,7 @@ func TestCanvasSize(t *testing.T) {
 	} {
 		v := &videoInfo{}
 		v.DisplayWidth, v.DisplayHeight = tt.w, tt.h
-		if w, h := canvasSize(v, tt.canvas); w != tt.wantW || h != tt.wtH {
+		if w, h := canvasSize(newView(v, timeline.Segment{}), tt.canvas); w != tt.wantW || h != tt.wtH {
 			t.Errorf("%dx%d on %+v: %dx%d, want %dx%d", tt.w, tt.h, tt.canvas, w, h, tt.wantW, tt.wtH)
 		}
 	}

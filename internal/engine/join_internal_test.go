@@ -19,6 +19,24 @@ func joinedBy(kind timeline.TransitionKind, ms int64, s timeline.Segment) timeli
 	return s
 }
 
+// drawn returns a part's pictures before they are encoded, as planes of 4:2:0.
+func drawn(t *testing.T, v *videoPart) []byte {
+	t.Helper()
+	args := []string{"-copyts"}
+	for i, s := range v.shots {
+		args = append(args, s.input("1", v.keyframes(0)[i])...)
+	}
+	args = append(args, "-filter_complex", v.graph(), "-map", "[out]", "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
+	for i := range v.shots {
+		args = append(args, "-map", "["+label("log", i)+"]", "-f", "null", "-")
+	}
+	raw := mediatest.FFmpeg(t, args...)
+	if want := int(v.Frames * v.canvas.pixels() * 3 / 2); len(raw) != want {
+		t.Fatalf("%s: %d bytes, want %d", v.Name, len(raw), want)
+	}
+	return raw
+}
+
 // Before encoding, every pixel of a join is the mix of two pictures that the contract
 // states, in all three planes.
 func TestMixesAreExact(t *testing.T) {
@@ -41,20 +59,10 @@ func TestMixesAreExact(t *testing.T) {
 		}
 	}
 	draw := func(v *videoPart) []byte {
-		var args []string
-		for i, s := range v.shots {
+		for _, s := range v.shots {
 			s.source.Path = paths[s.source.SHA256]
-			args = append(args, s.input("1", v.keyframes(0)[i])...)
 		}
-		args = append(args, "-filter_complex", v.graph(), "-map", "[out]", "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
-		for i := range v.shots {
-			args = append(args, "-map", "["+label("log", i)+"]", "-f", "null", "-")
-		}
-		raw := mediatest.FFmpeg(t, args...)
-		if want := int(v.Frames) * w * h * 3 / 2; len(raw) != want {
-			t.Fatalf("%s: %d bytes, want %d", v.Name, len(raw), want)
-		}
-		return raw
+		return drawn(t, v)
 	}
 	plain := func(v *videoPart, shot int) []byte {
 		return draw(&videoPart{Name: "plain", Frames: v.Frames, canvas: v.canvas, shots: v.shots[shot : shot+1]})

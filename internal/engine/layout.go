@@ -28,6 +28,7 @@ type placed struct {
 	base int64
 
 	tolerance float64 // see tolerance; not set in an audio-only render
+	view      view    // not set in an audio-only render
 	framing   framing // not set in an audio-only render
 
 	// begin and end are the segment's times on the client's timeline, in seconds.

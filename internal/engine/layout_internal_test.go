@@ -341,7 +341,7 @@ func TestFit(t *testing.T) {
 		{320, 180, 320, 180, 320, 180}, {180, 320, 320, 180, 102, 180}, {854, 480, 1280, 720, 1280, 720},
 		{640, 480, 1280, 720, 960, 720}, {1, 1000, 320, 180, 2, 180}, {1000, 1, 320, 180, 320, 2}, {641, 361, 640, 360, 640, 360},
 	} {
-		if w, h := contain(tt[0], tt[1], Canvas{Width: tt[2], Height: tt[3]}); w != tt[4] || h != tt[5] {
+		if w, h := contain(float64(tt[0]), float64(tt[1]), Canvas{Width: tt[2], Height: tt[3]}); w != tt[4] || h != tt[5] {
 			t.Errorf("%dx%d into %dx%d: %dx%d, want %dx%d", tt[0], tt[1], tt[2], tt[3], w, h, tt[4], tt[5])
 		}
 	}

@@ -118,5 +118,8 @@ func (s *shot) memory() int64 {
 	if s.framing.blur {
 		source += s.canvas.pixels() * 3 / 2 // the bars and the picture between them
 	}
+	if s.moves != nil {
+		source += s.canvas.pixels() * 24 // a table of two numbers for each sample, and a few pictures
+	}
 	return source
 }

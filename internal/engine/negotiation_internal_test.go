@@ -78,7 +78,14 @@ func TestNothingIsLeftToNegotiation(t *testing.T) {
 			tl := timeline.Timeline{OutputKind: timeline.Video, Quality: timeline.Low, Canvas: &timeline.Canvas{Aspect: "1:1", Fit: fit}}
 			joins := []timeline.TransitionKind{timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite, timeline.Wipe, timeline.Slide, timeline.Push}
 			for k, key := range keys {
-				tl.Segments = append(tl.Segments, joinedBy(joins[(i+k)%len(joins)], 200, timeline.Segment{SourceKey: key, Order: int64(k), Duration: time.Hour, Volume: 1, Speed: 1}))
+				s := timeline.Segment{SourceKey: key, Order: int64(k), Duration: time.Hour, Volume: 1, Speed: 1}
+				if k%3 == i {
+					s.Rotate, s.Mirror, s.Crop, s.Adjust = 90, true, timeline.Crop{Left: 0.2}, timeline.Adjust{Warmth: 1}
+				} else if k%3 == (i+1)%3 {
+					s.Moves = []timeline.Move{timeline.DefaultMove, {At: time.Second, Scale: 2, X: 1, Y: 0}}
+					s.Adjust = timeline.Adjust{Exposure: 0.2}
+				}
+				tl.Segments = append(tl.Segments, joinedBy(joins[(i+k)%len(joins)], 200, s))
 			}
 			r := engine.newRun(jobOf(t, tl))
 			defer r.close()

@@ -67,7 +67,10 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 	ends := filmEnds(t, l)
 	p.Gain = endGain(ends, l.rate)
 	if t.OutputKind == timeline.Video {
-		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].source.info.Video, t.Canvas)
+		if err := l.setViews(); err != nil {
+			return nil, err
+		}
+		p.Canvas.Width, p.Canvas.Height = canvasSize(l.segments[0].view, t.Canvas)
 		if err := limits.checkCanvas(p.Canvas, t.Canvas); err != nil {
 			return nil, err
 		}
@@ -95,7 +98,7 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 }
 
 // work counts the pixels of all pictures drawn and of every source frame each time it is decoded. The second picture
-// of a dissolve and a blurred background are drawn as well.
+// of a dissolve and a blurred background are drawn as well, and a moving window draws the canvas again.
 func (p *Plan) work() (pixels, drawn, decoded int64) {
 	drawn = p.Frames
 	for _, v := range p.Parts {
@@ -105,6 +108,9 @@ func (p *Plan) work() (pixels, drawn, decoded int64) {
 			decoded += n
 			pixels += s.source.info.Video.pixels() * n
 			if s.framing.blur {
+				drawn += s.frames
+			}
+			if s.moves != nil {
 				drawn += s.frames
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cutroom/internal/media"
+	"cutroom/internal/timeline"
 )
 
 // shot is a range of one segment's pictures in a part: which source frames, at what speed, and how they fit the
@@ -15,7 +16,10 @@ type shot struct {
 	source  *Source
 	segment int // client's index of the first segment that uses it
 	canvas  Canvas
+	view    view
 	framing framing
+	moves   []waypoint // nil = the whole canvas
+	adjust  timeline.Adjust
 	frames  int64   // of the output
 	uneven  bool    // pictures of the source differ in size or format, see requireSize
 	start   float64 // source seconds of the first output frame
@@ -35,7 +39,8 @@ type shot struct {
 func newShot(p *placed, c span, canvas Canvas) *shot {
 	step := p.segment.Speed / canvas.Rate.Float()
 	s := &shot{
-		source: p.source, segment: p.index, canvas: canvas, framing: p.framing, frames: c.to - c.from,
+		source: p.source, segment: p.index, canvas: canvas, view: p.view, framing: p.framing, frames: c.to - c.from,
+		moves: waypoints(p.segment.Moves, c, canvas.Rate), adjust: p.segment.Adjust,
 		start: p.start + float64(c.from)*step, speed: p.segment.Speed,
 	}
 	s.origin = s.startMicros() + s.source.info.Zero.Microseconds() + micros(p.tolerance)
@@ -56,6 +61,20 @@ func (s *shot) addTo(k key) key {
 		add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
 	if s.framing != (framing{}) {
 		k = k.add("framing", s.framing)
+	}
+	turned := s.view != newView(s.source.info.Video, timeline.Segment{})
+	if turned {
+		k = k.add("view", s.view)
+	}
+	if s.moves != nil {
+		k = k.add("moves", s.moves)
+	}
+	adjusted := s.adjust != (timeline.Adjust{})
+	if adjusted {
+		k = k.add("adjust", s.adjust)
+	}
+	if turned || s.moves != nil || adjusted {
+		k = k.add("lookVersion", lookVersion)
 	}
 	return k
 }
@@ -149,6 +168,12 @@ func (s *shot) filters(n int) []string {
 	} else {
 		chain = append(append(chain, picture...), timing...)
 	}
+	if s.moves != nil {
+		chain = append(chain, s.moving(n))
+	}
+	if s.adjust != (timeline.Adjust{}) && !s.padded() {
+		chain = append(chain, s.adjusting())
+	}
 	// Remove side data, which describes the source: mastering display, rotation, captions.
 	return append(chain, "sidedata=mode=delete", neutral)
 }
@@ -226,6 +251,9 @@ func (s *shot) cost() float64 {
 	cost := in * float64(s.last-s.first+1)
 	if s.framing.blur {
 		cost += canvas * 0.1 * float64(s.frames)
+	}
+	if s.moves != nil {
+		cost += canvas * 0.7 * float64(s.frames)
 	}
 	return perPixel * cost
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cutroom/internal/media"
+	"cutroom/internal/timeline"
 )
 
 // Storyboard is a strip of tiles, each a picture of a film. Width and Height are even, and those of one tile.
@@ -124,7 +125,7 @@ func (d *drawer) pictures(ctx context.Context, frames []int) ([][]byte, error) {
 
 // shot returns the shot of a single frame on a canvas of a tile's size.
 func (d *drawer) shot(n int) *shot {
-	return &shot{source: d.source, canvas: Canvas{Width: d.board.Width, Height: d.board.Height, Rate: media.Rational{Num: 1, Den: 1}},
+	return &shot{source: d.source, view: newView(d.source.info.Video, timeline.Segment{}), canvas: Canvas{Width: d.board.Width, Height: d.board.Height, Rate: media.Rational{Num: 1, Den: 1}},
 		frames: 1, first: n, last: n, uneven: d.uneven}
 }
 

@@ -14,6 +14,9 @@ import (
 // videoVersion is part of every key. Raise it when the same part would look different.
 const videoVersion = 5
 
+// Raise lookVersion when the same view, moves or adjustment would look different.
+const lookVersion = 1
+
 // Raise joinVersion when the same join or fade would look different.
 const joinVersion = 1
 
@@ -75,7 +78,7 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []fade, machine Ma
 	for k := range l.segments {
 		s := &l.segments[k]
 		s.tolerance = tolerance(s.segment.Speed/l.rate.Float(), s.source.info.Video)
-		s.framing = newFraming(s.source.info.Video, p.Canvas, t.FitOf(s.segment), s.segment.FocusOf())
+		s.framing = newFraming(s.view, p.Canvas, t.FitOf(s.segment), s.segment.FocusOf())
 		if s.join.Overlap() > 0 {
 			if err := add(newOverlap(&l.segments[k-1], s, p.Canvas, p.Profile)); err != nil {
 				return err

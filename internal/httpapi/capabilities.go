@@ -15,8 +15,8 @@ import (
 // store.
 var (
 	features = []string{
-		"bgm.ducking", "bgm.fade", "bgm.loop", "bgm.voice", "canvas", "canvas.frameRate", "canvas.shortSide", "fadeIn", "fadeOut", "fit.blur", "fit.cover",
-		"loudness", "stems.wav", "transition.dissolve", "transition.fadeBlack", "transition.fadeWhite", "transition.push", "transition.slide",
+		"adjust", "bgm.ducking", "bgm.fade", "bgm.loop", "bgm.voice", "canvas", "canvas.frameRate", "canvas.shortSide", "crop", "fadeIn", "fadeOut",
+		"fit.blur", "fit.cover", "loudness", "mirror", "moves", "rotate", "stems.wav", "transition.dissolve", "transition.fadeBlack", "transition.fadeWhite", "transition.push", "transition.slide",
 		"transition.wipe", "volumePoints",
 	}
 	bucketFeatures = []string{"analysis", "assets.download", "separate.reuse", "separate.v3", "storyboard"}

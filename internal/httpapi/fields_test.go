@@ -147,6 +147,7 @@ func smallest(name string) map[string]any {
 		"separationDirectives": {"id": "d", "rangeStartMs": 0, "rangeEndMs": 1000},
 		"selections":           {"stemId": "voice_all", "audioUrl": "x"},
 		"volumePoints":         {"atMs": 0, "volume": 1},
+		"moves":                {"atMs": 0},
 		"transition":           {"type": "wipe"},
 	}
 	if object := objects[name]; object != nil {

@@ -42,6 +42,12 @@ type segmentWire struct {
 	Fit          *string         `json:"fit"`
 	FocusX       *float64        `json:"focusX"`
 	FocusY       *float64        `json:"focusY"`
+
+	Rotate *integer    `json:"rotate"`
+	Mirror *bool       `json:"mirror"`
+	Crop   *cropWire   `json:"crop"`
+	Moves  []moveWire  `json:"moves"`
+	Adjust *adjustWire `json:"adjust"`
 }
 
 type clipWire struct {
@@ -84,6 +90,28 @@ type selectionWire struct {
 type pointWire struct {
 	AtMs   *integer `json:"atMs" required:"true"`
 	Volume *float64 `json:"volume" required:"true"`
+}
+
+type cropWire struct {
+	Left   *float64 `json:"left"`
+	Top    *float64 `json:"top"`
+	Right  *float64 `json:"right"`
+	Bottom *float64 `json:"bottom"`
+}
+
+type moveWire struct {
+	AtMs  *integer `json:"atMs" required:"true"`
+	Scale *float64 `json:"scale"`
+	X     *float64 `json:"x"`
+	Y     *float64 `json:"y"`
+}
+
+type adjustWire struct {
+	Exposure   *float64 `json:"exposure"`
+	Contrast   *float64 `json:"contrast"`
+	Saturation *float64 `json:"saturation"`
+	Warmth     *float64 `json:"warmth"`
+	Tint       *float64 `json:"tint"`
 }
 
 type duckingWire struct {
@@ -225,6 +253,8 @@ func (w segmentWire) segment() timeline.Segment {
 		TrimStart: msOr(w.TrimStartMs, 0), TrimEnd: msOr(w.TrimEndMs, 0),
 		Volume: or(w.VolumeScale, 1), Speed: or(w.SpeedScale, 1), Points: each(w.VolumePoints, pointWire.point),
 		Transition: optional(w.Transition, transitionWire.transition),
+		Rotate:     int64(or(w.Rotate, 0)), Mirror: or(w.Mirror, false), Crop: or(w.Crop, cropWire{}).crop(),
+		Moves: each(w.Moves, moveWire.move), Adjust: or(w.Adjust, adjustWire{}).adjust(),
 	}
 	if w.Fit != nil {
 		s.Fit = timeline.Fit(nonBlank(*w.Fit))
@@ -281,6 +311,21 @@ func nonBlank(s string) string {
 
 func (w pointWire) point() timeline.Point {
 	return timeline.Point{At: ms(*w.AtMs), Volume: *w.Volume}
+}
+
+func (w cropWire) crop() timeline.Crop {
+	return timeline.Crop{Left: or(w.Left, 0), Top: or(w.Top, 0), Right: or(w.Right, 0), Bottom: or(w.Bottom, 0)}
+}
+
+func (w moveWire) move() timeline.Move {
+	m := timeline.DefaultMove
+	m.At, m.Scale, m.X, m.Y = ms(*w.AtMs), or(w.Scale, m.Scale), or(w.X, m.X), or(w.Y, m.Y)
+	return m
+}
+
+func (w adjustWire) adjust() timeline.Adjust {
+	return timeline.Adjust{Exposure: or(w.Exposure, 0), Contrast: or(w.Contrast, 0), Saturation: or(w.Saturation, 0),
+		Warmth: or(w.Warmth, 0), Tint: or(w.Tint, 0)}
 }
 
 func (w duckingWire) ducking() timeline.Ducking {

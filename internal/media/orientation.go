@@ -16,6 +16,17 @@ type Orientation struct {
 // SwapsSides reports whether width and height change places.
 func (o Orientation) SwapsSides() bool { return o.Degrees == 90 || o.Degrees == 270 }
 
+// Then returns the orientation that applies o, then turns the picture clockwise by degrees, a multiple of 90, and then
+// exchanges left and right if mirrored.
+func (o Orientation) Then(degrees int, mirrored bool) Orientation {
+	o.Degrees += degrees
+	if mirrored { // mirroring after a turn is the opposite turn after mirroring
+		o.Degrees, o.Mirrored = -o.Degrees, !o.Mirrored
+	}
+	o.Degrees = (o.Degrees%360 + 360) % 360
+	return o
+}
+
 // filters maps each orientation to ffmpeg's filters.
 var filters = map[Orientation]string{
 	{90, false}: "transpose=clock", {180, false}: "hflip,vflip", {270, false}: "transpose=cclock",

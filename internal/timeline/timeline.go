@@ -78,6 +78,13 @@ type Segment struct {
 	Transition *Transition `json:"transition,omitempty"` // from the previous segment; nil = a cut
 	Fit        Fit         `json:"fit,omitempty"`        // "" = the canvas's, see FitOf
 	Focus      *Focus      `json:"focus,omitempty"`      // nil = the middle, see FocusOf
+
+	// The look, in the order in which it is applied. Fit and Focus see the cropped picture, moves the fitted one.
+	Rotate int64  `json:"rotate,omitempty"` // 0, 90, 180 or 270 degrees clockwise, of the picture as displayed
+	Mirror bool   `json:"mirror,omitempty"` // exchange left and right, after Rotate
+	Crop   Crop   `json:"crop,omitzero"`    // after Mirror
+	Moves  []Move `json:"moves,omitempty"`
+	Adjust Adjust `json:"adjust,omitzero"`
 }
 
 // Clip is background music: a range of a source, once or in a loop, until End or the end of the output.

@@ -81,6 +81,28 @@ func TestValidateNamesTheWireField(t *testing.T) {
 			t.Directives[0].Selections = slices.Repeat(t.Directives[0].Selections, 17)
 		}, "separationDirectives[0].selections must have at most 16 entries"},
 		{"stem id", func(t *timeline.Timeline) { t.Directives[0].Selections[0].StemID = "" }, "separationDirectives[0].selections[0].stemId is required"},
+		{"rotate", func(t *timeline.Timeline) { t.Segments[1].Rotate = 45 }, "segments[1].rotate must be 0, 90, 180 or 270"},
+		{"rotate back", func(t *timeline.Timeline) { t.Segments[1].Rotate = -90 }, "segments[1].rotate must be 0, 90, 180 or 270"},
+		{"crop", func(t *timeline.Timeline) { t.Segments[1].Crop.Top = 0.91 }, "segments[1].crop.top must be 0..0.9"},
+		{"crop of a width", func(t *timeline.Timeline) { t.Segments[1].Crop = timeline.Crop{Left: 0.5, Right: 0.41} },
+			"segments[1].crop.right must be at most 0.9 together with left"},
+		{"crop of a height", func(t *timeline.Timeline) { t.Segments[1].Crop = timeline.Crop{Top: 0.01, Bottom: 0.9} },
+			"segments[1].crop.bottom must be at most 0.9 together with top"},
+		{"largest crop", func(t *timeline.Timeline) {
+			t.Segments[1].Crop = timeline.Crop{Left: 0.3, Right: 0.6, Top: 0.83, Bottom: 0.07}
+		}, ""},
+		{"moves", func(t *timeline.Timeline) { t.Segments[1].Moves = make([]timeline.Move, 17) }, "segments[1].moves must have at most 16 entries"},
+		{"move scale", func(t *timeline.Timeline) { t.Segments[1].Moves = []timeline.Move{{Scale: 0.9}} }, "segments[1].moves[0].scale must be 1..8"},
+		{"move x", func(t *timeline.Timeline) { t.Segments[1].Moves = []timeline.Move{{Scale: 8, X: 1.01}} }, "segments[1].moves[0].x must be 0..1"},
+		{"move y", func(t *timeline.Timeline) { t.Segments[1].Moves = []timeline.Move{{Scale: 8, Y: nan}} }, "segments[1].moves[0].y must be 0..1"},
+		{"move early", func(t *timeline.Timeline) { t.Segments[1].Moves = []timeline.Move{{At: -1, Scale: 1}} }, "segments[1].moves[0].atMs must be >= 0"},
+		{"moves that stand still", func(t *timeline.Timeline) {
+			t.Segments[1].Moves = []timeline.Move{timeline.DefaultMove, timeline.DefaultMove}
+		}, "segments[1].moves[1].atMs must be > that of the point before it"},
+		{"saturated moves", func(t *timeline.Timeline) {
+			t.Segments[1].Moves = []timeline.Move{timeline.DefaultMove, {At: math.MaxInt64, Scale: 2}, {At: math.MaxInt64, Scale: 3}}
+		}, ""},
+		{"adjust", func(t *timeline.Timeline) { t.Segments[1].Adjust.Tint = -1.1 }, "segments[1].adjust.tint must be -1..1"},
 		{"stem source", func(t *timeline.Timeline) { t.Directives[0].Selections[0].SourceKey = "" }, "separationDirectives[0].selections[0].audioUrl is required"},
 		{"stem volume", func(t *timeline.Timeline) { t.Directives[0].Selections[0].Volume = nan }, "separationDirectives[0].selections[0].volume must be a finite number"},
 	}
@@ -160,6 +182,8 @@ func TestStoredFormIsStable(t *testing.T) {
 	most.Segments = most.Segments[:1]
 	s.Points, s.Transition = []timeline.Point{{At: 1, Volume: 0.5}}, &timeline.Transition{Kind: timeline.FadeWhite, Duration: time.Second}
 	s.Fit, s.Focus = timeline.Blur, &timeline.Focus{X: 0.25, Y: 1}
+	s.Rotate, s.Mirror, s.Crop, s.Moves = 90, true, timeline.Crop{Left: 0.5}, []timeline.Move{{At: 1, Scale: 2, X: 0.5}}
+	s.Adjust = timeline.Adjust{Exposure: 0.5, Contrast: 0.25, Saturation: -1, Warmth: 1, Tint: 0.125}
 	c.FadeIn, c.FadeOut, c.Loop, c.End, c.Ducking = 1, 2, true, 9, &timeline.Ducking{AmountDB: 9, Attack: 3, Release: 4}
 	most.Loudness, most.Canvas = &timeline.DefaultLoudness, &timeline.Canvas{Aspect: "9:16", MaxSide: &side, Fit: timeline.Cover}
 	most.FadeIn, most.FadeOut = &timeline.DefaultFilmFade, &timeline.FilmFade{Colour: timeline.White, Duration: 1}
@@ -169,7 +193,9 @@ func TestStoredFormIsStable(t *testing.T) {
 			`"directives":[{"id":"d","startNs":0,"endNs":1000000000,"muteOriginal":true,"sourceOffsetNs":4,"appliedSpeed":1}]}`: least,
 		`{"v":1,"kind":"video","quality":"high","segments":[` +
 			`{"source":"a","order":2,"durationNs":5000000000,"trimStartNs":1000000000,"trimEndNs":3000000000,"volume":1,"speed":1,` +
-			`"points":[{"atNs":1,"volume":0.5}],"transition":{"type":"fadeWhite","durationNs":1000000000},"fit":"blur","focus":{"x":0.25,"y":1}}],` +
+			`"points":[{"atNs":1,"volume":0.5}],"transition":{"type":"fadeWhite","durationNs":1000000000},"fit":"blur","focus":{"x":0.25,"y":1},` +
+			`"rotate":90,"mirror":true,"crop":{"left":0.5},"moves":[{"atNs":1,"scale":2,"x":0.5,"y":0}],` +
+			`"adjust":{"exposure":0.5,"contrast":0.25,"saturation":-1,"warmth":1,"tint":0.125}}],` +
 			`"clips":[{"source":"m","startNs":1,"trimStartNs":2,"trimEndNs":3,"volume":10,"speed":10,"fadeInNs":1,"fadeOutNs":2,` +
 			`"loop":true,"endNs":9,"ducking":{"amountDb":9,"attackNs":3,"releaseNs":4}}],` +
 			`"directives":[{"id":"d","startNs":0,"endNs":1000000000,"muteOriginal":true,"sourceOffsetNs":4,"appliedSpeed":1,` +

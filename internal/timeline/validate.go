@@ -116,7 +116,41 @@ func (s Segment) validate(names Names, i int) error {
 		validateScale(at, "volumeScale", s.Volume, 0, maxVolume),
 		validateScale(at, "speedScale", s.Speed, minSpeed, maxSpeed),
 		validatePoints(at, s.Points), s.Transition.validate(at.in("transition")), cmp.Or(s.Fit, Contain).validate(at),
-		within(at, "focusX", focus.X, 0, 1), within(at, "focusY", focus.Y, 0, 1))
+		within(at, "focusX", focus.X, 0, 1), within(at, "focusY", focus.Y, 0, 1),
+		at.check(slices.Contains([]int64{0, 90, 180, 270}, s.Rotate), "rotate", "must be 0, 90, 180 or 270"),
+		s.Crop.validate(at.in("crop")), validateMoves(at, s.Moves), s.Adjust.validate(at.in("adjust")))
+}
+
+func (c Crop) validate(at fieldName) error {
+	const slack = 1e-9 // of the sum of two decimal shares
+	return cmp.Or(
+		within(at, "left", c.Left, 0, maxCrop), within(at, "top", c.Top, 0, maxCrop),
+		within(at, "right", c.Right, 0, maxCrop), within(at, "bottom", c.Bottom, 0, maxCrop),
+		at.check(c.Left+c.Right <= maxCrop+slack, "right", "must be at most %g together with left", maxCrop),
+		at.check(c.Top+c.Bottom <= maxCrop+slack, "bottom", "must be at most %g together with top", maxCrop))
+}
+
+func validateMoves(at fieldName, moves []Move) error {
+	if err := atMost(at, "moves", len(moves), maxMoves); err != nil {
+		return err
+	}
+	before := time.Duration(-1)
+	for i, m := range moves {
+		in := at.entry("moves", i)
+		err := cmp.Or(validateAt(in, m.At, before),
+			within(in, "scale", m.Scale, 1, maxScale), within(in, "x", m.X, 0, 1), within(in, "y", m.Y, 0, 1))
+		if err != nil {
+			return err
+		}
+		before = m.At
+	}
+	return nil
+}
+
+func (a Adjust) validate(at fieldName) error {
+	return cmp.Or(
+		within(at, "exposure", a.Exposure, -1, 1), within(at, "contrast", a.Contrast, -1, 1),
+		within(at, "saturation", a.Saturation, -1, 1), within(at, "warmth", a.Warmth, -1, 1), within(at, "tint", a.Tint, -1, 1))
 }
 
 func (c Clip) validate(at fieldName, source string) error {
@@ -177,16 +211,21 @@ func validatePoints(at fieldName, points []Point) error {
 	if err := atMost(at, "volumePoints", len(points), maxPoints); err != nil {
 		return err
 	}
+	before := time.Duration(-1)
 	for i, p := range points {
 		in := at.entry("volumePoints", i)
-		ascends := i == 0 || p.At > points[i-1].At || p.At == math.MaxInt64
-		err := cmp.Or(notNegative(in, "atMs", p.At), in.check(ascends, "atMs", "must be > that of the point before it"),
-			within(in, "volume", p.Volume, 0, maxVolume))
-		if err != nil {
+		if err := cmp.Or(validateAt(in, p.At, before), within(in, "volume", p.Volume, 0, maxVolume)); err != nil {
 			return err
 		}
+		before = p.At
 	}
 	return nil
+}
+
+// validateAt checks the time of a point and that it ascends from the point before. Two times that both saturated (see
+// Milliseconds) count as in order: both lie beyond every segment.
+func validateAt(at fieldName, t, before time.Duration) error {
+	return cmp.Or(notNegative(at, "atMs", t), at.check(t > before || t == math.MaxInt64, "atMs", "must be > that of the point before it"))
 }
 
 // validateTrim checks a range of a source.
