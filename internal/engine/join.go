@@ -95,7 +95,7 @@ func (v *videoPart) graph() string {
 //	dissolve    everywhere, with growing weight       none
 //	wipe        beyond an edge                        none
 //	slide       beyond an edge                        the incoming one
-//	push        beyond an edge                        both
+//	push        beyond an edge                        both, side by side, so that no mask is needed
 //
 // The edge moves through the canvas. It lies between even pixels, because colours have half the resolution.
 func (v *videoPart) overlap() []string {
@@ -111,25 +111,25 @@ func (v *videoPart) overlap() []string {
 	revealed := func(frame string) string {
 		return fmt.Sprintf("2*floor(%d*(%s+1)/%d+0.5)", length, frame, 2*(v.Frames+1))
 	}
-	shows, begin := fmt.Sprintf("gte(%s,%d-%s)", position, length, revealed("N")), revealed("n")
+	shows, begin, first, second := fmt.Sprintf("gte(%s,%d-%s)", position, length, revealed("N")), revealed("n"), "shot", "shot1"
 	if v.join.Direction == timeline.Right || v.join.Direction == timeline.Down {
 		shows, begin = fmt.Sprintf("lt(%s,%s)", position, revealed("N")), fmt.Sprintf("%d-%s", length, revealed("n"))
+		first, second = second, first
+	}
+	// moving lays two pictures beside each other and shows them through a moving window of the canvas's size.
+	moving := func(first, second, out string) string {
+		return fmt.Sprintf("[%s][%s]%s,crop=%d:%d:%s[%s]", first, second, stack, w, h, fmt.Sprintf(window, begin), out)
 	}
 	var graph []string
-	move := func(shot, moved string) string {
-		// Two copies of the picture, of which a moving window shows one canvas.
-		graph = append(graph, fmt.Sprintf("[%s]split[%[2]s1][%[2]s2];[%[2]s1][%[2]s2]%[3]s,crop=%[4]d:%[5]d:%[6]s[%[2]s]",
-			shot, moved, stack, w, h, fmt.Sprintf(window, begin)))
-		return moved
+	incoming := "shot1"
+	switch v.join.Kind {
+	case timeline.Push:
+		return []string{moving(first, second, "joined")}
+	case timeline.Slide: // beside itself, because the mask hides the copy
+		graph = append(graph, "[shot1]split[copy][copy1]", moving("copy", "copy1", "incoming"))
+		incoming = "incoming"
 	}
-	outgoing, incoming := "shot", "shot1"
-	if v.join.Kind == timeline.Push {
-		outgoing = move(outgoing, "outgoing")
-	}
-	if v.join.Kind != timeline.Wipe {
-		incoming = move(incoming, "incoming")
-	}
-	return append(graph, v.mask(maskWidth, maskHeight, shows, "edge"), fmt.Sprintf("[%s][%s][edge]maskedmerge[joined]", outgoing, incoming))
+	return append(graph, v.mask(maskWidth, maskHeight, shows, "edge"), fmt.Sprintf("[shot][%s][edge]maskedmerge[joined]", incoming))
 }
 
 // label numbers a label. The first has no number, because it is the only one in most graphs.
