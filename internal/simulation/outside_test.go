@@ -204,7 +204,7 @@ func (e renderEngine) Render(ctx context.Context, job engine.Job) (engine.Output
 	return out, os.WriteFile(out.Path, []byte("a film"), 0o600)
 }
 
-func (renderEngine) Assist(context.Context, engine.Job, string) (int, error) {
+func (renderEngine) Assist(context.Context, engine.Job, engine.Part) (int, error) {
 	return 0, errNotSimulated
 }
 
