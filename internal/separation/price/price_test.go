@@ -298,12 +298,17 @@ func TestUncountedIsRefused(t *testing.T) {
 	}
 	ticks := func(b []byte) { binary.BigEndian.PutUint32(b[4:], 1); binary.BigEndian.PutUint32(b[12:], 1) }
 	wide := []string{"-ar", "48000", "-strict", "-2"}
+	headless := silence(t, 5, "a.m4a", "-c:a", "aac") // its index is at the end
+	if err := os.Truncate(headless, 100); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct{ path, want string }{
 		"FLAC on a fast clock":   {patched(t, silence(t, 5, "a.mp4", append(wide, "-c:a", "flac")...), "mdhd", fast), "cannot be counted"},
 		"Vorbis on a fast clock": {patched(t, silence(t, 5, "a.mp4", append(wide, "-c:a", "libvorbis")...), "mdhd", fast), "cannot be counted"},
 		"FLAC at a false rate":   {patched(t, silence(t, 5, "a.wav", "-c:a", "flac"), "fmt ", rate), "cannot be counted"},
 		"ALAC in long packets":   {patched(t, silence(t, 5, "a.m4a", "-c:a", "alac"), "alac", frame), "cannot be counted"},
 		"AAC, a tick a packet":   {patched(t, silence(t, 5, "a.m4a", "-c:a", "aac"), "stts", ticks), "cannot be counted"},
+		"no index":               {headless, "cannot be opened"},
 		"33 tracks":              {tracks(33), "more than 32 tracks"},
 	} {
 		_, err := m.Measure(t.Context(), "owner", rich, upload(t, c.path))
