@@ -327,14 +327,12 @@ func makeFilm(t *testing.T, address string) {
 	p.Until(`document.querySelector('[aria-label="Edit Segment 4, 2.0 s"]')`)
 	drop("song.m4a", "song.mp4")
 	p.See("song.mp4 holds no video.")
-	// A press elsewhere takes back the question whether to delete.
+	// Escape takes back the question whether to delete.
 	p.Click(".films .plain")
-	p.See("Really?")
-	p.Eval(`document.body.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true }))`)
-	p.Until(`document.querySelector('.films .plain').innerText === 'Delete'`)
-	p.Click(".films .plain")
-	p.See("Really?")
-	p.Click(".films .plain")
+	p.See("of film are gone for good.")
+	p.Press(kb.Escape)
+	p.Until(`!document.querySelector('dialog')`)
+	confirm(p, ".films .plain")
 	p.See("Films that you render are kept here")
 	look(t, p, "again")
 
@@ -369,6 +367,34 @@ func makeFilm(t *testing.T, address string) {
 	p.Click(".earlier summary")
 	p.Until(`document.querySelector('.earlier li').innerText.startsWith('again.mp4')`)
 	refusals(t, p)
+}
+
+// answerable is the button that answers a question, once the question hears anything.
+const answerable = `dialog .primary:not([aria-disabled])`
+
+// confirm does what is asked about first.
+func confirm(p *browsertest.Page, selector string) {
+	p.Click(selector)
+	p.Click(answerable)
+}
+
+// deafFor opens a question, and fails the test if presses that follow each other fast answer it.
+func deafFor(t *testing.T, p *browsertest.Page, selector string) {
+	t.Helper()
+	p.Click(selector)
+	// Timers are not waited for: in one turn none can end.
+	p.Until(`document.querySelector('dialog[open] .primary')`)
+	p.Eval(`(() => { window.late = window.setTimeout; window.setTimeout = (f, ms, ...rest) => late(f, ms === 600 ? 3e6 : ms, ...rest); })()`)
+	for range 3 {
+		p.Eval(`(() => { const yes = document.querySelector('dialog .primary');
+			yes.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true })); yes.click(); })()`)
+	}
+	if p.Eval(`!document.querySelector('dialog[open]')`) == "true" {
+		t.Errorf("a double tap on %s is an answer", selector)
+	}
+	p.Press(kb.Escape)
+	p.Eval(`(window.setTimeout = window.late, 0)`)
+	p.Click(selector)
 }
 
 // mostTaps is how many taps a film of three clips, with music under a voice, may take.
@@ -553,12 +579,13 @@ func signInAndOut(t *testing.T, address string) {
 	p.See("Welcome credits")
 	look(t, p, "account")
 	p.Click(`[aria-label="Sign out on every device"]`)
-	p.Click(`[aria-label="Really? Sign out on every device"]`)
+	p.Click(answerable)
 	p.See("You are signed out on every device.")
 	p.Click("form button[type=button]")
 	p.Click(".menu summary")
-	p.Click(`[aria-label="Delete the account"]`)
-	p.Click(`[aria-label="Really? Delete the account"]`)
+	deafFor(t, p, `[aria-label="Delete the account"]:not([aria-disabled])`)
+	p.See("3 credits, 0 films and 0 MB of films, stems and uploads are gone for good")
+	p.Click(answerable)
 	p.See("Your account, its films and its credits are deleted.")
 	p.Click("form button[type=button]")
 	p.Until(`document.querySelector('.options select').value === 'medium'`)

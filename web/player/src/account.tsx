@@ -30,7 +30,9 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
     setAccount(await answer(api.GET('/api/v2/auth/account')));
     setEntries((await answer(api.GET('/api/v2/credits/history', { params: { query: { limit: 5 } } }))).entries);
     setUnused(await unusedUploads(keysOf(user.sub)));
+    setFilms((await answer(api.GET('/api/v2/render', { params: { query: { limit: most } } }))).jobs.filter((j) => j.status === 'COMPLETED').length);
   };
+  const [films, setFilms] = useState(0);
   const [unused, setUnused] = useState<Schemas['AssetList']['assets']>([]);
   const tidy = () =>
     run(async () => {
@@ -70,7 +72,7 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
       )}
       {unused.length > 0 && (
         <>
-          <Confirm off={busy} label={`Delete ${uploads(unused)}`} act={() => void tidy()}>
+          <Confirm off={busy} label={`Delete ${uploads(unused)}`} loses="A project on another device that needs one of them loses its clip." act={() => void tidy()}>
             Delete {uploads(unused)}
           </Confirm>
           <small>They are older than {keptDays} days, and no project in this browser needs them. A project on another device may.</small>
@@ -80,13 +82,12 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
       <Act off={busy} act={() => props.leave('')}>
         Sign out
       </Act>
-      <Confirm off={busy} label="Sign out on every device" act={() => void signOutEverywhere()}>
+      <Confirm off={busy} label="Sign out on every device" yes="Sign out" loses="Your other devices ask for a new sign-in. Projects and films stay." act={() => void signOutEverywhere()}>
         Sign out on every device
       </Confirm>
-      <Confirm off={busy} label="Delete the account" act={() => void erase()}>
+      <Confirm off={busy || !account} label="Delete the account" loses={account ? lost(account, films) : ''} act={() => void erase()}>
         Delete the account
       </Confirm>
-      <small>That erases your films, stems, uploads and credits for good.</small>
       <Wrong trouble={trouble} />
     </Popover>
   );
@@ -97,6 +98,15 @@ const mb = (bytes: number) => `${Math.ceil(bytes / (1 << 20)).toLocaleString('en
 /** "3 unused uploads, 412 MB" */
 const uploads = (list: Schemas['AssetList']['assets']) =>
   `${list.length === 1 ? 'one unused upload' : `${list.length} unused uploads`}, ${mb(list.reduce((sum, a) => sum + a.sizeBytes, 0))}`;
+
+/** How many films are counted. */
+const most = 100;
+
+/** "12 credits, 3 films and 412 MB of uploads and stems are gone for good, and all projects in this browser." */
+function lost({ balance, storedBytes }: Schemas['Account'], films: number): string {
+  const made = films === 1 ? 'one film' : `${films === most ? 'more than ' : ''}${films} films`;
+  return `${balance} ${balance === 1 ? 'credit' : 'credits'}, ${made} and ${mb(storedBytes)} of films, stems and uploads are gone for good, and all projects in this browser.`;
+}
 
 function storage({ storedBytes, maxStoredBytes }: Schemas['Account']): string {
   return maxStoredBytes === null ? mb(storedBytes) : `${mb(storedBytes)} of ${mb(maxStoredBytes)}`;

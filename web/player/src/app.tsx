@@ -1,8 +1,8 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { Account } from './account';
 import { answer, api, buy, current, cutroom, lastName, onEnd, onWait, pause, present, signIn, type Provider, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
-import { Act, Popover, useTask, Wrong } from './parts';
+import { Act, Ask, Popover, useTask, Wrong } from './parts';
 import { Pushes, unregister } from './pushes';
 import { Studio } from './studio';
 
@@ -141,10 +141,9 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
   const [asked, ask] = useState<Schemas['Product']>();
   const purchase = (p: Schemas['Product']) =>
     run(async () => {
-      setSaid('');
-      const { granted, balance } = await buy(p.productId);
+      // Another purchase has to be asked for again, also after a failure.
+      const { granted, balance } = await buy(p.productId).finally(() => ask(undefined));
       props.bought(balance);
-      ask(undefined); // another purchase has to be asked for again
       setSaid(granted ? `${granted} credits bought.` : 'Your purchase has been credited.');
     });
   const balance = (
@@ -155,48 +154,18 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
   return (
     <Popover class="credits" button={balance} opened={open}>
       <p class="quiet">A separation costs one credit for each started five minutes. This shop takes no money.</p>
-      {asked ? (
-        <Ask product={asked} busy={busy} buy={() => void purchase(asked)} cancel={() => ask(undefined)} />
-      ) : (
-        products.map((p) => (
-          <Act key={p.productId} act={() => (setSaid(''), ask(p))}>
-            {p.credits} credits
-          </Act>
-        ))
+      {products.map((p) => (
+        <Act key={p.productId} off={busy} act={() => ask(p)}>
+          {p.credits} credits
+        </Act>
+      ))}
+      {asked && (
+        <Ask question={`${asked.credits} credits for 0.00?`} yes="Buy" off={busy} act={() => void purchase(asked)} cancel={() => ask(undefined)}>
+          <p class="quiet">No money is taken.</p>
+        </Ask>
       )}
       <p role="status">{said}</p>
       <Wrong trouble={trouble} />
     </Popover>
-  );
-}
-
-/** A store's own question before it takes money. Its buttons come a moment later, so that a double tap does not answer it. */
-function Ask(props: { product: Schemas['Product']; busy: boolean; buy: () => void; cancel: () => void }) {
-  const [ready, setReady] = useState(false);
-  const group = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const timer = setTimeout(() => setReady(true), 600);
-    // The pressed buttons come and go: without this the focus would leave the shop with them.
-    const shop = group.current?.closest('details')?.querySelector('summary');
-    group.current?.focus();
-    return () => {
-      clearTimeout(timer);
-      shop?.focus();
-    };
-  }, []);
-  return (
-    <div ref={group} role="group" tabIndex={-1} aria-label="Confirm the purchase">
-      <p>
-        <b>{props.product.credits} credits for 0.00?</b>
-      </p>
-      <div class="row">
-        <Act class="primary" off={props.busy || !ready} act={props.buy}>
-          Buy
-        </Act>
-        <Act class="plain" off={props.busy} act={props.cancel}>
-          Cancel
-        </Act>
-      </div>
-    </div>
   );
 }

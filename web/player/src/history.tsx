@@ -60,7 +60,7 @@ function Film({ job, play, changed, failed }: { job: Job; play: (jobId: string) 
           <time dateTime={made.toISOString()}>{when}</time>
           <small>{job.status === 'COMPLETED' && !there ? 'expired' : (job.error ?? `${state}, ${job.quality}`)}</small>
         </span>
-        <Confirm off={busy} label={`Delete the film of ${when}`} act={() => void remove()}>
+        <Confirm off={busy} label={`Delete the film of ${when}`} loses={there ? `${seconds(job.durationMs ?? 0)} of film are gone for good. Its project stays.` : 'It leaves the list.'} act={() => void remove()}>
           Delete
         </Confirm>
       </div>

@@ -1,7 +1,7 @@
 // Pieces that several parts of the page are made of.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Trouble } from './errors';
 
 const icons = {
@@ -92,26 +92,80 @@ function usePressOutside(box: { current: HTMLElement | null }, leave: () => void
   }, []);
 }
 
-/** A button for what cannot be undone. The first press only asks; a press elsewhere, Tab or Escape takes the question back. */
-export function Confirm(props: { off?: boolean; label: string; act: () => void; children: ComponentChildren }) {
-  const [asked, ask] = useState(false);
-  const box = useRef<HTMLSpanElement>(null);
-  const back = () => ask(false);
-  usePressOutside(box, back);
+/** How long a question, or what has just removed something, hears no press, in milliseconds. */
+export const deafMs = 600;
+
+/**
+ * Asks before money is spent or something is lost. It hears nothing for a moment, and as long as the presses follow
+ * each other that fast, so that a double tap on the button that opened it answers nothing.
+ */
+export function Ask(props: { question: string; yes: string; off?: boolean; act: () => void; cancel: () => void; children?: ComponentChildren }) {
+  const [deaf, setDeaf] = useState(true);
+  const box = useRef<HTMLDialogElement>(null);
+  const timer = useRef(0);
+  const wait = () => {
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => setDeaf(false), deafMs);
+  };
+  useLayoutEffect(() => {
+    box.current?.showModal();
+    box.current?.focus();
+    wait();
+    return () => {
+      clearTimeout(timer.current);
+      box.current?.close(); // gives the focus back
+    };
+  }, []);
   return (
-    <span ref={box} onFocusOut={back} onKeyDown={(e) => e.key === 'Escape' && back()}>
-      <Act
-        class="plain"
-        {...props}
-        label={asked ? `Really? ${props.label}` : props.label}
-        act={() => {
-          ask(!asked);
-          if (asked) props.act();
-        }}
-      >
-        {asked ? 'Really?' : props.children}
-      </Act>
-    </span>
+    <dialog
+      ref={box}
+      class="question panel"
+      role="alertdialog"
+      tabIndex={-1}
+      aria-label={props.question}
+      onPointerDown={() => deaf && wait()}
+      onClick={(e) => e.target === box.current && !deaf && props.cancel()}
+      onCancel={(e) => {
+        e.preventDefault();
+        props.cancel();
+      }}
+      onKeyDown={(e) => e.stopPropagation()}
+    >
+      <h3>{props.question}</h3>
+      {props.children}
+      <div class="row">
+        <Act class="plain" off={deaf} act={props.cancel}>
+          Cancel
+        </Act>
+        <Act class="primary" off={props.off || deaf} act={props.act}>
+          {props.yes}
+        </Act>
+      </div>
+    </dialog>
+  );
+}
+
+/** A button for what cannot be undone: it asks first, and says what is lost. */
+export function Confirm(props: { off?: boolean; label: string; yes?: string; loses: string; act: () => void; children: ComponentChildren }) {
+  const [asked, ask] = useState(false);
+  return (
+    <>
+      <Act class="plain" {...props} act={() => ask(true)} />
+      {asked && (
+        <Ask
+          question={`${props.label}?`}
+          yes={props.yes ?? 'Delete'}
+          off={!!props.off}
+          cancel={() => ask(false)}
+          act={() => {
+            ask(false);
+            props.act();
+          }}
+        >
+          <p>{props.loses}</p>
+        </Ask>
+      )}
+    </>
   );
 }
 

@@ -252,7 +252,7 @@ function Earlier(props: { draft: Draft; use: (job: Old, name: string) => void })
               <button type="button" aria-label={`Use ${name} again`} onClick={() => props.use(job, name)}>
                 Use
               </button>
-              <Confirm off={busy} label={`Delete the stems of ${name}`} act={() => void remove(job.jobId)}>
+              <Confirm off={busy} label={`Delete the stems of ${name}`} loses="Films that were made with them stay. Separating this sound again costs credits." act={() => void remove(job.jobId)}>
                 Delete
               </Confirm>
             </li>

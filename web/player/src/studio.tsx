@@ -230,7 +230,7 @@ function ProjectMenu({ projects }: { projects: Projects }) {
       {all.length > 1 && <Choice label="Open" value={current.id} options={all.map((p) => [p.id, p.name])} set={projects.open} />}
       <Act act={projects.create}>New project</Act>
       <Act act={projects.duplicate}>Duplicate it</Act>
-      <Confirm label={`Delete the project ${current.name}`} act={projects.remove}>
+      <Confirm label={`Delete the project ${current.name}`} loses="Its cut and its undo steps are gone. Films that were made of it stay." act={projects.remove}>
         Delete it
       </Confirm>
     </Popover>
