@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -66,8 +67,19 @@ func Open(t testing.TB) *Page {
 	if shared.once.Do(func() { start(program) }); shared.err != nil {
 		t.Fatal(shared.err)
 	}
+	return open(t, shared.ctx, chromedp.WithNewBrowserContext())
+}
+
+// Tab opens another empty tab until the test ends. It shares cookies and storage with this one.
+func (p *Page) Tab() *Page {
+	p.t.Helper()
+	return open(p.t, p.ctx)
+}
+
+func open(t testing.TB, parent context.Context, opts ...chromedp.ContextOption) *Page {
+	t.Helper()
 	p := &Page{t: t, dialogs: make(chan cdp.BackendNodeID, 1)}
-	ctx, end := chromedp.NewContext(shared.ctx, chromedp.WithListener(p.event), chromedp.WithNewBrowserContext())
+	ctx, end := chromedp.NewContext(parent, append(opts, chromedp.WithListener(p.event))...)
 	t.Cleanup(end)
 	p.ctx = ctx
 	// The tab lives as long as the context of the first call.
@@ -80,11 +92,13 @@ func Open(t testing.TB) *Page {
 	return p
 }
 
-// start starts the browser. Scrollbars take up space, as on a desktop. As root, the library
-// runs the browser without its sandbox, which is safe because it only loads our own pages.
+// start starts the browser. Scrollbars take up space, as on a desktop, and its microphone is a generator of beeps that
+// every page may use. As root, the library runs the browser without its sandbox, which is safe because it only loads
+// our own pages.
 func start(program string) {
 	shared.ctx, shared.end = chromedp.NewContext(context.Background(), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false)))
+		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false),
+		chromedp.Flag("use-fake-device-for-media-stream", true), chromedp.Flag("use-fake-ui-for-media-stream", true)))
 	// The browser lives as long as the context of the first call.
 	starting := time.AfterFunc(maxWait, shared.end)
 	if err := chromedp.Do(shared.ctx); err != nil {
@@ -209,25 +223,61 @@ func (p *Page) Drag(selector string, dx, dy float64) {
 	p.t.Helper()
 	p.Until(fmt.Sprintf(`document.querySelector(%s)`, quote(selector)))
 	p.Eval(fmt.Sprintf(`document.querySelector(%s).scrollIntoView({ block: 'center', inline: 'center' })`, quote(selector)))
-	var box struct{ X, Y float64 }
-	text := p.Eval(fmt.Sprintf(`(() => { const b = document.querySelector(%s).getBoundingClientRect();
-		return { x: b.x + b.width / 2, y: b.y + b.height / 2 }; })()`, quote(selector)))
-	if err := json.Unmarshal([]byte(text), &box); err != nil {
-		p.t.Fatalf("%s: %v", text, err)
-	}
-	touch := func(kind input.DispatchTouchEventType, at ...*input.TouchPoint) {
-		do(p, command(input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: append([]*input.TouchPoint{}, at...)}))
-	}
-	touch("touchStart", &input.TouchPoint{X: box.X, Y: box.Y})
+	x, y := p.middle(selector)
+	p.touch("touchStart", &input.TouchPoint{X: x, Y: y})
 	const steps = 5
 	for i := 1.; i <= steps && (dx != 0 || dy != 0); i++ {
-		touch("touchMove", &input.TouchPoint{X: box.X + dx*i/steps, Y: box.Y + dy*i/steps})
+		p.touch("touchMove", &input.TouchPoint{X: x + dx*i/steps, Y: y + dy*i/steps})
 	}
 	if dx != 0 || dy != 0 {
 		// A finger that is lifted while it moves flings the page, and the next tap only ends that.
 		p.Eval(`new Promise(done => setTimeout(done, 100))`)
 	}
-	touch("touchEnd")
+	p.touch("touchEnd")
+}
+
+// Pinch puts two fingers on the element that matches a CSS selector, 40 CSS pixels apart, and moves them apart to so
+// many. The page must have the size of a phone.
+func (p *Page) Pinch(selector string, apart float64) {
+	p.t.Helper()
+	x, y := p.middle(selector)
+	fingers := func(apart float64) []*input.TouchPoint {
+		left, right := 1., 2.
+		return []*input.TouchPoint{{X: x - apart/2, Y: y, ID: &left}, {X: x + apart/2, Y: y, ID: &right}}
+	}
+	p.touch("touchStart", fingers(40)...)
+	const steps = 8
+	for i := 1.; i <= steps; i++ {
+		p.touch("touchMove", fingers(40+(apart-40)*i/steps)...)
+	}
+	p.touch("touchEnd")
+}
+
+// middle returns the middle of an element, in CSS pixels of the window.
+func (p *Page) middle(selector string) (x, y float64) {
+	p.t.Helper()
+	var at [2]float64
+	text := p.Eval(fmt.Sprintf(`(() => { const b = document.querySelector(%s).getBoundingClientRect();
+		return [b.x + b.width / 2, b.y + b.height / 2]; })()`, quote(selector)))
+	if err := json.Unmarshal([]byte(text), &at); err != nil {
+		p.t.Fatalf("%s: %v", text, err)
+	}
+	return at[0], at[1]
+}
+
+func (p *Page) touch(kind input.DispatchTouchEventType, at ...*input.TouchPoint) {
+	p.t.Helper()
+	do(p, command(input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: append([]*input.TouchPoint{}, at...)}))
+}
+
+// Quota bounds what the pages of an origin may store, in bytes; 0 takes the bound away.
+func (p *Page) Quota(origin string, bytes float64) {
+	p.t.Helper()
+	params := storage.OverrideQuotaForOriginParams{Origin: origin}
+	if bytes > 0 {
+		params.QuotaSize = &bytes
+	}
+	do(p, command(storage.OverrideQuotaForOrigin, params))
 }
 
 // Choose taps the element that matches a CSS selector, and chooses files in the dialog that it opens.

@@ -67,17 +67,29 @@ func addClips(p *browsertest.Page, paths ...string) {
 	p.Until(fmt.Sprintf(`document.querySelectorAll('.piece').length === %d && !document.querySelector('.material .going')`, len(paths)))
 }
 
+// editDraft replaces the draft of the first project in the browser's database by what a JavaScript function makes of
+// the old one, and loads the page again.
+func editDraft(p *browsertest.Page, body string) {
+	p.Until(`document.querySelector('.studio[data-saved=true]')`)
+	p.Eval(fmt.Sprintf(`new Promise((done, failed) => {
+		const ask = indexedDB.open('cutroom-studio');
+		ask.onerror = failed;
+		ask.onsuccess = () => {
+			const work = ask.result.transaction('projects', 'readwrite'), projects = work.objectStore('projects'), found = projects.getAll();
+			found.onsuccess = () => { const [first] = found.result; projects.put({ ...first, rev: first.rev + 1, draft: (old => { %s })(first.draft) }); };
+			work.oncomplete = () => (ask.result.close(), done());
+			work.onabort = failed;
+		};
+	})`, body))
+	p.Reload()
+}
+
 // renderEdit replaces the draft of the page, except its clips, by fields in JavaScript, and renders it. In the fields
 // old is the draft as it was. It returns the film's path.
 func renderEdit(t *testing.T, p *browsertest.Page, edit string) string {
 	t.Helper()
-	p.Eval(fmt.Sprintf(`(() => {
-		const user = JSON.parse(localStorage['cutroom.session']).user.sub;
-		const key = 'cutroom-project-' + user + '-first', stored = JSON.parse(localStorage[key]), old = stored.draft;
-		const [one, two] = old.clips.map(c => c.assetKey);
-		localStorage[key] = JSON.stringify({ ...stored, draft: { clips: old.clips, quality: 'high', %s } });
-	})()`, edit))
-	p.Reload()
+	editDraft(p, `const [one, two] = old.clips.map(c => c.assetKey);
+		return { clips: old.clips, sounds: [], speeches: [], quality: 'high', `+edit+` };`)
 	p.Until(`document.querySelectorAll('.piece').length === 3 && document.querySelector('.stage canvas').dataset.frame !== undefined`)
 	p.Click(".film .primary:not([aria-disabled])")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
@@ -113,15 +125,15 @@ func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 				{ id: 2, assetKey: two, fromMs: 0, toMs: 2000, speed: 1, volume: 0.2, join: { type: 'dissolve', durationMs: 600 } },
 				{ id: 3, assetKey: one, fromMs: 0, toMs: 3000, speed: 2, volume: 0.1, join: { type: 'fadeBlack', durationMs: 400 } },
 			],
-			music: { ...old.music, volume: 1.5, startMs: 300, fromMs: 200, loop: true, duckDb: 12, fadeInMs: 700, fadeOutMs: 1500,
-				points: [{ atMs: 0, volume: 1 }, { atMs: 3500, volume: 0.4 }, { atMs: 5000, volume: 1.2 }] },
-			speech: { ...old.speech, alone: true, volumes: { voice_all: 0.15, background: 0.1 } },`},
+			sounds: [{ ...old.sounds[0], volume: 1.5, startMs: 300, fromMs: 200, loop: true, duckDb: 12, fadeInMs: 700, fadeOutMs: 1500,
+				points: [{ atMs: 0, volume: 1 }, { atMs: 3500, volume: 0.4 }, { atMs: 5000, volume: 1.2 }] }],
+			speeches: [{ ...old.speeches[0], alone: true, volumes: { voice_all: 0.15, background: 0.1 } }],`},
 		{"far too loud", `
 			segments: [
 				{ id: 1, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 0.2 },
 				{ id: 2, assetKey: one, fromMs: 1000, toMs: 2000, speed: 1, volume: 10 },
 				{ id: 3, assetKey: one, fromMs: 2000, toMs: 3000, speed: 1, volume: 0.2 },
-			], music: old.music, speech: undefined,`},
+			], sounds: old.sounds,`},
 	} {
 		t.Run(draft.name, func(t *testing.T) { compareSound(t, p, renderEdit(t, p, draft.edit)) })
 	}

@@ -35,30 +35,33 @@ export class Assets {
 
   /**
    * Uploads a file, unless the server has it, and returns its asset key. A repeated call continues an interrupted
-   * upload in parts. Throws a CutroomError with the field `ext` if the name's extension is none of `extensions`.
+   * upload in parts. Throws a CutroomError with the field `ext` if the name's extension is none of `extensions`, and
+   * the signal's reason if that ends the upload. A connection that moves nothing for a minute is given up.
    */
-  async upload(file: Source, name: string, progress: Progress = () => {}): Promise<string> {
+  async upload(file: Source, name: string, progress: Progress = () => {}, signal?: AbortSignal): Promise<string> {
     const { api, answer } = this.cutroom;
     const ext = name.split('.').pop()?.toLowerCase() ?? '';
     const contentType = types[ext];
     if (!contentType) throw new CutroomError(400, { error: `ext must be one of ${Assets.extensions.join(', ')}`, field: 'ext' });
-    const body = { sha256Hex: await digest(file), sizeBytes: file.size, ext, contentType, multipart: file.size > inParts };
+    const body = { sha256Hex: await digest(file, signal), sizeBytes: file.size, ext, contentType, multipart: file.size > inParts };
     for (let attempt = 1; ; attempt++) {
       const slot = await answer(api.POST('/api/v2/assets/upload-url', { body }));
       try {
-        if (slot.uploadUrl) await put(slot.uploadUrl, await piece(file, 0, file.size), contentType, progress);
-        else if (!slot.alreadyExists) await this.putParts(file, slot, progress);
+        if (slot.uploadUrl) await put(slot.uploadUrl, await piece(file, 0, file.size), contentType, progress, signal);
+        else if (!slot.alreadyExists) await this.putParts(file, slot, progress, signal);
         progress(1);
         return slot.assetKey;
       } catch (e) {
+        signal?.throwIfAborted();
         // The next answer says which parts have arrived, with fresh addresses.
         if (attempt === tries || (e instanceof CutroomError && e.next === 'fix')) throw e;
         await pause(500 * 2 ** attempt);
+        signal?.throwIfAborted();
       }
     }
   }
 
-  private async putParts(file: Source, slot: Slot, progress: Progress): Promise<void> {
+  private async putParts(file: Source, slot: Slot, progress: Progress, signal?: AbortSignal): Promise<void> {
     const { parts = [], partSizeBytes = 0, uploadId = '' } = slot;
     const arrived = parts.map((part) => (part.done ? part.sizeBytes : 0));
     const waiting = parts.filter((part) => !part.done);
@@ -69,7 +72,7 @@ export class Assets {
         await put(url, await piece(file, from, from + sizeBytes), '', (share) => {
           arrived[partNumber - 1] = share * sizeBytes;
           progress(arrived.reduce((sum, n) => sum + n, 0) / file.size);
-        });
+        }, signal);
       }
     };
     await Promise.all(Array.from({ length: parallel }, send));
@@ -83,27 +86,44 @@ async function piece(file: Source, from: number, to: number): Promise<Blob | Arr
   return typeof Blob !== 'undefined' && part instanceof Blob ? part : part.arrayBuffer();
 }
 
-async function digest(file: Source): Promise<string> {
+async function digest(file: Source, signal?: AbortSignal): Promise<string> {
   const hash = sha256.create();
-  for (let at = 0; at < file.size; at += step) hash.update(new Uint8Array(await file.slice(at, Math.min(file.size, at + step)).arrayBuffer()));
+  for (let at = 0; at < file.size; at += step, signal?.throwIfAborted()) hash.update(new Uint8Array(await file.slice(at, Math.min(file.size, at + step)).arrayBuffer()));
   return bytesToHex(hash.digest());
 }
 
+/** How long a PUT may move nothing, in milliseconds. */
+const stalled = 60_000;
+
 /** One PUT, without the access token. Where there is XMLHttpRequest, it reports the progress; fetch cannot. */
-async function put(url: string, bytes: Blob | ArrayBuffer, contentType: string, progress: Progress): Promise<void> {
+async function put(url: string, bytes: Blob | ArrayBuffer, contentType: string, progress: Progress, signal?: AbortSignal): Promise<void> {
   const refused = new CutroomError(0, { error: 'the object store did not take the upload' });
   if (typeof XMLHttpRequest === 'undefined') {
-    const done = await fetch(url, { method: 'PUT', body: bytes, headers: contentType ? { 'Content-Type': contentType } : {} }).catch(() => undefined);
+    const init = { method: 'PUT', body: bytes, headers: contentType ? { 'Content-Type': contentType } : {} };
+    const done = await fetch(url, signal ? { ...init, signal } : init).catch(() => undefined);
+    signal?.throwIfAborted();
     if (!done?.ok) throw refused;
     return progress(1);
   }
-  await new Promise<void>((done, failed) => {
-    const request = new XMLHttpRequest();
-    request.open('PUT', url);
-    if (contentType) request.setRequestHeader('Content-Type', contentType);
-    request.upload.onprogress = (e) => progress(e.loaded / e.total);
-    request.onload = () => (request.status === 200 ? done() : failed(refused));
-    request.onerror = () => failed(refused);
-    request.send(bytes);
-  });
+  const request = new XMLHttpRequest();
+  const stop = () => request.abort();
+  let timer = setTimeout(stop, stalled);
+  try {
+    await new Promise<void>((done, failed) => {
+      request.open('PUT', url);
+      if (contentType) request.setRequestHeader('Content-Type', contentType);
+      request.upload.onprogress = (e) => {
+        clearTimeout(timer);
+        timer = setTimeout(stop, stalled);
+        progress(e.loaded / e.total);
+      };
+      request.onload = () => (request.status === 200 ? done() : failed(refused));
+      request.onerror = request.onabort = () => failed(refused);
+      signal?.addEventListener('abort', stop);
+      request.send(bytes);
+    });
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', stop);
+  }
 }

@@ -4,7 +4,8 @@ import { useState } from 'preact/hooks';
 import { answer, api, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
 import { Act, Confirm, Popover, useTask, Wrong } from './parts';
-import { forget, keysOf } from './projects';
+import { keysOf } from './projects';
+import { forget } from './shelf';
 
 type Entry = Schemas['CreditEntry'];
 
@@ -29,7 +30,7 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
   const load = async () => {
     setAccount(await answer(api.GET('/api/v2/auth/account')));
     setEntries((await answer(api.GET('/api/v2/credits/history', { params: { query: { limit: 5 } } }))).entries);
-    setUnused(await unusedUploads(keysOf(user.sub)));
+    setUnused(await unusedUploads(await keysOf(user.sub)));
     setFilms((await answer(api.GET('/api/v2/render', { params: { query: { limit: most } } }))).jobs.filter((j) => j.status === 'COMPLETED').length);
   };
   const [films, setFilms] = useState(0);
@@ -48,7 +49,7 @@ export function Account(props: { user: Session['user']; leave: (why: string) => 
   const erase = () =>
     run(async () => {
       await answer(api.DELETE('/api/v2/auth/account'));
-      forget(user.sub);
+      await forget(user.sub).catch(() => {});
       props.leave('Your account, its films and its credits are deleted.');
     });
   return (

@@ -48,7 +48,7 @@ addEventListener('storage', (e) => e.key === sessionKey && location.reload());
 
 export const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
-const trouble = (e: unknown): Trouble => (e instanceof CutroomError ? troubleOf(e) : e instanceof JobFailed ? failureOf(e) : e instanceof Trouble ? e : new Trouble('The service cannot be reached. Check the connection and try again.', '', true));
+const trouble = (e: unknown): Trouble => ((e as Error | null)?.name === 'QuotaExceededError' ? new Trouble("This browser's storage is full, so that nothing was sent. Delete a project or free space on this device, then try again.", '', true) : e instanceof CutroomError ? troubleOf(e) : e instanceof JobFailed ? failureOf(e) : e instanceof Trouble ? e : new Trouble('The service cannot be reached. Check the connection and try again.', '', true));
 
 /** The result of a call, or a Trouble. */
 export const result = <T,>(call: Promise<T>): Promise<T> =>

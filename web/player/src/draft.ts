@@ -32,17 +32,22 @@ export interface Segment {
   focusY?: number;
 }
 
-export interface Music {
+/** A sound of the film beside its clips: music, or a voice that was recorded. */
+export interface Sound {
+  id: number;
   name: string;
   assetKey: string;
   volume: number;
-  /** Where in the film the music begins, and where in the song. */
+  /** Whether it is a voice, under which music ducks. */
+  voice?: boolean;
+  /** Where in the film it begins, and which part of its file is heard. Absent = from the begin, to the end. */
   startMs?: number;
   fromMs?: number;
+  toMs?: number | undefined;
   fadeInMs?: number;
   fadeOutMs?: number;
   loop?: boolean;
-  /** How far the music is ducked under speech, in dB; 0 means no ducking. */
+  /** How far it is ducked under speech, in dB; 0 means no ducking. */
   duckDb?: number;
   points?: Point[];
 }
@@ -54,10 +59,12 @@ export interface Speech {
   volumes: Record<string, number>;
   /** Whether the clips are silent while it plays. */
   alone: boolean;
-  /** The segments whose own sound it is: the separated one and its copies. If absent, it begins with the film. */
+  /** The segments whose own sound it is: the separated one and its copies. If absent, it lies on the film by itself. */
   segments?: number[] | undefined;
   /** The time in their clip at which the stems begin. */
   fromMs?: number;
+  /** Where on the film it lies by itself, and which part of it is heard. Absent = all of it, from the film's begin. */
+  place?: { startMs: number; fromMs: number; toMs?: number | undefined } | undefined;
   /** What was separated, to separate it again. */
   source?: { name: string; assetKey: string; fromMs: number; toMs: number | null; segment?: number | undefined } | undefined;
 }
@@ -65,8 +72,8 @@ export interface Speech {
 export interface Draft {
   clips: Clip[];
   segments: Segment[];
-  music?: Music | undefined;
-  speech?: Speech | undefined;
+  sounds: Sound[];
+  speeches: Speech[];
   aspect?: string;
   fit?: Fit;
   /** The short side of the film in pixels, and its frames a second; absent = as the first clip. */
@@ -78,7 +85,19 @@ export interface Draft {
   quality: Schemas['Quality'];
 }
 
-export const empty: Draft = { clips: [], segments: [], quality: 'medium' };
+export const empty: Draft = { clips: [], segments: [], sounds: [], speeches: [], quality: 'medium' };
+
+/** A draft, or a step of its history, that was stored when a film had one piece of music and one recording. */
+export function upgraded(old: Partial<Draft> & { music?: Omit<Sound, 'id'>; speech?: Speech }): Partial<Draft> {
+  const { music, speech, ...rest } = old;
+  return { sounds: music ? [{ id: 1, ...music }] : [], speeches: speech ? [speech] : [], ...rest };
+}
+
+/** The keys of the uploads that a draft needs. */
+export const keysIn = ({ segments, sounds, speeches }: Draft): string[] => [
+  ...[...segments, ...sounds].map((s) => s.assetKey),
+  ...speeches.flatMap((s) => s.source?.assetKey ?? []),
+];
 
 export const lengthOf = (s: Segment): number => (s.toMs - s.fromMs) / s.speed;
 
@@ -101,28 +120,35 @@ export const lengthOfAll = (segments: Segment[]): number => beginsOf(segments).a
 /** The shortest stretch of a clip, in milliseconds. */
 export const shortest = 200;
 
-export const nextId = (segments: Segment[]): number => Math.max(0, ...segments.map((s) => s.id)) + 1;
+/** The shortest stretch of this clip: all of it, if it is shorter. */
+export const shortestOf = (clip: Clip | undefined): number => Math.min(shortest, clip?.durationMs ?? shortest);
+
+export const nextId = (all: { id: number }[]): number => Math.max(0, ...all.map((s) => s.id)) + 1;
+
+/** The segment at a time of the film. */
+export function segmentAt(segments: Segment[], filmMs: number): Segment | undefined {
+  const begins = beginsOf(segments);
+  return segments.findLast((_, i) => (begins[i] ?? 0) <= filmMs);
+}
 
 /** Puts a copy of a segment after it. The copy has the same stems. */
-export function duplicated(draft: Draft, s: Segment): Draft {
-  const copy = { ...s, id: nextId(draft.segments) };
-  const { speech } = draft;
+export function duplicated(draft: Draft, id: number): Draft {
+  const copied = nextId(draft.segments);
   return {
     ...draft,
-    segments: draft.segments.flatMap((o) => (o.id === s.id ? [o, copy] : [o])),
-    speech: speech?.segments?.includes(s.id) ? { ...speech, segments: [...speech.segments, copy.id] } : speech,
+    segments: draft.segments.flatMap((s) => (s.id === id ? [s, { ...s, id: copied }] : [s])),
+    speeches: draft.speeches.map((sp) => (sp.segments?.includes(id) ? { ...sp, segments: [...sp.segments, copied] } : sp)),
   };
 }
 
 /** Cuts a segment in two at a time of the film. A cut closer than `shortest` to an end changes nothing. */
 export function split(draft: Draft, filmMs: number): Draft {
-  const begins = beginsOf(draft.segments);
-  const i = draft.segments.findLastIndex((_, k) => (begins[k] ?? 0) <= filmMs);
-  const s = draft.segments[i];
+  const s = segmentAt(draft.segments, filmMs);
+  const i = s ? draft.segments.indexOf(s) : -1;
   if (!s) return draft;
-  const atMs = Math.round(s.fromMs + (filmMs - (begins[i] ?? 0)) * s.speed);
+  const atMs = Math.round(s.fromMs + (filmMs - (beginsOf(draft.segments)[i] ?? 0)) * s.speed);
   if (atMs < s.fromMs + shortest || atMs > s.toMs - shortest) return draft;
-  const copied = duplicated(draft, s);
+  const copied = duplicated(draft, s.id);
   const second = copied.segments[i + 1];
   return {
     ...copied,
@@ -130,13 +156,30 @@ export function split(draft: Draft, filmMs: number): Draft {
   };
 }
 
-/** Removes a segment, and the stems of its own sound with its last copy. */
-export function without(draft: Draft, id: number): Draft {
-  const segments = draft.segments.filter((s) => s.id !== id);
-  const own = draft.speech?.segments?.filter((n) => n !== id);
-  const speech = own && draft.speech ? { ...draft.speech, segments: own } : draft.speech;
-  return { ...draft, segments, speech: own?.length === 0 ? undefined : speech };
-}
+/** Speeches without a segment. The stems of its own sound go with its last copy. */
+const released = (speeches: Speech[], id: number): Speech[] =>
+  speeches.map((s) => (s.segments ? { ...s, segments: s.segments.filter((n) => n !== id) } : s)).filter((s) => s.segments?.length !== 0);
+
+/** Removes a segment. */
+export const without = (draft: Draft, id: number): Draft => ({
+  ...draft,
+  segments: draft.segments.filter((s) => s.id !== id),
+  speeches: released(draft.speeches, id),
+});
+
+/** Adds a clip, and keeps one entry for each file. */
+export const known = (clips: Clip[], clip: Clip): Clip[] => [...clips.filter((c) => c.assetKey !== clip.assetKey), clip];
+
+/** Shows another clip in a segment's place, from its begin, as long as that one was if it is long enough. */
+export const replaced = (draft: Draft, id: number, clip: Clip): Draft => ({
+  ...draft,
+  clips: known(draft.clips, clip),
+  segments: draft.segments.map((s) => {
+    const { focusX: _x, focusY: _y, ...kept } = s;
+    return s.id === id ? { ...kept, assetKey: clip.assetKey, fromMs: 0, toMs: Math.min(clip.durationMs, s.toMs - s.fromMs) } : s;
+  }),
+  speeches: released(draft.speeches, id),
+});
 
 const when = <T extends object>(on: unknown, fields: T): T | Record<never, never> => (on ? fields : {});
 
@@ -144,9 +187,11 @@ const when = <T extends object>(on: unknown, fields: T): T | Record<never, never
 const endMs = 1000;
 type FrameRate = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['frameRate']>;
 
+/** The stems of each separation that has them. */
+export type StemsOf = Record<string, Schemas['Stem'][] | undefined>;
+
 /** The draft as the API renders it, with the features that this server has. */
-export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: string) => boolean): Schemas['RenderConfigV3'] {
-  const { music } = draft;
+export function configOf(draft: Draft, stems: StemsOf, has: (feature: string) => boolean): Schemas['RenderConfigV3'] {
   const size = {
     ...when(draft.shortSide && has('canvas.shortSide'), { shortSide: draft.shortSide ?? null }),
     ...when(draft.frameRate && has('canvas.frameRate'), { frameRate: (draft.frameRate ?? null) as FrameRate }),
@@ -170,21 +215,19 @@ export function configOf(draft: Draft, stems: Schemas['Stem'][], has: (feature: 
       ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: transitionOf(s.join) }),
       ...when(canvas, { focusX: s.focusX ?? 0.5, focusY: s.focusY ?? 0.5 }),
     })),
-    bgmClips: music
-      ? [
-          {
-            audioAssetKey: music.assetKey,
-            startMs: music.startMs ?? 0,
-            sourceTrimStartMs: music.fromMs ?? 0,
-            volume: music.volume,
-            ...when(has('bgm.fade'), { fadeInMs: music.fadeInMs ?? 0, fadeOutMs: music.fadeOutMs ?? 0 }),
-            ...when(music.loop && has('bgm.loop'), { loop: true }),
-            ...when(music.duckDb && has('bgm.ducking'), { ducking: { amountDb: music.duckDb ?? 9 } }),
-            ...when(music.points?.length && has('volumePoints'), { volumePoints: music.points ?? [] }),
-          },
-        ]
-      : [],
-    separationDirectives: directivesOf(draft, stems),
+    bgmClips: draft.sounds.map((s) => ({
+      audioAssetKey: s.assetKey,
+      startMs: s.startMs ?? 0,
+      sourceTrimStartMs: s.fromMs ?? 0,
+      ...when(s.toMs, { sourceTrimEndMs: s.toMs ?? 0 }),
+      volume: s.volume,
+      ...when(has('bgm.fade'), { fadeInMs: s.fadeInMs ?? 0, fadeOutMs: s.fadeOutMs ?? 0 }),
+      ...when(s.loop && has('bgm.loop'), { loop: true }),
+      ...when(s.voice && has('bgm.voice'), { voice: true }),
+      ...when(s.duckDb && !s.voice && has('bgm.ducking'), { ducking: { amountDb: s.duckDb ?? 9 } }),
+      ...when(s.points?.length && has('volumePoints'), { volumePoints: s.points ?? [] }),
+    })),
+    separationDirectives: draft.speeches.flatMap((speech) => directivesOf(speech, draft.segments, stems[speech.jobId] ?? [])).map((d, i) => ({ ...d, id: `speech-${i}` })),
   };
 }
 
@@ -204,24 +247,24 @@ const usualVolumes: Record<string, number> = { voice_all: 1, background: 0.2 };
 /** The volume of a stem, also if it was never set. */
 export const volumeOf = ({ volumes }: Speech, stemId: string): number => volumes[stemId] ?? usualVolumes[stemId] ?? 0;
 
-/** The stems, over each segment whose sound they are or from the beginning of the film. */
-function directivesOf({ speech, segments }: Draft, stems: Schemas['Stem'][]): Directive[] {
-  if (!speech) return [];
+/** The stems, over each segment whose sound they are or where they lie on the film. */
+function directivesOf(speech: Speech, segments: Segment[], stems: Schemas['Stem'][]): Omit<Directive, 'id'>[] {
   const begins = beginsOf(segments);
   const stemMs = Math.max(0, ...stems.map((s) => s.durationMs));
-  const whole = { begin: 0, lengthMs: lengthOfAll(segments), later: 0, speed: 1 };
+  const { startMs, fromMs, toMs } = { startMs: 0, fromMs: 0, toMs: undefined, ...speech.place };
+  const heard = Math.min(toMs ?? stemMs, stemMs) - fromMs;
+  const placed = { begin: startMs, lengthMs: Math.min(heard, lengthOfAll(segments) - startMs), later: -fromMs, speed: 1 };
   const own = segments.flatMap((s, i) => {
     if (!speech.segments?.includes(s.id)) return [];
     // If the segment was cut after the separation, its stems begin later than it, or are entered later.
     return [{ begin: begins[i] ?? 0, lengthMs: lengthOf(s), later: (speech.fromMs ?? s.fromMs) - s.fromMs, speed: s.speed }];
   });
-  return (speech.segments ? own : [whole]).flatMap(({ begin, lengthMs, later, speed }, i) => {
+  return (speech.segments ? own : [placed]).flatMap(({ begin, lengthMs, later, speed }) => {
     const rangeStartMs = Math.floor(begin + Math.max(0, later) / speed);
     const sourceOffsetMs = Math.max(0, -later);
     const rangeEndMs = Math.floor(Math.min(begin + lengthMs, rangeStartMs + (stemMs - sourceOffsetMs) / speed));
     const selections = stems.map((s) => ({ stemId: s.stemId, volume: volumeOf(speech, s.stemId), separationJobId: speech.jobId }));
-    const directive: Directive = {
-      id: `speech-${i}`,
+    const directive = {
       rangeStartMs,
       rangeEndMs,
       muteOriginalSegmentAudio: speech.alone,

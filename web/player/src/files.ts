@@ -2,13 +2,13 @@
 
 import { answer, api, current, cutroom, stemAddress, type Schemas } from './api';
 
-type Analysis = Schemas['Analysis'];
+export type Analysis = Schemas['Analysis'];
 
 const known = new Map<string, Promise<Analysis>>();
 
 /** The service's analysis of a file, fetched once. */
 export function analysisOf(assetKey: string): Promise<Analysis> {
-  const asked = known.get(assetKey) ?? answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 600 } }));
+  const asked = known.get(assetKey) ?? answer(api.POST('/api/v2/assets/analysis', { body: { assetKey, points: 4000 } }));
   known.set(assetKey, asked);
   asked.catch(() => known.delete(assetKey));
   return asked;

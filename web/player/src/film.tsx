@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, bytesOf, cutroom, followRender, result, type Schemas } from './api';
-import { configOf, type Draft } from './draft';
+import type { Draft } from './draft';
 import { Trouble } from './errors';
 import { History } from './history';
 import { Act, Choice, Panel, Popover, Progress, useTask, Wrong } from './parts';
@@ -10,9 +10,6 @@ import type { Change } from './projects';
 import { watchEvent } from './pushes';
 
 type Status = Schemas['RenderStatus'];
-
-/** The storage key of the current film, which survives a reload or a new sign-in. */
-const followed = 'cutroom-follows';
 
 const qualities: [string, string][] = [['low', 'Low'], ['medium', 'Medium'], ['high', 'High']]; // prettier-ignore
 
@@ -29,14 +26,19 @@ export function Film(props: {
   name: string;
   /** Its id: a submit of it that got no answer is sent again as the same one. */
   project: string;
-  stems: Schemas['Stem'][];
+  /** Its last render, if there is one. */
+  film: string | undefined;
+  rendered: (jobId: string) => void;
+  /** The film as the API renders it. */
+  body: Schemas['RenderConfigV3'];
   /** Why the film cannot be rendered now, or ''. */
   notYet: string;
   has: (feature: string) => boolean;
 }) {
   const { draft, change } = props;
   const [state, setState] = useState<Status>();
-  const [film, setFilm] = useState<{ url: string; poster: string }>();
+  /** The film that is shown, and what it is saved as: another project's film does not get the name of this one. */
+  const [film, setFilm] = useState<{ url: string; poster: string; name: string }>();
   const [trouble, setTrouble] = useState<Trouble>();
   const retry = useRef(() => {}); // repeats what `trouble` is about
   const again = useRef(() => {}); // renders the draft as it is then
@@ -45,8 +47,11 @@ export function Film(props: {
   const [busy, run] = useTask(setTrouble);
   const [, runShow] = useTask(setTrouble); // an earlier film can be watched while another is rendered
   const cancelled = useRef('');
+  const left = useRef(false); // the project was left; its render goes on
+  const own = useRef(props.film);
+  const latest = useRef(props.name);
+  latest.current = props.name;
   const asked = useRef(false); // the film that loads is to be brought into sight
-  const body = configOf(draft, props.stems, props.has);
 
   async function list(after = ''): Promise<Schemas['RenderHistoryJob'][]> {
     const page = await answer(api.GET('/api/v2/render', { params: { query: { limit: 12, ...(after && { cursor: after }) } } }));
@@ -58,29 +63,29 @@ export function Film(props: {
     retry.current = () => void show(jobId);
     return runShow(async () => {
       const [url, poster] = await Promise.all([bytesOf('download', jobId), bytesOf('poster', jobId).catch(() => '')]);
-      setFilm({ url, poster });
+      setFilm({ url, poster, name: jobId === own.current ? latest.current : 'Film' });
     });
   };
   async function follow(jobId: string) {
-    sessionStorage.setItem(followed, jobId);
     try {
       await followRender(jobId, setState);
-      await watched(jobId);
+      if (!left.current) await watched(jobId);
     } catch (e) {
       retry.current = () => again.current();
       if (!(e instanceof Trouble) || e.status !== 404) throw e;
       if (cancelled.current !== jobId) throw new Trouble('This film was deleted while it was rendered.');
     } finally {
-      sessionStorage.removeItem(followed);
       setState(undefined);
-      await list().catch(() => {});
+      if (!left.current) await list().catch(() => {});
     }
   }
   const render = () => {
     retry.current = () => again.current();
     return run(async () => {
       setFilm(undefined);
-      const { jobId } = await result(cutroom.jobs.render(body, props.project));
+      const { jobId } = await result(cutroom.jobs.render(props.body, props.project));
+      own.current = jobId;
+      props.rendered(jobId);
       void list().catch(() => {});
       await follow(jobId);
     });
@@ -93,19 +98,20 @@ export function Film(props: {
       setTrouble(e);
     });
   };
-  /** Lists the films, and follows one that is being rendered. */
+  /** Lists the films, and shows or follows the one of this project. */
   const start = () => {
     retry.current = () => void start();
     return run(async () => {
       const all = await list();
-      const kept = sessionStorage.getItem(followed);
-      const going = all.find((j) => j.jobId === kept) ?? all.find((j) => j.status === 'PENDING' || j.status === 'PROCESSING');
-      const newest = all.find((j) => j.status === 'COMPLETED' && (j.expiresAt ?? 0) > Date.now());
-      if (going) await follow(going.jobId);
-      else if (newest) await show(newest.jobId);
+      const mine = all.find((j) => j.jobId === own.current);
+      if (mine?.status === 'PENDING' || mine?.status === 'PROCESSING') await follow(mine.jobId);
+      else if (mine?.status === 'COMPLETED' && (mine.expiresAt ?? 0) > Date.now()) await show(mine.jobId);
     });
   };
-  useEffect(() => void start(), []);
+  useEffect(() => {
+    void start();
+    return () => void (left.current = true);
+  }, []);
   useEffect(() => {
     const watch = (e: Event) => void watched((e as CustomEvent<string>).detail);
     addEventListener(watchEvent, watch);
@@ -162,12 +168,12 @@ export function Film(props: {
           )}
           {!state && props.notYet && <small>{props.notYet}</small>}
           {film && (
-            <a class="button" href={film.url} download={`${props.name}.mp4`}>
+            <a class="button" href={film.url} download={`${film.name}.mp4`}>
               Save
             </a>
           )}
           {film && 'share' in navigator && (
-            <button type="button" onClick={() => void share(film.url, props.name)}>
+            <button type="button" onClick={() => void share(film.url, film.name)}>
               Share
             </button>
           )}

@@ -1,23 +1,31 @@
 // What the browser can read from a file before its upload.
 
-/** The length of a file, and a frame of it if it is a video. */
-export async function inspect(file: File): Promise<{ durationMs: number; picture: string }> {
+/** How long the browser may take to open a file and to show a frame of it, in milliseconds. A damaged file may never. */
+const patience = 15_000;
+
+/** The length of a file, and a frame of it if it is a video. Fails for what this browser cannot read. */
+export async function inspect(file: File, signal?: AbortSignal): Promise<{ durationMs: number; picture: string }> {
   const video = document.createElement('video');
   const url = URL.createObjectURL(file);
+  let timer = 0;
   try {
     video.muted = true;
     video.preload = 'auto';
-    await new Promise((done, failed) => {
-      video.onloadeddata = done;
+    await new Promise<void>((done, failed) => {
+      timer = window.setTimeout(() => failed(new Error('it takes too long')), patience);
+      signal?.addEventListener('abort', () => failed(signal.reason));
       video.onerror = () => failed(new Error('this browser cannot read it'));
+      video.onseeked = () => done();
+      video.onloadeddata = () => {
+        if (Number.isFinite(video.duration)) video.currentTime = video.duration / 3;
+        else failed(new Error('its length is not known'));
+      };
       video.src = url;
-    });
-    await new Promise((done) => {
-      video.onseeked = done; // a stream without a length throws here
-      video.currentTime = video.duration / 3;
     });
     return { durationMs: Math.round(video.duration * 1000), picture: draw(video) };
   } finally {
+    clearTimeout(timer);
+    video.onerror = null;
     video.removeAttribute('src');
     URL.revokeObjectURL(url);
   }
@@ -34,7 +42,7 @@ function draw(video: HTMLVideoElement): string {
 
 /** 12345 as "12.3 s", 83000 as "1:23". */
 export function seconds(ms: number): string {
-  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
   const s = Math.round(ms / 1000);
   return `${Math.floor(s / 60)}:${String(s % 60).padStart(2, '0')}`;
 }

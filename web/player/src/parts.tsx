@@ -58,7 +58,7 @@ export const focusNext = (e: Element | null): void => void requestAnimationFrame
 
 /** Asks before a reload or a closed tab would drop a file that is being sent. */
 export function useUnloadWarning(on: boolean): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!on) return;
     const warn = (e: BeforeUnloadEvent) => e.preventDefault();
     addEventListener('beforeunload', warn);
@@ -86,7 +86,12 @@ export function Act(props: { off?: boolean; class?: string; label?: string; act:
 /** Calls `leave` at a press outside of an element. */
 function usePressOutside(box: { current: HTMLElement | null }, leave: () => void): void {
   useEffect(() => {
-    const press = (e: Event) => !box.current?.contains(e.target as Node) && leave();
+    const press = (e: Event) => {
+      if (box.current?.contains(e.target as Node)) return;
+      // A tap on the picture that closes a menu plays nothing.
+      if (box.current?.matches('[open]') && (e.target as Element).matches?.('canvas')) addEventListener('click', (c) => c.stopPropagation(), { capture: true, once: true });
+      leave();
+    };
     addEventListener('pointerdown', press);
     return () => removeEventListener('pointerdown', press);
   }, []);
@@ -200,16 +205,18 @@ export function Popover(props: { class: string; button: ComponentChildren; label
   );
 }
 
-/** Says what was removed and offers to undo it. It takes the focus from the removed element. */
-export function Undo(props: { label: string; undo: () => void; close: () => void }) {
+/** Says what an edit did and offers to undo it, if it can be. It takes the focus from the removed element. */
+export function Undo(props: { label: string; undo?: (() => void) | undefined; close: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => button.current?.focus(), [props.label]);
   return (
     <div class="undo" role="status">
       {props.label}
-      <button ref={button} type="button" class="primary" onClick={props.undo}>
-        Undo
-      </button>
+      {props.undo && (
+        <button ref={button} type="button" class="primary" onClick={props.undo}>
+          Undo
+        </button>
+      )}
       <button type="button" class="plain" onClick={props.close}>
         Close
       </button>
@@ -218,7 +225,7 @@ export function Undo(props: { label: string; undo: () => void; close: () => void
 }
 
 /** Takes files that are dropped on it or chosen. */
-export function Drop(props: { label: string; hint: string; icon: keyof typeof icons; accept: string; many?: boolean; disabled?: boolean; take: (files: File[]) => void }) {
+export function Drop(props: { label: string; hint: string; icon: keyof typeof icons; accept: string; many?: boolean; take: (files: File[]) => void }) {
   const [over, setOver] = useState(false);
   return (
     <label
@@ -231,7 +238,7 @@ export function Drop(props: { label: string; hint: string; icon: keyof typeof ic
       onDrop={(e) => {
         e.preventDefault();
         setOver(false);
-        if (!props.disabled) props.take([...(e.dataTransfer?.files ?? [])]);
+        props.take([...(e.dataTransfer?.files ?? [])]);
       }}
     >
       <Icon of={props.icon} />
@@ -244,7 +251,6 @@ export function Drop(props: { label: string; hint: string; icon: keyof typeof ic
         class="unseen"
         accept={props.accept}
         multiple={props.many}
-        disabled={props.disabled}
         onChange={(e) => {
           props.take([...(e.currentTarget.files ?? [])]);
           e.currentTarget.value = '';

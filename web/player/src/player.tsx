@@ -94,7 +94,7 @@ export function Player(props: {
       }}
     >
       <div class="stage">
-        <canvas ref={canvas} width={width} height={height} style={{ aspectRatio: `${width} / ${height}` }} role="img" aria-label="The film at the playhead" onClick={() => setPlaying(!playing)} />
+        <canvas ref={canvas} width={width} height={height} style={{ aspectRatio: `${width} / ${height}` }} role="img" aria-label="The film at the playhead" onClick={() => film && setPlaying(!playing)} />
         {!film && <p class="loading">{config.segments.length ? 'Opening the clips …' : 'Add a clip to see the film.'}</p>}
         {film && playing && !heard && <p class="loading">Opening the sound …</p>}
         {by && <small class="note">This browser cannot decode one of the clips. Its pictures are from the service, a few of each clip.</small>}
@@ -137,7 +137,10 @@ export function Player(props: {
 }
 
 /** 12345 as "0:12.3". */
-const clock = (ms: number): string => `${Math.floor(ms / 60_000)}:${((ms % 60_000) / 1000).toFixed(1).padStart(4, '0')}`;
+function clock(ms: number): string {
+  const tenths = Math.round(ms / 100);
+  return `${Math.floor(tenths / 600)}:${((tenths % 600) / 10).toFixed(1).padStart(4, '0')}`;
+}
 
 function drawPeek(ctx: CanvasRenderingContext2D, film: Film, library: Library, { assetKey, atMs }: Peek): void {
   const clip = library.clip(assetKey, 0) ?? library.clip(assetKey, 1);

@@ -1,137 +1,163 @@
 // The user's projects in this browser: each is a draft with a name, and every edit of it can be undone, also after a reload.
 
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { empty, type Draft } from './draft';
-
-export interface Project {
-  id: string;
-  name: string;
-}
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { empty, keysIn, upgraded, type Draft } from './draft';
+import { Shelf, stored, type Edit, type Project, type Unsaved } from './shelf';
 
 /** An edit may name what it changes, so that the steps of one slider are undone together. */
 export type Change = (change: (old: Draft) => Draft, what?: string) => void;
 
-/** A draft without its clips: they stay known, because an undone removal needs them again. */
-type Edit = Omit<Draft, 'clips'>;
-
-interface Stored {
-  draft: Draft;
-  past: Edit[];
-  future: Edit[];
-}
-
-const listKey = (user: string) => `cutroom-projects-${user}`;
-const keyOf = (user: string, id: string) => `cutroom-project-${user}-${id}`;
-/** How many edits can be undone. */
+/** How many edits of a project can be undone, and how many characters they may take. */
 const remembered = 100;
+const rememberedSize = 500_000;
 /** Steps of one control that follow each other within this time are one edit, in milliseconds. */
 const together = 1500;
 
-const read = <T,>(key: string, otherwise: T): T => JSON.parse(localStorage.getItem(key) ?? 'null') ?? otherwise;
+/** A draft without its clips: they stay known, because an undone removal needs them again. */
+const stepOf = ({ clips: _, ...step }: Draft): string => JSON.stringify(step);
 
-function list(user: string): { current: string; projects: Project[] } {
-  return read(listKey(user), { current: 'first', projects: [{ id: 'first', name: 'My first film' }] });
+/** The latest steps that there is room for. */
+function bounded(steps: string[]): string[] {
+  let [first, size] = [steps.length, 0];
+  while (first > 0 && steps.length - first < remembered && (size += steps[first - 1]?.length ?? 0) <= rememberedSize) first--;
+  return steps.slice(first);
 }
 
-const load = (user: string, id: string): Stored => read(keyOf(user, id), { draft: empty, past: [], future: [] });
+/** An edit that can be undone, unless it continues the one before. It brings a deleted project back. */
+const edited = (f: (old: Draft) => Draft, continues: boolean): Edit => (old) => {
+  const draft = f(old.draft);
+  if (draft === old.draft) return old;
+  return { ...old, removedAt: undefined, draft, past: continues ? old.past : bounded([...old.past, stepOf(old.draft)]), future: [] };
+};
 
-/** Erases a user's projects from this browser. */
-export function forget(user: string): void {
-  for (const { id } of list(user).projects) localStorage.removeItem(keyOf(user, id));
-  localStorage.removeItem(listKey(user));
-}
+const undone: Edit = (old) => {
+  const step = old.past.at(-1);
+  return step ? { ...old, draft: { ...JSON.parse(step), clips: old.draft.clips }, past: old.past.slice(0, -1), future: [...old.future, stepOf(old.draft)] } : old;
+};
+const redone: Edit = (old) => {
+  const step = old.future.at(-1);
+  return step ? { ...old, draft: { ...JSON.parse(step), clips: old.draft.clips }, past: [...old.past, stepOf(old.draft)], future: old.future.slice(0, -1) } : old;
+};
 
-/** The keys of the uploads that a user's projects need. */
-export function keysOf(user: string): string[] {
-  return list(user).projects.flatMap(({ id }) => {
-    const { draft, past, future } = load(user, id);
-    return [draft, ...past, ...future].flatMap(({ segments, music }) => [...segments.map((s) => s.assetKey), ...(music ? [music.assetKey] : [])]);
+/** The keys of the uploads that a user's projects need, also the deleted one that can be restored. */
+export const keysOf = async (user: string): Promise<string[]> =>
+  (await stored(user)).flatMap(({ draft, past, future }) => [draft, ...[...past, ...future].map((step): Draft => JSON.parse(step))].flatMap(keysIn));
+
+const fresh = (user: string, id: string, name: string): Project => ({ user, id, name, madeAt: Date.now(), openedAt: Date.now(), draft: empty, past: [], future: [], rev: 0 });
+const newId = (): string => crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+
+/** The projects that earlier versions of this page kept in localStorage, which each edit wrote as a whole. */
+function inherited(user: string): Project[] {
+  const read = (key: string) => JSON.parse(localStorage.getItem(key) ?? 'null');
+  const list: { current: string; projects: { id: string; name: string }[] } | null = read(`cutroom-projects-${user}`);
+  return (list?.projects ?? []).map(({ id, name }, i) => {
+    const old = read(`cutroom-project-${user}-${id}`) ?? {};
+    const steps = (list: object[] = []) => bounded(list.map((step) => JSON.stringify(upgraded(step))));
+    return { ...fresh(user, id, name), madeAt: i, openedAt: id === list?.current ? Date.now() : 0, draft: { ...empty, ...upgraded(old.draft ?? {}) }, past: steps(old.past), future: steps(old.future) };
   });
 }
 
-const editOf = ({ clips, ...edit }: Draft): Edit => edit;
+/** Removes what `inherited` has read, once it is stored. */
+function disinherit(user: string): void {
+  for (const key of Object.keys(localStorage)) if (key === `cutroom-projects-${user}` || key.startsWith(`cutroom-project-${user}-`)) localStorage.removeItem(key);
+}
+
+/** Which project each tab shows, across a reload. */
+const openKey = (user: string) => `cutroom-open-${user}`;
 
 export interface Projects {
-  draft: Draft;
+  current: Project;
   change: Change;
   undo: (() => void) | undefined;
   redo: (() => void) | undefined;
   all: Project[];
-  current: Project;
   open: (id: string) => void;
   create: () => void;
   duplicate: () => void;
   rename: (name: string) => void;
   remove: () => void;
+  /** The project that was deleted last. */
+  removed: Project | undefined;
+  restore: () => void;
+  /** Remembers the last render of the project. */
+  rendered: (jobId: string) => void;
+  unsaved: Unsaved;
+  save: () => void;
 }
 
-/** The projects of a user. Two tabs share them. */
-export function useProjects(user: string): Projects {
-  const [{ current, projects }, setList] = useState(() => list(user));
-  const [stored, set] = useState(() => load(user, current));
-  const last = useRef({ what: '', at: 0 });
-  useLayoutEffect(() => localStorage.setItem(listKey(user), JSON.stringify({ current, projects })), [current, projects]);
-  useLayoutEffect(() => localStorage.setItem(keyOf(user, current), JSON.stringify(stored)), [stored]); // before a reload can come
+/** The projects of a user, undefined until they are read. */
+export function useProjects(user: string): Projects | undefined {
+  const [, redraw] = useState(0);
+  const shelf = useMemo(() => new Shelf(user, () => redraw((n) => n + 1)), [user]);
+  const [ready, setReady] = useState(false);
+  const [id, setId] = useState(() => sessionStorage.getItem(openKey(user)) ?? '');
   useEffect(() => {
-    const follow = (e: StorageEvent) => e.key === keyOf(user, current) && e.newValue && set(JSON.parse(e.newValue));
-    addEventListener('storage', follow);
-    return () => removeEventListener('storage', follow);
-  }, [user, current]);
+    const begin = async () => {
+      await shelf.enter();
+      const known = new Set(shelf.projects.map((p) => p.id));
+      for (const project of inherited(user)) if (!known.has(project.id)) shelf.add(project);
+      await shelf.save();
+      if (!shelf.unsaved) disinherit(user);
+      setReady(true);
+    };
+    void begin();
+    return () => shelf.leave();
+  }, [shelf]);
+  const last = useMemo(() => ({ what: '', at: 0 }), [id]);
 
-  const change: Change = (f, what = '') => {
-    const now = Date.now();
-    const same = what !== '' && what === last.current.what && now - last.current.at < together;
-    last.current = { what, at: now };
-    set((old) => {
-      const draft = f(old.draft);
-      if (draft === old.draft) return old;
-      return { draft, past: same ? old.past : [...old.past, editOf(old.draft)].slice(-remembered), future: [] };
-    });
+  const all = shelf.projects.filter((p) => !p.removedAt);
+  const latest = all.reduce<Project | undefined>((a, b) => (a && a.openedAt >= b.openedAt ? a : b), undefined);
+  const current = all.find((p) => p.id === id) ?? latest;
+  useEffect(() => {
+    // A project that another tab has deleted gives way, and an empty list is never shown.
+    if (!ready) return;
+    if (!current) shelf.add(fresh(user, shelf.projects.some((p) => p.id === 'first') ? newId() : 'first', 'My first film'));
+    else if (current.id !== id) show(current.id);
+  });
+  if (!ready || !current) return undefined;
+
+  function show(next: string): void {
+    setId(next);
+    try {
+      sessionStorage.setItem(openKey(user), next);
+    } catch {
+      // A reload opens the one that was opened last.
+    }
+    shelf.edit(next, (p) => ({ ...p, openedAt: Date.now() }));
+  }
+  const put = (project: Project) => {
+    shelf.add(project);
+    show(project.id);
   };
-  const undo = () => {
-    last.current = { what: '', at: 0 };
-    set((old) => {
-      const edit = old.past.at(-1);
-      return edit ? { draft: { ...edit, clips: old.draft.clips }, past: old.past.slice(0, -1), future: [...old.future, editOf(old.draft)] } : old;
-    });
-  };
-  const redo = () =>
-    set((old) => {
-      const edit = old.future.at(-1);
-      return edit ? { draft: { ...edit, clips: old.draft.clips }, past: [...old.past, editOf(old.draft)], future: old.future.slice(0, -1) } : old;
-    });
-  const show = (project: Project, content: Stored, rest: Project[]) => {
-    last.current = { what: '', at: 0 };
-    setList({ current: project.id, projects: rest });
-    set(content);
-  };
-  const fresh = (name: string): Project => ({ id: crypto.randomUUID?.() ?? String(Date.now()), name });
-  const named = projects.find((p) => p.id === current) ?? { id: current, name: 'My film' };
+  const removed = shelf.projects.filter((p) => p.removedAt).sort((a, b) => (a.removedAt ?? 0) - (b.removedAt ?? 0)).at(-1);
   return {
-    draft: stored.draft,
-    change,
-    undo: stored.past.length ? undo : undefined,
-    redo: stored.future.length ? redo : undefined,
-    all: projects,
-    current: named,
-    open: (id) => {
-      const project = projects.find((p) => p.id === id);
-      if (project && id !== current) show(project, load(user, id), projects);
+    current,
+    // What was begun in a project ends in it, whichever is open then.
+    change: (f, what = '') => {
+      const now = Date.now();
+      const continues = what !== '' && what === last.what && now - last.at < together;
+      Object.assign(last, { what, at: now });
+      shelf.edit(current.id, edited(f, continues));
     },
-    create: () => {
-      const project = fresh(`Film ${projects.length + 1}`);
-      show(project, { draft: empty, past: [], future: [] }, [...projects, project]);
-    },
-    duplicate: () => {
-      const project = fresh(`${named.name} (copy)`);
-      show(project, { draft: stored.draft, past: [], future: [] }, [...projects, project]);
-    },
-    rename: (name) => setList({ current, projects: projects.map((p) => (p.id === current ? { ...p, name } : p)) }),
+    undo: current.past.length ? () => (Object.assign(last, { what: '' }), shelf.edit(current.id, undone)) : undefined,
+    redo: current.future.length ? () => shelf.edit(current.id, redone) : undefined,
+    all,
+    open: (next) => next !== current.id && show(next),
+    create: () => put(fresh(user, newId(), `Film ${all.length + 1}`)),
+    duplicate: () => put({ ...fresh(user, newId(), `${current.name} (copy)`), draft: current.draft }),
+    rename: (name) => shelf.edit(current.id, (p) => ({ ...p, name })),
     remove: () => {
-      localStorage.removeItem(keyOf(user, current));
-      const rest = projects.filter((p) => p.id !== current);
-      const next = rest.at(-1) ?? fresh('My first film');
-      show(next, load(user, next.id), rest.length ? rest : [next]);
+      for (const old of shelf.projects) if (old.removedAt) void shelf.erase(old.id).catch(() => {});
+      shelf.edit(current.id, (p) => ({ ...p, removedAt: Date.now() }));
     },
+    removed,
+    restore: () => {
+      if (!removed) return;
+      shelf.edit(removed.id, (p) => ({ ...p, removedAt: undefined }));
+      show(removed.id);
+    },
+    rendered: (film) => shelf.edit(current.id, (p) => ({ ...p, film })),
+    unsaved: shelf.unsaved,
+    save: () => void shelf.save(),
   };
 }

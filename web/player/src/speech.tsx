@@ -2,17 +2,17 @@
 // progress, mix and history.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { answer, api, current, followSeparation, newKey, type Schemas } from './api';
+import { answer, api, current, followSeparation, newKey, peaksOf, type Schemas } from './api';
 import { openShop } from './app';
-import { volumeOf, type Draft, type Speech as Spoken } from './draft';
+import { volumeOf, type Draft, type Speech as Spoken, type StemsOf } from './draft';
 import { failureOf, Trouble } from './errors';
-import { analysisOf } from './files';
+import { Lane } from './lane';
 import { inspect, seconds } from './media';
 import { Act, Confirm, Icon, Progress, useTask, useUnloadWarning, Wrong } from './parts';
 import { Stems } from './stems';
 import type { Change } from './projects';
 import type { Remove } from './studio';
-import { upload } from './upload';
+import { mustSound, upload } from './upload';
 
 type Status = Schemas['SeparationStatus'];
 type Old = Schemas['SeparationHistoryJob'];
@@ -28,7 +28,8 @@ export interface Stretch {
   segment?: number | undefined;
 }
 
-interface Offer {
+/** A separation that waits for a yes. */
+export interface Offer {
   recording: Recording;
   credits: number;
   /** The job that has these stems already, which costs nothing. */
@@ -50,23 +51,23 @@ export function Speech(props: {
   has: (feature: string) => boolean;
   /** Lets the rest of the page find the input for recordings. */
   ask: { current: (recording: Recording) => Promise<void> };
-  stems: Schemas['Stem'][];
-  /** Receives the stems, or undefined while there is no answer yet. */
-  found: (stems: Schemas['Stem'][] | undefined) => void;
+  offer: Offer | undefined;
+  offered: (offer: Offer | undefined) => void;
+  stems: StemsOf;
+  /** Receives the stems of a separation. */
+  found: (jobId: string, stems: Schemas['Stem'][]) => void;
 }) {
-  const { draft, change, stems } = props;
-  const { speech } = draft;
-  const [state, setState] = useState<Status>();
-  const [offer, setOffer] = useState<Offer>();
+  const { draft, change, offer, offered } = props;
+  const { speeches } = draft;
   const [trouble, setTrouble] = useState<Trouble>();
   const [busy, run] = useTask(setTrouble);
   const asked = useRef<HTMLDivElement>(null);
 
   props.ask.current = async (wanted) => {
     // The price is quoted before anything is charged.
-    const [recording, durationMs] = await measured(wanted, props.byReference);
+    const [recording, durationMs] = await measured(wanted, props.byReference, props.has('analysis'));
     const cost = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs: Math.round(durationMs) } } }));
-    setOffer({ recording, credits: cost.credits, made: 'file' in recording ? undefined : await madeBefore(recording), key: newKey() });
+    offered({ recording, credits: cost.credits, made: 'file' in recording ? undefined : await madeBefore(recording), key: newKey() });
   };
   useEffect(() => asked.current?.scrollIntoView({ block: 'nearest' }), [offer]);
   const separate = ({ recording, key, made }: Offer) =>
@@ -74,37 +75,19 @@ export function Speech(props: {
       const submitted = made ?? submit(recording, key, props.has('separate.reuse'));
       const jobId = await Promise.resolve(submitted).finally(props.spent); // also after a refusal: another tab may have spent credits
       if (!('file' in recording)) remember(recording, jobId);
-      setOffer(undefined);
-      if ('file' in recording) return use({ name: nameOf(recording), jobId, volumes: {}, alone: true });
-      const place = recording.segment === undefined ? {} : { segments: [recording.segment], fromMs: recording.fromMs };
-      use({ name: nameOf(recording), jobId, volumes: {}, alone: true, source: recording, ...place });
+      offered(undefined);
+      use(recording, jobId);
     });
   useUnloadWarning(busy && !!offer && 'file' in offer.recording);
-  const use = (spoken: Spoken) => change((old) => ({ ...old, speech: spoken }));
+  /** Puts stems on the film: on the segments whose sound was separated, or by themselves. The same stems are there once. */
+  const use = (recording: Recording, jobId: string) =>
+    change((old) => {
+      const stretch = 'file' in recording ? undefined : recording;
+      const own = stretch?.segment === undefined ? [] : old.segments.filter((s) => s.id === stretch.segment || (stretch.segment === anySegment && s.assetKey === stretch.assetKey));
+      const spoken: Spoken = { name: nameOf(recording), jobId, volumes: {}, alone: true, ...(stretch?.assetKey && { source: stretch }), ...(own.length && { segments: own.map((s) => s.id), fromMs: stretch?.fromMs ?? 0 }) };
+      return { ...old, speeches: [...old.speeches.filter((s) => s.jobId !== jobId), spoken] };
+    });
 
-  useEffect(() => {
-    setState(undefined);
-    props.found(speech ? undefined : []);
-    if (!speech) return;
-    let left = false;
-    followSeparation(speech.jobId, (s) => !left && setState(s)).then(
-      (end) => {
-        if (!left) props.found(end.stems ?? []);
-      },
-      (e: Trouble) => {
-        if (left || e.status === 401) return; // the draft waits for the next sign-in
-        props.spent(); // or refunded
-        props.found([]);
-        if (!e.status) return; // the card says why it failed
-        if (e.code === 'invalid_stem_url') return;
-        setTrouble(e.status === 404 ? new Trouble(`The stems of ${speech.name} were deleted.`) : e);
-        if (e.status === 404) change((old) => ({ ...old, speech: undefined }));
-      },
-    );
-    return () => void (left = true);
-  }, [speech?.jobId]);
-
-  const set = (part: Partial<Spoken>) => change((old) => ({ ...old, speech: old.speech && { ...old.speech, ...part } }));
   const enough = !offer || !!offer.made || props.balance === undefined || props.balance >= offer.credits;
   return (
     <>
@@ -112,13 +95,10 @@ export function Speech(props: {
         <div ref={asked} class="track ask">
           <span>
             <strong>
-              <Icon of="speech" /> {nameOf(offer.recording)}
+              <Icon of="speech" /> <span class="long">{nameOf(offer.recording)}</span>
             </strong>
             {enough ? (
-              <small>
-                {offer.made ? 'It was separated before: its stems are still there' : 'Voices and background become tracks of their own'}
-                {speech ? `, instead of ${speech.name}` : ''}.
-              </small>
+              <small>{offer.made ? 'It was separated before: its stems are still there.' : 'Voices and background become tracks of their own.'}</small>
             ) : (
               <button type="button" class="link" onClick={openShop}>
                 Buy credits first
@@ -128,49 +108,116 @@ export function Speech(props: {
           <Act class="primary" off={busy || !enough} act={() => void separate(offer)}>
             {offer.made ? 'Use its stems, free' : `Separate for ${offer.credits} ${offer.credits === 1 ? 'credit' : 'credits'}`}
           </Act>
-          <Act class="plain" off={busy} act={() => setOffer(undefined)}>
+          <Act class="plain" off={busy} act={() => offered(undefined)}>
             Not now
           </Act>
           {busy && <Progress label={`Preparing ${nameOf(offer.recording)}`} value={null} />}
         </div>
       )}
       <Wrong trouble={trouble} again={offer && !busy ? () => void separate(offer) : undefined} />
-      {!speech && !offer && !draft.music && (
+      {!speeches.length && !offer && !draft.sounds.length && (
         <p class="empty">Music plays under the film. A recording of speech is separated into voices and background, each with its own volume.</p>
       )}
-      {speech && (
-        <div class="speech">
-          <div class="track">
-            <strong>
-              <Icon of="speech" /> {speech.name}
-            </strong>
-            <button type="button" class="plain" aria-label="Remove the speech" onClick={() => props.remove('The speech', (old) => ({ ...old, speech: undefined }))}>
-              Remove
-            </button>
-          </div>
-          {state && <Going state={state} again={speech.source && (() => void props.ask.current(speech.source as Stretch))} />}
-          {state?.status === 'READY' && stems.length > 0 && (
-            <>
-              <Stems stems={stems} volume={(id) => volumeOf(speech, id)} set={(id, v) => set({ volumes: { ...speech.volumes, [id]: v } })} />
-              {stems.some((s) => s.stemId === 'speaker_0') && <small>All speakers is the sum of the speakers: raise one or the other, not both.</small>}
-              <label class="check">
-                <input type="checkbox" checked={speech.alone} onChange={(e) => set({ alone: e.currentTarget.checked })} />{' '}
-                {!speech.segments ? 'Silence the clips while the speech is heard' : "Silence the clip's own sound"}
-              </label>
-            </>
-          )}
-        </div>
-      )}
-      <Earlier draft={draft} use={(job, name) => use({ name, jobId: job.jobId, volumes: {}, alone: true })} />
+      {speeches.map((speech) => (
+        <SpeechCard key={speech.jobId} {...props} speech={speech} failed={setTrouble} />
+      ))}
+      <Earlier draft={draft} use={use} />
     </>
   );
 }
 
+/** One recording: its separation, and then its stems. */
+function SpeechCard(props: {
+  speech: Spoken;
+  change: Change;
+  remove: Remove;
+  spent: () => void;
+  ask: { current: (recording: Recording) => Promise<void> };
+  stems: StemsOf;
+  found: (jobId: string, stems: Schemas['Stem'][]) => void;
+  failed: (trouble: Trouble) => void;
+}) {
+  const { speech, found, change } = props;
+  const { jobId } = speech;
+  const stems = props.stems[jobId] ?? [];
+  const [state, setState] = useState<Status>();
+  useEffect(() => {
+    let left = false;
+    followSeparation(jobId, (s) => !left && setState(s)).then(
+      (end) => !left && found(jobId, end.stems ?? []),
+      (e: Trouble) => {
+        if (left || e.status === 401) return; // the draft waits for the next sign-in
+        props.spent(); // or refunded
+        found(jobId, []);
+        if (!e.status) return; // the card says why it failed
+        if (e.code === 'invalid_stem_url') return;
+        props.failed(e.status === 404 ? new Trouble(`The stems of ${speech.name} were deleted.`) : e);
+        if (e.status === 404) change((old) => ({ ...old, speeches: old.speeches.filter((s) => s.jobId !== jobId) }));
+      },
+    );
+    return () => void (left = true);
+  }, [jobId]);
+  const set = speechSetter(change, jobId);
+  return (
+    <div class="speech">
+      <div class="track">
+        <strong>
+          <Icon of="speech" /> <span class="long">{speech.name}</span>
+        </strong>
+        <button type="button" class="plain" aria-label="Remove the speech" onClick={() => props.remove('The speech', (old) => ({ ...old, speeches: old.speeches.filter((s) => s.jobId !== jobId) }))}>
+          Remove
+        </button>
+      </div>
+      {state && <Going state={state} again={speech.source && (() => void props.ask.current(speech.source as Stretch).catch(props.failed))} />}
+      {state?.status === 'READY' && stems.length > 0 && (
+        <>
+          <Stems stems={stems} volume={(id) => volumeOf(speech, id)} set={(id, v) => set({ volumes: { ...speech.volumes, [id]: v } })} />
+          {stems.some((s) => s.stemId === 'speaker_0') && <small>All speakers is the sum of the speakers: raise one or the other, not both.</small>}
+          <label class="check">
+            <input type="checkbox" checked={speech.alone} onChange={(e) => set({ alone: e.currentTarget.checked })} />{' '}
+            {!speech.segments ? 'Silence the clips while the speech is heard' : "Silence the clip's own sound"}
+          </label>
+        </>
+      )}
+    </div>
+  );
+}
+
+/** Changes one recording; the steps of one control are one edit. */
+const speechSetter = (change: Change, jobId: string) => (part: Partial<Spoken>) =>
+  change((old) => ({ ...old, speeches: old.speeches.map((s) => (s.jobId === jobId ? { ...s, ...part } : s)) }), `speech ${jobId} ${Object.keys(part).join()}`);
+
+/** A recording on the film's line, unless it is the sound of a segment and moves with that. */
+export function SpeechLane(props: { speech: Spoken; stems: Schemas['Stem'][]; filmMs: number; change: Change }) {
+  const { speech, stems, filmMs } = props;
+  const [stem] = stems;
+  const [wave, setWave] = useState<Schemas['Waveform']>();
+  useEffect(() => {
+    if (stem) peaksOf(stem, 600).then(setWave, () => {});
+  }, [stem?.stemId]);
+  if (!stem || !wave || speech.segments) return null;
+  const place = { startMs: 0, fromMs: 0, ...speech.place };
+  const set = speechSetter(props.change, speech.jobId);
+  return (
+    <Lane
+      name={speech.name}
+      label={`${speech.name} in the film`}
+      place={{ ...place, startMs: Math.min(filmMs - 1, place.startMs) }}
+      lengthMs={stem.durationMs}
+      peaks={wave.data}
+      filmMs={filmMs}
+      move={(part) => set({ place: { ...place, ...part } })}
+    />
+  );
+}
+
 /** A recording as it is separated, and its length. A file is uploaded first, so that the same sound is known again. */
-async function measured(recording: Recording, byReference: boolean): Promise<[Recording, durationMs: number]> {
+async function measured(recording: Recording, byReference: boolean, canAnalyse: boolean): Promise<[Recording, durationMs: number]> {
   if (!('file' in recording)) {
-    const toMs = recording.toMs ?? (await analysisOf(recording.assetKey)).durationMs;
-    return [recording, toMs - recording.fromMs];
+    const { name, assetKey, fromMs, toMs } = recording;
+    // A silent clip is not worth a credit.
+    const durationMs = canAnalyse || toMs === null ? (await mustSound(assetKey, name)).durationMs : 0;
+    return [recording, (toMs ?? durationMs) - fromMs];
   }
   const { file } = recording;
   const seen = await inspect(file).catch(() => undefined);
@@ -179,19 +226,30 @@ async function measured(recording: Recording, byReference: boolean): Promise<[Re
     return [recording, seen.durationMs];
   }
   const assetKey = await upload(file, () => {});
-  const found = await analysisOf(assetKey).catch((e: Trouble) => {
-    if (e.again) throw e;
-    return undefined;
-  });
-  if (!found?.hasAudio) throw new Trouble(`${file.name} has no sound.`);
+  const found = await mustSound(assetKey, file.name);
   return [{ name: file.name, assetKey, fromMs: 0, toMs: null }, found.durationMs];
 }
 
-/** The separations that this browser asked for, by what was separated. */
+/** Stands for all segments that show the clip whose sound was separated. */
+const anySegment = -1;
+
+/** The separations that this browser asked for, by what was separated: a convenience, which may be lost. */
 const doneKey = () => `cutroom-separated-${current()?.user.sub}`;
 const done = (): Record<string, string> => JSON.parse(localStorage.getItem(doneKey()) ?? '{}');
 const nameOfStretch = ({ assetKey, fromMs, toMs }: Stretch) => `${assetKey} ${fromMs} ${toMs ?? ''}`;
-const remember = (stretch: Stretch, jobId: string) => localStorage.setItem(doneKey(), JSON.stringify({ ...done(), [nameOfStretch(stretch)]: jobId }));
+function remember(stretch: Stretch, jobId: string): void {
+  try {
+    localStorage.setItem(doneKey(), JSON.stringify({ ...done(), [nameOfStretch(stretch)]: jobId }));
+  } catch {
+    // The service knows it, too.
+  }
+}
+
+/** What a separation was made of, so that its stems find their segments again. */
+function stretchOf(jobId: string, name: string): Stretch | undefined {
+  const [assetKey, fromMs, toMs] = Object.entries(done()).find(([, job]) => job === jobId)?.[0].split(' ') ?? [];
+  return assetKey ? { name, assetKey, fromMs: Number(fromMs), toMs: toMs ? Number(toMs) : null, segment: anySegment } : undefined;
+}
 
 /** The job that separated the same sound before, if it can still be used. */
 async function madeBefore(stretch: Stretch): Promise<string | undefined> {
@@ -224,19 +282,20 @@ function titleOf(job: Old, clips: Draft['clips']): string {
 }
 
 /** Separations that were paid for and can still be used. */
-function Earlier(props: { draft: Draft; use: (job: Old, name: string) => void }) {
-  const { clips, speech } = props.draft;
+function Earlier(props: { draft: Draft; use: (recording: Recording, jobId: string) => void }) {
+  const { clips, speeches } = props.draft;
+  const used = speeches.map((s) => s.jobId);
   const [jobs, setJobs] = useState<Old[]>([]);
   const [trouble, setTrouble] = useState<Trouble>();
   const [busy, run] = useTask(setTrouble);
   const list = () => answer(api.GET('/api/v2/separate', { params: { query: { limit: 20 } } })).then((page) => setJobs(page.jobs), () => {});
-  useEffect(() => void list(), [speech?.jobId]);
+  useEffect(() => void list(), [used.join()]);
   const remove = (jobId: string) =>
     run(async () => {
       await answer(api.DELETE('/api/v2/separate/{jobId}', { params: { path: { jobId } } }));
       await list();
     });
-  const usable = jobs.filter((j) => j.status !== 'FAILED' && j.status !== 'DISPOSED' && j.jobId !== speech?.jobId && (j.expiresAt ?? Infinity) > Date.now());
+  const usable = jobs.filter((j) => j.status !== 'FAILED' && j.status !== 'DISPOSED' && !used.includes(j.jobId) && (j.expiresAt ?? Infinity) > Date.now());
   if (!usable.length) return null;
   return (
     <details class="earlier">
@@ -249,7 +308,7 @@ function Earlier(props: { draft: Draft; use: (job: Old, name: string) => void })
               <span>
                 {name} <small>{seconds(job.sourceDurationMs)}</small>
               </span>
-              <button type="button" aria-label={`Use ${name} again`} onClick={() => props.use(job, name)}>
+              <button type="button" aria-label={`Use ${name} again`} onClick={() => props.use(stretchOf(job.jobId, name) ?? { name, assetKey: '', fromMs: 0, toMs: null }, job.jobId)}>
                 Use
               </button>
               <Confirm off={busy} label={`Delete the stems of ${name}`} loses="Films that were made with them stay. Separating this sound again costs credits." act={() => void remove(job.jobId)}>

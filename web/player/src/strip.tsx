@@ -2,8 +2,8 @@
 // them what else sounds at each time.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { beginsOf, lengthOf, lengthOfAll, shortest, type Clip, type Direction, type JoinType, type Segment } from './draft';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { beginsOf, lengthOf, lengthOfAll, shortestOf, type Clip, type Direction, type JoinType, type Segment } from './draft';
 import { storyboardOf } from './files';
 import { seconds } from './media';
 import { focusNext, Popover, Slider } from './parts';
@@ -20,17 +20,42 @@ const joins: [JoinType | 'cut', string, string][] = [
 ];
 const directions: [Direction, string][] = [['left', 'to the left'], ['right', 'to the right'], ['up', 'up'], ['down', 'down']]; // prettier-ignore
 const largest = 16; // of the zoom
+const finger = 44; // pixels that a finger needs
 
-/** Follows a finger until it is lifted. */
-export function drag(e: PointerEvent, moved: (e: PointerEvent) => void, done: () => void = () => {}): void {
+/** How near the edge of a scrolled line a finger scrolls it, in pixels. */
+const edge = 36;
+
+/**
+ * Follows a finger until it is lifted. `moved` receives how far it has come, in pixels; a line that scrolls goes on
+ * while the finger stays at its edge, and what it scrolls counts.
+ */
+export function drag(e: PointerEvent, moved: (e: PointerEvent, dx: number) => void, done: () => void = () => {}): void {
   if (e.pointerType === 'mouse') e.preventDefault(); // selects no text
   const handle = e.currentTarget as HTMLElement;
+  const line = handle.closest('.scroll');
+  const [from, scrolled] = [e.clientX, line?.scrollLeft ?? 0];
+  let [last, turns] = [e, 0];
+  const follow = () => moved(last, last.clientX - from + (line?.scrollLeft ?? 0) - scrolled);
+  const move = (m: Event) => {
+    last = m as PointerEvent;
+    follow();
+  };
+  const turn = () => {
+    turns = requestAnimationFrame(turn);
+    if (!line || last === e) return;
+    const box = line.getBoundingClientRect();
+    const by = last.clientX < box.left + edge ? -8 : last.clientX > box.right - edge ? 8 : 0;
+    const before = line.scrollLeft;
+    line.scrollLeft += by;
+    if (line.scrollLeft !== before) follow();
+  };
   handle.setPointerCapture(e.pointerId);
-  const move = (m: Event) => moved(m as PointerEvent);
   handle.addEventListener('pointermove', move);
+  turns = requestAnimationFrame(turn);
   handle.addEventListener(
     'lostpointercapture',
     () => {
+      cancelAnimationFrame(turns);
       handle.removeEventListener('pointermove', move);
       done();
     },
@@ -66,8 +91,10 @@ export function Strip(props: {
     if (rail.current) watch.observe(rail.current);
     return () => watch.disconnect();
   }, []);
-  const total = Math.max(1, lengthOfAll(segments));
-  const begins = beginsOf(segments);
+  /** While an end is trimmed, the line keeps its scale, and the trimmed end stays under the finger. */
+  const [held, hold] = useState<{ total: number; index: number; shift: number }>();
+  const total = held?.total ?? Math.max(1, lengthOfAll(segments));
+  const begins = beginsOf(segments).map((ms, i) => (held && i >= held.index ? ms + held.shift : ms));
   const share = (ms: number) => `${(100 * ms) / total}%`;
   const timeAt = (x: number) => {
     const box = rail.current?.getBoundingClientRect();
@@ -75,19 +102,30 @@ export function Strip(props: {
   };
   const msPerPixel = total / Math.max(1, width);
   const pinch = usePinch(zoom, (z) => setZoom(Math.min(largest, Math.max(1, z))));
-  const trim = (s: Segment, end: 'fromMs' | 'toMs') => (e: PointerEvent) => {
-    const [x, was, ms] = [e.clientX, s[end], msPerPixel];
+  useSight(rail, zoom, props.at / total);
+  const trim = (s: Segment, i: number, end: 'fromMs' | 'toMs') => (e: PointerEvent) => {
+    const [was, ms] = [s[end], msPerPixel];
+    const hand = { total, index: i, shift: 0 };
+    hold(hand);
     drag(
       e,
-      (m) => trimTo(s, end, was + (m.clientX - x) * ms * s.speed),
-      () => props.peek(undefined),
+      (_, dx) => {
+        const now = trimTo(s, end, was + dx * ms * s.speed);
+        if (end === 'fromMs') hold({ ...hand, shift: (now - was) / s.speed });
+      },
+      () => {
+        hold(undefined);
+        props.peek(undefined);
+      },
     );
   };
-  const trimTo = (s: Segment, end: 'fromMs' | 'toMs', wanted: number) => {
-    const last = props.clip(s)?.durationMs ?? s.toMs;
-    const ms = Math.round(end === 'fromMs' ? Math.min(s.toMs - shortest, Math.max(0, wanted)) : Math.max(s.fromMs + shortest, Math.min(last, wanted)));
+  const trimTo = (s: Segment, end: 'fromMs' | 'toMs', wanted: number): number => {
+    const clip = props.clip(s);
+    const [last, least] = [clip?.durationMs ?? s.toMs, shortestOf(clip)];
+    const ms = Math.round(end === 'fromMs' ? Math.max(0, Math.min(s.toMs - least, wanted)) : Math.min(last, Math.max(s.fromMs + least, wanted)));
     set(s, { [end]: ms });
     props.peek({ assetKey: s.assetKey, atMs: end === 'fromMs' ? ms : ms - 1 });
+    return ms;
   };
   const handle = (s: Segment, i: number, end: 'fromMs' | 'toMs') => {
     const name = `${end === 'fromMs' ? 'Start' : 'End'} of Segment ${i + 1}`;
@@ -101,7 +139,7 @@ export function Strip(props: {
         aria-valuemax={props.clip(s)?.durationMs ?? s.toMs}
         aria-valuenow={s[end]}
         aria-valuetext={seconds(s[end])}
-        onPointerDown={trim(s, end)}
+        onPointerDown={trim(s, i, end)}
         onBlur={() => props.peek(undefined)}
         onKeyDown={(e) => {
           const by = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
@@ -147,6 +185,9 @@ export function Strip(props: {
       ⠿
     </button>
   );
+  /** Whether a join has no room for a finger, unless it is one of the chosen piece. Zooming in makes room. */
+  const crowded = (s: Segment, before: Segment | undefined) => [s, before].every((o) => o && o.id !== chosen && pixels(o) < finger);
+  const pixels = (s: Segment) => (lengthOf(s) / total) * width;
   return (
     <div class="timeline" {...pinch}>
       <div class="zoom">
@@ -186,13 +227,13 @@ export function Strip(props: {
                 {s.id === chosen && (
                   <>
                     {handle(s, i, 'fromMs')}
-                    {grip(s, i)}
+                    {pixels(s) > 2 * finger && grip(s, i)}
                     {handle(s, i, 'toMs')}
                   </>
                 )}
               </div>
             ))}
-            {segments.slice(1).map((s, k) => (
+            {segments.slice(1).map((s, k) => crowded(s, segments[k]) ? null : (
               <div key={s.id} class="seam" style={{ left: share(begins[k + 1] ?? 0) }}>
                 <Join segment={s} name={`Join of Segments ${k + 1} and ${k + 2}`} has={props.has} set={(join) => set(s, { join })} />
               </div>
@@ -215,16 +256,37 @@ function ticks(total: number, width: number): number[] {
   return Array.from({ length: Math.floor(last / step) + 1 }, (_, k) => k * step);
 }
 
-/** Two fingers that move apart enlarge the timeline. */
+/** Keeps the playhead in sight: at its place while the line is zoomed, and by whole pages while the film plays. */
+function useSight(rail: { current: HTMLElement | null }, zoom: number, share: number): void {
+  const seen = useRef({ zoom, x: 0 });
+  useLayoutEffect(() => {
+    const line = rail.current?.parentElement;
+    if (!line || !rail.current) return;
+    const at = share * rail.current.clientWidth;
+    const x = at - line.scrollLeft;
+    const room = rail.current.parentElement?.clientWidth ?? 0;
+    if (zoom !== seen.current.zoom) line.scrollLeft = at - Math.min(room * 0.9, Math.max(room * 0.1, seen.current.x));
+    else if (x < 0 || x > room) line.scrollLeft = at - room * 0.1;
+    seen.current = { zoom, x: at - line.scrollLeft };
+  }, [zoom, share]);
+}
+
+/** Two fingers that move apart enlarge the timeline, and nothing else. */
 function usePinch(zoom: number, set: (zoom: number) => void) {
   const fingers = useRef(new Map<number, number>());
   const begun = useRef({ distance: 1, zoom: 1 });
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const own = (e: TouchEvent) => e.touches.length > 1 && e.cancelable && e.preventDefault();
+    box.current?.addEventListener('touchmove', own, { passive: false });
+  }, []);
   const distance = () => {
     const [a = 0, b = 0] = [...fingers.current.values()];
     return Math.max(1, Math.abs(a - b));
   };
   const lift = (e: PointerEvent) => void fingers.current.delete(e.pointerId);
   return {
+    ref: box,
     onPointerDownCapture: (e: PointerEvent) => {
       if (e.pointerType !== 'touch') return;
       fingers.current.set(e.pointerId, e.clientX);

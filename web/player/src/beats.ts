@@ -1,0 +1,36 @@
+// Cuts on the beat of the music.
+
+import { beginsOf, lengthOf, overlapOf, shortestOf, type Draft, type Sound } from './draft';
+
+/** The times of the film at which music has an onset, in milliseconds, ascending. */
+export function beatsOf({ startMs = 0, fromMs = 0, toMs, loop }: Sound, onsetsMs: number[], lengthMs: number, filmMs: number): number[] {
+  const end = Math.min(toMs ?? lengthMs, lengthMs);
+  const once = onsetsMs.filter((ms) => ms >= fromMs && ms < end).map((ms) => startMs + ms - fromMs);
+  if (!loop || !once.length || end - fromMs < 100) return once;
+  const rounds = Math.max(1, Math.ceil((filmMs - startMs) / (end - fromMs)));
+  return Array.from({ length: rounds }, (_, n) => once.map((ms) => ms + n * (end - fromMs))).flat();
+}
+
+/**
+ * Moves the end of every segment to the beat next to it that its clip reaches, from the first to the last, and counts
+ * the moved ones. The middle of a join lies on the beat.
+ */
+export function cutToBeats(draft: Draft, beats: number[]): { draft: Draft; moved: number } {
+  const segments = [...draft.segments];
+  let moved = 0;
+  segments.forEach((s, i) => {
+    const begin = beginsOf(segments)[i] ?? 0;
+    const clip = draft.clips.find((c) => c.assetKey === s.assetKey);
+    const overlap = overlapOf(segments, i + 1) / 2;
+    const end = begin + lengthOf(s) - overlap;
+    const least = begin + shortestOf(clip) / s.speed - overlap;
+    const most = begin + ((clip?.durationMs ?? s.toMs) - s.fromMs) / s.speed - overlap;
+    const reached = beats.filter((ms) => ms >= least && ms <= most + 1);
+    const next = reached.reduce<number | undefined>((a, b) => (a !== undefined && Math.abs(a - end) <= Math.abs(b - end) ? a : b), undefined);
+    if (next === undefined) return;
+    const toMs = Math.min(clip?.durationMs ?? s.toMs, Math.round(s.fromMs + (next + overlap - begin) * s.speed));
+    if (toMs !== s.toMs) moved++;
+    segments[i] = { ...s, toMs };
+  });
+  return { draft: { ...draft, segments }, moved };
+}
