@@ -344,6 +344,8 @@ func makeFilm(t *testing.T, address string) {
 	look(t, p, "again")
 
 	// Stems of a clip's own sound stay in sync if its segment is cut afterwards.
+	p.Click(`[aria-label="Remove the speech"]`)
+	p.Until(`!document.querySelector('.speech')`)
 	p.Click(`[aria-label^="Edit Segment 3"]`)
 	p.Click(`[aria-label="Separate sound: Segment 3"]`)
 	p.Click(".ask .primary")

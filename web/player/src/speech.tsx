@@ -54,8 +54,8 @@ export function Speech(props: {
   offer: Offer | undefined;
   offered: (offer: Offer | undefined) => void;
   stems: StemsOf;
-  /** Receives the stems of a separation. */
-  found: (jobId: string, stems: Schemas['Stem'][]) => void;
+  /** Receives the stems of a separation, undefined while they are not known. */
+  found: (jobId: string, stems: Schemas['Stem'][] | undefined) => void;
 }) {
   const { draft, change, offer, offered } = props;
   const { speeches } = draft;
@@ -134,7 +134,7 @@ function SpeechCard(props: {
   spent: () => void;
   ask: { current: (recording: Recording) => Promise<void> };
   stems: StemsOf;
-  found: (jobId: string, stems: Schemas['Stem'][]) => void;
+  found: (jobId: string, stems: Schemas['Stem'][] | undefined) => void;
   failed: (trouble: Trouble) => void;
 }) {
   const { speech, found, change } = props;
@@ -155,7 +155,10 @@ function SpeechCard(props: {
         if (e.status === 404) change((old) => ({ ...old, speeches: old.speeches.filter((s) => s.jobId !== jobId) }));
       },
     );
-    return () => void (left = true);
+    return () => {
+      left = true;
+      found(jobId, undefined); // they may be deleted before the recording comes back
+    };
   }, [jobId]);
   const set = speechSetter(change, jobId);
   return (
