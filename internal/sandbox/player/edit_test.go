@@ -357,5 +357,15 @@ func fingers(t *testing.T, address string) {
 	p.Until(inSight)
 	p.Eval(`(() => { const e = document.querySelector('[aria-label=Playhead]'); e.value = 0; e.dispatchEvent(new Event('input', { bubbles: true })); })()`)
 	p.Until(inSight + ` && document.querySelector('.scroll').scrollLeft < 50`)
-	p.Quiet("fingers")
+	// A finger at the edge scrolls the line.
+	p.Eval(`document.querySelector('.ruler').addEventListener('pointerdown', () => (window.before = document.querySelector('.scroll').scrollLeft))`)
+	p.Drag(".ruler", 185, 0)
+	p.Until(`document.querySelector('.scroll').scrollLeft > window.before`)
+	// The player stays in sight on a phone on its side, and on a desktop.
+	for _, size := range [][2]int64{{844, 390}, {1440, 900}} {
+		p.Size(size[0], size[1])
+		p.Look(fmt.Sprintf("wide-%d", size[0]))
+		p.Eval(`document.querySelector('.cut').scrollIntoView({ block: 'end' })`)
+		p.Until(`(box => box.top >= 0 && box.bottom <= innerHeight)(document.querySelector('.stage canvas').getBoundingClientRect())`)
+	}
 }

@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { beginsOf, lengthOf, lengthOfAll, shortestOf, type Clip, type Direction, type JoinType, type Segment } from './draft';
 import { storyboardOf } from './files';
 import { seconds } from './media';
-import { focusNext, Popover, Slider } from './parts';
+import { Act, focusNext, Popover, Slider } from './parts';
 import type { Peek } from './player';
 
 const joins: [JoinType | 'cut', string, string][] = [
@@ -70,6 +70,8 @@ export function Strip(props: {
   chosen: number | undefined;
   choose: (id: number) => void;
   set: (s: Segment, part: Partial<Segment>) => void;
+  /** Joins all segments in the same way. */
+  joinAll: (join: Segment['join']) => void;
   /** Moves a segment to a place in the order. */
   place: (s: Segment, index: number) => void;
   /** Moves an end of a segment to the next beat of the music instead, if cuts snap to it. */
@@ -235,7 +237,7 @@ export function Strip(props: {
             ))}
             {segments.slice(1).map((s, k) => crowded(s, segments[k]) ? null : (
               <div key={s.id} class="seam" style={{ left: share(begins[k + 1] ?? 0) }}>
-                <Join segment={s} name={`Join of Segments ${k + 1} and ${k + 2}`} has={props.has} set={(join) => set(s, { join })} />
+                <Join segment={s} name={`Join of Segments ${k + 1} and ${k + 2}`} has={props.has} set={(join) => set(s, { join })} all={segments.length > 2 ? props.joinAll : undefined} />
               </div>
             ))}
           </div>
@@ -356,7 +358,7 @@ function Filmstrip(props: { segment: Segment; clip: Clip | undefined; width: num
 }
 
 /** The transition between two segments: a click opens its kind and its length. */
-function Join(props: { segment: Segment; name: string; has: (feature: string) => boolean; set: (join: Segment['join']) => void }) {
+function Join(props: { segment: Segment; name: string; has: (feature: string) => boolean; set: (join: Segment['join']) => void; all: ((join: Segment['join']) => void) | undefined }) {
   const { segment, has, set } = props;
   const offered = joins.filter(([type]) => type === 'cut' || has(`transition.${type}`));
   const type = segment.join?.type ?? 'cut';
@@ -398,6 +400,7 @@ function Join(props: { segment: Segment; name: string; has: (feature: string) =>
       {type !== 'cut' && (
         <Slider label="Length" of={`Length of ${props.name}`} min={100} max={5000} step={100} value={length} text={seconds(length)} set={(durationMs) => set({ type, durationMs, direction })} />
       )}
+      {props.all && <Act act={() => props.all?.(segment.join)}>Take it for every join</Act>}
     </Popover>
   );
 }

@@ -76,6 +76,7 @@ export function Timeline(props: {
         chosen={open?.id}
         choose={choose}
         set={(s, part) => set(s, part.toMs === undefined ? part : { toMs: snapped(s, part.toMs) })}
+        joinAll={(join) => props.edit('All joins are the same now.', (old) => ({ ...old, segments: old.segments.map((s, i) => (i ? { ...s, join } : s)) }))}
         place={place}
         jump={jump}
         at={props.at}
