@@ -58,39 +58,76 @@ func describeVideo(p media.Probe) *Video {
 	return &Video{Width: p.Video.DisplayWidth, Height: p.Video.DisplayHeight, FrameRate: math.Round(rate.Float()*1000) / 1000}
 }
 
-// listen decodes the sound once, for all measurements. Sound without a single decodable
-// sample counts as none.
+// listen decodes the sound once, for all measurements, and again by count if it changes on the way. Sound without a
+// single decodable sample counts as none.
 func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeout time.Duration) (*Sound, error) {
-	layout, channels := layoutFor(p.Audio.Channels)
-	loudness := audio.NewLoudnessMeter(channels)
-	onsets := audio.NewRhythmDetector(channels)
-	waveform := audio.NewFloatWaveformDrawer(audio.SampleRate, channels)
-	late := media.MulDiv(int64(max(0, p.AudioPackets.First-p.Zero())), audio.SampleRate, int64(time.Second))
-	begun := &skipper{loudness, late * 4 * int64(channels)}
 	sound := p.Sound(file)
-	sound.SampleRate, sound.Layout = audio.SampleRate, layout
-	_, err := s.o.Media.Encode(ctx, media.Pass{
-		Name: "analyse sound", Args: append(sound.Args(), "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), Inputs: []string{file},
-		Stdout: io.MultiWriter(begun, onsets, waveform), Timeout: max(timeout, time.Millisecond), MaxMemoryBytes: s.limits.MaxMemoryBytes,
-	})
-	if err != nil {
+	sound.SampleRate = audio.SampleRate
+	layout, channels := layoutFor(p.Audio.Channels)
+	pass := media.Pass{Name: "analyse sound", Inputs: []string{file}, MaxMemoryBytes: s.limits.MaxMemoryBytes,
+		Timeout: max(timeout, time.Millisecond)}
+	if !p.Clockless {
+		sound.Layout = layout
+		m := newMeters(p, channels)
+		pass.Args, pass.Stdout = append(sound.Args(), "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1"), m
+		if _, err := s.o.Media.Encode(ctx, pass); err != nil {
+			return nil, fmt.Errorf("analyse sound: %w", err)
+		}
+		if !sound.Rebuilt(m.bytes / 4 / int64(channels)) {
+			return m.sound(), nil
+		}
+	}
+	if layout == "" {
+		layout, channels = "stereo", 2
+	}
+	sound.Layout = layout
+	m := newMeters(p, channels)
+	if _, err := s.o.Media.Count(ctx, sound, pass, m); err != nil {
 		return nil, fmt.Errorf("analyse sound: %w", err)
 	}
-	found := &Sound{Peaks: waveform.Waveform(), OnsetsMs: []int64{}}
+	return m.sound(), nil
+}
+
+// meters measure sound as it is decoded.
+type meters struct {
+	loudness *audio.LoudnessMeter
+	onsets   *audio.RhythmDetector
+	waveform *audio.WaveformDrawer
+	all      io.Writer
+	bytes    int64
+}
+
+func newMeters(p media.Probe, channels int) *meters {
+	m := &meters{loudness: audio.NewLoudnessMeter(channels), onsets: audio.NewRhythmDetector(channels),
+		waveform: audio.NewFloatWaveformDrawer(audio.SampleRate, channels)}
+	late := media.MulDiv(int64(max(0, p.AudioPackets.First-p.Zero())), audio.SampleRate, int64(time.Second))
+	begun := &skipper{m.loudness, late * 4 * int64(channels)}
+	m.all = io.MultiWriter(begun, m.onsets, m.waveform)
+	return m
+}
+
+func (m *meters) Write(p []byte) (int, error) {
+	m.bytes += int64(len(p))
+	return m.all.Write(p)
+}
+
+// sound returns what was measured, or nil if there was nothing.
+func (m *meters) sound() *Sound {
+	found := &Sound{Peaks: m.waveform.Waveform(), OnsetsMs: []int64{}}
 	if found.Peaks.Len() == 0 {
-		return nil, nil
+		return nil
 	}
-	if l, ok := loudness.Integrated(); ok {
+	if l, ok := m.loudness.Integrated(); ok {
 		found.Loudness = rounded(l)
 	}
-	if peak := loudness.TruePeak(); peak > 0 {
+	if peak := m.loudness.TruePeak(); peak > 0 {
 		found.TruePeak = rounded(20 * math.Log10(peak))
 	}
-	for _, at := range onsets.Onsets() {
+	for _, at := range m.onsets.Onsets() {
 		found.OnsetsMs = append(found.OnsetsMs, at*1000/audio.SampleRate)
 	}
 	found.OnsetsMs = slices.Compact(found.OnsetsMs)
-	return found, nil
+	return found
 }
 
 // skipper drops the first bytes written to it and passes on the rest. The silence before a film's

@@ -74,8 +74,12 @@ func (s *Service) extent(ctx context.Context, file string, worthwhile func(time.
 	if p.Audio == nil || p.AudioPackets.Packets == 0 {
 		return Extent{}, errNotMedia
 	}
+	channels := p.Audio.Channels
+	if p.Clockless {
+		channels = max(2, channels) // the header describes only the first of the joined files
+	}
 	return Extent{From: p.AudioPackets.First - p.Zero(), To: p.AudioPackets.End - p.Zero(),
-		SampleRate: p.Audio.SampleRate, Channels: p.Audio.Channels}, nil
+		SampleRate: p.Audio.SampleRate, Channels: channels}, nil
 }
 
 // declaredLength returns the least time that the sound of a file lasts by its frames or tables, or 0 if they do

@@ -2,11 +2,14 @@ package engine
 
 import (
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"cutroom/internal/media"
 )
 
 // ffmpeg reports success even if it decodes almost nothing of a broken file, and fills
@@ -87,17 +90,36 @@ func (s *shot) decoded(times []int64) coverage {
 func (s *decodedAudio) decoded(times []int64) coverage {
 	a := s.source.info.Audio
 	var c coverage
-	for _, n := range s.need {
-		from := max(a.First, samplesDuration(max(0, n.from)))
-		to := min(a.End, samplesDuration(max(0, n.to)))
-		if from >= to {
-			continue
-		}
-		c.wanted += to - from
+	for need := range s.needed() {
+		c.wanted += need.To - need.From
 		for _, h := range a.Holes {
-			c.wanted -= max(0, min(to, h.To)-max(from, h.From))
+			c.wanted -= max(0, min(need.To, h.To)-max(need.From, h.From))
 		}
-		c.got += time.Duration(covered(times, from.Milliseconds(), to.Milliseconds(), a.longestPacket().Milliseconds())) * time.Millisecond
+		got := covered(times, need.From.Milliseconds(), need.To.Milliseconds(), a.longestPacket().Milliseconds())
+		c.got += time.Duration(got) * time.Millisecond
 	}
 	return c
+}
+
+// counted is decoded for sound that was counted up to end.
+func (s *decodedAudio) counted(end time.Duration) coverage {
+	var c coverage
+	for need := range s.needed() {
+		c.wanted += need.To - need.From
+		c.got += max(0, min(need.To, end)-need.From)
+	}
+	return c
+}
+
+// needed returns the parts of the source's sound that the timeline plays.
+func (s *decodedAudio) needed() iter.Seq[media.Gap] {
+	a := s.source.info.Audio
+	return func(yield func(media.Gap) bool) {
+		for _, n := range s.need {
+			part := media.Gap{From: max(a.First, samplesDuration(max(0, n.from))), To: min(a.End, samplesDuration(max(0, n.to)))}
+			if part.From < part.To && !yield(part) {
+				return
+			}
+		}
+	}
 }

@@ -13,7 +13,7 @@ import (
 
 // audioVersion is part of every key. Raise it when decoding the same source gives other
 // samples.
-const audioVersion = 5
+const audioVersion = 6
 
 // decodedAudio is one source's sound, decoded once and without interruption to 48 kHz stereo. Cuts are reads at exact
 // offsets.
@@ -135,19 +135,28 @@ func merged(spans []span) []span {
 	return all
 }
 
+// sound returns the window of the source's sound.
+func (s *decodedAudio) sound() media.Sound {
+	info := s.source.info
+	return media.Sound{Path: s.source.Path, Kind: info.Kind, Stream: &info.Audio.AudioStream, Zero: info.Zero,
+		From: samplesDuration(s.From), To: samplesDuration(s.To), SampleRate: sampleRate, Layout: "stereo", Log: true,
+		First: info.Audio.First, End: info.Audio.End, Clockless: info.Audio.Clockless}
+}
+
 // pass returns the ffmpeg run that decodes the sound into out and writes the times of all decoded packets to
 // log (see coverage).
 func (s *decodedAudio) pass(out, log string) media.Pass {
-	info := s.source.info
-	sound := media.Sound{Path: s.source.Path, Kind: info.Kind, Stream: &info.Audio.AudioStream, Zero: info.Zero,
-		From: samplesDuration(s.From), To: samplesDuration(s.To), SampleRate: sampleRate, Layout: "stereo", Log: true}
-	args := append(sound.Args(),
+	pass := s.counting()
+	pass.Args = append(s.sound().Args(),
 		"-c:a", "pcm_f32le", "-f", "f32le", out,
 		"-map", "[log]", "-c:a", "pcm_s16le", "-f", "mkvtimestamp_v2", log)
-	return media.Pass{
-		Name: fmt.Sprintf("decode the sound of %s", s.source.user), Args: args, Inputs: []string{s.source.Path},
-		Timeout: passTimeout(samplesDuration(s.To-s.From), 0.5),
-	}
+	return pass
+}
+
+// counting returns the ffmpeg run that decodes the sound without its clock, see media.Runner.Count.
+func (s *decodedAudio) counting() media.Pass {
+	return media.Pass{Name: fmt.Sprintf("decode the sound of %s", s.source.user), Inputs: []string{s.source.Path},
+		Timeout: passTimeout(samplesDuration(s.To-s.From), 0.5)}
 }
 
 // Raise stretchVersion when stretching the same samples gives another result.

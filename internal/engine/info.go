@@ -47,6 +47,7 @@ type audioInfo struct {
 	First, End time.Duration // real
 	ClaimedEnd time.Duration // see videoInfo
 	Holes      []media.Gap   // periods in which the recorder wrote nothing, see Info.holes
+	Clockless  bool          // see media.Probe
 }
 
 // longestPacket returns the longest time that one packet covers. Packets further apart leave a gap.
@@ -188,7 +189,8 @@ func newInfo(p media.Probe, share float64) *Info {
 		info.Video = v
 	}
 	if m := p.AudioPackets; m.Packets > 0 {
-		a := &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First - zero, End: max(0, m.End-zero)}
+		a := &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First - zero, End: max(0, m.End-zero),
+			Clockless: p.Clockless}
 		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-m.Packets-m.Discarded, share)
 		info.Audio = a
 		a.Holes = info.holes(m.Gaps)

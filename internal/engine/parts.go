@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -8,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"cutroom/internal/audio"
 	"cutroom/internal/media"
 	"cutroom/internal/media/container"
 	"cutroom/internal/rescue"
@@ -250,22 +253,27 @@ func (r *run) checkDamage() error {
 	return nil
 }
 
+// errNoClock reports that the clock of a sound does not tell where its samples belong.
+var errNoClock = errors.New("the sound changes or begins again on the way")
+
 // decodeAudio decodes one source's sound.
 func (r *run) decodeAudio(ctx context.Context, s *decodedAudio) error {
-	out, log := unfinished(s.File), s.File+".log"
-	pass := s.pass(out, log)
-	pass.OnProgress = func(now media.Progress) {
-		s.task.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To-s.From)))
-	}
 	what := s.source.user + ": the sound"
-	if _, err := r.encode(ctx, pass); err != nil {
+	c, err := r.decodeByClock(ctx, s)
+	if noClock := errors.Is(err, errNoClock); noClock || err == nil && !c.complete() {
+		var end time.Duration
+		switch end, err = r.decodeByCount(ctx, s); {
+		case err != nil:
+		case s.sound().Whole(end):
+			c = s.counted(end)
+		case noClock: // a count cannot tell where something is missing
+			a := s.source.info.Audio
+			return damageFault(s.source.user, end-a.First, a.End-a.First)
+		}
+	}
+	if err != nil {
 		return r.blame(ctx, err, what, undecoded(what))
 	}
-	times, err := readTimes(r.path(log))
-	if err != nil {
-		return err
-	}
-	c := s.decoded(times)
 	switch {
 	case c.wanted > 0 && c.got == 0:
 		return undecoded(what)
@@ -274,6 +282,47 @@ func (r *run) decodeAudio(ctx context.Context, s *decodedAudio) error {
 	}
 	s.task.finish()
 	return r.finish(ctx, s.Key, s.File, true)
+}
+
+// decodeByClock decodes a source's sound by the times of its packets, or returns errNoClock.
+func (r *run) decodeByClock(ctx context.Context, s *decodedAudio) (c coverage, err error) {
+	if s.source.info.Audio.Clockless {
+		return c, errNoClock
+	}
+	out, log := unfinished(s.File), s.File+".log"
+	pass := s.pass(out, log)
+	pass.OnProgress = func(now media.Progress) {
+		s.task.reached(now.OutTime.Seconds() * sampleRate / float64(max(1, s.To-s.From)))
+	}
+	if _, err := r.encode(ctx, pass); err != nil {
+		return c, err
+	}
+	st, err := os.Stat(r.path(out))
+	if err != nil {
+		return c, fmt.Errorf("render: %w", err)
+	}
+	if s.sound().Rebuilt(st.Size() / audio.FrameBytes) {
+		r.log.Info("the sound changes on the way", "source", s.source.user)
+		return c, errNoClock
+	}
+	times, err := readTimes(r.path(log))
+	if err != nil {
+		return c, err
+	}
+	return s.decoded(times), nil
+}
+
+// decodeByCount decodes a source's sound by counting its samples, and returns where they end.
+func (r *run) decodeByCount(ctx context.Context, s *decodedAudio) (end time.Duration, err error) {
+	file, err := os.Create(r.path(unfinished(s.File)))
+	if err != nil {
+		return 0, fmt.Errorf("render: %w", noSpace(err))
+	}
+	pass := s.counting()
+	pass.Dir, pass.Watch = r.work, r.watch
+	out := bufio.NewWriterSize(file, 256<<10)
+	end, err = r.cfg.Media.Count(ctx, s.sound(), pass, out)
+	return end, noSpace(cmp.Or(err, out.Flush(), file.Close()))
 }
 
 // makeStretch stretches a range of a sound to its tempo.

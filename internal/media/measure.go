@@ -39,6 +39,9 @@ type Measured struct {
 	// Samples is how long the samples of all packets last, whatever their times, and 0 if the codec does not
 	// determine how many samples a packet contains. See Runner.DecodedLength for those.
 	Samples time.Duration
+	// Clockless is set for sound of several joined files, whose packets' times do not tell where they belong. Span,
+	// Samples and End then come from decoding it.
+	Clockless bool
 
 	// Gaps are places where two neighbouring packets begin much further apart than earlier packets. Only the
 	// first few thousand are kept.
@@ -96,7 +99,13 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 	if opts.MaxStreams > 0 && (scan.headers-scan.covers > opts.MaxStreams || scan.headers > maxScanStreams) {
 		return nil, fmt.Errorf("measure: %w", ErrTooManyStreams)
 	}
-	return scan.finish(), nil
+	all := scan.finish()
+	for i := range all {
+		if err := r.recount(ctx, path, kind, opts, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // scanned lists the fields that ffprobe prints. It includes only one tag, because other tags may be larger than
@@ -118,6 +127,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 	if kind == container.Unknown {
 		return outcome{}, fmt.Errorf("%s: %w: unknown magic bytes", name, ErrNotMedia)
 	}
+	s.joins = kind == container.Ogg || kind == container.FLAC || kind == container.Matroska
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
 	args = append(args, openArgs(kind)...)
 	if s.opts.IgnoreEdits && kind == container.MP4 {
@@ -143,6 +153,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 type packetScan struct {
 	opts       MeasureOptions
 	wantFrames bool // remember the frames of video
+	joins      bool // the container's clock may begin again
 	packets    int64
 	frames     int // kept in memory
 	lines      lineSplitter
@@ -214,6 +225,7 @@ func (s *packetScan) packet(text string) {
 		switch name {
 		case "codec_type":
 			p.remember = s.wantFrames && value == "video" && s.frames < maxAllFrames
+			p.sound = value == "audio"
 			continue
 		case "flags":
 			p.key, p.discard = strings.HasPrefix(value, "K"), strings.Contains(value, "D")
@@ -253,7 +265,7 @@ func (s *packetScan) packet(text string) {
 func (s *packetScan) at(index int) *streamScan {
 	st := s.streams[index]
 	if st == nil && index >= 0 && len(s.streams) < maxScanStreams {
-		st = &streamScan{}
+		st = &streamScan{mayRestart: s.joins}
 		s.streams[index] = st
 	}
 	return st

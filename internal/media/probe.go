@@ -28,6 +28,10 @@ type Probe struct {
 	// be too.
 	Unshown string
 
+	// Clockless is set if the sound is that of several joined files: its clock begins again on the way, or its frames
+	// change their rate. The sound is then what a decoder returns from the start of the file, in order.
+	Clockless bool
+
 	Streams int // of all types
 }
 
@@ -146,7 +150,9 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	if v := p.VideoPackets; int64(len(v.Starts)) < min(v.Packets, maxFrames) { // dropped to keep those of other streams
 		return Probe{}, fmt.Errorf("probe: %w", ErrTooManyPackets)
 	}
-	return p, nil
+	err = r.recount(ctx, path, class.Kind, opts, &p.AudioPackets)
+	p.Clockless = p.AudioPackets.Clockless
+	return p, err
 }
 
 // encrypted reports whether ffprobe says that a track is encrypted, which it does for matroska. For mp4 it only names

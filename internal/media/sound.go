@@ -57,17 +57,25 @@ type Sound struct {
 	From, To   time.Duration // counted from the file's zero; To 0 is the end
 	SampleRate int           // of the output, Hz
 	Layout     string        // ffmpeg's name for the output channels; "" keeps the file's
+
+	First, End time.Duration // of the sound, counted from the file's zero
+	Clockless  bool          // see Probe.Clockless
+
 	// Log adds an output [log] with all decoded frames, whose times count from the file's zero.
 	Log bool
 }
 
 // Sound returns the whole sound of the file.
 func (p Probe) Sound(path string) Sound {
-	return Sound{Path: path, Kind: p.Kind, Stream: p.Audio, Zero: p.Zero(), SampleRate: p.Audio.SampleRate}
+	zero := p.Zero()
+	return Sound{Path: path, Kind: p.Kind, Stream: p.Audio, Zero: zero, SampleRate: p.Audio.SampleRate,
+		First: p.AudioPackets.First - zero, End: p.AudioPackets.End - zero, Clockless: p.Clockless}
 }
 
 // Args returns the arguments that decode the window to [out], exact to the sample, with silence where the file has no
-// sound. Encoder and output follow.
+// sound. Encoder and output follow. If the sound changes its rate or its channels in the window, ffmpeg rebuilds the
+// graph, and each graph fills its output from the start of the window. The output is then longer than the window: see
+// Sound.Rebuilt.
 func (s Sound) Args() []string {
 	args := []string{"-copyts", "-noaccurate_seek"}
 	if s.From > seekLead && seeksExactly(s.Kind) {
@@ -96,13 +104,14 @@ func (s Sound) Args() []string {
 
 // remix returns the filters that convert the channels to the layout and keep the level: mono goes to both sides of
 // stereo at full level, and surround is folded down as in ITU-R BS.775 (centre and surrounds 3 dB down, no LFE). ffmpeg
-// scales the sum down for integer samples but not for float samples, which may exceed full scale.
+// scales the sum down for integer samples but not for float samples, which may exceed full scale. The filters do not
+// depend on the header, because the sound may change its channels on the way.
 func (s Sound) remix() string {
-	switch {
-	case s.Layout == "":
+	switch s.Layout {
+	case "":
 		return ""
-	case s.Layout == "stereo" && s.Stream.Channels == 1:
-		return ",pan=stereo|c0=c0|c1=c0"
+	case "stereo":
+		return ",aformat=sample_fmts=fltp,aformat=channel_layouts=mono|stereo,pan=stereo|FL=FL+FC|FR=FR+FC"
 	}
 	return ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + s.Layout
 }

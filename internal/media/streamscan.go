@@ -8,7 +8,7 @@ import (
 
 type packet struct {
 	pts, dts, duration, size, skip, trim int64
-	key, discard, remember               bool
+	key, discard, remember, sound        bool
 }
 
 // streamScan summarises one stream. Packets arrive in decoding order. The scan holds back a few starts to sort
@@ -34,6 +34,27 @@ type streamScan struct {
 	decoding  int64 // latest decoding time
 	restarted bool  // the clock began again
 	headless  bool  // the first packet is shown and no key frame
+
+	// The clock of a chained Ogg, or of a WebM behind another, begins again at each join.
+	mayRestart bool
+	restarts   bool
+	shift      int64 // from the clock's times to continuous times
+	latestAt   int64 // start of the previous packet, continuous
+}
+
+// restartSteps is how many packets the clock of sound must go back to count as begun again. Packets of sound are never
+// reordered.
+const restartSteps = 3
+
+// continuous makes the times of a packet behind a join follow those before it.
+func (s *streamScan) continuous(p *packet) {
+	p.pts += s.shift
+	if s.packets+s.discarded > 0 && p.pts < s.latestAt-restartSteps*max(1, s.longest) {
+		s.shift += s.end - p.pts
+		p.pts = s.end
+		s.restarts = true
+	}
+	s.latestAt = p.pts
 }
 
 // reorderDepth is twice the deepest reordering of H.264 and HEVC, 16 frames.
@@ -45,6 +66,9 @@ func (s *streamScan) add(p packet) {
 	}
 	if p.pts == noTicks { // no timestamps at all: assume that packets follow one another
 		p.pts = s.end
+	}
+	if s.mayRestart && p.sound {
+		s.continuous(&p)
 	}
 	if s.packets+s.discarded == 0 {
 		s.earliest, s.latest = p.pts, p.pts
@@ -112,7 +136,7 @@ func (s *streamScan) finish() Measured {
 	base := parseRational(s.header["time_base"])
 	m := Measured{
 		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0,
-		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"),
+		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Clockless: s.restarts,
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
 		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts,
 		Span: between(ticksToDuration(s.earliest, base), ticksToDuration(max(s.latest, s.end), base)),

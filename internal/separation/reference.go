@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"cutroom/internal/asset"
 	"cutroom/internal/credit"
@@ -21,7 +24,9 @@ import (
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
 	"cutroom/internal/media"
+	"cutroom/internal/media/container"
 	"cutroom/internal/objectstore"
+	"cutroom/internal/rescue"
 	"cutroom/internal/separation/price"
 	"cutroom/internal/user"
 )
@@ -236,15 +241,83 @@ func (s *Service) cutSound(ctx context.Context, c cut, source, dir, file string)
 	if probe.Audio.Channels > 2 {
 		sound.Layout = "stereo"
 	}
-	codec := []string{"-c:a", "pcm_s16le", "-f", "wav"}
-	if c.AAC {
-		codec = []string{"-c:a", "aac", "-b:a", strconv.Itoa(cutBitrate * c.Channels), "-movflags", "+faststart", "-f", "ipod"}
-	}
 	made := filepath.Join(dir, "sound")
-	args := append(append(sound.Args(), "-map_metadata", "-1", "-bitexact"), append(codec, "file:"+made)...)
-	if _, err := s.Media.Encode(ctx, media.Pass{Name: "cut sound", Args: args, Dir: dir, Inputs: []string{source},
-		Timeout: cutTimeout, MaxMemoryBytes: media.AnalysisLimits.MaxMemoryBytes}); err != nil {
-		return fmt.Errorf("%w: %w", errCut, err)
+	pass := media.Pass{Name: "cut sound", Dir: dir, Inputs: []string{source},
+		Timeout: cutTimeout, MaxMemoryBytes: media.AnalysisLimits.MaxMemoryBytes}
+	rebuilt := sound.Clockless
+	if !rebuilt {
+		pass.Args = append(sound.Args(), c.output(made)...)
+		if _, err := s.Media.Encode(ctx, pass); err != nil {
+			return fmt.Errorf("%w: %w", errCut, err)
+		}
+		if rebuilt, err = s.longerThan(ctx, made, c); err != nil {
+			return err
+		}
+	}
+	if rebuilt {
+		if err := s.countCut(ctx, c, sound, pass, made); err != nil {
+			return fmt.Errorf("%w: %w", errCut, err)
+		}
 	}
 	return os.Rename(made, file)
+}
+
+// output returns the arguments that encode the cut to a file.
+func (c cut) output(file string) []string {
+	args := []string{"-map_metadata", "-1", "-bitexact"}
+	if c.AAC {
+		args = append(args, "-c:a", "aac", "-b:a", strconv.Itoa(cutBitrate*c.Channels), "-movflags", "+faststart", "-f", "ipod")
+	} else {
+		args = append(args, "-c:a", "pcm_s16le", "-f", "wav")
+	}
+	return append(args, "file:"+file)
+}
+
+// cutSlack is more than an encoder adds to a cut.
+const cutSlack = 100 * time.Millisecond
+
+// longerThan reports whether the made file is longer than the cut, see media.Sound.Rebuilt.
+func (s *Service) longerThan(ctx context.Context, made string, c cut) (bool, error) {
+	kind := container.WAV
+	if c.AAC {
+		kind = container.MP4
+	}
+	all, err := s.Media.Measure(ctx, made, kind, media.AnalysisLimits)
+	if err != nil || len(all) != 1 {
+		return false, fmt.Errorf("%w: %w", errCut, cmp.Or(err, errors.New("it has no sound")))
+	}
+	return max(all[0].Span, all[0].Samples) > c.To-c.From+cutSlack, nil
+}
+
+// countCut makes the cut of sound that changes on the way. It fails if it cannot decode all of the sound.
+func (s *Service) countCut(ctx context.Context, c cut, sound media.Sound, pass media.Pass, made string) error {
+	// Another part of the sound may have more channels than the first.
+	sound.Layout = "stereo"
+	if c.Channels = 2; c.bytes() > s.MaxAudioBytes {
+		sound.Layout, c.Channels = "mono", 1
+	}
+	reader, writer := io.Pipe()
+	encode := pass
+	encode.Stdin, encode.Inputs = reader, nil
+	encode.Args = append([]string{"-f", "f32le", "-ar", strconv.Itoa(c.SampleRate), "-ac", strconv.Itoa(c.Channels), "-i", "pipe:0"},
+		c.output(made)...)
+	pass.Dir = ""
+	var end time.Duration
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(rescue.Func(func() (err error) {
+		end, err = s.Media.Count(ctx, sound, pass, writer)
+		return cmp.Or(writer.CloseWithError(err), err)
+	}))
+	group.Go(rescue.Func(func() error {
+		_, err := s.Media.Encode(ctx, encode)
+		reader.CloseWithError(err)
+		return err
+	}))
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if !sound.Whole(end) {
+		return fmt.Errorf("%w: only %v of %v decode", media.ErrNotMedia, end, sound.End)
+	}
+	return nil
 }

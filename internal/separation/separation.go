@@ -22,6 +22,7 @@ package separation
 import (
 	"context"
 	"database/sql"
+	"io"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -62,6 +63,7 @@ type Media interface {
 	Probe(ctx context.Context, path string) (media.Probe, error)
 	ProbeWithin(ctx context.Context, path string, opts media.MeasureOptions) (media.Probe, error)
 	Encode(ctx context.Context, p media.Pass) (corruptFrames int, err error)
+	Count(ctx context.Context, s media.Sound, p media.Pass, to io.Writer) (end time.Duration, err error)
 }
 
 // Options configures a Service. Fields are required unless they say what their zero value means.

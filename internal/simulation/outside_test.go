@@ -174,6 +174,10 @@ func (soundMeter) Encode(_ context.Context, p media.Pass) (int, error) {
 	return 0, err
 }
 
+func (soundMeter) Count(context.Context, media.Sound, media.Pass, io.Writer) (time.Duration, error) {
+	return 0, errNotSimulated
+}
+
 var errNotSimulated = errors.New("not simulated")
 
 // renderEngine is the engine of one replica. Its films take simulated time but no CPU.

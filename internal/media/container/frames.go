@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -118,35 +119,59 @@ func isSync(b []byte) bool {
 
 // FramesDuration adds up the durations of a file's bare frames and skips anything between them. Use it for
 // files that ffprobe cannot read. For a kind without bare frames it returns 0.
-func FramesDuration(path string, kind Kind) (time.Duration, error) {
+func FramesDuration(path string, kind Kind) (total time.Duration, err error) {
+	err = walkFrames(path, kind, func(_ []byte, lasts time.Duration) bool {
+		total += lasts
+		return true
+	})
+	return total, err
+}
+
+// FramesDiffer reports whether a file's bare frames differ in their sample rate or their channels, as they do in files
+// that were joined. It is false for a kind without bare frames.
+func FramesDiffer(path string, kind Kind) (differ bool, err error) {
+	var first []byte
+	err = walkFrames(path, kind, func(frame []byte, _ time.Duration) bool {
+		if first == nil {
+			first = slices.Clone(frame[:adtsHeader])
+		}
+		differ = !agree(first, frame) || kind == AAC && first[2]<<7|first[3]>>6 != frame[2]<<7|frame[3]>>6
+		return !differ
+	})
+	return differ, err
+}
+
+// walkFrames calls do with each of a file's bare frames, until do returns false.
+func walkFrames(path string, kind Kind, do func(frame []byte, lasts time.Duration) bool) error {
 	parse := parsers[kind]
 	if parse == nil {
-		return 0, nil
+		return nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, fmt.Errorf("walk frames: %w", err)
+		return fmt.Errorf("walk frames: %w", err)
 	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 64<<10)
-	var total time.Duration
 	for {
 		head, err := r.Peek(maxFrameBytes + adtsHeader)
 		if len(head) == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
-				return total, nil
+				return nil
 			}
-			return 0, fmt.Errorf("walk frames: %w", err)
+			return fmt.Errorf("walk frames: %w", err)
 		}
 		step, lasts := parse(head)
-		if step > 0 && chained(head, parse, true) {
-			total += lasts
+		if step > 0 && len(head) >= adtsHeader && chained(head, parse, true) {
+			if !do(head, lasts) {
+				return nil
+			}
 			step = min(step, len(head))
 		} else if step = bytes.IndexByte(head[1:], 0xff) + 1; step == 0 {
 			step = len(head)
 		}
 		if _, err := r.Discard(step); err != nil {
-			return 0, fmt.Errorf("walk frames: %w", err)
+			return fmt.Errorf("walk frames: %w", err)
 		}
 	}
 }

@@ -236,6 +236,8 @@ func (m *Meter) samples(ctx context.Context, path string, kind container.Kind, t
 		return 0, nil
 	case t.Samples > 0 && packets > maxDecoded, credit.Price((packets - maxPadding).Milliseconds()) > balance:
 		return packets, nil
+	case t.Clockless: // it was decoded to measure it
+		return t.Samples, nil
 	}
 	return m.Media.DecodedLength(ctx, path, kind, t.Index, affordable(balance), opts)
 }
