@@ -48,7 +48,13 @@ const newId = (): string => crypto.randomUUID?.() ?? `${Date.now()}-${Math.rando
 
 /** The projects that earlier versions of this page kept in localStorage, which each edit wrote as a whole. */
 function inherited(user: string): Project[] {
-  const read = (key: string) => JSON.parse(localStorage.getItem(key) ?? 'null');
+  const read = (key: string) => {
+    try {
+      return JSON.parse(localStorage.getItem(key) ?? 'null');
+    } catch {
+      return null; // a damaged entry must not lock the page
+    }
+  };
   const list: { current: string; projects: { id: string; name: string }[] } | null = read(`cutroom-projects-${user}`);
   return (list?.projects ?? []).map(({ id, name }, i) => {
     const old = read(`cutroom-project-${user}-${id}`) ?? {};
