@@ -326,3 +326,79 @@ func TestMovesAreExactInEveryFrame(t *testing.T) {
 	}
 	t.Logf("%d edges, at most %.3f pixels off, %.3f in colour", measured, worst[0], worst[1])
 }
+
+// A changed look encodes its segment and the joins at its ends, and no other part. What changes nothing to see
+// changes no part.
+func TestLookChangesItsSegmentAlone(t *testing.T) {
+	info := fakeVideo(r(30, 1), 1800, 0)
+	parts := func(change func(s *timeline.Segment)) map[string]*videoPart {
+		segments := []timeline.Segment{ms(0, 9000), joinedBy(timeline.Dissolve, 500, ms(10000, 40000)), joinedBy(timeline.Push, 500, ms(45000, 55000))}
+		change(&segments[1])
+		found := map[string]*videoPart{}
+		for _, v := range planOf(t, map[string]*Info{"s": info}, func(tl *timeline.Timeline) {
+			tl.Canvas = &timeline.Canvas{Aspect: "16:9", Fit: timeline.Contain}
+		}, segments...).Parts {
+			found[v.Key] = v
+		}
+		return found
+	}
+	base := parts(func(*timeline.Segment) {})
+	second := 0 // parts that show the second segment
+	for _, v := range base {
+		if slices.ContainsFunc(v.shots, func(s *shot) bool { return s.segment == 1 }) {
+			second++
+		}
+	}
+	move := func(at time.Duration, scale float64) timeline.Move {
+		return timeline.Move{At: at, Scale: scale, X: 0.2, Y: 0.5}
+	}
+	for name, tt := range map[string]struct {
+		change func(s *timeline.Segment)
+		parts  int
+	}{
+		"rotate":     {func(s *timeline.Segment) { s.Rotate = 180 }, second},
+		"mirror":     {func(s *timeline.Segment) { s.Mirror = true }, second},
+		"crop":       {func(s *timeline.Segment) { s.Crop.Top = 0.2 }, second},
+		"adjust":     {func(s *timeline.Segment) { s.Adjust.Warmth = 0.1 }, second},
+		"moves":      {func(s *timeline.Segment) { s.Moves = []timeline.Move{move(0, 1), move(time.Minute, 2)} }, second},
+		"late moves": {func(s *timeline.Segment) { s.Moves = []timeline.Move{move(20*time.Second, 1), move(29*time.Second, 2)} }, 3},
+		"no moves":   {func(s *timeline.Segment) { s.Moves = []timeline.Move{move(0, 1), move(time.Second, 1)} }, 0},
+	} {
+		changed := 0
+		for key, v := range parts(tt.change) {
+			if base[key] != nil {
+				continue
+			}
+			changed++
+			if !slices.ContainsFunc(v.shots, func(s *shot) bool { return s.segment == 1 }) {
+				t.Errorf("%s: changes %s", name, v.Name)
+			}
+		}
+		if changed != tt.parts {
+			t.Errorf("%s: changes %d parts, want %d of %d", name, changed, tt.parts, second)
+		}
+	}
+	// A window that stands still is the same wherever a part lies.
+	still := func(trim int64) map[string]*videoPart {
+		return parts(func(s *timeline.Segment) {
+			s.TrimStart = timeline.Milliseconds(trim)
+			s.Moves = []timeline.Move{move(0, 1.5), move(time.Second, 2)}
+		})
+	}
+	shared, before := 0, still(10000)
+	for key, v := range still(12000) {
+		if before[key] != nil && v.shots[0].moves != nil {
+			shared++
+		}
+	}
+	if shared < 3 {
+		t.Errorf("a trim keeps %d parts with a still window", shared)
+	}
+	plain := planOf(t, map[string]*Info{"s": info}, nil, ms(0, 5000))
+	moving := ms(0, 5000)
+	moving.Moves = []timeline.Move{move(0, 1), move(time.Minute, 2)}
+	pixels, drawn, _ := plain.work()
+	if p, d, _ := planOf(t, map[string]*Info{"s": info}, nil, moving).work(); d != 2*drawn || p <= pixels {
+		t.Errorf("%d frames are drawn with moves, %d without", d, drawn)
+	}
+}
