@@ -52,12 +52,16 @@ func waypoints(moves []timeline.Move, c span, rate media.Rational) []waypoint {
 // Filter perspective samples between pixels, to 1/256, and evaluates its corners for every frame. crop, zoompan and
 // scale move by whole pixels, so a slow move would stutter. perspective maps colours as if they lay on the top left of
 // the pixels that share them, up to half a pixel times the scale away, so every plane is a picture of its own here.
+// Linear samples are soft between pixels, so luma would breathe as it moves; colours have little detail to lose.
 func (s *shot) moving(n int) string {
 	var planes, windows, merged string
 	for _, plane := range []string{"luma", "blue", "red"} {
-		from, to := label(plane, n), label(plane+"window", n)
+		from, to, interpolation := label(plane, n), label(plane+"window", n), "linear"
+		if plane == "luma" {
+			interpolation = "cubic"
+		}
 		planes += fmt.Sprintf("[%s]", from)
-		windows += fmt.Sprintf("[%s]%s[%s];", from, perspective(s.moves), to)
+		windows += fmt.Sprintf("[%s]%s[%s];", from, perspective(s.moves, interpolation), to)
 		merged += fmt.Sprintf("[%s]", to)
 	}
 	return fmt.Sprintf("extractplanes=y+u+v%s;%s%smergeplanes=format=yuv420p:map0s=0:map1s=1:map2s=2", planes, windows, merged)
@@ -65,7 +69,7 @@ func (s *shot) moving(n int) string {
 
 // perspective returns the filter that enlarges the window of the waypoints to the size of a plane. Its corners are in
 // pixels whose centres are whole numbers, so that of the whole picture would be -1/2 to size - 1/2.
-func perspective(moves []waypoint) string {
+func perspective(moves []waypoint, interpolation string) string {
 	// log is the scale's logarithm, because the scale is interpolated geometrically. ld(0) is the window's share of
 	// the picture, and at that of its upper or left edge.
 	log := piecewise(moves, func(w waypoint) float64 { return math.Log(w.scale) })
@@ -80,7 +84,7 @@ func perspective(moves []waypoint) string {
 		eval = "init"
 	}
 	return fmt.Sprintf("perspective=x0='%s':y0='%s':x1='%s':y1='%[2]s':x2='%[1]s':y2='%[4]s':x3='%[3]s':y3='%[4]s':"+
-		"interpolation=cubic:eval=%[5]s", left, top, right, bottom, eval)
+		"interpolation=%[5]s:eval=%[6]s", left, top, right, bottom, interpolation, eval)
 }
 
 // piecewise returns an expression for a value that is linear between waypoints and constant outside them. ffmpeg counts

@@ -19,12 +19,13 @@ func TestTurnedMirroredAndCropped(t *testing.T) {
 	upright := rampClip(t, "320x180", "")
 	turned := mediatest.WithMatrix(t, upright, [4]int32{0, 1, -1, 0}) // clockwise
 	crop := timeline.Crop{Left: 0.1, Top: 0.2, Right: 0.3, Bottom: 0.05}
+	focus := timeline.Focus{X: 0.3, Y: 0.6} // of the cropped picture
 	for aspect, fit := range map[timeline.Aspect]timeline.Fit{timeline.SourceAspect: timeline.Contain, "1:1": timeline.Cover, "9:16": timeline.Blur} {
 		t.Run(string(aspect), func(t *testing.T) {
 			t.Parallel()
 			tl := timeline.Timeline{Canvas: &timeline.Canvas{Aspect: aspect, Fit: fit}}
 			for i := range 8 {
-				s := timeline.Segment{SourceKey: upright, Rotate: int64(i%4) * 90, Mirror: i > 3, Crop: crop}
+				s := timeline.Segment{SourceKey: upright, Rotate: int64(i%4) * 90, Mirror: i > 3, Crop: crop, Focus: &focus}
 				if i%3 == 1 {
 					s.SourceKey = turned
 				}
@@ -44,15 +45,17 @@ func TestTurnedMirroredAndCropped(t *testing.T) {
 					w, h = h, w
 				}
 				w, h = w*0.6, h*0.75
-				// The fitted picture, in canvas pixels.
-				scale := min(float64(canvas.Width)/w, float64(canvas.Height)/h)
+				// The size of the fitted picture, in canvas pixels, and its point in the middle of the canvas.
+				scale, middle := min(float64(canvas.Width)/w, float64(canvas.Height)/h), timeline.Focus{X: 0.5, Y: 0.5}
 				if fit == timeline.Cover {
 					scale = max(float64(canvas.Width)/w, float64(canvas.Height)/h)
+					halfX, halfY := float64(canvas.Width)/w/scale/2, float64(canvas.Height)/h/scale/2
+					middle = timeline.Focus{X: min(1-halfX, max(halfX, focus.X)), Y: min(1-halfY, max(halfY, focus.Y))}
 				}
 				for _, at := range [][2]float64{{0.5, 0.5}, {0.2, 0.3}, {0.7, 0.25}, {0.3, 0.8}, {0.85, 0.7}} {
 					// A point of the cropped picture, its place on the canvas, and in the source.
-					px := int(float64(canvas.Width)/2 + (at[0]-0.5)*w*scale)
-					py := int(float64(canvas.Height)/2 + (at[1]-0.5)*h*scale)
+					px := int(float64(canvas.Width)/2 + (at[0]-middle.X)*w*scale)
+					py := int(float64(canvas.Height)/2 + (at[1]-middle.Y)*h*scale)
 					if px < 2 || py < 2 || px > canvas.Width-3 || py > canvas.Height-3 {
 						continue
 					}

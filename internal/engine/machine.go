@@ -15,8 +15,8 @@ type Machine struct {
 	ProcessBytes int64
 }
 
-// memoryPerCore is how much memory encoders may use per core: enough for a single-threaded one of 1080p.
-const memoryPerCore = 350 << 20
+// memoryPerCore is how much memory encoders may use per core: enough for a single-threaded one of 1080p with moves.
+const memoryPerCore = 390 << 20
 
 // encoders returns how many encoders run at once, and how many threads each has.
 //
@@ -119,7 +119,7 @@ func (s *shot) memory() int64 {
 		source += s.canvas.pixels() * 3 / 2 // the bars and the picture between them
 	}
 	if s.moves != nil {
-		source += s.canvas.pixels() * 24 // a table of two numbers for each sample, and a few pictures
+		source += s.canvas.pixels() * 20 // a table of two numbers for each sample, and a few pictures
 	}
 	return source
 }

@@ -77,7 +77,11 @@ var (
 	overlapping = graph{picture: "fps=30000/1001,format=yuv420p,setsar=1,settb=1001/30000,setpts=N", overlap: 0.5}
 	enlarged    = graph{picture: "fps=30000/1001,scale=1080:-2:flags=bicubic,pad=1080:1920:-1:-1,setsar=1,format=yuv420p"}
 	cropped     = graph{picture: "fps=30000/1001,crop=ih*9/16:ih,scale=1080:1920,setsar=1,format=yuv420p"}
-	blurred     = graph{picture: "fps=30000/1001,split[f%d][b%[1]d];" +
+	zoomed      = graph{picture: "fps=30000/1001,format=yuv420p,setsar=1,perspective=interpolation=cubic:eval=frame:" +
+		"x0='W/2-W/2/pow(1.2,on/150)':y0='H/2-H/2/pow(1.2,on/150)':x1='W/2+W/2/pow(1.2,on/150)':y1='H/2-H/2/pow(1.2,on/150)':" +
+		"x2='W/2-W/2/pow(1.2,on/150)':y2='H/2+H/2/pow(1.2,on/150)':x3='W/2+W/2/pow(1.2,on/150)':y3='H/2+H/2/pow(1.2,on/150)'," +
+		"lutyuv=y='clip(16+1.18*(val-16)-11,16,235)':u='clip(1.07*val-13,16,240)':v='clip(1.07*val-5,16,240)'"}
+	blurred = graph{picture: "fps=30000/1001,split[f%d][b%[1]d];" +
 		"[b%[1]d]crop=ih*9/16:ih,scale=68:120:flags=area,gblur=sigma=4,scale=1080:1920[c%[1]d];" +
 		"[f%[1]d]scale=1080:-2[p%[1]d];[c%[1]d][p%[1]d]overlay=0:(H-h)/2,setsar=1,format=yuv420p"}
 )

@@ -33,7 +33,7 @@ func main() {
 	runs := flag.Int("runs", 2, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "page to write to; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
-	only := flag.String("only", "cold,changes,hard,joins", "measurements to run")
+	only := flag.String("only", "cold,changes,hard,joins,look", "measurements to run")
 	work := flag.String("work", "", "folder to work in, whose sources are reused; empty makes one and removes it")
 	flag.Parse()
 	if err := run(context.Background(), *runs, *out, *clips, *only, *work); err != nil {
@@ -55,7 +55,7 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 		name    string
 		measure func(context.Context, *report) error
 	}
-	all := []measurement{{"cold", b.cold}, {"changes", b.changes}, {"hard", b.hard}, {"joins", b.joins}}
+	all := []measurement{{"cold", b.cold}, {"changes", b.changes}, {"hard", b.hard}, {"joins", b.joins}, {"look", b.look}}
 	chosen := strings.Split(only, ",")
 	for _, name := range chosen {
 		if !slices.ContainsFunc(all, func(m measurement) bool { return m.name == name }) {
@@ -344,6 +344,41 @@ func (b *bench) joins(ctx context.Context, r *report) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// look measures films with a look and a slow zoom on each segment, and what an adjustment adds to a film.
+func (b *bench) look(ctx context.Context, r *report) error {
+	plain := b.film(repeated(6, "hard.mp4", 5000, 1370)...)
+	adjusted, moving := plain, plain
+	adjusted.Segments = slices.Clone(plain.Segments)
+	for i := range adjusted.Segments {
+		adjusted.Segments[i].Adjust = timeline.Adjust{Exposure: 0.1, Contrast: 0.1, Warmth: 0.3}
+	}
+	moving.Segments = slices.Clone(adjusted.Segments)
+	for i := range moving.Segments {
+		moving.Segments[i].Moves = []timeline.Move{timeline.DefaultMove, {At: 5 * time.Second, Scale: 1.2, X: 0.5, Y: 0.5}}
+	}
+	const name = "6 segments, 1080p, a keyframe in 8 s"
+	if err := b.compare(ctx, r, name+", a look and a slow zoom on each", moving, zoomed); err != nil {
+		return err
+	}
+	var without, with usage
+	for i := range b.runs {
+		for tl, best := range map[*timeline.Timeline]*usage{&plain: &without, &adjusted: &with} {
+			e, err := b.engineWith(fmt.Sprintf("look%d-%d", i, b.renders))
+			if err != nil {
+				return err
+			}
+			u, _, err := b.render(ctx, e, *tl)
+			if err != nil {
+				return err
+			}
+			*best = best.better(u)
+		}
+	}
+	r.add("cold render of "+name, without, usage{})
+	r.add("with a look on each, beside the row above", with, without)
 	return nil
 }
 
