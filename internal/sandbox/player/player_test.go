@@ -452,9 +452,10 @@ func makeFilmByTouch(t *testing.T, address string) {
 		tap(fmt.Sprintf("[aria-label=%q]", join))
 		choose(fmt.Sprintf("[aria-label=%q]", "Kind of "+join), "dissolve")
 	}
+	// What comes with the stems moves what a finger aims at.
+	p.Until(`document.querySelectorAll('.stems canvas').length >= 2 && document.querySelectorAll('.bar').length === 2`)
 	tap(`.music .check ~ .check`)
 	p.See("Ducked by")
-	p.Until(`document.querySelectorAll('.stems canvas').length >= 2`)
 	tap(".film .primary:not([aria-disabled])")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
 	// Nothing covers the film.
