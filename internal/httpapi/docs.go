@@ -9,7 +9,7 @@ import (
 	"regexp"
 
 	"github.com/swaggest/swgui/v5emb"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 //go:embed openapi.yaml

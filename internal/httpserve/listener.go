@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"syscall"
 
@@ -31,8 +30,7 @@ type listener struct {
 	trusted []netip.Prefix
 	refused func(client string)
 	slots   chan struct{}
-	closed  chan struct{}
-	queued  chan net.Conn // the last connections, which Close accepts; then closed
+	closed  chan struct{} // ends an Accept that waits for a slot
 	clients *Shares
 	close   func() error
 }
@@ -49,8 +47,11 @@ func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused
 		return nil, errors.Join(fmt.Errorf("listen: %T is not a TCP listener", l), l.Close())
 	}
 	out := &listener{TCPListener: tcp, trusted: trusted, refused: refused, slots: make(chan struct{}, maxConnections),
-		closed: make(chan struct{}), queued: make(chan net.Conn, maxConnections), clients: NewShares(maxPerClient)}
-	out.close = sync.OnceValue(out.acceptQueuedAndClose)
+		closed: make(chan struct{}), clients: NewShares(maxPerClient)}
+	out.close = sync.OnceValue(func() error {
+		close(out.closed)
+		return tcp.Close()
+	})
 	return out, nil
 }
 
@@ -59,29 +60,18 @@ func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.closed:
-		return l.nextQueued()
+		return nil, net.ErrClosed
 	}
 	for {
 		c, err := l.AcceptTCP()
 		if err != nil {
 			<-l.slots
-			if errors.Is(err, net.ErrClosed) {
-				return l.nextQueued()
-			}
 			return nil, err
 		}
 		if accepted, ok := l.admitted(c); ok {
 			return accepted, nil
 		}
 	}
-}
-
-// nextQueued returns the connections that Close accepted, and then net.ErrClosed.
-func (l *listener) nextQueued() (net.Conn, error) {
-	if c, ok := <-l.queued; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
 }
 
 // admitted returns the connection of a trusted proxy or of a client that is below its limit, which holds a slot until
@@ -102,53 +92,8 @@ func (l *listener) admitted(c *net.TCPConn) (net.Conn, bool) {
 	return &conn{TCPConn: c, release: sync.OnceFunc(func() { <-l.slots; l.clients.Give(client) })}, true
 }
 
-// Close stops accepting. Accept still returns the connections that clients had opened before.
+// Close stops accepting. The kernel resets the connections that nobody has accepted yet.
 func (l *listener) Close() error { return l.close() }
-
-// acceptQueuedAndClose empties the kernel's queue and closes the socket at once. The kernel resets connections that
-// are still in the queue, and a front repeats no POST after a reset.
-func (l *listener) acceptQueuedAndClose() error {
-	close(l.closed)
-	defer close(l.queued)
-	var accepted []int
-	err := control(l, func(listening int) error {
-		for len(accepted) < maxConnections {
-			fd, _, err := unix.Accept4(listening, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-			if err != nil {
-				return nil // usually EAGAIN: the queue is empty
-			}
-			accepted = append(accepted, fd)
-		}
-		return nil
-	})
-	err = errors.Join(err, l.TCPListener.Close())
-	for _, fd := range accepted {
-		f := os.NewFile(uintptr(fd), "")
-		c, fileErr := net.FileConn(f) // which duplicates fd
-		_ = f.Close()
-		if fileErr != nil {
-			err = errors.Join(err, fileErr)
-			continue
-		}
-		tcp, isTCP := c.(*net.TCPConn)
-		if !isTCP {
-			_ = c.Close()
-			continue
-		}
-		select {
-		case l.slots <- struct{}{}:
-		default:
-			_ = c.Close()
-			continue
-		}
-		if admitted, ok := l.admitted(tcp); ok {
-			l.queued <- admitted // has room for all
-		} else {
-			<-l.slots
-		}
-	}
-	return err
-}
 
 func control(c syscall.Conn, set func(fd int) error) error {
 	raw, err := c.SyscallConn()
