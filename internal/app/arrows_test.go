@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"admin":                {"credit", "db", "fault", "job", "upstream/separator"},
 	"audio":                {},
 	"engine":               {"audio", "disk", "fault", "media", "media/container", "rescue", "timeline"},
-	"separation":           {"analysis", "asset", "audio", "clock", "credit", "cursor", "db", "derived", "disk", "events", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "quota", "separation/price", "staging", "sweep", "tracing", "upstream/separator", "user"},
+	"separation":           {"analysis", "asset", "audio", "clock", "credit", "cursor", "db", "derived", "disk", "events", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "quota", "rescue", "separation/price", "staging", "sweep", "tracing", "upstream/separator", "user"},
 	"separation/price":     {"credit", "fault", "media", "media/container", "staging"},
 	"render":               {"asset", "clock", "cursor", "db", "derived", "disk", "diskcache", "engine", "events", "fault", "idempotency", "job", "media", "media/container", "objectstore", "quota", "rescue", "separation", "staging", "sweep", "timeline", "tracing", "user"},
 	"account":              {"audit", "clock", "credit", "db", "events", "fault", "job", "upstream/identity", "user"},
