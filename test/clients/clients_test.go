@@ -2,6 +2,7 @@
 package clients
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,3 +62,63 @@ func TestClientPackage(t *testing.T) {
 	run(t, s, []string{"CLIP=" + clip, "ORDER=" + bought.OrderID, "RECEIPT=" + bought.Token},
 		"node", "--test", "../../web/client/test/client.test.mjs")
 }
+
+// The packed client has types for the ways in which projects resolve modules, and Node runs it.
+func TestPackedClientHasTypes(t *testing.T) {
+	if os.Getenv(builtEnv) == "" {
+		t.Skip("runs in make clients")
+	}
+	dir := t.TempDir()
+	do := func(command ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	web, err := filepath.Abs("../../web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do("npm", "pack", "--silent", "--pack-destination", dir, filepath.Join(web, "client"))
+	packed, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
+	if err != nil || len(packed) != 1 {
+		t.Fatal(packed, err)
+	}
+	write("package.json", `{"private": true, "type": "module"}`)
+	do("npm", "install", "--no-audit", "--no-fund", "--prefer-offline", packed[0])
+	write("app.ts", packedApp)
+	for _, c := range []struct{ resolution, module string }{{"bundler", "ESNext"}, {"NodeNext", "NodeNext"}} {
+		write("tsconfig.json", fmt.Sprintf(`{"compilerOptions": {"strict": true, "exactOptionalPropertyTypes": true, "skipLibCheck": false,
+			"target": "ES2022", "lib": ["ES2023", "DOM", "DOM.Iterable"], "types": [], "moduleResolution": %q, "module": %q},
+			"files": ["app.ts"]}`, c.resolution, c.module))
+		do("node", filepath.Join(web, "node_modules/typescript/bin/tsc"), "-p", dir)
+	}
+	do("node", "app.js")
+}
+
+// packedApp compiles only if the types are there: each expected error is one of the types.
+const packedApp = `
+import { Cutroom, CutroomError, JobFailed, type components } from '@cutroom/client';
+
+const cutroom = new Cutroom({ baseUrl: 'https://api.example.com', timeoutMs: 1000 });
+const body: components['schemas']['RenderConfigV3'] = { segments: [{ sourceAssetKey: 'x', order: 0, durationMs: 2000 }] };
+export async function film(file: Blob, signal: AbortSignal): Promise<Blob> {
+  await cutroom.assets.upload(file, 'a.mp4', () => {}, signal);
+  const { jobId } = await cutroom.jobs.render(body, 'draft');
+  await cutroom.jobs.film(jobId, { signal });
+  return cutroom.jobs.download(jobId, signal);
+}
+// @ts-expect-error a configuration has segments
+export const bare: components['schemas']['RenderConfigV3'] = { quality: 'low' };
+// @ts-expect-error it is no number
+export const wrong: number = cutroom.jobs;
+export const field = (e: unknown): string | undefined => (e instanceof JobFailed || e instanceof CutroomError ? e.field : undefined);
+`

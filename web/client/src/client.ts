@@ -1,11 +1,12 @@
 import createClient, { type Client } from 'openapi-fetch';
-import type { components, paths } from '../../api/schema';
-import { CutroomError } from './errors';
-import { Jobs } from './jobs';
-import { Purchases } from './purchases';
-import { Sessions, type Session } from './session';
-import { memory, type Store } from './store';
-import { Assets } from './upload';
+import type { components, paths } from '../../api/schema.js';
+import { CutroomError } from './errors.js';
+import { Jobs } from './jobs.js';
+import { onAbort, pause, unlessAborted } from './pause.js';
+import { Purchases } from './purchases.js';
+import { Sessions, type Session } from './session.js';
+import { memory, type Store } from './store.js';
+import { Assets } from './upload.js';
 
 /** Why a session ended: the account is gone, or the user has to sign in again. */
 export type Reason = 'account_deleted' | 'signed_out';
@@ -20,6 +21,11 @@ export interface Options {
   now?: () => number;
   /** Resolves once the device has a network: no request is sent before. By default the browser knows, and others always have one. */
   online?: () => Promise<unknown>;
+  /**
+   * How long the server may take to answer a request, in milliseconds: 60 000 by default. A request with `Prefer: wait=N`
+   * has N + 15 seconds. The bytes of a film may take longer; a signal ends them.
+   */
+  timeoutMs?: number;
   /** Whether a misspelt field is an error. On by default. */
   strict?: boolean;
   /** Is told when the server ends the session. */
@@ -38,13 +44,14 @@ const repeatable = /\/(credits\/purchase|assets\/(upload-url|complete|analysis)|
 const tries = 6;
 const longestWait = 60;
 const missingRetryAfter = 10;
+/** How long an answer may take, in milliseconds, and how much longer than the server promises to wait. */
+const usualTimeout = 60_000;
+const waitedLonger = 15_000;
 
 /** Resolves at once, or when a browser that is offline says that it is back. */
 const inBrowser = async (): Promise<void> => {
   if (globalThis.navigator?.onLine === false) await new Promise((back) => addEventListener('online', back, { once: true }));
 };
-
-export const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
 /** The value of an answer. Throws a CutroomError if it is no success. */
 export async function answer<T>(call: Answer<T>): Promise<T> {
@@ -104,25 +111,57 @@ export class Cutroom {
   /** Forgets the session on this device. */
   signOut = (): Promise<void> => this.sessions.keep(undefined);
 
+  /** Registers this phone for push messages when a job ends: at each start of the app, and for each new token. */
+  registerDevice = async (device: components['schemas']['Device']): Promise<void> => void (await answer(this.api.PUT('/api/v2/devices', { body: device })));
+
+  /** Removes this phone from push messages, before a sign-out. */
+  unregisterDevice = async (device: components['schemas']['Device']): Promise<void> => void (await answer(this.api.DELETE('/api/v2/devices', { body: device })));
+
   private async refresh(session: Session): Promise<Session> {
     const request = new Request(`${this.options.baseUrl}/api/v2/auth/refresh`, { method: 'POST', headers: { Authorization: `Bearer ${session.accessToken}` } });
-    const response = await this.send(request);
+    const response = await this.timed(request);
     this.sessions.heard(response.headers.get('Date'));
     if (!response.ok) throw errorOf(response, await response.json().catch(() => ({})));
     return (await response.json()) as Session;
   }
 
+  /** Sends a request once, and gives it up when its time is over. What is JSON has arrived whole. */
+  private async timed(request: Request): Promise<Response> {
+    const waits = /\bwait=(\d+)/.exec(request.headers.get('Prefer') ?? '')?.[1];
+    const limit = waits ? 1000 * Number(waits) + waitedLonger : (this.options.timeoutMs ?? usualTimeout);
+    const control = new AbortController();
+    const forget = onAbort(request.signal, () => control.abort(request.signal.reason));
+    const timer = setTimeout(() => control.abort(), limit);
+    // A fetch of the app may not listen to the signal.
+    const over = new Promise<never>((_, failed) => void onAbort(control.signal, () => failed(new CutroomError(0, {}))));
+    over.catch(() => {});
+    try {
+      const response = await Promise.race([this.send(new Request(request.clone(), { signal: control.signal })), over]);
+      if (!response.headers.get('Content-Type')?.includes('json')) return response; // the request's signal still ends it
+      await Promise.race([response.clone().arrayBuffer(), over]);
+      forget();
+      return response;
+    } catch (e) {
+      forget();
+      throw e;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
   /** Sends a request, signed, and repeats it by the rules of docs/app/errors.md. */
   private async request(request: Request): Promise<Response> {
-    await this.online();
+    const { signal } = request;
+    await unlessAborted(this.online(), signal);
     const signIn = request.url.includes('/api/v2/auth/provider_');
     const token = signIn ? undefined : await this.sessions.token();
     if (token) request.headers.set('Authorization', `Bearer ${token}`);
     if (request.method === 'POST' && this.options.strict !== false) request.headers.append('Prefer', 'handling=strict');
-    const safe = request.method !== 'POST' || request.headers.has('Idempotency-Key') || repeatable.test(new URL(request.url).pathname);
-    for (let attempt = 1; ; attempt++, await this.online()) {
-      const response = await this.send(request.clone()).catch((e: unknown) => {
-        if (!safe || attempt === tries || request.signal.aborted) throw request.signal.aborted ? e : new CutroomError(0, {});
+    const safe = request.method !== 'POST' || request.headers.has('Idempotency-Key') || repeatable.test(request.url.split('?')[0] ?? '');
+    for (let attempt = 1; ; attempt++, await unlessAborted(this.online(), signal)) {
+      const response = await this.timed(request).catch((e: unknown) => {
+        if (signal?.aborted) throw (signal.reason as unknown) ?? e;
+        if (!safe || attempt === tries) throw new CutroomError(0, {});
         return undefined;
       });
       if (response) this.sessions.heard(response.headers.get('Date'));
@@ -133,7 +172,7 @@ export class Cutroom {
         return response;
       }
       this.options.onWait?.(wait);
-      await pause(1000 * (wait ?? 0));
+      await pause(1000 * (wait ?? 0), signal);
     }
   }
 

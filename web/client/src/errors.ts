@@ -1,6 +1,6 @@
 // Every error of the API as a value, with what an app should do next. docs/app/errors.md lists the codes.
 
-import type { components } from '../../api/schema';
+import type { components } from '../../api/schema.js';
 
 type Body = components['schemas']['Error'] & { field?: string; required?: number; balance?: number };
 
@@ -78,6 +78,8 @@ export class JobFailed extends Error {
     /** One of the API's error codes; `internal` if the server gave none. */
     readonly code: string,
     sentence: string,
+    /** The path of the field to blame, such as `segments[1].sourceAssetKey`, if the server knows one. */
+    readonly field: string | undefined = undefined,
   ) {
     super(sentence);
     this.name = 'JobFailed';

@@ -1,8 +1,8 @@
-export { Cutroom, type Options, type Reason } from './client';
-export { CutroomError, JobFailed, type Next } from './errors';
-export { type Assets, type Progress, type Source } from './upload';
-export { type Jobs, type Render, type Separation } from './jobs';
-export { type Purchase, type Purchases, type Settled } from './purchases';
-export { type Session } from './session';
-export { memory, type Store } from './store';
-export type { components, paths } from '../../api/schema';
+export { Cutroom, type Options, type Reason } from './client.js';
+export { CutroomError, JobFailed, type Next } from './errors.js';
+export { type Assets, type Progress, type Source } from './upload.js';
+export { type Jobs, type Page, type Render, type Separation } from './jobs.js';
+export { type Purchase, type Purchases, type Settled } from './purchases.js';
+export { type Session } from './session.js';
+export { memory, type Store } from './store.js';
+export type { components, paths } from '../../api/schema.js';

@@ -1,10 +1,11 @@
 // Renders and separations: submitted under a key that is kept until the answer is there, and followed to their end.
 
-import { bytesToHex, randomBytes } from '@noble/hashes/utils.js';
-import type { components } from '../../api/schema';
-import { pause, type Cutroom } from './client';
-import { CutroomError, JobFailed } from './errors';
-import { read, write } from './store';
+import { bytesToHex } from '@noble/hashes/utils.js';
+import type { components } from '../../api/schema.js';
+import type { Cutroom } from './client.js';
+import { CutroomError, JobFailed } from './errors.js';
+import { check, pause } from './pause.js';
+import { read, write } from './store.js';
 
 type Schemas = components['schemas'];
 export type Render = Schemas['RenderStatus'];
@@ -26,6 +27,28 @@ interface Follow<S> {
   signal?: AbortSignal;
 }
 
+/** A page of a list: `cursor` is the `nextCursor` of the page before. */
+export interface Page {
+  limit?: number;
+  cursor?: string;
+  signal?: AbortSignal;
+}
+
+/** The init of a request: without the signal if there is none, as exact optional types have it. */
+const ends = (signal: AbortSignal | undefined) => (signal ? { signal } : {});
+
+/** The query of a page, and its signal. */
+export const pageOf = ({ signal, ...query }: Page) => ({ params: { query }, ...ends(signal) });
+
+/** A key that no other submit has. Nobody gains by guessing it, so that Math.random will do where there is no crypto. */
+function newKey(): string {
+  const bytes = new Uint8Array(16);
+  const { crypto } = globalThis as { crypto?: Crypto };
+  if (crypto) crypto.getRandomValues(bytes);
+  else bytes.forEach((_, i) => (bytes[i] = Math.floor(Math.random() * 256)));
+  return bytesToHex(bytes);
+}
+
 const openKey = (slot: string) => `cutroom.submit.${slot}`;
 
 export class Jobs {
@@ -44,7 +67,7 @@ export class Jobs {
     const { store } = this.cutroom;
     const text = JSON.stringify(body);
     const before = await read<Open>(store, openKey(slot));
-    const open = before?.path === path && before.text === text ? before : { path, text, key: bytesToHex(randomBytes(16)) };
+    const open = before?.path === path && before.text === text ? before : { path, text, key: newKey() };
     await write(store, openKey(slot), open);
     return this.resume(slot, open);
   }
@@ -74,7 +97,7 @@ export class Jobs {
   /** Follows a render until it is COMPLETED. Throws JobFailed if it fails. */
   film = async (jobId: string, follow: Follow<Render> = {}): Promise<Schemas['RenderCompleted']> => {
     const end = await this.follow(
-      (header) => this.cutroom.api.GET('/api/v2/render/{jobId}/status', { params: { path: { jobId }, header }, ...(follow.signal && { signal: follow.signal }) }),
+      (header) => this.cutroom.api.GET('/api/v2/render/{jobId}/status', { params: { path: { jobId }, header }, ...ends(follow.signal) }),
       ['COMPLETED', 'FAILED'],
       follow,
     );
@@ -85,7 +108,7 @@ export class Jobs {
   /** Follows a separation until it is READY. Throws JobFailed if it fails, and a CutroomError if its stems are gone. */
   stems = async (jobId: string, follow: Follow<Separation> = {}): Promise<Separation> => {
     const end = await this.follow(
-      (header) => this.cutroom.api.GET('/api/v2/separate/{jobId}', { params: { path: { jobId }, header }, ...(follow.signal && { signal: follow.signal }) }),
+      (header) => this.cutroom.api.GET('/api/v2/separate/{jobId}', { params: { path: { jobId }, header }, ...ends(follow.signal) }),
       ['READY', 'DISPOSED', 'FAILED'],
       follow,
     );
@@ -94,6 +117,20 @@ export class Jobs {
     return end;
   };
 
+  /** The bytes of a film that is COMPLETED. */
+  download = async (jobId: string, signal?: AbortSignal): Promise<Blob> =>
+    (await this.cutroom.answer(this.cutroom.api.GET('/api/v2/render/{jobId}/download', { params: { path: { jobId } }, parseAs: 'blob', ...ends(signal) }))) as Blob;
+
+  /** A picture of a film that is COMPLETED. */
+  poster = async (jobId: string, signal?: AbortSignal): Promise<Blob> =>
+    (await this.cutroom.answer(this.cutroom.api.GET('/api/v2/render/{jobId}/poster', { params: { path: { jobId } }, parseAs: 'blob', ...ends(signal) }))) as Blob;
+
+  /** The user's films, the newest first. */
+  films = (page: Page = {}) => this.cutroom.answer(this.cutroom.api.GET('/api/v2/render', pageOf(page)));
+
+  /** The user's separations, the newest first. */
+  separations = (page: Page = {}) => this.cutroom.answer(this.cutroom.api.GET('/api/v2/separate', pageOf(page)));
+
   /** Asks at once, then again and again: each answer comes as soon as the state differs from the last. */
   private async follow<S extends { status: string }>(
     ask: (header: { Prefer?: string; 'If-None-Match'?: string }) => Promise<{ data?: S; error?: unknown; response: Response }>,
@@ -101,7 +138,7 @@ export class Jobs {
     { onState, onReachable, signal }: Follow<S>,
   ): Promise<S> {
     for (let tag = ''; ; ) {
-      signal?.throwIfAborted();
+      check(signal);
       const call = ask(tag ? { Prefer: 'wait=30', 'If-None-Match': tag } : {});
       const response = await call.then((a) => a.response).catch((e: unknown) => {
         if (signal?.aborted) throw e;
@@ -116,10 +153,10 @@ export class Jobs {
       }
       const waited = !lost && (response.headers.has('Preference-Applied') || (!tag && response.headers.has('ETag')));
       if (!lost) tag = response.headers.get('ETag') ?? tag;
-      if (!waited) await pause(2000);
+      if (!waited) await pause(2000, signal);
     }
   }
 }
 
-const failed = (jobId: string, { errorCode, error }: { errorCode?: string | null; error?: string | null }) =>
-  new JobFailed(jobId, errorCode ?? 'internal', error ?? 'the job failed');
+const failed = (jobId: string, { errorCode, error, field }: { errorCode?: string | null; error?: string | null; field?: string | null }) =>
+  new JobFailed(jobId, errorCode ?? 'internal', error ?? 'the job failed', field ?? undefined);

@@ -1,9 +1,9 @@
 // Purchases that the store has taken and the server has not credited yet. They survive the app.
 
-import type { components } from '../../api/schema';
-import type { Cutroom } from './client';
-import { CutroomError } from './errors';
-import { read, write } from './store';
+import type { components } from '../../api/schema.js';
+import type { Cutroom } from './client.js';
+import { CutroomError } from './errors.js';
+import { read, write } from './store.js';
 
 export type Purchase = components['schemas']['CreditPurchaseRequest'];
 

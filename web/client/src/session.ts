@@ -1,7 +1,7 @@
 // The signed-in session: kept in the store, renewed in time, by the server's clock.
 
-import type { components } from '../../api/schema';
-import { read, write, type Store } from './store';
+import type { components } from '../../api/schema.js';
+import { read, write, type Store } from './store.js';
 
 export type Session = components['schemas']['AuthResponse'];
 

@@ -77,11 +77,24 @@ test('a film, over a bad connection', async (t) => {
     assert.equal(jobs.length, 1);
   });
 
+  await t.test('a film and its poster arrive as bytes, and lists page by page', async () => {
+    const { jobs: [film], nextCursor } = await cutroom.jobs.films({ limit: 1 });
+    assert.ok(nextCursor === null || typeof nextCursor === 'string');
+    const bytes = await cutroom.jobs.download(film.jobId);
+    assert.equal(bytes.size, film.sizeBytes ?? bytes.size);
+    assert.equal((await cutroom.jobs.poster(film.jobId)).type, 'image/jpeg');
+    assert.equal((await cutroom.assets.list()).assets.length, 1);
+    assert.deepEqual((await cutroom.jobs.separations()).jobs, []);
+  });
+
   await t.test('a submit survives the app', async () => {
     // The app ends while it waits for the answer.
     let asked;
     const sending = new Promise((done) => (asked = done));
-    const dying = new Cutroom({ baseUrl, store, fetch: (request) => (asked(request.url), new Promise(() => {})) });
+    const never = new Promise(() => {});
+    let tries = 0;
+    const online = async () => (tries++ ? never : undefined);
+    const dying = new Cutroom({ baseUrl, store, online, timeoutMs: 10, fetch: (request) => (asked(request.url), never) });
     void dying.jobs.separate({ sourceAssetKey: assetKey, trimStartMs: 0 }, 'voice');
     assert.match(await sending, /separate\/v3$/);
     const first = await cutroom.jobs.unanswered('voice');
@@ -118,6 +131,63 @@ test('a film, over a bad connection', async (t) => {
     const [never] = await cutroom.purchases.add({ ...purchase, transactionId: 'GPA.0000-0000-0000-00000', receipt: 'nonsense' });
     assert.equal(never.outcome, 'kept');
     assert.equal((await cutroom.purchases.waiting()).length, 1);
+  });
+});
+
+test('nothing hangs', async (t) => {
+  /** A server that never answers, and counts the requests. */
+  const silent = () => {
+    const calls = [];
+    return { calls, send: (request) => (calls.push(request), new Promise(() => {})) };
+  };
+  const abandoned = (signal) => new Promise((done) => (signal.aborted ? done() : signal.addEventListener('abort', done)));
+  const failure = (call) => call.then(() => assert.fail('it succeeded'), (e) => e);
+
+  await t.test('a request that is not answered ends', async () => {
+    const { calls, send } = silent();
+    const device = new Cutroom({ baseUrl, fetch: send, timeoutMs: 5 });
+    const e = await failure(device.answer(device.api.POST('/api/v2/credits/admin-grant', { body: {} }))); // which is not safe to repeat
+    await abandoned(calls[0].signal);
+    assert.ok(e instanceof CutroomError);
+    assert.equal(e.status, 0);
+    assert.equal(e.next, 'again');
+  });
+
+  await t.test('a signal ends a request, a wait for the network and an upload', async () => {
+    const stop = new AbortController();
+    const { calls, send } = silent();
+    const device = new Cutroom({ baseUrl, fetch: (request) => { setImmediate(() => stop.abort(new Error('enough'))); return send(request); } });
+    assert.equal((await failure(device.assets.upload(clip, 'clip.mp4', () => {}, stop.signal))).message, 'enough');
+    assert.equal(calls.length, 1);
+    assert.equal((await failure(device.jobs.film('rnd-1', { signal: stop.signal }))).message, 'enough');
+    const offline = new AbortController();
+    const asked = new Cutroom({ baseUrl, online: () => new Promise(() => {}) }).jobs.films({ signal: offline.signal });
+    offline.abort(new Error('never mind'));
+    assert.equal((await failure(asked)).message, 'never mind');
+  });
+
+  await t.test('a key is made where there is no crypto, as in React Native', async () => {
+    const own = Object.getOwnPropertyDescriptor(globalThis, 'crypto');
+    Object.defineProperty(globalThis, 'crypto', { value: undefined, configurable: true });
+    const keys = [];
+    try {
+      for (const slot of ['a', 'b']) {
+        const device = new Cutroom({ baseUrl, fetch: async (request) => (keys.push(request.headers.get('Idempotency-Key')), json(400, { error: 'no' })()) });
+        await failure(device.jobs.render({ segments: [] }, slot));
+      }
+    } finally {
+      Object.defineProperty(globalThis, 'crypto', own);
+    }
+    for (const key of keys) assert.match(key, /^[0-9a-f]{32}$/);
+    assert.notEqual(keys[0], keys[1]);
+  });
+
+  await t.test('a failed job names its field', async () => {
+    const field = 'segments[0].sourceAssetKey';
+    const state = { jobId: 'rnd-1', status: 'FAILED', error: 'the clip is damaged', errorCode: 'source_unreadable', field };
+    const e = await failure(new Cutroom({ baseUrl, fetch: async () => json(200, state)() }).jobs.film('rnd-1'));
+    assert.ok(e instanceof JobFailed);
+    assert.equal(e.field, field);
   });
 });
 
