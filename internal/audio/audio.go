@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 )
 
 const (
@@ -28,6 +29,10 @@ type pcmFile struct {
 	first  int64 // number of the first sample in the file
 	length int64 // samples
 	buffer []byte
+
+	// backwards numbers the samples from the one with the number last, which is 0, towards the file's begin.
+	backwards bool
+	last      int64
 }
 
 func openPCM(path string, first int64) (*pcmFile, error) {
@@ -45,6 +50,10 @@ func openPCM(path string, first int64) (*pcmFile, error) {
 
 // read fills dst with the samples from position at.
 func (p *pcmFile) read(dst []frame, at int64) error {
+	if p.backwards {
+		defer slices.Reverse(dst)
+		at = p.last - at - int64(len(dst)) + 1
+	}
 	at -= p.first
 	skip := max(0, -at)
 	n := min(int64(len(dst)), p.length-at) - skip

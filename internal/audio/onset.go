@@ -16,24 +16,28 @@ const (
 	onsetFloor  = onsetStep * 1e-5  // energy of a step at -50 dBFS: softer sounds are no onsets
 )
 
-// onsets returns the samples in [from, to) at which a sound starts suddenly, at least apart samples from each
-// other and from both ends. Whether a sample is an onset depends only on its neighbourhood, not on where the
-// range begins.
-func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, error) {
+// onsets returns the samples in [from, to) at which a sound starts suddenly and, if ends is set, those at which one ends
+// suddenly. They are as far from each other and from both ends as apart says for a sample. Whether a sample is an
+// onset depends only on its neighbourhood, not on where the range begins.
+func onsets(ctx context.Context, in *pcmFile, from, to int64, apart func(at int64) int64, ends bool) ([]int64, error) {
 	first := floorDiv(from, onsetStep)
 	end := floorDiv(to, onsetStep) + 1
-	// The last onsetBefore+onsetAhead+1 energies, in a ring.
-	const ringed = onsetBefore + onsetAhead + 1
+	lookahead := int64(onsetAhead)
+	if ends {
+		lookahead = onsetBefore // an end is an onset of the sound played backwards
+	}
+	// The last energies, in a ring.
+	const ringed = 2*onsetBefore + 1
 	var ring [ringed]float64
 	at := func(step int64) *float64 { return &ring[((step%ringed)+ringed)%ringed] }
 	var found []int64
 	last := from
 	block := make([]frame, 1000*onsetStep)
-	for step := first - onsetBefore; step < end+onsetAhead; {
+	for step := first - onsetBefore; step < end+lookahead; {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		n := min(int64(len(block)/onsetStep), end+onsetAhead-step)
+		n := min(int64(len(block)/onsetStep), end+lookahead-step)
 		if err := in.read(block[:n*onsetStep], step*onsetStep); err != nil {
 			return nil, err
 		}
@@ -43,21 +47,27 @@ func onsets(ctx context.Context, in *pcmFile, from, to, apart int64) ([]int64, e
 				energy += f[0]*f[0] + f[1]*f[1]
 			}
 			*at(step) = energy
-			// The judged step is onsetAhead steps before the one just read.
-			judged := step - onsetAhead
+			// The judged step is lookahead steps before the one just read.
+			judged := step - lookahead
 			step++
-			if judged < first || judged*onsetStep < last+apart || judged*onsetStep > to-apart {
+			space := apart(judged * onsetStep)
+			if judged < first || judged*onsetStep < last+space || judged*onsetStep > to-space {
 				continue
 			}
-			var before, ahead float64
-			for k := range int64(onsetBefore) {
-				before = max(before, *at(judged - 1 - k))
+			// sudden compares the steps on one side of a place with those on the other.
+			sudden := func(quiet, loud, direction int64) bool {
+				var before, ahead float64
+				for k := range int64(onsetBefore) {
+					before = max(before, *at(quiet - direction*k))
+				}
+				for k := range int64(onsetAhead + 1) {
+					ahead = max(ahead, *at(loud + direction*k))
+				}
+				// Not too soft, and begun: lossy codecs smear part of an onset to before it.
+				return ahead >= onsetRise*before+onsetFloor && *at(loud) >= ahead/16
 			}
-			for k := range int64(onsetAhead + 1) {
-				ahead = max(ahead, *at(judged + k))
-			}
-			if ahead < onsetRise*before+onsetFloor || *at(judged) < ahead/16 {
-				continue // too soft, or not begun yet: lossy codecs smear part of an onset to before it
+			if !sudden(judged-1, judged, 1) && !(ends && sudden(judged, judged-1, -1)) {
+				continue
 			}
 			last = judged * onsetStep
 			found = append(found, last)

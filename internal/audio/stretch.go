@@ -16,6 +16,9 @@ import (
 // ms at half speed, and for tempos beyond 2 it needs chained filters, whose drifts add up. Here the map places
 // every window, so the sound stays within searchRadius of the picture at every tempo, and the length is exact.
 //
+// If the tempo changes, it is divided at the sudden ends of sounds as well: how long a sound lasts then depends on its
+// place, and a window that outlasts it would move its middle.
+//
 // Windows smear sudden starts: at half speed a clap would be heard 20 ms early. So the source is divided at its
 // onsets. No window before an onset reaches into it, and a new window begins at the onset, at exactly the
 // sample given by the map.
@@ -32,11 +35,65 @@ const (
 	stretchSection = stretchWindow + 2*searchRadius + 2*stretchJoin
 )
 
-// Stretch is a range of a sound at another tempo and the same pitch.
+// Stretch is a range of a sound at another tempo and the same pitch, or backwards, or both.
 type Stretch struct {
 	From   float64 // sample of the source that plays first
-	Tempo  float64 // 2 is twice as fast
+	Tempo  float64 // 2 is twice as fast; 1 if there is a Pace
 	Length int64   // of the output in samples, exact
+
+	Pace Pace // of a tempo that changes; nil otherwise
+	// Backwards turns the source round first: its sample Last becomes sample 0. From counts on the turned source.
+	Backwards bool
+	Last      int64
+}
+
+// Pace maps the output of a changing tempo to its source, both in seconds, and back.
+type Pace interface {
+	At(output float64) (source, tempo float64)
+	FilmTime(source float64) float64
+}
+
+// Source returns the sample of the source that output sample n plays, counted from From.
+func (s Stretch) Source(n float64) float64 {
+	if s.Pace == nil {
+		return n * s.Tempo
+	}
+	at, _ := s.Pace.At(n / SampleRate)
+	return at * SampleRate
+}
+
+// advance returns how far the source plays in the n samples after output sample begin.
+func (s Stretch) advance(begin, n int64) float64 {
+	if s.Pace == nil {
+		return float64(n) * s.Tempo
+	}
+	return s.Source(float64(begin+n)) - s.Source(float64(begin))
+}
+
+// output is the inverse of Source.
+func (s Stretch) output(source float64) float64 {
+	if s.Pace == nil {
+		return source / s.Tempo
+	}
+	return s.Pace.FilmTime(source/SampleRate) * SampleRate
+}
+
+// tempoAt returns the tempo at output sample n.
+func (s Stretch) tempoAt(n int64) float64 {
+	if s.Pace == nil {
+		return s.Tempo
+	}
+	_, tempo := s.Pace.At(float64(n) / SampleRate)
+	return tempo
+}
+
+// fastestTo returns the highest tempo in a section that ends at a sample of the source.
+func (s Stretch) fastestTo(source float64) float64 {
+	if s.Pace == nil {
+		return s.Tempo
+	}
+	tempo := func(at float64) float64 { return s.tempoAt(int64(s.output(at))) }
+	return max(tempo(source), tempo(source-2*stretchSection), tempo(source+2*stretchSection))
 }
 
 // Write creates the file dst, which must not exist, from the file src, whose first sample has the number first.
@@ -47,6 +104,7 @@ func (s Stretch) Write(ctx context.Context, src string, first int64, dst string)
 		return fmt.Errorf("stretch: %w", err)
 	}
 	defer in.close()
+	in.backwards, in.last = s.Backwards, s.Last
 	if err := newStretcher(in).run(ctx, s, dst); err != nil {
 		return fmt.Errorf("stretch: %w", err)
 	}
@@ -99,16 +157,18 @@ type section struct {
 // divide splits the output at the source's onsets. Each section but the last extends stretchJoin into the next
 // one.
 func (s *stretcher) divide(ctx context.Context, want Stretch) ([]section, error) {
-	from, tempo := want.From, want.Tempo
-	apart := int64(math.Ceil(stretchSection * max(1, tempo)))
-	found, err := onsets(ctx, s.in, int64(math.Floor(from)), int64(math.Ceil(from+float64(want.Length)*tempo)), apart)
+	from := want.From
+	apart := func(at int64) int64 {
+		return int64(math.Ceil(stretchSection * max(1, want.fastestTo(float64(at)-from))))
+	}
+	found, err := onsets(ctx, s.in, int64(math.Floor(from)), int64(math.Ceil(from+want.Source(float64(want.Length)))), apart, want.Pace != nil)
 	if err != nil {
 		return nil, err
 	}
 	sections := []section{{source: from, length: want.Length, lowest: math.MinInt64 / 2, beyond: math.MaxInt64 / 2}}
 	for _, at := range found {
 		p := section{lowest: at - stretchJoin, beyond: math.MaxInt64 / 2, source: float64(at - stretchJoin)}
-		p.begin = int64(math.Round((float64(at)-from)/tempo)) - stretchJoin
+		p.begin = int64(math.Round(want.output(float64(at)-from))) - stretchJoin
 		p.length = want.Length - p.begin
 		before := &sections[len(sections)-1]
 		before.length = p.begin + stretchJoin - before.begin
@@ -126,14 +186,13 @@ func (s *stretcher) run(ctx context.Context, want Stretch, path string) error {
 	}
 	defer f.Close()
 	s.out = bufio.NewWriterSize(f, 1<<16)
-	sections, err := s.divide(ctx, want)
+	if want.Pace == nil && want.Tempo == 1 {
+		err = s.copy(ctx, want)
+	} else {
+		err = s.stretch(ctx, want)
+	}
 	if err != nil {
 		return err
-	}
-	for i, p := range sections {
-		if err := s.section(ctx, p, want.Tempo, i > 0, i < len(sections)-1); err != nil {
-			return err
-		}
 	}
 	if err := s.out.Flush(); err != nil {
 		return err
@@ -141,13 +200,54 @@ func (s *stretcher) run(ctx context.Context, want Stretch, path string) error {
 	return f.Close()
 }
 
+// copy writes the samples as they are.
+func (s *stretcher) copy(ctx context.Context, want Stretch) error {
+	var block [4096]frame
+	for n := int64(0); n < want.Length; n += int64(len(block)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		some := block[:min(int64(len(block)), want.Length-n)]
+		if err := s.in.read(some, int64(want.From)+n); err != nil {
+			return err
+		}
+		for _, f := range some {
+			if err := s.write(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stretch writes the samples at another tempo.
+func (s *stretcher) stretch(ctx context.Context, want Stretch) error {
+	sections, err := s.divide(ctx, want)
+	if err != nil {
+		return err
+	}
+	for i, p := range sections {
+		if err := s.section(ctx, p, want, i > 0, i < len(sections)-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stretcher) write(f frame) error {
+	var b [FrameBytes]byte
+	putFrame(b[:], f)
+	_, err := s.out.Write(b[:])
+	return err
+}
+
 // section creates one section. If joined is set, its first samples fade in over the samples of the previous
 // section in join. If leaves is set, its own last samples are stored in join.
-func (s *stretcher) section(ctx context.Context, p section, tempo float64, joined, leaves bool) error {
+func (s *stretcher) section(ctx context.Context, p section, want Stretch, joined, leaves bool) error {
 	// A sound that rises slowly is best continued by itself, so the search moves windows around its start as
 	// far as allowed, always in the same direction. Subtracting half of that everywhere splits the error evenly
 	// between starting and lasting sounds.
-	bias := max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2
+	bias := func(tempo float64) float64 { return max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2 }
 	s.ahead = 0
 	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the section. Once it is placed, the samples before
 	// k*hop are complete.
@@ -157,7 +257,7 @@ func (s *stretcher) section(ctx context.Context, p section, tempo float64, joine
 		}
 		middle := p.source
 		if k > 0 {
-			middle += float64(k*stretchHop)*tempo - bias
+			middle += want.advance(p.begin, k*stretchHop) - bias(want.tempoAt(p.begin+k*stretchHop))
 		}
 		if err := s.place(int64(math.Round(middle))-stretchHop, k == 0, p); err != nil {
 			return err
@@ -175,9 +275,7 @@ func (s *stretcher) section(ctx context.Context, p section, tempo float64, joine
 				s.join[stretchJoin-rest] = x
 				continue
 			}
-			var b [FrameBytes]byte
-			putFrame(b[:], x)
-			if _, err := s.out.Write(b[:]); err != nil {
+			if err := s.write(x); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"sort"
 	"testing"
 
 	"cutroom/internal/mediatest"
@@ -29,16 +31,22 @@ func writePCM(t *testing.T, samples []float64) *pcmFile {
 func stretched(t *testing.T, in *pcmFile, from, tempo float64, length int64) []float64 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.f32")
-	if err := newStretcher(in).run(t.Context(), Stretch{from, tempo, length}, path); err != nil {
+	if err := newStretcher(in).run(t.Context(), Stretch{From: from, Tempo: tempo, Length: length}, path); err != nil {
 		t.Fatal(err)
 	}
+	return readPCM(t, path, length)
+}
+
+// readPCM reads the left channel of a file.
+func readPCM(t *testing.T, path string, length int64) []float64 {
+	t.Helper()
 	out, err := openPCM(path, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.close()
 	if out.length != length {
-		t.Fatalf("tempo %v: %d samples, want %d", tempo, out.length, length)
+		t.Fatalf("%d samples, want %d", out.length, length)
 	}
 	frames := make([]frame, length)
 	if err := out.read(frames, 0); err != nil {
@@ -90,6 +98,105 @@ func TestStretchStaysOnTheMap(t *testing.T) {
 		// Half of what a window may be moved by, in the source's time, and a little.
 		if limit := 7 / min(tempo, 1); worst > limit {
 			t.Errorf("tempo %v: off by %.1f ms at most, want <= %.1f", tempo, worst, limit)
+		}
+	}
+}
+
+// testPace speeds up and slows down again and again. It is not exact: the map is integrated in small steps.
+type testPace struct{ source, tempo []float64 } // every millisecond of the output
+
+func newTestPace(slow, fast, period, length float64) testPace {
+	var p testPace
+	at := 0.0
+	for ms := range int(length * 1000) {
+		v := slow * math.Pow(fast/slow, 0.5-0.5*math.Cos(2*math.Pi*float64(ms)/1000/period))
+		p.source, p.tempo = append(p.source, at), append(p.tempo, v)
+		at += v / 1000
+	}
+	return p
+}
+
+func (p testPace) At(output float64) (source, tempo float64) {
+	n := max(0, min(len(p.source)-1, int(output*1000)))
+	return p.source[n] + (output-float64(n)/1000)*p.tempo[n], p.tempo[n]
+}
+
+func (p testPace) FilmTime(source float64) float64 {
+	n := max(0, sort.SearchFloat64s(p.source, source)-1)
+	return float64(n)/1000 + (source-p.source[n])/p.tempo[n]
+}
+
+// The middle of a tone comes out where a map puts it whose tempo changes.
+func TestStretchFollowsAChangingTempo(t *testing.T) {
+	t.Parallel()
+	for _, speeds := range [][2]float64{{0.5, 2}, {0.25, 4}, {0.1, 0.5}, {1, 10}, {0.8, 1.2}} {
+		pace := newTestPace(speeds[0], speeds[1], 3.3, 12)
+		const length = 10 * SampleRate
+		src := make([]float64, int(pace.source[len(pace.source)-1]*SampleRate)+SampleRate)
+		var tones [][2]float64 // in output seconds
+		for from := 0.15; from < pace.source[9000]; {
+			begin := pace.FilmTime(from)
+			to := max(from+0.1, pace.source[int(begin*1000)+40]) // a window is hardly longer
+			end := pace.FilmTime(to)
+			for i := int(from * SampleRate); i < int(to*SampleRate); i++ {
+				src[i] = 0.5 * math.Sin(2*math.Pi*700*float64(i)/SampleRate)
+			}
+			tones = append(tones, [2]float64{begin, end})
+			from = max(to+0.1, pace.source[min(9000, int((end+0.4)*1000))])
+		}
+		path := filepath.Join(t.TempDir(), "out.f32")
+		if err := newStretcher(writePCM(t, src)).run(t.Context(), Stretch{Tempo: 1, Pace: pace, Length: length}, path); err != nil {
+			t.Fatal(err)
+		}
+		out := readPCM(t, path, length)
+		worst := 0.0
+		for _, tone := range tones {
+			first, last := -1, 0
+			for i := max(0, int((tone[0]-0.12)*SampleRate)); i < int((tone[1]+0.12)*SampleRate); i++ {
+				if math.Abs(out[i]) > 0.1 {
+					if first < 0 {
+						first = i
+					}
+					last = i
+				}
+			}
+			off := float64(first+last)/2/SampleRate - (tone[0]+tone[1])/2
+			if first < 0 || math.Abs(off) > 0.005 {
+				t.Errorf("tempo %v: the tone from %.3f to %.3f s is heard from %.3f to %.3f", speeds, tone[0], tone[1],
+					float64(first)/SampleRate, float64(last)/SampleRate)
+			}
+			worst = max(worst, math.Abs(off))
+		}
+		t.Logf("tempo %v: off by %.1f ms at most", speeds, worst*1000)
+	}
+}
+
+// Backwards, the samples are the same ones, and a stretch of them is that of a source that was turned before.
+func TestStretchBackwards(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	src := make([]float64, 2*SampleRate)
+	for i := range src {
+		src[i] = float64(float32(rng.Float64() - 0.5))
+	}
+	turned := slices.Clone(src[:SampleRate+1])
+	slices.Reverse(turned)
+	run := func(in *pcmFile, s Stretch) []float64 {
+		path := filepath.Join(t.TempDir(), "out.f32")
+		in.backwards, in.last = s.Backwards, s.Last
+		if err := newStretcher(in).run(t.Context(), s, path); err != nil {
+			t.Fatal(err)
+		}
+		return readPCM(t, path, s.Length)
+	}
+	for _, tempo := range []float64{1, 0.7} {
+		want := run(writePCM(t, append(turned, make([]float64, SampleRate)...)), Stretch{From: 3000, Tempo: tempo, Length: 30000})
+		got := run(writePCM(t, src), Stretch{From: 3000, Tempo: tempo, Length: 30000, Backwards: true, Last: SampleRate})
+		if !slices.Equal(got, want) {
+			t.Errorf("tempo %v: other samples", tempo)
+		}
+		if tempo == 1 && !slices.Equal(got, turned[3000:33000]) {
+			t.Error("not the samples backwards")
 		}
 	}
 }
@@ -153,7 +260,7 @@ func TestStretchHasNoSeams(t *testing.T) {
 		return largest
 	}
 	in := writePCM(t, src)
-	found, err := onsets(t.Context(), in, 0, int64(len(src)), stretchSection)
+	found, err := onsets(t.Context(), in, 0, int64(len(src)), func(int64) int64 { return stretchSection }, false)
 	if err != nil || len(found) < 16 {
 		t.Fatalf("%d onsets found (%v), want most of the 32", len(found), err)
 	}

@@ -76,7 +76,11 @@ func planDecodes(uses []audioUse) []*decodedAudio {
 // window is the range of the source that the use reads.
 func (u audioUse) window() span {
 	from := int64(math.Floor(u.from))
-	return span{from, from + int64(math.Ceil(float64(u.length)*u.tempo))}
+	s := span{from, from + int64(math.Ceil(u.stretch().Source(float64(u.length))))}
+	if u.turned {
+		s = span{u.last - s.to + 1, u.last - s.from + 1}
+	}
+	return s
 }
 
 // holding returns the decode that contains what the use reads.
@@ -162,7 +166,7 @@ func (s *decodedAudio) counting() media.Pass {
 // Raise stretchVersion when stretching the same samples gives another result.
 const stretchVersion = 3
 
-// stretchedAudio is a range of a sound at another tempo and the same pitch.
+// stretchedAudio is a range of a sound at another tempo and the same pitch, or backwards.
 type stretchedAudio struct {
 	Key  string
 	File string // in the job's folder
@@ -173,10 +177,17 @@ type stretchedAudio struct {
 }
 
 func newStretch(sound *decodedAudio, u audioUse) *stretchedAudio {
-	s := &stretchedAudio{Audio: sound, Stretch: audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length}}
-	s.Key = newKey("stretch").
+	s := &stretchedAudio{Audio: sound, Stretch: u.stretch()}
+	k := newKey("stretch").
 		add("version", stretchVersion).add("sound", audioVersion).
 		add("source", sound.source.SHA256).add("stream", sound.source.info.Audio.Index).
-		add("from", decimal(u.from)).add("tempo", decimal(u.tempo)).add("length", u.length).String() + ".f32"
+		add("from", decimal(u.from)).add("tempo", decimal(u.tempo)).add("length", u.length)
+	if u.pace != nil {
+		k = k.add("pace", *u.pace)
+	}
+	if u.turned {
+		k = k.add("backwardsFrom", u.last)
+	}
+	s.Key = k.String() + ".f32"
 	return s
 }

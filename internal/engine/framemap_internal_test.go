@@ -195,6 +195,13 @@ func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 	for _, speed := range []float64{1, 1, speeds[rng.IntN(len(speeds))], speeds[rng.IntN(len(speeds))], 0.1 + 3*rng.Float64()} {
 		longest := min(float64(ms)/2, 1500*speed)
 		cut := timeline.Segment{Speed: math.Round(speed*1000) / 1000, TrimStart: timeline.Milliseconds(rng.Int64N(ms / 2))}
+		cut.Reverse, cut.Smooth = rng.IntN(3) == 0, rng.IntN(3) == 0
+		if rng.IntN(3) == 0 {
+			for at := int64(0); at < ms/2; at += 50 + rng.Int64N(400) {
+				cut.SpeedPoints = append(cut.SpeedPoints, timeline.SpeedPoint{At: timeline.Milliseconds(at), Speed: 0.2 + 2*math.Pow(rng.Float64(), 2)})
+			}
+			cut.SpeedPoints, cut.Speed, longest = cut.SpeedPoints[:min(16, len(cut.SpeedPoints))], 1, min(longest, 1000)
+		}
 		// Mostly shorter ones, down to a single frame.
 		cut.TrimEnd = cut.TrimStart + timeline.Milliseconds(int64(34+math.Pow(rng.Float64(), 3)*longest))
 		kinds := []timeline.TransitionKind{"", timeline.Dissolve, timeline.Dissolve, timeline.Dissolve, timeline.FadeBlack, timeline.FadeWhite}
@@ -328,7 +335,7 @@ func level(kind timeline.TransitionKind) float64 {
 // in seconds: the last one that has begun by then, within the tolerance. Frames that
 // begin within two microseconds of that may count or not.
 func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
-	mixes := []cells{{}}
+	mixes, blended := []cells{{}}, false
 	for _, y := range layers {
 		choice := [][]float64{slices.Repeat([]float64{y.level}, 16)}
 		if y.segment >= 0 {
@@ -336,10 +343,9 @@ func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
 			if p.source.Path != m.path {
 				return true
 			}
-			step := p.segment.Speed / l.rate.Float()
-			instant := p.start + float64(y.frame)*step + tolerance(step, m.info.Video)
-			early, late := m.info.Video.visibleAt(instant-2e-6, m.info.Zero), m.info.Video.visibleAt(instant+2e-6, m.info.Zero)
-			choice = [][]float64{m.pictures[early][:], m.pictures[late][:]}
+			early, late := m.due(p, l.rate.Float(), y.frame, -2e-6), m.due(p, l.rate.Float(), y.frame, 2e-6)
+			choice = [][]float64{early[:], late[:]}
+			blended = blended || early.number() < 0 || late.number() < 0
 		}
 		var mixed []cells
 		for _, mix := range mixes {
@@ -350,7 +356,7 @@ func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
 		mixes = mixed
 	}
 	return slices.ContainsFunc(mixes, func(want cells) bool {
-		if len(layers) == 1 {
+		if len(layers) == 1 && !blended {
 			return want.number() == got.number()
 		}
 		for i := range want {
@@ -360,6 +366,77 @@ func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
 		}
 		return true
 	})
+}
+
+// due returns what a frame of a segment shows, by the rules of the API. slack is added to every instant.
+func (m *frameMap) due(p *placed, rate float64, frame int64, slack float64) cells {
+	s, v, zero := p.segment, m.info.Video, m.info.Zero
+	speed, played := s.Speed, float64(frame)*s.Speed/rate
+	if len(s.SpeedPoints) > 0 { // integrated in small steps
+		const ds = 2e-5
+		played = 0
+		for t := 0.0; ; played += ds {
+			k := 0
+			for k+1 < len(s.SpeedPoints) && s.SpeedPoints[k+1].At.Seconds() <= played+ds/2 {
+				k++
+			}
+			speed = s.SpeedPoints[k].Speed
+			if k+1 < len(s.SpeedPoints) {
+				a, b := s.SpeedPoints[k], s.SpeedPoints[k+1]
+				speed += (b.Speed - speed) * (played + ds/2 - a.At.Seconds()) / (b.At - a.At).Seconds()
+			}
+			if t += ds / speed; t > float64(frame)/rate {
+				played += ds - (t-float64(frame)/rate)*speed
+				break
+			}
+		}
+		slack *= 5
+	}
+	step := speed / rate
+	start := func(n int) float64 {
+		if n == len(v.Starts) {
+			return v.start(n-1, zero) + v.usualStep().Seconds()
+		}
+		return v.start(n, zero)
+	}
+	// instant of the source, which a reversed segment plays from its end, and the picture that is seen then.
+	instant, end := p.start+played+slack, p.out.Seconds()
+	seen := func(tolerance float64) int { return v.visibleAt(instant+tolerance, zero) }
+	if s.Reverse {
+		instant, end = p.turned-played+slack, p.turned
+		last := v.visibleAt(end-cutSlack, zero)
+		seen = func(tolerance float64) int {
+			n := 0
+			for n < last && start(n+1) < instant-tolerance {
+				n++
+			}
+			return n
+		}
+	}
+	now := seen(1e-6)
+	other, ended, share := now+1, start(now+1), 0.0
+	if s.Reverse {
+		other = now - 1
+		share = (ended - instant) / (ended - start(now))
+	} else {
+		share = (instant - start(now)) / (ended - start(now))
+	}
+	inside := func(n int) bool {
+		return n >= v.visibleAt(p.in.Seconds()+cutSlack, zero) && n <= v.visibleAt(end-cutSlack, zero)
+	}
+	if s.Smooth && share >= 0 && step < 0.9999*(ended-start(now)) && inside(now) && inside(other) {
+		switch {
+		case share < 0.1:
+			return m.pictures[now]
+		case share > 0.9:
+			return m.pictures[other]
+		}
+		return cells{}.with(1-share, m.pictures[now][:]).with(share, m.pictures[other][:])
+	}
+	if s.Reverse && s.Speed == 1 && len(s.SpeedPoints) == 0 { // what the last frames but these show without it
+		return m.pictures[v.visibleAt(p.start+float64(p.frames-1-frame)*step+tolerance(step, v)+slack, zero)]
+	}
+	return m.pictures[seen(tolerance(step, v))]
 }
 
 // with returns the cells plus weighted levels.

@@ -100,7 +100,7 @@ func (v *videoPart) graph() string {
 // The edge moves through the canvas. It lies between even pixels, because colours have half the resolution.
 func (v *videoPart) overlap() []string {
 	if v.join.Kind == timeline.Dissolve {
-		return []string{v.mask(16, 16, fmt.Sprintf("(N+1)/%d", v.Frames+1), "weights"), "[shot][shot1][weights]maskedmerge[joined]"}
+		return []string{v.mask(16, 16, fmt.Sprintf("(N+%d)/%d", v.joinFrom+1, v.join.Frames+1), "weights"), "[shot][shot1][weights]maskedmerge[joined]"}
 	}
 	w, h := v.canvas.Width, v.canvas.Height
 	position, length, maskWidth, maskHeight, stack, window := "X/SW", w, w, 2, "hstack", "'%s':0"
@@ -109,7 +109,7 @@ func (v *videoPart) overlap() []string {
 	}
 	// revealed is how many columns or rows show the incoming picture in the given frame.
 	revealed := func(frame string) string {
-		return fmt.Sprintf("2*floor(%d*(%s+1)/%d+0.5)", length, frame, 2*(v.Frames+1))
+		return fmt.Sprintf("2*floor(%d*(%s+%d)/%d+0.5)", length, frame, v.joinFrom+1, 2*(v.join.Frames+1))
 	}
 	shows, begin, first, second := fmt.Sprintf("gte(%s,%d-%s)", position, length, revealed("N")), revealed("n"), "shot", "shot1"
 	if v.join.Direction == timeline.Right || v.join.Direction == timeline.Down {
@@ -150,7 +150,12 @@ func (v *videoPart) flat(colour string) string {
 // pixel, so it computes width x height pixels and scales them up. Its colour tags are those of the shots, see
 // shot.tags.
 func (v *videoPart) mask(width, height int, weight, out string) string {
+	return weightMask(v.canvas, v.Frames, width, height, weight, out)
+}
+
+// weightMask is the mask of a number of frames of a canvas.
+func weightMask(canvas Canvas, frames int64, width, height int, weight, out string) string {
 	value := fmt.Sprintf("'min(255,round(256*%s))'", weight)
 	return fmt.Sprintf("color=black:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,%s,scale=%d:%d:flags=neighbor[%s]",
-		width, height, v.canvas.Rate, v.Frames, value, value, value, neutral, v.canvas.Width, v.canvas.Height, out)
+		width, height, canvas.Rate, frames, value, value, value, neutral, canvas.Width, canvas.Height, out)
 }

@@ -27,6 +27,10 @@ type placed struct {
 	// base is the number of frames before the drift was corrected. The frames beyond it are a part of their own.
 	base int64
 
+	pace   *timeline.Pace // nil at a constant speed
+	turned float64        // of a reversed segment: the instant of the source from which it plays backwards, in seconds
+	mixed  []mix          // see mixes; nil in an audio-only render
+
 	tolerance float64 // see tolerance; not set in an audio-only render
 	view      view    // not set in an audio-only render
 	framing   framing // not set in an audio-only render
@@ -89,7 +93,7 @@ func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 		}
 	}
 	for k, s := range ordered {
-		p := placed{segment: s, index: indexes[k], source: sources[s.SourceKey]}
+		p := placed{segment: s, index: indexes[k], source: sources[s.SourceKey], pace: s.Pace()}
 		if err := p.trim(t.OutputKind); err != nil {
 			return nil, err
 		}
@@ -179,6 +183,9 @@ func (l *layout) countFrames() {
 		p.frame = l.frames
 		p.begin = ideal / rate
 		length := (p.out - p.in).Seconds() / step
+		if p.pace != nil {
+			length = p.pace.FilmTime((p.out - p.in).Seconds()) * rate
+		}
 		p.start = anchor + float64(grid)*step
 		ideal += length
 		run += length
@@ -188,6 +195,9 @@ func (l *layout) countFrames() {
 			p.base = p.frames
 		} else {
 			p.count(run-float64(l.frames-l.segments[runStart].frame), ideal, last)
+		}
+		if p.segment.Reverse {
+			p.turn(l.rate)
 		}
 		grid += p.frames
 		l.frames += p.frames
@@ -243,6 +253,10 @@ func (l *layout) placeAudio(p, run *placed) {
 		if p.segment.Speed == 1 {
 			ahead = float64(samplesOf(p.in) - p.sample)
 		}
+		if p.segment.Reverse {
+			_, speed := p.at(0, l.rate)
+			ahead = (p.turned - p.out.Seconds()) / speed * sampleRate
+		}
 		p.shift = first + int64(math.Round(ahead-p.begin*sampleRate))
 		return
 	}
@@ -254,7 +268,7 @@ func (l *layout) placeAudio(p, run *placed) {
 // in which the trim starts. If cuts do not snap, it is the trim start itself.
 func (p *placed) anchor(rate float64) float64 {
 	info := p.source.info
-	if info.Video == nil || rate < coarseRate || rate == audioGridRate {
+	if info.Video == nil || rate < coarseRate || rate == audioGridRate || p.pace != nil {
 		return p.in.Seconds()
 	}
 	first := 0
@@ -271,7 +285,8 @@ func gridLine(t, anchor, step float64) int64 {
 	return int64(max(line, math.Ceil((0-anchor-slack)/step)))
 }
 
-// follows reports whether b continues the same source where a ends.
+// follows reports whether b continues the same source where a ends, forwards and at one constant speed.
 func follows(a, b *placed) bool {
-	return a.source == b.source && a.segment.Speed == b.segment.Speed && a.out == b.in
+	return !a.segment.Reverse && !b.segment.Reverse && a.pace == nil && b.pace == nil &&
+		a.source == b.source && a.segment.Speed == b.segment.Speed && a.out == b.in
 }

@@ -330,7 +330,7 @@ func TestChunksLieOnTheSourcesGrid(t *testing.T) {
 			info.Video.Keys = append(info.Video.Keys, time.Duration(at)*time.Second)
 		}
 		p := &placed{source: &Source{info: info}, segment: timeline.Segment{Speed: 1}, start: tt.start, frames: tt.frames, base: tt.frames, tolerance: tolerance(1/rate.Float(), info.Video)}
-		if got := chunks(p, rate); !reflect.DeepEqual(got, tt.want) {
+		if got := chunks(p, Canvas{Rate: rate}); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%v s, %d frames: %v, want %v", tt.start, tt.frames, got, tt.want)
 		}
 	}

@@ -118,6 +118,12 @@ func (s *shot) memory() int64 {
 	if s.framing.blur {
 		source += s.canvas.pixels() * 3 / 2 // the bars and the picture between them
 	}
+	if s.backwards {
+		source += s.canvas.pixels() * 3 / 2 * s.frames
+	}
+	if blends(s.mixes) {
+		source += s.canvas.pixels() * 12 // a few pictures and masks
+	}
 	if s.moves != nil {
 		source += s.canvas.pixels() * 20 // a table of two numbers for each sample, and a few pictures
 	}

@@ -84,6 +84,9 @@ func TestNothingIsLeftToNegotiation(t *testing.T) {
 				} else if k%3 == (i+1)%3 {
 					s.Moves = []timeline.Move{timeline.DefaultMove, {At: time.Second, Scale: 2, X: 1, Y: 0}}
 					s.Adjust = timeline.Adjust{Exposure: 0.2}
+				} else {
+					s.Reverse, s.Smooth = true, true
+					s.SpeedPoints = []timeline.SpeedPoint{{Speed: 0.3}, {At: time.Second, Speed: 1}}
 				}
 				tl.Segments = append(tl.Segments, joinedBy(joins[(i+k)%len(joins)], 200, s))
 			}

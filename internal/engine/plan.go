@@ -113,6 +113,9 @@ func (p *Plan) work() (pixels, drawn, decoded int64) {
 			if s.moves != nil {
 				drawn += s.frames
 			}
+			if blends(s.mixes) {
+				drawn += s.frames
+			}
 		}
 	}
 	return pixels + p.Canvas.pixels()*drawn, drawn, decoded

@@ -25,7 +25,7 @@ func (p *Plan) planAudio(t timeline.Timeline, l *layout, sources map[string]*Sou
 	for _, u := range uses {
 		sound := holding(p.Audio, u)
 		file, first := sound.File, int64(math.Round(u.from))-sound.From
-		if u.tempo != 1 {
+		if u.made() {
 			stretch := newStretch(sound, u)
 			if known := stretches[stretch.Key]; known != nil {
 				stretch = known
@@ -60,8 +60,15 @@ func segmentAudio(l *layout, voice bool) []audioUse {
 		if u.tempo == 1 {
 			u.from = float64(p.sample)
 		}
+		u.pace = p.pace
 		u.start = samplesAt(p.frame, l.rate)
 		u.length = samplesAt(p.frame+p.frames, l.rate) - u.start
+		if p.segment.Reverse {
+			u.from, u.turned, u.last = 0, true, int64(math.Round(p.turned*sampleRate))-1
+			if p.plain() { // the same samples as forwards
+				u.last = p.sample + u.length - 1
+			}
+		}
 		piece := newRegion(fmt.Sprintf("segments[%d]", p.index), u.start, u.start+u.length, p.segment.Volume)
 		piece.Curves, piece.voice = curves(p.segment.Points, u.start), voice
 		if piece.Start > 0 {

@@ -36,11 +36,28 @@ type audioUse struct {
 	source *Source
 	from   float64 // first needed sample of the source, at 48 kHz
 	tempo  float64
+	pace   *timeline.Pace // in place of tempo, which is 1; nil if the tempo is constant
+	// turned means that the source plays backwards: its sample last is sample 0 of the turned one, on which from counts.
+	turned bool
+	last   int64
+
 	start  int64 // output sample at which from plays
 	length int64 // output samples
 	line   line
 	// regions play the range; there are several if the gain changes.
 	regions []*region
+}
+
+// made reports whether the use plays a sound made from the source's, not the source's own samples.
+func (u *audioUse) made() bool { return u.tempo != 1 || u.pace != nil || u.turned }
+
+// stretch returns the sound to make.
+func (u audioUse) stretch() audio.Stretch {
+	s := audio.Stretch{From: u.from, Tempo: u.tempo, Length: u.length, Backwards: u.turned, Last: u.last}
+	if u.pace != nil { // a nil pointer in an interface is not nil
+		s.Pace = u.pace
+	}
+	return s
 }
 
 // line groups uses: a use can only continue a use of the same line.
@@ -115,7 +132,7 @@ func crossCuts(uses []audioUse) {
 		before, after := a.regions[0], b.regions[0]
 		half := min(seamFade, before.End-before.Start, after.End-after.Start) / 2
 		end := int64(a.from) + before.End - a.start // in a's source
-		if before.End != after.Start || a.tempo != 1 || b.tempo != 1 || before.keepsOut || after.keepsIn ||
+		if before.End != after.Start || a.made() || b.made() || before.keepsOut || after.keepsIn ||
 			end+half > samplesOf(a.source.info.Audio.End) || int64(b.from)-half < samplesOf(b.source.info.Audio.First) {
 			continue
 		}

@@ -33,6 +33,11 @@ type shot struct {
 
 	// first and last are the source frames that the shot needs, as indexes into videoInfo.Starts, both included.
 	first, last int
+
+	// mixes is what each frame shows, in the source's order, if origin and step cannot tell; otherwise nil. backwards
+	// means that the frames are turned round once they are made.
+	mixes     []mix
+	backwards bool
 }
 
 // newShot returns the shot of frames c of a segment.
@@ -45,11 +50,20 @@ func newShot(p *placed, c span, canvas Canvas) *shot {
 	}
 	s.origin = s.startMicros() + s.source.info.Zero.Microseconds() + micros(p.tolerance)
 	s.step = printed(step * 1e6)
-	s.first = max(0, s.framesUpTo(0)-1)
+	if p.mixed != nil {
+		if own := p.inOrder(c); p.segment.Reverse || p.pace != nil || !s.straight(own) {
+			s.mixes, s.backwards = own, p.segment.Reverse
+		}
+	}
+	if s.mixes != nil {
+		s.first, s.last = s.mixes[0].lower, s.mixes[s.frames-1].upper
+	} else {
+		s.first = max(0, s.framesUpTo(0)-1)
+		s.last = max(s.first, s.framesUpTo(s.frames-1)-1)
+	}
 	for starts := s.source.info.Video.Starts; s.first > 0 && starts[s.first-1] == starts[s.first]; { // bounds cannot separate frames with equal times
 		s.first--
 	}
-	s.last = max(s.first, s.framesUpTo(s.frames-1)-1)
 	return s
 }
 
@@ -57,8 +71,12 @@ func (s *shot) startMicros() int64 { return micros(s.start) }
 
 // addTo adds everything that shapes the shot's frames, except the canvas, to a part's key.
 func (s *shot) addTo(k key) key {
-	k = k.add("source", s.source.SHA256).add("stream", s.source.info.Video.Index).
-		add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
+	k = k.add("source", s.source.SHA256).add("stream", s.source.info.Video.Index)
+	if s.mixes == nil {
+		k = k.add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
+	} else {
+		k = k.add("mixVersion", mixVersion).add("backwards", s.backwards).add("mixes", s.mixes)
+	}
 	if s.framing != (framing{}) {
 		k = k.add("framing", s.framing)
 	}
@@ -83,8 +101,11 @@ func (s *shot) addTo(k key) key {
 // it. Two fifths of a frame keep the jitter of a camera's clock from dropping or doubling frames. Simple fractions
 // would fall exactly on the edge between common rates.
 func tolerance(step float64, video *videoInfo) float64 {
-	return 0.4142 * min(step, video.usualStep().Seconds())
+	return toleranceOf(step, video.usualStep().Seconds())
 }
+
+// toleranceOf is the tolerance for a source whose frames usually lie so many seconds apart.
+func toleranceOf(step, usual float64) float64 { return 0.4142 * min(step, usual) }
 
 // line is the output frame at which the n-th source frame appears.
 //
@@ -93,6 +114,16 @@ func tolerance(step float64, video *videoInfo) float64 {
 // sides do one subtraction, one division and one rounding up in 64-bit floating point.
 func (s *shot) line(n int) int64 {
 	return int64(max(0, math.Ceil(float64(s.source.info.Video.microsAt(n)-s.origin)/s.step)))
+}
+
+// straight reports whether each frame shows the one picture that origin and step say.
+func (s *shot) straight(mixes []mix) bool {
+	for j, m := range mixes {
+		if n := max(0, s.framesUpTo(int64(j))-1); m.lower != n || m.upper != n {
+			return false
+		}
+	}
+	return true
 }
 
 // framesUpTo counts the source frames that have begun by the output frame.
@@ -154,19 +185,31 @@ func (s *shot) filters(n int) []string {
 	// the part ends. It precedes fps, which drops frames at the end of its input whose length is imprecise. tpad
 	// guesses the times of the copies, so setpts counts them from the end of the part.
 	count := int64(s.last - s.first + 1)
-	timing := []string{
-		"settb=1/1000000",
-		"tpad=stop_mode=clone:stop=-1",
-		fmt.Sprintf("setpts='if(gte(N,%d),N%+d,st(0,max(ceil((PTS-%d)/%s),ld(0))))*%s'", count, s.frames-count, s.origin, decimal(s.step),
-			decimal(1e6/s.canvas.Rate.Float())),
-		fmt.Sprintf("fps=%s:start_time=0", s.canvas.Rate),
-		fmt.Sprintf("trim=end_frame=%d", s.frames),
+	timing := func(line string) []string {
+		return []string{
+			"settb=1/1000000",
+			"tpad=stop_mode=clone:stop=-1",
+			fmt.Sprintf("setpts='if(gte(N,%d),N%+d,st(0,max(%s,ld(0))))*%s'", count, s.frames-count, line, decimal(1e6/s.canvas.Rate.Float())),
+			fmt.Sprintf("fps=%s:start_time=0", s.canvas.Rate),
+			fmt.Sprintf("trim=end_frame=%d", s.frames),
+		}
 	}
-	// Scale where there are fewer pictures: before repeating frames, or after dropping frames.
-	if picture := s.picture(n); count > s.frames {
-		chain = append(append(chain, timing...), picture...)
-	} else {
-		chain = append(append(chain, picture...), timing...)
+	line := fmt.Sprintf("ceil((PTS-%d)/%s)", s.origin, decimal(s.step))
+	if s.mixes != nil {
+		line = s.lineOf(func(m mix) int { return m.lower })
+	}
+	// Scale where there are fewer pictures: before repeating frames, or after dropping frames. Blend what is scaled.
+	switch picture := s.picture(n); {
+	case blends(s.mixes):
+		chain = append(chain, picture...)
+		chain = append(chain, s.blending(n, timing(line), timing(s.lineOf(func(m mix) int { return m.upper }))))
+	case count > s.frames:
+		chain = append(append(chain, timing(line)...), picture...)
+	default:
+		chain = append(append(chain, picture...), timing(line)...)
+	}
+	if s.backwards && s.frames > 1 {
+		chain = append(chain, "reverse")
 	}
 	if s.moves != nil {
 		chain = append(chain, s.moving(n))
@@ -254,6 +297,9 @@ func (s *shot) cost() float64 {
 	}
 	if s.moves != nil {
 		cost += canvas * 0.7 * float64(s.frames)
+	}
+	if blends(s.mixes) {
+		cost += canvas * 0.2 * float64(s.frames)
 	}
 	return perPixel * cost
 }

@@ -17,6 +17,9 @@ const videoVersion = 5
 // Raise lookVersion when the same view, moves or adjustment would look different.
 const lookVersion = 1
 
+// Raise mixVersion when the same mixes would look different.
+const mixVersion = 1
+
 // Raise joinVersion when the same join or fade would look different.
 const joinVersion = 1
 
@@ -28,9 +31,10 @@ type videoPart struct {
 	Name   string // "normalize segments[0]", for logs
 	Frames int64
 
-	shots []*shot       // one, or the two of a join
-	join  timeline.Join // of two shots
-	fades []fade
+	shots    []*shot       // one, or the two of a join
+	join     timeline.Join // of two shots
+	joinFrom int64         // frame of the join at which the part begins
+	fades    []fade
 
 	canvas   Canvas
 	profile  Profile
@@ -79,12 +83,16 @@ func (p *Plan) planVideo(t timeline.Timeline, l *layout, ends []fade, machine Ma
 		s := &l.segments[k]
 		s.tolerance = tolerance(s.segment.Speed/l.rate.Float(), s.source.info.Video)
 		s.framing = newFraming(s.view, p.Canvas, t.FitOf(s.segment), s.segment.FocusOf())
+		s.mixed = s.mixes(l.rate)
 		if s.join.Overlap() > 0 {
-			if err := add(newOverlap(&l.segments[k-1], s, p.Canvas, p.Profile)); err != nil {
-				return err
+			before := &l.segments[k-1]
+			for _, c := range overlapChunks(before, s, p.Canvas) {
+				if err := add(newOverlap(before, s, c, p.Canvas, p.Profile)); err != nil {
+					return err
+				}
 			}
 		}
-		for _, c := range l.cutAtEnds(chunks(s, l.rate), s, ends) {
+		for _, c := range l.cutAtEnds(chunks(s, p.Canvas), s, ends) {
 			if err := add(newVideoPart(s, c, p.Canvas, p.Profile)); err != nil {
 				return err
 			}
@@ -99,8 +107,11 @@ type span struct{ from, to int64 }
 // chunks splits a segment at the first key frame after each multiple of chunkSeconds on the source's grid. Frames
 // that only correct the drift are a chunk of their own, so that they can be added and removed alone. Frames that
 // overlap a neighbour are excluded, so changing a transition encodes only the chunks at the segment's ends again.
-func chunks(s *placed, rate media.Rational) []span {
-	all := baseChunks(s, rate)
+func chunks(s *placed, canvas Canvas) []span {
+	if s.mixed != nil {
+		return s.mixedChunks(canvas)
+	}
+	all := baseChunks(s, canvas.Rate)
 	if s.frames > s.base {
 		all = append(all, span{s.base, s.frames})
 	}
@@ -155,14 +166,31 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart 
 	return v
 }
 
-// newOverlap returns the part in which two segments overlap.
-func newOverlap(before, after *placed, canvas Canvas, profile Profile) *videoPart {
-	n := after.join.Overlap()
+// newOverlap returns the part with frames c of those in which two segments overlap.
+func newOverlap(before, after *placed, c span, canvas Canvas, profile Profile) *videoPart {
+	end := before.frames - after.join.Overlap() // of what the outgoing segment shows alone
 	return &videoPart{
 		Name:   fmt.Sprintf("%s from segments[%d] to segments[%d]", after.join.Kind, before.index, after.index),
-		Frames: n, join: after.join, canvas: canvas, profile: profile,
-		shots: []*shot{newShot(before, span{before.frames - n, before.frames}, canvas), newShot(after, span{0, n}, canvas)},
+		Frames: c.to - c.from, join: after.join, joinFrom: c.from, canvas: canvas, profile: profile,
+		shots: []*shot{newShot(before, span{end + c.from, end + c.to}, canvas), newShot(after, c, canvas)},
 	}
+}
+
+// overlapChunks cuts the overlap of two segments where ffmpeg could not hold the pictures of reversed ones.
+func overlapChunks(before, after *placed, canvas Canvas) []span {
+	n := after.join.Overlap()
+	pieces := int64(1)
+	switch most := mostReversed(canvas); {
+	case before.segment.Reverse && after.segment.Reverse:
+		pieces = (2*n + most - 1) / most
+	case before.segment.Reverse || after.segment.Reverse:
+		pieces = (n + most - 1) / most
+	}
+	var all []span
+	for i := range pieces {
+		all = append(all, span{n * i / pieces, n * (i + 1) / pieces})
+	}
+	return all
 }
 
 // key includes everything that shapes the part.
@@ -178,6 +206,9 @@ func (v *videoPart) key() string {
 	}
 	if len(v.shots) > 1 {
 		k = k.add("join", v.join)
+		if v.Frames != v.join.Frames {
+			k = k.add("joinFrom", v.joinFrom)
+		}
 	}
 	for _, f := range v.fades {
 		k = k.add("fade", f)

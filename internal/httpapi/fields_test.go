@@ -148,6 +148,7 @@ func smallest(name string) map[string]any {
 		"selections":           {"stemId": "voice_all", "audioUrl": "x"},
 		"volumePoints":         {"atMs": 0, "volume": 1},
 		"moves":                {"atMs": 0},
+		"speedPoints":          {"atMs": 0, "speed": 1},
 		"transition":           {"type": "wipe"},
 	}
 	if object := objects[name]; object != nil {
@@ -167,6 +168,9 @@ func set(object map[string]any, path string, value any) {
 	}
 	if list {
 		value = []any{value}
+		if name == "speedPoints" { // at least two
+			value = append(value.([]any), map[string]any{"atMs": 1 << 40, "speed": 1})
+		}
 	}
 	object[name] = value
 }

@@ -48,6 +48,10 @@ type segmentWire struct {
 	Crop   *cropWire   `json:"crop"`
 	Moves  []moveWire  `json:"moves"`
 	Adjust *adjustWire `json:"adjust"`
+
+	Reverse     *bool            `json:"reverse"`
+	Smooth      *bool            `json:"smooth"`
+	SpeedPoints []speedPointWire `json:"speedPoints"`
 }
 
 type clipWire struct {
@@ -104,6 +108,11 @@ type moveWire struct {
 	Scale *float64 `json:"scale"`
 	X     *float64 `json:"x"`
 	Y     *float64 `json:"y"`
+}
+
+type speedPointWire struct {
+	AtMs  *integer `json:"atMs" required:"true"`
+	Speed *float64 `json:"speed" required:"true"`
 }
 
 type adjustWire struct {
@@ -255,6 +264,7 @@ func (w segmentWire) segment() timeline.Segment {
 		Transition: optional(w.Transition, transitionWire.transition),
 		Rotate:     int64(or(w.Rotate, 0)), Mirror: or(w.Mirror, false), Crop: or(w.Crop, cropWire{}).crop(),
 		Moves: each(w.Moves, moveWire.move), Adjust: or(w.Adjust, adjustWire{}).adjust(),
+		Reverse: or(w.Reverse, false), Smooth: or(w.Smooth, false), SpeedPoints: each(w.SpeedPoints, speedPointWire.point),
 	}
 	if w.Fit != nil {
 		s.Fit = timeline.Fit(nonBlank(*w.Fit))
@@ -321,6 +331,10 @@ func (w moveWire) move() timeline.Move {
 	m := timeline.DefaultMove
 	m.At, m.Scale, m.X, m.Y = ms(*w.AtMs), or(w.Scale, m.Scale), or(w.X, m.X), or(w.Y, m.Y)
 	return m
+}
+
+func (w speedPointWire) point() timeline.SpeedPoint {
+	return timeline.SpeedPoint{At: ms(*w.AtMs), Speed: *w.Speed}
 }
 
 func (w adjustWire) adjust() timeline.Adjust {

@@ -149,10 +149,11 @@ func wholeFrames(d time.Duration, rateNum, rateDen int64) int64 {
 	return (2*int64(d)*rateNum + second) / (2 * second)
 }
 
-// CountsFrames reports whether the sound depends on the film's frame grid: segments are joined by more than cuts, or
-// the film fades at an end.
+// CountsFrames reports whether the sound depends on the film's frame grid: segments are joined by more than cuts, the
+// film fades at an end, or a segment plays backwards, from its last frame, or at a changing speed.
 func (t Timeline) CountsFrames() bool {
 	segments, _ := t.InOrder()
 	return t.FadeIn != nil || t.FadeOut != nil ||
+		slices.ContainsFunc(segments, func(s Segment) bool { return s.Reverse || len(s.SpeedPoints) > 0 }) ||
 		slices.ContainsFunc(segments[min(1, len(segments)):], func(s Segment) bool { return s.Transition != nil })
 }

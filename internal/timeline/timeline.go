@@ -85,6 +85,11 @@ type Segment struct {
 	Crop   Crop   `json:"crop,omitzero"`    // after Mirror
 	Moves  []Move `json:"moves,omitempty"`
 	Adjust Adjust `json:"adjust,omitzero"`
+
+	// The trimmed range is turned round first: every time and speed of the segment counts on the turned range.
+	Reverse     bool         `json:"reverse,omitempty"`
+	Smooth      bool         `json:"smooth,omitempty"`      // blend where the film has more pictures than the source
+	SpeedPoints []SpeedPoint `json:"speedPoints,omitempty"` // in place of Speed, which is 1 then; see Pace
 }
 
 // Clip is background music: a range of a source, once or in a loop, until End or the end of the output.

@@ -102,6 +102,19 @@ func TestValidateNamesTheWireField(t *testing.T) {
 		{"saturated moves", func(t *timeline.Timeline) {
 			t.Segments[1].Moves = []timeline.Move{timeline.DefaultMove, {At: math.MaxInt64, Scale: 2}, {At: math.MaxInt64, Scale: 3}}
 		}, ""},
+		{"one speed point", func(t *timeline.Timeline) { t.Segments[1].SpeedPoints = speeds(1) }, "segments[1].speedPoints must have at least 2 entries"},
+		{"speed points", func(t *timeline.Timeline) { t.Segments[1].SpeedPoints = speeds(17) }, "segments[1].speedPoints must have at most 16 entries"},
+		{"16 speed points", func(t *timeline.Timeline) { t.Segments[1].Speed, t.Segments[1].SpeedPoints = 1, speeds(16) }, ""},
+		{"no speed points", func(t *timeline.Timeline) { t.Segments[1].Speed, t.Segments[1].SpeedPoints = 2, speeds(0) }, ""},
+		{"late speed points", func(t *timeline.Timeline) { t.Segments[1].SpeedPoints = speeds(3)[1:] },
+			"segments[1].speedPoints[0].atMs must be 0 in the first point"},
+		{"speed points that stand still", func(t *timeline.Timeline) { t.Segments[1].SpeedPoints = slices.Repeat(speeds(1), 2) },
+			"segments[1].speedPoints[1].atMs must be > that of the point before it"},
+		{"slow speed point", func(t *timeline.Timeline) {
+			t.Segments[1].SpeedPoints = []timeline.SpeedPoint{{Speed: 10}, {At: 1, Speed: 0.09}}
+		}, "segments[1].speedPoints[1].speed must be 0.1..10"},
+		{"speed points and a speed", func(t *timeline.Timeline) { t.Segments[1].Speed, t.Segments[1].SpeedPoints = 2, speeds(2) },
+			"segments[1].speedPoints must not be set together with speedScale"},
 		{"adjust", func(t *timeline.Timeline) { t.Segments[1].Adjust.Tint = -1.1 }, "segments[1].adjust.tint must be -1..1"},
 		{"stem source", func(t *timeline.Timeline) { t.Directives[0].Selections[0].SourceKey = "" }, "separationDirectives[0].selections[0].audioUrl is required"},
 		{"stem volume", func(t *timeline.Timeline) { t.Directives[0].Selections[0].Volume = nan }, "separationDirectives[0].selections[0].volume must be a finite number"},
@@ -113,6 +126,14 @@ func TestValidateNamesTheWireField(t *testing.T) {
 			checkFault(t, tl.Validate(timeline.MultipartNames), tt.want)
 		})
 	}
+}
+
+// speeds returns so many valid speed points.
+func speeds(n int) (points []timeline.SpeedPoint) {
+	for i := range n {
+		points = append(points, timeline.SpeedPoint{At: time.Duration(i), Speed: 0.1})
+	}
+	return points
 }
 
 func TestValidateUsesTheNamesOfThePath(t *testing.T) {
@@ -184,6 +205,7 @@ func TestStoredFormIsStable(t *testing.T) {
 	s.Fit, s.Focus = timeline.Blur, &timeline.Focus{X: 0.25, Y: 1}
 	s.Rotate, s.Mirror, s.Crop, s.Moves = 90, true, timeline.Crop{Left: 0.5}, []timeline.Move{{At: 1, Scale: 2, X: 0.5}}
 	s.Adjust = timeline.Adjust{Exposure: 0.5, Contrast: 0.25, Saturation: -1, Warmth: 1, Tint: 0.125}
+	s.Reverse, s.Smooth, s.SpeedPoints = true, true, []timeline.SpeedPoint{{Speed: 1}, {At: 5, Speed: 0.5}}
 	c.FadeIn, c.FadeOut, c.Loop, c.End, c.Ducking = 1, 2, true, 9, &timeline.Ducking{AmountDB: 9, Attack: 3, Release: 4}
 	most.Loudness, most.Canvas = &timeline.DefaultLoudness, &timeline.Canvas{Aspect: "9:16", MaxSide: &side, Fit: timeline.Cover}
 	most.FadeIn, most.FadeOut = &timeline.DefaultFilmFade, &timeline.FilmFade{Colour: timeline.White, Duration: 1}
@@ -195,7 +217,8 @@ func TestStoredFormIsStable(t *testing.T) {
 			`{"source":"a","order":2,"durationNs":5000000000,"trimStartNs":1000000000,"trimEndNs":3000000000,"volume":1,"speed":1,` +
 			`"points":[{"atNs":1,"volume":0.5}],"transition":{"type":"fadeWhite","durationNs":1000000000},"fit":"blur","focus":{"x":0.25,"y":1},` +
 			`"rotate":90,"mirror":true,"crop":{"left":0.5},"moves":[{"atNs":1,"scale":2,"x":0.5,"y":0}],` +
-			`"adjust":{"exposure":0.5,"contrast":0.25,"saturation":-1,"warmth":1,"tint":0.125}}],` +
+			`"adjust":{"exposure":0.5,"contrast":0.25,"saturation":-1,"warmth":1,"tint":0.125},` +
+			`"reverse":true,"smooth":true,"speedPoints":[{"atNs":0,"speed":1},{"atNs":5,"speed":0.5}]}],` +
 			`"clips":[{"source":"m","startNs":1,"trimStartNs":2,"trimEndNs":3,"volume":10,"speed":10,"fadeInNs":1,"fadeOutNs":2,` +
 			`"loop":true,"endNs":9,"ducking":{"amountDb":9,"attackNs":3,"releaseNs":4}}],` +
 			`"directives":[{"id":"d","startNs":0,"endNs":1000000000,"muteOriginal":true,"sourceOffsetNs":4,"appliedSpeed":1,` +

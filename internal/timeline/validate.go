@@ -118,7 +118,25 @@ func (s Segment) validate(names Names, i int) error {
 		validatePoints(at, s.Points), s.Transition.validate(at.in("transition")), cmp.Or(s.Fit, Contain).validate(at),
 		within(at, "focusX", focus.X, 0, 1), within(at, "focusY", focus.Y, 0, 1),
 		at.check(slices.Contains([]int64{0, 90, 180, 270}, s.Rotate), "rotate", "must be 0, 90, 180 or 270"),
-		s.Crop.validate(at.in("crop")), validateMoves(at, s.Moves), s.Adjust.validate(at.in("adjust")))
+		s.Crop.validate(at.in("crop")), validateMoves(at, s.Moves), s.Adjust.validate(at.in("adjust")),
+		s.validateSpeedPoints(at))
+}
+
+func (s Segment) validateSpeedPoints(at fieldName) error {
+	points := s.SpeedPoints
+	if len(points) == 0 {
+		return nil
+	}
+	err := cmp.Or(at.check(len(points) >= minSpeedPoints, "speedPoints", "must have at least %d entries", minSpeedPoints),
+		atMost(at, "speedPoints", len(points), maxSpeedPoints))
+	before := time.Duration(-1)
+	for i, p := range points {
+		in := at.entry("speedPoints", i)
+		err = cmp.Or(err, validateAt(in, p.At, before), in.check(i > 0 || p.At == 0, "atMs", "must be 0 in the first point"),
+			within(in, "speed", p.Speed, minSpeed, maxSpeed))
+		before = p.At
+	}
+	return cmp.Or(err, at.check(s.Speed == 1, "speedPoints", "must not be set together with speedScale"))
 }
 
 func (c Crop) validate(at fieldName) error {
