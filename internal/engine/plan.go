@@ -98,7 +98,7 @@ func makePlan(t timeline.Timeline, sources map[string]*Source, limits Limits, ma
 }
 
 // work counts the pixels of all pictures drawn and of every source frame each time it is decoded. The second picture
-// of a dissolve and a blurred background are drawn as well, and a moving window draws the canvas again.
+// of a dissolve or of a blend and a blurred background are drawn as well, and a moving window draws the canvas again.
 func (p *Plan) work() (pixels, drawn, decoded int64) {
 	drawn = p.Frames
 	for _, v := range p.Parts {
