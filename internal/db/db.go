@@ -321,7 +321,10 @@ func (d *DB) Exec(ctx context.Context, query string, args ...any) (int64, error)
 // writing runs a single statement that writes. Like a transaction, it runs again after a deadlock.
 func (d *DB) writing(ctx context.Context, do func(ctx context.Context) error) error {
 	return retry(ctx, func() error {
-		ctx, end := bounded(ctx)
+		ctx, end, err := enter(ctx)
+		if err != nil {
+			return err
+		}
 		if err := d.lockWrites(ctx); err != nil {
 			return end(err)
 		}
@@ -377,14 +380,20 @@ func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []st
 // Query runs a read. Close or exhaust the rows before the next call, because an in-memory database
 // has a single connection.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
-	ctx, end := bounded(ctx)
+	ctx, end, err := enter(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return newRows(end)(d.pool.QueryContext(ctx, query, args...))
 }
 
 // QueryRow runs a read that returns at most one row.
 func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *Row {
-	ctx, end := bounded(ctx)
-	return &Row{d.pool.QueryRowContext(ctx, query, args...), end}
+	ctx, end, err := enter(ctx)
+	if err != nil {
+		return &Row{err: err}
+	}
+	return &Row{row: d.pool.QueryRowContext(ctx, query, args...), end: end}
 }
 
 func rowsAffected(r sql.Result, err error) (int64, error) {

@@ -48,7 +48,10 @@ func retry(ctx context.Context, run func() error) error {
 
 func (d *DB) inTxOnce(ctx context.Context, fn func(tx *Tx) error) error {
 	limit, limited := limitOf(ctx)
-	ctx, end := until(ctx, limit, limited)
+	ctx, end, err := enter(ctx)
+	if err != nil {
+		return err
+	}
 	defer end(nil)
 	if err := d.lockWrites(ctx); err != nil {
 		return end(err)
@@ -95,7 +98,7 @@ func (t *Tx) Query(ctx context.Context, query string, args ...any) (*Rows, error
 // QueryRow runs a read that returns at most one row.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
 	ctx, end := t.bounded(ctx)
-	return &Row{t.tx.QueryRowContext(ctx, query, args...), end}
+	return &Row{row: t.tx.QueryRowContext(ctx, query, args...), end: end}
 }
 
 // Lock acquires a named lock across all replicas until the transaction ends. Use it for rules across rows ("at

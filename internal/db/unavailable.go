@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -27,6 +28,36 @@ type limitKey struct{}
 // connection. Use it where a client waits or a lease runs out; sweeps set no limit.
 func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, limitKey{}, limit)
+}
+
+// Gate admits a call to the database, or waits until it may. It returns an error if the context ends before, and for
+// a call that it refuses. The call leaves the gate when it has ended.
+type Gate func(ctx context.Context) (leave func(), err error)
+
+type gateKey struct{}
+
+// WithGate returns a context whose statements and transactions pass a gate before they take a connection. Those within
+// a transaction do not: it has its connection already.
+func WithGate(ctx context.Context, g Gate) context.Context {
+	return context.WithValue(ctx, gateKey{}, g)
+}
+
+// enter is bounded for a call that takes a connection: it passes the gate of the context first. The wait counts.
+func enter(ctx context.Context) (context.Context, func(error) error, error) {
+	ctx, end := bounded(ctx)
+	gate, gated := ctx.Value(gateKey{}).(Gate)
+	if !gated {
+		return ctx, end, nil
+	}
+	leave, err := gate(ctx)
+	if err != nil {
+		return ctx, end, end(err)
+	}
+	leave = sync.OnceFunc(leave)
+	return ctx, func(err error) error {
+		defer leave()
+		return end(err)
+	}, nil
 }
 
 // bounded returns the context of a call, and a function to call with the call's error.
@@ -107,10 +138,16 @@ type Scanner interface{ Scan(dest ...any) error }
 type Row struct {
 	row *sql.Row
 	end func(error) error
+	err error // of a call that passed no gate
 }
 
 // Scan reads the row. If there is none, the error is sql.ErrNoRows. Every Row must be scanned.
-func (r *Row) Scan(dest ...any) error { return r.end(r.row.Scan(dest...)) }
+func (r *Row) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.end(r.row.Scan(dest...))
+}
 
 // Rows is the result of a read.
 type Rows struct {

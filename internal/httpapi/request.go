@@ -11,6 +11,7 @@ import (
 
 	"cutroom/internal/account"
 	"cutroom/internal/asset"
+	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/idempotency"
 	"cutroom/internal/job"
@@ -85,6 +86,9 @@ func (s *Server) signedIn(h userHandler, limits ...ratelimit.Limit) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		user, refused := s.authenticate(r)
 		about(r.Context()).userID = user.UserID
+		if refused == nil {
+			r = r.WithContext(db.WithGate(r.Context(), s.turns.of(user.UserID)))
+		}
 		key := "user:" + user.UserID
 		if refused != nil {
 			if fault.As(refused) == nil {

@@ -91,11 +91,12 @@ type Server struct {
 	outages   fault.Outage
 	strangers strangers
 	waiters   *httpserve.Shares // of each user, on this replica
+	turns     *turns
 }
 
 // New returns the handler of the whole public listener.
 func New(o Options) http.Handler {
-	s := &Server{o: o, mux: http.NewServeMux(), paths: map[string]methods{}, waiters: httpserve.NewShares(maxWaiters)}
+	s := &Server{o: o, mux: http.NewServeMux(), paths: map[string]methods{}, waiters: httpserve.NewShares(maxWaiters), turns: newTurns()}
 	s.routes()
 	return httpserve.Guard(s.observed(s.withCORS(http.HandlerFunc(s.dispatch))), o.Stopping)
 }
