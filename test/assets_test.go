@@ -209,8 +209,8 @@ func giveUpMany(t *testing.T, s *apitest.Server, u *apitest.User) {
 	d := s.Database(t)
 	for _, statement := range []string{
 		`INSERT INTO assets (asset_key, size_bytes, content_type) VALUES ` + strings.Join(rows, ", "),
-		`INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at, given_up_at)
-			SELECT '` + u.Sub + `', asset_key, 1, 1, 1 FROM assets WHERE asset_key LIKE 'assets/000000%'`,
+		`INSERT INTO asset_holders (user_id, asset_key, size_bytes, created_at, last_used_at, given_up_at)
+			SELECT '` + u.Sub + `', asset_key, size_bytes, 1, 1, 1 FROM assets WHERE asset_key LIKE 'assets/000000%'`,
 	} {
 		if _, err := d.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestUsageOfAnAccount(t *testing.T) {
 		for _, query := range []string{
 			`INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('u', 'p', 's', 1, 1), ('v', 'p', 't', 1, 1)`,
 			`INSERT INTO assets (asset_key, size_bytes, content_type) VALUES ('assets/a', 1, ''), ('assets/b', 2, '')`,
-			`INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at) VALUES ('u', 'assets/a', 1, 1), ('v', 'assets/a', 1, 1), ('v', 'assets/b', 1, 1)`,
+			`INSERT INTO asset_holders (user_id, asset_key, size_bytes, created_at, last_used_at) VALUES ('u', 'assets/a', 1, 1, 1), ('v', 'assets/a', 1, 1, 1), ('v', 'assets/b', 2, 1, 1)`,
 			`INSERT INTO render_inputs (user_id, input_id, sha256, object_key, size_bytes, last_used_at) VALUES ('u', 'i', '', 'k', 1000, 1)`,
 		} {
 			dbtest.Exec(t, d, query)
@@ -35,14 +36,30 @@ func TestUsageOfAnAccount(t *testing.T) {
 				t.Errorf("%s has %+v, %v, want %+v", user, got, err, want)
 			}
 		}
-		plan := dbtest.Plan(t, d, `SET LOCAL enable_seqscan = off`, limits.Query, "u")
+		const many = 4900
+		dbtest.Exec(t, d, `INSERT INTO users (id, provider, provider_sub, created_at, last_active_at) VALUES ('w', 'p', 'x', 1, 1)`)
+		dbtest.Exec(t, d, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
+			INSERT INTO asset_holders (user_id, asset_key, size_bytes, created_at, last_used_at) SELECT 'w', 'assets/' || i, 3, 1, 1 FROM n`, many)
+		if d.Postgres() {
+			dbtest.Exec(t, d, `VACUUM ANALYZE asset_holders`)
+		}
+		if got, err := limits.Usage(t.Context(), d, "w"); err != nil || got.StoredBytes != 3*many {
+			t.Errorf("many assets: %+v, %v", got, err)
+		}
+		plan := dbtest.Plan(t, d, `SET LOCAL enable_seqscan = off`, limits.Query, "w")
 		for _, step := range plan {
 			if strings.Contains(step, "Seq Scan") || strings.HasPrefix(strings.TrimSpace(step), "SCAN ") && !strings.Contains(step, "CONSTANT ROW") {
 				t.Errorf("reads a whole table:\n%s", strings.Join(plan, "\n"))
 			}
 		}
-		if text := strings.Join(plan, "\n"); !strings.Contains(text, "jobs_waiting_by_user") || !strings.Contains(text, "jobs_stored") {
-			t.Errorf("without the partial indexes:\n%s", text)
+		text := strings.Join(plan, "\n")
+		for _, index := range []string{"jobs_waiting_by_user", "jobs_stored", "asset_holders_stored"} {
+			if !strings.Contains(text, index) {
+				t.Errorf("without the index %s:\n%s", index, text)
+			}
+		}
+		if regexp.MustCompile(`\bassets|Join|Nested`).MatchString(text) {
+			t.Errorf("joins every asset:\n%s", text)
 		}
 	})
 }

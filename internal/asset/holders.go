@@ -46,7 +46,7 @@ func Hold(ctx context.Context, tx *db.Tx, userID string, found ...Found) error {
 }
 
 func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
-	var removals int64
+	var removals, size int64
 	var removing bool
 	// The row's lock keeps the sweep from removing the object before the holder is written. A file
 	// that was announced twice counts with the larger size, because the earlier URL may still take it.
@@ -55,8 +55,8 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 		ON CONFLICT (asset_key) DO UPDATE SET content_type = excluded.content_type, seen_at = excluded.seen_at,
 			given_up_at = NULL, removal_at = NULL, size_bytes = CASE WHEN $4 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
 				THEN assets.size_bytes ELSE excluded.size_bytes END
-		RETURNING removals, removing_at IS NOT NULL AND removing_at > now_ms() - $5`,
-		f.Key.String(), f.SizeBytes, f.contentType, f.announced, 2*removalTimeout.Milliseconds()).Scan(&removals, &removing)
+		RETURNING removals, size_bytes, removing_at IS NOT NULL AND removing_at > now_ms() - $5`,
+		f.Key.String(), f.SizeBytes, f.contentType, f.announced, 2*removalTimeout.Milliseconds()).Scan(&removals, &size, &removing)
 	switch {
 	case err != nil:
 		return fmt.Errorf("hold asset: %w", err)
@@ -65,9 +65,18 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	case removals != f.removals && !f.announced:
 		return errRemoved
 	}
-	if _, err = tx.Exec(ctx, `INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at) VALUES ($1, $2, now_ms(), now_ms())
-		ON CONFLICT (user_id, asset_key) DO UPDATE SET last_used_at = excluded.last_used_at, given_up_at = NULL`, userID, f.Key.String()); err != nil {
+	if _, err = tx.Exec(ctx, `INSERT INTO asset_holders (user_id, asset_key, size_bytes, created_at, last_used_at) VALUES ($1, $2, $3, now_ms(), now_ms())
+		ON CONFLICT (user_id, asset_key) DO UPDATE SET last_used_at = excluded.last_used_at, given_up_at = NULL`, userID, f.Key.String(), size); err != nil {
 		return fmt.Errorf("hold asset: %w", err)
+	}
+	return count(ctx, tx, f.Key, size)
+}
+
+// count makes an asset count with its size for all its holders. The transaction has written the size to assets, and so
+// keeps others from writing another one.
+func count(ctx context.Context, tx *db.Tx, key Key, size int64) error {
+	if _, err := tx.Exec(ctx, `UPDATE asset_holders SET size_bytes = $2 WHERE asset_key = $1 AND size_bytes <> $2`, key.String(), size); err != nil {
+		return fmt.Errorf("count the size of an asset: %w", err)
 	}
 	return nil
 }
@@ -133,7 +142,7 @@ func (s *Service) Use(ctx context.Context, userID string, key Key) (Found, error
 
 // StoredBytes is what assets count against an account's limit: the full size for each holder,
 // until an asset that the account gave up is erased.
-var StoredBytes = quota.Bytes("a.size_bytes", `asset_holders o JOIN assets a ON a.asset_key = o.asset_key WHERE o.user_id = $1`)
+var StoredBytes = quota.Bytes("size_bytes", `asset_holders WHERE user_id = $1`)
 
 // Held is an asset as one of its holders sees it.
 type Held struct {

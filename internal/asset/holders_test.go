@@ -70,16 +70,22 @@ func (p *rig) use(userID string, between func(), keys ...asset.Key) error {
 func nothing() {}
 
 // Each announcement permits an upload for a while, so the file counts with the largest announced size until
-// the object exists. Then the object's size counts.
+// the object exists. Then the object's size counts, for each of its holders.
 func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *rig) {
-		ann, body := p.user("ann"), "a clip"
+		ann, ben, body := p.user("ann"), p.user("ben"), "a clip"
 		counts := func(want int64) {
 			t.Helper()
 			list, _, err := p.service.List(t.Context(), ann, cursor.Page{After: cursor.Start, Limit: 2})
 			if err != nil || len(list) != 1 || list[0].SizeBytes != want {
 				t.Errorf("held %+v, %v, want %d bytes", list, err, want)
 			}
+			if a, b := p.stored(ann), p.stored(ben); a != want || b != want {
+				t.Errorf("%d and %d bytes are stored, want %d", a, b, want)
+			}
+		}
+		if _, err := p.askForSize(ben, body, 10); err != nil {
+			t.Fatal(err)
 		}
 		for _, announced := range []struct {
 			size int
@@ -91,6 +97,10 @@ func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
 			counts(announced.want)
 		}
 		must(t, p.use(ann, nothing, p.upload(ann, body)))
+		counts(int64(len(body)))
+		p.exec(`UPDATE assets SET seen_at = 0, size_bytes = 99`) // the sweep looks for the object
+		p.exec(`UPDATE asset_holders SET last_used_at = last_used_at - $1, size_bytes = 99`, (25 * time.Hour).Milliseconds())
+		p.sweep()
 		counts(int64(len(body)))
 	})
 }

@@ -197,8 +197,13 @@ func (s *Service) lookForObjects(ctx context.Context, end time.Time) error {
 func (s *Service) lookFor(ctx context.Context, key Key) error {
 	info, err := s.Bucket.Stat(ctx, key.String())
 	if err == nil {
-		_, err = s.DB.Exec(ctx, `UPDATE assets SET seen_at = now_ms(), size_bytes = $2, content_type = $3 WHERE asset_key = $1`,
-			key.String(), info.SizeBytes, info.ContentType)
+		err = s.DB.InTx(ctx, func(tx *db.Tx) error {
+			if _, err := tx.Exec(ctx, `UPDATE assets SET seen_at = now_ms(), size_bytes = $2, content_type = $3 WHERE asset_key = $1`,
+				key.String(), info.SizeBytes, info.ContentType); err != nil {
+				return err
+			}
+			return count(ctx, tx, key, info.SizeBytes)
+		})
 	} else if missing(err) {
 		// A hold of the last day may belong to an upload in progress. Removing the unheld
 		// asset deletes the row.

@@ -103,7 +103,7 @@ func TestRetryRefusesSourcesThatAreRemoved(t *testing.T) {
 		key := "assets/" + strings.Repeat("a", 64) + ".mp4"
 		r.Put(key)
 		r.Exec(`INSERT INTO assets (asset_key, size_bytes, content_type, seen_at) VALUES ($1, 5, 'video/mp4', now_ms())`, key)
-		r.Exec(`INSERT INTO asset_holders (user_id, asset_key, created_at, last_used_at) VALUES ($1, $2, 1, 1)`, owner, key)
+		r.Exec(`INSERT INTO asset_holders (user_id, asset_key, size_bytes, created_at, last_used_at) VALUES ($1, $2, 5, 1, 1)`, owner, key)
 		sources := r.source(owner)
 		input := sources["video"].Object
 		sources["asset"] = object{Object: key, SHA256: strings.Repeat("a", 64), Asset: true}

@@ -310,12 +310,14 @@ CREATE INDEX assets_by_sight ON assets (COALESCE(seen_at, 0));
 CREATE TABLE asset_holders (
     user_id      TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     asset_key    TEXT NOT NULL,
+    size_bytes   BIGINT NOT NULL, -- as in assets, and written together with it: the sum of an account reads no other table
     created_at   BIGINT NOT NULL,
     last_used_at BIGINT NOT NULL,
     given_up_at  BIGINT, -- the account gave the asset up, which counts for it until the object is erased
     PRIMARY KEY (user_id, asset_key)
 );
 CREATE INDEX asset_holders_by_key ON asset_holders (asset_key);
+CREATE INDEX asset_holders_stored ON asset_holders (user_id, size_bytes);
 CREATE INDEX asset_holders_history ON asset_holders (user_id, created_at, asset_key);
 CREATE INDEX asset_holders_given_up ON asset_holders (given_up_at) WHERE given_up_at IS NOT NULL;
 
