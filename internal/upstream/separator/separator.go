@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -40,7 +41,8 @@ type Config struct {
 
 	// AllowedHosts are further hosts ("host" or "host:port", lower case) that absolute
 	// download links and redirects may name. The hosts of the two base URLs are always
-	// allowed. Only a host named here or in a base URL may resolve to a private address.
+	// allowed, with the ports of these URLs. Only a host named here or in a base URL may
+	// resolve to a private address.
 	AllowedHosts []string
 
 	ConnectTimeout time.Duration // dialling, and again the TLS handshake; 2 minutes
@@ -73,7 +75,8 @@ type Client struct {
 	cfg       Config
 	base      *url.URL
 	storage   *url.URL
-	hosts     hostSet // hosts that links may name
+	links     hostSet // hosts that links may name
+	hosts     hostSet // hosts that may have private addresses: those of links, and of base URLs with any port
 	plain     hostSet // hosts that may be contacted over http, besides loopback
 	transport *http.Transport
 	observed  http.RoundTripper // transport, wrapped by Config.Observe if set
@@ -82,7 +85,7 @@ type Client struct {
 // New returns a client. It makes no request.
 func New(cfg Config) (*Client, error) {
 	cfg = withDefaults(cfg)
-	c := &Client{cfg: cfg, hosts: hostSet{}, plain: hostSet{}}
+	c := &Client{cfg: cfg, links: hostSet{}, hosts: hostSet{}, plain: hostSet{}}
 	var baseErr, storageErr error
 	c.base, baseErr = url.Parse(cfg.BaseURL)
 	c.storage, storageErr = url.Parse(cfg.StorageBaseURL)
@@ -90,9 +93,10 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("separation provider: %w", err)
 	}
 	for _, host := range cfg.AllowedHosts {
-		c.hosts[host] = true
+		c.links[host], c.hosts[host] = true, true
 	}
 	for _, base := range []*url.URL{c.base, c.storage} {
+		c.links[net.JoinHostPort(hostName(base), port(base))] = true
 		c.hosts[hostName(base)] = true
 		if base.Scheme == "http" {
 			c.plain[hostName(base)] = true
