@@ -17,6 +17,8 @@ var lines = map[string][]string{
 	"cutroom.service": {"Environment=BIND_ADDR=127.0.0.1", "Environment=OPS_ADDR=127.0.0.1:9090", "KillMode=mixed", "NoNewPrivileges=yes"},
 	"nginx/nginx.conf": {
 		// The front appends the client; with no hops the service uses the rightmost entry.
+		// Port 80 redirects to one name, not to any Host.
+		"return 308 https://$server_name$request_uri;",
 		"proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;", "proxy_request_buffering off;", "proxy_buffering off;",
 		// nginx logs whole request lines, which contain signed links, at every level below crit.
 		"error_log /var/log/nginx/error.log crit;",
@@ -26,7 +28,7 @@ var lines = map[string][]string{
 
 // forbidden is what a file must not contain.
 var forbidden = map[string]*regexp.Regexp{
-	"nginx/nginx.conf":     regexp.MustCompile(`log_format[^;]*\$(request|request_uri|args|query_string|http_referer|http_authorization)\b`),
+	"nginx/nginx.conf":     regexp.MustCompile(`log_format[^;]*\$(request|request_uri|args|query_string|http_referer|http_authorization)\b|return 30\d \S*\$(host|http_host)\b`),
 	"postgres/pg_hba.conf": regexp.MustCompile(`(?m)^\s*host(nossl|gssenc|nogssenc)?\s`),      // in without TLS
 	"cutroom.service":      regexp.MustCompile(`(?m)^(MemoryDenyWriteExecute|PrivateUsers)=`), // break ffmpeg or its confinement
 }

@@ -87,7 +87,8 @@ workers() { grep -lx nginx /proc/[0-9]*/comm | xargs -n 1 dirname | xargs stat -
 check "its workers are not nobody" says "root www-data" "$(workers)"
 check "the front answers over HTTP/2" says "HTTP/2 200" "$(header https://127.0.0.1/healthz)"
 check "with HSTS" says "strict-transport-security: max-age=31536000" "$(header https://127.0.0.1/healthz)"
-check "plain HTTP is sent on" says "308" "$(curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1/healthz)"
+check "plain HTTP is sent on" says "308" "$(curl -s -o /dev/null -w '%{http_code}' -H 'Host: cutroom.example.com' http://127.0.0.1/healthz)"
+check "to no other name" says "000" "$(curl -s -o /dev/null -w '%{http_code}' -H 'Host: other.example' http://127.0.0.1/healthz)"
 truncate -s 600M /tmp/large
 check "too large a body is refused in the service's form" says '{"error":"The upload is too large"}' "$(curl -sk --data-binary @/tmp/large https://127.0.0.1/api/v2/separate)"
 rm /tmp/large
