@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,22 @@ import (
 func TestMain(m *testing.M) {
 	confine.Main()
 	os.Exit(m.Run())
+}
+
+// Only an answer about money ends the measurement of a long file at its declared length.
+func TestWhatIsUnknownIsNotTooExpensive(t *testing.T) {
+	frame := append([]byte{0xff, 0xe3, 0x18, 0xc4}, make([]byte, 68)...) // 72 ms of MP3 with 8 kbit/s
+	file := filepath.Join(t.TempDir(), "long.mp3")
+	if err := os.WriteFile(file, bytes.Repeat(frame, 60_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	poor, away := fault.New(fault.PaymentRequired, "insufficient_credits"), errors.New("the database does not answer")
+	for _, test := range []struct{ answer, want error }{{poor, nil}, {away, away}, {fault.Busy(time.Second), fault.Busy(time.Second)}} {
+		found, err := (&Service{}).extent(t.Context(), file, func(time.Duration) error { return test.answer })
+		if !errors.Is(err, test.want) || (err == nil) != (found.Declared > longFile) {
+			t.Errorf("%v: %+v, %v", test.answer, found, err)
+		}
+	}
 }
 
 // An analysis that takes too long is a 400. For an hour, further requests get the 400 at once.

@@ -24,8 +24,8 @@ type Extent struct {
 }
 
 // Sound measures the sound of an asset. Before it reads every packet of a long file, it asks worthwhile with the
-// length that the file declares, and returns its error. The field names the asset in errors. Like all analyses
-// it is done once for each asset, for all accounts.
+// length that the file declares, and returns its error; that one of the kind PaymentRequired came is remembered. The field
+// names the asset in errors. Like all analyses it is done once for each asset, for all accounts.
 func (s *Service) Sound(ctx context.Context, owner string, a asset.Found, field string,
 	worthwhile func(declared time.Duration) error) (Extent, error) {
 	src, key := source{a, owner, field}, a.Key.Derived("sound.json")
@@ -64,8 +64,14 @@ func (s *Service) extent(ctx context.Context, file string, worthwhile func(time.
 	if err != nil {
 		return Extent{}, err
 	}
-	if declared > longFile && worthwhile(declared) != nil {
-		return Extent{Declared: declared}, nil
+	if declared > longFile {
+		err := worthwhile(declared)
+		if f := fault.As(err); f != nil && f.Kind == fault.PaymentRequired {
+			return Extent{Declared: declared}, nil
+		}
+		if err != nil { // nobody knows whether it is worthwhile
+			return Extent{}, err
+		}
 	}
 	p, err := s.o.Media.ProbeWithin(ctx, file, s.limits)
 	if err != nil {

@@ -79,7 +79,8 @@ func (d *PresenceDetector) begin() {
 	}
 }
 
-// slidingPower is the mean power of the most recent samples.
+// slidingPower is the mean power of the most recent samples. It adds them up anew once a window: in a running sum, one
+// absurd sample of a broken file would swallow all that follow.
 type slidingPower struct {
 	ring []frame
 	at   int
@@ -90,10 +91,15 @@ type slidingPower struct {
 func (s *slidingPower) push(power frame) float64 {
 	old := s.ring[s.at]
 	s.ring[s.at] = power
-	if s.at++; s.at == len(s.ring) {
-		s.at = 0
-	}
 	s.sum[0] += power[0] - old[0]
 	s.sum[1] += power[1] - old[1]
+	if s.at++; s.at == len(s.ring) {
+		s.at = 0
+		s.sum = frame{}
+		for _, p := range s.ring {
+			s.sum[0] += p[0]
+			s.sum[1] += p[1]
+		}
+	}
 	return max(s.sum[0], s.sum[1]) / float64(len(s.ring))
 }

@@ -31,6 +31,7 @@ func sum(signals ...signal) signal {
 
 func TestVoiceIsPresent(t *testing.T) {
 	hiss := noise(1, 0.003, 0) // -55 dBFS
+	absurd := func(c int, at float64) float64 { return map[bool]float64{true: 1e30}[c == 0 && at == 0.75] }
 	for _, c := range []struct {
 		name  string
 		sound signal
@@ -50,6 +51,8 @@ func TestVoiceIsPresent(t *testing.T) {
 		{"a click", spoken(0, -20, [2]float64{1, 1.00005}), nil},
 		{"over hiss", sum(hiss, spoken(0, -25, [2]float64{1, 2})), [][2]float64{{1, 2}}},
 		{"hiss", hiss, nil},
+		{"after an absurd sample", sum(absurd, spoken(0, -20, [2]float64{0.5, 1}), spoken(0, -25, [2]float64{2, 3})),
+			[][2]float64{{0.5, 1}, {2, 3}}},
 	} {
 		d := audio.NewPresenceDetector()
 		write(t, d, c.sound.render(2, 4))

@@ -147,16 +147,6 @@ func (t Table) Guard(ctx context.Context, tx *db.Tx, c Claim, state string) erro
 	return nil
 }
 
-// Did reports whether the worker of a claim has moved its job to a state. If the answer to the move was lost, a second try
-// returns [ErrMoved], and the lease seems lost, although it was this worker that moved the job.
-func (t Table) Did(ctx context.Context, c Claim, state string) (bool, error) {
-	did, err := db.HasRow(ctx, t.DB, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`, c.ID, c.Fence, state)
-	if err != nil {
-		return false, fmt.Errorf("look up job: %w", err)
-	}
-	return did, nil
-}
-
 // Set writes details of a job whose row the transaction has locked. Parameters of the assignments begin with $2.
 func (t Table) Set(ctx context.Context, tx *db.Tx, id, set string, args ...any) error {
 	if set == "" {
@@ -199,8 +189,8 @@ func (t Table) Withdraw(ctx context.Context, tx *db.Tx, id string) error {
 	return nil
 }
 
-// Wrote reports whether a claimed job is in a state to which its claim moved it: an earlier try whose answer was lost
-// did so.
+// Wrote reports whether the worker of a claim has moved its job to a state. If the answer to the move was lost, a second
+// try returns [ErrMoved], and the lease seems lost, although it was this worker that moved the job.
 func (t Table) Wrote(ctx context.Context, q db.Querier, c Claim, state string) (bool, error) {
 	return db.HasRow(ctx, q, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`, c.ID, c.Fence, state)
 }

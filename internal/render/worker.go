@@ -246,7 +246,7 @@ func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output)
 		// Perhaps only the answer was lost. The lease ended with the job.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL/3)
 		defer cancel()
-		if did, derr := s.jobs.Did(last, j.Claim, StateCompleted); did && derr == nil {
+		if did, derr := s.jobs.Wrote(last, s.DB, j.Claim, StateCompleted); did && derr == nil {
 			return nil
 		}
 	}
