@@ -1,6 +1,7 @@
 // What the service has of the user's files.
 
-import { answer, api, current, cutroom, stemAddress, type Schemas } from './api';
+import { CutroomError } from '../../client/src';
+import { answer, api, cutroom, stemAddress, type Schemas } from './api';
 
 export type Analysis = Schemas['Analysis'];
 
@@ -14,31 +15,27 @@ export function analysisOf(assetKey: string): Promise<Analysis> {
   return asked;
 }
 
-async function get(path: string, headers: Record<string, string> = {}): Promise<Response> {
-  await cutroom.online();
-  return fetch(new URL(`../api/v2/${path}`, document.baseURI), { headers: { Authorization: `Bearer ${current()?.accessToken ?? ''}`, ...headers } });
-}
+const nameOf = (assetKey: string): string => assetKey.replace(/^assets\//, '');
 
 /** An address in the object store from which a file of the user can be read in ranges, for some minutes. */
 export async function addressOf(assetKey: string): Promise<URL> {
   // One byte is enough to be told the address.
-  const found = await get(assetKey, { Range: 'bytes=0-0' });
-  if (!found.ok) throw new Error(`the file is gone: ${found.status}`);
-  await found.arrayBuffer();
-  return new URL(found.url);
+  const init = { params: { path: { name: nameOf(assetKey) } }, headers: { Range: 'bytes=0-0' }, parseAs: 'stream' } as const;
+  const { response, error } = await api.GET('/api/v2/assets/{name}', init);
+  await cutroom.answer(Promise.resolve({ response, error }));
+  await response.body?.cancel();
+  return new URL(response.url);
 }
 
 /** The service's tiles of a clip, from left to right. */
-export async function storyboardOf(assetKey: string, frames: number, height = 180): Promise<Blob> {
-  const found = await get(`${assetKey}/storyboard?frames=${frames}&height=${height}`);
-  if (!found.ok) throw new Error(`there is no storyboard: ${found.status}`);
-  return found.blob();
-}
+export const storyboardOf = async (assetKey: string, frames: number, height = 180): Promise<Blob> =>
+  (await cutroom.answer<unknown>(api.GET('/api/v2/assets/{name}/storyboard', { params: { path: { name: nameOf(assetKey) }, query: { frames, height } }, parseAs: 'blob' }))) as Blob;
 
 /** The sound of a stem. */
 export async function stemBytes(jobId: string, stemId: string): Promise<Blob> {
-  const { stems } = await answer(api.GET('/api/v2/separate/{jobId}', { params: { path: { jobId } } }));
+  const { stems } = await cutroom.answer(api.GET('/api/v2/separate/{jobId}', { params: { path: { jobId } } }));
   const stem = stems?.find((s) => s.stemId === stemId);
-  if (!stem) throw new Error('the stem is gone');
-  return (await fetch(stemAddress(stem))).blob();
+  if (!stem) throw new CutroomError(404, {});
+  const query = { token: stemAddress(stem).searchParams.get('token') ?? '' };
+  return (await cutroom.answer<unknown>(api.GET('/api/v2/separate/{jobId}/stem/{stemId}', { params: { path: { jobId, stemId }, query: query as object }, parseAs: 'blob' }))) as Blob;
 }

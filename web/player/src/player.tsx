@@ -8,7 +8,7 @@ import { drawFrame, needs, type Need } from './preview/draw';
 import { Library } from './preview/library';
 import { Mixer } from './preview/mix';
 import { sampleRate } from './preview/pcm';
-import { planFilm, type Film } from './preview/plan';
+import { planFilm, sourceFrame, type Film } from './preview/plan';
 
 /** A frame of a clip to show in place of the film, while a finger trims. */
 export interface Peek {
@@ -22,21 +22,23 @@ const drawnSide = 960;
 const mixedAhead = 1.5;
 const piece = sampleRate / 4;
 
+/** Neighbouring segments have different slots, so that each is read in order. A trimming finger has its own. */
 const slotOf = ({ segment }: Need): number => segment.index % 2;
+const peekSlot = 2;
+/** How long before a segment begins its first pictures are decoded, in frames. */
+const soon = 20;
 
 /** Plans the film of a request once all its clips are open. */
 function useFilm(config: FilmConfig): { film: Film | undefined; library: Library; drawn: number; heard: boolean } {
   const [drawn, redraw] = useState(0);
   const library = useMemo(() => new Library(() => redraw((n) => n + 1)), []);
   const text = JSON.stringify(config);
-  useEffect(() => void library.open(config), [text]);
+  useEffect(() => library.open(config), [text]);
   useEffect(() => () => library.close(), []);
-  const ready = config.segments.every((s, i) => library.clip(s.sourceAssetKey, i % 2));
+  const ready = config.segments.every((s) => library.clip(s.sourceAssetKey));
   const film = useMemo(() => {
     if (!ready || !config.segments.length) return undefined;
-    // Slots 0 and 1 of a clip have equal facts: neighbours that continue a clip must see the same ones.
-    const facts = new Map(config.segments.map((s, i) => [s.sourceAssetKey, library.clip(s.sourceAssetKey, i % 2)?.facts]));
-    return planFilm(config, (key) => facts.get(key) ?? { width: 16, height: 9, starts: [0], zero: 0, end: 1 });
+    return planFilm(config, (key) => library.clip(key)?.facts ?? { width: 16, height: 9, starts: [0], zero: 0, end: 1 });
   }, [text, ready]);
   return { film, library, drawn, heard: library.hears(config) };
 }
@@ -53,7 +55,16 @@ export function Player(props: {
   const { config, at, seek, peek } = props;
   const { film, library, drawn, heard } = useFilm(config);
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [playing, setPlaying] = useState(false);
+  const [playing, setPlayingOnly] = useState(false);
+  const audio = useRef<AudioContext | undefined>(undefined);
+  const setPlaying = (on: boolean) => {
+    // A phone lets a page sound only from within a tap. It waits there, if the sound is not open yet.
+    if (on && !audio.current) {
+      audio.current = new AudioContext({ sampleRate });
+      void audio.current.resume();
+    }
+    setPlayingOnly(on);
+  };
   const rate = film ? film.rate.num / film.rate.den : 30;
   const frames = film?.frames ?? 0;
   const frame = Math.min(Math.max(0, frames - 1), Math.max(0, Math.floor((at * rate) / 1000 + 1e-6)));
@@ -64,19 +75,24 @@ export function Player(props: {
     if (!ctx || !film) return;
     if (peek) return drawPeek(ctx, film, library, peek);
     const shown = needs(film, frame);
-    const clipOf = (need: Need) => library.clip(need.segment.config.sourceAssetKey, slotOf(need));
-    for (const need of shown) clipOf(need)?.want(need.frame);
-    if (!shown.every((need) => clipOf(need)?.at(need.frame))) return; // the last picture stays until this one is there
-    drawFrame(ctx, film, frame, (need) => clipOf(need)?.at(need.frame));
+    const clipOf = (need: Need) => library.clip(need.segment.config.sourceAssetKey);
+    for (const need of shown) clipOf(need)?.want(need.frame, slotOf(need));
+    for (const need of needs(film, Math.min(film.frames - 1, frame + soon))) {
+      if (!shown.some(({ segment }) => segment.index % 2 === need.segment.index % 2)) clipOf(need)?.want(sourceFrame(need.segment, 0), slotOf(need));
+    }
+    // While the film plays, a late picture gives way to the one before it. Else the last one stays until this one is there.
+    const pictures = new Map(shown.map((need) => [need.segment, clipOf(need)?.at(need.frame) ?? (playing ? clipOf(need)?.before(need.frame) : undefined)]));
+    if (![...pictures.values()].every(Boolean)) return;
+    drawFrame(ctx, film, frame, ({ segment }) => pictures.get(segment));
     // What a test compares with the rendered film.
     ctx.canvas.dataset['frame'] = String(frame);
     ctx.canvas.dataset['sources'] = shown.map((n) => `${n.segment.index}:${n.frame}`).join(' ');
-  }, [film, frame, drawn, peek?.assetKey, peek?.atMs]);
+  }, [film, frame, drawn, playing, peek?.assetKey, peek?.atMs]);
 
-  usePlayback(playing && heard, film, config, library, frame, toFrame, () => setPlaying(false));
+  usePlayback(playing && heard, audio, film, config, library, frame, toFrame, () => setPlaying(false));
   const wide = film ? film.width / film.height : 16 / 9;
   const [width, height] = wide > 1 ? [drawnSide, Math.round(drawnSide / wide)] : [Math.round(drawnSide * wide), drawnSide];
-  const by = film && config.segments.some((s, i) => library.clip(s.sourceAssetKey, i % 2)?.by === 'storyboard');
+  const by = film && config.segments.some((s) => library.clip(s.sourceAssetKey)?.by === 'storyboard');
   const length = (frames * 1000) / rate;
   return (
     <section
@@ -95,10 +111,18 @@ export function Player(props: {
     >
       <div class="stage">
         <canvas ref={canvas} width={width} height={height} style={{ aspectRatio: `${width} / ${height}` }} role="img" aria-label="The film at the playhead" onClick={() => film && setPlaying(!playing)} />
-        {!film && <p class="loading">{config.segments.length ? 'Opening the clips …' : 'Add a clip to see the film.'}</p>}
+        {!film && !library.trouble && <p class="loading">{config.segments.length ? 'Opening the clips …' : 'Add a clip to see the film.'}</p>}
         {film && playing && !heard && <p class="loading">Opening the sound …</p>}
-        {by && <small class="note">This browser cannot decode one of the clips. Its pictures are from the service, a few of each clip.</small>}
       </div>
+      {by && <small class="note">This browser cannot decode one of the clips. Its pictures are from the service, a few of each clip.</small>}
+      {library.trouble && (
+        <p class="note" role="alert">
+          {library.trouble}{' '}
+          <button type="button" class="plain" onClick={library.again}>
+            Try again
+          </button>
+        </p>
+      )}
       <div class="transport">
         <button type="button" class="round" aria-label={playing ? 'Pause' : 'Play'} disabled={!film} onClick={() => setPlaying(!playing)}>
           <Icon of={playing ? 'pause' : 'play'} />
@@ -143,25 +167,27 @@ function clock(ms: number): string {
 }
 
 function drawPeek(ctx: CanvasRenderingContext2D, film: Film, library: Library, { assetKey, atMs }: Peek): void {
-  const clip = library.clip(assetKey, 0) ?? library.clip(assetKey, 1);
+  const clip = library.clip(assetKey);
   const segment = film.segments.find((s) => s.config.sourceAssetKey === assetKey);
   if (!clip || !segment) return;
   const n = Math.max(0, clip.facts.starts.findLastIndex((t) => t - clip.facts.zero <= atMs / 1000 + 0.001));
-  clip.want(n);
+  clip.want(n, peekSlot);
   if (!clip.at(n)) return;
   const still: Film = { ...film, fadeIn: undefined, fadeOut: undefined, segments: [{ ...segment, begin: 0, end: 1, join: undefined, next: undefined }] };
   drawFrame(ctx, still, 0, () => clip.at(n));
 }
 
 /** Plays sound and pictures from the playhead on. The sound is the clock. */
-function usePlayback(playing: boolean, film: Film | undefined, config: FilmConfig, library: Library, frame: number, toFrame: (n: number) => void, ended: () => void): void {
+function usePlayback(playing: boolean, audio: { current: AudioContext | undefined }, film: Film | undefined, config: FilmConfig, library: Library, frame: number, toFrame: (n: number) => void, ended: () => void): void {
   const latest = useRef(toFrame);
   latest.current = toFrame;
   const text = JSON.stringify(config);
   useEffect(() => {
     if (!playing || !film) return;
     const mixer = new Mixer(film, config, library);
-    const ctx = new AudioContext({ sampleRate });
+    const ctx = audio.current ?? new AudioContext({ sampleRate });
+    audio.current = undefined;
+    void ctx.resume();
     const perFrame = (sampleRate * film.rate.den) / film.rate.num;
     const start = frame >= film.frames - 1 ? 0 : Math.round(frame * perFrame);
     const begun = ctx.currentTime + 0.1;

@@ -325,12 +325,18 @@ async function makeBoard(assetKey: string): Promise<Board> {
 
 function useBoard(assetKey: string, on: boolean): Board | undefined {
   const [board, set] = useState<Board>();
+  const [tries, again] = useState(0);
   useEffect(() => {
     if (!on) return;
     const made = boards.get(assetKey) ?? makeBoard(assetKey);
     boards.set(assetKey, made);
-    made.then(set, () => boards.delete(assetKey));
-  }, [assetKey, on]);
+    let timer = 0;
+    made.then(set, () => {
+      boards.delete(assetKey);
+      timer = window.setTimeout(() => again(tries + 1), Math.min(5, tries + 1) * 10_000);
+    });
+    return () => clearTimeout(timer);
+  }, [assetKey, on, tries]);
   return board;
 }
 

@@ -1,11 +1,10 @@
-// The frames of a clip, decoded in this browser: by WebCodecs where there is WebCodecs, else by a video element that
-// seeks, else from the service's storyboard.
+// The frames of a clip: decoded in this browser by WebCodecs; where it has no decoder, or that gives up, shown by a
+// video element that seeks; else from the service's storyboard.
 
+import type { VideoSampleSink } from 'mediabunny';
 import type { Picture } from './draw';
 import type { ClipFacts } from './plan';
-
-/** Where the bytes of a file are: in this page, or at an address that answers ranges. */
-export type Bytes = Blob | URL;
+import { timesOf, Unreachable, type MediaFile } from './source';
 
 /** What the service knows of a clip that this browser cannot read. */
 export interface Described {
@@ -15,48 +14,81 @@ export interface Described {
   frameRate: number;
 }
 
-export interface ClipFrames {
-  facts: ClipFacts;
-  /** How the frames are had: exactly, or as near as a storyboard comes. */
-  by: 'decoder' | 'video' | 'storyboard';
-  /** A decoded frame, if it is at hand. */
+/** What a clip is made of. */
+export interface ClipSource {
+  file: MediaFile;
+  /** The service's knowledge of the clip. */
+  describe: () => Promise<Described>;
+  /** Fetches the service's tiles of the clip. */
+  storyboard: () => Promise<Blob>;
+  /** Is called when there is a new picture, or none will come. */
+  changed: () => void;
+}
+
+/** How frames are had: exactly, or as near as a storyboard comes. */
+type By = 'decoder' | 'video' | 'storyboard';
+
+/** A way to the pictures of a clip. A slot is one of its readers: only the latest frame that a slot wants counts. */
+interface Way {
+  by: By;
+  want(frame: number, slot: number): void;
   at(frame: number): Picture | undefined;
-  /** Decodes a frame and some after it. Only the latest call counts. */
-  want(frame: number): void;
-  /** Receives every decoded frame's index. */
-  onFrame: (frame: number) => void;
   close(): void;
 }
 
 /** The longer side of the decoded pictures that are kept, in pixels. */
 const keptSide = 720;
-/** How many pictures of a clip are kept, and how many are decoded ahead of the playhead. */
-const kept = 90;
+/** How many pictures are decoded ahead of the playhead. */
 const ahead = 24;
+/** How far back a picture may lie that stands in for a late one, in frames. */
+const lateReach = 90;
+/** How often a picture is shown that comes too late, in milliseconds: the film moves, though not smoothly. */
+const lateEvery = 120;
+/** How long a decoder waits for the next wish before it is closed, in milliseconds. */
+const idle = 2000;
 
-class Pictures {
-  private all = new Map<number, Picture>();
+/** The decoded pictures of all clips. Those that were not used for longest make room. */
+export class Pictures {
+  private all = new Map<string, Picture>();
+  private bytes = 0;
 
-  at = (frame: number): Picture | undefined => this.all.get(frame);
+  /** `budget` is the memory of all pictures, in bytes. */
+  constructor(private budget = 180e6) {}
 
-  add(frame: number, picture: Picture): void {
-    this.all.set(frame, picture);
+  has = (name: string): boolean => this.all.has(name);
+
+  get(name: string): Picture | undefined {
+    const found = this.all.get(name);
+    if (!found) return undefined;
+    this.all.delete(name);
+    this.all.set(name, found);
+    return found;
+  }
+
+  add(name: string, picture: Picture): void {
+    this.drop(name);
+    this.all.set(name, picture);
+    this.bytes += sizeOf(picture);
     for (const oldest of this.all.keys()) {
-      if (this.all.size <= kept) return;
+      if (this.bytes <= this.budget) return;
       this.drop(oldest);
     }
   }
 
-  private drop(frame: number): void {
-    const image = this.all.get(frame)?.image;
-    if (image instanceof ImageBitmap) image.close();
-    this.all.delete(frame);
+  private drop(name: string): void {
+    const picture = this.all.get(name);
+    if (!picture) return;
+    if (picture.image instanceof ImageBitmap) picture.image.close();
+    this.bytes -= sizeOf(picture);
+    this.all.delete(name);
   }
 
-  clear(): void {
-    for (const frame of [...this.all.keys()]) this.drop(frame);
+  clear(prefix = ''): void {
+    for (const name of [...this.all.keys()]) if (name.startsWith(prefix)) this.drop(name);
   }
 }
+
+const sizeOf = ({ width, height }: Picture): number => 4 * width * height;
 
 /** The size at which a picture is kept. */
 function keptSize(width: number, height: number): [width: number, height: number] {
@@ -64,112 +96,236 @@ function keptSize(width: number, height: number): [width: number, height: number
   return [Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale))];
 }
 
-const library = () => import('./mediabunny');
+/** The number of clips that were opened, which tells their pictures apart. */
+let opened = 0;
 
-/** Opens a clip. `storyboard` fetches the service's tiles of it. */
-export async function openClip(bytes: Bytes, describe: () => Promise<Described>, storyboard: () => Promise<Blob>): Promise<ClipFrames> {
-  if ('VideoDecoder' in globalThis) {
-    const decoded = await byDecoder(bytes).catch(() => undefined);
-    if (decoded) return decoded;
+/** A clip whose frames are known, and come one by one. */
+export class Clip {
+  /** Why no picture comes, as a sentence. */
+  trouble: unknown;
+  private way: Way | undefined;
+  private wanted = new Map<number, number>();
+  private closed = false;
+
+  private constructor(
+    readonly facts: ClipFacts,
+    private source: ClipSource,
+    private ways: ((clip: Clip) => Way | Promise<Way>)[],
+  ) {}
+
+  /** Opens a clip. Throws what the network or the service refuse. */
+  static async open(source: ClipSource, pictures: Pictures): Promise<Clip> {
+    const { file } = source;
+    const read = await file
+      .with(async (medium) => {
+        const { video } = medium;
+        if (!video) return undefined;
+        const { keys, ...times } = await timesOf(file, medium);
+        if (!times.starts.length) return undefined;
+        const facts: ClipFacts = { ...times, width: await video.getDisplayWidth(), height: await video.getDisplayHeight() };
+        return { facts, keys, decodes: 'VideoDecoder' in globalThis && (await video.canDecode()) };
+      })
+      .catch((e: unknown) => {
+        if (e instanceof Unreachable || !(e instanceof Error) || 'status' in e) throw e;
+        return undefined; // this browser cannot read it
+      });
+    const facts = read?.facts ?? evenFacts(await source.describe());
+    const prefix = `${opened++} `;
+    const clip = new Clip(facts, source, [
+      (c) => new VideoWay(facts, file, pictures, prefix, source.changed, (e) => c.giveUp(e)),
+      () => storyboardWay(facts, source),
+    ]);
+    if (read?.decodes) clip.way = new Decoder(facts, read.keys, file, pictures, prefix, source.changed, (e) => clip.giveUp(e));
+    else await clip.goOn();
+    return clip;
   }
-  const about = await describe();
-  return (await byVideo(bytes, about).catch(() => undefined)) ?? byStoryboard(about, await storyboard());
-}
 
-async function byDecoder(bytes: Bytes): Promise<ClipFrames | undefined> {
-  const { ADTS, BlobSource, EncodedPacketSink, Input, MP3, MP4, QTFF, UrlSource, VideoSampleSink, WAVE, WEBM } = await library();
-  const source = bytes instanceof Blob ? new BlobSource(bytes) : new UrlSource(bytes);
-  const input = new Input({ source, formats: [MP4, QTFF, WEBM, MP3, WAVE, ADTS] });
-  const track = await input.getPrimaryVideoTrack();
-  if (!track || !(await track.canDecode())) {
-    input.dispose();
+  get by(): By | undefined {
+    return this.way?.by;
+  }
+
+  at = (frame: number): Picture | undefined => this.way?.at(frame);
+
+  /** The latest picture that is there, of a frame or one before it. */
+  before(frame: number): Picture | undefined {
+    for (let n = frame; n >= 0 && n > frame - lateReach; n--) {
+      const picture = this.at(n);
+      if (picture) return picture;
+    }
     return undefined;
   }
-  const starts: number[] = [];
-  let end = 0;
-  for await (const packet of new EncodedPacketSink(track).packets(undefined, undefined, { metadataOnly: true })) {
-    starts.push(packet.timestamp);
-    end = Math.max(end, packet.timestamp + packet.duration);
+
+  /** Asks for a frame and some after it. Only the latest call of a slot counts. */
+  want(frame: number, slot: number): void {
+    this.wanted.set(slot, frame);
+    if (!this.trouble) this.way?.want(frame, slot);
   }
-  starts.sort((a, b) => a - b);
-  const audio = await input.getPrimaryAudioTrack();
-  const [picture = 0] = starts;
-  const sound = audio ? await audio.getFirstTimestamp() : Infinity;
-  // Sound begins a little before 0 where an encoder's delay precedes it, which is not heard.
-  const zero = picture >= 0 && sound < 0 && sound > -0.2 ? 0 : Math.min(picture, sound);
-  if (audio) end = Math.max(end, await audio.computeDuration());
-  const [width, height] = [await track.getDisplayWidth(), await track.getDisplayHeight()];
-  const facts: ClipFacts = { width, height, starts, zero, end: end - zero };
-  return new Decoder(facts, new VideoSampleSink(track), () => input.dispose());
+
+  /** Tries again what failed. */
+  again(): void {
+    if (!this.trouble) return;
+    this.trouble = undefined;
+    if (!this.way) void this.goOn();
+    for (const [slot, frame] of this.wanted) this.want(frame, slot);
+  }
+
+  /** A way that cannot be reached stays; one that shows nothing is left for the next. */
+  private giveUp(e: unknown): void {
+    if (this.closed) return;
+    if (e instanceof Unreachable || 'status' in Object(e)) {
+      this.trouble = e;
+      this.source.changed();
+      return;
+    }
+    this.way?.close();
+    this.way = undefined;
+    void this.goOn();
+  }
+
+  /** Takes the next way. */
+  private async goOn(): Promise<void> {
+    const next = this.ways[0];
+    try {
+      if (!next) throw new Error('no way shows this clip');
+      const way = await next(this);
+      if (this.closed) return way.close();
+      if (this.ways.length > 1) this.ways.shift(); // the last one is tried again
+      this.way = way;
+      for (const [slot, frame] of this.wanted) way.want(frame, slot);
+    } catch (e) {
+      this.trouble = e;
+    }
+    this.source.changed();
+  }
+
+  close(): void {
+    this.closed = true;
+    this.way?.close();
+    this.source.file.close();
+  }
 }
 
-type Sink = { samples: InstanceType<typeof import('./mediabunny').VideoSampleSink>['samples'] };
-
-/** Reads frames in order from the one that was asked for last. A jump forward within reach reads on. */
-class Decoder implements ClipFrames {
+/** Decodes frames in order from the one that was asked for last. */
+class Decoder implements Way {
   by = 'decoder' as const;
-  onFrame: (frame: number) => void = () => {};
-  private pictures = new Pictures();
-  private wanted = -1;
-  private running = false;
-  private closed = false;
+  private readers = new Map<number, Reader>();
+  /** Frames that the decoder leaves out, and the ones that are shown instead. */
+  readonly instead = new Map<number, number>();
+  closed = false;
 
   constructor(
     readonly facts: ClipFacts,
-    private sink: Sink,
-    private dispose: () => void,
+    readonly keys: number[],
+    readonly file: MediaFile,
+    private pictures: Pictures,
+    private prefix: string,
+    private changed: () => void,
+    readonly failed: (e: unknown) => void,
   ) {}
 
-  at = (frame: number) => this.pictures.at(frame);
+  private name = (frame: number): string => this.prefix + String(this.instead.get(frame) ?? frame);
+
+  has = (frame: number): boolean => this.pictures.has(this.name(frame));
+  at = (frame: number): Picture | undefined => this.pictures.get(this.name(frame));
+
+  keep(frame: number, picture: Picture): void {
+    this.pictures.add(this.prefix + String(frame), picture);
+    this.changed();
+  }
+
+  want(frame: number, slot: number): void {
+    const reader = this.readers.get(slot) ?? new Reader(this);
+    this.readers.set(slot, reader);
+    reader.want(frame);
+  }
+
+  close(): void {
+    this.closed = true;
+    for (const reader of this.readers.values()) reader.want(-1);
+    this.pictures.clear(this.prefix);
+  }
+}
+
+/** One reader of a clip. It decodes on while the frames that are wanted lie ahead of it, and starts again if not. */
+class Reader {
+  private wanted = -1;
+  private running = false;
+  private wake: (() => void) | undefined;
+  private canvas = new OffscreenCanvas(1, 1);
+
+  constructor(private of: Decoder) {}
 
   want(frame: number): void {
     this.wanted = frame;
-    if (!this.running && !this.closed) void this.run();
+    this.wake?.();
+    if (!this.running && this.missing() !== undefined) void this.run();
   }
 
-  /** Whether a frame from the wanted one on is still missing, so that reading goes on. */
+  /** The first frame from the wanted one on that is not there. */
   private missing(): number | undefined {
-    const last = Math.min(this.facts.starts.length, this.wanted + ahead);
-    for (let n = Math.max(0, this.wanted); n < last; n++) if (!this.at(n)) return n;
+    if (this.of.closed || this.wanted < 0) return undefined;
+    const last = Math.min(this.of.facts.starts.length, this.wanted + ahead);
+    for (let n = this.wanted; n < last; n++) if (!this.of.has(n)) return n;
     return undefined;
   }
 
   private async run(): Promise<void> {
     this.running = true;
+    const { VideoSampleSink } = await import('./mediabunny');
     try {
-      for (let from = this.missing(); from !== undefined && !this.closed; from = this.missing()) {
-        if (!(await this.read(from))) break;
-      }
-    } catch {
-      // The file's address has expired, or the file is damaged: what was decoded stays.
+      await this.of.file.with(async ({ video }) => {
+        if (!video) throw new Error('there is no video');
+        const sink = new VideoSampleSink(video);
+        for (let from = this.missing(); from !== undefined; from = this.missing()) {
+          if (!(await this.read(sink, from))) throw new Error('the decoder has no picture of this time');
+        }
+      });
+      this.running = false;
+      this.want(this.wanted); // which may have changed meanwhile
+    } catch (e) {
+      this.running = false;
+      this.of.failed(e);
     }
-    this.running = false;
   }
 
-  /** Decodes frames in order, until the wanted ones are there or lie elsewhere. Reports whether it read any. */
-  private async read(from: number): Promise<boolean> {
-    const { starts } = this.facts;
-    let n = from;
-    for await (const sample of this.sink.samples((starts[from] ?? 0) + 1e-6)) {
+  /** Decodes frames in order until the wanted ones lie elsewhere, or nothing is wanted. Reports whether there were any. */
+  private async read(sink: VideoSampleSink, from: number): Promise<boolean> {
+    const { starts } = this.of.facts;
+    let [n, shown] = [from, 0];
+    for await (const sample of sink.samples((starts[from] ?? 0) + 1e-6)) {
+      const expected = n;
       while (n + 1 < starts.length && (starts[n + 1] ?? 0) <= sample.timestamp + 1e-4) n++;
-      const [width, height] = keptSize(sample.displayWidth, sample.displayHeight);
-      const canvas = new OffscreenCanvas(width, height);
-      const ctx = canvas.getContext('2d');
-      if (ctx) sample.draw(ctx, 0, 0, width, height);
+      for (let k = expected; k < n; k++) this.of.instead.set(k, n);
+      const now = performance.now();
+      if (n >= this.wanted || now - shown > lateEvery) {
+        const [width, height] = keptSize(sample.displayWidth, sample.displayHeight);
+        Object.assign(this.canvas, { width, height });
+        const ctx = this.canvas.getContext('2d');
+        if (ctx) sample.draw(ctx, 0, 0, width, height);
+        this.of.keep(n, { image: this.canvas.transferToImageBitmap(), width, height });
+        shown = now;
+      }
       sample.close();
-      this.pictures.add(n, { image: canvas.transferToImageBitmap(), width, height });
-      this.onFrame(n);
       n++;
-      const next = this.missing();
-      if (this.closed || next === undefined || next < n || next > n + ahead) return true;
+      const next = await this.next();
+      if (next === undefined || next < n || this.of.keys.some((key) => n < key && key <= next)) return true;
     }
-    return n > from;
+    if (n === from) return false;
+    for (let k = n; k < starts.length; k++) this.of.instead.set(k, n - 1);
+    return true;
   }
 
-  close(): void {
-    this.closed = true;
-    this.pictures.clear();
-    this.dispose();
+  /** The next frame that is missing, once there is one; undefined if nobody wants one for a while. */
+  private async next(): Promise<number | undefined> {
+    for (;;) {
+      const missing = this.missing();
+      if (missing !== undefined || this.of.closed) return missing;
+      const woken = await new Promise<boolean>((done) => {
+        const timer = setTimeout(() => done(false), idle);
+        this.wake = () => (clearTimeout(timer), done(true));
+      });
+      if (!woken) return undefined;
+    }
   }
 }
 
@@ -179,85 +335,128 @@ function evenFacts({ durationMs, width, height, frameRate }: Described): ClipFac
   return { width, height, starts: Array.from({ length: count }, (_, n) => n / frameRate), zero: 0, end: durationMs / 1000 };
 }
 
-async function byVideo(bytes: Bytes, about: Described): Promise<ClipFrames> {
-  const video = document.createElement('video');
-  video.muted = true;
-  video.preload = 'auto';
-  video.playsInline = true;
-  const address = bytes instanceof Blob ? URL.createObjectURL(bytes) : bytes.href;
-  if (!(bytes instanceof Blob)) video.crossOrigin = 'anonymous';
-  const close = () => {
-    video.removeAttribute('src');
-    if (bytes instanceof Blob) URL.revokeObjectURL(address);
-  };
-  const event = (name: string) =>
-    new Promise<void>((done, failed) => {
-      video.addEventListener(name, () => done(), { once: true });
-      video.addEventListener('error', () => failed(new Error('this browser cannot read the clip')), { once: true });
-    });
-  const ready = event('loadeddata');
-  video.src = address;
-  await ready.catch((e: Error) => {
-    close();
-    throw e;
-  });
-  if (!video.videoWidth) {
-    close();
-    throw new Error('this browser shows no picture of the clip');
+/** How long a video element may take for a picture, in milliseconds. */
+const patience = 10_000;
+
+/** Lets a video element seek to each frame. */
+class VideoWay implements Way {
+  by = 'video' as const;
+  private wanted = -1;
+  private running = false;
+  private video: HTMLVideoElement | undefined;
+  private free = () => {};
+
+  constructor(
+    private facts: ClipFacts,
+    private file: MediaFile,
+    private pictures: Pictures,
+    private prefix: string,
+    private changed: () => void,
+    private failed: (e: unknown) => void,
+  ) {}
+
+  at = (frame: number): Picture | undefined => this.pictures.get(this.prefix + String(frame));
+
+  want(frame: number): void {
+    this.wanted = frame;
+    if (!this.running) void this.run();
   }
-  const facts = evenFacts({ ...about, width: video.videoWidth, height: video.videoHeight });
-  const pictures = new Pictures();
-  let [wanted, running] = [-1, false];
-  const frames: ClipFrames = {
-    by: 'video',
-    facts,
-    at: pictures.at,
-    onFrame: () => {},
-    want(frame) {
-      wanted = frame;
-      if (!running) void run();
-    },
-    close() {
-      wanted = -1;
-      pictures.clear();
-      close();
-    },
-  };
-  async function run() {
-    running = true;
-    for (let frame = wanted; frame >= 0 && !pictures.at(frame); frame = wanted) {
-      const sought = event('seeked');
-      video.currentTime = (facts.starts[frame] ?? 0) + 0.4 / about.frameRate;
-      await sought;
-      const [width, height] = keptSize(video.videoWidth, video.videoHeight);
-      pictures.add(frame, { image: await createImageBitmap(video, { resizeWidth: width, resizeHeight: height }), width, height });
-      frames.onFrame(frame);
+
+  close(): void {
+    this.wanted = -1;
+    this.leave();
+    this.pictures.clear(this.prefix);
+  }
+
+  private leave(): void {
+    this.video?.removeAttribute('src');
+    this.video?.load();
+    this.video = undefined;
+    this.free();
+    this.free = () => {};
+  }
+
+  private async run(): Promise<void> {
+    this.running = true;
+    let failures = 0;
+    for (let frame = this.wanted; frame >= 0 && !this.at(frame); frame = this.wanted) {
+      try {
+        const video = (this.video ??= await this.open());
+        const shown = await this.seek(video, frame);
+        if (this.wanted < 0) break;
+        if (!shown) continue; // another picture is wanted by now
+        const [width, height] = keptSize(video.videoWidth, video.videoHeight);
+        this.pictures.add(this.prefix + String(frame), { image: await createImageBitmap(video, { resizeWidth: width, resizeHeight: height }), width, height });
+        failures = 0;
+        this.changed();
+      } catch (e) {
+        this.leave();
+        this.file.renew(); // its address may have expired
+        if (++failures === 2) {
+          this.wanted = -1;
+          this.failed(e);
+        }
+      }
     }
-    running = false;
+    this.running = false;
   }
-  return frames;
+
+  private async open(): Promise<HTMLVideoElement> {
+    const video = document.createElement('video');
+    const { href, remote, free } = await this.file.address();
+    this.free = free;
+    Object.assign(video, { muted: true, preload: 'auto', playsInline: true });
+    if (remote) video.crossOrigin = 'anonymous';
+    await happens(video, 'loadeddata', () => (video.src = href));
+    if (!video.videoWidth) throw new Error('this browser shows no picture of the clip');
+    return video;
+  }
+
+  /** Seeks to a frame, and reports whether its picture is on the element. */
+  private async seek(video: HTMLVideoElement, frame: number): Promise<boolean> {
+    const { starts } = this.facts;
+    const start = starts[frame] ?? 0;
+    const to = start + 0.4 * ((starts[frame + 1] ?? start + 1 / 30) - start);
+    await happens(video, 'seeked', () => (video.currentTime = to));
+    // Some browsers have the picture only after the event.
+    if ('requestVideoFrameCallback' in video) await Promise.race([new Promise((done) => video.requestVideoFrameCallback(done)), new Promise((done) => setTimeout(done, 60))]);
+    return frame === this.wanted && Math.abs(video.currentTime - to) < 1e-3;
+  }
+}
+
+/** Waits for an event of a video element, which `act` causes. */
+async function happens(video: HTMLVideoElement, name: string, act: () => void): Promise<void> {
+  const control = new AbortController();
+  const { signal } = control;
+  try {
+    await new Promise<void>((done, failed) => {
+      const timer = setTimeout(() => failed(new Error('the video element does not answer')), patience);
+      signal.addEventListener('abort', () => clearTimeout(timer));
+      video.addEventListener(name, () => done(), { signal });
+      video.addEventListener('error', () => failed(new Error('this browser cannot read the clip')), { signal });
+      act();
+    });
+  } finally {
+    control.abort();
+  }
 }
 
 /** How many tiles a storyboard is asked for. */
 export const tiles = 60;
 
-async function byStoryboard(about: Described, jpeg: Blob): Promise<ClipFrames> {
-  const strip = await createImageBitmap(jpeg);
+async function storyboardWay(facts: ClipFacts, source: ClipSource): Promise<Way> {
+  const strip = await createImageBitmap(await source.storyboard());
   const width = strip.width / tiles;
-  const facts = evenFacts(about);
   const cut = await Promise.all(Array.from({ length: tiles }, (_, k) => createImageBitmap(strip, Math.round(k * width), 0, Math.floor(width), strip.height)));
   strip.close();
   return {
     by: 'storyboard',
-    facts,
     at(frame) {
       const image = cut[Math.min(tiles - 1, Math.floor((frame * tiles) / facts.starts.length))];
       // The tiles are even, so their aspect is a little off: the clip's own decides.
       return image && { image, width: facts.width, height: facts.height };
     },
-    onFrame: () => {},
     want: () => {},
     close: () => cut.forEach((image) => image.close()),
   };
 }
-

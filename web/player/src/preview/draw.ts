@@ -131,10 +131,46 @@ function drawShot(ctx: CanvasRenderingContext2D, { segment }: Need, picture: Pic
   }
   if (segment.fit === 'blur' && cover > contain * 1.005) {
     const [w, h] = [picture.width * cover, picture.height * cover];
-    ctx.save();
-    ctx.filter = `blur(${Math.min(width, height) / 16}px)`;
-    place(cover, at(width, w, segment.focusX), at(height, h, segment.focusY));
-    ctx.restore();
+    const scale = blurredSide / Math.min(width, height);
+    const small = new OffscreenCanvas(Math.max(2, Math.round(width * scale)), Math.max(2, Math.round(height * scale)));
+    const onSmall = small.getContext('2d', { willReadFrequently: true });
+    if (onSmall) {
+      onSmall.imageSmoothingQuality = 'high';
+      onSmall.drawImage(picture.image, at(width, w, segment.focusX) * scale, at(height, h, segment.focusY) * scale, w * scale, h * scale);
+      const pixels = onSmall.getImageData(0, 0, small.width, small.height);
+      blur(pixels);
+      onSmall.putImageData(pixels, 0, 0);
+      ctx.drawImage(small, 0, 0, width, height);
+    }
   }
   place(contain, (width - picture.width * contain) / 2, (height - picture.height * contain) / 2);
+}
+
+// The service blurs a background at a small size as well, mirrored at its edges.
+const blurredSide = 64;
+const sigma = 4;
+const kernel = Array.from({ length: 6 * sigma + 1 }, (_, k) => Math.exp(-((k - 3 * sigma) ** 2) / (2 * sigma ** 2)));
+const weight = kernel.reduce((sum, k) => sum + k, 0);
+
+function blur({ data, width, height }: ImageData): void {
+  const along = (length: number, lines: number, step: number, next: number) => {
+    const line = new Float32Array(length);
+    for (let n = 0; n < lines; n++) {
+      for (let c = 0; c < 3; c++) {
+        for (let i = 0; i < length; i++) line[i] = data[n * next + i * step + c] ?? 0;
+        for (let i = 0; i < length; i++) {
+          let sum = 0;
+          for (let k = 0; k < kernel.length; k++) {
+            let at = i + k - 3 * sigma;
+            if (at < 0) at = -at - 1;
+            if (at >= length) at = 2 * length - 1 - at;
+            sum += (kernel[k] ?? 0) * (line[Math.max(0, at)] ?? 0);
+          }
+          data[n * next + i * step + c] = sum / weight;
+        }
+      }
+    }
+  };
+  along(width, height, 4, 4 * width);
+  along(height, width, 4 * width, 4);
 }

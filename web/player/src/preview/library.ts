@@ -1,10 +1,12 @@
 // The opened files of a film: the frames of its clips and its sounds, each opened once.
 
+import { CutroomError } from '../../../client/src';
 import { addressOf, analysisOf, stemBytes, storyboardOf } from '../files';
-import { openClip, tiles, type Bytes, type ClipFrames } from './clips';
+import { Clip, Pictures, tiles } from './clips';
 import type { FilmConfig } from './config';
 import type { Sounds } from './mix';
-import { decode, silence, type Pcm } from './pcm';
+import { decode, type Pcm } from './pcm';
+import { MediaFile } from './source';
 
 /** The files that were added in this page; others come from the object store. */
 const files = new Map<string, Blob>();
@@ -12,15 +14,10 @@ const files = new Map<string, Blob>();
 /** Remembers a file, so that the preview need not fetch it. */
 export const keepFile = (assetKey: string, file: Blob): void => void files.set(assetKey, file);
 
-const bytesOf = async (assetKey: string): Promise<Bytes> => files.get(assetKey) ?? addressOf(assetKey);
+const fileOf = (assetKey: string): MediaFile => new MediaFile(files.get(assetKey) ?? (() => addressOf(assetKey)));
 
-async function open(assetKey: string): Promise<ClipFrames> {
-  const describe = async () => {
-    const { durationMs, width, height, frameRate } = await analysisOf(assetKey);
-    return { durationMs, width: width ?? 16, height: height ?? 9, frameRate: frameRate ?? 30 };
-  };
-  return openClip(await bytesOf(assetKey), describe, () => storyboardOf(assetKey, tiles));
-}
+/** How many files are opened at a time. */
+const parallel = 4;
 
 /** The names of a film's sounds: asset keys, and stems as the separation and the stem. */
 function soundsOf(config: FilmConfig): string[] {
@@ -30,59 +27,108 @@ function soundsOf(config: FilmConfig): string[] {
 
 async function heard(name: string): Promise<Pcm> {
   const [key = '', stemId] = name.split(' ');
-  const bytes = await (stemId === undefined ? bytesOf(key) : stemBytes(key, stemId));
-  return decode(bytes).catch(() => silence);
+  const file = stemId === undefined ? fileOf(key) : new MediaFile(await stemBytes(key, stemId));
+  try {
+    return await decode(file);
+  } finally {
+    file.close();
+  }
 }
 
+/** A failure as a sentence. */
+const sentence = (what: string, e: unknown): string =>
+  `${what} could not be opened. ${e instanceof CutroomError ? (e.status === 404 ? 'It is no longer on the service: replace it, or add it again.' : 'The service is busy.') : 'Check the connection.'}`;
+
 export class Library implements Sounds {
-  private clips = new Map<string, ClipFrames>();
+  private clips = new Map<string, Clip>();
   private sounds = new Map<string, Pcm>();
-  private opening = new Map<string, Promise<unknown>>();
-  private tried = new Set<string>();
+  private opening = new Map<string, Promise<void>>();
+  private troubles = new Map<string, string>();
+  private pictures = new Pictures();
+  private waiting: (() => void)[] = [];
+  private running = 0;
+  private config: FilmConfig = { segments: [] };
+  private closed = false;
 
-  /** `changed` is called when a file has been opened or a frame decoded. */
-  constructor(private changed: () => void) {}
+  /** `changed` is called when a file has been opened or a frame decoded, or cannot be. */
+  constructor(private changed: () => void) {
+    addEventListener('online', this.again);
+  }
 
-  /** The frames of a clip, once it is open. Neighbouring segments have different slots, so that each is read in order. */
-  clip = (assetKey: string, slot = 0): ClipFrames | undefined => this.clips.get(`${assetKey} ${slot}`);
+  /** The frames of a clip, once it is open. */
+  clip = (assetKey: string): Clip | undefined => this.clips.get(assetKey);
 
   /** Whether all sounds of a film are there. Those that could not be opened are silent. */
-  hears = (config: FilmConfig): boolean => soundsOf(config).every((name) => this.tried.has(`sound ${name}`));
+  hears = (config: FilmConfig): boolean => soundsOf(config).every((name) => this.sounds.has(name) || this.troubles.has(`sound ${name}`));
 
   asset = (key: string): Pcm | undefined => this.sounds.get(key);
   stem = (jobId: string, stemId: string): Pcm | undefined => this.sounds.get(`${jobId} ${stemId}`);
 
-  /** Opens what a film needs and is not open, and reports whether all of it is there. */
-  async open(config: FilmConfig): Promise<void> {
-    const slots = new Set(config.segments.map((s, i) => `${s.sourceAssetKey} ${i % 2}`));
-    for (const [name, clip] of this.clips) {
-      if (slots.has(name)) continue;
-      clip.close();
-      this.clips.delete(name);
-    }
-    await Promise.all([
-      ...[...slots].map((name) =>
-        this.once(name, this.clips.has(name), async () => {
-          const clip = await open(name.split(' ')[0] ?? '');
-          clip.onFrame = this.changed;
-          this.clips.set(name, clip);
-        }),
-      ),
-      ...soundsOf(config).map((name) => this.once(`sound ${name}`, this.sounds.has(name), async () => void this.sounds.set(name, await heard(name)))),
-    ]);
+  /** Why the preview lacks something, '' if it does not. */
+  get trouble(): string {
+    const clip = [...this.clips.values()].find((c) => c.trouble);
+    return [...this.troubles.values()][0] ?? (clip ? sentence('The pictures of a clip', clip.trouble) : '');
   }
 
-  private async once(name: string, done: boolean, task: () => Promise<void>): Promise<void> {
-    if (done) return;
-    const running = this.opening.get(name) ?? task().finally(() => this.opening.delete(name));
-    this.opening.set(name, running);
-    await running.catch(() => {}); // opened again at the next edit
-    this.tried.add(name);
+  /** Tries again what failed. */
+  again = (): void => {
+    this.troubles.clear();
+    for (const clip of this.clips.values()) clip.again();
     this.changed();
+    this.open(this.config);
+  };
+
+  /** Opens what a film needs and is not open, and closes what it does not need. */
+  open(config: FilmConfig): void {
+    this.config = config;
+    const [keys, sounds] = [new Set(config.segments.map((s) => s.sourceAssetKey)), new Set(soundsOf(config))];
+    for (const [key, clip] of this.clips) {
+      if (keys.has(key)) continue;
+      clip.close();
+      this.clips.delete(key);
+    }
+    for (const name of this.sounds.keys()) if (!sounds.has(name)) this.sounds.delete(name);
+    const wanted = new Set([...[...keys].map((key) => `clip ${key}`), ...[...sounds].map((name) => `sound ${name}`)]);
+    for (const name of this.troubles.keys()) if (!wanted.has(name)) this.troubles.delete(name);
+    for (const key of keys) if (!this.clips.has(key)) this.once(`clip ${key}`, 'One of the clips', () => this.openClip(key));
+    for (const name of sounds) {
+      if (!this.sounds.has(name)) this.once(`sound ${name}`, 'The sound of one file', async () => void this.sounds.set(name, await heard(name)));
+    }
+  }
+
+  private async openClip(assetKey: string): Promise<void> {
+    const describe = async () => {
+      const { durationMs, width, height, frameRate } = await analysisOf(assetKey);
+      return { durationMs, width: width ?? 16, height: height ?? 9, frameRate: frameRate ?? 30 };
+    };
+    const source = { file: fileOf(assetKey), describe, storyboard: () => storyboardOf(assetKey, tiles), changed: this.changed };
+    const clip = await Clip.open(source, this.pictures);
+    if (this.closed || !this.config.segments.some((s) => s.sourceAssetKey === assetKey)) clip.close();
+    else this.clips.set(assetKey, clip);
+  }
+
+  /** Runs a task that opens something, unless it runs or has failed. A few run at a time, in order. */
+  private once(name: string, what: string, task: () => Promise<void>): void {
+    if (this.opening.has(name) || this.troubles.has(name)) return;
+    const turn = this.running < parallel ? Promise.resolve() : new Promise<void>((go) => this.waiting.push(go));
+    this.running++;
+    const done = turn
+      .then(() => (this.closed ? undefined : task()))
+      .catch((e: unknown) => void this.troubles.set(name, sentence(what, e)))
+      .then(() => {
+        this.running--;
+        this.waiting.shift()?.();
+        this.opening.delete(name);
+        this.changed();
+      });
+    this.opening.set(name, done);
   }
 
   close(): void {
+    this.closed = true;
+    removeEventListener('online', this.again);
     for (const clip of this.clips.values()) clip.close();
     this.clips.clear();
+    this.pictures.clear();
   }
 }

@@ -1,6 +1,12 @@
 // The limiter of the service: it keeps a mix within full scale without distortion.
 
-import { sampleRate, type Pcm } from './pcm';
+import { sampleRate } from './pcm';
+
+/** Mixed sound, from -1 to 1. */
+export interface Mixed {
+  left: Float32Array;
+  right: Float32Array;
+}
 
 /** How long before a peak the gain starts to fall, in samples: 5 ms. */
 export const lookAhead = sampleRate / 200;
@@ -20,7 +26,7 @@ export class Limiter {
   private peaks: { at: number; gain: number }[] = [];
 
   /** Replaces each sample by the one `lookAhead` samples before it, limited. */
-  process({ left, right }: Pcm): void {
+  process({ left, right }: Mixed): void {
     for (let i = 0; i < left.length; i++) {
       const [l, r] = [left[i] ?? 0, right[i] ?? 0];
       const gain = this.gainAfter(Math.max(Math.abs(l), Math.abs(r)));

@@ -2,7 +2,7 @@
 // ducking, and stems in place of the clips' own sound.
 
 import type { DirectiveConfig, FilmConfig, MusicConfig, VolumePoint } from './config';
-import { Limiter, lookAhead } from './limiter';
+import { Limiter, lookAhead, type Mixed } from './limiter';
 import { overlapOf, type Film, type PlacedSegment } from './plan';
 import { sampleRate, silence, stretched, type Pcm } from './pcm';
 
@@ -169,7 +169,7 @@ export class Mixer {
   private next = -1;
 
   /** Mixes the film's samples [from, from + length): piece after piece, or from anywhere. */
-  mix(from: number, length: number): Pcm {
+  mix(from: number, length: number): Mixed {
     if (from !== this.next) {
       this.limiter = new Limiter();
       this.limiter.process(this.unlimited(from, lookAhead));
@@ -180,14 +180,14 @@ export class Mixer {
     return out;
   }
 
-  private unlimited(from: number, length: number): Pcm {
+  private unlimited(from: number, length: number): Mixed {
     const out = this.add(from, length, this.voices, true);
     this.fadeEnds(out, from);
     return out;
   }
 
-  private add(from: number, length: number, voices: Voice[], ducked: boolean): Pcm {
-    const out: Pcm = { left: new Float32Array(length), right: new Float32Array(length) };
+  private add(from: number, length: number, voices: Voice[], ducked: boolean): Mixed {
+    const out: Mixed = { left: new Float32Array(length), right: new Float32Array(length) };
     const block = 64; // gains are linear within it
     for (const v of voices) {
       const [first, last] = [Math.max(from, v.from), Math.min(from + length, v.to)];
@@ -200,7 +200,7 @@ export class Mixer {
         for (let t = at; t < end; t++) {
           const played = t - v.from;
           const sample = v.offset + (v.period ? played % v.period : played);
-          const g = a + ((b - a) * (t - at)) / block;
+          const g = pcm.scale * (a + ((b - a) * (t - at)) / block);
           out.left[t - from] = (out.left[t - from] ?? 0) + g * (pcm.left[sample] ?? 0);
           out.right[t - from] = (out.right[t - from] ?? 0) + g * (pcm.right[sample] ?? 0);
         }
@@ -209,7 +209,7 @@ export class Mixer {
     return out;
   }
 
-  private fadeEnds(out: Pcm, from: number): void {
+  private fadeEnds(out: Mixed, from: number): void {
     const { fadeIn, fadeOut, frames } = this.film;
     const rise = fadeIn ? this.sampleAt(fadeIn.frames) : 0;
     const fall = fadeOut ? this.length - this.sampleAt(frames - fadeOut.frames) : 0;

@@ -1,68 +1,103 @@
 // Sound as samples: decoding a file, and playing it at another tempo.
 
-import type { Bytes } from './clips';
+import { timesOf, Unreachable, type MediaFile } from './source';
 
 export const sampleRate = 48_000;
 
 /** Stereo samples at `sampleRate`; the first one is at the file's time 0. */
 export interface Pcm {
-  left: Float32Array;
-  right: Float32Array;
+  left: Float32Array | Int16Array;
+  right: Float32Array | Int16Array;
+  /** What a sample is multiplied by, so that full scale is 1. */
+  scale: number;
 }
 
-export const silence: Pcm = { left: new Float32Array(0), right: new Float32Array(0) };
+export const silence: Pcm = { left: new Float32Array(0), right: new Float32Array(0), scale: 1 };
 
-/** Decodes a file's sound, silence if it has none. */
-export async function decode(bytes: Bytes): Promise<Pcm> {
+/** Decoded sound is kept in 16 bits, half of what floats take, with room for peaks of twice full scale. */
+const steps = 16_384;
+const store = (v: number): number => Math.max(-32_768, Math.min(32_767, Math.round(v * steps)));
+
+/** Decodes a file's sound, silence if it has none. Throws what the network or the service refuse. */
+export async function decode(file: MediaFile): Promise<Pcm> {
   if ('AudioDecoder' in globalThis) {
-    const decoded = await byDecoder(bytes).catch(() => undefined);
+    const decoded = await byDecoder(file).catch((e: unknown) => {
+      if (e instanceof Unreachable || 'status' in Object(e)) throw e;
+      return undefined;
+    });
     if (decoded) return decoded;
   }
-  const data = bytes instanceof Blob ? await bytes.arrayBuffer() : await (await fetch(bytes)).arrayBuffer();
+  const data = await file.read();
   const ctx = new OfflineAudioContext(2, 1, sampleRate);
-  return ctx.decodeAudioData(data).then(pcmOf, () => silence);
+  const whole = await ctx.decodeAudioData(data).catch(() => undefined);
+  if (!whole) return silence;
+  const out = new Recording(whole.length, sampleRate);
+  out.add(0, ...sidesOf(whole));
+  return out.pcm();
 }
 
-const pcmOf = (buffer: AudioBuffer): Pcm => {
+const sidesOf = (buffer: AudioBuffer): [left: Float32Array, right: Float32Array] => {
   const left = buffer.getChannelData(0);
-  return { left, right: buffer.numberOfChannels > 1 ? buffer.getChannelData(1) : left };
+  return [left, buffer.numberOfChannels > 1 ? buffer.getChannelData(1) : left];
 };
 
-async function byDecoder(bytes: Bytes): Promise<Pcm | undefined> {
-  const { ADTS, AudioBufferSink, BlobSource, Input, MP3, MP4, QTFF, UrlSource, WAVE, WEBM } = await import('./mediabunny');
-  const source = bytes instanceof Blob ? new BlobSource(bytes) : new UrlSource(bytes);
-  const input = new Input({ source, formats: [MP4, QTFF, WEBM, MP3, WAVE, ADTS] });
-  try {
-    const track = await input.getPrimaryAudioTrack();
-    if (!track) return silence;
-    if (!(await track.canDecode())) return undefined;
-    const video = await input.getPrimaryVideoTrack();
-    const zero = Math.min(await track.getFirstTimestamp(), video ? await video.getFirstTimestamp() : Infinity);
-    const pieces: { at: number; buffer: AudioBuffer }[] = [];
-    for await (const { buffer, timestamp } of new AudioBufferSink(track).buffers()) pieces.push({ at: timestamp - zero, buffer });
-    const rate = pieces[0]?.buffer.sampleRate ?? sampleRate;
-    const length = Math.max(1, ...pieces.map((p) => Math.round(p.at * rate) + p.buffer.length));
-    const whole = new AudioBuffer({ length, numberOfChannels: 2, sampleRate: rate });
-    for (const { at, buffer } of pieces) {
-      const { left, right } = pcmOf(buffer);
-      // What lies before time 0 is the encoder's padding.
-      const from = Math.round(at * rate);
-      whole.copyToChannel(left.subarray(Math.max(0, -from)) as Float32Array<ArrayBuffer>, 0, Math.max(0, from));
-      whole.copyToChannel(right.subarray(Math.max(0, -from)) as Float32Array<ArrayBuffer>, 1, Math.max(0, from));
+const byDecoder = (file: MediaFile): Promise<Pcm | undefined> =>
+  file.with(async (medium) => {
+    const { audio } = medium;
+    if (!audio) return silence;
+    if (!(await audio.canDecode())) return undefined;
+    const { AudioBufferSink } = await import('./mediabunny');
+    const { zero } = await timesOf(file, medium);
+    const length = Math.max(1, Math.ceil(((await audio.computeDuration()) - zero) * sampleRate));
+    let out: Recording | undefined;
+    for await (const { buffer, timestamp } of new AudioBufferSink(audio).buffers()) {
+      out ??= new Recording(length, buffer.sampleRate);
+      // What lies before time 0 is not heard.
+      out.add(Math.round((timestamp - zero) * buffer.sampleRate), ...sidesOf(buffer));
     }
-    return pcmOf(rate === sampleRate ? whole : await resampled(whole));
-  } finally {
-    input.dispose();
-  }
-}
+    return out?.pcm() ?? silence;
+  });
 
-async function resampled(buffer: AudioBuffer): Promise<AudioBuffer> {
-  const ctx = new OfflineAudioContext(2, Math.ceil(buffer.duration * sampleRate), sampleRate);
-  const node = ctx.createBufferSource();
-  node.buffer = buffer;
-  node.connect(ctx.destination);
-  node.start();
-  return ctx.startRendering();
+/** Sound that arrives piece by piece at the rate of its file. */
+class Recording {
+  private left: Int16Array;
+  private right: Int16Array;
+  /** The position after the last piece, and its last samples. */
+  private end = NaN;
+  private last = [0, 0];
+  private stereo = false;
+
+  constructor(
+    length: number,
+    private rate: number,
+  ) {
+    this.left = new Int16Array(length);
+    this.right = new Int16Array(length);
+  }
+
+  /** Adds a piece whose first sample is number `from`. Another rate is interpolated. */
+  add(from: number, left: Float32Array, right: Float32Array): void {
+    const ratio = this.rate / sampleRate;
+    const goesOn = from === this.end;
+    this.stereo ||= left !== right;
+    const last = from + left.length - 1;
+    for (let i = Math.max(0, Math.ceil((goesOn ? from - 1 : from) / ratio)); i * ratio <= last && i < this.left.length; i++) {
+      const at = i * ratio - from;
+      const k = Math.floor(at);
+      const between = (side: Float32Array, before: number) => {
+        const a = k < 0 ? before : (side[k] ?? 0);
+        return store(a + (at - k) * ((side[k + 1] ?? a) - a));
+      };
+      this.left[i] = between(left, this.last[0] ?? 0);
+      if (this.stereo) this.right[i] = between(right, this.last[1] ?? 0);
+    }
+    this.end = from + left.length;
+    this.last = [left[left.length - 1] ?? 0, right[right.length - 1] ?? 0];
+  }
+
+  pcm(): Pcm {
+    return { left: this.left, right: this.stereo ? this.right : this.left, scale: 1 / steps };
+  }
 }
 
 const windowSize = 2048;
@@ -74,7 +109,7 @@ const reach = 512; // samples within which the best overlap is looked for
  * that overlap by half, each moved to where it continues the last one best (WSOLA; Verhelst and Roelands, 1993).
  */
 export function stretched(pcm: Pcm, from: number, tempo: number, length: number): Pcm {
-  const out: Pcm = { left: new Float32Array(length + windowSize), right: new Float32Array(length + windowSize) };
+  const out = { left: new Float32Array(length + windowSize), right: new Float32Array(length + windowSize) };
   const shape = Float32Array.from({ length: windowSize }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / windowSize));
   let follow = Math.floor(from); // where the last window would go on
   for (let at = -hop; at < length; at += hop) {
@@ -87,11 +122,11 @@ export function stretched(pcm: Pcm, from: number, tempo: number, length: number)
     }
     follow = begin + hop;
   }
-  return { left: out.left.subarray(0, length), right: out.right.subarray(0, length) };
+  return { left: out.left.subarray(0, length), right: out.right.subarray(0, length), scale: pcm.scale };
 }
 
 /** The start near `ideal` whose samples are most like those at `follow`. */
-function bestNear(samples: Float32Array, ideal: number, follow: number): number {
+function bestNear(samples: Pcm['left'], ideal: number, follow: number): number {
   let [best, likeness] = [ideal, -Infinity];
   for (let shift = -reach; shift <= reach; shift += 8) {
     let sum = 0;
