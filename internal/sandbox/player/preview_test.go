@@ -26,11 +26,20 @@ func numbered(t *testing.T, size, rate string, frames int) string {
 	return path
 }
 
+// lossless cuts off the start of a clip as a phone's "Trim" does: an edit list hides the frames back to the last key frame.
+func lossless(t *testing.T, clip, from string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lossless.mp4")
+	mediatest.FFmpeg(t, "-ss", from, "-i", clip, "-c", "copy", path)
+	return path
+}
+
 // The player shows the frames of the film that is rendered afterwards, also within joins.
 func TestPreviewIsTheFilm(t *testing.T) {
 	t.Parallel()
 	address := studio(t)
-	samples := []string{numbered(t, "320x180", "30", 90), numbered(t, "180x320", "25", 60)}
+	one, two := numbered(t, "320x180", "30", 90), numbered(t, "180x320", "25", 60)
+	samples := []string{one, two, lossless(t, one, "1.3")}
 	for _, draft := range []struct{ name, edit string }{
 		{"cuts and speeds", `
 			segments: [
@@ -44,6 +53,12 @@ func TestPreviewIsTheFilm(t *testing.T) {
 				{ id: 1, assetKey: one, fromMs: 0, toMs: 1500, speed: 1, volume: 1 },
 				{ id: 2, assetKey: one, fromMs: 1500, toMs: 3000, speed: 1, volume: 1, join: { type: 'dissolve', durationMs: 700 } },
 				{ id: 3, assetKey: two, fromMs: 300, toMs: 2000, speed: 1, volume: 1, join: { type: 'wipe', durationMs: 600, direction: 'right' } },
+			]`},
+		{"trimmed without encoding", `
+			segments: [
+				{ id: 1, assetKey: three, fromMs: 0, toMs: 700, speed: 1, volume: 1 },
+				{ id: 2, assetKey: three, fromMs: 500, toMs: 1690, speed: 0.5, volume: 1 },
+				{ id: 3, assetKey: three, fromMs: 0, toMs: 1690, speed: 1, volume: 1, join: { type: 'dissolve', durationMs: 300 } },
 			]`},
 		{"upright at 25 with a push and a fade", `
 			aspect: '9:16', fit: 'cover', shortSide: 360, frameRate: 25,
@@ -60,7 +75,7 @@ func TestPreviewIsTheFilm(t *testing.T) {
 // points are the places at which a frame is compared, as shares of its sides.
 var points = [][2]float64{{.2, .5}, {.8, .5}, {.4, .2}, {.6, .8}}
 
-// addClips adds clips to the film, which the edits below call one and two.
+// addClips adds clips to the film, which the edits below call one, two and three.
 func addClips(p *browsertest.Page, paths ...string) {
 	p.Until(`document.querySelector('.drop input:not(:disabled)')`)
 	p.Choose(".drop:has([multiple])", paths...)
@@ -88,7 +103,7 @@ func editDraft(p *browsertest.Page, body string) {
 // old is the draft as it was. It returns the film's path.
 func renderEdit(t *testing.T, p *browsertest.Page, edit string) string {
 	t.Helper()
-	editDraft(p, `const [one, two] = old.clips.map(c => c.assetKey);
+	editDraft(p, `const [one, two, three] = old.clips.map(c => c.assetKey);
 		return { clips: old.clips, sounds: [], speeches: [], quality: 'high', `+edit+` };`)
 	p.Until(`document.querySelectorAll('.piece').length === 3 && document.querySelector('.stage canvas').dataset.frame !== undefined`)
 	p.Click(".film .primary:not([aria-disabled])")
@@ -139,9 +154,10 @@ func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 	}
 }
 
-// compareSound fails the test where what the player plays is louder or less loud than the film.
-func compareSound(t *testing.T, p *browsertest.Page, film string) {
-	// Record what the player would play. Its clock jumps ahead, so it mixes everything at once.
+// playedBy returns the samples of both sides that the player would play.
+func playedBy(t *testing.T, p *browsertest.Page) (played [2][]float64) {
+	t.Helper()
+	// Its clock jumps ahead, so it mixes everything at once.
 	p.Eval(`(() => {
 		window.mixed = [];
 		const start = AudioBufferSourceNode.prototype.start;
@@ -154,13 +170,18 @@ func compareSound(t *testing.T, p *browsertest.Page, film string) {
 	})()`)
 	p.Click("[aria-label=Play]")
 	p.Until(`window.mixed.length && document.querySelector('[aria-label=Play]')`)
-	var played [2][]float64
 	for side := range played {
 		text := p.Eval(fmt.Sprintf(`JSON.stringify(window.mixed.flatMap(b => [...b.getChannelData(%d)]))`, side))
 		if err := json.Unmarshal([]byte(text), &played[side]); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return played
+}
+
+// compareSound fails the test where what the player plays is louder or less loud than the film.
+func compareSound(t *testing.T, p *browsertest.Page, film string) {
+	played := playedBy(t, p)
 	rendered := mediatest.Samples(t, film)
 	const window = mediatest.SampleRate / 10
 	level := func(sides [][]float64, at int) float64 {
@@ -181,6 +202,110 @@ func compareSound(t *testing.T, p *browsertest.Page, film string) {
 			t.Errorf("at %.1f s: %.1f dB in the player, %.1f dB in the film", float64(at)/mediatest.SampleRate, got, want)
 		}
 	}
+}
+
+// Sound is heard when the film has it: delays of encoders are not played, and what an edit list hides neither.
+func TestPreviewIsOnTime(t *testing.T) {
+	t.Parallel()
+	beeps := func(name string, more ...string) string {
+		path := filepath.Join(t.TempDir(), name)
+		args := append([]string{"-f", "lavfi", "-i", "aevalsrc='0.5*sin(2*PI*1000*t)*gte(mod(t,1),0.3)*lt(mod(t,1),0.5)':s=44100:d=3"}, more...)
+		mediatest.FFmpeg(t, append(args, path)...)
+		return path
+	}
+	video := []string{"-f", "lavfi", "-i", "color=gray:s=64x64:r=30:d=3", "-c:v", "libx264", "-c:a", "aac"}
+	clip := beeps("clip.mp4", video...)
+	p := browsertest.Open(t)
+	p.Go(studio(t))
+	p.Fill("input[type=text]", "Metro Nome")
+	p.Click("form button[type=submit]")
+	p.See("credits")
+	addClips(p, clip, lossless(t, clip, "1.1"))
+	p.Choose(".drop:nth-child(2)", beeps("song.mp3", "-c:a", "libmp3lame"))
+	p.Until(`!document.querySelector('.material .going') && document.body.innerText.includes('song.mp3')`)
+	film := renderEdit(t, p, `
+		segments: [
+			{ id: 1, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 1 },
+			{ id: 2, assetKey: two, fromMs: 0, toMs: 1000, speed: 1, volume: 1 },
+			{ id: 3, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 0 },
+		], sounds: [{ ...old.sounds[0], startMs: 2000, fromMs: 0, toMs: 1000, volume: 1, fadeInMs: 0, fadeOutMs: 0, duckDb: 0 }],`)
+	played, rendered := playedBy(t, p), mediatest.Samples(t, film)
+	const second = mediatest.SampleRate
+	for k, name := range []string{"a clip", "a clip that was trimmed without encoding", "an mp3"} {
+		got, want := onset(played[0][k*second:(k+1)*second]), onset(rendered[0][k*second:(k+1)*second])
+		t.Logf("%s: %.2f ms in the player, %.2f ms in the film", name, got, want)
+		if math.Abs(got-want) > 3 {
+			t.Errorf("%s begins to beep %.1f ms later than in the film", name, got-want)
+		}
+	}
+}
+
+// onset returns when samples begin to be loud, in milliseconds.
+func onset(samples []float64) float64 {
+	var peak float64
+	for _, v := range samples {
+		peak = max(peak, math.Abs(v))
+	}
+	for i, v := range samples {
+		if math.Abs(v) > 0.2*peak {
+			return float64(i) * 1000 / mediatest.SampleRate
+		}
+	}
+	return math.NaN()
+}
+
+// Whatever fails in the preview comes back, or is said with a way back.
+func TestPreviewGoesOn(t *testing.T) {
+	t.Parallel()
+	address := studio(t)
+	p := browsertest.Open(t)
+	p.Go(address)
+	p.Fill("input[type=text]", "Stay Ing")
+	p.Click("form button[type=submit]")
+	p.See("credits")
+	// Noise, so that no reader has the whole file at once.
+	noise := filepath.Join(t.TempDir(), "noise.mp4")
+	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=gray:s=640x360:r=30:d=2,noise=alls=100:allf=t", "-c:v", "libx264", "-preset", "ultrafast", "-crf", "8", "-g", "15", noise)
+	addClips(p, noise)
+	shows := func(frame int) {
+		t.Helper()
+		p.Eval(fmt.Sprintf(`(() => { const e = document.querySelector('[aria-label=Playhead]'); e.value = '%d'; e.dispatchEvent(new Event('input', { bubbles: true })); })()`, frame))
+		p.Until(fmt.Sprintf(`document.querySelector('.stage canvas').dataset.frame === '%d'`, frame))
+	}
+	opened := `document.querySelector('.stage canvas')?.dataset.frame !== undefined`
+	p.Until(`document.querySelector('.studio[data-saved=true]')`)
+	assets := map[string]any{"step": "get", "path": "/assets/", "kind": "status"}
+	fault := func(more map[string]any) {
+		for name, value := range assets {
+			more[name] = value
+		}
+		control(t, "POST", address+"/__control/faults", more)
+	}
+
+	// A busy service is asked again.
+	fault(map[string]any{"status": 503, "headers": map[string]string{"Retry-After": "1"}, "body": `{"error":"unavailable"}`, "times": 4})
+	p.Reload()
+	p.Until(opened)
+	shows(3)
+
+	// The address of the file expires while the page is open.
+	control(t, "PUT", store(t, address)+"/__control/clock", map[string]any{"ahead": "20m"})
+	shows(55)
+	control(t, "PUT", store(t, address)+"/__control/clock", map[string]any{"ahead": "0s"})
+
+	// The browser's decoder gives up.
+	p.Eval(`VideoDecoder.prototype.decode = () => { throw new Error('no more'); }; 0`)
+	shows(20)
+
+	// What stays away is said, with a way back.
+	fault(map[string]any{"status": 404, "body": `{"error":"not_found"}`})
+	p.Reload()
+	p.See("One of the clips could not be opened.")
+	control(t, "DELETE", address+"/__control/faults", nil)
+	p.Click(".player .note button")
+	p.Until(opened)
+	p.Until(`!document.querySelector('.player .note')`)
+	p.Problems() // which were made on purpose
 }
 
 func comparePreview(t *testing.T, address string, samples []string, edit string) {

@@ -67,7 +67,7 @@ export class Library implements Sounds {
   /** Why the preview lacks something, '' if it does not. */
   get trouble(): string {
     const clip = [...this.clips.values()].find((c) => c.trouble);
-    return [...this.troubles.values()][0] ?? (clip ? sentence('The pictures of a clip', clip.trouble) : '');
+    return [...this.troubles].sort()[0]?.[1] ?? (clip ? sentence('The pictures of a clip', clip.trouble) : '');
   }
 
   /** Tries again what failed. */
