@@ -135,6 +135,9 @@ func (r *run) analyse(ctx context.Context, s *Source) error {
 		return r.blame(ctx, err, s.user, nil)
 	case errors.Is(err, media.ErrEncrypted):
 		return fault.Failedf(fault.SourceProtected, "%s: the file is encrypted", s.user).WithCause(err)
+	case errors.Is(err, media.ErrMixedSound):
+		return fault.Failedf(fault.SourceUnreadable, "%s: the file changes how its sound is encoded on the way; send its pieces as "+
+			"clips of their own", s.user).WithCause(err)
 	case errors.Is(err, media.ErrNotMedia):
 		return fault.Failedf(fault.SourceUnreadable, "%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
 	}

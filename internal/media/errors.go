@@ -23,6 +23,10 @@ var ErrNotMedia = errors.New("not a media file")
 // noise. It is a kind of ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
 
+// ErrMixedSound means that the fragments of a file use several descriptions of its sound, of which ffmpeg would use only
+// the first. It is a kind of ErrNotMedia.
+var ErrMixedSound = fmt.Errorf("%w: several descriptions of the sound", ErrNotMedia)
+
 // PictureError is the error for a file whose pictures exceed [Config.MaxPixels] by so much that ffprobe refuses
 // to open it. It is a kind of ErrNotMedia.
 type PictureError struct{ Width, Height int }

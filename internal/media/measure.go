@@ -47,6 +47,8 @@ type Measured struct {
 	// first few thousand are kept.
 	Gaps []Gap
 
+	leading time.Duration // from the end of the first packet to the start of the second
+
 	// Starts are the starts of all packets in ticks of the stream's time base, in presentation order, and
 	// Keyframes the ascending presentation times of key frames. Only a Probe sets them,
 	// for video, and keeps at most the first million of each.

@@ -138,8 +138,14 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 		return Probe{}, fmt.Errorf("probe: %w", ErrEncrypted)
 	}
 	p := scan.probe(class.Kind)
+	if index.MixedSound && p.Audio != nil {
+		return Probe{}, fmt.Errorf("probe: %w", ErrMixedSound)
+	}
+	if gap := p.AudioPackets.leading; index.Continued && gap > minLeading && gap < maxLeading {
+		p.AudioPackets.Clockless = true
+	}
 	if index.MixedVideo && p.Video != nil {
-		p.hidePictures("changes the codec of its pictures on the way; send its pieces as clips of their own")
+		p.hidePictures("changes how its pictures are encoded on the way; send its pieces as clips of their own")
 	}
 	if large := tooLargePicture(out.stderr); p.Video == nil && large != nil {
 		return Probe{}, fmt.Errorf("probe: %w", large)
@@ -154,6 +160,14 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	p.Clockless = p.AudioPackets.Clockless
 	return p, err
 }
+
+// The index of an mp4 whose samples continue in fragments has no edit list. ffmpeg's muxer makes its first packet of sound
+// last until the second, to hide that the sound begins late. Players resume behind a short gap without silence. A gap
+// between minLeading and maxLeading counts as none.
+const (
+	minLeading = 20 * time.Millisecond
+	maxLeading = 200 * time.Millisecond
+)
 
 // encrypted reports whether ffprobe says that a track is encrypted, which it does for matroska. For mp4 it only names
 // the codec underneath the encryption.

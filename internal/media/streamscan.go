@@ -28,6 +28,7 @@ type streamScan struct {
 	steps    int64   // number of starts taken
 	gaps     [][2]int64
 	shortest int64 // distance of two, 0 before the first
+	leading  int64 // distance of the first two
 
 	starts, keyframes []int64 // in decoding order
 
@@ -112,6 +113,9 @@ func (s *streamScan) add(p packet) {
 func (s *streamScan) step() {
 	next := s.order[0]
 	s.order = slices.Delete(s.order, 0, 1)
+	if s.steps == 1 {
+		s.leading = next - s.previous
+	}
 	if d := next - s.previous; s.steps > 0 && d > 0 {
 		if s.shortest == 0 || d < s.shortest {
 			s.shortest = d
@@ -149,6 +153,7 @@ func (s *streamScan) finish() Measured {
 		shortened := ticksToDuration(s.longest-s.last, base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
+	m.leading = ticksToDuration(s.leading-s.shortest, base)
 	for _, g := range s.gaps {
 		m.Gaps = append(m.Gaps, Gap{ticksToDuration(g[0], base), ticksToDuration(g[1], base)})
 	}

@@ -12,9 +12,12 @@ import (
 type Index struct {
 	Encrypted bool // a protection scheme is declared
 
-	Media      bool // the top level has a box with media or an index
-	Video      bool // a video track is declared
-	MixedVideo bool // a track has samples of several video codecs
+	Media     bool // the top level has a box with media or an index
+	Video     bool // a video track is declared
+	Continued bool // fragments follow an index that has samples itself
+	// MixedVideo is set if a video track has samples that ffmpeg would decode by the description of others: of several
+	// codecs, or of fragments that do not use the track's first description. MixedSound is the same for sound.
+	MixedVideo, MixedSound bool
 }
 
 const (
@@ -32,47 +35,70 @@ func ReadIndex(path string) (Index, error) {
 	}
 	defer f.Close()
 	var x Index
-	seen := 0
+	seen, described, fragments := 0, false, false
 	for b, err := range boxes(f, 0, size) {
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			return x, err
 		}
 		switch b.kind {
-		case "mdat", "moof":
+		case "mdat":
 			x.Media = true
+		case "moof":
+			x.Media, fragments = true, true
 		case "moov":
 			x.Media = true
 			content, err := b.content(f, maxIndexBytes+1)
 			if err != nil {
 				return x, err
 			}
-			x.read(content)
+			described = x.read(content) || described
 		}
 		if seen++; seen == maxTopBoxes {
 			break
 		}
 	}
-	return x, nil
+	x.Continued = x.Continued && fragments
+	if described && fragments {
+		err = x.readFragments(path)
+	}
+	return x, err
 }
 
-// read searches for the names of boxes, because a damaged index may state wrong sizes for the enclosing boxes.
+// readFragments finds fragments that use another description than the first of their track. ffmpeg ignores which one a
+// fragment names.
+func (x *Index) readFragments(path string) error {
+	tables, err := ReadTables(path)
+	if errors.Is(err, ErrTooManyBoxes) {
+		return nil
+	}
+	for _, t := range tables.Tracks {
+		x.MixedVideo = x.MixedVideo || t.redescribed && t.pictures
+		x.MixedSound = x.MixedSound || t.redescribed && t.Sound
+	}
+	return err
+}
+
+// read reports whether a track has several descriptions that differ. It searches for the names of boxes, because a damaged index may state wrong sizes for the enclosing boxes.
 // A handler box contains its name, version and flags, four reserved bytes and the type. A protection scheme contains
 // its name, version and flags and the scheme.
-func (x *Index) read(index []byte) {
+func (x *Index) read(index []byte) (described bool) {
 	x.Video = x.Video || len(index) > maxIndexBytes
 	eachNamed(index, "hdlr", func(b []byte) { x.Video = x.Video || string(b[8:12]) == "vide" })
 	tracks := 0
 	eachNamed(index, "stsd", func(b []byte) {
-		if tracks++; tracks <= maxNamedTracks && !x.MixedVideo {
-			x.MixedVideo = mixesVideo(b)
+		if tracks++; tracks <= maxNamedTracks {
+			several, mixed := descriptions(b)
+			described, x.MixedVideo = described || several, x.MixedVideo || mixed
 		}
 	})
+	eachNamed(index, "stsz", func(b []byte) { x.Continued = x.Continued || binary.BigEndian.Uint32(b[8:]) > 0 })
 	eachNamed(index, "schm", func(b []byte) {
 		switch string(b[4:8]) {
 		case "cenc", "cens", "cbc1", "cbcs", "piff", "itun", "odkm", "adkm":
 			x.Encrypted = true
 		}
 	})
+	return described
 }
 
 // videoCodecs names the codec of the sample entries that phones and cameras write.
@@ -87,21 +113,28 @@ const (
 	maxNamedTracks = 32
 )
 
-// mixesVideo reports whether samples of a track use sample entries of several video codecs. It takes the index from the
-// content of the sample entries on; the table that says which samples use which entry follows.
-func mixesVideo(index []byte) bool {
+// descriptions reports whether a track has several sample entries that differ, and whether its index uses entries of
+// several video codecs. It takes the index from the content of the sample entries on; the table that says which samples
+// use which entry follows.
+func descriptions(index []byte) (several, mixed bool) {
 	number := func(b []byte, at int) int { return int(binary.BigEndian.Uint32(b[at:])) }
 	var codecs []string // of the entries
+	var first []byte
 	for at := 8; len(codecs) < min(number(index, 4), maxEntries) && len(index) >= at+8; {
 		codecs = append(codecs, videoCodecs[string(index[at+4:at+8])])
 		size := number(index, at)
-		if size < 8 || size > len(index) {
+		if size < 8 || size > len(index)-at {
 			break
 		}
+		entry := index[at : at+size]
+		if first == nil {
+			first = entry
+		}
+		several = several || !bytes.Equal(first, entry)
 		at += size
 	}
 	if len(codecs) < 2 || codecs[0] == "" {
-		return false
+		return several, false
 	}
 	used := map[string]bool{}
 	if i := bytes.Index(index, []byte("stsc")); i >= 0 {
@@ -112,7 +145,7 @@ func mixesVideo(index []byte) bool {
 			}
 		}
 	}
-	return len(used) > 1
+	return several, len(used) > 1
 }
 
 // eachNamed calls visit with the twelve or more bytes that follow each occurrence of a box's name.

@@ -2,6 +2,7 @@ package container
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ type SampleTable struct {
 	frame int64 // audio samples per packet in the ALAC configuration, 0 without one
 	ticks bool  // each packet lasts one tick of the clock
 	id    uint32
+
+	pictures    bool
+	described   uint32 // number of the sample entry that fragments use if they name none
+	redescribed bool   // a fragment uses another sample entry than the first
 }
 
 // pcm are the sample entries of uncompressed sound, in which each sample is one frame.
@@ -97,6 +102,7 @@ type tableScan struct {
 	seen     int
 	tables   Tables
 	fragment uint32 // id of the track that the current fragment belongs to
+	entry    uint32 // number of the sample entry that it names, or 0
 }
 
 // walk reads the boxes inside another box.
@@ -118,7 +124,7 @@ func (s *tableScan) walk(within box, depth int) error {
 			}
 		case "cmov":
 			s.tables.Compressed, err = true, nil
-		case "tkhd", "mdhd", "hdlr", "stsd", "stts", "stsz", "stz2", "tfhd", "trun":
+		case "tkhd", "mdhd", "hdlr", "stsd", "stts", "stsz", "stz2", "trex", "tfhd", "trun":
 			var content []byte
 			if content, err = b.content(s.r, maxEntry); err == nil {
 				s.field(b.kind, content)
@@ -135,16 +141,23 @@ func (s *tableScan) walk(within box, depth int) error {
 
 // field records a box of the most recent track, or of the track that a fragment names.
 func (s *tableScan) field(kind string, b []byte) {
-	if kind == "tfhd" {
-		s.fragment = number(b, 4)
+	switch kind {
+	case "trex":
+		if t := s.track(number(b, 4)); t != nil {
+			t.described = number(b, 8)
+		}
 		return
-	}
-	if kind == "trun" {
-		for i := range s.tables.Tracks {
-			if t := &s.tables.Tracks[i]; t.id == s.fragment {
-				t.Samples += int64(number(b, 4))
-				break
-			}
+	case "tfhd":
+		s.fragment, s.entry = number(b, 4), 0
+		if flags := number(b, 0); flags&2 != 0 {
+			s.entry = number(b, 8+8*int(flags&1)) // behind an offset, if there is one
+		}
+		return
+	case "trun":
+		if t := s.track(s.fragment); t != nil {
+			n := number(b, 4)
+			t.Samples += int64(n)
+			t.redescribed = t.redescribed || n > 0 && cmp.Or(s.entry, t.described, 1) != 1
 		}
 		return
 	}
@@ -163,6 +176,7 @@ func (s *tableScan) field(kind string, b []byte) {
 		t.Rate = max(t.Rate, int64(number(b, 12+long)))
 	case "hdlr":
 		t.Sound = t.Sound || len(b) >= 12 && string(b[8:12]) == sound
+		t.pictures = t.pictures || len(b) >= 12 && string(b[8:12]) == video
 	case "stts": // of a single entry
 		t.ticks = number(b, 4) == 1 && number(b, 12) == 1
 	case "stsz", "stz2":
@@ -170,6 +184,16 @@ func (s *tableScan) field(kind string, b []byte) {
 	case "stsd":
 		t.entry(b)
 	}
+}
+
+// track returns the first track with an id, or nil.
+func (s *tableScan) track(id uint32) *SampleTable {
+	for i := range s.tables.Tracks {
+		if t := &s.tables.Tracks[i]; t.id == id {
+			return t
+		}
+	}
+	return nil
 }
 
 // entry parses the first sample entry of an audio track.
