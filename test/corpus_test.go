@@ -39,6 +39,9 @@ var corpus = map[string]maker{
 	"AAC in mp4":                         plain(copied("m4a", joined("m44.aac", "s44.aac"))),
 	"AAC in Matroska":                    plain(copied("mkv", joined("s44.aac", "m44.aac"))),
 	"AC-3 in mp4, stereo, then 5.1":      plain(copied("mp4", joined("s48.ac3", "x48.ac3"))),
+	"fragments behind a short index":     plain(continued),
+	"real: fragments behind an index":    plain(real("partially_fragmented.mp4")),
+	"real: GSM":                          plain(real("gsm_ms.wav")),
 	"real: two links":                    plain(real("ogg_two_links.ogg")),
 	"AC-3 in Matroska, 5.1, then stereo": plain(copied("mkv", joined("x48.ac3", "s48.ac3"))),
 }
@@ -100,6 +103,15 @@ func copied(container string, make maker) maker {
 		path, left, right = make(t)
 		return mediatest.Remux(t, path, container), left, right
 	}
+}
+
+// continued makes a film whose index has the first samples; the others follow in fragments. Its sound begins late, and the
+// index has no edit list to say so.
+func continued(t testing.TB) (path string, left, right []float64) {
+	t.Helper()
+	path = generate(t, "continued.mp4", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=25:d=2", "-itsoffset", "0.044", "-i", piece(t, "m44.oga"),
+		"-bf", "2", "-g", "10", "-c:a", "aac", "-movflags", "frag_keyframe")
+	return path, nil, nil
 }
 
 // real is a file of CUTROOM_MEDIA_DIR.

@@ -5,6 +5,7 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
+	"os"
 	"strings"
 	"testing"
 
@@ -98,11 +99,20 @@ func TestStoryboard(t *testing.T) {
 
 	sound := uploadAsset(t, u, generate(t, "sound.m4a", "-f", "lavfi", "-i", "sine=d=1", "-c:a", "aac"), "m4a", "audio/mp4")
 	wide := uploadAsset(t, u, generate(t, "wide.mp4", "-f", "lavfi", "-i", "color=s=1024x32:d=0.2", "-pix_fmt", "yuv420p"), "mp4", "video/mp4")
+	// The box with the shape of a pixel becomes a configuration of Dolby Vision without a base layer.
+	dolby := film("dolby.mp4", "-aspect", "4:3")
+	if err := os.WriteFile(dolby, bytes.Replace(readFile(t, dolby), []byte("pasp\x00\x00\x00\x01\x00\x00\x00\x03"),
+		[]byte{'d', 'v', 'v', 'C', 1, 0, 5 << 1, 1<<3 | 5, 0, 0, 0, 0}, 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	enhanced := uploadAsset(t, u, dolby, "mp4", "video/mp4")
 	get := func(path string) *apitest.Response {
 		return u.Send(t, apitest.Request{Path: "/api/v2/" + path})
 	}
 	get("assets/"+strings.Repeat("01ab", 16)+".mp4/storyboard").Error(404, "asset not found")
 	get(sound+"/storyboard").Error(400, "the asset has no pictures")
+	get(enhanced+"/storyboard").Error(400, "the asset has no pictures")
+	u.Post(t, analysisPath, M{"assetKey": enhanced}).Error(400, "assetKey names a file without readable pictures or sound")
 	get(sound+"/storyboard?frames=2").Error(400, "the asset has no pictures")
 	get(wide+"/storyboard?frames=23").Error(400, "invalid_frames") // 23 * 2880 pixels
 	u.Get(t, "/api/v2/"+wide+"/storyboard?frames=22").Expect(200)

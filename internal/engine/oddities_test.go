@@ -456,6 +456,9 @@ func TestPicturesThatCannotBeShown(t *testing.T) {
 		return path
 	}
 	five := dolby("five", 5, 0)
+	renamed := altered(t, dolby("av1", 10, 1), func(file []byte) []byte {
+		return bytes.Replace(file, []byte("avc1\x00\x00"), []byte("dav1\x00\x00"), 1)
+	})
 	matroska := filepath.Join(t.TempDir(), "five.mkv")
 	mediatest.FFmpeg(t, "-i", five, "-c", "copy", "-strict", "-2", matroska)
 	recording := filepath.Join(t.TempDir(), "once.webm")
@@ -468,9 +471,10 @@ func TestPicturesThatCannotBeShown(t *testing.T) {
 	if err := os.WriteFile(joined, append(once, once...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	paths := map[string]string{five: "Dolby Vision", matroska: "Dolby Vision", dolby("ten", 10, 0): "Dolby Vision", joined: "several recordings"}
+	paths := map[string]string{five: "Dolby Vision", renamed: "Dolby Vision pictures in AV1", matroska: "Dolby Vision", dolby("ten", 10, 0): "Dolby Vision", joined: "several recordings"}
 	if dir := os.Getenv("CUTROOM_MEDIA_DIR"); dir != "" {
 		paths[filepath.Join(dir, "real", "dolbyvision_p10_av1_4k.mp4")] = "Dolby Vision"
+		paths[filepath.Join(dir, "real", "webm_two_recordings.webm")] = "several recordings"
 	}
 	for path, want := range paths {
 		if got := b.fails(t, film(cut(path, 0, 0))); !strings.HasPrefix(got, "source_unreadable: segments[0]: the file ") || !strings.Contains(got, want) {
@@ -490,16 +494,26 @@ func TestClipWithoutAKeyFrameAtItsStart(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole.mp4")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=c=black:s=160x120:r=25,format=gray,geq=lum='10*N+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
 		"-frames:v", "20", "-c:v", "libx264", "-preset", "ultrafast", "-g", "8", "-bf", "0", "-crf", "10", whole)
-	for _, name := range []string{"cut.mp4", "cut.mkv"} {
-		path := filepath.Join(t.TempDir(), name)
-		mediatest.FFmpeg(t, "-i", whole, "-ss", "0.12", "-c", "copy", "-copyinkf", path)
+	late := filepath.Join(t.TempDir(), "late.mp4") // behind an empty edit, and its first picture is damaged
+	mediatest.FFmpeg(t, "-itsoffset", "5", "-i", whole, "-c", "copy", late)
+	late = altered(t, late, func(file []byte) []byte {
+		at := bytes.Index(file, []byte("mdat")) + 4
+		clear(file[at : at+1000])
+		return file
+	})
+	for name, first := range map[string]int{"cut.mp4": 3, "cut.mkv": 3, late: 0} {
+		path := name
+		if name != late {
+			path = filepath.Join(t.TempDir(), name)
+			mediatest.FFmpeg(t, "-i", whole, "-ss", "0.12", "-c", "copy", "-copyinkf", path)
+		}
 		for _, from := range []int{0, 4, 9} {
 			got := greys(t, b.render(t, film(cut(path, int64(from*40), 0))).Path)
-			if len(got) != 17-from {
+			if len(got) != 20-first-from {
 				t.Errorf("%s from frame %d: %d frames", name, from, len(got))
 			}
 			for i, level := range got {
-				if want := 10*max(8, 3+from+i) + 20; level < want-4 || level > want+4 {
+				if want := 10*max(8, first+from+i) + 20; level < want-4 || level > want+4 {
 					t.Errorf("%s from frame %d: frame %d has level %d, want %d", name, from, i, level, want)
 				}
 			}

@@ -147,6 +147,9 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	if index.MixedVideo && p.Video != nil {
 		p.hidePictures("changes how its pictures are encoded on the way; send its pieces as clips of their own")
 	}
+	if index.DolbyAV1 && p.Video == nil && p.Unshown == "" {
+		p.hidePictures("has Dolby Vision pictures in AV1, which this server cannot show; export it as HDR10, HLG or SDR")
+	}
 	if large := tooLargePicture(out.stderr); p.Video == nil && large != nil {
 		return Probe{}, fmt.Errorf("probe: %w", large)
 	}

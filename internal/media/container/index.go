@@ -14,7 +14,8 @@ type Index struct {
 
 	Media     bool // the top level has a box with media or an index
 	Video     bool // a video track is declared
-	Continued bool // fragments follow an index that has samples itself
+	DolbyAV1  bool // a track has Dolby Vision in AV1 by a name that only newer versions of ffmpeg know
+	Continued bool // fragments may follow an index that has samples itself
 	// MixedVideo is set if a video track has samples that ffmpeg would decode by the description of others: of several
 	// codecs, or of fragments that do not use the track's first description. MixedSound is the same for sound.
 	MixedVideo, MixedSound bool
@@ -57,7 +58,6 @@ func ReadIndex(path string) (Index, error) {
 			break
 		}
 	}
-	x.Continued = x.Continued && fragments
 	if described && fragments {
 		err = x.readFragments(path)
 	}
@@ -91,7 +91,10 @@ func (x *Index) read(index []byte) (described bool) {
 			described, x.MixedVideo = described || several, x.MixedVideo || mixed
 		}
 	})
-	eachNamed(index, "stsz", func(b []byte) { x.Continued = x.Continued || binary.BigEndian.Uint32(b[8:]) > 0 })
+	eachNamed(index, "dav1", func([]byte) { x.DolbyAV1 = true })
+	if bytes.Contains(index, []byte("trex")) { // the fragments' defaults
+		eachNamed(index, "stsz", func(b []byte) { x.Continued = x.Continued || binary.BigEndian.Uint32(b[8:]) > 0 })
+	}
 	eachNamed(index, "schm", func(b []byte) {
 		switch string(b[4:8]) {
 		case "cenc", "cens", "cbc1", "cbcs", "piff", "itun", "odkm", "adkm":

@@ -201,6 +201,12 @@ func TestLengthIsThatOfTheDecodedSound(t *testing.T) {
 		files = append(files, silence(t, 4, name, args...))
 	}
 	files = append(files, silence(t, 0.01, "moment.m4a", rate("48000", "aac")...))
+	if dir := os.Getenv("CUTROOM_MEDIA_DIR"); dir != "" {
+		for _, name := range []string{"adpcm_ms_211s.wav", "gsm_ms.wav", "mp3_in_wav.wav"} {
+			files = append(files, filepath.Join(dir, "real", name))
+		}
+		files = append(files, mediatest.Remux(t, filepath.Join(dir, "real", "aac_he_v2.aac"), "m4a"))
+	}
 	for _, path := range files {
 		name := filepath.Base(path)
 		got, err := m.Measure(t.Context(), "owner", rich, upload(t, path))
@@ -318,6 +324,39 @@ func TestUncountedIsRefused(t *testing.T) {
 	}
 	if got, err := m.Measure(t.Context(), "owner", rich, upload(t, tracks(32))); err != nil || credit.Price(got.DurationMs) != 1 {
 		t.Errorf("32 tracks: %+v, %v", got, err)
+	}
+}
+
+// An index whose boxes make readers stop or loop is refused at once, unless a plain decoder finds the sound in spite of it.
+func TestAbsurdIndexIsRefused(t *testing.T) {
+	m := meter(t)
+	whole, err := os.ReadFile(silence(t, 4, "a.m4a", "-c:a", "aac", "-metadata", "title=A song"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for _, box := range []string{"stbl", "stsz", "ilst"} {
+		for _, size := range []uint32{0, 8, 1<<32 - 1} {
+			name := fmt.Sprintf("%s of %d bytes", box, size)
+			b := bytes.Clone(whole)
+			binary.BigEndian.PutUint32(b[bytes.LastIndex(b, []byte(box))-4:], size)
+			path := filepath.Join(t.TempDir(), "absurd.m4a")
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := m.Measure(t.Context(), "owner", rich, upload(t, path))
+			if f := fault.As(err); err != nil && (f == nil || f.Kind != fault.Invalid) {
+				t.Errorf("%s: %v, want 400", name, err)
+			}
+			if err != nil {
+				refused++
+			} else if got.DurationMs < 3900 || got.DurationMs > 4100 {
+				t.Errorf("%s: %d ms", name, got.DurationMs)
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("all are opened")
 	}
 }
 
