@@ -145,7 +145,7 @@ type Separation struct {
 	SpaceID         int64
 	BaseURL         string   // without a trailing slash
 	StorageBaseURL  string   // without a trailing slash
-	AllowedHosts    []string // host or host:port, lower case; beyond those of both addresses
+	AllowedHosts    []string // host or host:port, lower case; includes the hosts of both addresses
 	SigningSecret   Secret
 	SigningPrevious Secret        // verifies but never signs; may be blank
 	URLTTL          time.Duration // whole seconds, <= AbandonTTL

@@ -203,7 +203,7 @@ func TestAllowedHosts(t *testing.T) {
 		if (err == nil) != (want != "") {
 			t.Errorf("%q: %v", given, err)
 		}
-		if err == nil && strings.Join(cfg.Separation.AllowedHosts, " ") != want {
+		if err == nil && strings.Join(cfg.Separation.AllowedHosts, " ") != want+" api.perso.ai portal-media.perso.ai" {
 			t.Errorf("%q: %q", given, cfg.Separation.AllowedHosts)
 		}
 	}
@@ -236,6 +236,7 @@ func TestDefaults(t *testing.T) {
 		Separation: Separation{
 			APIKey: NewSecret("provider-api-key"), SpaceID: 7,
 			BaseURL: "https://api.perso.ai", StorageBaseURL: "https://portal-media.perso.ai",
+			AllowedHosts:  []string{"api.perso.ai", "portal-media.perso.ai"},
 			SigningSecret: NewSecret(stemSecret),
 			URLTTL:        7 * 24 * time.Hour, AbandonTTL: 7 * 24 * time.Hour,
 			MaxInFlight: 2, StuckSubmitting: 10 * time.Minute, BusyWait: 30 * time.Minute,
@@ -501,7 +502,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 	})
 	check("enabled", cfg.ObjectStore.Enabled(), true)
 	check("base URL", cfg.Separation.BaseURL, "http://127.0.0.1:4000")
-	check("hosts", cfg.Separation.AllowedHosts, []string{"cdn.example", "::1", "portal-media.perso.ai"})
+	check("hosts", cfg.Separation.AllowedHosts, []string{"cdn.example", "::1", "portal-media.perso.ai", "127.0.0.1"})
 	check("slots", cfg.Render.MaxConcurrent, 3)
 	check("products", cfg.Credit.Products, map[string]int64{"small": 5, "large": 500})
 	check("configured", []bool{cfg.IAP.PlatformA.Configured, cfg.IAP.PlatformB.Configured}, []bool{true, true})

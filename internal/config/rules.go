@@ -102,8 +102,8 @@ func (s *settings) checkObjectStore(r *reader) {
 
 func (s *settings) checkSeparation(r *reader) {
 	v := &s.Separation
-	r.warnPlain("SEPARATION_PROVIDER_BASE_URL", v.BaseURL)
-	r.warnPlain("SEPARATION_PROVIDER_STORAGE_BASE_URL", v.StorageBaseURL)
+	v.allowHost(r, "SEPARATION_PROVIDER_BASE_URL", v.BaseURL)
+	v.allowHost(r, "SEPARATION_PROVIDER_STORAGE_BASE_URL", v.StorageBaseURL)
 	if r.given("SEPARATION_URL_TTL_SEC") == "" {
 		// Links must not outlive the stems, so a short SEPARATION_ABANDON_TTL_MS shortens the default.
 		v.URLTTL = min(v.URLTTL, v.AbandonTTL.Truncate(time.Second))
@@ -129,10 +129,17 @@ func (s *settings) checkRoles(r *reader) {
 	}
 }
 
-// warnPlain warns about an address that sends everything readable through the network.
-func (r *reader) warnPlain(key, address string) {
-	if u, err := url.Parse(address); err == nil && u.Hostname() != "" && isPlain(u) {
+// allowHost allows downloads of stems from the host of an address.
+func (v *Separation) allowHost(r *reader, key, address string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return // parsing the key reported the problem
+	}
+	if isPlain(u) {
 		r.warn("%s is plain http to another machine: the network can read what is sent", key)
+	}
+	if host := strings.ToLower(u.Hostname()); !slices.Contains(v.AllowedHosts, host) {
+		v.AllowedHosts = append(v.AllowedHosts, host)
 	}
 }
 

@@ -83,12 +83,12 @@ func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) 
 	return u, base == c.base, nil
 }
 
-// checkLink is checkURL for links and redirects, whose host and port must be allowed.
+// checkLink is checkURL for links and redirects, whose host must be allowed.
 func (c *Client) checkLink(u *url.URL) error {
 	if err := c.checkURL(u); err != nil {
 		return err
 	}
-	if !c.links.has(u.Hostname(), port(u)) {
+	if !c.hosts.has(u.Hostname(), port(u)) {
 		return fmt.Errorf("%w: host %.100q", errForbidden, u.Hostname())
 	}
 	return nil

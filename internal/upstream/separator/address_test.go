@@ -27,9 +27,6 @@ func TestResolveLink(t *testing.T) {
 		".evil.com/x":                        "key https://api.example.com/v1/.evil.com/x",
 		"?a=b":                               "key https://api.example.com/v1/?a=b",
 		"https://api.example.com/a.wav":      "https://api.example.com/a.wav",
-		"https://api.example.com:443/a.wav":  "https://api.example.com:443/a.wav",
-		"https://api.example.com:8443/a.wav": refused,
-		"https://media.example.com:22/a.wav": refused,
 		"https://MEDIA.example.com./a.wav":   "https://MEDIA.example.com./a.wav",
 		"https://cdn.example.com:444/a?b=c":  "https://cdn.example.com:444/a?b=c",
 		"https://ports.example.com:8443/a":   "https://ports.example.com:8443/a",
@@ -153,21 +150,21 @@ func TestPrivateAddressBehindAName(t *testing.T) {
 	}
 }
 
-// The operator's own hosts may use http and private addresses, at their ports alone; hosts that they name may
+// The operator's own hosts may use http and private addresses; hosts that they name may
 // not.
 func TestConfiguredHosts(t *testing.T) {
-	links := []string{"http://provider:9000/a", "http://provider/a", "http://media.internal/a", "http://media.internal:80/a", "http://10.0.0.7:9000/a", "http://10.0.0.8/a",
-		"http://127.0.0.1:1/a", "http://127.0.0.1:4000/a", "http://127.0.0.1:4001/a", "http://localhost:4000/a", "https://localhost:4000/a", "http://[::1]:9/a", "https://evil.example/a", "https://169.254.169.254/a"}
+	links := []string{"http://provider:9000/a", "http://provider/a", "http://media.internal/a", "http://10.0.0.7:9000/a", "http://10.0.0.8/a",
+		"http://127.0.0.1:1/a", "https://localhost/a", "http://[::1]:9/a", "https://evil.example/a", "https://169.254.169.254/a"}
 	for _, test := range []struct {
 		base, storage string
 		may           string
 	}{
-		{"http://provider:9000", "http://media.internal", "http://provider:9000/a http://media.internal/a http://media.internal:80/a"},
-		{"https://provider:9000", "http://media.internal", "http://media.internal/a http://media.internal:80/a"},
+		{"http://provider:9000", "http://media.internal", "http://provider:9000/a http://provider/a http://media.internal/a"},
+		{"https://provider:9000", "http://media.internal", "http://media.internal/a"},
 		{"http://10.0.0.7:9000", "https://media.internal", "http://10.0.0.7:9000/a"},
 		{"https://[fd00::7]", "https://media.internal", ""},
-		{"http://localhost:4000", "https://media.internal", "http://localhost:4000/a https://localhost:4000/a"},
-		{"http://127.0.0.1:4001", "http://127.0.0.1:4000", "http://127.0.0.1:4000/a http://127.0.0.1:4001/a"},
+		{"http://localhost:4000", "https://media.internal", "https://localhost/a"},
+		{"https://api.example.com", "http://127.0.0.1:4000", "http://127.0.0.1:1/a"},
 		{"https://api.example.com", "https://media.example.com", ""},
 	} {
 		c, err := New(Config{APIKey: "k", SpaceID: 1, BaseURL: test.base, StorageBaseURL: test.storage})

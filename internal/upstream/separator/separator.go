@@ -21,7 +21,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -41,8 +40,7 @@ type Config struct {
 
 	// AllowedHosts are further hosts ("host" or "host:port", lower case) that absolute
 	// download links and redirects may name. The hosts of the two base URLs are always
-	// allowed, with the ports of these URLs. Only a host named here or in a base URL may
-	// resolve to a private address.
+	// allowed. Only a host named here or in a base URL may resolve to a private address.
 	AllowedHosts []string
 
 	ConnectTimeout time.Duration // dialling, and again the TLS handshake; 2 minutes
@@ -75,8 +73,7 @@ type Client struct {
 	cfg       Config
 	base      *url.URL
 	storage   *url.URL
-	links     hostSet // hosts that links may name
-	hosts     hostSet // hosts that may have private addresses: those of links, and of base URLs with any port
+	hosts     hostSet // hosts that links may name
 	plain     hostSet // hosts that may be contacted over http, besides loopback
 	transport *http.Transport
 	observed  http.RoundTripper // transport, wrapped by Config.Observe if set
@@ -85,7 +82,7 @@ type Client struct {
 // New returns a client. It makes no request.
 func New(cfg Config) (*Client, error) {
 	cfg = withDefaults(cfg)
-	c := &Client{cfg: cfg, links: hostSet{}, hosts: hostSet{}, plain: hostSet{}}
+	c := &Client{cfg: cfg, hosts: hostSet{}, plain: hostSet{}}
 	var baseErr, storageErr error
 	c.base, baseErr = url.Parse(cfg.BaseURL)
 	c.storage, storageErr = url.Parse(cfg.StorageBaseURL)
@@ -93,10 +90,9 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("separation provider: %w", err)
 	}
 	for _, host := range cfg.AllowedHosts {
-		c.links[host], c.hosts[host] = true, true
+		c.hosts[host] = true
 	}
 	for _, base := range []*url.URL{c.base, c.storage} {
-		c.links[net.JoinHostPort(hostName(base), port(base))] = true
 		c.hosts[hostName(base)] = true
 		if base.Scheme == "http" {
 			c.plain[hostName(base)] = true
