@@ -60,7 +60,7 @@ func (t Table) Insert(ctx context.Context, tx *db.Tx, n New) error {
 	if err := tx.Notify(ctx, WorkTopic(t.Kind)); err != nil {
 		return err
 	}
-	return t.account(ctx, tx, "", n.State, moved{UserID: n.UserID})
+	return t.count(ctx, tx, "", n.State, moved{UserID: n.UserID})
 }
 
 func (t Table) insertRows(ctx context.Context, tx *db.Tx, n New) error {

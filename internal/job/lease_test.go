@@ -30,7 +30,7 @@ func add(h *jobtest.Harness, id, user, state string) {
 
 // claim inserts a job of a new user that worker holds with fence 1.
 func claim(h *jobtest.Harness, worker string) job.Claim {
-	c := job.Claim{Lease: job.Lease{Table: "jobs", ID: "rnd-" + uuid.NewString(), Fence: 1, Asked: time.Now()}, UserID: h.User(0), Attempts: 1}
+	c := job.Claim{Lease: job.Lease{Table: "jobs", ID: "rnd-" + uuid.NewString(), Fence: 1, Asked: time.Now()}, UserID: h.User(0), State: "PROCESSING", Attempts: 1}
 	add(h, c.ID, c.UserID, "PROCESSING")
 	h.Exec(`UPDATE jobs SET lease_owner = $2, lease_until = now_ms() + $3 WHERE id = $1`, c.ID, worker, job.TTL.Milliseconds())
 	return c
@@ -84,7 +84,7 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 			"account": func(l job.Claim) error { return table.Erase(ctx, l.UserID) },
 			"job": func(l job.Claim) error {
 				return table.Delete(ctx, l.UserID, l.ID, func(tx *db.Tx) error {
-					_, err := table.Fail(ctx, tx, fault.Failedf(fault.Interrupted, "Deleted"), nil, `id = $5`, l.ID)
+					_, err := table.FailAll(ctx, tx, fault.Failedf(fault.Interrupted, "Deleted"), nil, job.SQL(`id = $1`, l.ID))
 					return err
 				}, func(context.Context) error { return nil })
 			},

@@ -8,6 +8,7 @@ import (
 
 	"cutroom/internal/db"
 	"cutroom/internal/dbtest"
+	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/jobtest"
 )
@@ -81,7 +82,7 @@ func TestLostClaimsCostNoAttempt(t *testing.T) {
 	add(h, "rnd-1", h.User(0), "PENDING")
 	claim := func(d *db.DB) (ok bool, err error) {
 		err = d.InTx(ctx, func(tx *db.Tx) error {
-			_, ok, err = renders(d, "").Take(ctx, tx, "PENDING", "PROCESSING", `SELECT id FROM jobs WHERE state = 'PENDING'`)
+			_, ok, err = renders(d, "").Take(ctx, tx, job.Pick{From: "PENDING", To: "PROCESSING", Job: job.SQL(`SELECT id FROM jobs WHERE state = 'PENDING'`)})
 			return err
 		})
 		return ok && err == nil, err
@@ -99,4 +100,51 @@ func TestLostClaimsCostNoAttempt(t *testing.T) {
 	if ok, err := claim(direct); err != nil || !ok || h.Number(`SELECT attempts FROM jobs`) != 0 {
 		t.Errorf("claimed %v, %v, after %d attempts", ok, err, h.Number(`SELECT attempts FROM jobs`))
 	}
+}
+
+// If the answer to the end of an attempt is lost, the next try finds what the first one wrote.
+func TestALostAnswerOfAnEndIsFound(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		end   job.Outcome
+		state string
+		want  job.Result
+	}{
+		"handed back": {job.Outcome{Return: &job.Return{To: "PENDING"}}, "PENDING", job.Returned},
+		"failed":      {job.Outcome{Fail: &job.Ending{Failure: fault.Failedf(fault.Stale, "late")}}, "FAILED", job.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var lost atomic.Bool
+			direct, lossy := dbtest.Lossy(t, func(d *db.DB) bool {
+				var n int
+				err := d.QueryRow(context.WithoutCancel(t.Context()), `SELECT COUNT(*) FROM jobs WHERE state = $1`, tt.state).Scan(&n)
+				return err == nil && n > 0 && lost.CompareAndSwap(false, true)
+			})
+			h := jobtest.New(t, direct)
+			got := renders(lossy, t.TempDir()).Apply(t.Context(), claim(h, "me"), tt.end, errors.New("the attempt failed"))
+			if got != tt.want || !lost.Load() || h.Number(`SELECT COUNT(*) FROM jobs WHERE state = $1 AND fence = 2`, tt.state) != 1 {
+				t.Errorf("%v, want %v (lost %v)", got, tt.want, lost.Load())
+			}
+		})
+	}
+}
+
+// A stop of the service does not cut a claim short.
+func TestAStopLeavesAClaimWhole(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
+		ctx, stop := context.WithCancel(t.Context())
+		add(h, "rnd-1", h.User(0), "PENDING")
+		c, ok, err := job.Queue[job.Claim]{Table: renders(h.DB, ""),
+			Look: func(context.Context) ([]job.Pick, error) {
+				stop()
+				return []job.Pick{{From: "PENDING", To: "PROCESSING", Job: job.SQL(`SELECT id FROM jobs WHERE id = $1`, "rnd-1")}}, nil
+			},
+			Read: func(_ context.Context, _ *db.Tx, c job.Claim) (job.Claim, error) { return c, nil },
+		}.Claim(ctx)
+		if err != nil || !ok || c.ID != "rnd-1" || c.State != "PROCESSING" || c.Attempts != 1 || c.Fence != 2 {
+			t.Errorf("%+v, %v, %v", c, ok, err)
+		}
+	})
 }

@@ -31,21 +31,21 @@ func TestAJobIsMovedOnce(t *testing.T) {
 	fail := fault.Failedf(fault.Stale, "too late")
 	moves := map[string]func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error){
 		"complete": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
-			err := table.Complete(ctx, tx, c, job.Completion{State: "COMPLETED", StoredBytes: 7})
+			err := table.CompleteIn(ctx, tx, c, job.Completion{State: "COMPLETED", StoredBytes: 7})
 			if errors.Is(err, job.ErrMoved) {
 				return false, nil
 			}
 			return err == nil, err
 		},
 		"fail": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
-			ends, err := table.Fail(ctx, tx, fail, nil, `id = $5 AND `+job.Unfinished, c.ID)
+			ends, err := table.FailAll(ctx, tx, fail, nil, job.SQL(`id = $1 AND `+job.Unfinished, c.ID))
 			return len(ends) == 1, err
 		},
 		"run again": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
-			return table.Move(ctx, tx, c.ID, "FAILED", "PENDING", `, fence = fence + 1`, ` AND fence = $4`, c.Fence)
+			return table.Move(ctx, tx, c.ID, "FAILED", "PENDING", job.SQL(`fence = fence + 1`), job.SQL(`fence = $1`, c.Fence))
 		},
 		"claim": func(ctx context.Context, table job.Table, tx *db.Tx, c job.Claim) (bool, error) {
-			_, ok, err := table.Take(ctx, tx, "PENDING", "PROCESSING", `SELECT id FROM jobs WHERE id = $6`, c.ID)
+			_, ok, err := table.Take(ctx, tx, job.Pick{From: "PENDING", To: "PROCESSING", Job: job.SQL(`SELECT id FROM jobs WHERE id = $1`, c.ID)})
 			return ok, err
 		},
 	}
@@ -106,18 +106,13 @@ func TestAJobIsMovedOnce(t *testing.T) {
 	})
 }
 
-// lost gives back the job of a worker that died.
-var lost = job.Return{From: "PROCESSING", To: "PENDING", Lost: true, And: job.Expired}
-
-// requeueDead puts the one job whose worker died back into the queue.
+// requeueDead puts the jobs whose workers died back into the queue.
 func requeueDead(h *jobtest.Harness, table job.Table) {
 	h.T.Helper()
-	dead, err := table.Dead(h.T.Context())
-	if err != nil || len(dead) != 1 {
-		h.T.Fatalf("%v, %v", dead, err)
-	}
-	if ok, err := table.HandBack(h.T.Context(), dead[0], lost); err != nil || !ok {
-		h.T.Fatalf("not handed back: %v, %v", ok, err)
+	if err := table.Sweep(h.T.Context(), job.SQL(job.Expired+` AND j.state = $1`, "PROCESSING"), func(job.Claim, bool) job.Outcome {
+		return job.Outcome{Return: &job.Return{To: "PENDING", Lost: true}}
+	}); err != nil {
+		h.T.Fatal(err)
 	}
 }
 
@@ -127,21 +122,20 @@ func TestALateWorkerWritesNothing(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {
 		c := claim(h, "me")
 		table, ctx := renders(h.DB, t.TempDir()), t.Context()
-		alive, err := table.HandBack(ctx, c, lost)
-		if dead, derr := table.Dead(ctx); alive || len(dead) != 0 || errors.Join(err, derr) != nil {
-			t.Fatalf("a living worker lost its job: %v, %v, %v, %v", alive, dead, err, derr)
+		if requeueDead(h, table); h.Number(`SELECT COUNT(*) FROM jobs WHERE state = 'PROCESSING' AND fence = 1`) != 1 {
+			t.Fatal("a living worker lost its job")
 		}
 		h.Exec(`UPDATE jobs SET lease_until = now_ms() - 1`)
 		requeueDead(h, table)
 		for what, write := range map[string]func() error{
-			"progress": func() error { return table.Progress(ctx, c, 50, `spec = 'late'`) },
+			"progress": func() error { return table.Progress(ctx, c, 50, job.SQL(`spec = 'late'`)) },
 			"guard": func() error {
-				return h.DB.InTx(ctx, func(tx *db.Tx) error { return table.Guard(ctx, tx, c, "PROCESSING") })
+				return h.DB.InTx(ctx, func(tx *db.Tx) error { return table.Guard(ctx, tx, c) })
 			},
 			"attempt": func() error { return table.Begin(ctx, c) },
 			"end": func() error {
 				return h.DB.InTx(ctx, func(tx *db.Tx) error {
-					return table.Complete(ctx, tx, c, job.Completion{State: "COMPLETED", Set: `spec = 'late'`})
+					return table.CompleteIn(ctx, tx, c, job.Completion{State: "COMPLETED", Set: job.SQL(`spec = 'late'`)})
 				})
 			},
 		} {
@@ -172,7 +166,7 @@ func TestTotalsNeverFall(t *testing.T) {
 			}
 		}
 		if err := h.DB.InTx(ctx, func(tx *db.Tx) error {
-			_, err := table.Fail(ctx, tx, fault.Failedf(fault.Stale, "late"), nil, `id IN ('rnd-0', 'rnd-1', 'rnd-3')`)
+			_, err := table.FailAll(ctx, tx, fault.Failedf(fault.Stale, "late"), nil, job.SQL(`id IN ('rnd-0', 'rnd-1', 'rnd-3')`))
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -202,7 +196,7 @@ func TestADeletedJobCountsNothing(t *testing.T) {
 		table.Ended = func(_ context.Context, _ *db.Tx, e job.End) error { ends = append(ends, e); return nil }
 		remove := func() error {
 			return table.Delete(ctx, c.UserID, c.ID, func(tx *db.Tx) error {
-				_, err := table.Fail(ctx, tx, fault.Failedf(fault.Interrupted, "Deleted"), nil, `id = $5 AND `+job.Unfinished, c.ID)
+				_, err := table.FailAll(ctx, tx, fault.Failedf(fault.Interrupted, "Deleted"), nil, job.SQL(`id = $1 AND `+job.Unfinished, c.ID))
 				return err
 			}, func(context.Context) error { return nil })
 		}

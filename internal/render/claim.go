@@ -1,9 +1,12 @@
+// The queue of renders: whose turn it is, and the claim of the next job. The accounts take turns; within an account the
+// oldest job goes first.
+
 package render
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"cutroom/internal/db"
@@ -15,19 +18,13 @@ import (
 // running jobs, so two claims at once would both pick the same owner.
 const queueLock = "render-queue"
 
-// requeueDead puts the renders back into the queue whose workers died. It runs before each
-// claim, so that the table of turns counts only running jobs.
+// requeueDead puts the renders back into the queue whose workers died, unless it was their last attempt. It runs before
+// each claim, so that the table of turns counts only running jobs.
 func (s *Service) requeueDead(ctx context.Context) error {
-	ctx = db.WithLimit(ctx, job.TTL/3)
-	dead, err := s.jobs.Dead(ctx)
-	for _, c := range dead {
-		moved, berr := s.jobs.HandBack(ctx, c, job.Return{From: StateProcessing, To: StatePending, Lost: true, And: job.Expired, Set: `short_since = NULL`})
-		if moved {
-			s.Log.Info("render requeued, because its worker died", "job", c.ID)
-		}
-		err = errors.Join(err, berr)
-	}
-	return err
+	return s.jobs.Sweep(db.WithLimit(ctx, job.TTL/3), job.SQL(`j.kind = 'render' AND j.`+job.AtWork+` AND `+job.Expired+` AND `+user.NotErasing("j.user_id")+`
+		AND j.attempts < $1`, job.MaxAttempts), func(job.Claim, bool) job.Outcome {
+		return job.Outcome{Return: &job.Return{To: StatePending, Lost: true, Set: job.SQL(`short_since = NULL`)}}
+	})
 }
 
 // keepLine brings the turns of owners up to date in the transaction that moved their jobs. The lock is a statement of
@@ -75,13 +72,13 @@ var waitingSQL = `SELECT COALESCE((SELECT 1 ` + firstOwners(oldestJob("", ""), 1
 
 // pickSQL selects the job whose turn it is. The owner with the fewest running jobs comes first; if several have
 // equally few, the one whose last job started longest ago; then the one whose job has waited longest. The job needs
-// at most free bytes of disk. No owner gets more than share slots while another owner waits. Both are parameters, such
-// as $6. However many owners wait, the query reads the first two. skipLocked is [db.DB.SkipLockedOf] j, or "" to look
+// at most $1 free bytes of disk. No owner gets more than $2 slots while another owner waits. However many owners wait,
+// the query reads the first two. skipLocked is [db.DB.SkipLockedOf] j, or "" to look
 // without a lock.
-func pickSQL(free, share, skipLocked string) string {
-	oldest := oldestJob(` AND COALESCE((SELECT d.needs_bytes FROM renders d WHERE d.job_id = j.id), 0) <= `+free, skipLocked)
+func pickSQL(skipLocked string) string {
+	oldest := oldestJob(` AND COALESCE((SELECT d.needs_bytes FROM renders d WHERE d.job_id = j.id), 0) <= $1`, skipLocked)
 	return `WITH line AS MATERIALIZED (SELECT t.*, ` + oldest + ` AS job_id ` + firstOwners(oldest, 2) + `)
-		SELECT job_id FROM line WHERE processing < ` + share + ` OR (SELECT COUNT(*) FROM line) = 1
+		SELECT job_id FROM line WHERE processing < $2 OR (SELECT COUNT(*) FROM line) = 1
 		ORDER BY processing, last_started_at, next_created_at, next_job_id LIMIT 1`
 }
 
@@ -93,19 +90,11 @@ type room struct {
 
 // look reports whether a job waits that this replica may claim, and the room for it. It takes no lock.
 func (s *Service) look(ctx context.Context) (r room, found bool, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("look for waiting render jobs: %w", err)
-		}
-	}()
-	// A frozen database answers only after every lease has expired, so do not wait for
-	// it.
-	limited := db.WithLimit(ctx, job.TTL/3)
 	var waiting int
-	if err := s.DB.QueryRow(limited, waitingSQL).Scan(&waiting); err != nil || waiting == 0 {
+	if err := s.DB.QueryRow(ctx, waitingSQL).Scan(&waiting); err != nil || waiting == 0 {
 		return r, false, err
 	}
-	live, err := job.Live(limited, s.DB)
+	live, err := job.Live(ctx, s.DB)
 	if err != nil {
 		return r, false, err
 	}
@@ -115,47 +104,36 @@ func (s *Service) look(ctx context.Context) (r room, found bool, err error) {
 	if r.freeBytes, unable = s.CanWork(ctx); unable != nil { // CanWork logs the reason
 		return r, false, nil
 	}
-	found, err = db.HasRow(limited, s.DB, `SELECT 1 FROM (`+pickSQL("$1", "$2", "")+`) AS next`, r.freeBytes, r.share)
+	found, err = db.HasRow(ctx, s.DB, `SELECT 1 FROM (`+pickSQL("")+`) AS next`, r.freeBytes, r.share)
 	return r, found, err
 }
 
 // claim claims the job whose turn it is.
-func (s *Service) claim(ctx context.Context) (j claimedJob, ok bool, err error) {
-	// Most calls find no job. Find that out without the lock.
-	r, found, err := s.look(ctx)
-	if err != nil || !found {
+func (s *Service) claim(ctx context.Context) (claimedJob, bool, error) {
+	var encoded string
+	j, ok, err := job.Queue[claimedJob]{Table: s.jobs,
+		Look: func(ctx context.Context) ([]job.Pick, error) {
+			r, found, err := s.look(ctx)
+			if err != nil || !found {
+				return nil, err
+			}
+			return []job.Pick{{From: StatePending, To: StateProcessing, Lock: queueLock,
+				Job: job.SQL(pickSQL(s.DB.SkipLockedOf("j")), r.freeBytes, r.share)}}, nil
+		},
+		Read: func(ctx context.Context, tx *db.Tx, c job.Claim) (claimedJob, error) {
+			j := claimedJob{Claim: c}
+			var runMs int64
+			err := tx.QueryRow(ctx, `SELECT d.spec, j.progress, now_ms() - j.started_at
+				FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`, j.ID).Scan(&encoded, &j.Progress, &runMs)
+			j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
+			return j, err
+		}}.Claim(ctx)
+	if err != nil || !ok {
 		return j, false, err
 	}
-	var encoded string
-	var runMs, ageMs int64
-	// Do not cut a claim short: its outcome would be unknown.
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL)
-	defer cancel()
-	err = s.DB.InTx(call, func(tx *db.Tx) error {
-		if err := tx.Lock(call, queueLock); err != nil {
-			return err
-		}
-		j.Claim, ok, err = s.jobs.Take(call, tx, StatePending, StateProcessing, pickSQL("$6", "$7", s.DB.SkipLockedOf("j")), r.freeBytes, r.share)
-		if err != nil || !ok {
-			return err
-		}
-		if err := job.Announce(call, tx, j.ID); err != nil {
-			return err
-		}
-		return tx.QueryRow(call, `SELECT d.spec, j.progress, now_ms() - j.started_at, now_ms() - j.created_at
-			FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`, j.ID).Scan(&encoded, &j.Progress, &runMs, &ageMs)
-	})
-	if err != nil {
-		return claimedJob{}, false, fmt.Errorf("claim render: %w", err)
-	}
-	if !ok {
-		return j, false, nil
-	}
-	j.Deadline = time.Now().Add(s.Timeout - time.Duration(runMs)*time.Millisecond)
-	s.jobs.AttemptLog(j.Claim).Info("render claimed", "ageMs", ageMs)
 	if j.Spec, err = decodeSpec(encoded); err != nil {
-		_, ferr := s.fail(ctx, j, errInternal, err)
-		return j, false, errors.Join(err, ferr)
+		s.jobs.Apply(ctx, j.Claim, job.Outcome{Fail: &job.Ending{Failure: errInternal, Level: slog.LevelError}}, err)
+		return j, false, err
 	}
 	return j, true, nil
 }

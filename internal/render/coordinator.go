@@ -1,3 +1,6 @@
+// Several replicas make one film: the parts of a render are rows of render_parts, which the replica that renders the job
+// shares (partCoordinator), and which replicas with an idle slot claim and make (assistant).
+
 package render
 
 import (
@@ -37,16 +40,16 @@ func (s *Service) newPartCoordinator(ctx context.Context, jobID string) *partCoo
 }
 
 // renew renews the claims of parts. It reports false when no worker holds the job.
-func (c *partCoordinator) renew(ctx context.Context) (rendered bool, err error) {
+func (c *partCoordinator) renew(ctx context.Context) (held bool, err error) {
 	if _, err := c.s.DB.Exec(ctx, `UPDATE render_parts SET lease_until = now_ms() + $1
 		WHERE job_id = $2 AND owner = $3 AND state = 'MAKING'`, c.lease.Milliseconds(), c.jobID, c.owner); err != nil {
 		return false, fmt.Errorf("renew claims of parts: %w", err)
 	}
-	return c.rendered(ctx, c.s.DB, "")
+	return c.held(ctx, c.s.DB, "")
 }
 
-// rendered reports whether a worker holds the job.
-func (c *partCoordinator) rendered(ctx context.Context, q db.Querier, forUpdate string) (bool, error) {
+// held reports whether a worker holds the job.
+func (c *partCoordinator) held(ctx context.Context, q db.Querier, forUpdate string) (bool, error) {
 	held, err := db.HasRow(ctx, q, `SELECT 1 FROM jobs WHERE id = $1 AND state = 'PROCESSING' AND lease_owner IS NOT NULL`+forUpdate, c.jobID)
 	if err != nil {
 		err = fmt.Errorf("look up render: %w", err)
@@ -74,7 +77,7 @@ const announcedAtOnce = 200
 func (c *partCoordinator) Announce(ctx context.Context, parts []engine.Part) ([]engine.Part, error) {
 	parts = slices.Clone(parts)
 	err := c.s.DB.InTx(ctx, func(tx *db.Tx) error {
-		if held, err := c.rendered(ctx, tx, tx.ForUpdate()); err != nil {
+		if held, err := c.held(ctx, tx, tx.ForUpdate()); err != nil {
 			return err
 		} else if !held {
 			return job.ErrMoved
@@ -116,8 +119,8 @@ func (c *partCoordinator) Announce(ctx context.Context, parts []engine.Part) ([]
 }
 
 // nextSQL claims the first part that is open or whose worker died. Workers that ask at the same moment get different
-// parts. A claim waits for no lock, because it holds the locks of the parts that it looked at in vain: it must not report
-// another part as well.
+// parts. The statement skips locked rows. It may keep locks on parts that it examined and did not take, so one
+// transaction claims one part and reports none.
 func nextSQL(d *db.DB) string {
 	first := func(condition string) string {
 		return `(SELECT p.part_key FROM render_parts p WHERE p.job_id = $1 AND ` + condition +
@@ -131,7 +134,7 @@ func nextSQL(d *db.DB) string {
 
 // Next implements engine.PartCoordinator.
 func (c *partCoordinator) Next(ctx context.Context) (part engine.Part, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // see claim
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL) // a claim is never cut short: see job.Queue
 	defer cancel()
 	err = c.s.DB.ExecRow(ctx, nextSQL(c.s.DB), []any{c.jobID, c.owner, c.lease.Milliseconds()}, &part.Key, &part.Threads)
 	if err != nil && !db.IsNoRows(err) {
@@ -298,9 +301,12 @@ func (s *Service) stopAssisting(ctx context.Context) error {
 	if stop == nil {
 		return nil
 	}
-	_, waiting, err := s.look(ctx)
+	_, waiting, err := s.look(db.WithLimit(ctx, job.TTL/3))
+	if err != nil {
+		return fmt.Errorf("look for render jobs: %w", err)
+	}
 	if waiting {
 		(*stop)()
 	}
-	return err
+	return nil
 }

@@ -16,13 +16,13 @@ import (
 // Finished parts stay: they are the user's cache for the next film of the same source.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
-		if err := s.jobs.Set(ctx, tx, jobID, `output_key = NULL, poster_key = NULL, spec = ''`); err != nil {
+		if err := s.jobs.Set(ctx, tx, jobID, job.SQL(`output_key = NULL, poster_key = NULL, spec = ''`)); err != nil {
 			return err
 		}
 		if err := events.Drop(ctx, tx, jobID); err != nil {
 			return err
 		}
-		_, err := s.jobs.Fail(ctx, tx, job.ErrDeleted, nil, `id = $5 AND `+job.Unfinished, jobID)
+		_, err := s.jobs.FailAll(ctx, tx, job.ErrDeleted, nil, job.SQL(`id = $1 AND `+job.Unfinished, jobID))
 		return err
 	}, func(ctx context.Context) error { return s.jobs.EraseFiles(ctx, jobID) })
 }

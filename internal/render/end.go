@@ -1,7 +1,6 @@
 package render
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"log/slog"
@@ -25,14 +24,6 @@ type circumstances struct {
 	free    int64        // bytes that jobs here may still write
 }
 
-// outcome is the decision about a job whose attempt failed: it goes back to the queue, fails, or, if both are nil, is
-// another worker's.
-type outcome struct {
-	again   *retry
-	failure *fault.Error
-	level   slog.Level // an error if the service is to blame
-}
-
 // retry describes the next attempt at a job that is handed back.
 type retry struct {
 	forgive    bool          // the attempt does not count: the job is not to blame
@@ -40,18 +31,27 @@ type retry struct {
 	needsBytes int64         // disk space that the next replica must have
 }
 
+func again(r retry) job.Outcome {
+	return job.Outcome{Return: &job.Return{To: StatePending, Forgive: r.forgive, Pause: r.pause,
+		Set:   job.SQL(`needs_bytes = $1, short_since = NULL`, sql.NullInt64{Int64: r.needsBytes, Valid: r.needsBytes > 0}),
+		Attrs: []any{"attemptLost", !r.forgive, "needsBytes", r.needsBytes}}}
+}
+
+func failed(failure *fault.Error, level slog.Level) job.Outcome {
+	return job.Outcome{Fail: &job.Ending{Failure: failure, Level: level}}
+}
+
 // decide says what becomes of a job whose attempt failed with err. A replica that cannot work may have caused the
 // failure, so another replica tries the job.
-func decide(attempts int, c circumstances, err error) outcome {
-	again := func(r retry) outcome { return outcome{again: &r} }
+func decide(attempts int, c circumstances, err error) job.Outcome {
 	seen := fault.As(err)
 	switch {
 	case c.taken:
-		return outcome{}
+		return job.Outcome{}
 	case c.stopped:
 		return again(retry{forgive: true})
 	case c.overdue != nil:
-		return outcome{failure: c.overdue}
+		return failed(c.overdue, slog.LevelInfo)
 	case errors.Is(err, engine.ErrNoSpace), disk.IsFull(err):
 		// The bytes that are free here now were not enough.
 		return again(retry{forgive: true, needsBytes: c.free + max(c.free/10, 64<<20)})
@@ -62,42 +62,11 @@ func decide(attempts int, c circumstances, err error) outcome {
 	case errors.Is(err, db.ErrUnavailable):
 		return again(retry{forgive: true, pause: time.Second})
 	case seen != nil && seen.Kind != fault.Internal && seen.Kind != fault.Unavailable:
-		return outcome{failure: seen}
+		return failed(seen, slog.LevelInfo)
 	case attempts < job.MaxAttempts:
 		return again(retry{pause: time.Second})
 	case errors.Is(err, media.ErrTimeout):
-		return outcome{failure: errSlow, level: slog.LevelError}
+		return failed(errSlow, slog.LevelError)
 	}
-	return outcome{failure: errInternal, level: slog.LevelError}
-}
-
-// apply does what was decided, and logs it. It reports whether the job's uploads are no longer needed. If the outcome
-// cannot be written, the lease runs out and another worker claims the job.
-func (s *Service) apply(ctx context.Context, j claimedJob, o outcome, cause error) (over bool) {
-	log, moved := s.jobs.AttemptLog(j.Claim), false
-	var err error
-	switch {
-	case o.again != nil:
-		err = job.Retry(ctx, func() (err error) {
-			moved, err = s.jobs.HandBack(ctx, j.Claim, job.Return{From: StateProcessing, To: StatePending, Forgive: o.again.forgive, Pause: o.again.pause,
-				Set:  `needs_bytes = $2, short_since = NULL`,
-				Args: []any{sql.NullInt64{Int64: o.again.needsBytes, Valid: o.again.needsBytes > 0}}})
-			return err
-		})
-		if moved && err == nil {
-			log.Info("render handed back", "attemptLost", !o.again.forgive, "needsBytes", o.again.needsBytes, "why", cause)
-		}
-	case o.failure != nil:
-		moved, err = s.fail(ctx, j, o.failure, cause)
-		if moved && err == nil {
-			over = !keepsUploads(o.failure)
-			log.Log(ctx, o.level, "render ended", "state", StateFailed, "why", o.failure.Answer(), "err", cause)
-		}
-	default:
-		log.Info("render taken away", "err", cause)
-	}
-	if err != nil {
-		log.Warn("end of attempt not written; the render will be claimed again", "err", err)
-	}
-	return over
+	return failed(errInternal, slog.LevelError)
 }

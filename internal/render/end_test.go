@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,29 +30,25 @@ func TestDecisions(t *testing.T) {
 		attempts int
 		c        circumstances
 		err      error
-		again    *retry
-		failure  *fault.Error
-		level    slog.Level
+		want     job.Outcome
 	}{
 		{name: "taken", attempts: last, c: circumstances{taken: true, stopped: true, overdue: late}, err: broken},
-		{name: "stopped", attempts: last, c: circumstances{stopped: true, overdue: late}, err: protected, again: &retry{forgive: true}},
-		{name: "overdue", attempts: first, c: circumstances{overdue: late, unable: broken}, err: broken, failure: late},
+		{name: "stopped", attempts: last, c: circumstances{stopped: true, overdue: late}, err: protected, want: again(retry{forgive: true})},
+		{name: "overdue", attempts: first, c: circumstances{overdue: late, unable: broken}, err: broken, want: failed(late, slog.LevelInfo)},
 		{name: "no room", attempts: last, c: circumstances{unable: broken, free: 1 << 40}, err: fmt.Errorf("part: %w", engine.ErrNoSpace),
-			again: &retry{forgive: true, needsBytes: 1<<40 + 1<<40/10}},
-		{name: "hardly any room", attempts: last, err: engine.ErrNoSpace, again: &retry{forgive: true, needsBytes: 64 << 20}},
-		{name: "a broken replica", attempts: last, c: circumstances{unable: broken}, err: protected, again: &retry{forgive: true}},
-		{name: "no store", attempts: last, err: objectstore.ErrUnavailable, again: &retry{forgive: true, pause: 10 * time.Second}},
-		{name: "no database", attempts: last, err: db.ErrUnavailable, again: &retry{forgive: true, pause: time.Second}},
-		{name: "a bad source", attempts: first, err: fmt.Errorf("render: %w", protected), failure: protected},
-		{name: "a bug", attempts: first, err: broken, again: &retry{pause: time.Second}},
-		{name: "a bug again", attempts: last, err: broken, failure: errInternal, level: slog.LevelError},
-		{name: "slow", attempts: first, err: media.ErrTimeout, again: &retry{pause: time.Second}},
-		{name: "slow again", attempts: last, err: media.ErrTimeout, failure: errSlow, level: slog.LevelError},
+			want: again(retry{forgive: true, needsBytes: 1<<40 + 1<<40/10})},
+		{name: "hardly any room", attempts: last, err: engine.ErrNoSpace, want: again(retry{forgive: true, needsBytes: 64 << 20})},
+		{name: "a broken replica", attempts: last, c: circumstances{unable: broken}, err: protected, want: again(retry{forgive: true})},
+		{name: "no store", attempts: last, err: objectstore.ErrUnavailable, want: again(retry{forgive: true, pause: 10 * time.Second})},
+		{name: "no database", attempts: last, err: db.ErrUnavailable, want: again(retry{forgive: true, pause: time.Second})},
+		{name: "a bad source", attempts: first, err: fmt.Errorf("render: %w", protected), want: failed(protected, slog.LevelInfo)},
+		{name: "a bug", attempts: first, err: broken, want: again(retry{pause: time.Second})},
+		{name: "a bug again", attempts: last, err: broken, want: failed(errInternal, slog.LevelError)},
+		{name: "slow", attempts: first, err: media.ErrTimeout, want: again(retry{pause: time.Second})},
+		{name: "slow again", attempts: last, err: media.ErrTimeout, want: failed(errSlow, slog.LevelError)},
 	} {
-		o := decide(tt.attempts, tt.c, tt.err)
-		same := o.again == tt.again || o.again != nil && tt.again != nil && *o.again == *tt.again
-		if !same || o.failure != tt.failure || o.level != tt.level {
-			t.Errorf("%s: %+v (again %+v), want again %+v, failure %v", tt.name, o, o.again, tt.again, tt.failure)
+		if got := decide(tt.attempts, tt.c, tt.err); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
 	for failure, want := range map[*fault.Error]fault.Reason{errInternal: fault.Unexplained, errSlow: fault.TimedOut} {

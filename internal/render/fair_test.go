@@ -76,7 +76,7 @@ func TestReplicasThatClaimAtOnceAreFair(t *testing.T) {
 // The cost of a claim depends neither on the length of the queue nor on the number of owners.
 func TestAClaimFollowsIndexes(t *testing.T) {
 	d := dbtest.SQLite(t)
-	for query, args := range map[string][]any{waitingSQL: nil, pickSQL("$1", "$2", ""): {0, 1}, pickSQL("$1", "$2", d.SkipLockedOf("j")): {0, 1}} {
+	for query, args := range map[string][]any{waitingSQL: nil, pickSQL(""): {0, 1}, pickSQL(d.SkipLockedOf("j")): {0, 1}} {
 		plan := strings.Join(dbtest.Plan(t, d, "", query, args...), "\n")
 		if !strings.Contains(plan, "jobs_waiting_by_user") || !strings.Contains(plan, "render_turns_waiting") || strings.Contains(plan, "SCAN j") {
 			t.Errorf("the plan of a claim:\n%s", plan)
@@ -101,11 +101,11 @@ func TestAClaimReadsFewRows(t *testing.T) {
 	for name, step := range map[string]func(ctx context.Context, tx *db.Tx) error{
 		"look": func(ctx context.Context, tx *db.Tx) error { _, err := tx.Exec(ctx, waitingSQL); return err },
 		"claim": func(ctx context.Context, tx *db.Tx) error {
-			_, _, err := jobs.Take(ctx, tx, StatePending, StateProcessing, pickSQL("$6", "$7", r.DB.SkipLockedOf("j")), 0, 1000)
+			_, _, err := jobs.Take(ctx, tx, job.Pick{From: StatePending, To: StateProcessing, Job: job.SQL(pickSQL(r.DB.SkipLockedOf("j")), 0, 1000)})
 			return err
 		},
 		"end": func(ctx context.Context, tx *db.Tx) error {
-			_, err := jobs.Fail(ctx, tx, errInternal, nil, `id = repeat('x', 300) || $5::text`, "1001")
+			_, err := jobs.FailAll(ctx, tx, errInternal, nil, job.SQL(`id = repeat('x', 300) || $1::text`, "1001"))
 			return err
 		},
 	} {

@@ -72,7 +72,7 @@ func Retry(ctx context.Context, assets *asset.Service, store objectstore.Store, 
 			return fmt.Errorf("a source that render %s reads is gone: %w", jobID, err)
 		}
 		changed := fmt.Errorf("render %s changed in the meantime", jobID)
-		if err := table(d).Guard(ctx, tx, j.Claim, StateFailed); errors.Is(err, job.ErrMoved) {
+		if err := table(d).Guard(ctx, tx, j.Claim); errors.Is(err, job.ErrMoved) {
 			return changed
 		} else if err != nil {
 			return err
@@ -90,9 +90,9 @@ func Retry(ctx context.Context, assets *asset.Service, store objectstore.Store, 
 		if err != nil {
 			return fmt.Errorf("queue render again: %w", err)
 		}
-		moved, err := table(d).Move(ctx, tx, jobID, StateFailed, StatePending, `, attempts = 0, fence = fence + 1, started_at = NULL,
+		moved, err := table(d).Move(ctx, tx, jobID, StateFailed, StatePending, job.SQL(`attempts = 0, fence = fence + 1, started_at = NULL,
 			finished_at = NULL, error = NULL, error_code = NULL, failure_cause = NULL, lease_until = NULL,
-			stored_bytes = (SELECT upload_bytes FROM renders WHERE job_id = jobs.id)`, ` AND deleted_at IS NULL`)
+			stored_bytes = (SELECT upload_bytes FROM renders WHERE job_id = jobs.id)`), job.SQL(`deleted_at IS NULL`))
 		if err != nil {
 			return err
 		}
@@ -105,11 +105,11 @@ func Retry(ctx context.Context, assets *asset.Service, store objectstore.Store, 
 
 // failedJob reads a job that may be run again.
 func failedJob(ctx context.Context, d *db.DB, jobID string) (j claimedJob, err error) {
-	var state, encoded string
+	var encoded string
 	var deleted bool
 	err = d.QueryRow(ctx, `SELECT j.user_id, j.state, d.spec, j.fence, j.deleted_at IS NOT NULL
 		FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $1`, jobID).
-		Scan(&j.UserID, &state, &encoded, &j.Fence, &deleted)
+		Scan(&j.UserID, &j.State, &encoded, &j.Fence, &deleted)
 	j.ID = jobID
 	switch {
 	case db.IsNoRows(err):
@@ -118,8 +118,8 @@ func failedJob(ctx context.Context, d *db.DB, jobID string) (j claimedJob, err e
 		return j, fmt.Errorf("read render: %w", err)
 	case deleted:
 		return j, fmt.Errorf("the owner of render %s deleted it", jobID)
-	case state != StateFailed:
-		return j, fmt.Errorf("render %s is %s; only a FAILED one can be run again", jobID, state)
+	case j.State != StateFailed:
+		return j, fmt.Errorf("render %s is %s; only a FAILED one can be run again", jobID, j.State)
 	case encoded == "":
 		return j, fmt.Errorf("the request of render %s is no longer kept", jobID)
 	}

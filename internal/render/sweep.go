@@ -1,3 +1,5 @@
+// What no worker does for a render: jobs that nobody will end are failed, and what has expired is forgotten or removed.
+
 package render
 
 import (
@@ -51,27 +53,9 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 		err = fmt.Errorf("note jobs without room: %w", err)
 	}
 	return errors.Join(err,
-		s.failAll(ctx, errInterrupted, job.AtWork+` AND lease_until < now_ms() AND attempts >= $5`, job.MaxAttempts),
-		s.failAll(ctx, s.overdue(), job.Waiting+` AND started_at < now_ms() - $5`, s.Timeout.Milliseconds()),
-		s.failWithoutRoom(ctx))
-}
-
-// failWithoutRoom fails the jobs that have waited too long for room. A worker that claims one, also one that has handed
-// it back since, raises its fence.
-func (s *Service) failWithoutRoom(ctx context.Context) error {
-	short, err := db.All(ctx, s.DB, func(row db.Scanner) (c job.Claim, err error) {
-		err = row.Scan(&c.ID, &c.Fence)
-		return c, err
-	},
-		`SELECT j.id, j.fence FROM jobs j JOIN renders d ON d.job_id = j.id
-			WHERE j.kind = 'render' AND j.`+job.Waiting+` AND d.short_since < now_ms() - $1`, waitTimeout.Milliseconds())
-	if err != nil {
-		return fmt.Errorf("look for jobs without room: %w", err)
-	}
-	for _, c := range short {
-		err = errors.Join(err, s.failAll(ctx, errNoRoom, job.Waiting+` AND id = $5 AND fence = $6`, c.ID, c.Fence))
-	}
-	return err
+		s.failAll(ctx, errInterrupted, `j.`+job.AtWork+` AND j.lease_until < now_ms() AND j.attempts >= $1`, job.MaxAttempts),
+		s.failAll(ctx, s.overdue(), `j.`+job.Waiting+` AND j.started_at < now_ms() - $1`, s.Timeout.Milliseconds()),
+		s.failAll(ctx, errNoRoom, `j.`+job.Waiting+` AND d.short_since < now_ms() - $1`, waitTimeout.Milliseconds()))
 }
 
 // waitTimeout is how long a job may wait while no live replica has room for it.
@@ -82,21 +66,11 @@ func (s *Service) overdue() *fault.Error {
 	return fault.Failedf(fault.TimedOut, "The video could not be rendered: it took longer than %d minutes", s.Timeout/time.Minute)
 }
 
-// failAll fails the jobs of a condition, whose parameters begin with $5. The next sweep
-// of files removes their uploads.
-func (s *Service) failAll(ctx context.Context, failure *fault.Error, where string, args ...any) error {
-	var ends []job.End
-	err := s.DB.InTx(ctx, func(tx *db.Tx) (err error) {
-		ends, err = s.jobs.Fail(ctx, tx, failure, nil, where, args...)
-		return err
+// failAll fails the jobs j, with their details d, that meet a condition. The next sweep of files removes their uploads.
+func (s *Service) failAll(ctx context.Context, failure *fault.Error, which string, args ...any) error {
+	return s.jobs.Sweep(ctx, job.SQL(`j.kind = 'render' AND `+which, args...), func(job.Claim, bool) job.Outcome {
+		return job.Outcome{Fail: &job.Ending{Failure: failure}}
 	})
-	if err != nil {
-		return fmt.Errorf("give up render jobs: %w", err)
-	}
-	for _, e := range ends {
-		s.Log.Warn("render job given up", "job", e.ID, "why", failure.Sentence)
-	}
-	return nil
 }
 
 // kindInputs is the sweeps' name for cached inputs.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -133,12 +134,12 @@ func (l *line) change(kind string) {
 	var err error
 	switch kind {
 	case "hand back":
-		_, err = s.jobs.HandBack(ctx, c.Claim, job.Return{From: StateProcessing, To: StatePending, Forgive: l.n(2) == 0,
-			Pause: time.Duration(l.n(2)) * time.Hour, Set: `needs_bytes = $2`, Args: []any{l.n(3)}})
+		_, err = s.jobs.HandBack(ctx, c.Claim, job.Return{To: StatePending, Forgive: l.n(2) == 0,
+			Pause: time.Duration(l.n(2)) * time.Hour, Set: job.SQL(`needs_bytes = $1`, l.n(3))})
 	case "complete":
 		err = s.completed(ctx, c, stored{key: outputKey(c.ID, "mp4"), size: 1, sha256: "0", length: time.Second})
 	case "fail":
-		_, err = s.fail(ctx, c, errInternal, nil)
+		s.jobs.Apply(ctx, c.Claim, failed(errInternal, slog.LevelError), nil)
 	case "delete", "delete running":
 		err = s.Delete(ctx, owner, id)
 	case "again":
@@ -207,7 +208,7 @@ func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 			Details: map[string]any{"spec": "{}", "output_kind": "video"}}); err != nil {
 			return err
 		}
-		end.Go(func() error { return s.failAll(t.Context(), errInternal, `id = $5`, ids[0]) })
+		end.Go(func() error { return s.failAll(t.Context(), errInternal, `j.id = $1`, ids[0]) })
 		r.untilBlocked()
 		return nil
 	})

@@ -1,3 +1,6 @@
+// The workers of a replica: each claims a job, fetches its sources, lets the engine make the film, stores it, and ends the
+// job with what end.go decides if that fails.
+
 package render
 
 import (
@@ -14,7 +17,6 @@ import (
 
 	"cutroom/internal/asset"
 	"cutroom/internal/clock"
-	"cutroom/internal/db"
 	"cutroom/internal/disk"
 	"cutroom/internal/engine"
 	"cutroom/internal/fault"
@@ -140,7 +142,8 @@ func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
 			c.overdue = s.overdue()
 		}
 		c.free, c.unable = s.CanWork(last)
-		over = s.apply(last, j, decide(j.Attempts, c, err), errors.Join(c.unable, err))
+		o := decide(j.Attempts, c, err)
+		over = s.jobs.Apply(last, j.Claim, o, errors.Join(c.unable, err)) == job.Failed && !keepsUploads(o.Fail.Failure)
 		s.dropIfErased(last, j)
 	})
 	return over
@@ -242,15 +245,7 @@ func (s *Service) complete(ctx context.Context, j claimedJob, out engine.Output)
 	if err := errors.Join(err, poster.Wait()); err != nil {
 		return err
 	}
-	if err = job.Retry(ctx, func() error { return s.completed(ctx, j, f) }); err != nil {
-		// Perhaps only the answer was lost. The lease ended with the job.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), job.TTL/3)
-		defer cancel()
-		if did, derr := s.jobs.Wrote(last, s.DB, j.Claim, StateCompleted); did && derr == nil {
-			return nil
-		}
-	}
-	return err
+	return s.completed(ctx, j, f)
 }
 
 // stored is a finished output in the store.
@@ -263,28 +258,12 @@ type stored struct {
 	poster string // its key, "" for none
 }
 
-// completed moves the job to COMPLETED, even while the service stops: the film is made,
-// and an interrupted commit would leave its outcome unknown.
+// completed moves the job to COMPLETED.
 func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	return s.DB.InTx(ctx, func(tx *db.Tx) error {
-		return s.jobs.Complete(ctx, tx, j.Claim, job.Completion{State: StateCompleted, StoredBytes: f.size,
-			Set: `output_key = $2, output_size_bytes = $3, output_sha256 = $4, output_duration_ms = $5, poster_key = NULLIF($6, ''),
-				expires_at = (SELECT finished_at FROM jobs WHERE id = $1) + $7, spec = ''`,
-			Args: []any{f.key, f.size, f.sha256, wholeMs(f.length), f.poster, s.OutputLifetime.Milliseconds()}})
-	})
-}
-
-// fail moves a job to FAILED, unless another worker has it. The owner reads the sentence
-// and the reason of failure; support reads the cause.
-func (s *Service) fail(ctx context.Context, j claimedJob, failure *fault.Error, cause error) (moved bool, err error) {
-	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
-		ends, err := s.jobs.Fail(ctx, tx, failure, cause, `id = $5 AND fence = $6 AND state = 'PROCESSING'`, j.ID, j.Fence)
-		moved = len(ends) == 1
-		return err
-	})
-	return moved, err
+	return s.jobs.Complete(ctx, j.Claim, job.Completion{State: StateCompleted, StoredBytes: f.size,
+		Set: job.SQL(`output_key = $1, output_size_bytes = $2, output_sha256 = $3, output_duration_ms = $4, poster_key = NULLIF($5, ''),
+			expires_at = (SELECT finished_at FROM jobs WHERE id = renders.job_id) + $6, spec = ''`,
+			f.key, f.size, f.sha256, wholeMs(f.length), f.poster, s.OutputLifetime.Milliseconds())})
 }
 
 // dropUploads deletes what was uploaded for one job only. The sweep deletes what this
@@ -338,11 +317,11 @@ func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWr
 		if nowPercent == percent && nowMs == lengthMs {
 			continue
 		}
-		set, args := "", []any(nil)
+		var set job.Fragment
 		if nowMs != lengthMs {
-			set, args = `output_duration_ms = $2`, []any{nowMs}
+			set = job.SQL(`output_duration_ms = $1`, nowMs)
 		}
-		err := s.jobs.Progress(job.WithLimit(context.WithoutCancel(ctx)), j.Claim, int(nowPercent), set, args...)
+		err := s.jobs.Progress(job.WithLimit(context.WithoutCancel(ctx)), j.Claim, int(nowPercent), set)
 		if err == nil { // else the next write includes it
 			percent, lengthMs = nowPercent, nowMs
 		}

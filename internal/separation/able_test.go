@@ -20,7 +20,7 @@ func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 	})
 	good := r.service()
 	id := r.enqueueAudio(good, r.User(1))
-	if j, ok, err := full.next(t.Context()); ok || err != nil {
+	if j, ok, err := full.claim(t.Context()); ok || err != nil {
 		t.Fatalf("the full replica claimed %s, %v", j.ID, err)
 	}
 	defer r.run(full)()

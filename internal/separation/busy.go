@@ -62,8 +62,8 @@ func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration
 func (s *Service) failBusy(ctx context.Context) error {
 	for _, status := range []int{429, 503} {
 		refused := &separator.Error{Status: status, Transient: status == 503}
-		if err := s.failAll(ctx, refused.Public(), "the provider was busy for too long", condition{
-			queued + ` AND d.busy_since < now_ms() - $1 AND d.busy_status = $2`, []any{s.BusyWait.Milliseconds(), status}}); err != nil {
+		if err := s.failAll(ctx, refused.Public(), "the provider was busy for too long", job.SQL(
+			queued+` AND d.busy_since < now_ms() - $1 AND d.busy_status = $2`, s.BusyWait.Milliseconds(), status)); err != nil {
 			return err
 		}
 	}

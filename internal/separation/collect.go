@@ -1,3 +1,6 @@
+// The end of a job that the provider has done: the stems are downloaded, measured, converted and stored, and the job is
+// READY.
+
 package separation
 
 import (
@@ -84,7 +87,7 @@ func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error 
 	if err := s.addPeaks(ctx, j, dir, stems); err != nil {
 		return err
 	}
-	if err := job.Retry(ctx, func() error { return s.ready(ctx, j, stems) }); err != nil {
+	if err := s.ready(ctx, j, stems); err != nil {
 		return err
 	}
 	j.State = StateReady
@@ -116,28 +119,23 @@ func (s *Service) measureAll(ctx context.Context, got separator.Stems) ([]stem, 
 
 // ready writes the stems and moves PROCESSING to READY.
 func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error {
-	return s.DB.InTx(ctx, func(tx *db.Tx) error {
-		if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); errors.Is(err, job.ErrMoved) {
-			if wrote, err := s.jobs.Wrote(ctx, tx, j.Claim, StateReady); err != nil || wrote {
-				return err
+	var bytes int64
+	for _, t := range stems {
+		bytes += t.sizeBytes
+	}
+	return s.jobs.Complete(ctx, j.Claim, job.Completion{State: StateReady, StoredBytes: bytes,
+		Set: job.SQL(`actual_duration_ms = $1`, stems[0].durationMs),
+		Write: func(ctx context.Context, tx *db.Tx) error {
+			for i, t := range stems {
+				if _, err := tx.Exec(ctx,
+					`INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256, peaks_key)
+					VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULLIF($9, ''))`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext()),
+					objectstore.ContentType("."+t.ext()), t.sizeBytes, t.durationMs, t.sha256, t.peaksKey); err != nil {
+					return fmt.Errorf("insert stem: %w", err)
+				}
 			}
-			return job.ErrMoved
-		} else if err != nil {
-			return err
-		}
-		var bytes int64
-		for i, t := range stems {
-			bytes += t.sizeBytes
-			if _, err := tx.Exec(ctx,
-				`INSERT INTO separation_stems (job_id, stem_id, ordinal, object_key, content_type, size_bytes, duration_ms, sha256, peaks_key)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, NULLIF($9, ''))`, j.ID, t.id, i, stemKey(j.ID, t.id, t.ext()),
-				objectstore.ContentType("."+t.ext()), t.sizeBytes, t.durationMs, t.sha256, t.peaksKey); err != nil {
-				return fmt.Errorf("insert stem: %w", err)
-			}
-		}
-		return s.jobs.Complete(ctx, tx, j.Claim, job.Completion{State: StateReady, StoredBytes: bytes,
-			Set: `actual_duration_ms = $2`, Args: []any{stems[0].durationMs}})
-	})
+			return nil
+		}})
 }
 
 // losslessInFLAC are the WAV codecs that FLAC stores without loss. It would clip

@@ -82,7 +82,7 @@ type lifetimes struct {
 
 // work runs a worker on the next job, and stops it after the given number of moves.
 func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
-	j, ok, err := l.s.next(ctx)
+	j, ok, err := l.s.claim(ctx)
 	if err != nil || !ok {
 		return
 	}
@@ -120,7 +120,7 @@ func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 			_ = l.s.intend(stopped, &j)
 		}
 		if !j.AskedAt.Valid {
-			_, _ = l.s.handBack(ctx, j) // if this fails, the sweeps repair it
+			l.s.apply(ctx, j, handBack, context.Canceled) // if this fails, the sweeps repair it
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (l *lifetimes) interleave(t *testing.T, rt *rapid.T, owner string, jobs []s
 			}
 			return err == nil, err
 		case "recover":
-			err = l.s.requeueStuck(ctx)
+			err = l.s.recoverStuck(ctx)
 		case "die":
 			_, err = l.DB.Exec(ctx, `UPDATE jobs SET lease_until = 0 WHERE id = $1 AND lease_until IS NOT NULL`, id)
 		case "time out":

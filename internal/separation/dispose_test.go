@@ -20,7 +20,7 @@ func TestSweepMeetsReaders(t *testing.T) {
 			if ok, err := keepStems(t.Context(), tx, id); err != nil || !ok {
 				return errors.Join(errors.New("not kept"), err)
 			}
-			return s.jobs.Set(t.Context(), tx, id, `collected_at = now_ms()`)
+			return s.jobs.Set(t.Context(), tx, id, job.SQL(`collected_at = now_ms()`))
 		},
 		"a render": func(r *harness, s *Service, tx *db.Tx, id string) error {
 			if err := Keep(t.Context(), tx, StemRef{JobID: id}); err != nil {

@@ -54,8 +54,8 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 			var got []string
 			for _, j := range claimed {
 				got = append(got, j.ID)
-				if moved, err := services[0].fail(t.Context(), j, ending{failure: errInternal}); err != nil || !moved {
-					t.Errorf("fail: %v, %v", moved, err)
+				if r := services[0].jobs.Apply(t.Context(), j.Claim, outcome(j, fail, errProviderFailed), nil); r != job.Failed {
+					t.Errorf("fail: %v", r)
 				}
 			}
 			if want := ids[:min(limit, len(ids))]; !slices.Equal(got, want) {
@@ -105,9 +105,7 @@ func TestSubmissionsAreSeenInOrder(t *testing.T) {
 				t.Errorf("claimed a job of %d after one of %d", at, last)
 			}
 			last = at
-			if _, err := s.fail(t.Context(), j, ending{failure: errInternal}); err != nil {
-				t.Fatal(err)
-			}
+			s.apply(t.Context(), j, fail, errProviderFailed)
 		}
 		wg.Wait()
 	})
@@ -122,7 +120,7 @@ func TestALostLeaseIsFenced(t *testing.T) {
 		id := r.enqueue(a, owner)
 		old := r.claimed(a)
 		r.age(id, job.TTL+time.Second)
-		if err := b.requeueDead(ctx); err != nil {
+		if err := b.recoverDead(ctx); err != nil {
 			t.Fatal(err)
 		}
 		now := r.claimed(b)
@@ -135,11 +133,10 @@ func TestALostLeaseIsFenced(t *testing.T) {
 				"intent": func(j *claimedJob) error { return a.intend(ctx, j) },
 				"start":  func(j *claimedJob) error { return a.started(ctx, j, 99) },
 				"failure": func(j *claimedJob) error {
-					moved, err := a.fail(ctx, *j, ending{failure: errInternal})
-					if err == nil && !moved {
+					if a.jobs.Apply(ctx, j.Claim, outcome(*j, fail, errProviderFailed), nil) == job.Left {
 						return job.ErrMoved
 					}
-					return err
+					return nil
 				},
 			} {
 				before, j := r.row(id), old
@@ -286,17 +283,21 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 // These queries run every two to five seconds on every replica.
 func TestHotQueriesUseTheirIndexes(t *testing.T) {
 	d := dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
+	sweep := func(which, and string) string { // see job.Table.Sweep
+		return `SELECT j.id FROM jobs j JOIN separations d ON d.job_id = j.id AND j.kind = 'separation'
+			WHERE (` + which + `) AND (` + and + `) ORDER BY j.created_at, j.id LIMIT 100`
+	}
 	for query, index := range map[string]string{
-		`SELECT COUNT(*) FROM jobs j WHERE ` + inFlight: "jobs_at_work",
-		selectJob + inFlight + ` AND j.state = 'SUBMITTING' AND COALESCE(d.submitting_at, 0) < now_ms() - 1` + oldest + ` LIMIT 100`: "jobs_at_work",
-		selectJob + inFlight + ` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - 1` + oldest + ` LIMIT 100`: "jobs_at_work",
+		`SELECT COUNT(*) FROM jobs j WHERE ` + inFlight:                                              "jobs_at_work",
+		sweep(inFlight+` AND j.state = 'SUBMITTING'`, `COALESCE(d.submitting_at, 0) < now_ms() - 1`): "jobs_at_work",
+		sweep(inFlight+` AND j.state = 'PROCESSING'`, `COALESCE(d.processing_at, 0) < now_ms() - 1`): "jobs_at_work",
 		`SELECT j.id FROM jobs j WHERE ` + inFlight + ` AND j.state = 'PROCESSING' AND (j.lease_until IS NULL OR j.lease_until < now_ms())
 			AND ` + ownerNotErasing + oldest + ` LIMIT 1`: "jobs_at_work",
-		`SELECT j.id FROM jobs j WHERE ` + queued + ` AND ` + ownerNotErasing + oldest + ` LIMIT 1`:                              "jobs_queue",
-		selectJob + queued + ` AND d.busy_since < now_ms() - 1` + oldest + ` LIMIT 100`:                                          "jobs_queue",
-		selectJob + `j.state = 'READY' AND j.finished_at < now_ms() - 1 AND d.collected_at < 9 ORDER BY j.finished_at LIMIT 100`: "jobs_ready",
-		`SELECT COALESCE(MAX(submitting_at), 0) FROM separations WHERE submitting_at IS NOT NULL`:                                "separations_dequeued",
-		strings.NewReplacer("$1", "'1'", "$2", "'x'").Replace(placeQuery):                                                        "jobs_finished",
+		`SELECT j.id FROM jobs j WHERE ` + queued + ` AND ` + ownerNotErasing + oldest + ` LIMIT 1`:                                                      "jobs_queue",
+		sweep(queued, `d.busy_since < now_ms() - 1`):                                                                                                     "jobs_queue",
+		`SELECT j.id FROM ` + rows + ` WHERE j.state = 'READY' AND j.finished_at < now_ms() - 1 AND d.collected_at < 9 ORDER BY j.finished_at LIMIT 100`: "jobs_ready",
+		`SELECT COALESCE(MAX(submitting_at), 0) FROM separations WHERE submitting_at IS NOT NULL`:                                                        "separations_dequeued",
+		strings.NewReplacer("$1", "'1'", "$2", "'x'").Replace(placeQuery):                                                                                "jobs_finished",
 	} {
 		plan := dbtest.Plan(t, d, "", query)
 		if !slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, index) }) {

@@ -114,17 +114,18 @@ type Service struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	return &Service{Options: o, jobs: job.Table{Kind: job.Separation, Prefix: "sep-", QueueLock: TopicQueue,
+	s := &Service{Options: o, jobs: job.Table{Kind: job.Separation, Prefix: "sep-", QueueLock: TopicQueue,
 		DB: o.DB, Quota: o.Quota, Renewer: o.Renewer, Store: o.Store, Folder: o.WorkDir, Log: o.Log, Ended: ended, Unknown: errUnknownJob,
 		Tracer: o.Tracer, Observer: o.Observer},
 		meter:  price.Meter{Media: o.Media, Slots: o.Analyses, Wait: price.SlotWait, Log: o.Log},
 		signer: signer{o.SigningSecret, o.SigningPrevious}}
+	s.jobs.Swept = s.cleanUp
+	return s
 }
 
 // claimedJob is the part of a row that workers need.
 type claimedJob struct {
 	job.Claim
-	State                 string
 	SourceKey, SourceName string
 	Cut                   sql.NullString // how to cut the source out of an asset
 	DurationMs, Credits   int64          // of the source as measured, and what it cost

@@ -1,3 +1,5 @@
+// What the owner sees of a job: its status with signed links, the history, and the stems themselves.
+
 package separation
 
 import (
@@ -17,7 +19,6 @@ import (
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/objectstore"
-	"cutroom/internal/user"
 )
 
 // Stem is one result of a READY job.
@@ -166,9 +167,6 @@ func (s *Service) findStem(ctx context.Context, jobID, stemID, token string) (st
 	return t, nil
 }
 
-// readable is the condition that the stems of job j may be downloaded with a token.
-var readable = `j.state = 'READY' AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
-
 // ErrNoStem is the error of a stem that does not exist, or no longer does.
 var ErrNoStem = fault.NotFoundf("stem not found")
 
@@ -216,7 +214,7 @@ func (s *Service) noteCollection(ctx context.Context, t storedStem) error {
 		if !ok {
 			return ErrNoStem
 		}
-		if err := s.jobs.Set(ctx, tx, t.jobID, `collected_at = now_ms()`); err != nil {
+		if err := s.jobs.Set(ctx, tx, t.jobID, job.SQL(`collected_at = now_ms()`)); err != nil {
 			return err
 		}
 		return job.Announce(ctx, tx, t.jobID)

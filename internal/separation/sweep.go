@@ -1,3 +1,5 @@
+// What no worker does for a job: jobs that are stuck or wait in vain are ended, and files that nobody needs are removed.
+
 package separation
 
 import (
@@ -5,7 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"cutroom/internal/db"
 	"cutroom/internal/fault"
 	"cutroom/internal/job"
 	"cutroom/internal/sweep"
@@ -17,24 +18,50 @@ const staleAfter = 30 * time.Minute
 // SweepJobs moves the jobs that no worker will move: those stuck in SUBMITTING, stale in
 // the queue, too long at the provider, or READY and abandoned.
 func (s *Service) SweepJobs(ctx context.Context) error {
-	return errors.Join(s.requeueStuck(ctx), s.failBusy(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
+	return errors.Join(s.recoverStuck(ctx), s.failBusy(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
+}
+
+// recoverDead moves the jobs whose worker died while submitting.
+func (s *Service) recoverDead(ctx context.Context) error {
+	return s.recoverJobs(ctx, job.SQL(job.Expired))
+}
+
+// recoverStuck moves the jobs that a worker, perhaps a living one, has been submitting for longer than the threshold.
+func (s *Service) recoverStuck(ctx context.Context) error {
+	return s.recoverJobs(ctx, job.SQL(`COALESCE(d.submitting_at, 0) < now_ms() - $1`, s.StuckAfter.Milliseconds()))
+}
+
+// recoverJobs returns jobs from SUBMITTING to the queue, and fails those that the provider may have received.
+func (s *Service) recoverJobs(ctx context.Context, which job.Fragment) error {
+	return s.jobs.Sweep(ctx, job.SQL(inFlight+` AND j.state = 'SUBMITTING'`).And(which), func(c job.Claim, asked bool) job.Outcome {
+		switch {
+		case asked:
+			return job.Outcome{Fail: &job.Ending{Failure: errInterrupted,
+				Cause: errors.New("the worker was lost while the provider may have been starting the job")}}
+		case c.Attempts >= job.MaxAttempts:
+			return job.Outcome{Fail: &job.Ending{Failure: errInterrupted}}
+		}
+		r := toQueue()
+		r.Lost, r.Still = true, job.SQL(`j.asked_at IS NULL`)
+		return job.Outcome{Return: r}
+	})
 }
 
 // failStale fails queued jobs that cannot start: nobody has worked on any job since they entered the queue, or the
 // provider has only been busy since then. A job behind others is not stale, however long those take, while a worker
 // holds one of them or has just ended one. failBusy fails those that the provider refused.
 func (s *Service) failStale(ctx context.Context) error {
-	return s.failAll(ctx, errStale, "it could not start", condition{queued + ` AND j.created_at < now_ms() - $1 AND (
+	return s.failAll(ctx, errStale, "it could not start", job.SQL(queued+` AND j.created_at < now_ms() - $1 AND (
 		(SELECT COALESCE(MAX(submitting_at), 0) FROM separations WHERE submitting_at IS NOT NULL) < now_ms() - $1
 			AND (SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms() - $1
-			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE ` + inFlight + ` AND j.lease_until > now_ms())
+			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.lease_until > now_ms())
 			AND NOT EXISTS (SELECT 1 FROM jobs e WHERE e.kind = 'separation' AND e.finished_at > now_ms() - $1
 				AND e.asked_at IS NOT NULL AND COALESCE(e.error_code, '') NOT IN ('timed_out', 'interrupted'))
 		OR d.busy_since IS NULL AND j.created_at < now_ms() - $2
 			AND (SELECT until_ms FROM separation_pause WHERE id = 1 AND refusals > 0) > now_ms() - $2
-			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE ` + inFlight + ` AND j.state = 'PROCESSING')
+			AND NOT EXISTS (SELECT 1 FROM jobs j WHERE `+inFlight+` AND j.state = 'PROCESSING')
 			AND NOT EXISTS (SELECT 1 FROM separations p WHERE p.submitting_at > now_ms() - $2 AND p.processing_at IS NOT NULL))`,
-		[]any{staleAfter.Milliseconds(), max(staleAfter, s.BusyWait).Milliseconds()}})
+		staleAfter.Milliseconds(), max(staleAfter, s.BusyWait).Milliseconds()))
 }
 
 // fetchingTime is how long fetching the stems may take after the poll time-out, if the
@@ -42,59 +69,17 @@ func (s *Service) failStale(ctx context.Context) error {
 const fetchingTime = 10 * time.Minute
 
 func (s *Service) failTimedOut(ctx context.Context) error {
-	return s.failAll(ctx, errTimedOut, "the provider took too long", condition{
-		inFlight + ` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - $1
+	return s.failAll(ctx, errTimedOut, "the provider took too long", job.SQL(
+		inFlight+` AND j.state = 'PROCESSING' AND COALESCE(d.processing_at, 0) < now_ms() - $1
 			AND COALESCE(d.provider_done_at, 0) < now_ms() - $2`,
-		[]any{s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds()}})
+		s.PollTimeout.Milliseconds(), min(s.PollTimeout, fetchingTime).Milliseconds()))
 }
 
-func (s *Service) failAll(ctx context.Context, failure *fault.Error, why string, which condition) error {
-	return s.each(ctx, which, oldest, func(j claimedJob) error {
-		moved, err := s.fail(ctx, j, ending{failure: failure, cause: errors.New(why), still: which})
-		if moved {
-			s.jobs.AttemptLog(j.Claim).Warn("separation job given up", "state", j.State, "why", why)
-		}
-		return err
+// failAll fails the jobs that match. Support reads why.
+func (s *Service) failAll(ctx context.Context, failure *fault.Error, why string, which job.Fragment) error {
+	return s.jobs.Sweep(ctx, which, func(job.Claim, bool) job.Outcome {
+		return job.Outcome{Fail: &job.Ending{Failure: failure, Cause: errors.New(why)}}
 	})
-}
-
-// abandoned is the condition that the stems of a READY separation were not collected for $1 milliseconds, and
-// that no render reads them.
-var abandoned = `COALESCE(d.collected_at, 0) < now_ms() - $1
-	AND NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = d.job_id AND ` + job.Held("t.object_key") + `)`
-
-// disposeAbandoned removes results that nobody collected. Stems that a render
-// still reads stay until it has ended.
-func (s *Service) disposeAbandoned(ctx context.Context) error {
-	return s.each(ctx, condition{`j.state = 'READY' AND j.finished_at < now_ms() - $1 AND ` + abandoned, []any{s.AbandonAfter.Milliseconds()}},
-		` ORDER BY j.finished_at`, func(j claimedJob) error { return s.dispose(ctx, j.ID) })
-}
-
-// dispose moves READY to DISPOSED unless the job was collected, or a render
-// began to read it, since it was selected.
-func (s *Service) dispose(ctx context.Context, jobID string) error {
-	still := false
-	err := s.DB.InTx(ctx, func(tx *db.Tx) (err error) {
-		if still, err = keepStems(ctx, tx, jobID); err != nil || !still {
-			return err
-		}
-		still, err = db.HasRow(ctx, tx, `SELECT 1 FROM separations d WHERE d.job_id = $2 AND `+abandoned,
-			s.AbandonAfter.Milliseconds(), jobID)
-		if err != nil || !still {
-			return err
-		}
-		if err := s.forgetStems(ctx, tx, jobID); err != nil {
-			return err
-		}
-		return job.Announce(ctx, tx, jobID)
-	})
-	if err != nil || !still {
-		return err
-	}
-	if err := s.Sweeper.Clean(ctx, kindStems, folder(jobID)); err != nil {
-		s.Log.Warn("stems not deleted; the sweep of orphans will", "job", jobID, "err", err)
-	}
-	return nil
 }
 
 // kindStems is what sweeps call stored stems.

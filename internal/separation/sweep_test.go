@@ -53,7 +53,7 @@ func TestSweeps(t *testing.T) {
 			{name: "stuck half an hour and alone in the queue", state: StateSubmitting, minutes: 31, want: row{State: StateQueued, Attempts: 1}},
 			{name: "stuck for the third time", state: StateSubmitting, minutes: 11, also: func(r *harness, s *Service, _, id string) {
 				for range 2 {
-					if err := s.requeueStuck(r.T.Context()); err != nil {
+					if err := s.recoverStuck(r.T.Context()); err != nil {
 						r.T.Fatal(err)
 					}
 					r.claimed(s)
@@ -151,8 +151,8 @@ func TestSweepsLookAgain(t *testing.T) {
 		sweep       func(*Service, context.Context) error
 		change      string // by its worker, of the job $1
 	}{
-		{"a worker that asked the provider is back", asking, 1, "", (*Service).requeueDead, `UPDATE jobs SET lease_until = now_ms() + 9000 WHERE id = $1`},
-		{"a worker is back in its last attempt", StateSubmitting, 1, `UPDATE jobs SET attempts = 3 WHERE id = $1`, (*Service).requeueDead,
+		{"a worker that asked the provider is back", asking, 1, "", (*Service).recoverDead, `UPDATE jobs SET lease_until = now_ms() + 9000 WHERE id = $1`},
+		{"a worker is back in its last attempt", StateSubmitting, 1, `UPDATE jobs SET attempts = 3 WHERE id = $1`, (*Service).recoverDead,
 			`UPDATE jobs SET lease_until = now_ms() + 9000 WHERE id = $1`},
 		{"the provider is done", StateProcessing, 31, "", (*Service).failTimedOut, `UPDATE separations SET provider_done_at = now_ms() WHERE job_id = $1`},
 		{"another job has left the queue", StateQueued, 31, "", (*Service).failStale,
@@ -208,9 +208,7 @@ func TestSweepFiles(t *testing.T) {
 		r.Exec(`UPDATE separation_stems SET peaks_key = $1 WHERE job_id = $2 AND stem_id = $3`, stemKey(done.ID, stemVoice, "peaks"), done.ID, stemVoice)
 		r.Put(stemKey(done.ID, stemBackground, "peaks")) // no row has this key
 		r.Put(stemKey(running.ID, stemVoice, "flac"))
-		if _, err := s.fail(t.Context(), failed, ending{failure: errInternal}); err != nil {
-			t.Fatal(err)
-		}
+		s.apply(t.Context(), failed, fail, errProviderFailed)
 		r.Put(stemKey(failed.ID, stemVoice, "flac"))
 		// An object without a row is an orphan, unless it is so new that its row may not exist yet.
 		r.Put(stemKey("sep-unknown", stemVoice, "flac"))

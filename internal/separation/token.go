@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,24 +117,6 @@ func (s *Service) ResolveStem(ctx context.Context, owner, jobID, stemID string) 
 		return StemRef{}, fmt.Errorf("look for stem: %w", err)
 	}
 	return ref, nil
-}
-
-// Keep locks the separations of stems, so that no stem is removed between the look at it and the commit of the
-// transaction, which holds it. It returns invalid_stem_url if one may no longer be read.
-func Keep(ctx context.Context, tx *db.Tx, stems ...StemRef) error {
-	ids := make([]string, len(stems))
-	for i, t := range stems {
-		ids[i] = t.JobID
-	}
-	slices.Sort(ids) // the same order in every transaction
-	for _, id := range slices.Compact(ids) {
-		if ok, err := keepStems(ctx, tx, id); err != nil {
-			return err
-		} else if !ok {
-			return errInvalidStemURL
-		}
-	}
-	return nil
 }
 
 func (s *Service) parseStemURL(raw string) (jobID, stemID, token string, ok bool) {

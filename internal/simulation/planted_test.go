@@ -24,22 +24,23 @@ var planted = []struct {
 	edits []edit
 }{
 	{"the result of a former holder counts", []edit{
-		{"job/table.go", `WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING `, `WHERE id = $1 AND $2 > 0 AND state = 'PROCESSING' RETURNING `},
-		{"job/table.go", `WHERE id = $1 AND fence = $2 AND state = $3` + "`+tx.ForUpdate()", `WHERE id = $1 AND $2 > 0 AND state = $3` + "`+tx.ForUpdate()"}}},
+		{"job/move.go", `WHERE id = $1 AND fence = $2 AND state = 'PROCESSING' RETURNING `, `WHERE id = $1 AND $2 > 0 AND state = 'PROCESSING' RETURNING `},
+		{"job/move.go", `WHERE id = $1 AND fence = $2 AND state = $3` + "`+tx.ForUpdate()", `WHERE id = $1 AND $2 > 0 AND state = $3` + "`+tx.ForUpdate()"}}},
 	{"a refund outside of the transaction of its failure", []edit{
-		{"separation/queue.go", `if !e.Deleted || !e.Asked {`, `if e.Deleted && !e.Asked {`},
-		{"separation/queue.go", "	s.removeOrphanStems(ctx, j)\n", `	if moved {
-			if err := s.DB.InTx(ctx, func(tx *db.Tx) error { _, err := credit.Refund(ctx, tx, j.UserID, j.ID); return err }); err != nil {
-				return moved, err
-			}
-		}
-		s.removeOrphanStems(ctx, j)
-	`}}},
+		{"separation/decide.go", `if !e.Deleted || !e.Asked {`, `if e.Deleted && !e.Asked {`},
+		{"separation/stems.go", "	ctx = context.WithoutCancel(ctx)\n	var source string\n", `	ctx = context.WithoutCancel(ctx)
+	_ = s.DB.InTx(ctx, func(tx *db.Tx) error { _, err := credit.Refund(ctx, tx, c.UserID, c.ID); return err })
+	var source string
+`},
+		{"separation/stems.go", `	"cutroom/internal/db"
+`, `	"cutroom/internal/credit"
+	"cutroom/internal/db"
+`}}},
 	{"a job is taken over without a look at its lease", []edit{{"separation/queue.go",
 		`(j.lease_until IS NULL OR j.lease_until < now_ms()) AND `, ``}}},
 	{"the provider is asked again after an intent", []edit{
-		{"separation/queue.go", `case j.AskedAt.Valid:`, `case j.AskedAt.Valid && j.Attempts > 2:`},
-		{"separation/queue.go", `r.Lost, r.And = true, ` + "` AND asked_at IS NULL`+and", "r.Lost, r.And = true, and"}}},
+		{"separation/sweep.go", `case asked:`, `case asked && c.Attempts > 2:`},
+		{"separation/sweep.go", `r.Lost, r.Still = true, ` + "job.SQL(`j.asked_at IS NULL`)", "r.Lost = true"}}},
 	{"an idempotency key is saved after the commit", []edit{{"idempotency/idempotency.go",
 		"		return save(ctx, tx, k, answer)\n	})\n", `		return nil
 	})

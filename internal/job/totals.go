@@ -1,3 +1,6 @@
+// The totals of jobs that have ended, by day, state and length: job_days. Every move that ends a job, or runs one again,
+// counts in its own transaction, so that reports need not read the jobs of years.
+
 package job
 
 import (
@@ -8,41 +11,16 @@ import (
 	"strings"
 
 	"cutroom/internal/db"
-	"cutroom/internal/fault"
 )
-
-// moved is what moves need of a row that they have just changed or deleted.
-type moved struct {
-	ID, UserID          string
-	createdAt, sourceMs int64
-	deleted, asked      bool
-}
-
-const movedColumns = `id, user_id, created_at, source_duration_ms, deleted_at IS NOT NULL, asked_at IS NOT NULL`
-
-// columns is where movedColumns are scanned into.
-func (m *moved) columns() []any {
-	return []any{&m.ID, &m.UserID, &m.createdAt, &m.sourceMs, &m.deleted, &m.asked}
-}
-
-func scanMoved(row db.Scanner) (m moved, err error) {
-	err = row.Scan(m.columns()...)
-	return m, err
-}
-
-func (m moved) end(state string, reason fault.Reason) End {
-	return End{ID: m.ID, UserID: m.UserID, State: state, Reason: reason, Deleted: m.deleted, Asked: m.asked}
-}
 
 // ended reports whether a state is the end of a job.
 func ended(state string) bool {
 	return slices.Contains([]string{"COMPLETED", "READY", "DISPOSED", "FAILED"}, state)
 }
 
-// account counts jobs that moved from one state to another, and keeps the queue's line. From is "" if
-// the jobs were unfinished. It comes late in a transaction,
-// because other moves wait for the totals that it locks.
-func (t Table) account(ctx context.Context, tx *db.Tx, from, to string, rows ...moved) error {
+// count counts jobs that moved from one state to another, and keeps the queue's line. From is "" if
+// the jobs were unfinished. It comes late in a transaction, because other moves wait for the totals that it locks.
+func (t Table) count(ctx context.Context, tx *db.Tx, from, to string, rows ...moved) error {
 	if t.Line != nil && !(ended(from) && ended(to)) {
 		owners := make([]string, len(rows))
 		for i, m := range rows {
@@ -114,25 +92,4 @@ func (s totals) write(ctx context.Context, tx *db.Tx) error {
 		}
 	}
 	return nil
-}
-
-// Forget deletes all jobs of a user, in the transaction that deletes the account. The totals keep counting them, those
-// that have not ended as failed. Call it late, because other transactions wait for the totals that it locks.
-func Forget(ctx context.Context, tx *db.Tx, userID string) error {
-	gone := totals{}
-	err := db.Each(ctx, tx, func(rows *db.Rows) error {
-		var m moved
-		var kind, state string
-		if err := rows.Scan(append([]any{&kind, &state}, m.columns()...)...); err != nil {
-			return err
-		}
-		if !ended(state) {
-			gone.add(kind, "FAILED", m, 1)
-		}
-		return nil
-	}, `DELETE FROM jobs WHERE user_id = $1 RETURNING kind, state, `+movedColumns, userID)
-	if err != nil {
-		return fmt.Errorf("delete jobs: %w", err)
-	}
-	return gone.write(ctx, tx)
 }

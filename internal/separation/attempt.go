@@ -1,3 +1,6 @@
+// One worker's attempt at a job: it claims the job, sends the source to the provider, follows the provider's work, and
+// ends in collect.go or with what decide.go says.
+
 package separation
 
 import (
@@ -29,10 +32,10 @@ func (s *Service) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	job.Poll(ctx, s.Log, "separation queue", wake, pollQueue, s.Renewer.AfterOutages(func(ctx context.Context) (bool, error) {
-		if err := s.requeueDead(ctx); err != nil && ctx.Err() == nil {
+		if err := s.recoverDead(ctx); err != nil && ctx.Err() == nil {
 			s.outage.Log(s.Log, slog.LevelError, "recover", "jobs of dead workers not recovered", "err", err) // others may still be claimed
 		}
-		j, ok, err := s.next(ctx)
+		j, ok, err := s.claim(ctx)
 		if err != nil || !ok {
 			return false, err
 		}
@@ -120,23 +123,9 @@ func (s *Service) fetchSource(ctx context.Context, j *claimedJob, dir, file stri
 // started stores the provider's project id and moves SUBMITTING to PROCESSING. From
 // then on any worker can continue the job.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
-	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for handBack, if the write gets no answer
-	if err := s.DB.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
-		moved, err := s.jobs.Move(ctx, tx, j.ID, StateSubmitting, StateProcessing, "", ` AND fence = $4`, j.Fence)
-		if err != nil {
-			return err
-		}
-		if !moved {
-			if wrote, err := s.jobs.Wrote(ctx, tx, j.Claim, StateProcessing); err != nil || wrote {
-				return err
-			}
-			return job.ErrMoved
-		}
-		if err := s.jobs.Set(ctx, tx, j.ID, `project_id = $2, processing_at = now_ms(), busy_since = NULL, busy_status = NULL`, project); err != nil {
-			return err
-		}
-		return job.Announce(ctx, tx, j.ID)
-	}); err != nil {
+	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for apply, if the write gets no answer
+	if err := s.jobs.Advance(job.WithLimit(ctx), j.Claim, StateProcessing,
+		job.SQL(`project_id = $1, processing_at = now_ms(), busy_since = NULL, busy_status = NULL`, project)); err != nil {
 		return err
 	}
 	j.State = StateProcessing
@@ -147,10 +136,10 @@ func (s *Service) started(ctx context.Context, j *claimedJob, project int64) err
 }
 
 // intend records that the provider is about to be asked. A stop of the service does not interrupt the write. If the
-// stop came first, handBack withdraws the intent, so that another replica can run the job.
+// stop came first, the job goes back without the intent, so that another replica can run the job.
 func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	if err := job.Retry(ctx, func() error {
-		return s.jobs.Ask(job.WithLimit(context.WithoutCancel(ctx)), j.Claim, StateSubmitting)
+		return s.jobs.Ask(job.WithLimit(context.WithoutCancel(ctx)), j.Claim)
 	}); err != nil {
 		return err
 	}
@@ -178,9 +167,9 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 		case p.Done:
 			return s.done(ctx, j)
 		}
-		// Fetching the stems has the last part of the progress bar.
+		// The last part of the progress bar is for fetching the stems.
 		percent := min(95, max(0, p.Percent*95/100))
-		if err := s.jobs.Progress(job.WithLimit(ctx), j.Claim, percent, ""); err != nil {
+		if err := s.jobs.Progress(job.WithLimit(ctx), j.Claim, percent, job.Fragment{}); err != nil {
 			if errors.Is(err, job.ErrMoved) || ctx.Err() != nil {
 				return err
 			}
@@ -214,10 +203,10 @@ func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
 	err := job.Retry(ctx, func() error {
 		return s.DB.InTx(job.WithLimit(ctx), func(tx *db.Tx) error {
-			if err := s.jobs.Guard(ctx, tx, j.Claim, StateProcessing); err != nil {
+			if err := s.jobs.Guard(ctx, tx, j.Claim); err != nil {
 				return err
 			}
-			if err := s.jobs.Set(ctx, tx, j.ID, `provider_done_at = COALESCE(provider_done_at, now_ms())`); err != nil {
+			if err := s.jobs.Set(ctx, tx, j.ID, job.SQL(`provider_done_at = COALESCE(provider_done_at, now_ms())`)); err != nil {
 				return err
 			}
 			return tx.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM jobs WHERE id = $1`, j.ID).Scan(&deleted)

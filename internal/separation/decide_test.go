@@ -21,7 +21,7 @@ import (
 
 func TestTheEndOfAnAttempt(t *testing.T) {
 	in := func(state string, asked, project bool) claimedJob {
-		return claimedJob{State: state, AskedAt: sql.NullInt64{Int64: 1, Valid: asked}, ProjectID: sql.NullInt64{Int64: 7, Valid: project}}
+		return claimedJob{Claim: job.Claim{State: state}, AskedAt: sql.NullInt64{Int64: 1, Valid: asked}, ProjectID: sql.NullInt64{Int64: 7, Valid: project}}
 	}
 	before, asking, started, paid := in(StateSubmitting, false, false), in(StateSubmitting, true, false), in(StateSubmitting, true, true), in(StateProcessing, true, true)
 	tried := paid
@@ -38,7 +38,7 @@ func TestTheEndOfAnAttempt(t *testing.T) {
 		job  claimedJob
 		err  error
 		here circumstances
-		want next
+		want verdict
 	}{
 		{name: "taken away", job: paid, err: crash, here: circumstances{taken: true, stopped: true}, want: leave},
 		{name: "submissions pause", job: before, err: fmt.Errorf("upload to provider: %w", errPaused), want: handBack},

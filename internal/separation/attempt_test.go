@@ -94,7 +94,7 @@ func TestSlowWorkerMeetsItsSuccessor(t *testing.T) {
 		r.Eventually("the upload", func() bool { return r.provider.Faults.Count(fakeprovider.StepUpload) > 0 })
 		r.Eventually("its lease has expired", func() bool { // repeated, because the worker may renew the lease
 			r.age(id, job.TTL+time.Second)
-			if err := quick.requeueDead(t.Context()); err != nil {
+			if err := quick.recoverDead(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			return r.row(id).Fence > j.Fence
