@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"cutroom/internal/media"
@@ -14,39 +11,15 @@ import (
 
 // ffmpeg reports success even if it decodes almost nothing of a broken file, and fills
 // the gaps with repeated frames and silence. So every decoding pass also writes a log
-// with the muxer mkvtimestamp_v2: the start of each decoded frame, one line of
-// milliseconds each.
+// with the muxer mkvtimestamp_v2.
 
-// readTimes parses such a log. The times are in milliseconds, ascending.
+// readTimes reads such a log, see media.DecodedTimes.
 func readTimes(path string) ([]int64, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read decoder log: %w", err)
 	}
-	var times []int64
-	for line := range strings.Lines(string(data)) {
-		if n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64); err == nil { // skips the first line, a comment
-			times = append(times, n)
-		}
-	}
-	slices.Sort(times)
-	return times, nil
-}
-
-// covered returns how many milliseconds of [from, to) the frames starting at times fill. A frame lasts until
-// the next one, but at most longest.
-func covered(times []int64, from, to, longest int64) int64 {
-	var sum int64
-	for i, t := range times {
-		end := t + longest
-		if i+1 < len(times) {
-			end = min(end, times[i+1])
-		}
-		if a, b := max(t, from), min(end, to); b > a {
-			sum += b - a
-		}
-	}
-	return sum
+	return media.DecodedTimes(data), nil
 }
 
 // coverage is how much of the wanted range of a source was decoded.
@@ -58,7 +31,7 @@ type coverage struct {
 
 // complete reports whether too little is missing to call the source damaged.
 func (c coverage) complete() bool {
-	return c.wanted == 0 || c.got > 0 && !c.noise && !clearlyLess(c.got, c.wanted)
+	return c.wanted == 0 || c.got > 0 && !c.noise && !media.ClearlyLess(c.got, c.wanted)
 }
 
 // decoded evaluates the log of the shot's pass.
@@ -77,7 +50,7 @@ func (s *shot) decoded(times []int64) coverage {
 	if len(times) > 0 {
 		// The muxer chooses the log's zero, so only distances count. A late first frame is a gap as well, which
 		// the sum includes.
-		got = covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
+		got = media.Covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
 	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
 	if n := s.last - s.first + 1; len(times) < n && !(info.Interlaced() && len(times) >= n/2) { // a packet may hold one field
@@ -95,7 +68,7 @@ func (s *decodedAudio) decoded(times []int64) coverage {
 		for _, h := range a.Holes {
 			c.wanted -= max(0, min(need.To, h.To)-max(need.From, h.From))
 		}
-		got := covered(times, need.From.Milliseconds(), need.To.Milliseconds(), a.longestPacket().Milliseconds())
+		got := media.Covered(times, need.From.Milliseconds(), need.To.Milliseconds(), a.longestPacket().Milliseconds())
 		c.got += time.Duration(got) * time.Millisecond
 	}
 	return c

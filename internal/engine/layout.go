@@ -145,13 +145,6 @@ func damaged(user string, in, promised, end time.Duration) error {
 // edgeTolerance is how much of any stream may be missing at the ends of its file.
 const edgeTolerance = 250 * time.Millisecond
 
-// clearlyLess reports damage: more than a tenth is missing, rather than a few frames that decoders drop. damaged is
-// stricter, because the file's own index lists what is missing there.
-func clearlyLess(got, wanted time.Duration) bool {
-	missing := wanted - got
-	return missing > edgeTolerance && missing > wanted/10
-}
-
 func damageFault(user string, got, wanted time.Duration) error {
 	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded",
 		user, seconds(got), seconds(wanted))

@@ -1,6 +1,7 @@
 package separation
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -246,13 +247,19 @@ func (s *Service) cutSound(ctx context.Context, c cut, source, dir, file string)
 		Timeout: cutTimeout, MaxMemoryBytes: media.AnalysisLimits.MaxMemoryBytes}
 	rebuilt := sound.Clockless
 	if !rebuilt {
-		pass.Args = append(sound.Args(), c.output(made)...)
-		if _, err := s.Media.Encode(ctx, pass); err != nil {
+		var log bytes.Buffer
+		timed := sound
+		timed.Log = true
+		clocked := pass
+		clocked.Args = append(append(timed.Args(), c.output(made)...), "-map", "[log]", "-c:a", "pcm_s16le", "-f", "mkvtimestamp_v2", "pipe:1")
+		clocked.Stdout = &log
+		if _, err := s.Media.Encode(ctx, clocked); err != nil {
 			return fmt.Errorf("%w: %w", errCut, err)
 		}
 		if rebuilt, err = s.longerThan(ctx, made, c); err != nil {
 			return err
 		}
+		rebuilt = rebuilt || probe.MissesSound(sound, media.DecodedTimes(log.Bytes()))
 	}
 	if rebuilt {
 		if err := s.countCut(ctx, c, sound, pass, made); err != nil {
