@@ -99,8 +99,8 @@ lint: $(LINTERS) ## run gofmt, go vet, staticcheck, deadcode, and check licences
 
 .PHONY: lint-openapi
 lint-openapi: ## check the API description with redocly and spectral (needs Node)
-	REDOCLY_TELEMETRY=off npx --yes @redocly/cli@2.77.0 lint --config mk/redocly.yaml internal/httpapi/openapi.yaml
-	npx --yes @stoplight/spectral-cli@6.16.3 lint --ruleset mk/spectral.yaml --fail-severity hint internal/httpapi/openapi.yaml
+	REDOCLY_TELEMETRY=off npx --yes @redocly/cli@2.77.0 lint --config mk/redocly.yaml internal/api/httpapi/openapi.yaml
+	npx --yes @stoplight/spectral-cli@6.16.3 lint --ruleset mk/spectral.yaml --fail-severity hint internal/api/httpapi/openapi.yaml
 
 # The generators' versions are pinned in web/package-lock.json and test/clients/go/go.mod.
 .PHONY: clients
@@ -140,7 +140,7 @@ try-operations: build ## follow docs/setup.md and docs/operations.md without con
 
 .PHONY: bench-api
 bench-api: ## measure the API's speed, and its memory during uploads; writes docs/benchmarks.md
-	$(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)
+	$(GO) run ./internal/testkit/dbtest/withpg $(GO) run ./test/bench-api $(BENCH_FLAGS)
 
 # Number of jobs in the year. Ten million take minutes, and 20 GB of disk while they are created.
 BENCH_ADMIN_JOBS ?= 10000000
@@ -163,7 +163,7 @@ BENCH_SCALE_FLAGS ?=
 
 .PHONY: bench-scale
 bench-scale: ## measure 1 to 64 workers and long queues; writes docs/benchmarks.md
-	scripts/s3.sh run $(GO) run ./internal/dbtest/withpg $(GO) run ./test/bench-scale -film $(BENCH_SCALE) $(BENCH_SCALE_FLAGS)
+	scripts/s3.sh run $(GO) run ./internal/testkit/dbtest/withpg $(GO) run ./test/bench-scale -film $(BENCH_SCALE) $(BENCH_SCALE_FLAGS)
 
 # Separations: crashes, faults, the speed of the queue.
 
@@ -173,7 +173,7 @@ FIRST ?= 1
 
 .PHONY: simulate
 simulate: ## simulate SCHEDULES runs of two replicas with faults; each can be replayed
-	$(GO) test ./internal/simulation -run TestSchedules -count=1 -timeout 0 -v -args \
+	$(GO) test ./internal/testkit/simulation -run TestSchedules -count=1 -timeout 0 -v -args \
 		-schedules=$(SCHEDULES) -first=$(FIRST) -processes=$(shell nproc)
 
 SOAK_KILLS ?= 200
@@ -189,7 +189,7 @@ soak: build ## run separations through SOAK_KILLS crashes of two replicas, then 
 .PHONY: drill-upgrade
 drill-upgrade: build ## restart, kill and suspend two replicas behind nginx under load; count every failed request
 	@test -x /usr/sbin/nginx || apt-get install -y -qq --no-install-recommends nginx-light
-	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/dbtest/withpg \
+	CUTROOM_DRILL=1 CUTROOM_BIN=$(CURDIR)/bin/cutroom CUTROOM_TEST_DB=postgres $(GO) run ./internal/testkit/dbtest/withpg \
 		$(GO) test ./test/drill -run TestUpgrade -count=1 -v
 
 # How long each outage lasts.

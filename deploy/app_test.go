@@ -12,7 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-const openAPI = "../internal/httpapi/openapi.yaml"
+const openAPI = "../internal/api/httpapi/openapi.yaml"
 
 // apiDocument is openapi.yaml.
 func apiDocument(t *testing.T) *openapi3.T {

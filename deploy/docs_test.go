@@ -94,7 +94,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 			}
 		}
 	}
-	migrations, err := filepath.Glob("../internal/db/migrations/*.sql")
+	migrations, err := filepath.Glob("../internal/base/db/migrations/*.sql")
 	if err != nil || len(migrations) == 0 {
 		t.Fatal(err, "no migrations")
 	}

@@ -40,7 +40,7 @@ func TestFrontLetsUploadsThrough(t *testing.T) {
 			t.Errorf("client_max_body_size %s with MAX_UPLOAD_FILE_SIZE_MB %d", text, megabytes)
 		}
 	}
-	silence, err := strconv.Atoi(one(t, "../internal/httpserve/guard.go", `bodySilence: (\d+) \* time\.Second`))
+	silence, err := strconv.Atoi(one(t, "../internal/api/httpserve/guard.go", `bodySilence: (\d+) \* time\.Second`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestSettingsOfImageAndUnitAreKeys(t *testing.T) {
 
 func TestUnitAllowsTheNamespacesOfConfinement(t *testing.T) {
 	allowed := strings.Fields(one(t, "cutroom.service", `(?m)^RestrictNamespaces=(.*)$`))
-	used := regexp.MustCompile(`CLONE_NEW(\w+)`).FindAllStringSubmatch(read(t, "../internal/media/confine/confine.go"), -1)
+	used := regexp.MustCompile(`CLONE_NEW(\w+)`).FindAllStringSubmatch(read(t, "../internal/film/media/confine/confine.go"), -1)
 	if len(used) == 0 {
 		t.Fatal("nothing uses namespaces")
 	}

@@ -20,7 +20,7 @@ func metricNames(t testing.TB) []string {
 		t.Fatal(err)
 	}
 	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") })
-	for _, file := range append(files, "../internal/admin/gauges.go") {
+	for _, file := range append(files, "../internal/domain/admin/gauges.go") {
 		for _, m := range regexp.MustCompile(`"(cutroom_[a-z_]+)"`).FindAllStringSubmatch(read(t, file), -1) {
 			out = append(out, m[1])
 		}
@@ -53,7 +53,7 @@ func checkExpression(t testing.TB, where, expr string) {
 	}
 	for _, m := range regexp.MustCompile(`\bstate=~?"([^"]*)"`).FindAllStringSubmatch(expr, -1) {
 		for state := range strings.SplitSeq(m[1], "|") {
-			if !strings.Contains(read(t, "../internal/render/render.go")+read(t, "../internal/separation/separation.go"), `"`+state+`"`) {
+			if !strings.Contains(read(t, "../internal/domain/render/render.go")+read(t, "../internal/domain/separation/separation.go"), `"`+state+`"`) {
 				t.Errorf("%s asks for state %s, which no job has", where, state)
 			}
 		}
@@ -65,7 +65,7 @@ func checkExpression(t testing.TB, where, expr string) {
 			continue
 		}
 		hits := 0
-		for _, r := range regexp.MustCompile(`s\.handle\("([^"]+)"`).FindAllStringSubmatch(read(t, "../internal/httpapi/server.go"), -1) {
+		for _, r := range regexp.MustCompile(`s\.handle\("([^"]+)"`).FindAllStringSubmatch(read(t, "../internal/api/httpapi/server.go"), -1) {
 			if route.MatchString(r[1]) {
 				hits++
 			}

@@ -31,7 +31,7 @@ texts() {
 			sort | while read -r file; do printf '\n'; cat "$file"; done
 	done < <(modules)
 	printf '\n\n'
-	cat internal/admin/page/dist/licenses.md
+	cat internal/domain/admin/page/dist/licenses.md
 }
 
 # table prints a row for each dependency: name, version, and the most likely licence of each of its

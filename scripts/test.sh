@@ -33,10 +33,10 @@ export TEST_BEGAN=${TEST_BEGAN:-$(date +%s)}
 export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 # Packages whose tests wait for leases to run out, most of their time.
-waiting=(cutroom/internal/separation cutroom/internal/job cutroom/internal/render)
+waiting=(cutroom/internal/domain/separation cutroom/internal/work/job cutroom/internal/domain/render)
 
 # Packages whose tests make or measure films, the slowest first. They also run on Debian 13.
-films=(internal/engine test internal/media internal/audio internal/sandbox/demo)
+films=(internal/film/engine test internal/film/media internal/film/audio internal/sandbox/demo)
 
 step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
@@ -81,7 +81,7 @@ all | long | s3)
 	mkdir -p "$CUTROOM_TEST_FIXTURES"
 	find "$CUTROOM_TEST_FIXTURES" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} +
 	# One PostgreSQL cluster and one S3 server for all of it.
-	scripts/s3.sh run go run ./internal/dbtest/withpg "$0" "${1-all}-inside"
+	scripts/s3.sh run go run ./internal/testkit/dbtest/withpg "$0" "${1-all}-inside"
 	# The second line of times has the user and system time of all that has ended. Noise changes it less than the
 	# time on the clock.
 	cpu=$(times | awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }')
@@ -94,7 +94,7 @@ all-inside)
 unit)
 	step "unit tests"
 	# The slowest first.
-	slow=(cutroom/internal/{engine,httpapi,sandbox/player} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/simulation)
+	slow=(cutroom/internal/{film/engine,api/httpapi,sandbox/player} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/testkit/simulation)
 	run -p 3 -- "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
 	;;
 waiting)
@@ -119,7 +119,7 @@ manifests)
 	;;
 s3-inside)
 	step "the object store on MinIO"
-	run -count=1 -- ./internal/objectstore ./internal/installation
+	run -count=1 -- ./internal/storage/objectstore ./internal/work/installation
 	large -run 'Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster' -- ./test
 	;;
 long-inside)
@@ -161,7 +161,7 @@ trixie-package)
 	;;
 frames-and-clients)
 	step "every frame of films cut at random"
-	go test ./internal/engine -vet=off -count=1 -run TestEveryFrameIsTheRightOne -args -framemap-all
+	go test ./internal/film/engine -vet=off -count=1 -run TestEveryFrameIsTheRightOne -args -framemap-all
 	step "generated clients"
 	if command -v npm >/dev/null; then
 		make --no-print-directory clients
@@ -171,7 +171,7 @@ frames-and-clients)
 	;;
 simulation)
 	step "100,000 schedules, and bugs that they must find"
-	nice -n 19 go test ./internal/simulation -vet=off -count=1 -timeout 60m -run 'TestSchedules|TestPlanted' -v -args -schedules=100000 -processes="$(nproc)" -planted
+	nice -n 19 go test ./internal/testkit/simulation -vet=off -count=1 -timeout 60m -run 'TestSchedules|TestPlanted' -v -args -schedules=100000 -processes="$(nproc)" -planted
 	;;
 faults)
 	step "every fault of the provider, at every step"

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
 )
 
 // The tests in this file mostly wait, often for more than a minute, because the service accepts no

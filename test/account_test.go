@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 func TestCapabilities(t *testing.T) {

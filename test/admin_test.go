@@ -3,7 +3,7 @@ package test
 import (
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 const adminPath = "/api/v2/admin/"

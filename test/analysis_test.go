@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 const analysisPath = "/api/v2/assets/analysis"

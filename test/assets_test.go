@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 const uploadURLPath = "/api/v2/assets/upload-url"

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
-	"cutroom/internal/relaytest"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
+	"cutroom/internal/testkit/relaytest"
 )
 
 // startOnBucket starts one replica on the bucket whose faults tests order.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/benchtest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/benchtest"
 )
 
 // deleteJob deletes a job and checks that it is then unknown.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // maker returns a file and what a plain decoder hears in it, from its start, left and right at 48 kHz.

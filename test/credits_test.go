@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 func TestCostTable(t *testing.T) {

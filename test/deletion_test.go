@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
 )
 
 func deleteAccount(t testing.TB, u *apitest.User) {

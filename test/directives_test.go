@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // mixtureClip makes a video with the sound of mixture: 300 Hz and 1200 Hz.

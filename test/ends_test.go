@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"testing"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // gradient is a clip of 160x120 at 30 frames per second, without colour. Its luma says which point of which frame

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/notify"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
 )
 
 // shortFilm renders half a second and waits for it.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // frame is the duration of a frame at 25 fps.

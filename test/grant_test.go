@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 const grantPath = "/api/v2/credits/admin-grant"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/browsertest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/browsertest"
 )
 
 func TestHealth(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // historyJob is a row of either history.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/identity"
+	"cutroom/internal/testkit/apitest"
 )
 
 // hostileStrings break careless databases, logs, headers and paths.
@@ -50,7 +50,7 @@ func TestHostileStringsFromProviders(t *testing.T) {
 func TestHostileAddresses(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	doc, err := openapi3.NewLoader().LoadFromFile("../internal/httpapi/openapi.yaml")
+	doc, err := openapi3.NewLoader().LoadFromFile("../internal/api/httpapi/openapi.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 func withKey(r apitest.Request, key string) apitest.Request {

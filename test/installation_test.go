@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // A configuration mistake must not empty a bucket. The service refuses the bucket of another database,

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // isLimited fails the test unless the response is 429 rate_limited with a valid Retry-After.

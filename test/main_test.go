@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 func TestMain(m *testing.M) {

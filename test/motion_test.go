@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // shade is the luma of the n-th picture of motionClip. Neighbours differ much, and no two pictures are the same.

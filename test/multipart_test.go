@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 const completePath = "/api/v2/assets/complete"

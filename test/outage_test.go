@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/relaytest"
+	"cutroom/internal/base/db"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/dbtest"
+	"cutroom/internal/testkit/relaytest"
 )
 
 // unavailable sends the requests concurrently, and fails the test unless each gets 503 unavailable in

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // An operator pauses submissions of one kind on all replicas. Jobs submitted earlier continue, and

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // waveform is the public audiowaveform format.

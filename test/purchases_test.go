@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
+	"cutroom/internal/testkit/apitest"
 )
 
 const purchasePath = "/api/v2/credits/purchase"

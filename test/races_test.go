@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
 )
 
 // startPair starts two replicas and returns the service behind its front.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/dbtest"
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/dbtest"
 )
 
 const (

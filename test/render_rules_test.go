@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // newSubmitter returns a function that returns a user. It changes users before they reach the limit of

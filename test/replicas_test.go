@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // sharedKeys are the settings that replicas of one service have in common.

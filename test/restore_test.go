@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // The commands in docs/operations.md restore the backup, even if the previous database crashed and

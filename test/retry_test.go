@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // Support finds a failed render and its cause, and can run it again while its inputs exist.

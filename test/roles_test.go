@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // Replicas with one role each complete a render and a separation.

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"testing"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 const separateV3Path = "/api/v2/separate/v3"

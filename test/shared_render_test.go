@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // sharedRender is a service of two replicas on one database and bucket, and a

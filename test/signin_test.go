@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/identity"
 	"cutroom/internal/sandbox/store"
+	"cutroom/internal/testkit/apitest"
 )
 
 // login posts a body to a login endpoint from a new client address.

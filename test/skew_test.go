@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/db"
-	"cutroom/internal/job"
+	"cutroom/internal/base/db"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/work/job"
 )
 
 // A replica whose clock is two minutes wrong works with one whose clock is right: jobs keep their leases,

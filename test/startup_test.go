@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/benchtest"
-	"cutroom/internal/dbtest"
 	"cutroom/internal/sandbox/process"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/benchtest"
+	"cutroom/internal/testkit/dbtest"
 )
 
 // secretsOfStartup are the secrets of validEnv. The service must never print them, even if settings are

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // numbered is an ffmpeg source of pictures that show their number: eight bars, from left to right the bits of

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 var strict = http.Header{"Prefer": {"handling=strict"}}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // The service notifies systemd when it is ready, and then sends regular watchdog messages. SIGHUP does

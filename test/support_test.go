@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/store"
+	"cutroom/internal/testkit/apitest"
 )
 
 // command runs a command that must succeed, and reads its output as JSON.

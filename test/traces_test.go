@@ -14,7 +14,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"cutroom/internal/apitest"
+	"cutroom/internal/testkit/apitest"
 )
 
 // span is a span as the test's collector received it.

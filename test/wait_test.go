@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
 )
 
 // status requests a job's status with the headers that are not empty.

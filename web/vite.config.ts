@@ -1,7 +1,7 @@
 import { defineConfig } from 'vite';
 
 // The output folder of each app, in the package that embeds it.
-const places: Record<string, string> = { admin: 'internal/admin/page/dist', player: 'internal/sandbox/player/dist' };
+const places: Record<string, string> = { admin: 'internal/domain/admin/page/dist', player: 'internal/sandbox/player/dist' };
 
 const service = process.env['CUTROOM_URL'] ?? 'http://localhost:8080';
 

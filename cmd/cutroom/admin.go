@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"cutroom/internal/account"
-	"cutroom/internal/audit"
-	"cutroom/internal/user"
+	"cutroom/internal/domain/account"
+	"cutroom/internal/work/audit"
+	"cutroom/internal/work/user"
 )
 
 const (

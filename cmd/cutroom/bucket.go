@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"cutroom/internal/app"
-	"cutroom/internal/audit"
-	"cutroom/internal/db"
-	"cutroom/internal/installation"
-	"cutroom/internal/sweep"
+	"cutroom/internal/base/db"
+	"cutroom/internal/work/audit"
+	"cutroom/internal/work/installation"
+	"cutroom/internal/work/sweep"
 )
 
 // adoptBucket assigns the configured bucket to the configured database.

@@ -13,12 +13,12 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/account"
 	"cutroom/internal/app"
+	"cutroom/internal/base/db"
 	"cutroom/internal/config"
-	"cutroom/internal/credit"
-	"cutroom/internal/db"
-	"cutroom/internal/user"
+	"cutroom/internal/domain/account"
+	"cutroom/internal/domain/credit"
+	"cutroom/internal/work/user"
 )
 
 // command is a command of the program.

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"cutroom/internal/admin"
-	"cutroom/internal/audit"
-	"cutroom/internal/credit"
-	"cutroom/internal/db"
-	"cutroom/internal/fault"
-	"cutroom/internal/user"
+	"cutroom/internal/base/db"
+	"cutroom/internal/base/fault"
+	"cutroom/internal/domain/admin"
+	"cutroom/internal/domain/credit"
+	"cutroom/internal/work/audit"
+	"cutroom/internal/work/user"
 )
 
 // maxSupport bounds one entry. A larger amount is a typing error.

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"cutroom/internal/app"
+	"cutroom/internal/base/db"
+	"cutroom/internal/base/httpcall"
 	"cutroom/internal/config"
-	"cutroom/internal/db"
-	"cutroom/internal/disk"
-	"cutroom/internal/httpcall"
-	"cutroom/internal/installation"
-	"cutroom/internal/job"
+	"cutroom/internal/storage/disk"
 	"cutroom/internal/upstream/separator"
+	"cutroom/internal/work/installation"
+	"cutroom/internal/work/job"
 )
 
 // check is one line of the doctor's report. run returns its finding, or an error if the check fails. Errors

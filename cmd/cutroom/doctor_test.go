@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/media/confine"
+	"cutroom/internal/film/media/confine"
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/notify"

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"cutroom/internal/admin"
 	"cutroom/internal/app"
-	"cutroom/internal/asset"
-	"cutroom/internal/audit"
-	"cutroom/internal/db"
-	"cutroom/internal/events"
-	"cutroom/internal/job"
-	"cutroom/internal/render"
+	"cutroom/internal/base/db"
+	"cutroom/internal/domain/admin"
+	"cutroom/internal/domain/asset"
+	"cutroom/internal/domain/render"
+	"cutroom/internal/work/audit"
+	"cutroom/internal/work/events"
+	"cutroom/internal/work/job"
 )
 
 func showJob(ctx context.Context, v *invocation) error {

@@ -15,11 +15,11 @@ import (
 	"strings"
 	"syscall"
 
-	"cutroom/internal/account"
 	"cutroom/internal/app"
-	"cutroom/internal/db"
-	"cutroom/internal/job"
-	"cutroom/internal/media/confine"
+	"cutroom/internal/base/db"
+	"cutroom/internal/domain/account"
+	"cutroom/internal/film/media/confine"
+	"cutroom/internal/work/job"
 )
 
 const usage = `usage: cutroom <command> [--env-file <path>] [--json]

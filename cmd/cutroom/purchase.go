@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"cutroom/internal/account"
 	"cutroom/internal/app"
-	"cutroom/internal/audit"
-	"cutroom/internal/credit"
-	"cutroom/internal/db"
-	"cutroom/internal/fault"
+	"cutroom/internal/base/db"
+	"cutroom/internal/base/fault"
+	"cutroom/internal/domain/account"
+	"cutroom/internal/domain/credit"
+	"cutroom/internal/work/audit"
 )
 
 // verified is the result of verifying an order with its store.

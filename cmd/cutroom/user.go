@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/account"
-	"cutroom/internal/admin"
 	"cutroom/internal/app"
-	"cutroom/internal/audit"
-	"cutroom/internal/db"
-	"cutroom/internal/quota"
+	"cutroom/internal/base/db"
+	"cutroom/internal/domain/account"
+	"cutroom/internal/domain/admin"
+	"cutroom/internal/work/audit"
+	"cutroom/internal/work/quota"
 )
 
 // userReport is what support sees of a user.

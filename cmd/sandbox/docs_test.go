@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/logtest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/logtest"
 )
 
 // runSandbox runs `sandbox up` until the test ends and returns its data folder,

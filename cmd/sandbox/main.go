@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"cutroom/internal/media/confine"
+	"cutroom/internal/film/media/confine"
 	"cutroom/internal/sandbox/demo"
 )
 

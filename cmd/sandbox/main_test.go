@@ -14,10 +14,10 @@ import (
 
 	"rsc.io/qr"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/config"
-	"cutroom/internal/logtest"
-	"cutroom/internal/media/confine"
+	"cutroom/internal/film/media/confine"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/logtest"
 )
 
 // TestMain also plays the sandbox's own service, which up starts as a child.

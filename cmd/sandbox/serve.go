@@ -7,7 +7,7 @@ import (
 	"log/slog"
 
 	"cutroom/internal/app"
-	"cutroom/internal/clock"
+	"cutroom/internal/base/clock"
 	"cutroom/internal/config"
 )
 

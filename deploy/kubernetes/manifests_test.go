@@ -175,7 +175,7 @@ func TestPodsRunEveryRole(t *testing.T) {
 		films := map[string]int64{"api": 1, "render": int64(cfg.Render.MaxConcurrent), "separation": int64(cfg.Separation.MaxInFlight)}[name]
 		most := 300<<20 + films*cfg.Media.MaxMemoryBytes
 		if name == "api" { // an analysis on each core
-			most += c.Resources.Limits.Cpu().Value() * number(t, "../../internal/media/probe.go", `AnalysisLimits = .*MaxMemoryBytes: (\d+) << 20`) << 20
+			most += c.Resources.Limits.Cpu().Value() * number(t, "../../internal/film/media/probe.go", `AnalysisLimits = .*MaxMemoryBytes: (\d+) << 20`) << 20
 		}
 		if memory := c.Resources.Limits.Memory().Value(); memory < most {
 			t.Errorf("%s may use %d MB, and its limit is %d", name, most>>20, memory>>20)

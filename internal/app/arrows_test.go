@@ -10,67 +10,25 @@ import (
 	"testing"
 )
 
-// allowed lists, for each package, what it imports of this module, and no arrow
-// that nobody uses. The reason is the same for every line: knowledge flows
-// downwards, so that a package can be read, tested and replaced without those
-// above it. What is composition or test support may import anything.
-var allowed = map[string][]string{
-	"fault":                {},
-	"disk":                 {},
-	"diskcache":            {"disk", "rescue"},
-	"config":               {"upstream/credentials"},
-	"clock":                {},
-	"rescue":               {},
-	"db":                   {"clock", "fault", "tracing"},
-	"media":                {"disk", "media/confine", "media/container", "rescue", "tracing"},
-	"media/confine":        {},
-	"media/container":      {},
-	"objectstore":          {"disk", "httpcall", "rescue", "tracing"},
-	"staging":              {"disk"},
-	"monitor":              {},
-	"httpcall":             {},
-	"httpcall/calltest":    {},
-	"upstream/credentials": {"httpcall"},
-	"upstream/identity":    {"httpcall"},
-	"upstream/push":        {"httpcall", "upstream/credentials"},
-	"upstream/receipt":     {"httpcall", "upstream/credentials"},
-	"upstream/separator":   {"fault", "httpcall", "media/container", "tracing"},
-	"timeline":             {"fault"},
-	"user":                 {"db", "fault"},
-	"job":                  {"audit", "cursor", "db", "fault", "idempotency", "objectstore", "quota", "rescue", "tracing", "user"},
-	"idempotency":          {"db", "fault"},
-	"quota":                {"db", "fault"},
-	"ratelimit":            {"db", "fault"},
-	"audit":                {"db"},
-	"events":               {"clock", "db", "fault", "httpcall", "job", "rescue", "upstream/push", "user"},
-	"cursor":               {"db", "fault"},
-	"derived":              {"fault", "media", "objectstore", "rescue"},
-	"credit":               {"audit", "cursor", "db", "fault", "ratelimit", "tracing", "upstream/receipt", "user"},
-	"asset":                {"cursor", "db", "derived", "disk", "diskcache", "fault", "job", "objectstore", "quota", "ratelimit", "user"},
-	"analysis":             {"asset", "audio", "derived", "disk", "engine", "fault", "media", "media/container", "objectstore"},
-	"installation":         {"audit", "db", "httpcall", "objectstore"},
-	"sweep":                {"db", "objectstore"},
-	"tracing":              {},
-	"admin":                {"credit", "db", "fault", "job", "upstream/separator"},
-	"audio":                {},
-	"engine":               {"audio", "disk", "fault", "media", "media/container", "rescue", "timeline"},
-	"separation":           {"analysis", "asset", "audio", "clock", "credit", "cursor", "db", "derived", "disk", "events", "fault", "httpcall", "idempotency", "job", "media", "media/container", "objectstore", "quota", "rescue", "separation/price", "staging", "sweep", "tracing", "upstream/separator", "user"},
-	"separation/price":     {"credit", "fault", "media", "media/container", "staging"},
-	"render":               {"asset", "clock", "cursor", "db", "derived", "disk", "diskcache", "engine", "events", "fault", "idempotency", "job", "media", "media/container", "objectstore", "quota", "rescue", "separation", "staging", "sweep", "timeline", "tracing", "user"},
-	"account":              {"audit", "clock", "credit", "db", "events", "fault", "job", "upstream/identity", "user"},
-	"httpapi":              {"account", "admin", "analysis", "asset", "audio", "credit", "cursor", "db", "disk", "events", "fault", "httpserve", "idempotency", "job", "objectstore", "quota", "ratelimit", "render", "separation", "staging", "timeline", "tracing", "user"},
-	"httpserve":            {},
-	"simulation":           {}, // tests alone
-	"ops":                  {"admin", "clock", "db", "disk", "events", "fault", "httpcall", "job", "media", "objectstore", "staging", "upstream/separator"},
-	"sandbox":              {"sandbox"},                    // nothing of the service: a misread wire format must not hide on both sides
-	"mediatest":            {"sandbox"},                    // how programs are run
-	"dbtest":               {"db", "relaytest", "sandbox"}, // as above
-	"relaytest":            {},
-	"dbtest/withpg":        {"dbtest"},
+// floors lists, for each folder of internal/, the other folders that its packages may import. Knowledge flows
+// downwards, so a package can be read, tested and replaced without those above it. The compiler refuses circles within
+// a folder.
+var floors = map[string][]string{
+	"app":      {"api", "base", "config", "domain", "film", "ops", "storage", "upstream", "work"},
+	"ops":      {"base", "domain", "film", "storage", "upstream", "work"},
+	"config":   {"upstream"},
+	"api":      {"base", "domain", "film", "storage", "work"},
+	"domain":   {"base", "film", "storage", "upstream", "work"},
+	"work":     {"base", "film", "storage", "upstream"},
+	"upstream": {"base", "film"}, // of film, container: it names what a separation brings
+	"film":     {"base", "storage"},
+	"storage":  {"base"},
+	"base":     {},
+	"sandbox":  {}, // nothing of the service: otherwise a misread wire format could hide on both sides
 }
 
-// free are composition and test support.
-var free = []string{"app", "apitest", "benchtest", "browsertest", "jobtest", "logtest"}
+// testkit may import anything, and only tests and benchmarks import it.
+const testkit = "testkit"
 
 func TestArrowsPointOneWay(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "cutroom/...")
@@ -92,53 +50,48 @@ func TestArrowsPointOneWay(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		pkg, inside := strings.CutPrefix(p.ImportPath, "cutroom/internal/")
+		floor := floorOf(p.ImportPath)
 		for _, imp := range p.Imports {
-			if imp == "cutroom/internal/browsertest" || strings.HasPrefix(imp, "github.com/chromedp/") && pkg != "browsertest" {
+			below := floorOf(imp)
+			forTests := below == testkit || strings.HasPrefix(imp, "github.com/chromedp/")
+			if forTests && floor != testkit && !strings.HasPrefix(p.ImportPath, "cutroom/test") {
 				t.Errorf("%s imports %s, which is for tests alone", p.ImportPath, imp)
 			}
-		}
-		if !inside {
-			continue
-		}
-		if strings.HasPrefix(pkg, "sandbox") {
-			pkg = "sandbox"
-		}
-		may, ruled := allowed[pkg]
-		if !ruled {
-			if !slices.Contains(free, pkg) {
-				t.Errorf("%s has no line that says what it may import", pkg)
+			if floor == "" || floor == testkit || below == "" || below == floor {
+				continue
 			}
-			continue
-		}
-		if used[pkg] == nil {
-			used[pkg] = map[string]bool{}
-		}
-		for _, imp := range p.Imports {
-			dep, ours := strings.CutPrefix(imp, "cutroom/internal/")
-			if strings.HasPrefix(dep, "sandbox") {
-				dep = "sandbox"
+			if used[floor] == nil {
+				used[floor] = map[string]bool{}
 			}
-			used[pkg][dep] = true
-			if ours && !slices.Contains(may, dep) {
-				t.Errorf("%s imports %s, which it may not know", pkg, dep)
+			used[floor][below] = true
+			if !slices.Contains(floors[floor], below) {
+				t.Errorf("%s imports %s, which %s may not know", p.ImportPath, imp, floor)
 			}
+		}
+		if _, ruled := floors[floor]; floor != "" && floor != testkit && !ruled {
+			t.Errorf("no line says what the packages of internal/%s may import", floor)
 		}
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for pkg, deps := range allowed {
-		if used[pkg] == nil {
-			t.Errorf("there is no package %s", pkg)
-			continue
-		}
-		for _, dep := range deps {
-			if !used[pkg][dep] {
-				t.Errorf("%s may import %s, and does not", pkg, dep)
+	for floor, below := range floors {
+		for _, f := range below {
+			if !used[floor][f] {
+				t.Errorf("the packages of %s may import those of %s, and do not", floor, f)
 			}
 		}
 	}
+}
+
+// floorOf returns the folder of internal/ that holds a package, or "" for a package from elsewhere.
+func floorOf(path string) string {
+	inside, ours := strings.CutPrefix(path, "cutroom/internal/")
+	if !ours {
+		return ""
+	}
+	floor, _, _ := strings.Cut(inside, "/")
+	return floor
 }
 
 // A service whose clock an operator could move would hand out what never ends.

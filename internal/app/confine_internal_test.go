@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/media/confine"
+	"cutroom/internal/film/media/confine"
 )
 
 func TestCheckConfinement(t *testing.T) {

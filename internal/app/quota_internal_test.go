@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"cutroom/internal/base/db"
 	"cutroom/internal/config"
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/jobtest"
-	"cutroom/internal/quota"
+	"cutroom/internal/testkit/dbtest"
+	"cutroom/internal/testkit/jobtest"
+	"cutroom/internal/work/quota"
 )
 
 // What an account has is read at every submit, and comes from everything that is stored.

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"cutroom/internal/audit"
-	"cutroom/internal/events"
-	"cutroom/internal/idempotency"
-	"cutroom/internal/objectstore"
-	"cutroom/internal/ratelimit"
-	"cutroom/internal/rescue"
+	"cutroom/internal/base/rescue"
+	"cutroom/internal/storage/objectstore"
+	"cutroom/internal/work/audit"
+	"cutroom/internal/work/events"
+	"cutroom/internal/work/idempotency"
+	"cutroom/internal/work/ratelimit"
 )
 
 // Intervals of the sweeps.

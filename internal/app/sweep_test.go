@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/audit"
+	"cutroom/internal/base/db"
 	"cutroom/internal/config"
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/diskcache"
+	"cutroom/internal/storage/diskcache"
+	"cutroom/internal/testkit/dbtest"
+	"cutroom/internal/work/audit"
 )
 
 // An account is erased where its deletion is asked for, which need not be where its

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
+	"cutroom/internal/base/db"
+	"cutroom/internal/testkit/dbtest"
 )
 
 // owners says which package owns a table: its SQL, to read or to write, stands
@@ -138,6 +138,9 @@ func stringsOf(t *testing.T, root string) []literal {
 		pkg, err := filepath.Rel(root, filepath.Dir(path))
 		if err != nil {
 			return err
+		}
+		if _, inner, found := strings.Cut(filepath.ToSlash(pkg), "/"); found {
+			pkg = inner // without its floor
 		}
 		f, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
 		if err != nil {

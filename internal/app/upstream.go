@@ -11,16 +11,16 @@ import (
 	"slices"
 	"time"
 
-	"cutroom/internal/account"
+	"cutroom/internal/base/db"
 	"cutroom/internal/config"
-	"cutroom/internal/credit"
-	"cutroom/internal/db"
-	"cutroom/internal/events"
+	"cutroom/internal/domain/account"
+	"cutroom/internal/domain/credit"
 	"cutroom/internal/ops"
 	"cutroom/internal/upstream/identity"
 	"cutroom/internal/upstream/push"
 	"cutroom/internal/upstream/receipt"
 	"cutroom/internal/upstream/separator"
+	"cutroom/internal/work/events"
 )
 
 // outboundClient returns a client for identity providers, app stores, the web hook and push services.

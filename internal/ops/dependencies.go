@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"cutroom/internal/db"
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/db"
+	"cutroom/internal/base/httpcall"
 )
 
 // Dependencies counts failed requests to other services: no answer, a 5xx, or a refusal of the service itself.

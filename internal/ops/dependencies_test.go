@@ -14,9 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/objectstore"
+	"cutroom/internal/base/db"
+	"cutroom/internal/storage/objectstore"
+	"cutroom/internal/testkit/dbtest"
 )
 
 // What gives no answer or refuses the service is counted; a request that was

@@ -11,13 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"cutroom/internal/admin"
-	"cutroom/internal/clock"
-	"cutroom/internal/db"
-	"cutroom/internal/events"
-	"cutroom/internal/job"
-	"cutroom/internal/media"
+	"cutroom/internal/base/clock"
+	"cutroom/internal/base/db"
+	"cutroom/internal/domain/admin"
+	"cutroom/internal/film/media"
 	"cutroom/internal/upstream/separator"
+	"cutroom/internal/work/events"
+	"cutroom/internal/work/job"
 )
 
 // Metrics count what this process does.

@@ -21,12 +21,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/jobtest"
-	"cutroom/internal/media"
-	"cutroom/internal/objectstore"
-	"cutroom/internal/staging"
+	"cutroom/internal/base/db"
+	"cutroom/internal/film/media"
+	"cutroom/internal/storage/objectstore"
+	"cutroom/internal/storage/staging"
+	"cutroom/internal/testkit/dbtest"
+	"cutroom/internal/testkit/jobtest"
 )
 
 // replica is what package ops shows of a replica.

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/db"
-	"cutroom/internal/disk"
-	"cutroom/internal/fault"
-	"cutroom/internal/job"
-	"cutroom/internal/objectstore"
-	"cutroom/internal/staging"
+	"cutroom/internal/base/db"
+	"cutroom/internal/base/fault"
+	"cutroom/internal/storage/disk"
+	"cutroom/internal/storage/objectstore"
+	"cutroom/internal/storage/staging"
+	"cutroom/internal/work/job"
 )
 
 // Storage probes are cached, because a write to a bucket costs money.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/db"
-	"cutroom/internal/jobtest"
+	"cutroom/internal/base/db"
+	"cutroom/internal/testkit/jobtest"
 )
 
 // The year that a database is filled with: everything but users grows with the

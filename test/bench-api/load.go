@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/benchtest"
 	"cutroom/internal/sandbox/api"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/benchtest"
 )
 
 // load is what one endpoint bore.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/benchtest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/benchtest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 type options struct {

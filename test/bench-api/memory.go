@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/benchtest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/benchtest"
 )
 
 // memory is the resident memory of the service during uploads, in MiB.

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/benchtest"
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/base/db"
 	"cutroom/internal/sandbox/api"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/benchtest"
+	"cutroom/internal/testkit/dbtest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // Of each: requests for a report, turns of the two databases, and jobs submitted

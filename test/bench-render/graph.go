@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"cutroom/internal/timeline"
+	"cutroom/internal/film/timeline"
 )
 
 // makeSources uses the real clips if there are any. Otherwise it makes artificial ones

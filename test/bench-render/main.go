@@ -20,12 +20,12 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/disk"
-	"cutroom/internal/diskcache"
-	"cutroom/internal/engine"
-	"cutroom/internal/media"
-	"cutroom/internal/media/confine"
-	"cutroom/internal/timeline"
+	"cutroom/internal/film/engine"
+	"cutroom/internal/film/media"
+	"cutroom/internal/film/media/confine"
+	"cutroom/internal/film/timeline"
+	"cutroom/internal/storage/disk"
+	"cutroom/internal/storage/diskcache"
 )
 
 func main() {

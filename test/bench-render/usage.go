@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"cutroom/internal/benchtest"
+	"cutroom/internal/testkit/benchtest"
 )
 
 // usage is what a piece of work took.

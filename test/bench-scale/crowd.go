@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/benchtest"
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/derived"
-	"cutroom/internal/diskcache"
-	"cutroom/internal/job"
-	"cutroom/internal/jobtest"
-	"cutroom/internal/media"
-	"cutroom/internal/render"
-	"cutroom/internal/sweep"
-	"cutroom/internal/timeline"
+	"cutroom/internal/base/db"
+	"cutroom/internal/domain/render"
+	"cutroom/internal/film/media"
+	"cutroom/internal/film/timeline"
+	"cutroom/internal/storage/diskcache"
+	"cutroom/internal/testkit/benchtest"
+	"cutroom/internal/testkit/dbtest"
+	"cutroom/internal/testkit/jobtest"
+	"cutroom/internal/work/derived"
+	"cutroom/internal/work/job"
+	"cutroom/internal/work/sweep"
 )
 
 // crowd is workers that each are a replica: with connections to database and bucket,

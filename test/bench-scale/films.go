@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/benchtest"
+	"cutroom/internal/testkit/benchtest"
 )
 
 // batch is a row of the first table.

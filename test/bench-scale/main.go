@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/benchtest"
-	"cutroom/internal/db"
-	"cutroom/internal/dbtest"
+	"cutroom/internal/base/db"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/benchtest"
+	"cutroom/internal/testkit/dbtest"
 )
 
 type options struct {
@@ -120,7 +120,7 @@ func inTest(measure func(t testing.TB)) {
 // claims measures claims in a test beside the queue's code, because a claim is no public
 // call, and copies the rows that it prints.
 func (o options) claims(name string, add row) {
-	cmd := exec.Command("go", "test", "./internal/render", "-count=1", "-timeout=20m", "-v", "-run=TestBenchmarkClaims/"+name,
+	cmd := exec.Command("go", "test", "./internal/domain/render", "-count=1", "-timeout=20m", "-v", "-run=TestBenchmarkClaims/"+name,
 		"-bench-claims="+(2*o.film).String(), "-bench-claims-queue="+fmt.Sprint(o.queue))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/identity"
 	"cutroom/internal/sandbox/store"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // builtEnv names the variable that `make clients` sets after it has generated and built the clients.

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/dbtest"
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/dbtest"
+	"cutroom/internal/testkit/mediatest"
 	"cutroom/test/invariants"
 )
 

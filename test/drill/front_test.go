@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/process"
+	"cutroom/internal/testkit/apitest"
 )
 
 // front is an nginx with the configuration of deploy/, but without TLS, in front of two replicas.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/dbtest"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/dbtest"
 	"cutroom/test/invariants"
 )
 

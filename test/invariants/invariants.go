@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/db"
-	"cutroom/internal/job"
-	"cutroom/internal/jobtest"
+	"cutroom/internal/base/db"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/jobtest"
+	"cutroom/internal/work/job"
 )
 
 // rule is what must hold. Its query selects the ids of the rows that break it.

@@ -19,10 +19,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 var update = flag.Bool("update", false, "write the observed tables into docs/separation.md")

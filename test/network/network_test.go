@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/mediatest"
-	"cutroom/internal/relaytest"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
+	"cutroom/internal/testkit/relaytest"
 	"cutroom/test/invariants"
 )
 

@@ -4,9 +4,9 @@ import (
 	"syscall"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
 )
 
 // event is something that the test does. Its probability is in proportion to weight.

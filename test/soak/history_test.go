@@ -11,9 +11,9 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/db"
+	"cutroom/internal/base/db"
 	"cutroom/internal/sandbox/store"
+	"cutroom/internal/testkit/apitest"
 )
 
 // The history of a run lists the clients' requests and responses with their times. It is linearizable

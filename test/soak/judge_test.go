@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/db"
-	"cutroom/internal/objectstore"
+	"cutroom/internal/base/db"
+	"cutroom/internal/storage/objectstore"
+	"cutroom/internal/testkit/apitest"
 	"cutroom/test/invariants"
 )
 

@@ -21,10 +21,10 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/db"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/base/db"
 	"cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/mediatest"
 	"cutroom/test/invariants"
 )
 

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/apitest"
 	"cutroom/internal/sandbox/measure"
+	"cutroom/internal/testkit/apitest"
 )
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }

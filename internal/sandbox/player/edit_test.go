@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/browsertest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/browsertest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // TestEditing does on a phone what an evening of editing does.

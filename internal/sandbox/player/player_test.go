@@ -16,12 +16,12 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"cutroom/internal/apitest"
-	"cutroom/internal/browsertest"
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox"
 	"cutroom/internal/sandbox/player"
 	"cutroom/internal/sandbox/system"
+	"cutroom/internal/testkit/apitest"
+	"cutroom/internal/testkit/browsertest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // axePath is where npm puts axe-core, without which the page is not audited.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/browsertest"
-	"cutroom/internal/mediatest"
+	"cutroom/internal/testkit/browsertest"
+	"cutroom/internal/testkit/mediatest"
 )
 
 // numbered is a clip whose frames carry their number: the left half in sixteens, the right half in ones, as grey levels

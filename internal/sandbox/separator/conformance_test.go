@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/mediatest"
 	"cutroom/internal/sandbox/process"
 	fake "cutroom/internal/sandbox/separator"
+	"cutroom/internal/testkit/mediatest"
 	"cutroom/internal/upstream/separator"
 )
 

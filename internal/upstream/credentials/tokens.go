@@ -14,7 +14,7 @@ import (
 	"golang.org/x/oauth2/jwt"
 	"golang.org/x/sync/singleflight"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 const (

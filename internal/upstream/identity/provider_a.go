@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"time"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 // providerAIssuers are the two spellings that provider_a uses.

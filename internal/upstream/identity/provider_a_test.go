@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/base/httpcall/calltest"
 	"cutroom/internal/upstream/identity"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 // ProviderBConfig says where provider_b's keys are and which tokens to accept.

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"time"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 	"cutroom/internal/upstream/credentials"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 	"cutroom/internal/upstream/credentials"
 )
 

@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"time"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 // ErrUnregistered means that the platform no longer knows the device.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 	"cutroom/internal/upstream/credentials"
 )
 

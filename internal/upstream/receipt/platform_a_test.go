@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/base/httpcall/calltest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
 	"cutroom/internal/upstream/receipt"

@@ -15,7 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 	"cutroom/internal/upstream/credentials"
 )
 

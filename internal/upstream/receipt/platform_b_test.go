@@ -26,7 +26,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/base/httpcall/calltest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/sandbox/store"
 	"cutroom/internal/upstream/receipt"

@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"time"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 // The two outcomes of a failed verification. Every error of a Verify method matches exactly one of them. Their

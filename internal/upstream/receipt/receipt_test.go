@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/base/httpcall/calltest"
 	"cutroom/internal/sandbox/fake"
 	"cutroom/internal/upstream/receipt"
 )

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"cutroom/internal/media/container"
+	"cutroom/internal/film/media/container"
 )
 
 // archiveLimits bound the cost of an archive.

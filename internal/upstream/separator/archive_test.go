@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"cutroom/internal/media/container"
+	"cutroom/internal/film/media/container"
 )
 
 type entry struct {

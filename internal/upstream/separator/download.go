@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"cutroom/internal/media/container"
+	"cutroom/internal/film/media/container"
 )
 
 // lagPauses are the pauses between polls for data that the provider publishes late: a project's flags, and a link

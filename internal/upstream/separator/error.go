@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"cutroom/internal/fault"
+	"cutroom/internal/base/fault"
 )
 
 // Error is a failure of the provider or of the connection to it. Failures of the local disk are

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"cutroom/internal/httpcall"
-	"cutroom/internal/tracing"
+	"cutroom/internal/base/httpcall"
+	"cutroom/internal/base/tracing"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 // want is the outcome of a call under a permanent fault.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"cutroom/internal/httpcall/calltest"
+	"cutroom/internal/base/httpcall/calltest"
 )
 
 func TestWholeJob(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"net/url"
 	"time"
 
-	"cutroom/internal/httpcall"
+	"cutroom/internal/base/httpcall"
 )
 
 // Config says where the provider is, who we are, and which time-outs and limits apply. A zero value means the

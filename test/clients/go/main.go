@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-//go:generate go tool oapi-codegen -generate types,client -package main -o api.gen.go ../../../internal/httpapi/openapi.yaml
+//go:generate go tool oapi-codegen -generate types,client -package main -o api.gen.go ../../../internal/api/httpapi/openapi.yaml
 
 func main() {
 	if err := film(context.Background(), os.Getenv("BASE"), os.Getenv("ID_TOKEN"), os.Args[1], os.Args[2]); err != nil {

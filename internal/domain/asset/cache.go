@@ -1,0 +1,53 @@
+package asset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"cutroom/internal/storage/disk"
+	"cutroom/internal/storage/objectstore"
+)
+
+// maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be
+// fetched for requests that read an asset. Each of them moves in several parts at once.
+const maxDownloads = 4
+
+// download fetches the object to dst, checks its hash, and notes that this version of it matches. It deletes an
+// object that is damaged in the bucket: while it exists, uploads of it are skipped, so nobody could replace it.
+func (s *Service) download(ctx context.Context, k Key, dst string) error {
+	for try := 1; ; try++ {
+		etag, err := s.Bucket.FetchVersion(ctx, k.String(), dst)
+		if err != nil {
+			return fmt.Errorf("fetch asset: %w", err)
+		}
+		sum, size, err := disk.Digest(ctx, dst)
+		if err != nil {
+			return fmt.Errorf("verify asset: %w", err)
+		}
+		if sum == k.SHA256 {
+			_, err := s.DB.Exec(ctx, `UPDATE assets SET verified = $2 WHERE asset_key = $1`, k.String(), version(size, etag))
+			if err != nil {
+				return fmt.Errorf("note a verified asset: %w", err)
+			}
+			return nil
+		}
+		if err := os.Remove(dst); err != nil {
+			return fmt.Errorf("verify asset: %w", err)
+		}
+		if try == 1 {
+			continue // the transfer may be at fault, or an upload that has just replaced the object
+		}
+		corrupt := fmt.Errorf("%w: %s holds %d bytes of hash %s", ErrCorrupt, k, size, sum)
+		after, err := s.Bucket.Stat(ctx, k.String())
+		if err == nil && after.ETag == etag {
+			err = s.Bucket.Delete(ctx, k.String())
+		}
+		if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+			// Not %w: that the store is unavailable now is not the job's failure.
+			corrupt = fmt.Errorf("%w; not deleted: %v", corrupt, err)
+		}
+		return corrupt
+	}
+}

@@ -1,0 +1,380 @@
+package render
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cutroom/internal/base/db"
+	"cutroom/internal/base/fault"
+	"cutroom/internal/domain/asset"
+	"cutroom/internal/domain/separation"
+	"cutroom/internal/film/media/container"
+	"cutroom/internal/film/timeline"
+	"cutroom/internal/storage/staging"
+	"cutroom/internal/work/idempotency"
+	"cutroom/internal/work/job"
+	"cutroom/internal/work/quota"
+)
+
+// object is one stored source of a job.
+type object struct {
+	Object string `json:"object"` // key in the store
+	SHA256 string `json:"sha256"`
+	Asset  bool   `json:"asset,omitempty"` // by reference: verified and cached
+}
+
+// spec is everything a worker needs to know of a job, as kept in its row.
+type spec struct {
+	Timeline timeline.Timeline `json:"timeline"`
+	Sources  map[string]object `json:"sources"` // by the timeline's source keys
+}
+
+func (s spec) encode() (string, error) {
+	b, err := json.Marshal(s)
+	return string(b), err
+}
+
+// failedSpecs is how many failed jobs of a user keep their request, for support and a
+// retry. A request may have a megabyte, and failing is free.
+const failedSpecs = 20
+
+// dropOldSpecs drops the requests of a user's failed jobs except the newest. [Service.Expire] drops what a sweep of
+// more than fifty jobs leaves.
+func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
+	_, err := tx.Exec(ctx, `UPDATE renders SET spec = '' WHERE spec <> '' AND job_id IN (SELECT j.id FROM jobs j
+		WHERE j.user_id = $1 AND j.kind = 'render' AND j.state = 'FAILED'
+		ORDER BY j.finished_at DESC LIMIT 50 OFFSET $2`+tx.SkipLockedOf("j")+`)`, userID, failedSpecs)
+	if err != nil {
+		return fmt.Errorf("drop requests of failed jobs: %w", err)
+	}
+	return nil
+}
+
+// uploads are the objects of the spec that were uploaded for the job alone.
+func (s spec) uploads(jobID string) []string { return s.objects("uploads/" + jobID + "/") }
+
+// objects are the objects of the spec whose keys begin with a prefix, each once, in order.
+func (s spec) objects(prefix string) (keys []string) {
+	for _, o := range s.Sources {
+		if strings.HasPrefix(o.Object, prefix) {
+			keys = append(keys, o.Object)
+		}
+	}
+	slices.Sort(keys) // the same order in every transaction
+	return slices.Compact(keys)
+}
+
+// assets are the assets among the sources.
+func (s spec) assets() (keys []asset.Key, err error) {
+	for _, object := range s.objects("assets/") {
+		key, err := asset.ParseKey(object)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func decodeSpec(text string) (s spec, err error) {
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return s, fmt.Errorf("decode render spec: %w", err)
+	}
+	return s, nil
+}
+
+// stemSource begins the keys of sources that are stems, before the separation's id, a slash and the stem's id.
+const stemSource = "stem:"
+
+// stems are the stems among the sources.
+func (s spec) stems() (stems []separation.StemRef) {
+	for name, o := range s.Sources {
+		if stem, ok := strings.CutPrefix(name, stemSource); ok {
+			jobID, stemID, _ := strings.Cut(stem, "/")
+			stems = append(stems, separation.StemRef{JobID: jobID, StemID: stemID, ObjectKey: o.Object, SHA256: o.SHA256})
+		}
+	}
+	return stems
+}
+
+// ext is the extension of the output.
+func (s spec) ext() string {
+	if s.Timeline.OutputKind == timeline.Audio {
+		return "m4a"
+	}
+	return "mp4"
+}
+
+// Submission is a request to render. The timeline is validated, and its stem
+// selections still carry the URLs or names the client sent.
+type Submission struct {
+	Timeline timeline.Timeline
+	// Files are the uploaded parts by name. InputID, unless "", replaces every key that
+	// begins with "video". Both are unused with Assets.
+	Files   map[string]staging.File
+	InputID string
+	// Assets are the sources by their keys in the timeline, nil if they are uploads.
+	Assets map[string]asset.Key
+}
+
+// Submit enqueues a job. The staged files stay the caller's. A repeat under the same
+// idempotency key returns the first job.
+func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
+	jobID = s.jobs.NewID()
+	r := resolver{s: s, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
+	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return r.resolve(ctx) })
+	if err != nil || answer != "" {
+		return answer, err
+	}
+	n, err := r.job()
+	if err != nil {
+		return "", err
+	}
+	unused := true
+	if err = r.store(ctx); err == nil {
+		answer, unused, err = s.jobs.Enqueue(ctx, key, n)
+	}
+	if unused {
+		s.dropUploads(ctx, jobID, spec{Sources: r.sources}.uploads(jobID)...)
+	}
+	return answer, err
+}
+
+// resolver turns the names of a submission into stored objects.
+type resolver struct {
+	s       *Service
+	owner   string
+	jobID   string
+	sub     Submission
+	sources map[string]object
+	uploads []upload
+	input   object        // the cached video that the submission names
+	used    []asset.Found // the assets that the submission refers to
+}
+
+type upload struct {
+	key  string
+	file staging.File
+}
+
+// resolve makes the cheapest checks first.
+func (r *resolver) resolve(ctx context.Context) error {
+	if err := r.stems(ctx); err != nil {
+		return err
+	}
+	var err error
+	if r.sub.Assets != nil {
+		err = r.assets(ctx)
+	} else {
+		err = r.files(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return r.s.Quota.Check(ctx, r.s.DB, r.owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()})
+}
+
+// files looks for the uploads, and for the cached video, that the submission names.
+func (r *resolver) files(ctx context.Context) error {
+	t := &r.sub.Timeline
+	if r.sub.InputID != "" {
+		if err := r.findInput(ctx); err != nil {
+			return err
+		}
+	}
+	for i := range t.Segments {
+		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].sourceFileKey", i)); err != nil {
+			return err
+		}
+	}
+	for i := range t.Clips {
+		if err := r.source(t.Clips[i].SourceKey, fmt.Sprintf("bgmClips[%d].audioFileKey", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stems resolves the link or the ids of each selection to a stored stem of the owner.
+func (r *resolver) stems(ctx context.Context) error {
+	t := &r.sub.Timeline
+	for i := range t.Directives {
+		for k := range t.Directives[i].Selections {
+			sel := &t.Directives[i].Selections[k]
+			ref, err := r.stem(ctx, *sel)
+			if err != nil {
+				return err
+			}
+			sel.SourceKey = stemSource + ref.JobID + "/" + ref.StemID
+			r.sources[sel.SourceKey] = object{Object: ref.ObjectKey, SHA256: ref.SHA256}
+		}
+	}
+	return nil
+}
+
+func (r *resolver) stem(ctx context.Context, sel timeline.Selection) (separation.StemRef, error) {
+	if sel.SeparationID != "" {
+		return r.s.Separations.ResolveStem(ctx, r.owner, sel.SeparationID, sel.StemID)
+	}
+	return r.s.Separations.ResolveStemURL(ctx, r.owner, sel.SourceKey)
+}
+
+func (r *resolver) source(key, field string) error {
+	if _, done := r.sources[key]; done {
+		return nil
+	}
+	if r.sub.InputID != "" && strings.HasPrefix(key, "video") {
+		r.sources[key] = r.input
+		return nil
+	}
+	file, ok := findPart(r.sub.Files, key)
+	if !ok {
+		return fault.Invalidf("%s names no uploaded part: %q", field, key)
+	}
+	if file.SizeBytes == 0 {
+		return fault.Invalidf("%s: the uploaded part is empty", field)
+	}
+	class, err := container.SniffFile(file.Path)
+	if err != nil {
+		return fmt.Errorf("classify upload: %w", err)
+	}
+	if class.Kind == container.Unknown {
+		return fault.Invalidf("%s: the uploaded part is not a video or audio file of a supported format", field)
+	}
+	object := object{Object: uploadKey(r.jobID, len(r.uploads)), SHA256: file.SHA256}
+	r.uploads = append(r.uploads, upload{object.Object, file})
+	r.sources[key] = object
+	return nil
+}
+
+// Has reports whether a source key that begins with "video" names an upload or the
+// cached input.
+func (s Submission) Has(key string) bool {
+	_, uploaded := findPart(s.Files, key)
+	return uploaded || s.InputID != ""
+}
+
+// findPart looks a part up by name. Released clients name music parts with an extension,
+// for example bgm_0.audio, and refer to them without it.
+func findPart(files map[string]staging.File, key string) (staging.File, bool) {
+	if f, ok := files[key]; ok {
+		return f, true
+	}
+	for name, f := range files {
+		if base, _, cut := strings.Cut(name, "."); cut && base == key {
+			return f, true
+		}
+	}
+	base, _, cut := strings.Cut(key, ".")
+	if !cut {
+		return staging.File{}, false
+	}
+	f, ok := files[base]
+	return f, ok
+}
+
+// assets looks for the objects that the submission refers to. If several are missing,
+// the answer names the first.
+func (r *resolver) assets(ctx context.Context) error {
+	var keys []asset.Key
+	fields := map[asset.Key]string{} // the first of each
+	add := func(source, field string, i int) {
+		key := r.sub.Assets[source]
+		if fields[key] == "" {
+			keys, fields[key] = append(keys, key), fmt.Sprintf(field, i)
+		}
+	}
+	for i, s := range r.sub.Timeline.Segments {
+		add(s.SourceKey, "segments[%d].sourceAssetKey", i)
+	}
+	for i, c := range r.sub.Timeline.Clips {
+		add(c.SourceKey, "bgmClips[%d].audioAssetKey", i)
+	}
+	found, err := r.s.Assets.Lookup(ctx, keys...)
+	if missing, ok := errors.AsType[*asset.MissingError](err); ok {
+		return fault.NotFoundf("%s: the asset does not exist in the object store", fields[missing.Key])
+	}
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		r.sources[key.String()] = object{Object: key.String(), SHA256: key.SHA256, Asset: true}
+	}
+	r.used = found
+	return nil
+}
+
+var errUnknownInput = fault.Invalidf("inputId is unknown or has expired; upload the video again")
+
+// findInput looks up the cached video that the submission names, used or not.
+func (r *resolver) findInput(ctx context.Context) error {
+	err := r.s.DB.QueryRow(ctx, `SELECT object_key, sha256 FROM render_inputs
+		WHERE user_id = $1 AND input_id = $2 AND last_used_at > now_ms() - $3`,
+		r.owner, r.sub.InputID, r.s.InputLifetime.Milliseconds()).Scan(&r.input.Object, &r.input.SHA256)
+	if db.IsNoRows(err) {
+		return errUnknownInput
+	}
+	if err != nil {
+		return fmt.Errorf("look for cached input: %w", err)
+	}
+	return nil
+}
+
+// store stores the uploads where every replica that may claim the job finds them.
+func (r *resolver) store(ctx context.Context) error {
+	for _, u := range r.uploads {
+		if err := r.s.Store.Put(ctx, u.key, u.file.Path, "application/octet-stream"); err != nil {
+			return fmt.Errorf("store upload: %w", err)
+		}
+	}
+	return nil
+}
+
+// uploadBytes is the size of the objects stored for this job only.
+func (r *resolver) uploadBytes() (n int64) {
+	for _, u := range r.uploads {
+		n += u.file.SizeBytes
+	}
+	return n
+}
+
+// job is the job with everything resolved.
+func (r *resolver) job() (job.New, error) {
+	t := r.sub.Timeline
+	encoded, err := spec{Timeline: t, Sources: r.sources}.encode()
+	n := job.New{ID: r.jobID, UserID: r.owner, State: StatePending, StoredBytes: r.uploadBytes(),
+		SourceDurationMs: t.SourceDuration().Milliseconds(), Reserve: r.reserve,
+		Details: map[string]any{"spec": encoded, "output_kind": string(t.OutputKind), "quality": string(t.Quality), "upload_bytes": r.uploadBytes()}}
+	for _, o := range r.sources {
+		n.Holds = append(n.Holds, o.Object)
+	}
+	return n, err
+}
+
+// reserve refuses the job unless all its sources stay until it holds them.
+func (r *resolver) reserve(ctx context.Context, tx *db.Tx) error {
+	return keepSources(ctx, tx, r.owner, spec{Sources: r.sources}, r.used)
+}
+
+// keepSources makes the sources of a job stay until the transaction commits, which holds them, and refuses those that
+// are gone. used is what a look found of the assets among them. The caller has locked the owner.
+func keepSources(ctx context.Context, tx *db.Tx, owner string, s spec, used []asset.Found) error {
+	if err := asset.Hold(ctx, tx, owner, used...); err != nil {
+		return err
+	}
+	for _, key := range s.objects("inputs/") {
+		// Using an input renews it, and fails when a sweep was faster.
+		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms() WHERE user_id = $1 AND object_key = $2`, owner, key)
+		if err != nil {
+			return fmt.Errorf("renew cached input: %w", err)
+		}
+		if n == 0 {
+			return errUnknownInput
+		}
+	}
+	return separation.Keep(ctx, tx, s.stems()...)
+}

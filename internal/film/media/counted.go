@@ -1,0 +1,194 @@
+package media
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"cutroom/internal/film/media/container"
+)
+
+// Sound may change its rate or its channels on the way, and a file that was joined from several
+// begins its clock again.
+// ffmpeg rebuilds its graph at a change, and then no filter knows what came before. So such sound is decoded from the
+// start of the file, and the window is cut by counting samples.
+
+// countedRate is the rate, in Hz, at which recount counts.
+const countedRate = 48000
+
+// channels returns the number of channels of the layouts that Count decodes to.
+func channels(layout string) int {
+	return map[string]int{"mono": 1, "stereo": 2, "5.1": 6, "7.1": 8}[layout]
+}
+
+// Samples returns how many samples of each channel the window has. It is 0 if the window has no end.
+func (s Sound) Samples() int64 {
+	return MulDiv(int64(s.To-s.From), int64(s.SampleRate), int64(time.Second))
+}
+
+// rebuildSlack is how much longer than its packets a sound without a window may decode.
+const rebuildSlack = 100 * time.Millisecond
+
+// Rebuilt reports whether so many decoded samples of each channel, from a pass with Args, show that ffmpeg rebuilt the
+// graph on the way: see Args.
+func (s Sound) Rebuilt(samples int64) bool {
+	if s.To > 0 {
+		return samples > s.Samples()
+	}
+	return samples > MulDiv(int64(s.End-s.From+rebuildSlack), int64(s.SampleRate), int64(time.Second))
+}
+
+// Whole reports whether a sound that Count decoded up to end is all that the packets have.
+func (s Sound) Whole(end time.Duration) bool {
+	return s.Clockless || s.End-end <= rebuildSlack+(s.End-s.First)/200
+}
+
+// Count decodes the window to interleaved float32 samples by counting them from the start of the file. It needs a
+// layout, and adds Args and Stdout to the pass. It returns when the decoded sound ends, counted from the file's zero;
+// compare it with what is expected.
+func (r *Runner) Count(ctx context.Context, s Sound, pass Pass, to io.Writer) (end time.Duration, err error) {
+	frame := 4 * int64(channels(s.Layout))
+	if frame == 0 {
+		return 0, fmt.Errorf("%s: cannot count samples of layout %q", pass.Name, s.Layout)
+	}
+	bytes := func(d time.Duration) int64 { return MulDiv(int64(d), int64(s.SampleRate), int64(time.Second)) * frame }
+	w := &byteWindow{to: to, skip: bytes(s.From), left: -1}
+	if s.To > 0 {
+		w.left = s.Samples() * frame
+	}
+	if s.First < 0 {
+		w.skip += bytes(-s.First)
+	} else if err := w.zeros(ctx, bytes(s.First)); err != nil {
+		return 0, fmt.Errorf("%s: %w", pass.Name, err)
+	}
+	links := []int64{0}
+	if s.Clockless {
+		if links, err = container.Links(s.Path, s.Kind); err != nil {
+			return 0, fmt.Errorf("%s: %w", pass.Name, err)
+		}
+	}
+	graph := fmt.Sprintf("[0:%d]%s,aresample=%d[out]", s.Stream.Index, strings.TrimPrefix(s.remix(), ","), s.SampleRate)
+	pass.Stdout = w
+	for i := range links {
+		pass.Args = append(append([]string{"-vn", "-sn", "-dn", "-threads", "1"}, linkArgs(s.Kind, s.Path, links, i)...),
+			"-filter_complex", graph, "-map", "[out]", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
+		before := w.taken
+		if _, err := r.Encode(ctx, pass); err != nil {
+			return 0, err
+		}
+		if w.taken == before && len(links) > 1 {
+			return 0, fmt.Errorf("%s: %w: nothing of link %d decodes", pass.Name, ErrNotMedia, i)
+		}
+	}
+	return s.First + time.Duration(MulDiv(w.taken/frame, int64(time.Second), int64(s.SampleRate))), nil
+}
+
+// linkArgs returns the arguments that open one of the files that were joined to path, which begin at the links.
+func linkArgs(kind container.Kind, path string, links []int64, i int) []string {
+	if len(links) == 1 {
+		return InputArgs(kind, path)
+	}
+	end := int64(0) // the end of the file
+	if i+1 < len(links) {
+		end = links[i+1]
+	}
+	name := kind.Demuxer()
+	return []string{"-protocol_whitelist", "file,subfile", "-format_whitelist", name, "-f", name,
+		"-i", fmt.Sprintf("subfile,,start,%d,end,%d,,:%s", links[i], end, inputURL(path))}
+}
+
+// recount measures the sound of joined files by decoding it. It leaves other streams as they are. The error wraps
+// ErrNotMedia if ffmpeg cannot decode what follows a join.
+func (r *Runner) recount(ctx context.Context, path string, kind container.Kind, opts MeasureOptions, m *Measured) error {
+	clockless, err := m.clockless(path, kind)
+	if m.Clockless = clockless; err == nil && !clockless {
+		return nil
+	}
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return fmt.Errorf("count sound: %w", err)
+	}
+	sound := Sound{Path: path, Kind: kind, Stream: &AudioStream{Index: m.Index}, SampleRate: countedRate, Layout: "mono", Clockless: true}
+	length, err := r.Count(ctx, sound, Pass{Name: "count sound", Inputs: []string{path},
+		Timeout: cmp.Or(opts.Timeout, measureTimeout), MaxMemoryBytes: opts.MaxMemoryBytes}, io.Discard)
+	if _, exited := errors.AsType[*ExitError](err); exited {
+		return notMediaIfExit(err)
+	}
+	if err != nil {
+		return err
+	}
+	frames, err := container.FramesDuration(path, kind)
+	if err != nil {
+		return fmt.Errorf("count sound: %w", err)
+	}
+	if length < frames-frames/10 {
+		return fmt.Errorf("count sound: %w: only %v of %v decode", ErrNotMedia, length, frames)
+	}
+	m.End, m.Span, m.Samples, m.Gaps = m.First+length, length, length, nil
+	return nil
+}
+
+// clockless reports whether the sound is that of several joined files.
+func (m Measured) clockless(path string, kind container.Kind) (bool, error) {
+	if m.Clockless || m.Type != "audio" || m.Packets == 0 {
+		return m.Clockless, nil
+	}
+	links, err := container.Links(path, kind)
+	if errors.Is(err, container.ErrTooManyLinks) {
+		err = fmt.Errorf("%w: %w", ErrNotMedia, err)
+	}
+	if err != nil || len(links) > 1 {
+		return true, err
+	}
+	return container.FramesDiffer(path, kind)
+}
+
+// byteWindow passes on a window of the bytes written to it.
+type byteWindow struct {
+	to    io.Writer
+	skip  int64 // still to skip
+	left  int64 // still to pass on; negative for all
+	taken int64 // bytes written to it, apart from zeros
+}
+
+func (w *byteWindow) Write(p []byte) (int, error) {
+	w.taken += int64(len(p))
+	return len(p), w.pass(p)
+}
+
+func (w *byteWindow) pass(p []byte) error {
+	skip := min(w.skip, int64(len(p)))
+	w.skip -= skip
+	p = p[skip:]
+	if w.left >= 0 {
+		p = p[:min(w.left, int64(len(p)))]
+		w.left -= int64(len(p))
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	_, err := w.to.Write(p)
+	return err
+}
+
+// zeros passes on n zeros.
+func (w *byteWindow) zeros(ctx context.Context, n int64) error {
+	skip := min(w.skip, n)
+	w.skip -= skip
+	buffer := make([]byte, 32<<10)
+	for n -= skip; n > 0 && w.left != 0; {
+		some := min(n, int64(len(buffer)))
+		if err := cmp.Or(context.Cause(ctx), w.pass(buffer[:some])); err != nil {
+			return err
+		}
+		n -= some
+	}
+	return nil
+}
