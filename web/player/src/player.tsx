@@ -76,10 +76,10 @@ export function Player(props: {
     if (peek) return drawPeek(ctx, film, library, peek);
     const shown = needs(film, frame);
     const clipOf = (need: Need) => library.clip(need.segment.config.sourceAssetKey);
+    const next = needs(film, Math.min(film.frames - 1, frame + soon)).filter((n) => shown.every((s) => slotOf(s) !== slotOf(n)));
+    library.rest([...shown, ...next].map((need) => [need.segment.config.sourceAssetKey, slotOf(need)]));
     for (const need of shown) clipOf(need)?.want(need.frame, slotOf(need));
-    for (const need of needs(film, Math.min(film.frames - 1, frame + soon))) {
-      if (!shown.some(({ segment }) => segment.index % 2 === need.segment.index % 2)) clipOf(need)?.want(sourceFrame(need.segment, 0), slotOf(need));
-    }
+    for (const need of next) clipOf(need)?.want(sourceFrame(need.segment, 0), slotOf(need));
     // While the film plays, a late picture gives way to the one before it. Else the last one stays until this one is there.
     const pictures = new Map(shown.map((need) => [need.segment, clipOf(need)?.at(need.frame) ?? (playing ? clipOf(need)?.before(need.frame) : undefined)]));
     if (![...pictures.values()].every(Boolean)) return;
@@ -171,6 +171,7 @@ function drawPeek(ctx: CanvasRenderingContext2D, film: Film, library: Library, {
   const segment = film.segments.find((s) => s.config.sourceAssetKey === assetKey);
   if (!clip || !segment) return;
   const n = Math.max(0, clip.facts.starts.findLastIndex((t) => t - clip.facts.zero <= atMs / 1000 + 0.001));
+  library.rest([[assetKey, peekSlot]]);
   clip.want(n, peekSlot);
   if (!clip.at(n)) return;
   const still: Film = { ...film, fadeIn: undefined, fadeOut: undefined, segments: [{ ...segment, begin: 0, end: 1, join: undefined, next: undefined }] };

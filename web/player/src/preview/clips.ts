@@ -28,7 +28,10 @@ export interface ClipSource {
 /** How frames are had: exactly, or as near as a storyboard comes. */
 type By = 'decoder' | 'video' | 'storyboard';
 
-/** A way to the pictures of a clip. A slot is one of its readers: only the latest frame that a slot wants counts. */
+/**
+ * A way to the pictures of a clip. A slot is one of its readers: only the latest frame that a slot wants counts, and
+ * -1 is none.
+ */
 interface Way {
   by: By;
   want(frame: number, slot: number): void;
@@ -161,6 +164,15 @@ export class Clip {
     if (!this.trouble) this.way?.want(frame, slot);
   }
 
+  /** Ends the wishes of all slots but these, so that they do not take the processor from what is shown. */
+  rest(slots: Set<number>): void {
+    for (const slot of this.wanted.keys()) {
+      if (slots.has(slot)) continue;
+      this.wanted.delete(slot);
+      this.way?.want(-1, slot);
+    }
+  }
+
   /** Tries again what failed. */
   again(): void {
     if (!this.trouble) return;
@@ -249,6 +261,7 @@ class Decoder implements Way {
 /** One reader of a clip. It decodes on while the frames that are wanted lie ahead of it, and starts again if not. */
 class Reader {
   private wanted = -1;
+  private asked = 0;
   private running = false;
   private wake: (() => void) | undefined;
   private canvas = new OffscreenCanvas(1, 1);
@@ -257,6 +270,7 @@ class Reader {
 
   want(frame: number): void {
     this.wanted = frame;
+    this.asked = performance.now();
     this.wake?.();
     if (!this.running && this.missing() !== undefined) void this.run();
   }
@@ -281,7 +295,7 @@ class Reader {
         }
       });
       this.running = false;
-      this.want(this.wanted); // which may have changed meanwhile
+      if (this.missing() !== undefined) void this.run(); // it was asked meanwhile
     } catch (e) {
       this.running = false;
       this.of.failed(e);
@@ -297,7 +311,7 @@ class Reader {
       while (n + 1 < starts.length && (starts[n + 1] ?? 0) <= sample.timestamp + 1e-4) n++;
       for (let k = expected; k < n; k++) this.of.instead.set(k, n);
       const now = performance.now();
-      if (n >= this.wanted || now - shown > lateEvery) {
+      if (this.wanted >= 0 && (n >= this.wanted || now - shown > lateEvery)) {
         const [width, height] = keptSize(sample.displayWidth, sample.displayHeight);
         Object.assign(this.canvas, { width, height });
         const ctx = this.canvas.getContext('2d');
@@ -315,17 +329,25 @@ class Reader {
     return true;
   }
 
-  /** The next frame that is missing, once there is one; undefined if nobody wants one for a while. */
+  /**
+   * The next frame that is missing, once there is one; undefined if nobody has asked for a while. Then nothing is wanted
+   * any more: else the readers of all clips that were played would decode again what makes room for the newest pictures.
+   */
   private async next(): Promise<number | undefined> {
-    for (;;) {
+    while (!this.of.closed && this.wanted >= 0) {
+      const left = this.asked + idle - performance.now();
+      if (left <= 0 && this.of.has(this.wanted)) {
+        this.wanted = -1;
+        break;
+      }
       const missing = this.missing();
-      if (missing !== undefined || this.of.closed) return missing;
-      const woken = await new Promise<boolean>((done) => {
-        const timer = setTimeout(() => done(false), idle);
-        this.wake = () => (clearTimeout(timer), done(true));
+      if (missing !== undefined) return missing;
+      await new Promise<void>((done) => {
+        const timer = setTimeout(done, Math.max(0, left));
+        this.wake = () => (clearTimeout(timer), done());
       });
-      if (!woken) return undefined;
     }
+    return undefined;
   }
 }
 

@@ -58,6 +58,11 @@ export class Library implements Sounds {
   /** The frames of a clip, once it is open. */
   clip = (assetKey: string): Clip | undefined => this.clips.get(assetKey);
 
+  /** Ends the wishes for all pictures but those of some slots, by the asset keys of their clips. */
+  rest(but: [assetKey: string, slot: number][]): void {
+    for (const [key, clip] of this.clips) clip.rest(new Set(but.flatMap(([k, slot]) => (k === key ? [slot] : []))));
+  }
+
   /** Whether all sounds of a film are there. Those that could not be opened are silent. */
   hears = (config: FilmConfig): boolean => soundsOf(config).every((name) => this.sounds.has(name) || this.troubles.has(`sound ${name}`));
 
