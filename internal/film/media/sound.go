@@ -24,7 +24,11 @@ func (p Probe) Zero() time.Duration {
 	if a := p.AudioPackets; a.Packets > 0 && p.Kind == container.AAC {
 		// A bare stream does not state its encoder delay. It is at least one frame, which
 		// holds what the transform needs before the first sample.
-		zero += a.Duration() / time.Duration(a.Packets)
+		first := a.Duration() / time.Duration(a.Packets)
+		if p.Clockless { // the frames last differently
+			first = 1024 * time.Second / time.Duration(max(1, p.Audio.SampleRate))
+		}
+		zero += first
 	}
 	return zero
 }
