@@ -3,11 +3,13 @@ package test
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"cutroom/internal/sandbox/bucket"
 	"cutroom/internal/sandbox/fake"
@@ -16,6 +18,17 @@ import (
 )
 
 const analysisPath = "/api/v2/assets/analysis"
+
+// whenFree repeats a request that a busy service refuses: what waits longer than 20 s for its turn gets 503.
+func whenFree(t testing.TB, send func() *apitest.Response) *apitest.Response {
+	t.Helper()
+	var r *apitest.Response
+	apitest.Eventually(t, 5*time.Minute, func() bool {
+		r = send()
+		return r.Status != http.StatusServiceUnavailable
+	}, func() string { return "the service is still busy" })
+	return r
+}
 
 // analysis is the body of POST /assets/analysis.
 type analysis struct {
@@ -49,7 +62,7 @@ func TestAnalysis(t *testing.T) {
 		for k, v := range more {
 			body[k] = v
 		}
-		u.Post(t, analysisPath, body).Expect(200).JSON(&a)
+		whenFree(t, func() *apitest.Response { return u.Post(t, analysisPath, body) }).Expect(200).JSON(&a)
 		return a
 	}
 

@@ -73,7 +73,8 @@ func TestStoryboard(t *testing.T) {
 			ext = "webm"
 		}
 		key := uploadAsset(t, u, c.path, ext, "video/mp4")
-		answer := u.Get(t, "/api/v2/"+key+"/storyboard"+c.query).Expect(200)
+		path := "/api/v2/" + key + "/storyboard" + c.query
+		answer := whenFree(t, func() *apitest.Response { return u.Get(t, path) }).Expect(200)
 		strip, err := jpeg.Decode(bytes.NewReader(answer.Body))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -115,7 +116,7 @@ func TestStoryboard(t *testing.T) {
 	u.Post(t, analysisPath, M{"assetKey": enhanced}).Error(400, "assetKey names a file without readable pictures or sound")
 	get(sound+"/storyboard?frames=2").Error(400, "the asset has no pictures")
 	get(wide+"/storyboard?frames=23").Error(400, "invalid_frames") // 23 * 2880 pixels
-	u.Get(t, "/api/v2/"+wide+"/storyboard?frames=22").Expect(200)
+	whenFree(t, func() *apitest.Response { return u.Get(t, "/api/v2/"+wide+"/storyboard?frames=22") }).Expect(200)
 	for _, query := range []string{"frames=0", "frames=61", "frames=", "frames=x", "frames=2&frames=2"} {
 		get(wide+"/storyboard?"+query).Error(400, "invalid_frames")
 	}
