@@ -153,7 +153,7 @@ trixie-package)
 	only=
 	[ "$2" != test ] || only='Render|Film|Frame|Join|Dissolve|Fade|Canvas|Poster|Transition|Bgm|Directive|Loud|Duck|Segment|Corpus|SoundThatChanges'
 	echo "== $2 =="
-	"$root/.tools/trixie/$(basename "$2").test" -test.timeout 20m -test.run "$only" >"$TMPDIR/$(basename "$2").log" 2>&1 || {
+	"$root/.tools/trixie/$(basename "$2").test" -test.timeout 40m -test.run "$only" >"$TMPDIR/$(basename "$2").log" 2>&1 || {
 		cat "$TMPDIR/$(basename "$2").log"
 		exit 1
 	}
