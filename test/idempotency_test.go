@@ -99,8 +99,10 @@ func TestRepeatedSubmits(t *testing.T) {
 	} {
 		r := tt.request
 		r.Method, r.Valid = "POST", true
-		first := tt.user.Send(t, withKey(r, r.Path)).Expect(tt.status)
-		other := tt.user.Send(t, withKey(r, r.Path+"2")).Expect(tt.status)
+		send := func(key string) *apitest.Response {
+			return whenFree(t, func() *apitest.Response { return tt.user.Send(t, withKey(r, key)) }).Expect(tt.status)
+		}
+		first, other := send(r.Path), send(r.Path+"2")
 		for _, res := range []*apitest.Response{first, other} {
 			if got := res.Header.Get("Idempotent-Replayed"); got != "" {
 				t.Errorf("%s with a new key: Idempotent-Replayed %q", r.Path, got)
@@ -162,7 +164,7 @@ func TestRequestsAreComparedByMeaning(t *testing.T) {
 		}, []string{`{"sourceLanguageCode":"en"}`}},
 	} {
 		u := s.SignIn(t) // a user may submit ten renders a minute
-		first := u.Send(t, withKey(tt.request(tt.first), "k")).Job(tt.status)
+		first := whenFree(t, func() *apitest.Response { return u.Send(t, withKey(tt.request(tt.first), "k")) }).Job(tt.status)
 		for _, body := range tt.same {
 			if again := u.Send(t, withKey(tt.request(body), "k")); again.Header.Get("Idempotent-Replayed") != "true" || again.Job(tt.status) != first {
 				t.Errorf("%s: %s is not the same request: %s", tt.name, body, again.Body)

@@ -27,7 +27,7 @@ import (
 )
 
 // maxWait bounds every wait for the browser or the page. It is long because the machine may be busy.
-const maxWait = 90 * time.Second
+const maxWait = 4 * time.Minute
 
 // names are the programs that may be installed, smallest first.
 var names = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
