@@ -337,7 +337,7 @@ func TestARefundDuringVerification(t *testing.T) {
 		if n := dbtest.Number(t, d, `SELECT COUNT(*) FROM sale_notices`); n != 0 {
 			t.Errorf("%d notifications are kept", n)
 		}
-		// What was never paid out is forgotten.
+		// A notice about a purchase that was never paid out is dropped.
 		if err := notified(t, l, s, "t-2"); err != nil {
 			t.Error(err)
 		}

@@ -78,7 +78,7 @@ func partsOf(keys ...string) (parts []engine.Part) {
 	return parts
 }
 
-// A part keeps the threads with which it was first announced, whoever makes it, however late.
+// A part keeps the threads of its first announcement, whichever replica makes it and however late.
 func TestPartsKeepTheirThreads(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		film := r.service(&jobtest.Engine{}, r.DB)

@@ -1,4 +1,4 @@
-// What no worker does for a render: jobs that nobody will end are failed, and what has expired is forgotten or removed.
+// The sweeps of renders fail the jobs that no worker will end, and remove what has expired.
 
 package render
 
