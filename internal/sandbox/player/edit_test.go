@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -75,16 +76,26 @@ func control(t *testing.T, method, url string, body any) {
 	}
 }
 
-// store is the address of the sandbox's object store.
-func store(t *testing.T, address string) string {
+// get returns the body of an answer.
+func get(t *testing.T, url string) string {
 	t.Helper()
-	res, err := http.Get(address + "/__control/servers")
+	res, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// store is the address of the sandbox's object store.
+func store(t *testing.T, address string) string {
+	t.Helper()
 	var servers map[string]string
-	if err := json.NewDecoder(res.Body).Decode(&servers); err != nil {
+	if err := json.Unmarshal([]byte(get(t, address+"/__control/servers")), &servers); err != nil {
 		t.Fatal(err)
 	}
 	return servers["object_store"]

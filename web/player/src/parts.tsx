@@ -188,10 +188,11 @@ export function Wrong(props: { trouble: Trouble | undefined; again?: (() => void
   );
 }
 
-/** A button that opens a small panel. A press outside and Escape close it. */
-export function Popover(props: { class: string; button: ComponentChildren; label?: string; opened?: () => void; children: ComponentChildren }) {
+/** A button that opens a small panel. A press outside and Escape close it, and its children may. */
+export function Popover(props: { class: string; button: ComponentChildren; label?: string; opened?: () => void; children: ComponentChildren | ((close: () => void) => ComponentChildren) }) {
   const box = useRef<HTMLDetailsElement>(null);
-  usePressOutside(box, () => box.current?.removeAttribute('open'));
+  const close = () => box.current?.removeAttribute('open');
+  usePressOutside(box, close);
   const escape = (e: KeyboardEvent) => {
     if (e.key !== 'Escape' || !box.current?.open) return;
     box.current.open = false;
@@ -200,7 +201,7 @@ export function Popover(props: { class: string; button: ComponentChildren; label
   return (
     <details ref={box} class={props.class} onToggle={() => box.current?.open && props.opened?.()} onKeyDown={escape}>
       <summary aria-label={props.label}>{props.button}</summary>
-      <div class="panel">{props.children}</div>
+      <div class="panel">{typeof props.children === 'function' ? props.children(close) : props.children}</div>
     </details>
   );
 }

@@ -374,39 +374,52 @@ function Join(props: { segment: Segment; name: string; has: (feature: string) =>
   const sign = joins.find(([t]) => t === type)?.[2];
   return (
     <Popover class="join" label={props.name} button={sign}>
-      <label class="slider">
-        <span>{props.name}</span>
-        <select
-          aria-label={`Kind of ${props.name}`}
-          value={type}
-          onChange={(e) => {
-            const next = e.currentTarget.value as JoinType | 'cut';
-            set(next === 'cut' ? undefined : { type: next, durationMs: length, direction });
-          }}
-        >
-          {offered.map(([t, label]) => (
-            <option key={t} value={t}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </label>
-      {(type === 'wipe' || type === 'slide' || type === 'push') && (
-        <label class="slider">
-          <span>Moves</span>
-          <select aria-label={`Direction of ${props.name}`} value={direction} onChange={(e) => set({ type, durationMs: length, direction: e.currentTarget.value as Direction })}>
-            {directions.map(([d, label]) => (
-              <option key={d} value={d}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
+      {(close) => (
+        <>
+          <label class="slider">
+            <span>{props.name}</span>
+            <select
+              aria-label={`Kind of ${props.name}`}
+              value={type}
+              onChange={(e) => {
+                const next = e.currentTarget.value as JoinType | 'cut';
+                set(next === 'cut' ? undefined : { type: next, durationMs: length, direction });
+              }}
+            >
+              {offered.map(([t, label]) => (
+                <option key={t} value={t}>
+                  {label}
+                </option>
+              ))}
+            </select>
+          </label>
+          {(type === 'wipe' || type === 'slide' || type === 'push') && (
+            <label class="slider">
+              <span>Moves</span>
+              <select aria-label={`Direction of ${props.name}`} value={direction} onChange={(e) => set({ type, durationMs: length, direction: e.currentTarget.value as Direction })}>
+                {directions.map(([d, label]) => (
+                  <option key={d} value={d}>
+                    {label}
+                  </option>
+                ))}
+              </select>
+            </label>
+          )}
+          {type !== 'cut' && (
+            <Slider label="Length" of={`Length of ${props.name}`} min={100} max={5000} step={100} value={length} text={seconds(length)} set={(durationMs) => set({ type, durationMs, direction })} />
+          )}
+          {props.all && (
+            <Act
+              act={() => {
+                props.all?.(segment.join);
+                close();
+              }}
+            >
+              Take it for every join
+            </Act>
+          )}
+        </>
       )}
-      {type !== 'cut' && (
-        <Slider label="Length" of={`Length of ${props.name}`} min={100} max={5000} step={100} value={length} text={seconds(length)} set={(durationMs) => set({ type, durationMs, direction })} />
-      )}
-      {props.all && <Act act={() => props.all?.(segment.join)}>Take it for every join</Act>}
     </Popover>
   );
 }
