@@ -88,7 +88,7 @@ $(LINTERS): mk/lint.mod mk/lint.sum
 
 .PHONY: lint
 lint: $(LINTERS) ## run gofmt, go vet, staticcheck, deadcode, and check licences and known vulnerabilities
-	@test -z "$$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
+	@test -z "$$(gofmt -l clients cmd deploy internal test | tee -a /dev/stderr)"
 	$(GO) vet ./...
 	$(LINTERS)/staticcheck ./...
 	@# Tests count as callers: a function that only tests call is test support.

@@ -64,7 +64,7 @@ compile)
 	# Vetting compiles everything but the tests themselves. On an empty cache it needs two cores for two minutes,
 	# in which the installation of packages mostly waits.
 	step "format"
-	test -z "$(gofmt -l cmd deploy internal test | tee -a /dev/stderr)"
+	test -z "$(gofmt -l clients cmd deploy internal test | tee -a /dev/stderr)"
 	step "build and vet"
 	MAKEFLAGS= make --no-print-directory build
 	go vet ./...
@@ -95,7 +95,7 @@ unit)
 	step "unit tests"
 	# The slowest first.
 	slow=(cutroom/internal/{film/engine,api/httpapi,sandbox/player} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/testkit/simulation)
-	run -p 3 -- "${slow[@]}" $(go list ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
+	run -p 3 -- "${slow[@]}" $(go list ./clients/... ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
 	;;
 waiting)
 	step "unit tests that mostly wait"

@@ -13,7 +13,7 @@ import (
 )
 
 // apiPath is the API description, relative to the root of the repository.
-const apiPath = "internal/httpapi/openapi.yaml"
+const apiPath = "internal/api/httpapi/openapi.yaml"
 
 // contract is clients/contract.yaml.
 type contract struct {

@@ -1,5 +1,6 @@
 import createClient, { type Client } from 'openapi-fetch';
 import type { components, paths } from '../../api/schema.js';
+import { lasting, longestWaitSec, missingRetryAfterSec, repeatable, requestTimeoutSec, tries } from './contract.js';
 import { CutroomError } from './errors.js';
 import { Jobs } from './jobs.js';
 import { onAbort, pause, unlessAborted } from './pause.js';
@@ -36,16 +37,7 @@ export interface Options {
 
 type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 
-/** Codes of 429 and 503 for which a person should not wait. */
-const lasting = ['paused', 'too_many_jobs', 'r2_disabled', 'provider_b_disabled', 'push_disabled'];
-/** POSTs that are safe to repeat without an Idempotency-Key. */
-const repeatable = /\/(credits\/purchase|assets\/(upload-url|complete|analysis)|auth\/(refresh|sign-out|provider_[ab]))$/;
-/** Tries of one request, and the longest wait between two, in seconds. */
-const tries = 6;
-const longestWait = 60;
-const missingRetryAfter = 10;
-/** How long an answer may take, in milliseconds, and how much longer than the server promises to wait. */
-const usualTimeout = 60_000;
+/** How much longer an answer may take than the server promises to wait, in milliseconds. */
 const waitedLonger = 15_000;
 
 /** Resolves at once, or when a browser that is offline says that it is back. */
@@ -128,7 +120,7 @@ export class Cutroom {
   /** Sends a request once, and gives it up when its time is over. What is JSON has arrived whole. */
   private async timed(request: Request): Promise<Response> {
     const waits = /\bwait=(\d+)/.exec(request.headers.get('Prefer') ?? '')?.[1];
-    const limit = waits ? 1000 * Number(waits) + waitedLonger : (this.options.timeoutMs ?? usualTimeout);
+    const limit = waits ? 1000 * Number(waits) + waitedLonger : (this.options.timeoutMs ?? 1000 * requestTimeoutSec);
     const control = new AbortController();
     const forget = onAbort(request.signal, () => control.abort(request.signal.reason));
     const timer = setTimeout(() => control.abort(), limit);
@@ -157,7 +149,7 @@ export class Cutroom {
     const token = signIn ? undefined : await this.sessions.token();
     if (token) request.headers.set('Authorization', `Bearer ${token}`);
     if (request.method === 'POST' && this.options.strict !== false) request.headers.append('Prefer', 'handling=strict');
-    const safe = request.method !== 'POST' || request.headers.has('Idempotency-Key') || repeatable.test(request.url.split('?')[0] ?? '');
+    const safe = request.method !== 'POST' || request.headers.has('Idempotency-Key') || repeatable.some((path) => request.url.split('?')[0]?.endsWith(`/api/v2${path}`));
     for (let attempt = 1; ; attempt++, await unlessAborted(this.online(), signal)) {
       const response = await this.timed(request).catch((e: unknown) => {
         if (signal?.aborted) throw (signal.reason as unknown) ?? e;
@@ -192,9 +184,9 @@ async function waitBefore(response: Response, safe: boolean, attempt: number): P
     case 429:
     case 503: {
       const { error = '' } = (await response.clone().json().catch(() => ({}))) as { error?: string };
-      const after = Number(response.headers.get('Retry-After') ?? missingRetryAfter);
+      const after = Number(response.headers.get('Retry-After') ?? missingRetryAfterSec);
       // Refused before anything was done, so a POST may be repeated as well.
-      return lasting.includes(error) || after > longestWait ? undefined : after;
+      return lasting.includes(error) || after > longestWaitSec ? undefined : after;
     }
     case 500:
     case 502:
@@ -206,4 +198,4 @@ async function waitBefore(response: Response, safe: boolean, attempt: number): P
 }
 
 /** 1, 2, 4, ... seconds and a random part, so that many clients do not return at once. */
-const backoff = (attempt: number): number => Math.min(longestWait, 2 ** (attempt - 1)) * (0.75 + Math.random() / 2);
+const backoff = (attempt: number): number => Math.min(longestWaitSec, 2 ** (attempt - 1)) * (0.75 + Math.random() / 2);

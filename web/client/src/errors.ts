@@ -1,36 +1,9 @@
 // Every error of the API as a value, with what an app should do next. docs/app/errors.md lists the codes.
 
 import type { components } from '../../api/schema.js';
+import { next as byCode, type Next } from './contract.js';
 
 type Body = components['schemas']['Error'] & { field?: string; required?: number; balance?: number };
-
-/**
- * What an app does after an error:
- * - `signIn`: the session is over; keep drafts unless the code is `account_deleted`.
- * - `again`: the same call may succeed later; `retryAfterSec` says when, if the server knows.
- * - `buyCredits`, `freeStorage`: the user has to make room, then repeats.
- * - `uploadAgain`: a file is gone; `field` names it. Upload it and send the request again.
- * - `separateAgain`: the stems are gone.
- * - `fix`: the user or the app has to change the request; `field` names what is wrong.
- * - `hide`: this server does not offer that.
- */
-export type Next = 'signIn' | 'again' | 'buyCredits' | 'freeStorage' | 'uploadAgain' | 'separateAgain' | 'fix' | 'hide';
-
-const byCode: Record<string, Next> = {
-  account_deleted: 'signIn',
-  expired_stem_token: 'again',
-  iap_unconfigured: 'hide',
-  insufficient_credits: 'buyCredits',
-  invalid_id_token: 'fix',
-  invalid_stem_token: 'again',
-  invalid_stem_url: 'separateAgain',
-  paused: 'again',
-  provider_b_disabled: 'hide',
-  push_disabled: 'hide',
-  r2_disabled: 'hide',
-  receipt_verify_unavailable: 'again',
-  storage_full: 'freeStorage',
-};
 
 function nextOf(status: number, { error = '', field = '' }: Partial<Body>): Next {
   const known = byCode[error];

@@ -1,5 +1,6 @@
 export { Cutroom, type Options, type Reason } from './client.js';
-export { CutroomError, JobFailed, type Next } from './errors.js';
+export { type Next } from './contract.js';
+export { CutroomError, JobFailed } from './errors.js';
 export { type Assets, type Progress, type Source } from './upload.js';
 export { type Jobs, type Page, type Render, type Separation } from './jobs.js';
 export { type Purchase, type Purchases, type Settled } from './purchases.js';

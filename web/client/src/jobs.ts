@@ -3,6 +3,7 @@
 import { bytesToHex } from '@noble/hashes/utils.js';
 import type { components } from '../../api/schema.js';
 import type { Cutroom } from './client.js';
+import { pollSec, waitSec } from './contract.js';
 import { CutroomError, JobFailed } from './errors.js';
 import { check, pause } from './pause.js';
 import { read, write } from './store.js';
@@ -139,7 +140,7 @@ export class Jobs {
   ): Promise<S> {
     for (let tag = ''; ; ) {
       check(signal);
-      const call = ask(tag ? { Prefer: 'wait=30', 'If-None-Match': tag } : {});
+      const call = ask(tag ? { Prefer: `wait=${waitSec}`, 'If-None-Match': tag } : {});
       const response = await call.then((a) => a.response).catch((e: unknown) => {
         if (signal?.aborted) throw e;
         return undefined;
@@ -153,7 +154,7 @@ export class Jobs {
       }
       const waited = !lost && (response.headers.has('Preference-Applied') || (!tag && response.headers.has('ETag')));
       if (!lost) tag = response.headers.get('ETag') ?? tag;
-      if (!waited) await pause(2000, signal);
+      if (!waited) await pause(1000 * pollSec, signal);
     }
   }
 }

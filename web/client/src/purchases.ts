@@ -2,6 +2,7 @@
 
 import type { components } from '../../api/schema.js';
 import type { Cutroom } from './client.js';
+import { finalRefusals } from './contract.js';
 import { CutroomError } from './errors.js';
 import { read, write } from './store.js';
 
@@ -14,8 +15,6 @@ export type Settled =
   | { purchase: Purchase; outcome: 'kept'; error: CutroomError };
 
 const key = 'cutroom.purchases';
-/** Refusals after which a purchase will never be credited. */
-const final = ['cancelled', 'revoked'];
 
 export class Purchases {
   private presenting: Promise<Settled[]> | undefined;
@@ -53,7 +52,7 @@ export class Purchases {
       return { purchase, outcome: 'credited', granted, balance };
     } catch (e) {
       if (!(e instanceof CutroomError)) throw e;
-      if (e.code === 'receipt_invalid' && final.includes(e.detail ?? '')) return { purchase, outcome: 'dropped', detail: e.detail ?? '' };
+      if (e.code === 'receipt_invalid' && finalRefusals.includes(e.detail ?? '')) return { purchase, outcome: 'dropped', detail: e.detail ?? '' };
       return { purchase, outcome: 'kept', error: e };
     }
   }

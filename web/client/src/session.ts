@@ -1,12 +1,12 @@
 // The signed-in session: kept in the store, renewed in time, by the server's clock.
 
 import type { components } from '../../api/schema.js';
+import { renewBeforeSec } from './contract.js';
 import { read, write, type Store } from './store.js';
 
 export type Session = components['schemas']['AuthResponse'];
 
 const key = 'cutroom.session';
-const day = 86_400_000;
 
 export class Sessions {
   private current: Session | undefined;
@@ -44,7 +44,7 @@ export class Sessions {
   async token(): Promise<string | undefined> {
     const session = await this.get();
     if (!session) return undefined;
-    if (session.expiresAt - (this.now() + this.skewMs) < 3.5 * day) {
+    if (session.expiresAt - (this.now() + this.skewMs) < 1000 * renewBeforeSec) {
       this.renewing ??= this.refresh(session)
         // A sign-out or another sign-in in the meantime wins.
         .then((fresh) => (this.current === session ? this.keep(fresh) : undefined))

@@ -5,6 +5,7 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
 import type { components } from '../../api/schema.js';
 import type { Cutroom } from './client.js';
+import { parallelParts, partsAboveBytes, types, uploadTries } from './contract.js';
 import { CutroomError } from './errors.js';
 import { pageOf, type Page } from './jobs.js';
 import { check, onAbort, pause } from './pause.js';
@@ -17,15 +18,6 @@ export type Progress = (share: number) => void;
 
 type Slot = components['schemas']['AssetUploadUrlResponse'];
 
-const types: Record<string, string> = {
-  mp4: 'video/mp4', m4v: 'video/mp4', mov: 'video/quicktime', webm: 'video/webm',
-  m4a: 'audio/mp4', mp3: 'audio/mpeg', wav: 'audio/wav', aac: 'audio/aac',
-}; // prettier-ignore
-
-/** Files above this size are sent in parts, in bytes. */
-const inParts = 16_000_000;
-const parallel = 3;
-const tries = 4;
 /** How much is read at a time to compute the hash, in bytes. */
 const step = 1 << 22;
 
@@ -48,7 +40,7 @@ export class Assets {
     const ext = name.split('.').pop()?.toLowerCase() ?? '';
     const contentType = types[ext];
     if (!contentType) throw new CutroomError(400, { error: `ext must be one of ${Assets.extensions.join(', ')}`, field: 'ext' });
-    const body = { sha256Hex: await digest(file, signal), sizeBytes: file.size, ext, contentType, multipart: file.size > inParts };
+    const body = { sha256Hex: await digest(file, signal), sizeBytes: file.size, ext, contentType, multipart: file.size > partsAboveBytes };
     for (let attempt = 1; ; attempt++) {
       const slot = await answer(api.POST('/api/v2/assets/upload-url', { body, ...(signal && { signal }) }));
       try {
@@ -59,7 +51,7 @@ export class Assets {
       } catch (e) {
         check(signal);
         // The next answer says which parts have arrived, with fresh addresses.
-        if (attempt === tries || (e instanceof CutroomError && e.next === 'fix')) throw e;
+        if (attempt === uploadTries || (e instanceof CutroomError && e.next === 'fix')) throw e;
         await pause(500 * 2 ** attempt, signal);
       }
     }
@@ -83,7 +75,7 @@ export class Assets {
       }
     };
     try {
-      await Promise.all(Array.from({ length: parallel }, send));
+      await Promise.all(Array.from({ length: parallelParts }, send));
     } finally {
       stop.abort();
       forget();

@@ -100,8 +100,9 @@ object Quality {
 /**
  * Why the receipt is refused. `pending`: the store has not been paid yet; present it again later. `cancelled`: it
  * will never be paid. `revoked`: the store took the purchase back. `other_account`: the purchase belongs to another
- * account. `mismatch`: product, order, app or environment differ. `test_purchase`: a licence tester bought it.
- * `unverified`: the store does not confirm it.
+ * account. `mismatch`: product, order, app or environment differ. `test_purchase`: a tester bought it, who paid
+ * nothing, and the server takes no tests, or no more from this account within 24 hours. `unverified`: the store does
+ * not confirm it.
  * A newer server may send other values.
  */
 object ReceiptRefusal {
@@ -163,6 +164,50 @@ data class Account(
             maxWaitingJobs = if (o.has("maxWaitingJobs", false)) o.getLong("maxWaitingJobs") else null,
             expiresAt = o.getLong("expiresAt"),
             sessionEndsAt = if (o.has("sessionEndsAt", false)) o.getLong("sessionEndsAt") else null,
+        )
+    }
+}
+
+/**
+ * Black bars stay black.
+ */
+data class Adjust(
+    /**
+     * In stops: 1 doubles the light. Default 0.
+     */
+    val exposure: Double? = null,
+    /**
+     * Around middle grey; -1 leaves none. Default 0.
+     */
+    val contrast: Double? = null,
+    /**
+     * -1 leaves no colour. Default 0.
+     */
+    val saturation: Double? = null,
+    /**
+     * Towards orange, or blue if negative. Default 0.
+     */
+    val warmth: Double? = null,
+    /**
+     * Towards magenta, or green if negative. Default 0.
+     */
+    val tint: Double? = null,
+) {
+    fun json(): JSONObject = JSONObject().also { o ->
+        exposure?.let { o.put("exposure", it) }
+        contrast?.let { o.put("contrast", it) }
+        saturation?.let { o.put("saturation", it) }
+        warmth?.let { o.put("warmth", it) }
+        tint?.let { o.put("tint", it) }
+    }
+
+    companion object {
+        fun of(o: JSONObject) = Adjust(
+            exposure = if (o.has("exposure", false)) o.getDouble("exposure") else null,
+            contrast = if (o.has("contrast", false)) o.getDouble("contrast") else null,
+            saturation = if (o.has("saturation", false)) o.getDouble("saturation") else null,
+            warmth = if (o.has("warmth", false)) o.getDouble("warmth") else null,
+            tint = if (o.has("tint", false)) o.getDouble("tint") else null,
         )
     }
 }
@@ -464,6 +509,14 @@ data class AdminPurchase(
      * Whether support granted the credits by hand.
      */
     val bySupport: Boolean? = null,
+    /**
+     * Of `credits`, those of the share that the store has refunded so far.
+     */
+    val refunded: Long? = null,
+    /**
+     * Whether it was a free test. Tests count in no revenue figure.
+     */
+    val test: Boolean? = null,
 ) {
     fun json(): JSONObject = JSONObject().also { o ->
         o.put("platform", platform)
@@ -474,6 +527,8 @@ data class AdminPurchase(
         o.put("createdAt", createdAt)
         reversedAt?.let { o.put("reversedAt", it) }
         bySupport?.let { o.put("bySupport", it) }
+        refunded?.let { o.put("refunded", it) }
+        test?.let { o.put("test", it) }
     }
 
     companion object {
@@ -486,6 +541,8 @@ data class AdminPurchase(
             createdAt = o.getString("createdAt"),
             reversedAt = if (o.has("reversedAt", false)) o.getString("reversedAt") else null,
             bySupport = if (o.has("bySupport", false)) o.getBoolean("bySupport") else null,
+            refunded = if (o.has("refunded", false)) o.getLong("refunded") else null,
+            test = if (o.has("test", false)) o.getBoolean("test") else null,
         )
     }
 }
@@ -1606,6 +1663,45 @@ data class CreditPurchaseResponse(
     }
 }
 
+/**
+ * Shares of the picture's width or height. Two opposite sides lose at most 0.9 together, and at least 16 pixels must
+ * be left either way, or the job fails.
+ */
+data class Crop(
+    /**
+     * Default 0.
+     */
+    val left: Double? = null,
+    /**
+     * Default 0.
+     */
+    val top: Double? = null,
+    /**
+     * Default 0.
+     */
+    val right: Double? = null,
+    /**
+     * Default 0.
+     */
+    val bottom: Double? = null,
+) {
+    fun json(): JSONObject = JSONObject().also { o ->
+        left?.let { o.put("left", it) }
+        top?.let { o.put("top", it) }
+        right?.let { o.put("right", it) }
+        bottom?.let { o.put("bottom", it) }
+    }
+
+    companion object {
+        fun of(o: JSONObject) = Crop(
+            left = if (o.has("left", false)) o.getDouble("left") else null,
+            top = if (o.has("top", false)) o.getDouble("top") else null,
+            right = if (o.has("right", false)) o.getDouble("right") else null,
+            bottom = if (o.has("bottom", false)) o.getDouble("bottom") else null,
+        )
+    }
+}
+
 data class Device(
     /**
      * platform_a or platform_b, in any case.
@@ -1788,6 +1884,47 @@ data class MockSeparation(
             startSec = o.getDouble("startSec"),
             endSec = o.getDouble("endSec"),
             stems = o.getJSONArray("stems").items { a, i -> a.getString(i) },
+        )
+    }
+}
+
+/**
+ * The window that fills the canvas at a time. It has 1 / `scale` of the canvas's size, and its centre lies at `x`,
+ * `y` of the fitted picture, bars included; it moves inwards where it would leave the picture. Between two moves
+ * `scale` is interpolated geometrically, `x` and `y` linearly. Before the first and after the last the window stands
+ * still.
+ */
+data class Move(
+    /**
+     * Ascending, from the segment's start in the film.
+     */
+    val atMs: Long,
+    /**
+     * Default 1.
+     */
+    val scale: Double? = null,
+    /**
+     * From left to right. Default 0.5.
+     */
+    val x: Double? = null,
+    /**
+     * From top to bottom. Default 0.5.
+     */
+    val y: Double? = null,
+) {
+    fun json(): JSONObject = JSONObject().also { o ->
+        o.put("atMs", atMs)
+        scale?.let { o.put("scale", it) }
+        x?.let { o.put("x", it) }
+        y?.let { o.put("y", it) }
+    }
+
+    companion object {
+        fun of(o: JSONObject) = Move(
+            atMs = o.getLong("atMs"),
+            scale = if (o.has("scale", false)) o.getDouble("scale") else null,
+            x = if (o.has("x", false)) o.getDouble("x") else null,
+            y = if (o.has("y", false)) o.getDouble("y") else null,
         )
     }
 }
@@ -2282,6 +2419,41 @@ data class Segment(
      * From top (0) to bottom (1). Default 0.5.
      */
     val focusY: Double? = null,
+    /**
+     * Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+     */
+    val rotate: Long? = null,
+    /**
+     * Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
+     */
+    val mirror: Boolean? = null,
+    /**
+     * Cuts off the sides, after `rotate` and `mirror`. Feature `crop`.
+     */
+    val crop: Crop? = null,
+    /**
+     * A moving window over the fitted picture. Feature `moves`.
+     */
+    val moves: List<Move>? = null,
+    /**
+     * Corrects light and colours, after `moves`. Feature `adjust`.
+     */
+    val adjust: Adjust? = null,
+    /**
+     * Turns the trimmed range round, pictures and sound. Speed, `volumePoints`, `moves` and transitions count on the
+     * turned range. Default false. Feature `reverse`.
+     */
+    val reverse: Boolean? = null,
+    /**
+     * Blends neighbouring pictures where the film has more pictures than the source, as in slow motion. Default
+     * false. Feature `smooth`.
+     */
+    val smooth: Boolean? = null,
+    /**
+     * A changing speed, 2 to 16 points; an empty list means none. Not together with a `speedScale` other than 1.
+     * Feature `speedPoints`.
+     */
+    val speedPoints: List<SpeedPoint>? = null,
 ) {
     fun json(): JSONObject = JSONObject().also { o ->
         o.put("order", order)
@@ -2295,6 +2467,14 @@ data class Segment(
         fit?.let { o.put("fit", it) }
         focusX?.let { o.put("focusX", it) }
         focusY?.let { o.put("focusY", it) }
+        rotate?.let { o.put("rotate", it) }
+        mirror?.let { o.put("mirror", it) }
+        crop?.let { o.put("crop", it.json()) }
+        moves?.let { o.put("moves", it.array { it.json() }) }
+        adjust?.let { o.put("adjust", it.json()) }
+        reverse?.let { o.put("reverse", it) }
+        smooth?.let { o.put("smooth", it) }
+        speedPoints?.let { o.put("speedPoints", it.array { it.json() }) }
         o.put("sourceFileKey", sourceFileKey)
     }
 
@@ -2311,6 +2491,14 @@ data class Segment(
             fit = if (o.has("fit", false)) o.getString("fit") else null,
             focusX = if (o.has("focusX", false)) o.getDouble("focusX") else null,
             focusY = if (o.has("focusY", false)) o.getDouble("focusY") else null,
+            rotate = if (o.has("rotate", false)) o.getLong("rotate") else null,
+            mirror = if (o.has("mirror", false)) o.getBoolean("mirror") else null,
+            crop = if (o.has("crop", false)) Crop.of(o.getJSONObject("crop")) else null,
+            moves = if (o.has("moves", false)) o.getJSONArray("moves").items { a, i -> Move.of(a.getJSONObject(i)) } else null,
+            adjust = if (o.has("adjust", false)) Adjust.of(o.getJSONObject("adjust")) else null,
+            reverse = if (o.has("reverse", false)) o.getBoolean("reverse") else null,
+            smooth = if (o.has("smooth", false)) o.getBoolean("smooth") else null,
+            speedPoints = if (o.has("speedPoints", false)) o.getJSONArray("speedPoints").items { a, i -> SpeedPoint.of(a.getJSONObject(i)) } else null,
             sourceFileKey = o.getString("sourceFileKey"),
         )
     }
@@ -2362,6 +2550,41 @@ data class SegmentTiming(
      * From top (0) to bottom (1). Default 0.5.
      */
     val focusY: Double? = null,
+    /**
+     * Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+     */
+    val rotate: Long? = null,
+    /**
+     * Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
+     */
+    val mirror: Boolean? = null,
+    /**
+     * Cuts off the sides, after `rotate` and `mirror`. Feature `crop`.
+     */
+    val crop: Crop? = null,
+    /**
+     * A moving window over the fitted picture. Feature `moves`.
+     */
+    val moves: List<Move>? = null,
+    /**
+     * Corrects light and colours, after `moves`. Feature `adjust`.
+     */
+    val adjust: Adjust? = null,
+    /**
+     * Turns the trimmed range round, pictures and sound. Speed, `volumePoints`, `moves` and transitions count on the
+     * turned range. Default false. Feature `reverse`.
+     */
+    val reverse: Boolean? = null,
+    /**
+     * Blends neighbouring pictures where the film has more pictures than the source, as in slow motion. Default
+     * false. Feature `smooth`.
+     */
+    val smooth: Boolean? = null,
+    /**
+     * A changing speed, 2 to 16 points; an empty list means none. Not together with a `speedScale` other than 1.
+     * Feature `speedPoints`.
+     */
+    val speedPoints: List<SpeedPoint>? = null,
 ) {
     fun json(): JSONObject = JSONObject().also { o ->
         o.put("order", order)
@@ -2375,6 +2598,14 @@ data class SegmentTiming(
         fit?.let { o.put("fit", it) }
         focusX?.let { o.put("focusX", it) }
         focusY?.let { o.put("focusY", it) }
+        rotate?.let { o.put("rotate", it) }
+        mirror?.let { o.put("mirror", it) }
+        crop?.let { o.put("crop", it.json()) }
+        moves?.let { o.put("moves", it.array { it.json() }) }
+        adjust?.let { o.put("adjust", it.json()) }
+        reverse?.let { o.put("reverse", it) }
+        smooth?.let { o.put("smooth", it) }
+        speedPoints?.let { o.put("speedPoints", it.array { it.json() }) }
     }
 
     companion object {
@@ -2390,6 +2621,14 @@ data class SegmentTiming(
             fit = if (o.has("fit", false)) o.getString("fit") else null,
             focusX = if (o.has("focusX", false)) o.getDouble("focusX") else null,
             focusY = if (o.has("focusY", false)) o.getDouble("focusY") else null,
+            rotate = if (o.has("rotate", false)) o.getLong("rotate") else null,
+            mirror = if (o.has("mirror", false)) o.getBoolean("mirror") else null,
+            crop = if (o.has("crop", false)) Crop.of(o.getJSONObject("crop")) else null,
+            moves = if (o.has("moves", false)) o.getJSONArray("moves").items { a, i -> Move.of(a.getJSONObject(i)) } else null,
+            adjust = if (o.has("adjust", false)) Adjust.of(o.getJSONObject("adjust")) else null,
+            reverse = if (o.has("reverse", false)) o.getBoolean("reverse") else null,
+            smooth = if (o.has("smooth", false)) o.getBoolean("smooth") else null,
+            speedPoints = if (o.has("speedPoints", false)) o.getJSONArray("speedPoints").items { a, i -> SpeedPoint.of(a.getJSONObject(i)) } else null,
         )
     }
 }
@@ -2441,6 +2680,41 @@ data class SegmentV3(
      * From top (0) to bottom (1). Default 0.5.
      */
     val focusY: Double? = null,
+    /**
+     * Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+     */
+    val rotate: Long? = null,
+    /**
+     * Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
+     */
+    val mirror: Boolean? = null,
+    /**
+     * Cuts off the sides, after `rotate` and `mirror`. Feature `crop`.
+     */
+    val crop: Crop? = null,
+    /**
+     * A moving window over the fitted picture. Feature `moves`.
+     */
+    val moves: List<Move>? = null,
+    /**
+     * Corrects light and colours, after `moves`. Feature `adjust`.
+     */
+    val adjust: Adjust? = null,
+    /**
+     * Turns the trimmed range round, pictures and sound. Speed, `volumePoints`, `moves` and transitions count on the
+     * turned range. Default false. Feature `reverse`.
+     */
+    val reverse: Boolean? = null,
+    /**
+     * Blends neighbouring pictures where the film has more pictures than the source, as in slow motion. Default
+     * false. Feature `smooth`.
+     */
+    val smooth: Boolean? = null,
+    /**
+     * A changing speed, 2 to 16 points; an empty list means none. Not together with a `speedScale` other than 1.
+     * Feature `speedPoints`.
+     */
+    val speedPoints: List<SpeedPoint>? = null,
 ) {
     fun json(): JSONObject = JSONObject().also { o ->
         o.put("order", order)
@@ -2454,6 +2728,14 @@ data class SegmentV3(
         fit?.let { o.put("fit", it) }
         focusX?.let { o.put("focusX", it) }
         focusY?.let { o.put("focusY", it) }
+        rotate?.let { o.put("rotate", it) }
+        mirror?.let { o.put("mirror", it) }
+        crop?.let { o.put("crop", it.json()) }
+        moves?.let { o.put("moves", it.array { it.json() }) }
+        adjust?.let { o.put("adjust", it.json()) }
+        reverse?.let { o.put("reverse", it) }
+        smooth?.let { o.put("smooth", it) }
+        speedPoints?.let { o.put("speedPoints", it.array { it.json() }) }
         o.put("sourceAssetKey", sourceAssetKey)
     }
 
@@ -2470,6 +2752,14 @@ data class SegmentV3(
             fit = if (o.has("fit", false)) o.getString("fit") else null,
             focusX = if (o.has("focusX", false)) o.getDouble("focusX") else null,
             focusY = if (o.has("focusY", false)) o.getDouble("focusY") else null,
+            rotate = if (o.has("rotate", false)) o.getLong("rotate") else null,
+            mirror = if (o.has("mirror", false)) o.getBoolean("mirror") else null,
+            crop = if (o.has("crop", false)) Crop.of(o.getJSONObject("crop")) else null,
+            moves = if (o.has("moves", false)) o.getJSONArray("moves").items { a, i -> Move.of(a.getJSONObject(i)) } else null,
+            adjust = if (o.has("adjust", false)) Adjust.of(o.getJSONObject("adjust")) else null,
+            reverse = if (o.has("reverse", false)) o.getBoolean("reverse") else null,
+            smooth = if (o.has("smooth", false)) o.getBoolean("smooth") else null,
+            speedPoints = if (o.has("speedPoints", false)) o.getJSONArray("speedPoints").items { a, i -> SpeedPoint.of(a.getJSONObject(i)) } else null,
             sourceAssetKey = o.getString("sourceAssetKey"),
         )
     }
@@ -3155,7 +3445,14 @@ data class SignInBRequest(
 
 data class SignedInUser(
     val sub: String,
+    /**
+     * Empty if provider_b has never given one.
+     */
     val email: String,
+    /**
+     * The provider's name or `fullName` of the first sign-in, else the part of the address before the `@`; empty if
+     * there was neither.
+     */
     val name: String,
     val role: String,
     val picture: String? = null,
@@ -3219,6 +3516,30 @@ data class SingleVideoConfig(
             canvas = if (o.has("canvas", false)) CanvasOrNull.of(o.getJSONObject("canvas")) else null,
             fadeIn = if (o.has("fadeIn", false)) FilmFadeOrNull.of(o.getJSONObject("fadeIn")) else null,
             fadeOut = if (o.has("fadeOut", false)) FilmFadeOrNull.of(o.getJSONObject("fadeOut")) else null,
+        )
+    }
+}
+
+/**
+ * The speed at a time of the source. Between two points the speed is linear; after the last it is constant. The
+ * segment plays for the integral of 1 / speed.
+ */
+data class SpeedPoint(
+    /**
+     * Ascending from 0, in source time from the begin of the trimmed range, or of the turned one.
+     */
+    val atMs: Long,
+    val speed: Double,
+) {
+    fun json(): JSONObject = JSONObject().also { o ->
+        o.put("atMs", atMs)
+        o.put("speed", speed)
+    }
+
+    companion object {
+        fun of(o: JSONObject) = SpeedPoint(
+            atMs = o.getLong("atMs"),
+            speed = o.getDouble("speed"),
         )
     }
 }

@@ -76,8 +76,9 @@ public enum Quality {
 
 /// Why the receipt is refused. `pending`: the store has not been paid yet; present it again later. `cancelled`: it
 /// will never be paid. `revoked`: the store took the purchase back. `other_account`: the purchase belongs to another
-/// account. `mismatch`: product, order, app or environment differ. `test_purchase`: a licence tester bought it.
-/// `unverified`: the store does not confirm it.
+/// account. `mismatch`: product, order, app or environment differ. `test_purchase`: a tester bought it, who paid
+/// nothing, and the server takes no tests, or no more from this account within 24 hours. `unverified`: the store does
+/// not confirm it.
 /// A newer server may send other values.
 public enum ReceiptRefusal {
     public static let pending = "pending"
@@ -123,6 +124,34 @@ public struct Account: Codable, Equatable, Sendable {
         self.maxWaitingJobs = maxWaitingJobs
         self.expiresAt = expiresAt
         self.sessionEndsAt = sessionEndsAt
+    }
+}
+
+/// Black bars stay black.
+public struct Adjust: Codable, Equatable, Sendable {
+    /// In stops: 1 doubles the light. Default 0.
+    public var exposure: Double?
+    /// Around middle grey; -1 leaves none. Default 0.
+    public var contrast: Double?
+    /// -1 leaves no colour. Default 0.
+    public var saturation: Double?
+    /// Towards orange, or blue if negative. Default 0.
+    public var warmth: Double?
+    /// Towards magenta, or green if negative. Default 0.
+    public var tint: Double?
+
+    public init(
+        exposure: Double? = nil,
+        contrast: Double? = nil,
+        saturation: Double? = nil,
+        warmth: Double? = nil,
+        tint: Double? = nil
+    ) {
+        self.exposure = exposure
+        self.contrast = contrast
+        self.saturation = saturation
+        self.warmth = warmth
+        self.tint = tint
     }
 }
 
@@ -365,6 +394,10 @@ public struct AdminPurchase: Codable, Equatable, Sendable {
     public var reversedAt: String?
     /// Whether support granted the credits by hand.
     public var bySupport: Bool?
+    /// Of `credits`, those of the share that the store has refunded so far.
+    public var refunded: Int?
+    /// Whether it was a free test. Tests count in no revenue figure.
+    public var test: Bool?
 
     public init(
         platform: String,
@@ -374,7 +407,9 @@ public struct AdminPurchase: Codable, Equatable, Sendable {
         owed: Int,
         createdAt: String,
         reversedAt: String? = nil,
-        bySupport: Bool? = nil
+        bySupport: Bool? = nil,
+        refunded: Int? = nil,
+        test: Bool? = nil
     ) {
         self.platform = platform
         self.orderId = orderId
@@ -384,6 +419,8 @@ public struct AdminPurchase: Codable, Equatable, Sendable {
         self.createdAt = createdAt
         self.reversedAt = reversedAt
         self.bySupport = bySupport
+        self.refunded = refunded
+        self.test = test
     }
 }
 
@@ -1219,6 +1256,31 @@ public struct CreditPurchaseResponse: Codable, Equatable, Sendable {
     }
 }
 
+/// Shares of the picture's width or height. Two opposite sides lose at most 0.9 together, and at least 16 pixels must
+/// be left either way, or the job fails.
+public struct Crop: Codable, Equatable, Sendable {
+    /// Default 0.
+    public var left: Double?
+    /// Default 0.
+    public var top: Double?
+    /// Default 0.
+    public var right: Double?
+    /// Default 0.
+    public var bottom: Double?
+
+    public init(
+        left: Double? = nil,
+        top: Double? = nil,
+        right: Double? = nil,
+        bottom: Double? = nil
+    ) {
+        self.left = left
+        self.top = top
+        self.right = right
+        self.bottom = bottom
+    }
+}
+
 public struct Device: Codable, Equatable, Sendable {
     /// platform_a or platform_b, in any case.
     public var platform: String?
@@ -1342,6 +1404,33 @@ public struct MockSeparation: Codable, Equatable, Sendable {
         self.startSec = startSec
         self.endSec = endSec
         self.stems = stems
+    }
+}
+
+/// The window that fills the canvas at a time. It has 1 / `scale` of the canvas's size, and its centre lies at `x`,
+/// `y` of the fitted picture, bars included; it moves inwards where it would leave the picture. Between two moves
+/// `scale` is interpolated geometrically, `x` and `y` linearly. Before the first and after the last the window stands
+/// still.
+public struct Move: Codable, Equatable, Sendable {
+    /// Ascending, from the segment's start in the film.
+    public var atMs: Int
+    /// Default 1.
+    public var scale: Double?
+    /// From left to right. Default 0.5.
+    public var x: Double?
+    /// From top to bottom. Default 0.5.
+    public var y: Double?
+
+    public init(
+        atMs: Int,
+        scale: Double? = nil,
+        x: Double? = nil,
+        y: Double? = nil
+    ) {
+        self.atMs = atMs
+        self.scale = scale
+        self.x = x
+        self.y = y
     }
 }
 
@@ -1725,6 +1814,25 @@ public struct Segment: Codable, Equatable, Sendable {
     public var focusX: Double?
     /// From top (0) to bottom (1). Default 0.5.
     public var focusY: Double?
+    /// Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+    public var rotate: Int?
+    /// Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
+    public var mirror: Bool?
+    /// Cuts off the sides, after `rotate` and `mirror`. Feature `crop`.
+    public var crop: Crop?
+    /// A moving window over the fitted picture. Feature `moves`.
+    public var moves: [Move]?
+    /// Corrects light and colours, after `moves`. Feature `adjust`.
+    public var adjust: Adjust?
+    /// Turns the trimmed range round, pictures and sound. Speed, `volumePoints`, `moves` and transitions count on the
+    /// turned range. Default false. Feature `reverse`.
+    public var reverse: Bool?
+    /// Blends neighbouring pictures where the film has more pictures than the source, as in slow motion. Default
+    /// false. Feature `smooth`.
+    public var smooth: Bool?
+    /// A changing speed, 2 to 16 points; an empty list means none. Not together with a `speedScale` other than 1.
+    /// Feature `speedPoints`.
+    public var speedPoints: [SpeedPoint]?
     /// Name of an uploaded part.
     public var sourceFileKey: String
 
@@ -1740,6 +1848,14 @@ public struct Segment: Codable, Equatable, Sendable {
         fit: String? = nil,
         focusX: Double? = nil,
         focusY: Double? = nil,
+        rotate: Int? = nil,
+        mirror: Bool? = nil,
+        crop: Crop? = nil,
+        moves: [Move]? = nil,
+        adjust: Adjust? = nil,
+        reverse: Bool? = nil,
+        smooth: Bool? = nil,
+        speedPoints: [SpeedPoint]? = nil,
         sourceFileKey: String
     ) {
         self.order = order
@@ -1753,6 +1869,14 @@ public struct Segment: Codable, Equatable, Sendable {
         self.fit = fit
         self.focusX = focusX
         self.focusY = focusY
+        self.rotate = rotate
+        self.mirror = mirror
+        self.crop = crop
+        self.moves = moves
+        self.adjust = adjust
+        self.reverse = reverse
+        self.smooth = smooth
+        self.speedPoints = speedPoints
         self.sourceFileKey = sourceFileKey
     }
 }
@@ -1781,6 +1905,25 @@ public struct SegmentTiming: Codable, Equatable, Sendable {
     public var focusX: Double?
     /// From top (0) to bottom (1). Default 0.5.
     public var focusY: Double?
+    /// Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+    public var rotate: Int?
+    /// Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
+    public var mirror: Bool?
+    /// Cuts off the sides, after `rotate` and `mirror`. Feature `crop`.
+    public var crop: Crop?
+    /// A moving window over the fitted picture. Feature `moves`.
+    public var moves: [Move]?
+    /// Corrects light and colours, after `moves`. Feature `adjust`.
+    public var adjust: Adjust?
+    /// Turns the trimmed range round, pictures and sound. Speed, `volumePoints`, `moves` and transitions count on the
+    /// turned range. Default false. Feature `reverse`.
+    public var reverse: Bool?
+    /// Blends neighbouring pictures where the film has more pictures than the source, as in slow motion. Default
+    /// false. Feature `smooth`.
+    public var smooth: Bool?
+    /// A changing speed, 2 to 16 points; an empty list means none. Not together with a `speedScale` other than 1.
+    /// Feature `speedPoints`.
+    public var speedPoints: [SpeedPoint]?
 
     public init(
         order: Int,
@@ -1793,7 +1936,15 @@ public struct SegmentTiming: Codable, Equatable, Sendable {
         transition: Transition? = nil,
         fit: String? = nil,
         focusX: Double? = nil,
-        focusY: Double? = nil
+        focusY: Double? = nil,
+        rotate: Int? = nil,
+        mirror: Bool? = nil,
+        crop: Crop? = nil,
+        moves: [Move]? = nil,
+        adjust: Adjust? = nil,
+        reverse: Bool? = nil,
+        smooth: Bool? = nil,
+        speedPoints: [SpeedPoint]? = nil
     ) {
         self.order = order
         self.durationMs = durationMs
@@ -1806,6 +1957,14 @@ public struct SegmentTiming: Codable, Equatable, Sendable {
         self.fit = fit
         self.focusX = focusX
         self.focusY = focusY
+        self.rotate = rotate
+        self.mirror = mirror
+        self.crop = crop
+        self.moves = moves
+        self.adjust = adjust
+        self.reverse = reverse
+        self.smooth = smooth
+        self.speedPoints = speedPoints
     }
 }
 
@@ -1833,6 +1992,25 @@ public struct SegmentV3: Codable, Equatable, Sendable {
     public var focusX: Double?
     /// From top (0) to bottom (1). Default 0.5.
     public var focusY: Double?
+    /// Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+    public var rotate: Int?
+    /// Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
+    public var mirror: Bool?
+    /// Cuts off the sides, after `rotate` and `mirror`. Feature `crop`.
+    public var crop: Crop?
+    /// A moving window over the fitted picture. Feature `moves`.
+    public var moves: [Move]?
+    /// Corrects light and colours, after `moves`. Feature `adjust`.
+    public var adjust: Adjust?
+    /// Turns the trimmed range round, pictures and sound. Speed, `volumePoints`, `moves` and transitions count on the
+    /// turned range. Default false. Feature `reverse`.
+    public var reverse: Bool?
+    /// Blends neighbouring pictures where the film has more pictures than the source, as in slow motion. Default
+    /// false. Feature `smooth`.
+    public var smooth: Bool?
+    /// A changing speed, 2 to 16 points; an empty list means none. Not together with a `speedScale` other than 1.
+    /// Feature `speedPoints`.
+    public var speedPoints: [SpeedPoint]?
     public var sourceAssetKey: String
 
     public init(
@@ -1847,6 +2025,14 @@ public struct SegmentV3: Codable, Equatable, Sendable {
         fit: String? = nil,
         focusX: Double? = nil,
         focusY: Double? = nil,
+        rotate: Int? = nil,
+        mirror: Bool? = nil,
+        crop: Crop? = nil,
+        moves: [Move]? = nil,
+        adjust: Adjust? = nil,
+        reverse: Bool? = nil,
+        smooth: Bool? = nil,
+        speedPoints: [SpeedPoint]? = nil,
         sourceAssetKey: String
     ) {
         self.order = order
@@ -1860,6 +2046,14 @@ public struct SegmentV3: Codable, Equatable, Sendable {
         self.fit = fit
         self.focusX = focusX
         self.focusY = focusY
+        self.rotate = rotate
+        self.mirror = mirror
+        self.crop = crop
+        self.moves = moves
+        self.adjust = adjust
+        self.reverse = reverse
+        self.smooth = smooth
+        self.speedPoints = speedPoints
         self.sourceAssetKey = sourceAssetKey
     }
 }
@@ -2368,7 +2562,10 @@ public struct SignInBRequest: Codable, Equatable, Sendable {
 
 public struct SignedInUser: Codable, Equatable, Sendable {
     public var sub: String
+    /// Empty if provider_b has never given one.
     public var email: String
+    /// The provider's name or `fullName` of the first sign-in, else the part of the address before the `@`; empty if
+    /// there was neither.
     public var name: String
     public var picture: String?
     public var role: String
@@ -2421,6 +2618,22 @@ public struct SingleVideoConfig: Codable, Equatable, Sendable {
         self.canvas = canvas
         self.fadeIn = fadeIn
         self.fadeOut = fadeOut
+    }
+}
+
+/// The speed at a time of the source. Between two points the speed is linear; after the last it is constant. The
+/// segment plays for the integral of 1 / speed.
+public struct SpeedPoint: Codable, Equatable, Sendable {
+    /// Ascending from 0, in source time from the begin of the trimmed range, or of the turned one.
+    public var atMs: Int
+    public var speed: Double
+
+    public init(
+        atMs: Int,
+        speed: Double
+    ) {
+        self.atMs = atMs
+        self.speed = speed
     }
 }
 
