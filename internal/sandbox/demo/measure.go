@@ -34,6 +34,7 @@ type result struct {
 	audio            string // path of the sound that was separated
 	stems            []stem
 	video, v3, sound string // paths of the renders; v3 is empty without an object store
+	look             string // path of the film with a look; empty if the clips are the user's
 }
 
 // stem returns a stem by its id, or an empty one.
@@ -99,9 +100,9 @@ func (r result) measure(ctx context.Context, on func(share float64, what string)
 		run  func(context.Context) error
 	}{
 		{"length and format", j.format}, {"picture against sound", j.sync}, {"fades, joins and bars", j.pictures}, {"stems", j.separated},
-		{"the mix", j.mix}, {"loudness", j.loudness}, {"other renders", j.same},
+		{"the mix", j.mix}, {"loudness", j.loudness}, {"other renders", j.same}, {"crop, zoom, colours and speed", j.looks},
 	} {
-		on(float64(i+1)/9, t.name)
+		on(float64(i+1)/10, t.name)
 		if err := t.run(ctx); err != nil {
 			return nil, fmt.Errorf("measure %s: %w", t.name, err)
 		}

@@ -144,7 +144,7 @@ func (r *run) signIn(ctx context.Context, identity string) (string, error) {
 	return fmt.Sprintf("%s, %d credits", who, r.account.before), nil
 }
 
-// job runs the main job: separate, then render in three ways.
+// job runs the main job: separate, then render in three ways, and a film with a look.
 func (r *run) job(ctx context.Context) error {
 	m, err := probe(ctx, r.result.music)
 	if err != nil {
@@ -168,6 +168,9 @@ func (r *run) job(ctx context.Context) error {
 		return err
 	}
 	if err := r.render(ctx, "Render the sound alone", "audio", "film.m4a"); err != nil {
+		return err
+	}
+	if err := r.renderLook(ctx); err != nil {
 		return err
 	}
 	r.account.after, err = r.client.balance(ctx)
