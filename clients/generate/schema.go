@@ -227,12 +227,7 @@ func (a *api) fields(name string, s *schema) ([]field, error) {
 func (a *api) value(name string, s *schema) (v value, nullable bool, err error) {
 	if s.Ref != "" {
 		target := strings.TrimPrefix(s.Ref, "#/components/schemas/")
-		named := a.schemas[target]
-		v, nullable, err = a.value(target, named)
-		if v.kind == object {
-			v.model = target
-		}
-		return v, nullable, err
+		return a.value(target, a.schemas[target])
 	}
 	if fields, err := a.fields(name, s); err != nil {
 		return v, false, err

@@ -2061,9 +2061,9 @@ data class RenderConfig(
     val outputKind: String? = null,
     val quality: String? = null,
     val loudness: Loudness? = null,
-    val canvas: CanvasOrNull? = null,
-    val fadeIn: FilmFadeOrNull? = null,
-    val fadeOut: FilmFadeOrNull? = null,
+    val canvas: Canvas? = null,
+    val fadeIn: FilmFade? = null,
+    val fadeOut: FilmFade? = null,
 ) {
     fun json(): JSONObject = JSONObject().also { o ->
         o.put("segments", segments.array { it.json() })
@@ -2085,9 +2085,9 @@ data class RenderConfig(
             outputKind = if (o.has("outputKind", false)) o.getString("outputKind") else null,
             quality = if (o.has("quality", false)) o.getString("quality") else null,
             loudness = if (o.has("loudness", false)) Loudness.of(o.getJSONObject("loudness")) else null,
-            canvas = if (o.has("canvas", false)) CanvasOrNull.of(o.getJSONObject("canvas")) else null,
-            fadeIn = if (o.has("fadeIn", false)) FilmFadeOrNull.of(o.getJSONObject("fadeIn")) else null,
-            fadeOut = if (o.has("fadeOut", false)) FilmFadeOrNull.of(o.getJSONObject("fadeOut")) else null,
+            canvas = if (o.has("canvas", false)) Canvas.of(o.getJSONObject("canvas")) else null,
+            fadeIn = if (o.has("fadeIn", false)) FilmFade.of(o.getJSONObject("fadeIn")) else null,
+            fadeOut = if (o.has("fadeOut", false)) FilmFade.of(o.getJSONObject("fadeOut")) else null,
         )
     }
 }
@@ -2099,9 +2099,9 @@ data class RenderConfigV3(
     val outputKind: String? = null,
     val quality: String? = null,
     val loudness: Loudness? = null,
-    val canvas: CanvasOrNull? = null,
-    val fadeIn: FilmFadeOrNull? = null,
-    val fadeOut: FilmFadeOrNull? = null,
+    val canvas: Canvas? = null,
+    val fadeIn: FilmFade? = null,
+    val fadeOut: FilmFade? = null,
 ) {
     fun json(): JSONObject = JSONObject().also { o ->
         o.put("segments", segments.array { it.json() })
@@ -2123,9 +2123,9 @@ data class RenderConfigV3(
             outputKind = if (o.has("outputKind", false)) o.getString("outputKind") else null,
             quality = if (o.has("quality", false)) o.getString("quality") else null,
             loudness = if (o.has("loudness", false)) Loudness.of(o.getJSONObject("loudness")) else null,
-            canvas = if (o.has("canvas", false)) CanvasOrNull.of(o.getJSONObject("canvas")) else null,
-            fadeIn = if (o.has("fadeIn", false)) FilmFadeOrNull.of(o.getJSONObject("fadeIn")) else null,
-            fadeOut = if (o.has("fadeOut", false)) FilmFadeOrNull.of(o.getJSONObject("fadeOut")) else null,
+            canvas = if (o.has("canvas", false)) Canvas.of(o.getJSONObject("canvas")) else null,
+            fadeIn = if (o.has("fadeIn", false)) FilmFade.of(o.getJSONObject("fadeIn")) else null,
+            fadeOut = if (o.has("fadeOut", false)) FilmFade.of(o.getJSONObject("fadeOut")) else null,
         )
     }
 }
@@ -3489,9 +3489,9 @@ data class SingleVideoConfig(
     val outputKind: String? = null,
     val quality: String? = null,
     val loudness: Loudness? = null,
-    val canvas: CanvasOrNull? = null,
-    val fadeIn: FilmFadeOrNull? = null,
-    val fadeOut: FilmFadeOrNull? = null,
+    val canvas: Canvas? = null,
+    val fadeIn: FilmFade? = null,
+    val fadeOut: FilmFade? = null,
 ) {
     fun json(): JSONObject = JSONObject().also { o ->
         o.put("videoDurationMs", videoDurationMs)
@@ -3513,9 +3513,9 @@ data class SingleVideoConfig(
             outputKind = if (o.has("outputKind", false)) o.getString("outputKind") else null,
             quality = if (o.has("quality", false)) o.getString("quality") else null,
             loudness = if (o.has("loudness", false)) Loudness.of(o.getJSONObject("loudness")) else null,
-            canvas = if (o.has("canvas", false)) CanvasOrNull.of(o.getJSONObject("canvas")) else null,
-            fadeIn = if (o.has("fadeIn", false)) FilmFadeOrNull.of(o.getJSONObject("fadeIn")) else null,
-            fadeOut = if (o.has("fadeOut", false)) FilmFadeOrNull.of(o.getJSONObject("fadeOut")) else null,
+            canvas = if (o.has("canvas", false)) Canvas.of(o.getJSONObject("canvas")) else null,
+            fadeIn = if (o.has("fadeIn", false)) FilmFade.of(o.getJSONObject("fadeIn")) else null,
+            fadeOut = if (o.has("fadeOut", false)) FilmFade.of(o.getJSONObject("fadeOut")) else null,
         )
     }
 }

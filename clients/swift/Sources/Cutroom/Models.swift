@@ -1538,9 +1538,9 @@ public struct RenderConfig: Codable, Equatable, Sendable {
     public var outputKind: String?
     public var quality: String?
     public var loudness: Loudness?
-    public var canvas: CanvasOrNull?
-    public var fadeIn: FilmFadeOrNull?
-    public var fadeOut: FilmFadeOrNull?
+    public var canvas: Canvas?
+    public var fadeIn: FilmFade?
+    public var fadeOut: FilmFade?
 
     public init(
         segments: [Segment],
@@ -1549,9 +1549,9 @@ public struct RenderConfig: Codable, Equatable, Sendable {
         outputKind: String? = nil,
         quality: String? = nil,
         loudness: Loudness? = nil,
-        canvas: CanvasOrNull? = nil,
-        fadeIn: FilmFadeOrNull? = nil,
-        fadeOut: FilmFadeOrNull? = nil
+        canvas: Canvas? = nil,
+        fadeIn: FilmFade? = nil,
+        fadeOut: FilmFade? = nil
     ) {
         self.segments = segments
         self.bgmClips = bgmClips
@@ -1572,9 +1572,9 @@ public struct RenderConfigV3: Codable, Equatable, Sendable {
     public var outputKind: String?
     public var quality: String?
     public var loudness: Loudness?
-    public var canvas: CanvasOrNull?
-    public var fadeIn: FilmFadeOrNull?
-    public var fadeOut: FilmFadeOrNull?
+    public var canvas: Canvas?
+    public var fadeIn: FilmFade?
+    public var fadeOut: FilmFade?
 
     public init(
         segments: [SegmentV3],
@@ -1583,9 +1583,9 @@ public struct RenderConfigV3: Codable, Equatable, Sendable {
         outputKind: String? = nil,
         quality: String? = nil,
         loudness: Loudness? = nil,
-        canvas: CanvasOrNull? = nil,
-        fadeIn: FilmFadeOrNull? = nil,
-        fadeOut: FilmFadeOrNull? = nil
+        canvas: Canvas? = nil,
+        fadeIn: FilmFade? = nil,
+        fadeOut: FilmFade? = nil
     ) {
         self.segments = segments
         self.bgmClips = bgmClips
@@ -2594,9 +2594,9 @@ public struct SingleVideoConfig: Codable, Equatable, Sendable {
     public var outputKind: String?
     public var quality: String?
     public var loudness: Loudness?
-    public var canvas: CanvasOrNull?
-    public var fadeIn: FilmFadeOrNull?
-    public var fadeOut: FilmFadeOrNull?
+    public var canvas: Canvas?
+    public var fadeIn: FilmFade?
+    public var fadeOut: FilmFade?
 
     public init(
         videoDurationMs: Int,
@@ -2605,9 +2605,9 @@ public struct SingleVideoConfig: Codable, Equatable, Sendable {
         outputKind: String? = nil,
         quality: String? = nil,
         loudness: Loudness? = nil,
-        canvas: CanvasOrNull? = nil,
-        fadeIn: FilmFadeOrNull? = nil,
-        fadeOut: FilmFadeOrNull? = nil
+        canvas: Canvas? = nil,
+        fadeIn: FilmFade? = nil,
+        fadeOut: FilmFade? = nil
     ) {
         self.videoDurationMs = videoDurationMs
         self.bgmClips = bgmClips
