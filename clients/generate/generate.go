@@ -65,6 +65,22 @@ func camel(name string) string {
 	return strings.Join(parts, "")
 }
 
+// member names a field. Swift and Kotlin both quote their reserved words with backticks.
+func member(name string, reserved []string) string {
+	if name = camel(name); slices.Contains(reserved, name) {
+		return "`" + name + "`"
+	}
+	return name
+}
+
+// modelName names a model. Swift and Kotlin both have an Error of their own.
+func modelName(name string) string {
+	if name == "Error" {
+		return "ErrorBody"
+	}
+	return name
+}
+
 // constant names a value of words, such as fadeBlack, completed or ratio16x9.
 func constant(value string) string {
 	name := strings.Map(func(r rune) rune {

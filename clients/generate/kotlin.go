@@ -8,20 +8,7 @@ import (
 
 var kotlinReserved = []string{"as", "class", "fun", "in", "interface", "is", "object", "package", "return", "super", "this", "throw", "typealias", "val", "var", "when", "while"}
 
-func kotlinName(name string) string {
-	if name = camel(name); slices.Contains(kotlinReserved, name) {
-		return "`" + name + "`"
-	}
-	return name
-}
-
-// kotlinModel names a model: Error is the language's own.
-func kotlinModel(name string) string {
-	if name == "Error" {
-		return "ErrorBody"
-	}
-	return name
-}
+func kotlinName(name string) string { return member(name, kotlinReserved) }
 
 func kotlinType(v value) string {
 	switch v.kind {
@@ -34,7 +21,7 @@ func kotlinType(v value) string {
 	case list:
 		return "List<" + kotlinType(*v.of) + ">"
 	case object:
-		return kotlinModel(v.model)
+		return modelName(v.model)
 	}
 	return "String"
 }
@@ -51,7 +38,7 @@ func kotlinRead(v value, key string) string {
 	case list:
 		return fmt.Sprintf("o.getJSONArray(%q).items { a, i -> %s }", key, kotlinItem(*v.of))
 	case object:
-		return fmt.Sprintf("%s.of(o.getJSONObject(%q))", kotlinModel(v.model), key)
+		return fmt.Sprintf("%s.of(o.getJSONObject(%q))", modelName(v.model), key)
 	}
 	return fmt.Sprintf("o.getString(%q)", key)
 }
@@ -65,7 +52,7 @@ func kotlinItem(v value) string {
 	case flag:
 		return "a.getBoolean(i)"
 	case object:
-		return kotlinModel(v.model) + ".of(a.getJSONObject(i))"
+		return modelName(v.model) + ".of(a.getJSONObject(i))"
 	}
 	return "a.getString(i)"
 }
@@ -94,7 +81,7 @@ func (a *api) kotlin() string {
 		p.line("/**")
 		p.doc(" *", w.doc)
 		p.line(" * A newer server may send other values.\n */")
-		p.line("object %s {", kotlinModel(w.name))
+		p.line("object %s {", modelName(w.name))
 		for _, v := range w.values {
 			p.line("    const val %s = %q", strings.ToUpper(snake(constant(v))), v)
 		}
@@ -106,7 +93,7 @@ func (a *api) kotlin() string {
 			p.doc(" *", m.doc)
 			p.line(" */")
 		}
-		p.line("data class %s(", kotlinModel(m.name))
+		p.line("data class %s(", modelName(m.name))
 		for _, f := range slices.Concat(fieldsThat(m, false), fieldsThat(m, true)) {
 			kind := kotlinType(f.value)
 			if f.optional {
@@ -129,7 +116,7 @@ func (a *api) kotlin() string {
 			}
 		}
 		p.line("    }\n\n    companion object {")
-		p.line("        fun of(o: JSONObject) = %s(", kotlinModel(m.name))
+		p.line("        fun of(o: JSONObject) = %s(", modelName(m.name))
 		for _, f := range m.fields {
 			read := kotlinRead(f.value, f.name)
 			if f.optional {

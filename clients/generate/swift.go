@@ -1,27 +1,11 @@
 package main
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 var swiftReserved = []string{"as", "case", "class", "default", "enum", "extension", "func", "import", "in", "internal", "is", "let", "operator",
 	"protocol", "public", "repeat", "return", "self", "static", "struct", "switch", "where", "while", "var"}
 
-func swiftName(name string) string {
-	if name = camel(name); slices.Contains(swiftReserved, name) {
-		return "`" + name + "`"
-	}
-	return name
-}
-
-// swiftModel names a model: Error is the language's own.
-func swiftModel(name string) string {
-	if name == "Error" {
-		return "ErrorBody"
-	}
-	return name
-}
+func swiftName(name string) string { return member(name, swiftReserved) }
 
 func swiftType(v value) string {
 	switch v.kind {
@@ -34,7 +18,7 @@ func swiftType(v value) string {
 	case list:
 		return "[" + swiftType(*v.of) + "]"
 	case object:
-		return swiftModel(v.model)
+		return modelName(v.model)
 	}
 	return "String"
 }
@@ -46,7 +30,7 @@ func (a *api) swift() string {
 	for _, w := range a.words {
 		p.doc("///", w.doc)
 		p.line("/// A newer server may send other values.")
-		p.line("public enum %s {", swiftModel(w.name))
+		p.line("public enum %s {", modelName(w.name))
 		for _, v := range w.values {
 			p.line("    public static let %s = %q", swiftName(constant(v)), v)
 		}
@@ -54,7 +38,7 @@ func (a *api) swift() string {
 	}
 	for _, m := range a.models {
 		p.doc("///", m.doc)
-		p.line("public struct %s: Codable, Equatable, Sendable {", swiftModel(m.name))
+		p.line("public struct %s: Codable, Equatable, Sendable {", modelName(m.name))
 		var parameters, assignments, keys []string
 		renamed := false
 		for _, f := range m.fields {
