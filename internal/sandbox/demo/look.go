@@ -15,17 +15,20 @@ import (
 // milliseconds, and the clip has 30 frames a second, so that each shot begins with a frame.
 const (
 	lookRate   = 30
-	shotFrames = 30  // of the first three shots
+	shotFrames = 30   // of the first three shots
+	zoomFrom   = 2000 // in the clip
+	cropFrom   = 0
+	warmFrom   = 4000
+	rampFrom   = 5000
 	croppedOff = 0.1 // of each side
 	zoomedTo   = 1.5
 	warmth     = 0.5
-	rampFrom   = 5000 // in the clip
 	rampLength = 2000
 	fastest    = 2.0 // speed at the ramp's begin
 	slowest    = 0.5 // and at its end
 )
 
-// Where the clip has its time code, which tells its frames apart.
+// timeCode is where the clip shows the number of each frame.
 var timeCode = area{left: 40, top: 660, width: 200, height: 34}
 
 // lookConfig returns the RenderConfig of the second film.
@@ -36,13 +39,16 @@ func lookConfig(source string, c clip) map[string]any {
 		return look
 	}
 	return map[string]any{"quality": "medium", "segments": []map[string]any{
-		shot(1, 0, 1000, map[string]any{"crop": map[string]any{"left": croppedOff, "right": croppedOff, "top": croppedOff, "bottom": croppedOff}}),
-		shot(0, 2000, 3000, map[string]any{"moves": []map[string]any{{"atMs": 0}, {"atMs": 1000, "scale": zoomedTo}}}),
-		shot(2, 4000, 5000, map[string]any{"adjust": map[string]any{"warmth": warmth}}),
+		shot(1, cropFrom, cropFrom+1000, map[string]any{"crop": map[string]any{"left": croppedOff, "right": croppedOff, "top": croppedOff, "bottom": croppedOff}}),
+		shot(0, zoomFrom, zoomFrom+1000, map[string]any{"moves": []map[string]any{{"atMs": 0}, {"atMs": 1000, "scale": zoomedTo}}}),
+		shot(2, warmFrom, warmFrom+1000, map[string]any{"adjust": map[string]any{"warmth": warmth}}),
 		shot(3, rampFrom, rampFrom+rampLength, map[string]any{"speedPoints": []map[string]any{
 			{"atMs": 0, "speed": fastest}, {"atMs": rampLength, "speed": slowest}}}),
 	}}
 }
+
+// frameIn returns the clip's frame at a time in milliseconds.
+func frameIn(ms int) int { return ms * lookRate / 1000 }
 
 // renderLook renders the second film from the demonstration's own first clip.
 func (r *run) renderLook(ctx context.Context) error {
@@ -101,7 +107,7 @@ func (j *judge) cropped(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, err := thumbnails(ctx, c.path, shown.crop(), 0, shotFrames, lookColumns, lookRows)
+	want, err := thumbnails(ctx, c.path, shown.crop(), frameIn(cropFrom), shotFrames, lookColumns, lookRows)
 	if err != nil {
 		return err
 	}
@@ -124,7 +130,7 @@ func (j *judge) zoomed(ctx context.Context) error {
 			return err
 		}
 		// Without subsampled colours a crop may begin at any pixel.
-		want, err := thumbnails(ctx, c.path, "format=gray,"+window.crop(), 2*lookRate+i, 1, lookColumns, lookRows)
+		want, err := thumbnails(ctx, c.path, "format=gray,"+window.crop(), frameIn(zoomFrom)+i, 1, lookColumns, lookRows)
 		if err != nil {
 			return err
 		}
@@ -160,7 +166,7 @@ func (j *judge) warmed(ctx context.Context) error {
 		n := float64(len(pictures))
 		return y / n / light, cb / n / colours, cr / n / colours, nil
 	}
-	y0, cb0, cr0, err := mean(j.film.clips[0].path, 4*lookRate)
+	y0, cb0, cr0, err := mean(j.film.clips[0].path, frameIn(warmFrom))
 	if err != nil {
 		return err
 	}
@@ -181,10 +187,15 @@ func (j *judge) ramped(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Seconds of the film at the end of the ramp, and of the clip at a time of the film: docs/app/film.md.
+	// How long the ramp lasts in the film, and the frame of the clip that is due in a frame of the film:
+	// docs/app/film.md.
 	const slope = (slowest - fastest) / (rampLength / 1000.)
 	lasts := math.Log(slowest/fastest) / slope
-	at := func(t float64) float64 { return fastest * (math.Exp(slope*t) - 1) / slope }
+	due := func(i int) int {
+		grown := math.Exp(slope * float64(i) / lookRate)
+		speed, at := fastest*grown, fastest*(grown-1)/slope
+		return int(at*lookRate + 0.4142*min(speed, 1))
+	}
 
 	frames := made.First("video").Packets - 3*shotFrames
 	want := int(math.Round(lasts * lookRate))
@@ -196,25 +207,24 @@ func (j *judge) ramped(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const inClip = rampLength * lookRate / 1000
-	clip, err := thumbnails(ctx, j.film.clips[0].path, timeCode.crop(), rampFrom*lookRate/1000, inClip, timeCode.width, timeCode.height)
+	inClip := frameIn(rampLength)
+	clip, err := thumbnails(ctx, j.film.clips[0].path, timeCode.crop(), frameIn(rampFrom), inClip, timeCode.width, timeCode.height)
 	if err != nil {
 		return err
 	}
 	size, wrong := timeCode.width*timeCode.height, 0
 	for i := range frames {
-		due := min(int(math.Round(at(float64(i)/lookRate)*lookRate)), inClip-1)
 		best, least := 0, math.Inf(1)
 		for n := range inClip {
 			if d := apart(film[i*size:(i+1)*size], clip[n*size:(n+1)*size]); d < least {
 				best, least = n, d
 			}
 		}
-		if best < due-1 || best > due+1 {
+		if best != due(i) {
 			wrong++
 		}
 	}
-	j.add("speed curve", fmt.Sprintf("%d frames, each within one of the clip's that is due", want),
+	j.add("speed curve", fmt.Sprintf("%d frames, each the one that is due", want),
 		fmt.Sprintf("%d frames, %d wrong", frames, wrong), wrong == 0)
 	return nil
 }
