@@ -41,10 +41,10 @@ class Remote {
       });
       if (answer?.ok) return answer;
       if (attempt === tries) throw new Unreachable(`the object store answered ${answer?.status ?? 'nothing'}`);
-      // It has expired. Some stores say so without the headers that let a page read their answer.
-      if (!answer || answer.status < 429) this.forget(asked);
-      if (answer && answer.status < 429) continue;
-      await pause(1000 * (Number(answer?.headers.get('Retry-After')) || attempt));
+      const expired = answer && answer.status < 429;
+      // Some stores say that it has expired without the headers that let a page read their answer.
+      if (expired || !answer) this.forget(asked);
+      if (!expired) await pause(1000 * (Number(answer?.headers.get('Retry-After')) || attempt));
     }
   }
 }
