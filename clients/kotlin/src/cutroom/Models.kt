@@ -2420,7 +2420,7 @@ data class Segment(
      */
     val focusY: Double? = null,
     /**
-     * Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+     * Default 0. Feature `rotate`.
      */
     val rotate: Long? = null,
     /**
@@ -2551,7 +2551,7 @@ data class SegmentTiming(
      */
     val focusY: Double? = null,
     /**
-     * Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+     * Default 0. Feature `rotate`.
      */
     val rotate: Long? = null,
     /**
@@ -2681,7 +2681,7 @@ data class SegmentV3(
      */
     val focusY: Double? = null,
     /**
-     * Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+     * Default 0. Feature `rotate`.
      */
     val rotate: Long? = null,
     /**

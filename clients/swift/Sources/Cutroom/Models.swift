@@ -1814,7 +1814,7 @@ public struct Segment: Codable, Equatable, Sendable {
     public var focusX: Double?
     /// From top (0) to bottom (1). Default 0.5.
     public var focusY: Double?
-    /// Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+    /// Default 0. Feature `rotate`.
     public var rotate: Int?
     /// Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
     public var mirror: Bool?
@@ -1905,7 +1905,7 @@ public struct SegmentTiming: Codable, Equatable, Sendable {
     public var focusX: Double?
     /// From top (0) to bottom (1). Default 0.5.
     public var focusY: Double?
-    /// Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+    /// Default 0. Feature `rotate`.
     public var rotate: Int?
     /// Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
     public var mirror: Bool?
@@ -1992,7 +1992,7 @@ public struct SegmentV3: Codable, Equatable, Sendable {
     public var focusX: Double?
     /// From top (0) to bottom (1). Default 0.5.
     public var focusY: Double?
-    /// Degrees clockwise, of the picture as displayed. Default 0. Feature `rotate`.
+    /// Default 0. Feature `rotate`.
     public var rotate: Int?
     /// Exchanges left and right, after `rotate`. Default false. Feature `mirror`.
     public var mirror: Bool?
