@@ -124,7 +124,9 @@ PROMTOOL := .tools/prometheus/usr/bin/promtool
 
 $(PROMTOOL):
 	mkdir -p .tools/prometheus
-	cd .tools/prometheus && apt-get download prometheus prometheus-alertmanager && \
+	@# A fresh machine has no lists of packages yet.
+	cd .tools/prometheus && { apt-get download prometheus prometheus-alertmanager || \
+		{ apt-get update -qq && apt-get download prometheus prometheus-alertmanager; }; } && \
 		for deb in *.deb; do dpkg -x "$$deb" . && rm "$$deb"; done
 
 .PHONY: check-alerts

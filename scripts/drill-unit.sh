@@ -4,9 +4,23 @@
 # units back up and verify.
 #
 # systemd runs as process 1 of namespaces of its own. Its files are an overlay of this machine's, and vanish with it;
-# its network is loopback alone. Root and Debian's packages systemd and postgresql are needed.
+# its network is loopback alone. Root and Debian's packages systemd and postgresql are needed. Where CI is set, a machine
+# that forbids such namespaces skips the drill.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+if [ -n "${CI-}" ] && [ $$ != 1 ] && [ "${1-}" != inside ]; then
+	why=
+	[ "$(id -u)" = 0 ] || why="only root can start it"
+	for program in /lib/systemd/systemd /usr/bin/pg_createcluster; do
+		[ -x "$program" ] || why="$program is missing"
+	done
+	[ -n "$why" ] || unshare --mount --pid --fork --kill-child --uts --ipc --net --cgroup --propagation private sh -ec '
+		mount -t tmpfs tmpfs /tmp && cd /tmp && mkdir up work root
+		mount -t overlay overlay -o lowerdir=/,upperdir=up,workdir=work root && mount -t cgroup2 cgroup2 root/sys/fs/cgroup' \
+		2>/dev/null || why="this machine gives no namespaces, overlays or control groups"
+	[ -z "$why" ] || { echo "SKIPPED: the units under a real systemd: $why"; exit 0; }
+fi
 
 if [ $$ != 1 ] && [ "${1-}" != inside ]; then
 	work=$(mktemp -d /dev/shm/cutroom-unit.XXXXXX) cgroups=/sys/fs/cgroup

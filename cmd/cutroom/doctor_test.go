@@ -34,6 +34,7 @@ func inWorld(t *testing.T, change map[string]string) *sandbox.World {
 	}
 	t.Cleanup(func() { _ = w.Close() })
 	env := w.Env()
+	env["IAP_PLATFORM_B_ENV"], env["IAP_PLATFORM_B_ALLOW_TEST"] = "production", "true"
 	for key, value := range change {
 		env[key] = value
 	}
@@ -71,7 +72,7 @@ func examine(t *testing.T) (status int, found map[string]string) {
 }
 
 var checks = []string{"ffmpeg", "database", "bucket", "storage", "separation provider", "provider_a", "provider_b", "platform_a", "platform_b",
-	"web hook", "push platform_a", "push platform_b"}
+	"platform_b tests", "web hook", "push platform_a", "push platform_b"}
 
 func TestDoctorFindsAHealthyServiceHealthy(t *testing.T) {
 	inWorld(t, nil)
@@ -122,10 +123,10 @@ func TestDoctorChecksWhatTheRolesNeed(t *testing.T) {
 	inWorld(t, map[string]string{"OPS_ADDR": ":9", "DATABASE_URL": "postgres://127.0.0.1:1/cutroom?sslmode=require",
 		"PATH": t.TempDir()}) // what fails is checked, too
 	for roles, want := range map[string]string{
-		"sweep":          "bucket database platform_a platform_b push platform_a push platform_b storage web hook",
+		"sweep":          "bucket database platform_a platform_b platform_b tests push platform_a push platform_b storage web hook",
 		"render":         "bucket database ffmpeg storage",
 		"separation":     "bucket database ffmpeg separation provider storage",
-		"api,separation": "bucket database ffmpeg platform_a platform_b provider_a provider_b separation provider storage",
+		"api,separation": "bucket database ffmpeg platform_a platform_b platform_b tests provider_a provider_b separation provider storage",
 	} {
 		t.Setenv("ROLES", roles)
 		_, found := examine(t)
@@ -160,6 +161,9 @@ func TestDoctorNamesWhatIsBroken(t *testing.T) {
 		{"platform_b", "IAP_PLATFORM_B_BASE_URL", nowhere},
 		{"platform_b", "IAP_PLATFORM_B_KEY_ID", "OTHERKEY"},
 		{"platform_b", "IAP_PLATFORM_B_BUNDLE_ID", "com.example.other"},
+		{"platform_b tests", "IAP_PLATFORM_B_SANDBOX_BASE_URL", nowhere},
+		{"platform_b tests", "IAP_PLATFORM_B_KEY_ID", "OTHERKEY"},
+		{"platform_b tests", "IAP_PLATFORM_B_BUNDLE_ID", "com.example.other"},
 		{"web hook", "WEBHOOK_URL", nowhere},
 		{"push platform_a", "PUSH_PLATFORM_A_SERVICE_ACCOUNT", "another project"},
 		{"push platform_b", "PUSH_PLATFORM_B_TOPIC", "com.example.other"},

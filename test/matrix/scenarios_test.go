@@ -22,6 +22,7 @@ type scenario struct {
 	rule               *fake.Rule
 	behave             func(b *separator.Behaviour)
 	anyCalls           bool // the number of calls depends on time, and is not printed
+	untilDeadline      bool // ends when the provider has had PROVIDER_MAX_POLL_MINUTES
 }
 
 func scenarios() []scenario {
@@ -82,7 +83,8 @@ func lasting() []scenario {
 			// The fault replaces the response after the provider has created the project.
 			c.rule.Effect = step == separator.StepSubmit && f.rule.Kind != fake.KindStatus
 			downloads := step == separator.StepDownload || step == separator.StepDownloadLink
-			c.anyCalls = paid && !f.ends(step) || downloads && f.rule.Status == 404 // repeated until a deadline
+			c.untilDeadline = paid && !f.ends(step)
+			c.anyCalls = c.untilDeadline || downloads && f.rule.Status == 404 // asked for a fresh link, for a while
 			out = append(out, c)
 		}
 	}

@@ -487,6 +487,23 @@ func TestPicturesThatCannotBeShown(t *testing.T) {
 	b.render(t, film(cut(dolby("eight", 8, 4), 0, 0), cut(recording, 0, 0))) // with a base layer
 }
 
+// The parts of a film have the same decoder configuration, wherever their sources have their colour samples. Some players
+// read only the first.
+func TestPartsShareADecoderConfiguration(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	clip := func(location string) string {
+		return mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: time.Second,
+			Output: []string{"-bsf:v", "h264_metadata=chroma_sample_loc_type=" + location}})
+	}
+	path := b.render(t, film(cut(clip("0"), 0, 0), cut(clip("2"), 0, 0)))
+	sets := mediatest.FFmpeg(t, "-i", path.Path, "-map", "0:v", "-c", "copy", "-bsf:v", "h264_mp4toannexb,filter_units=pass_types=7", "-f", "h264", "-")
+	all := bytes.Split(sets, []byte{0, 0, 0, 1})[1:]
+	if len(all) != 2 || !bytes.Equal(all[0], all[1]) {
+		t.Errorf("sequence parameter sets %x, want two equal ones", all)
+	}
+}
+
 // A clip that was cut without encoding it again is shown from its first key frame, as players do.
 func TestClipWithoutAKeyFrameAtItsStart(t *testing.T) {
 	t.Parallel()

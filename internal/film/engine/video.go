@@ -249,6 +249,8 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		"-g", fmt.Sprint(keyInterval(v.canvas.Rate)))
 	args = append(append(args, v.settings.args()...),
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
+		// Else a source's place of the colour samples enters the decoder's configuration, which all parts share.
+		"-x264-params", "chromaloc=0",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out)
 	for i := range v.shots {

@@ -373,6 +373,14 @@ func (s *Server) Database(t testing.TB) *db.DB {
 	return d
 }
 
+// Exited returns the exit status of a process that has ended, or -1 if a signal ended it.
+func (s *Server) Exited(replica int) (status int, ok bool) {
+	if s.replicas[replica].running() {
+		return 0, false
+	}
+	return s.replicas[replica].proc.Status(), true
+}
+
 // PID returns the process id of a running replica.
 func (s *Server) PID(replica int) int { return s.replicas[replica].proc.PID() }
 

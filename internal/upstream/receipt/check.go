@@ -46,18 +46,38 @@ func reasonOf(body []byte) string {
 // Check tests our credentials with a query for a transaction that does not exist. The store answers it only for
 // a known app.
 func (p *PlatformB) Check(ctx context.Context) error {
+	return p.check(ctx, p.cfg.BaseURL)
+}
+
+// Tests checks the store of test purchases. It is nil if they are not accepted beside production ones.
+func (p *PlatformB) Tests() *PlatformBTests {
+	if p == nil || p.cfg.SandboxURL == "" {
+		return nil
+	}
+	return &PlatformBTests{p}
+}
+
+// PlatformBTests is platform_b's store of test purchases.
+type PlatformBTests struct{ store *PlatformB }
+
+// Check is [PlatformB.Check] for test purchases.
+func (p *PlatformBTests) Check(ctx context.Context) error {
+	return p.store.check(ctx, p.store.cfg.SandboxURL)
+}
+
+func (p *PlatformB) check(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	bearer, err := p.requestToken()
 	if err != nil {
 		return fmt.Errorf("platform_b: sign request: %w", err)
 	}
-	status, _, err := authorizedGet(ctx, p.client, p.cfg.BaseURL+transactionsPath+nothing, bearer)
+	status, _, err := authorizedGet(ctx, p.client, address+transactionsPath+nothing, bearer)
 	switch {
 	case err != nil:
 		return fmt.Errorf("platform_b: %w", err)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fmt.Errorf("platform_b: the key, its id, the issuer or the bundle id is refused: status %d", status)
+		return fmt.Errorf("platform_b: the key, its id, the issuer or the bundle id is refused, or the app was never released: status %d", status)
 	}
 	return nil
 }
