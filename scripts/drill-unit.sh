@@ -16,8 +16,8 @@ if [ -n "${CI-}" ] && [ $$ != 1 ] && [ "${1-}" != inside ]; then
 		[ -x "$program" ] || why="$program is missing"
 	done
 	[ -n "$why" ] || unshare --mount --pid --fork --kill-child --uts --ipc --net --cgroup --propagation private sh -ec '
-		mount -t tmpfs tmpfs /tmp && cd /tmp && mkdir up work root
-		mount -t overlay overlay -o lowerdir=/,upperdir=up,workdir=work root && mount -t cgroup2 cgroup2 root/sys/fs/cgroup' \
+		mount -t tmpfs tmpfs /tmp && cd /tmp && mkdir up work root groups
+		mount -t overlay overlay -o lowerdir=/,upperdir=up,workdir=work root && mount -t cgroup2 cgroup2 groups' \
 		2>/dev/null || why="this machine gives no namespaces, overlays or control groups"
 	[ -z "$why" ] || { echo "SKIPPED: the units under a real systemd: $why"; exit 0; }
 fi
