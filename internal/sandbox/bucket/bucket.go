@@ -8,6 +8,8 @@
 package bucket
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -165,10 +167,24 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	answer(w, f.status, errorBody{Code: f.code, Message: f.message, Resource: r.URL.Path, RequestID: w.Header().Get("X-Amz-Request-Id")})
 }
 
+// compressing is the writer of an answer to a request that accepts gzip. Like MinIO, the stand-in compresses documents then,
+// but never objects.
+type compressing struct{ http.ResponseWriter }
+
+func (c compressing) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
 // answer sends an XML document.
 func answer(w http.ResponseWriter, status int, v any) {
 	body := append([]byte(xml.Header), fake.Must(xml.Marshal(v))...)
 	w.Header().Set("Content-Type", "application/xml")
+	if _, ok := w.(compressing); ok {
+		var small bytes.Buffer
+		z := gzip.NewWriter(&small)
+		_, _ = z.Write(body) // a buffer takes everything
+		_ = z.Close()
+		body = small.Bytes()
+		w.Header().Set("Content-Encoding", "gzip")
+	}
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // after a failed write nobody can receive the error
@@ -242,6 +258,9 @@ func (b *Bucket) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Amz-Request-Id", strings.ToUpper(fake.RandomHex(8)))
 	if shared(w, r) {
 		return
+	}
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w = compressing{w}
 	}
 	if err := b.obey(w, r); err != nil {
 		refuse(w, r, err)

@@ -1,15 +1,18 @@
 package objectstore
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -93,7 +96,34 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	}
 	idle.SetLimit(c.limit) // the body's own limit: a shorter one applies only until the answer begins
 	res.Body = idle.Received(res.Body)
+	if res.Header.Get("Content-Encoding") == "gzip" && !deliversObject(req, res) {
+		res.Body, res.ContentLength = &gunzipped{ReadCloser: res.Body}, -1
+		res.Header.Del("Content-Encoding")
+	}
 	return res, nil
+}
+
+// deliversObject reports whether the answer's body is an object. Its encoding is part of it: whoever uploaded it may have
+// stated one.
+func deliversObject(req *http.Request, res *http.Response) bool {
+	operation := awsmiddleware.GetOperationName(req.Context())
+	presigned := operation == ""
+	return res.StatusCode < http.StatusBadRequest && (operation == "GetObject" || presigned)
+}
+
+// gunzipped is the body of an answer that a store compressed, although we did not ask for it: a proxy did.
+type gunzipped struct {
+	io.ReadCloser
+	text *gzip.Reader // nil before the first Read
+}
+
+func (b *gunzipped) Read(p []byte) (n int, err error) {
+	if b.text == nil {
+		if b.text, err = gzip.NewReader(b.ReadCloser); err != nil {
+			return 0, err // io.EOF for an answer without a body
+		}
+	}
+	return b.text.Read(p)
 }
 
 // lateError is the error of a call whose time ended before its tries were used up.

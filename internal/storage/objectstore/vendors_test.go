@@ -2,6 +2,7 @@ package objectstore_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"net"
@@ -16,7 +17,7 @@ import (
 	"cutroom/internal/storage/objectstore"
 )
 
-// A proxy changes Accept-Encoding and drops what it does not know.
+// A proxy changes Accept-Encoding and drops what it does not know. A store may then compress its documents.
 func TestSignaturesCoverNoHeaderThatAProxyChanges(t *testing.T) {
 	t.Parallel()
 	b := standInBackend(t)
@@ -44,6 +45,29 @@ func TestSignaturesCoverNoHeaderThatAProxyChanges(t *testing.T) {
 	put(t, bucket, "middle.bin", content(3<<20, 1))
 	if got := fetch(t, bucket, "middle.bin"); !bytes.Equal(got, content(3<<20, 1)) {
 		t.Error("Fetch delivered other bytes")
+	}
+	listed := 0
+	if err := bucket.List(t.Context(), "", func(objectstore.Info) error { listed++; return nil }); err != nil || listed != 2 {
+		t.Errorf("%d objects are listed, %v", listed, err)
+	}
+	if _, err := bucket.Load(t.Context(), "absent"); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("an absent object: %v", err)
+	}
+	// What says of itself that it is compressed stays as it is.
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	_, _ = w.Write([]byte("text"))
+	_ = w.Close()
+	b.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/packed") {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(z.Bytes())
+			return true
+		}
+		return false
+	})
+	if got, err := bucket.Load(t.Context(), "packed"); err != nil || !bytes.Equal(got, z.Bytes()) {
+		t.Errorf("a compressed object: %q, %v", got, err)
 	}
 }
 
