@@ -121,7 +121,7 @@ manifests)
 s3-inside)
 	step "the object store on MinIO"
 	run -count=1 -- ./internal/storage/objectstore ./internal/work/installation
-	large -run 'Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster' -- ./test
+	large -run 'ABucketSurvives|Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster' -- ./test
 	;;
 long-inside)
 	# The simulation takes what the others leave: they mostly wait.
