@@ -1,0 +1,173 @@
+import Foundation
+
+/// Renders and separations: submitted under a key that is kept until the answer is there, and followed to their end.
+public final class Jobs: Sendable {
+    public struct Submitted: Sendable, Equatable {
+        public let jobId: String
+        /// Whether the job is that of an earlier request.
+        public let reused: Bool
+    }
+
+    /// A submit that has no answer yet. The text of its body is kept: the server compares it.
+    private struct Open: Codable, Sendable {
+        let path: String
+        let key: String
+        let json: Data
+    }
+
+    private let api: API
+
+    init(_ api: API) { self.api = api }
+
+    /// Submits a render. `slot` names the draft: see `separate`.
+    public func render(_ config: RenderConfigV3, slot: String = "render") async throws -> Submitted {
+        try await submit("/render/v3", encode(config), slot)
+    }
+
+    /// Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
+    /// A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once.
+    public func separate(_ body: SeparationByReference, slot: String = "separate") async throws -> Submitted {
+        try await submit("/separate/v3", encode(body), slot)
+    }
+
+    /// Sends a submit of a former run of the app that got no answer. Nil if there is none in this slot.
+    public func unanswered(slot: String) async throws -> Submitted? {
+        guard let open = try api.store.load(Open.self, storeKey(slot)) else { return nil }
+        return try await resume(open, slot)
+    }
+
+    /// Follows a render until it is COMPLETED. `onState` is called with every state that differs from the last,
+    /// `onReachable` with whether the server could be reached. Throws `JobFailed` if the render fails.
+    public func film(
+        _ jobId: String, onState: @Sendable (RenderStatus) -> Void = { _ in }, onReachable: @Sendable (Bool) -> Void = { _ in }
+    ) async throws -> RenderCompleted {
+        let path = "/render/\(jobId)/status"
+        return try await follow(jobId, path, final: ["COMPLETED"], { onState(try $0.decoded()) }, onReachable).decoded()
+    }
+
+    /// Follows a separation until it is READY. Throws `JobFailed` if it fails, and a `CutroomError` if its stems are gone.
+    public func stems(
+        _ jobId: String, onState: @Sendable (SeparationStatus) -> Void = { _ in },
+        onReachable: @Sendable (Bool) -> Void = { _ in }
+    ) async throws -> SeparationReady {
+        let answer = try await follow(
+            jobId, "/separate/\(jobId)", final: ["READY", "DISPOSED"], { onState(try $0.decoded()) }, onReachable)
+        if try answer.decoded(State.self).status == "DISPOSED" {
+            throw CutroomError(status: 404, body: ErrorBody(error: "invalid_stem_url"))
+        }
+        return try answer.decoded()
+    }
+
+    /// Downloads a film that is COMPLETED into a file, which it replaces.
+    public func download(_ jobId: String, to file: URL) async throws {
+        try await save("/render/\(jobId)/download", file)
+    }
+
+    /// Downloads a picture of a film that is COMPLETED.
+    public func poster(_ jobId: String, to file: URL) async throws {
+        try await save("/render/\(jobId)/poster", file)
+    }
+
+    /// The user's films, the newest first. `cursor` is the `nextCursor` of the page before.
+    public func films(limit: Int = 20, cursor: String? = nil) async throws -> RenderHistory {
+        try await api.send(Call("GET", "/render", query: page(limit, cursor))).decoded()
+    }
+
+    /// The user's separations, the newest first.
+    public func separations(limit: Int = 20, cursor: String? = nil) async throws -> SeparationHistory {
+        try await api.send(Call("GET", "/separate", query: page(limit, cursor))).decoded()
+    }
+
+    private func storeKey(_ slot: String) -> String { "cutroom.submit.\(slot)" }
+
+    private func submit(_ path: String, _ json: Data, _ slot: String) async throws -> Submitted {
+        let before = try api.store.load(Open.self, storeKey(slot))
+        if let before, before.path == path && before.json == json { return try await resume(before, slot) }
+        let open = Open(path: path, key: UUID().uuidString.lowercased(), json: json)
+        try api.store.save(storeKey(slot), open)
+        return try await resume(open, slot)
+    }
+
+    private func resume(_ open: Open, _ slot: String) async throws -> Submitted {
+        struct Body: Decodable {
+            let jobId: String
+            let reused: Bool?
+        }
+        let answer = try await api.exchange(Call("POST", open.path, headers: ["Idempotency-Key": open.key], json: open.json))
+        // A refusal is an answer. Without one, the same submit has to be sent again.
+        let refused = (400..<500).contains(answer.status) && answer.status != 401
+        guard answer.isSuccess else {
+            if refused { try forget(open, slot) }
+            throw answer.error
+        }
+        let body = try answer.decoded(Body.self)
+        try forget(open, slot)
+        return Submitted(jobId: body.jobId, reused: body.reused ?? false)
+    }
+
+    /// Removes an answered submit, unless another one has taken its slot.
+    private func forget(_ open: Open, _ slot: String) throws {
+        guard try api.store.load(Open.self, storeKey(slot))?.key == open.key else { return }
+        try api.store.write(storeKey(slot), nil)
+    }
+
+    private struct State: Decodable {
+        let status: String
+        let error: String?
+        let errorCode: String?
+        let field: String?
+    }
+
+    /// Asks at once, then again and again: each answer comes as soon as the state differs from the last.
+    private func follow(
+        _ jobId: String, _ path: String, final: Set<String>, _ onState: (Answer) throws -> Void, _ onReachable: (Bool) -> Void
+    ) async throws -> Answer {
+        var tag: String?
+        while true {
+            let headers = tag.map { ["Prefer": "wait=\(Contract.waitSec)", "If-None-Match": $0] } ?? [:]
+            let answer = try await reach(Call("GET", path, headers: headers))
+            onReachable(answer != nil)
+            guard let answer else {
+                try await pause(Double(Contract.pollSec))
+                continue
+            }
+            if answer.status != 304 {
+                guard answer.isSuccess else { throw answer.error }
+                let state = try answer.decoded(State.self)
+                try onState(answer)
+                if final.contains(state.status) { return answer }
+                if state.status == "FAILED" {
+                    throw JobFailed(
+                        jobId: jobId, code: state.errorCode ?? JobErrorCode.`internal`, sentence: state.error ?? "the job failed",
+                        field: state.field)
+                }
+            }
+            let waited = answer.header("Preference-Applied") != nil || (tag == nil && answer.header("ETag") != nil)
+            tag = answer.header("ETag") ?? tag
+            if !waited { try await pause(Double(Contract.pollSec)) }
+        }
+    }
+
+    /// An answer about the job. Nil if the server does not give one at the moment.
+    private func reach(_ call: Call) async throws -> Answer? {
+        do {
+            let answer = try await api.exchange(call)
+            return answer.status >= 500 || answer.status == 429 ? nil : answer
+        } catch let error as CutroomError where error.status == 0 {
+            return nil
+        }
+    }
+
+    private func save(_ path: String, _ file: URL) async throws {
+        guard case .file(let arrived) = try await api.send(Call("GET", path), toFile: true).body else { return }
+        if FileManager.default.fileExists(atPath: file.path) { try FileManager.default.removeItem(at: file) }
+        try FileManager.default.moveItem(at: arrived, to: file)
+    }
+}
+
+/// The query of a page of a list.
+func page(_ limit: Int, _ cursor: String?) -> [String: String] {
+    var query = ["limit": String(limit)]
+    query["cursor"] = cursor
+    return query
+}

@@ -1,0 +1,73 @@
+import Foundation
+
+public typealias Session = AuthResponse
+
+/// The signed-in session: kept in the store, renewed in time, by the server's clock.
+actor Sessions {
+    private static let key = "cutroom.session"
+    private let store: any Store
+    private let now: @Sendable () -> Date
+    private var current: Session?
+    private var loaded = false
+    private var renewing: Task<Void, Never>?
+    /// The server's clock minus this device's, in seconds.
+    private var skew: TimeInterval = 0
+    private let dates: DateFormatter
+
+    init(store: any Store, now: @escaping @Sendable () -> Date) {
+        self.store = store
+        self.now = now
+        dates = DateFormatter()
+        dates.locale = Locale(identifier: "en_US_POSIX")
+        dates.timeZone = TimeZone(identifier: "GMT")
+        dates.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+    }
+
+    /// The session as it is, nil if nobody is signed in.
+    func get() throws -> Session? {
+        if !loaded {
+            current = try store.load(Session.self, Self.key)
+            loaded = true
+        }
+        return current
+    }
+
+    func keep(_ session: Session?) throws {
+        loaded = true
+        current = session
+        try store.save(Self.key, session)
+    }
+
+    /// Ends the session with this token. False if a renewal or another sign-in has replaced it.
+    func end(token: String) throws -> Bool {
+        guard try get()?.accessToken == token else { return false }
+        try keep(nil)
+        return true
+    }
+
+    /// Learns the server's clock from the `Date` header of an answer.
+    func heard(_ date: String?) {
+        if let at = date.flatMap(dates.date(from:)) { skew = at.timeIntervalSince(now()) }
+    }
+
+    /// The access token. Renews it first when less than half of a week is left; only one renewal runs at a time.
+    func token(refresh: @escaping @Sendable (Session) async throws -> Session) async throws -> String? {
+        guard let session = try get() else { return nil }
+        let left = Double(session.expiresAt) / 1000 - now().timeIntervalSince1970 - skew
+        if left < Double(Contract.renewBeforeSec) {
+            let renewal = renewing ?? Task { await self.renew(session, refresh) }
+            renewing = renewal
+            await renewal.value
+        }
+        return current?.accessToken
+    }
+
+    private func renew(_ session: Session, _ refresh: @Sendable (Session) async throws -> Session) async {
+        // If it fails, the old token may still be valid. If it is not, the next answer says so.
+        if let fresh = try? await refresh(session), current == session {
+            // A sign-out or another sign-in in the meantime has won.
+            try? keep(fresh)
+        }
+        renewing = nil
+    }
+}
