@@ -107,7 +107,11 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# Two that start at the same time make the base once.
+exec 9>"$cache/$release.lock"
+flock 9
 [ -f "$cache/$release.tar" ] || base "$work"
+exec 9>&-
 system=$cache/$release.tar
 if [ -n "${FRESH_PACKAGES-}" ]; then
 	system=$cache/$release-$(echo "$FRESH_PACKAGES" | sha256sum | cut -c 1-8).tar

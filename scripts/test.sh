@@ -125,7 +125,7 @@ s3-inside)
 	;;
 long-inside)
 	# The simulation takes what the others leave: they mostly wait.
-	printf '%s\n' trixie faults crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
+	printf '%s\n' trixie swift faults crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
 	;;
 trixie)
 	# Versions of ffmpeg differ in what they do to pictures.
@@ -159,6 +159,14 @@ trixie-package)
 		exit 1
 	}
 	tail -n 1 "$TMPDIR/$(basename "$2").log"
+	;;
+swift)
+	step "the Swift client on Debian 13, with its compiler"
+	if [ "$(id -u)" = 0 ]; then
+		scripts/swift.sh
+	else
+		echo "SKIPPED: the Swift client: only root can set up its system"
+	fi
 	;;
 frames-and-clients)
 	step "every frame of films cut at random"

@@ -38,13 +38,13 @@ public final class Assets: Sendable {
             let slot: AssetUploadUrlResponse = try await api.send(Call("POST", "/assets/upload-url", json: body)).decoded()
             do {
                 if let url = slot.uploadUrl {
-                    try await put(url, piece(file, 0, size), type: type) { progress(Double($0) / Double(max(size, 1))) }
+                    try await put(url, .file(file, size), type: type) { progress(Double($0) / Double(max(size, 1))) }
                 } else if !slot.alreadyExists {
                     try await putParts(file, size, slot, progress)
                 }
                 progress(1)
                 return slot.assetKey
-            } catch let error as CutroomError where attempt < Contract.uploadTries && error.next != .fix {
+            } catch let error as CutroomError where attempt < Contract.uploadTries && error.next == .again {
                 // The next answer says which parts have arrived, with fresh addresses.
                 try await pause(0.5 * Double(1 << attempt))
                 attempt += 1
@@ -64,7 +64,7 @@ public final class Assets: Sendable {
                 guard let part = waiting.next() else { return }
                 let from = (part.partNumber - 1) * (slot.partSizeBytes ?? 0)
                 group.addTask {
-                    try await self.put(part.url, self.piece(file, from, part.sizeBytes), type: nil) {
+                    try await self.put(part.url, .data(self.piece(file, from, part.sizeBytes)), type: nil) {
                         sent.set(part.partNumber, Int($0))
                     }
                     sent.set(part.partNumber, part.sizeBytes)
@@ -76,18 +76,31 @@ public final class Assets: Sendable {
         _ = try await api.send(Call("POST", "/assets/complete", json: encode(["uploadId": slot.uploadId ?? ""])))
     }
 
+    private enum Bytes {
+        case data(Data)
+        /// A file is not read into memory: a store without uploads in parts takes 500 MB at once.
+        case file(URL, Int)
+    }
+
     /// One PUT, without the access token.
-    private func put(_ address: String, _ bytes: Data, type: String?, sent: @escaping Sent) async throws {
+    private func put(_ address: String, _ bytes: Bytes, type: String?, sent: @escaping Sent) async throws {
         let refused = CutroomError.noAnswer("the object store did not take the upload")
         guard let url = URL(string: address) else { throw refused }
         var request = URLRequest(url: url)
         request.httpMethod = "PUT"
-        request.httpBody = bytes
-        // A minute without a byte, or 50 kB a second where the bytes that leave are not counted.
-        request.timeoutInterval = 60 + Double(bytes.count) / 50_000
         if let type { request.setValue(type, forHTTPHeaderField: "Content-Type") }
         do {
-            let (_, response) = try await api.transport.data(for: request, sent: sent)
+            let response: HTTPURLResponse
+            // A minute without a byte, or 50 kB a second where the bytes that leave are not counted.
+            switch bytes {
+            case .data(let data):
+                request.httpBody = data
+                request.timeoutInterval = 60 + Double(data.count) / 50_000
+                (_, response) = try await api.transport.data(for: request, sent: sent)
+            case .file(let file, let size):
+                request.timeoutInterval = 60 + Double(size) / 50_000
+                (_, response) = try await api.transport.upload(file, for: request, sent: sent)
+            }
             if response.statusCode == 200 { return }
         } catch {
             try Task.checkCancellation()

@@ -76,6 +76,12 @@ public final class Cutroom: Sendable {
         _ = try await api.send(Call("DELETE", "/devices", json: encode(device)))
     }
 
+    /// Deletes the account with its credits, jobs and files, which cannot be undone, and forgets the session.
+    public func deleteAccount() async throws {
+        try await call("DELETE", "/auth/account")
+        try await api.sessions.keep(nil)
+    }
+
     /// Everything else: a path below `/api/v2`, signed, and repeated by the rules of docs/app/errors.md. Throws a
     /// `CutroomError` if the answer is no success.
     public func call<T: Decodable>(_ method: String, _ path: String, query: [String: String] = [:]) async throws -> T {
@@ -84,6 +90,11 @@ public final class Cutroom: Sendable {
 
     public func call<T: Decodable>(_ method: String, _ path: String, body: some Encodable) async throws -> T {
         try await api.send(Call(method, path, json: encode(body))).decoded()
+    }
+
+    /// A call whose answer has no body, such as a deletion.
+    public func call(_ method: String, _ path: String) async throws {
+        _ = try await api.send(Call(method, path))
     }
 }
 
@@ -132,12 +143,20 @@ struct Answer: Sendable {
         }
     }
 
-    func decoded<T: Decodable>(_ type: T.Type = T.self) throws -> T { try JSONDecoder().decode(type, from: data) }
+    /// The value of the body. Throws a `CutroomError` of status 0 if something between, such as the sign-in page of a
+    /// hotel's network, has answered instead of the service.
+    func decoded<T: Decodable>(_ type: T.Type = T.self) throws -> T {
+        do {
+            return try JSONDecoder().decode(type, from: data)
+        } catch {
+            throw CutroomError.noAnswer("the answer is not the service's")
+        }
+    }
 
     var error: CutroomError {
         CutroomError(
-            status: status, body: try? decoded(ErrorBody.self), retryAfterSec: header("Retry-After").flatMap(Double.init),
-            requestId: header("X-Request-Id"))
+            status: status, body: try? decoded(ErrorBody.self),
+            retryAfterSec: header("Retry-After").flatMap { Int($0) }.map { Double(max(0, $0)) }, requestId: header("X-Request-Id"))
     }
 }
 
@@ -223,6 +242,8 @@ final class API: Sendable {
         var address = URLComponents(url: base.appendingPathComponent("api/v2" + call.path), resolvingAgainstBaseURL: false)!
         if !call.query.isEmpty {
             address.queryItems = call.query.sorted { $0.key < $1.key }.map { URLQueryItem(name: $0.key, value: $0.value) }
+            // A server reads a bare plus as a space.
+            address.percentEncodedQuery = address.percentEncodedQuery?.replacingOccurrences(of: "+", with: "%2B")
         }
         var request = URLRequest(url: address.url!)
         request.httpMethod = call.method

@@ -41,7 +41,7 @@ public final class Jobs: Sendable {
     public func film(
         _ jobId: String, onState: @Sendable (RenderStatus) -> Void = { _ in }, onReachable: @Sendable (Bool) -> Void = { _ in }
     ) async throws -> RenderCompleted {
-        let path = "/render/\(jobId)/status"
+        let path = try "/render/\(name(jobId))/status"
         return try await follow(jobId, path, final: ["COMPLETED"], { onState(try $0.decoded()) }, onReachable).decoded()
     }
 
@@ -51,7 +51,7 @@ public final class Jobs: Sendable {
         onReachable: @Sendable (Bool) -> Void = { _ in }
     ) async throws -> SeparationReady {
         let answer = try await follow(
-            jobId, "/separate/\(jobId)", final: ["READY", "DISPOSED"], { onState(try $0.decoded()) }, onReachable)
+            jobId, "/separate/\(name(jobId))", final: ["READY", "DISPOSED"], { onState(try $0.decoded()) }, onReachable)
         if try answer.decoded(State.self).status == "DISPOSED" {
             throw CutroomError(status: 404, body: ErrorBody(error: "invalid_stem_url"))
         }
@@ -60,12 +60,18 @@ public final class Jobs: Sendable {
 
     /// Downloads a film that is COMPLETED into a file, which it replaces.
     public func download(_ jobId: String, to file: URL) async throws {
-        try await save("/render/\(jobId)/download", file)
+        try await save("/render/\(name(jobId))/download", file)
     }
 
     /// Downloads a picture of a film that is COMPLETED.
     public func poster(_ jobId: String, to file: URL) async throws {
-        try await save("/render/\(jobId)/poster", file)
+        try await save("/render/\(name(jobId))/poster", file)
+    }
+
+    /// Stops a job in any state and erases its files. It is unknown afterwards.
+    public func delete(_ jobId: String) async throws {
+        let path = try (jobId.hasPrefix("sep-") ? "/separate/" : "/render/") + name(jobId)
+        _ = try await api.send(Call("DELETE", path))
     }
 
     /// The user's films, the newest first. `cursor` is the `nextCursor` of the page before.
@@ -94,11 +100,14 @@ public final class Jobs: Sendable {
             let reused: Bool?
         }
         let answer = try await api.exchange(Call("POST", open.path, headers: ["Idempotency-Key": open.key], json: open.json))
-        // A refusal is an answer. Without one, the same submit has to be sent again.
-        let refused = (400..<500).contains(answer.status) && answer.status != 401
         guard answer.isSuccess else {
-            if refused { try forget(open, slot) }
-            throw answer.error
+            let error = answer.error
+            // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try
+            // may have been accepted, which a 401, a 429 or the page of a proxy does not deny.
+            if (400..<500).contains(error.status), ![401, 408, 429].contains(error.status), !error.code.isEmpty {
+                try forget(open, slot)
+            }
+            throw error
         }
         let body = try answer.decoded(Body.self)
         try forget(open, slot)
@@ -152,6 +161,7 @@ public final class Jobs: Sendable {
     private func reach(_ call: Call) async throws -> Answer? {
         do {
             let answer = try await api.exchange(call)
+            if answer.isSuccess { _ = try answer.decoded(State.self) }
             return answer.status >= 500 || answer.status == 429 ? nil : answer
         } catch let error as CutroomError where error.status == 0 {
             return nil
@@ -160,9 +170,18 @@ public final class Jobs: Sendable {
 
     private func save(_ path: String, _ file: URL) async throws {
         guard case .file(let arrived) = try await api.send(Call("GET", path), toFile: true).body else { return }
+        defer { try? FileManager.default.removeItem(at: arrived) }
         if FileManager.default.fileExists(atPath: file.path) { try FileManager.default.removeItem(at: file) }
         try FileManager.default.moveItem(at: arrived, to: file)
     }
+}
+
+/// The id of a job as a part of a path. It may come from a push or a link, so it must not lead to another path.
+private func name(_ jobId: String) throws -> String {
+    guard !jobId.isEmpty, jobId.allSatisfy({ $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "-") }) else {
+        throw CutroomError(status: 404, body: ErrorBody(error: "unknown job"))
+    }
+    return jobId
 }
 
 /// The query of a page of a list.

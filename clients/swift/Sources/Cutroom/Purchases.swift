@@ -9,6 +9,18 @@ public enum Settled: Sendable {
     case dropped(Purchase, detail: String)
     /// It stays in the queue: the app presents it again at its next start.
     case kept(Purchase, CutroomError)
+
+    public var purchase: Purchase {
+        switch self {
+        case .credited(let purchase, _, _), .dropped(let purchase, _), .kept(let purchase, _): return purchase
+        }
+    }
+
+    /// Whether the app finishes the purchase with the store.
+    public var isFinal: Bool {
+        if case .kept = self { return false }
+        return true
+    }
 }
 
 /// Purchases that the store has taken and the server has not credited yet. They survive the app.
@@ -25,7 +37,9 @@ public actor Purchases {
     public func add(_ purchase: Purchase) async throws -> [Settled] {
         try api.store.save(Self.key, others(than: purchase) + [purchase])
         // A round that began before does not know the new purchase.
-        while let round = presenting { _ = try? await round.value }
+        while let round = presenting {
+            if let settled = try? await round.value, settled.contains(where: { $0.purchase == purchase }) { return settled }
+        }
         return try await present()
     }
 

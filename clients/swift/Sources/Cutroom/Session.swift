@@ -10,6 +10,8 @@ actor Sessions {
     private var current: Session?
     private var loaded = false
     private var renewing: Task<Void, Never>?
+    /// When a renewal failed: the server limits them, and every request would ask again.
+    private var failed = Date.distantPast
     /// The server's clock minus this device's, in seconds.
     private var skew: TimeInterval = 0
     private let dates: DateFormatter
@@ -54,7 +56,7 @@ actor Sessions {
     func token(refresh: @escaping @Sendable (Session) async throws -> Session) async throws -> String? {
         guard let session = try get() else { return nil }
         let left = Double(session.expiresAt) / 1000 - now().timeIntervalSince1970 - skew
-        if left < Double(Contract.renewBeforeSec) {
+        if left < Double(Contract.renewBeforeSec), abs(now().timeIntervalSince(failed)) > 60 {
             let renewal = renewing ?? Task { await self.renew(session, refresh) }
             renewing = renewal
             await renewal.value
@@ -64,10 +66,10 @@ actor Sessions {
 
     private func renew(_ session: Session, _ refresh: @Sendable (Session) async throws -> Session) async {
         // If it fails, the old token may still be valid. If it is not, the next answer says so.
-        if let fresh = try? await refresh(session), current == session {
-            // A sign-out or another sign-in in the meantime has won.
-            try? keep(fresh)
-        }
+        let fresh = try? await refresh(session)
+        if fresh == nil { failed = now() }
+        // A sign-out or another sign-in in the meantime has won.
+        if let fresh, current == session { try? keep(fresh) }
         renewing = nil
     }
 }

@@ -10,7 +10,8 @@ public protocol Store: Sendable {
 
 extension Store {
     func load<T: Decodable>(_ type: T.Type, _ key: String) throws -> T? {
-        try read(key).map { try JSONDecoder().decode(type, from: $0) }
+        // A value that a power cut has left in pieces is lost. To throw would keep the app from ever replacing it.
+        try read(key).flatMap { try? JSONDecoder().decode(type, from: $0) }
     }
 
     func save<T: Encodable>(_ key: String, _ value: T?) throws {
@@ -64,9 +65,11 @@ public struct FileStore: Store {
         }
     }
 
-    /// Keys have the app's names for drafts in them, which may be anything.
+    /// Keys have the app's names for drafts in them, which may be anything: a path, longer than a file's name can be,
+    /// or equal but for their case.
     private func file(_ key: String) -> URL {
-        let name = key.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? key
-        return folder.appendingPathComponent(name + ".json")
+        var hash = Sha256()
+        hash.update(Data(key.utf8))
+        return folder.appendingPathComponent(hash.hex() + ".json")
     }
 }

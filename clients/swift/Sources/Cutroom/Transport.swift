@@ -11,6 +11,8 @@ public typealias Sent = @Sendable (Int64) -> Void
 public protocol Transport: Sendable {
     /// `URLRequest.timeoutInterval` is how long nothing may move.
     func data(for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse)
+    /// Sends a file as the body.
+    func upload(_ file: URL, for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse)
     /// Leaves the answer in a file, which the caller moves or removes.
     func download(for request: URLRequest) async throws -> (URL, HTTPURLResponse)
 }
@@ -18,6 +20,7 @@ public protocol Transport: Sendable {
 /// A `URLSession` without cache and cookies.
 public final class URLSessionTransport: Transport {
     private let session: URLSession
+    private let tasks = Tasks()
 
     public init() {
         let configuration = URLSessionConfiguration.ephemeral
@@ -25,64 +28,80 @@ public final class URLSessionTransport: Transport {
         configuration.urlCache = nil
         configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
         configuration.httpCookieStorage = nil
-        session = URLSession(configuration: configuration)
+        session = URLSession(configuration: configuration, delegate: tasks, delegateQueue: nil)
     }
 
+    deinit { session.finishTasksAndInvalidate() }
+
     public func data(for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse) {
-        let watch = Watch(sent)
-        guard let body = request.httpBody else {
-            let (data, response) = try await session.data(for: request, delegate: watch)
-            return (data, try http(response))
-        }
         var bare = request
         bare.httpBody = nil
-        let (data, response) = try await session.upload(for: bare, from: body, delegate: watch)
-        return (data, try http(response))
+        let task = request.httpBody.map { session.uploadTask(with: bare, from: $0) } ?? session.dataTask(with: request)
+        let end = try await tasks.run(task, sent)
+        return (end.data, end.response)
+    }
+
+    public func upload(_ file: URL, for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse) {
+        let end = try await tasks.run(session.uploadTask(with: request, fromFile: file), sent)
+        return (end.data, end.response)
     }
 
     public func download(for request: URLRequest) async throws -> (URL, HTTPURLResponse) {
-        let (file, response) = try await Download().run(request, session.configuration)
-        return (file, try http(response))
-    }
-
-    private func http(_ response: URLResponse) throws -> HTTPURLResponse {
-        guard let response = response as? HTTPURLResponse else { throw URLError(.badServerResponse) }
-        return response
+        let end = try await tasks.run(session.downloadTask(with: request), nil)
+        guard let file = end.file else { throw URLError(.cannotCreateFile) }
+        return (file, end.response)
     }
 }
 
-/// Tells the progress of one task.
-private final class Watch: NSObject, URLSessionTaskDelegate {
-    private let sent: Sent?
+/// The tasks of one session, and the delegate that hears of them.
+private final class Tasks: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate, @unchecked Sendable {
+    struct End: Sendable {
+        let data: Data
+        let file: URL?
+        let response: HTTPURLResponse
+    }
 
-    init(_ sent: Sent?) { self.sent = sent }
+    private struct Open {
+        let done: CheckedContinuation<End, any Error>
+        let sent: Sent?
+        var data = Data()
+        var file: URL?
+    }
+
+    private var open: [Int: Open] = [:]
+    private let lock = NSLock()
+
+    func run(_ task: URLSessionTask, _ sent: Sent?) async throws -> End {
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { done in
+                with { $0[task.taskIdentifier] = Open(done: done, sent: sent) }
+                task.resume()
+                if Task.isCancelled { end(task) } // the handler may have been here before there was anything to end
+            }
+        } onCancel: {
+            // On another thread: on Linux, `cancel` waits for the session's queue, which may be waiting for this
+            // handler because it ends the same task at this moment.
+            DispatchQueue.global().async { self.end(task) }
+        }
+    }
+
+    /// Ends a task for its caller at once: on Linux, not every cancelled task reports its end.
+    private func end(_ task: URLSessionTask) {
+        task.cancel()
+        with { $0.removeValue(forKey: task.taskIdentifier) }?.done.resume(throwing: CancellationError())
+    }
+
+    private func with<T>(_ body: (inout [Int: Open]) -> T) -> T {
+        lock.lock()
+        defer { lock.unlock() }
+        return body(&open)
+    }
 
     func urlSession(
         _ session: URLSession, task: URLSessionTask, didSendBodyData bytesSent: Int64, totalBytesSent: Int64,
         totalBytesExpectedToSend: Int64
     ) {
-        sent?(totalBytesSent)
-    }
-}
-
-/// One download. It has a session of its own, because on Linux only the delegate of a session, not that of a task, is
-/// asked about redirects. Its methods run one after the other on the session's queue.
-private final class Download: NSObject, URLSessionDownloadDelegate, @unchecked Sendable {
-    private var file: Result<URL, any Error>?
-    private var done: CheckedContinuation<(URL, URLResponse), any Error>?
-
-    func run(_ request: URLRequest, _ configuration: URLSessionConfiguration) async throws -> (URL, URLResponse) {
-        let session = URLSession(configuration: configuration, delegate: self, delegateQueue: nil)
-        defer { session.finishTasksAndInvalidate() }
-        let task = session.downloadTask(with: request)
-        return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation {
-                done = $0
-                task.resume()
-            }
-        } onCancel: {
-            task.cancel()
-        }
+        with { $0[task.taskIdentifier]?.sent }?(totalBytesSent)
     }
 
     /// Keeps the access token from the object store, which refuses it.
@@ -95,21 +114,27 @@ private final class Download: NSObject, URLSessionDownloadDelegate, @unchecked S
         completionHandler(request)
     }
 
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        with { $0[dataTask.taskIdentifier]?.data.append(data) }
+    }
+
     /// The file is removed as soon as this returns.
     func urlSession(_ session: URLSession, downloadTask: URLSessionDownloadTask, didFinishDownloadingTo location: URL) {
         let kept = FileManager.default.temporaryDirectory.appendingPathComponent("cutroom-" + UUID().uuidString)
-        file = Result {
-            try FileManager.default.moveItem(at: location, to: kept)
-            return kept
+        guard (try? FileManager.default.moveItem(at: location, to: kept)) != nil else { return }
+        let wanted = with { open in
+            open[downloadTask.taskIdentifier]?.file = kept
+            return open[downloadTask.taskIdentifier] != nil
         }
+        if !wanted { try? FileManager.default.removeItem(at: kept) }
     }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
-        done?.resume(with: Result {
-            if let error { throw error }
-            guard let file, let response = task.response else { throw URLError(.badServerResponse) }
-            return (try file.get(), response)
-        })
-        done = nil
+        guard let ended = with({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
+        guard error == nil, let response = task.response as? HTTPURLResponse else {
+            if let file = ended.file { try? FileManager.default.removeItem(at: file) }
+            return ended.done.resume(throwing: error ?? URLError(.badServerResponse))
+        }
+        ended.done.resume(returning: End(data: ended.data, file: ended.file, response: response))
     }
 }

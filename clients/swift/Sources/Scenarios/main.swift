@@ -86,6 +86,17 @@ actor Net: Transport {
     func puts() -> Int { log.filter { $0.method == "PUT" }.count }
 
     func data(for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse) {
+        try await meet(request) { try await self.real.data(for: request, sent: sent) }
+    }
+
+    func upload(_ file: URL, for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse) {
+        try await meet(request) { try await self.real.upload(file, for: request, sent: sent) }
+    }
+
+    /// Sends a request, unless a fault takes its place.
+    private func meet(
+        _ request: URLRequest, _ send: @Sendable () async throws -> (Data, HTTPURLResponse)
+    ) async throws -> (Data, HTTPURLResponse) {
         let path = request.url!.path
         let at = faults.firstIndex { path.hasSuffix($0.path) }
         let fault = at.map { faults.remove(at: $0).fault }
@@ -94,7 +105,7 @@ actor Net: Transport {
             let head = HTTPURLResponse(url: request.url!, statusCode: status, httpVersion: "HTTP/1.1", headerFields: headers)!
             return (Data(body.utf8), head)
         }
-        let (data, response) = try await real.data(for: request, sent: sent)
+        let (data, response) = try await send()
         note(request, replayed: response.value(forHTTPHeaderField: "Idempotent-Replayed") != nil)
         switch fault {
         case .lose?: throw URLError(.networkConnectionLost)
@@ -174,6 +185,10 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         try await cutroom.jobs.poster(job.jobId, to: poster)
         equal(Array(try Data(contentsOf: poster).prefix(2)), [0xff, 0xd8])
         check(try await cutroom.jobs.unanswered(slot: "draft") == nil, "an answered submit was kept")
+        try await cutroom.jobs.delete(job.jobId)
+        equal(try await cutroom.jobs.films().jobs.count, 0)
+        try await cutroom.deleteAccount()
+        check(try await cutroom.session() == nil, "the session was kept")
     },
     "the first film of the README": {
         let file = URL(fileURLWithPath: env("STORE") + "/first.mp4")
@@ -188,6 +203,13 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         await net.fail("/render/v3", .answer(429, #"{"error":"rate_limited"}"#, ["Retry-After": "2"]))
         _ = try await cutroom.jobs.render(film(key))
         equal(waits.all, [1, 2])
+        // A submit that may have been accepted keeps its key: neither a limit nor a stranger's page is its answer.
+        for (status, body) in [(429, #"{"error":"too_many_jobs"}"#), (200, "<html>"), (403, "<html>")] {
+            await net.fail("/render/v3", .answer(status, body))
+            _ = await refusal { try await cutroom.jobs.render(film(key), slot: "kept") }
+        }
+        _ = try await cutroom.jobs.render(film(key), slot: "kept")
+        equal(Set(await net.sent("/render/v3").suffix(4).map(\.key)).count, 1)
         await net.fail("/render/v3", .answer(503, #"{"error":"paused"}"#, ["Retry-After": "1"]))
         let paused = await refusal { try await cutroom.jobs.render(film(key), slot: "other") }
         equal(paused.next, .again)
@@ -281,7 +303,7 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         let shares = Box<Double>()
         equal(try await cutroom.assets.upload(file: large) { shares.add($0) }, "assets/" + large.lastPathComponent)
         equal(shares.all.last, 1)
-        check(shares.all.allSatisfy { $0 > 0 && $0 <= 1 }, "\(shares.all)")
+        check(shares.all.allSatisfy { $0 >= 0 && $0 <= 1 }, "\(shares.all)")
         check(await net.sent("/assets/upload-url").count > 1, "nothing failed")
         equal(await net.sent("/assets/complete").count, 1)
     },
@@ -304,7 +326,8 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         check(waiting < slot.parts!.count, "no part has arrived")
         let shares = Box<Double>()
         equal(try await cutroom.assets.upload(file: large) { shares.add($0) }, "assets/" + large.lastPathComponent)
-        equal(await net.puts(), waiting)
+        // Parts that were under way when the process died may have arrived since.
+        check(await net.puts() <= waiting, "parts were sent again")
         check(shares.all[0] > 0.1, "the progress begins at \(shares.all[0])")
     },
     "hashes of files of any length": {
@@ -361,6 +384,8 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         }
         equal(misspelt.next, .fix)
         equal(await refusal { try await cutroom.assets.upload(file: URL(fileURLWithPath: "/a/clip.exe")) }.field, "ext")
+        equal(await refusal { try await cutroom.jobs.film("../auth/account?x=") }.status, 404)
+        await net.fail("/status", .answer(200, "<html>"))
         await net.fail("/status", .answer(200, """
             {"jobId":"rnd-1","status":"FAILED","outputKind":"video","quality":"low","createdAt":1,"progress":0,
             "error":"the clip is damaged","errorCode":"source_unreadable","field":"segments[0].sourceAssetKey"}
