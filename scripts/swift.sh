@@ -10,7 +10,7 @@ if [ "${1-}" = inside ]; then
 	swift build -c release --package-path clients/swift
 	export CUTROOM_SWIFT_SCENARIOS=$PWD/clients/swift/.build/release/Scenarios
 	cd "$root/test/clients"
-	exec "$root/.tools/swift/clients.test" -test.v -test.timeout 20m -test.run Swift
+	exec "$root/.tools/swift/clients.test" -test.v -test.timeout 20m -test.run TestPhonePackages/Swift
 fi
 
 cd "$root"

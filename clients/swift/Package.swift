@@ -7,7 +7,7 @@ let package = Package(
     products: [.library(name: "Cutroom", targets: ["Cutroom"])],
     targets: [
         .target(name: "Cutroom", swiftSettings: [.enableExperimentalFeature("StrictConcurrency")]),
-        // Runs the library against a server that fails: test/clients/swift_test.go starts it.
+        // Runs the library against a server that fails: test/clients/phones_test.go starts it.
         .executableTarget(
             name: "Scenarios", dependencies: ["Cutroom"], swiftSettings: [.enableExperimentalFeature("StrictConcurrency")]),
     ]

@@ -1,4 +1,4 @@
-// Runs one scenario of the table in test/clients/swift_test.go against a server. BASE and ID_TOKEN say where and who,
+// Runs one scenario of the table in test/clients/phones_test.go against a server. BASE and ID_TOKEN say where and who,
 // STORE is a folder that outlives the process, and CLIP is a video of two seconds.
 
 import Cutroom
