@@ -57,8 +57,9 @@ func TestManyClipsFitIntoMemory(t *testing.T) {
 		within("while it plays")
 		time.Sleep(200 * time.Millisecond) // the film plays in real time
 	}
-	if at, end := p.Eval("document.querySelector('.stage canvas').dataset.frame"), fmt.Sprint(count*60-1); at != end {
-		t.Errorf("the film stopped at frame %s, want %s", at, end)
+	// Late frames are skipped, also the last ones.
+	if at, err := strconv.Atoi(p.Eval("document.querySelector('.stage canvas').dataset.frame")); err != nil || at < count*60-30 {
+		t.Errorf("the film stopped at frame %d of %d, %v", at, count*60, err)
 	}
 	t.Logf("at most %d MB", top>>20)
 }
