@@ -171,8 +171,8 @@ swift)
 frames-and-clients)
 	step "every frame of films cut at random"
 	go test ./internal/film/engine -vet=off -count=1 -run TestEveryFrameIsTheRightOne -args -framemap-all
-	step "many clips in the studio"
-	CUTROOM_TEST_MEMORY=1 run -count=1 -run TestManyClipsFitIntoMemory -- ./internal/sandbox/player
+	step "the studio with many clips, and with every request failing"
+	CUTROOM_TEST_STUDIO=1 run -count=1 -run 'TestManyClips|TestEveryRequest' -- ./internal/sandbox/player
 	step "generated clients"
 	if command -v npm >/dev/null; then
 		make --no-print-directory clients

@@ -15,9 +15,7 @@ import (
 
 // Thirty clips of 1080p play in at most 1.3 GB of the page's process.
 func TestManyClipsFitIntoMemory(t *testing.T) {
-	if os.Getenv("CUTROOM_TEST_MEMORY") == "" {
-		t.Skip("takes minutes; make test-long sets CUTROOM_TEST_MEMORY")
-	}
+	long(t)
 	const count, limit = 30, 1300 << 20
 	clip := filepath.Join(t.TempDir(), "clip.mp4")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "testsrc2=s=1920x1080:r=30:d=2,noise=alls=8:allf=t", "-f", "lavfi", "-i", "sine=frequency=330:d=2",

@@ -33,6 +33,14 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// long skips a test that takes minutes, except in make test-long.
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("CUTROOM_TEST_STUDIO") == "" {
+		t.Skip("takes minutes; make test-long sets CUTROOM_TEST_STUDIO")
+	}
+}
+
 // studio is the address of a whole sandbox with the page in it.
 func studio(t *testing.T) string {
 	t.Helper()
