@@ -44,6 +44,7 @@ var scenarios = [][]step{
 	{{"killed in an upload", true}, {scenario: "continued after that"}},
 	{{scenario: "a purchase is credited once"}, {scenario: "errors have a next step"}},
 	{{scenario: "a server that does not answer"}},
+	{{scenario: "the samples of docs/app"}},
 }
 
 // The packages for phones pass the scenarios.
@@ -64,6 +65,7 @@ func phonePackage(t *testing.T, program string) {
 	s := apitest.Start(t, apitest.StandInBucket())
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 320, Height: 180, Tone: 440, Duration: 2 * time.Second})
 	bought := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
+	boughtB, receiptB := s.World.TransactionB(store.TransactionB{ProductID: "credits.10"})
 	files := t.TempDir()
 	for _, size := range []int{1, 55, 56, 57, 63, 64, 65, 119, 120, 128, 100_000} { // SHA-256 has blocks of 64 bytes
 		hashed(t, files, make([]byte, size))
@@ -74,7 +76,7 @@ func phonePackage(t *testing.T, program string) {
 			user := identity.Claims{Email: strings.ReplaceAll(steps[0].scenario, " ", ".") + "@client.example", Name: "U"}
 			env := append(os.Environ(), "BASE="+s.URL, "STORE="+dir, "HOME="+dir, "CLIP="+clip, "FILES="+files, "SILENT="+silent(t),
 				"ID_TOKEN="+s.World.MintA(t, user),
-				"ORDER="+bought.OrderID, "RECEIPT="+bought.Token,
+				"ORDER="+bought.OrderID, "RECEIPT="+bought.Token, "ORDER_B="+boughtB.TransactionID, "RECEIPT_B="+receiptB,
 				"LARGE="+hashed(t, dir, recording(40<<20+1000)))
 			if steps[0].scenario == "a dropped connection in one part of an upload" {
 				s.World.FailBucket(t, fake.Rule{Step: "upload-part", Kind: fake.KindCutUpload, SizeBytes: 100_000, Nth: 3, Times: 1})
@@ -100,7 +102,7 @@ var shown = regexp.MustCompile("(?s)<!-- ([^ ]+?)(?:#([a-z-]+))? -->\n+```\\w+\n
 // The pages show samples that are compiled and run.
 func TestSamplesAreCompiled(t *testing.T) {
 	root := "../.."
-	for page, least := range map[string]int{"clients/swift/README.md": 1} {
+	for page, least := range map[string]int{"clients/swift/README.md": 1, "docs/app/film.md": 9, "docs/app/money.md": 2} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)

@@ -89,8 +89,10 @@ export class Jobs {
       await write(store, openKey(slot), undefined);
       return { jobId, reused: rest.reused ?? false };
     } catch (e) {
-      // A refusal is an answer. Without one, the same submit has to be sent again.
-      if (e instanceof CutroomError && e.status >= 400 && e.status < 500 && e.status !== 401) await write(store, openKey(slot), undefined);
+      // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try may have
+      // been accepted, which a 401, a 429 or the page of a proxy does not deny.
+      const refused = e instanceof CutroomError && e.code && e.status >= 400 && e.status < 500 && ![401, 408, 429].includes(e.status);
+      if (refused) await write(store, openKey(slot), undefined);
       throw e;
     }
   }

@@ -106,6 +106,16 @@ test('a film, over a bad connection', async (t) => {
     assert.equal(balance, 2);
   });
 
+  await t.test('a submit that may have been accepted keeps its key', async () => {
+    const before = sent('/render/v3').length;
+    for (const instead of [json(429, { error: 'too_many_jobs' }), () => new Response('<html>', { status: 403 })]) {
+      net.faults.push({ path: '/render/v3', instead });
+      await assert.rejects(cutroom.jobs.render(films(assetKey), 'kept'));
+    }
+    await cutroom.jobs.render(films(assetKey), 'kept');
+    assert.equal(new Set(sent('/render/v3').slice(before).map((c) => c.key)).size, 1);
+  });
+
   await t.test('errors are values with a next step', async () => {
     const missing = `assets/${'0'.repeat(64)}.mp4`;
     const refused = await cutroom.jobs.render(films(missing)).then(() => undefined, (e) => e);

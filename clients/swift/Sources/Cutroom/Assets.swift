@@ -25,14 +25,8 @@ public final class Assets: Sendable {
     /// from 0 to 1. A repeated call, also after the app was killed, continues an upload in parts. Throws a
     /// `CutroomError` with the field `ext` if the name's extension is none of `extensions`.
     public func upload(file: URL, progress: @escaping @Sendable (Double) -> Void = { _ in }) async throws -> String {
-        let ext = file.pathExtension.lowercased()
-        guard let type = Contract.types[ext] else {
-            let sentence = "ext must be one of \(Self.extensions.joined(separator: ", "))"
-            throw CutroomError(status: 400, body: ErrorBody(error: sentence, field: "ext"))
-        }
-        let (hash, size) = try digest(file)
-        let body = try encode(AssetUploadUrlRequest(
-            sha256Hex: hash, sizeBytes: size, ext: ext, contentType: type, multipart: size > Contract.partsAboveBytes))
+        let (type, size, asked) = try await describe(file, parts: true)
+        let body = try encode(asked)
         var attempt = 1
         while true {
             let slot: AssetUploadUrlResponse = try await api.send(Call("POST", "/assets/upload-url", json: body)).decoded()
@@ -50,6 +44,30 @@ public final class Assets: Sendable {
                 attempt += 1
             }
         }
+    }
+
+    /// The key of a file, and the request that sends it in a background session, nil if the server has the file. The
+    /// request has to begin within five minutes. If it fails, ask for another.
+    public func prepare(file: URL) async throws -> (key: String, request: URLRequest?) {
+        let (type, _, asked) = try await describe(file, parts: false)
+        let slot: AssetUploadUrlResponse = try await api.send(Call("POST", "/assets/upload-url", json: encode(asked))).decoded()
+        guard let url = slot.uploadUrl.flatMap(URL.init) else { return (slot.assetKey, nil) }
+        var request = URLRequest(url: url)
+        request.httpMethod = "PUT"
+        request.setValue(type, forHTTPHeaderField: "Content-Type")
+        return (slot.assetKey, request)
+    }
+
+    /// What the server has to know of a file before it is sent.
+    private func describe(_ file: URL, parts: Bool) async throws -> (type: String, size: Int, asked: AssetUploadUrlRequest) {
+        let ext = file.pathExtension.lowercased()
+        guard let type = Contract.types[ext] else {
+            let sentence = "ext must be one of \(Self.extensions.joined(separator: ", "))"
+            throw CutroomError(status: 400, body: ErrorBody(error: sentence, field: "ext"))
+        }
+        let (hash, size) = try digest(file)
+        return (type, size, AssetUploadUrlRequest(
+            sha256Hex: hash, sizeBytes: size, ext: ext, contentType: type, multipart: parts && size > Contract.partsAboveBytes))
     }
 
     private func putParts(

@@ -394,6 +394,37 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         equal(failed?.code, "source_unreadable")
         equal(failed?.field, "segments[0].sourceAssetKey")
     },
+    "the samples of docs/app": {
+        let device = try makeClient(server: base, onSignedOut: { ended.add($0) })
+        let before = try await start(device, idToken: { env("ID_TOKEN") }).balance
+        let large = URL(fileURLWithPath: env("LARGE"))
+        let request = try await device.assets.prepare(file: large).request!
+        equal(try await net.upload(large, for: request, sent: nil).1.statusCode, 200)
+        check(try await device.assets.prepare(file: large).request == nil, "the file has not arrived")
+        let key = try await uploadInBackground(clip, with: device, session: .shared)
+        let shares = Box<Double>()
+        equal(try await upload(clip, with: device, bar: { shares.add($0) }), key)
+        equal(shares.all.last, 1)
+        equal(try await uploadInBackground(clip, with: device, session: .shared), key)
+        let separation = try await stems(of: key, draft: "draft", with: device)
+        equal(try await stems(of: key, draft: "draft", with: device).stems.map(\.stemId), separation.stems.map(\.stemId))
+        let job = try await device.jobs.render(Scenarios.film(key), slot: "draft")
+        let file = URL(fileURLWithPath: env("STORE") + "/sample.mp4")
+        try await film(job.jobId, to: file, with: device, show: { _ in })
+        check(try Data(contentsOf: file).count > 1000, "no film")
+        try await register(Data([0xc0, 0xff, 0xee]), with: device)
+        #if !canImport(StoreKit)
+            let paid = try await device.account().balance
+            equal(paid, before - separation.credits)
+            // The receipt belongs to the first only.
+            for (id, finished) in [(UInt64(env("ORDER_B"))!, [true]), (1, [])] {
+                let bought = Transaction(id: id, productID: "credits.10")
+                try await settle(VerificationResult(unsafePayloadValue: bought, jwsRepresentation: env("RECEIPT_B")), with: device)
+                equal(bought.finished.all, finished)
+            }
+            equal(try await device.account().balance, paid + 10)
+        #endif
+    },
     "a server that does not answer": {
         let silent = Cutroom(
             baseURL: URL(string: env("SILENT"))!, store: MemoryStore(),
