@@ -519,7 +519,7 @@ func loseNetwork(t *testing.T, address string) {
 	p.See("3 credits")
 	p.Until(`document.querySelector('.drop input:not(:disabled)')`)
 	// The page's clock runs twenty times as fast, so that it would give up soon. Time-outs of requests stay: three
-	// seconds are too short for a busy machine, and the page would say that the service is busy.
+	// seconds are too short for a busy machine, and the page would say that the service does not answer.
 	p.Eval(`(() => { window.said = [];
 		const real = window.setTimeout;
 		window.setTimeout = (f, ms, ...rest) => real(f, ms < 45_000 ? ms / 20 : ms, ...rest);

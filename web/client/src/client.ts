@@ -31,8 +31,11 @@ export interface Options {
   strict?: boolean;
   /** Is told when the server ends the session. */
   onSignedOut?: (reason: Reason) => void;
-  /** Is told for how long the client waits before it repeats a request, and undefined when it has an answer. */
-  onWait?: (seconds: number | undefined) => void;
+  /**
+   * Is told for how long the client waits before it repeats a request, and undefined when it has an answer. `lost` says that
+   * the server did not answer; else it answered that it is busy.
+   */
+  onWait?: (seconds: number | undefined, lost: boolean) => void;
 }
 
 type Answer<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
@@ -159,11 +162,11 @@ export class Cutroom {
       if (response) this.sessions.heard(response.headers.get('Date'));
       const wait = response ? await waitBefore(response, safe, attempt) : backoff(attempt);
       if (wait === undefined && response) {
-        this.options.onWait?.(undefined);
+        this.options.onWait?.(undefined, false);
         if (response.status === 401 && token) await this.ended(token, response);
         return response;
       }
-      this.options.onWait?.(wait);
+      this.options.onWait?.(wait, !response);
       await pause(1000 * (wait ?? 0), signal);
     }
   }

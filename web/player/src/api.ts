@@ -36,7 +36,7 @@ export const cutroom = new Cutroom({
   store: localStorage,
   onSignedOut: (reason) =>
     ended(reason === 'account_deleted' ? 'This account was deleted.' : 'Your session is over. Sign in again: your draft and your films are kept.'),
-  onWait: (s) => say(s === undefined ? '' : `The service is busy. The page asks again in ${Math.ceil(s)} ${Math.ceil(s) === 1 ? 'second' : 'seconds'}.`),
+  onWait: (s, lost) => say(s === undefined ? '' : `${lost ? 'The service does not answer.' : 'The service is busy.'} The page asks again in ${Math.ceil(s)} ${Math.ceil(s) === 1 ? 'second' : 'seconds'}.`),
 });
 export const { api } = cutroom;
 

@@ -37,7 +37,7 @@ async function heard(name: string): Promise<Pcm> {
 
 /** A failure as a sentence. */
 const sentence = (what: string, e: unknown): string =>
-  `${what} could not be opened. ${e instanceof CutroomError ? (e.status === 404 ? 'It is no longer on the service: replace it, or add it again.' : 'The service is busy.') : 'Check the connection.'}`;
+  `${what} could not be opened. ${e instanceof CutroomError && e.status ? (e.status === 404 ? 'It is no longer on the service: replace it, or add it again.' : 'The service is busy.') : 'Check the connection.'}`;
 
 export class Library implements Sounds {
   private clips = new Map<string, Clip>();
