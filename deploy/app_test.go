@@ -156,22 +156,3 @@ func TestAppPagesGiveDefaults(t *testing.T) {
 		}
 	}
 }
-
-// The Kotlin snippets, which nothing compiles, speak of paths, types, states and codes that openapi.yaml has.
-func TestSnippetsSpeakTheAPI(t *testing.T) {
-	text := hole.ReplaceAllString(read(t, openAPI), "{}")
-	snippets := regexp.MustCompile("(?s)\n```kotlin\n(.*?)\n```").FindAllString(appPages(t), -1)
-	for pattern, least := range map[string]int{`"(?:\$BASE)?(/api/v2/[^"]*)"`: 3, `(?:decode\(|decodeFromString<)(\w+)`: 2,
-		`"([A-Z]{4,})"`: 2, `"([a-z]+_[a-z_]+)"`: 2} {
-		names := regexp.MustCompile(pattern).FindAllStringSubmatch(strings.Join(snippets, "\n"), -1)
-		if len(names) < least {
-			t.Errorf("the snippets have %d of %s", len(names), pattern)
-		}
-		for _, m := range names {
-			name := regexp.MustCompile(`\\\(\w+\)|\$\w+`).ReplaceAllString(m[1], "{}")
-			if !regexp.MustCompile(`(^|[^\w/])` + regexp.QuoteMeta(name) + `($|[^\w/])`).MatchString(text) {
-				t.Errorf("a snippet of docs/app has %s, which openapi.yaml has not", name)
-			}
-		}
-	}
-}

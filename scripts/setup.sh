@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs missing dependencies from Debian's packages.
 #
-#   scripts/setup.sh run    for the service and the demo: ffmpeg, espeak-ng
-#   scripts/setup.sh test   also for the tests: PostgreSQL, PgBouncer, Chromium, an S3 server
+#   scripts/setup.sh run     for the service and the demo: ffmpeg, espeak-ng
+#   scripts/setup.sh test    also for the tests: PostgreSQL, PgBouncer, Chromium, an S3 server
+#   scripts/setup.sh kotlin  for scripts/kotlin.sh alone: a Java run time, org.json
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -10,8 +11,13 @@ cd "$root"
 
 need=()
 have() { command -v "$1" >/dev/null 2>&1; }
-have ffmpeg && have ffprobe || need+=(ffmpeg)
-have espeak-ng || need+=(espeak-ng)
+if [ "${1:-run}" = kotlin ]; then
+	have java || need+=(default-jre-headless)
+	[ -e /usr/share/java/com.android.json.jar ] || need+=(libandroid-json-java)
+else
+	have ffmpeg && have ffprobe || need+=(ffmpeg)
+	have espeak-ng || need+=(espeak-ng)
+fi
 if [ "${1:-run}" = test ]; then
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need+=(postgresql)
 	have chromium || need+=(chromium)
@@ -28,7 +34,7 @@ as_root=()
 packages() {
 	[ -n "${lists-}" ] || "${as_root[@]}" apt-get update -qq >&2
 	lists=read
-	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >&2
 }
 
 if [ ${#need[@]} -gt 0 ]; then
