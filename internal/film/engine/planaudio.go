@@ -68,6 +68,9 @@ func segmentAudio(l *layout, voice bool) []audioUse {
 			if p.plain() { // the same samples as forwards
 				u.last = p.sample + u.length - 1
 			}
+			if n := len(uses); n > 0 && u.readsOnBackwards(uses[n-1]) {
+				u.line = uses[n-1].line
+			}
 		}
 		piece := newRegion(fmt.Sprintf("segments[%d]", p.index), u.start, u.start+u.length, p.segment.Volume)
 		piece.Curves, piece.voice = curves(p.segment.Points, u.start), voice

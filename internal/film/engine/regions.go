@@ -100,6 +100,13 @@ type useEnd struct {
 	at     int64 // output sample
 }
 
+// readsOnBackwards reports whether a reversed segment at its source's speed plays the samples right before those that
+// the use before it ends with, as the pieces of a clip that was reversed and then cut do.
+func (u audioUse) readsOnBackwards(before audioUse) bool {
+	return u.turned && before.turned && u.source == before.source && u.tempo == 1 && before.tempo == 1 &&
+		u.pace == nil && before.pace == nil && u.start == before.start+before.length && u.last == before.last-before.length
+}
+
 // joined merges uses that continue each other: segments cut from one take, music that was split to change its volume,
 // and stems of neighbouring directives. Fades of their own would leave gaps.
 func joined(uses []audioUse) []audioUse {

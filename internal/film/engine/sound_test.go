@@ -256,6 +256,14 @@ func TestPiecesOfOneSoundReadOn(t *testing.T) {
 		tl.Segments[1].Volume, tl.Segments[2].Volume = 0, 0.2
 		smooth(t, tl, 0.05) // the curvature of the ramp; a step is 0.6
 	})
+	t.Run("segments backwards", func(t *testing.T) {
+		t.Parallel()
+		tl := sound(cut(clip, 1200, 0), cut(clip, 600, 1200), cut(clip, 0, 600))
+		for i := range tl.Segments {
+			tl.Segments[i].Reverse, tl.Segments[i].Volume = true, 0.2
+		}
+		smooth(t, tl, 0.002)
+	})
 	for _, speed := range []float64{1, 2} {
 		t.Run(fmt.Sprintf("music at speed %v", speed), func(t *testing.T) {
 			t.Parallel()
