@@ -65,7 +65,7 @@ base() {
 	rm -rf "$root"
 }
 
-# installed creates the tar file of the release with the packages.
+# installed creates the tar file of the release with the packages, and leaves what is in it in the folder root.
 installed() {
 	local root=$1/installed
 	step "installing $FRESH_PACKAGES on $release"
@@ -79,7 +79,7 @@ installed() {
 	}
 	tar -C "$root" -cf "$1/installed.tar" .
 	mv "$1/installed.tar" "$2"
-	rm -rf "$root"
+	mv "$root" "$1/root"
 }
 
 # unpack extracts a system's tar file. The system gets the host's name servers and certificates, because the
@@ -119,7 +119,7 @@ if [ -n "${FRESH_PACKAGES-}" ]; then
 	[ -f "$system" ] || installed "$work" "$system"
 fi
 root=$work/root
-unpack "$system" "$root"
+[ -d "$root" ] || unpack "$system" "$root"
 git clone -q --no-hardlinks "$repo" "$root/root/cutroom"
 step "$release with cutroom at $(git -C "$root/root/cutroom" log -1 --format='%h %s')"
 
