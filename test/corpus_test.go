@@ -369,3 +369,33 @@ func lag(sound, window []float64, at int) (late time.Duration, alike float64) {
 	}
 	return late, alike
 }
+
+// A cut of which only a part decodes fails, and is paid back: its stems would be silent where the file has sound.
+func TestACutWithDamageBehindAChangeFails(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t)
+	second := readFile(t, piece(t, "s44.aac"))
+	const header = 7 // bytes of an ADTS header without a checksum
+	for rest := second; len(rest) > header; {
+		length := int(rest[3]&3)<<11 | int(rest[4])<<3 | int(rest[5])>>5
+		for i := header; i < length; i++ {
+			rest[i] = 0xff
+		}
+		rest = rest[length:]
+	}
+	path := filepath.Join(t.TempDir(), "damaged.aac")
+	if err := os.WriteFile(path, append(readFile(t, piece(t, "m44.aac")), second...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := u.Balance(t)
+	key := uploadAsset(t, u, mediatest.Remux(t, path, "mkv"), "m4a", "audio/mp4")
+	job := u.WaitSeparation(t, separateV3(t, u, M{"sourceAssetKey": key}), "FAILED")
+	if job.ErrorCode != "source_unreadable" {
+		t.Errorf("the job failed with %q: %s", job.ErrorCode, job.Error)
+	}
+	if after := u.Balance(t); after != before {
+		t.Errorf("the failed job cost %d credits", before-after)
+	}
+}
