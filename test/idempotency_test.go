@@ -113,6 +113,11 @@ func TestRepeatedSubmits(t *testing.T) {
 			if got := again.Header.Get("Idempotent-Replayed"); got != "true" || string(again.Body) != string(first.Body) {
 				t.Errorf("%s: Idempotent-Replayed %q, %s, want %s", r.Path, got, again.Body, first.Body)
 			}
+			if state := again.Header.Get("Location"); state != first.Header.Get("Location") {
+				t.Errorf("%s: Location %q, want %q", r.Path, state, first.Header.Get("Location"))
+			} else if state != "" { // inputs have no state
+				tt.user.Get(t, state).Expect(200)
+			}
 		}
 	}
 	changed := apitest.Request{Method: "POST", Path: "/api/v2/render", Form: form(600)}

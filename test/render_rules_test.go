@@ -84,8 +84,8 @@ func TestRenderHostileInputs(t *testing.T) {
 			if name == "audio only" {
 				want = "no_media"
 			}
-			if end.ErrorCode != want || !strings.Contains(end.Error, " ") {
-				t.Errorf("ended %s with %q (%s), want %s and a sentence", end.Status, end.Error, end.ErrorCode, want)
+			if end.ErrorCode != want || !strings.Contains(end.Error, " ") || end.Field != "segments[0]" {
+				t.Errorf("ended %s with %q (%s, field %q), want %s and a sentence about segments[0]", end.Status, end.Error, end.ErrorCode, end.Field, want)
 			}
 			for _, bad := range []string{"ffmpeg", "/", "Invalid data", "moov"} {
 				if strings.Contains(end.Error, bad) {

@@ -66,7 +66,7 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	}
 	key.Fingerprint = fingerprint("render", f.hashes(), sub.InputID, meaning(sub.Timeline))
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
-	return submitted(w, r, http.StatusOK, id, jobBody{id}, err)
+	return submitted(w, r, http.StatusOK, id, "/api/v2/render/"+id+"/status", jobBody{id}, err)
 }
 
 func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.Principal, key idempotency.Key) error {
@@ -80,7 +80,7 @@ func (s *Server) renderV3(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	key.Fingerprint = fingerprint("render/v3", meaning(sub.Timeline))
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
-	return submitted(w, r, http.StatusOK, id, jobBody{id}, err)
+	return submitted(w, r, http.StatusOK, id, "/api/v2/render/"+id+"/status", jobBody{id}, err)
 }
 
 // filmBody has the fields that the status and the history of a render share.
@@ -101,6 +101,7 @@ type renderStatusBody struct {
 	filmBody
 	ProgressReason string  `json:"progressReason,omitempty"`
 	Error          string  `json:"error,omitempty"`
+	Field          string  `json:"field,omitempty"`
 	ErrorCode      *string `json:"errorCode"`
 }
 
@@ -126,7 +127,7 @@ func (s *Server) renderStatus(w http.ResponseWriter, r *http.Request, user accou
 		if err != nil {
 			return state{}, err
 		}
-		body := renderStatusBody{filmBody: bodyOfFilm(st), Error: st.Error, ErrorCode: orNull(st.ErrorCode)}
+		body := renderStatusBody{filmBody: bodyOfFilm(st), Error: st.Error, Field: fault.FieldOf(st.Error), ErrorCode: orNull(st.ErrorCode)}
 		if st.State == render.StatePending {
 			body.ProgressReason = "queued"
 		}

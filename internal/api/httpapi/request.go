@@ -186,12 +186,13 @@ type jobBody struct {
 	JobID string `json:"jobId"`
 }
 
-// submitted answers with a body that names the submitted job, or returns the domain's error.
-func submitted(w http.ResponseWriter, r *http.Request, status int, jobID string, body any, err error) error {
+// submitted answers with a body that names the submitted job and the path of its state, or returns the domain's error.
+func submitted(w http.ResponseWriter, r *http.Request, status int, jobID, path string, body any, err error) error {
 	if err != nil {
 		return err
 	}
 	about(r.Context()).jobID = jobID
+	w.Header().Set("Location", path)
 	writeJSON(w, status, body)
 	return nil
 }

@@ -55,7 +55,7 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	}
 	key.Fingerprint = fingerprint("separate", f.hashes(), language)
 	id, err := s.o.Separations.Submit(r.Context(), user.UserID, file, language, key)
-	return submitted(w, r, http.StatusAccepted, id, jobBody{id}, err)
+	return submitted(w, r, http.StatusAccepted, id, "/api/v2/separate/"+id, jobBody{id}, err)
 }
 
 // separationSpec parses the form field spec. It ignores unknown and former keys, unless the client asks for
@@ -276,5 +276,5 @@ func (s *Server) separateV3(w http.ResponseWriter, r *http.Request, user account
 	}
 	key.Fingerprint = fingerprint("separate/v3", ref.Source.String(), ref.From, ref.To, ref.Language, ref.FileName, ref.Again)
 	id, reused, err := s.o.Separations.SubmitReference(r.Context(), user.UserID, ref, key)
-	return submitted(w, r, http.StatusAccepted, id, separateV3Body{id, reused}, err)
+	return submitted(w, r, http.StatusAccepted, id, "/api/v2/separate/"+id, separateV3Body{id, reused}, err)
 }

@@ -66,10 +66,18 @@ func Busy(after time.Duration) *Error {
 // does not exist", Field is that path.
 func Sentencef(kind Kind, format string, args ...any) *Error {
 	e := &Error{Kind: kind, Sentence: fmt.Sprintf(format, args...)}
-	if m := aboutField.FindStringSubmatch(e.Sentence); m != nil && (kind == Invalid || kind == NotFound) {
-		e.Field = m[1]
+	if kind == Invalid || kind == NotFound {
+		e.Field = FieldOf(e.Sentence)
 	}
 	return e
+}
+
+// FieldOf returns the path of a field with which a sentence begins, or "".
+func FieldOf(sentence string) string {
+	if m := aboutField.FindStringSubmatch(sentence); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // aboutField matches a sentence that begins with the path of a field.

@@ -109,6 +109,7 @@ type RenderStatus struct {
 	ProgressReason string
 	Error          string
 	ErrorCode      string
+	Field          string
 }
 
 // M is a JSON object of a request.

@@ -2142,6 +2142,10 @@ data class RenderFailed(
      */
     val error: String,
     val finishedAt: Long,
+    /**
+     * The path of the clip that is to blame, such as `segments[1]`; absent where none is.
+     */
+    val field: String? = null,
     val durationMs: Long? = null,
     /**
      * null for jobs that failed in releases without codes.
@@ -2156,6 +2160,7 @@ data class RenderFailed(
         o.put("status", status)
         o.put("progress", progress)
         o.put("error", error)
+        field?.let { o.put("field", it) }
         durationMs?.let { o.put("durationMs", it) }
         o.put("finishedAt", finishedAt)
         errorCode?.let { o.put("errorCode", it) }
@@ -2170,6 +2175,7 @@ data class RenderFailed(
             status = o.getString("status"),
             progress = o.getLong("progress"),
             error = o.getString("error"),
+            field = if (o.has("field", false)) o.getString("field") else null,
             durationMs = if (o.has("durationMs", false)) o.getLong("durationMs") else null,
             finishedAt = o.getLong("finishedAt"),
             errorCode = if (o.has("errorCode", false)) o.getString("errorCode") else null,
@@ -2330,6 +2336,10 @@ data class RenderStatus(
      */
     val error: String? = null,
     /**
+     * The path of the clip that is to blame, such as `segments[1]`; absent where none is.
+     */
+    val field: String? = null,
+    /**
      * null for jobs that failed in releases without codes.
      */
     val errorCode: String? = null,
@@ -2347,6 +2357,7 @@ data class RenderStatus(
         finishedAt?.let { o.put("finishedAt", it) }
         expiresAt?.let { o.put("expiresAt", it) }
         error?.let { o.put("error", it) }
+        field?.let { o.put("field", it) }
         errorCode?.let { o.put("errorCode", it) }
     }
 
@@ -2364,6 +2375,7 @@ data class RenderStatus(
             finishedAt = if (o.has("finishedAt", false)) o.getLong("finishedAt") else null,
             expiresAt = if (o.has("expiresAt", false)) o.getLong("expiresAt") else null,
             error = if (o.has("error", false)) o.getString("error") else null,
+            field = if (o.has("field", false)) o.getString("field") else null,
             errorCode = if (o.has("errorCode", false)) o.getString("errorCode") else null,
         )
     }

@@ -1608,6 +1608,8 @@ public struct RenderFailed: Codable, Equatable, Sendable {
     public var progress: Int
     /// A sentence for the user.
     public var error: String
+    /// The path of the clip that is to blame, such as `segments[1]`; absent where none is.
+    public var field: String?
     public var durationMs: Int?
     public var finishedAt: Int
     /// null for jobs that failed in releases without codes.
@@ -1621,6 +1623,7 @@ public struct RenderFailed: Codable, Equatable, Sendable {
         status: String,
         progress: Int,
         error: String,
+        field: String? = nil,
         durationMs: Int? = nil,
         finishedAt: Int,
         errorCode: String? = nil
@@ -1632,6 +1635,7 @@ public struct RenderFailed: Codable, Equatable, Sendable {
         self.status = status
         self.progress = progress
         self.error = error
+        self.field = field
         self.durationMs = durationMs
         self.finishedAt = finishedAt
         self.errorCode = errorCode
@@ -1756,6 +1760,8 @@ public struct RenderStatus: Codable, Equatable, Sendable {
     public var expiresAt: Int?
     /// A sentence for the user.
     public var error: String?
+    /// The path of the clip that is to blame, such as `segments[1]`; absent where none is.
+    public var field: String?
     /// null for jobs that failed in releases without codes.
     public var errorCode: String?
 
@@ -1772,6 +1778,7 @@ public struct RenderStatus: Codable, Equatable, Sendable {
         finishedAt: Int? = nil,
         expiresAt: Int? = nil,
         error: String? = nil,
+        field: String? = nil,
         errorCode: String? = nil
     ) {
         self.jobId = jobId
@@ -1786,6 +1793,7 @@ public struct RenderStatus: Codable, Equatable, Sendable {
         self.finishedAt = finishedAt
         self.expiresAt = expiresAt
         self.error = error
+        self.field = field
         self.errorCode = errorCode
     }
 }
