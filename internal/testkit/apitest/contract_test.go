@@ -48,7 +48,7 @@ func TestContractCheckTells(t *testing.T) {
 
 		{"render form", Request{Method: "POST", Path: "/api/v2/render", Token: "x", Valid: true, Form: []Part{
 			{Name: "config", Text: `{"videoDurationMs":5,"unknown":1}`}, {Name: "video", Bytes: []byte("x")}, {Name: "bgm_7.audio", Bytes: []byte("x")}}},
-			200, json, `{"jobId":"rnd-1"}`, ""},
+			200, http.Header{"Content-Type": {"application/json"}, "Location": {"/api/v2/render/rnd-1/status"}}, `{"jobId":"rnd-1"}`, ""},
 		{"render form without config", Request{Method: "POST", Path: "/api/v2/render", Token: "x", Valid: true, Form: []Part{{Name: "video", Bytes: []byte("x")}}},
 			200, json, `{"jobId":"rnd-1"}`, "request breaks"},
 		{"v3 with a bad key", Request{Method: "POST", Path: "/api/v2/render/v3", Token: "x", Valid: true,
