@@ -29,7 +29,9 @@ rerun=()
 [ -z "${RERUN_FAILED-}" ] || rerun=(--rerun-fails=1 --rerun-fails-max-failures=6 --rerun-fails-run-root-test
 	"--rerun-fails-report=$report" "--jsonfile=$events")
 status=0
-go tool -modfile="$root/mk/test.mod" gotestsum --format=pkgname --no-color --hide-summary=skipped "${rerun[@]}" \
+# go tool itself would return 0 for a gotestsum that a signal has killed.
+gotestsum=$(go tool -modfile="$root/mk/test.mod" -n gotestsum)
+"$gotestsum" --format=pkgname --no-color --hide-summary=skipped "${rerun[@]}" \
 	--raw-command -- "$root/scripts/gotest.sh" inside "$@" || status=$?
 # A package that failed but did not print FAIL has run all its tests and failed in TestMain, or one of its tests
 # ended the process. Repeating tests proves nothing then.
