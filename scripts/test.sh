@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of cutroom, in about eight minutes on two cores.
+# The tests of cutroom, in about sixteen minutes on two cores.
 #
 #   scripts/test.sh        what `make test` runs
 #   scripts/test.sh long   what `make test-long` runs: minutes of faults and crashes

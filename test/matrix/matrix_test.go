@@ -76,7 +76,16 @@ func TestFaultMatrix(t *testing.T) {
 	source := mediatest.Tones(t, 300, 1200)
 	results := make([]result, len(chosen))
 	// Only the jobs that wait for the deadline have a short one: on a busy machine, others need minutes.
-	short, long := make(chan int), make(chan int)
+	short, long := make(chan int, len(chosen)), make(chan int, len(chosen))
+	for i, c := range chosen {
+		if c.untilDeadline {
+			short <- i
+		} else {
+			long <- i
+		}
+	}
+	close(short)
+	close(long)
 	var lanes sync.WaitGroup
 	for lane := range 6 {
 		next, minutes := long, "60"
@@ -92,20 +101,6 @@ func TestFaultMatrix(t *testing.T) {
 			}
 		})
 	}
-	var feeding sync.WaitGroup
-	feed := func(next chan<- int, untilDeadline bool) {
-		feeding.Go(func() {
-			defer close(next)
-			for i, c := range chosen {
-				if c.untilDeadline == untilDeadline {
-					next <- i
-				}
-			}
-		})
-	}
-	feed(short, true)
-	feed(long, false)
-	feeding.Wait()
 	lanes.Wait()
 	if t.Failed() {
 		return

@@ -487,8 +487,8 @@ func TestPicturesThatCannotBeShown(t *testing.T) {
 	b.render(t, film(cut(dolby("eight", 8, 4), 0, 0), cut(recording, 0, 0))) // with a base layer
 }
 
-// The parts of a film have the same decoder configuration, wherever their sources have their colour samples. Some players
-// read only the first.
+// The parts of a film have the same decoder configuration, whatever position of chroma samples their sources state. Some
+// players read only the first configuration.
 func TestPartsShareADecoderConfiguration(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

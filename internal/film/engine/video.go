@@ -249,7 +249,8 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		"-g", fmt.Sprint(keyInterval(v.canvas.Rate)))
 	args = append(append(args, v.settings.args()...),
 		"-threads", threads, "-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709", "-color_range", "tv",
-		// Else a source's place of the colour samples enters the decoder's configuration, which all parts share.
+		// Without this, x264 writes the source's position of chroma samples into the decoder configuration, and the
+		// parts of a film disagree.
 		"-x264-params", "chromaloc=0",
 		"-fps_mode", "passthrough", "-frames:v", fmt.Sprint(v.Frames),
 		"-video_track_timescale", fmt.Sprint(timescale(v.canvas.Rate)), "-map_metadata", "-1", "-f", "mp4", out)

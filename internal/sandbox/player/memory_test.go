@@ -6,9 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
+	"cutroom/internal/testkit/benchtest"
 	"cutroom/internal/testkit/browsertest"
 	"cutroom/internal/testkit/mediatest"
 )
@@ -62,39 +66,18 @@ func TestManyClipsFitIntoMemory(t *testing.T) {
 	t.Logf("at most %d MB", top>>20)
 }
 
-// pageMemory returns the memory of the largest page of this program's browser, in bytes: what it shares counts in part.
+// pageMemory returns the memory of the largest page of this program's browser, in bytes. Of what several processes share, it
+// counts the page's part.
 func pageMemory(t *testing.T) (most int) {
 	t.Helper()
-	statuses, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parents, pages := map[int]int{}, []int{}
-	for _, path := range statuses {
-		stat, err := os.ReadFile(path)
+	for _, pid := range benchtest.Family(os.Getpid()) {
+		process, err := procfs.NewProc(pid)
 		if err != nil {
 			continue // it has ended
 		}
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		parents[pid], _ = strconv.Atoi(string(fields[1]))
-		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(line, []byte("--type=renderer")) {
-			pages = append(pages, pid)
-		}
-	}
-	for _, pid := range pages {
-		ancestor := pid
-		for ancestor > 1 && ancestor != os.Getpid() {
-			ancestor = parents[ancestor]
-		}
-		if ancestor != os.Getpid() {
-			continue
-		}
-		memory, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		_, after, _ := bytes.Cut(memory, []byte("\nPss:"))
-		if fields := bytes.Fields(after); len(fields) > 0 {
-			kilobytes, _ := strconv.Atoi(string(fields[0]))
-			most = max(most, kilobytes<<10)
+		if args, _ := process.CmdLine(); strings.Contains(strings.Join(args, " "), "--type=renderer") {
+			memory, _ := process.ProcSMapsRollup() // zero if it has ended
+			most = max(most, int(memory.Pss))
 		}
 	}
 	if most == 0 {

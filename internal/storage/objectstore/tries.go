@@ -103,15 +103,15 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// deliversObject reports whether the answer's body is an object. Its encoding is part of it: whoever uploaded it may have
-// stated one.
+// deliversObject reports whether the answer's body is an object. An object's encoding is the uploader's, and its bytes must
+// stay as they are.
 func deliversObject(req *http.Request, res *http.Response) bool {
 	operation := awsmiddleware.GetOperationName(req.Context())
 	presigned := operation == ""
 	return res.StatusCode < http.StatusBadRequest && (operation == "GetObject" || presigned)
 }
 
-// gunzipped is the body of an answer that a store compressed, although we did not ask for it: a proxy did.
+// gunzipped is the body of an answer that a store compressed because a proxy asked it to.
 type gunzipped struct {
 	io.ReadCloser
 	text *gzip.Reader // nil before the first Read

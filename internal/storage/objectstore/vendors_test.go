@@ -53,7 +53,7 @@ func TestSignaturesCoverNoHeaderThatAProxyChanges(t *testing.T) {
 	if _, err := bucket.Load(t.Context(), "absent"); !errors.Is(err, objectstore.ErrNotFound) {
 		t.Errorf("an absent object: %v", err)
 	}
-	// What says of itself that it is compressed stays as it is.
+	// An object that states an encoding keeps its bytes.
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
 	_, _ = w.Write([]byte("text"))
