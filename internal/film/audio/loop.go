@@ -1,3 +1,6 @@
+// Repeats a range of a sound without a click: where its end and its beginning do not meet, a prediction of what would
+// precede the beginning is cross-faded in.
+
 package audio
 
 import (

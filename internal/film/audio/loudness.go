@@ -1,3 +1,6 @@
+// Loudness and true peak by ITU-R BS.1770-4, as sound arrives: K-weighting, gating blocks in a histogram, and
+// oversampling by a windowed sinc.
+
 package audio
 
 import "math"

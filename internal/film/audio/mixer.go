@@ -1,3 +1,5 @@
+// Adds up the regions of a film's sound, block by block, and passes the sum through the limiter.
+
 package audio
 
 import (

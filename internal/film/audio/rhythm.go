@@ -1,3 +1,6 @@
+// Finds the onsets that an editor would cut to, by spectral flux in bands. The onsets for time stretching, which are
+// exact to a millisecond, are found in onset.go.
+
 package audio
 
 import (

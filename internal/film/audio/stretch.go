@@ -1,3 +1,6 @@
+// Changes the tempo of a sound and keeps its pitch, by WSOLA. Onsets divide the sound into sections, so that each beat
+// stays where the map from film to source puts it.
+
 package audio
 
 import (

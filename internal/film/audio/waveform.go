@@ -1,3 +1,5 @@
+// Waveforms for drawing: the lowest and highest sample of each group, as sound arrives, and their stored form.
+
 package audio
 
 import (

@@ -1,3 +1,6 @@
+// The loop that makes the parts of one render together with other machines: claim, make, fetch what others made, and
+// make what is missing in the end.
+
 package engine
 
 import (

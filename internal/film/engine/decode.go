@@ -1,3 +1,6 @@
+// Which ranges of a source's sound are decoded, and the ffmpeg passes that decode them to PCM; then the ranges that are
+// stretched.
+
 package engine
 
 import (

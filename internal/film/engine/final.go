@@ -1,3 +1,6 @@
+// The last pass of a render: the mix is encoded once and muxed with the copied parts, and the file is checked against
+// the plan.
+
 package engine
 
 import (

@@ -1,3 +1,6 @@
+// The filters that turn a decoded picture into one of the canvas: crop, scale, colour, tone mapping, bars. At its end,
+// the check of a finished part.
+
 package engine
 
 import (

@@ -1,3 +1,5 @@
+// The analysis of a source: the times of its frames, its gaps, and where its streams end whatever the headers claim.
+
 package engine
 
 import (

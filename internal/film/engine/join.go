@@ -1,3 +1,5 @@
+// The filters of fades and of overlaps (dissolve, wipe, slide, push), made from masks and moving pictures.
+
 package engine
 
 import (

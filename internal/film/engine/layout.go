@@ -1,3 +1,6 @@
+// Puts the segments on the film's frame grid, and their sound on its samples: how long each plays, how runs of one
+// source stay without a seam, and what a damaged source costs.
+
 package engine
 
 import (

@@ -1,3 +1,6 @@
+// Segments that are not a straight line through their source: reversed, with a changing speed, or smooth. It lists what
+// each frame shows, and writes the expressions that make ffmpeg show it.
+
 package engine
 
 import (

@@ -1,3 +1,6 @@
+// Makes the video parts and the sounds that the cache lacks: several at once, again with other settings if a source
+// needs that, and with a count of what could be decoded.
+
 package engine
 
 import (

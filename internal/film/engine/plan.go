@@ -1,3 +1,6 @@
+// The plan of a render: canvas and encoder settings, the checks of the sources, and the calls that plan pictures and
+// sound. It touches no file.
+
 package engine
 
 import (

@@ -1,3 +1,6 @@
+// Places every sound of the film: the segments' own, music and stems, with the spans in which directives silence the
+// original.
+
 package engine
 
 import (

@@ -1,3 +1,5 @@
+// Exact arithmetic of frames and samples, and the choice of the film's frame rate.
+
 package engine
 
 import (

@@ -1,3 +1,5 @@
+// Regions of the mix, and how two of them meet: one continues the other, both cross, or each fades by itself.
+
 package engine
 
 import (

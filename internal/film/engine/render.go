@@ -1,3 +1,6 @@
+// One run of a render from its beginning to its end: analyse, plan, make the parts, join and mix. It also says which
+// failures are the file's.
+
 package engine
 
 import (

@@ -1,3 +1,6 @@
+// A shot: the range of one segment's pictures that a part shows, with its timing, its filters and what it adds to the
+// part's key.
+
 package engine
 
 import (

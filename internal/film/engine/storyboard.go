@@ -1,3 +1,5 @@
+// Storyboards: single frames of a source, decoded from the nearest key frame and placed side by side in one picture.
+
 package engine
 
 import (

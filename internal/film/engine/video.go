@@ -1,3 +1,5 @@
+// Cuts the film's pictures into parts, and describes each: its key in the cache, its ffmpeg pass and its cost.
+
 package engine
 
 import (

@@ -1,3 +1,6 @@
+// Sound whose clock cannot be trusted, because files were joined or its format changes: it is decoded by counting
+// samples from the start.
+
 package media
 
 import (

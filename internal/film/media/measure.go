@@ -1,3 +1,6 @@
+// Describes streams by their packets: runs ffprobe over all packets, parses its output as it arrives, and bounds
+// memory, packets and streams.
+
 package media
 
 import (

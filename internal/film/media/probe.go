@@ -1,3 +1,5 @@
+// Probes a file: headers and packets become the streams to use, or the reason why the file cannot be opened.
+
 package media
 
 import (

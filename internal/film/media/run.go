@@ -1,3 +1,5 @@
+// Starts one ffmpeg or ffprobe process, confined, watches its time and its folder, and turns its exit into an error.
+
 package media
 
 import (

@@ -1,3 +1,5 @@
+// The Runner and its limits, and what one ffmpeg run is given: arguments, folders, time-out, progress.
+
 package media
 
 import (

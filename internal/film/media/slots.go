@@ -1,3 +1,6 @@
+// Slots limit what runs at once in this process: Slots for renders, and FairSlots, whose holders take turns, for the
+// work of requests.
+
 package media
 
 import (

@@ -1,3 +1,6 @@
+// Sums up one stream packet by packet: presentation order, gaps, key frames, and clocks that begin again where files
+// were joined.
+
 package media
 
 import (

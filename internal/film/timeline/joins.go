@@ -1,3 +1,5 @@
+// Transitions and fades of a film, and where they put its segments: Arrange counts them in frames and has the drawing.
+
 package timeline
 
 import (

@@ -1,3 +1,5 @@
+// Every rule about an edit that needs no file. Each error names the field as the client wrote it.
+
 package timeline
 
 import (

@@ -1,3 +1,6 @@
+// The system call filter of a confined process: the calls that ffmpeg needs, rules on their arguments, and the BPF
+// program made from both.
+
 package confine
 
 import (

@@ -1,3 +1,6 @@
+// MPEG audio and ADTS without a container: finds the first frame after tags, adds up durations, and notices frames that
+// differ because files were joined.
+
 package container
 
 import (

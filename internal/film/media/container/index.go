@@ -1,3 +1,6 @@
+// Facts in the index of a mov-family file that ffprobe does not report: several sample descriptions, mixed codecs,
+// fragments. It searches for the names of boxes, because the file may be damaged.
+
 package container
 
 import (

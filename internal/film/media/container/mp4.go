@@ -1,3 +1,6 @@
+// Reads the mp4 files that this program wrote, to check them without starting a process, and removes what a source left
+// in their metadata.
+
 package container
 
 import (

@@ -1,3 +1,6 @@
+// Detects the kind of a file by its first bytes. Only a detected kind is opened, so text such as a playlist never
+// reaches a demuxer.
+
 package container
 
 import (

@@ -1,3 +1,5 @@
+// Sums up the sample tables of an mp4: how many packets a demuxer would make, before one is started on a hostile file.
+
 package container
 
 import (
