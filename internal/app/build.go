@@ -1,3 +1,6 @@
+// Builds the App: one build function for each area, in the order in which one thing needs another. Commands beside the
+// service use the exported constructors.
+
 package app
 
 import (

@@ -1,3 +1,6 @@
+// Builds the clients of identity providers, app stores, push services, the web hook and the separation provider, each
+// counted by ops.Dependencies.
+
 package app
 
 import (

@@ -1,3 +1,6 @@
+// Where values come from: the environment, an .env file, and the files that <KEY>_FILE names. Unknown and misspelt keys
+// become warnings.
+
 package config
 
 import (

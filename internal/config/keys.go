@@ -1,3 +1,5 @@
+// The list of all settings: name, default, range, requirement, and the field that each sets. A new setting begins here.
+
 package config
 
 import (

@@ -1,3 +1,6 @@
+// The parsers of single values, such as addresses, networks, roles and secrets. Each returns the value or the rule that
+// the text breaks.
+
 package config
 
 import (

@@ -1,3 +1,5 @@
+// The rules across several settings, and the defaults that follow from the machine or from other settings.
+
 package config
 
 import (

@@ -1,3 +1,5 @@
+// The Prometheus metrics of a process (requests, jobs, events, calls to the provider) and of the sweeps.
+
 package ops
 
 import (

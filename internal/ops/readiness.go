@@ -1,3 +1,6 @@
+// Whether this replica can work, for /readyz, for the workers' claims and as metrics: disk, folder, store, database and
+// ffmpeg in its confinement.
+
 package ops
 
 import (

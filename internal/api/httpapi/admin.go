@@ -1,3 +1,6 @@
+// The routes of the reports under /admin: their ranges of days, their pages, and the generic endpoints from which all
+// of them are made.
+
 package httpapi
 
 import (

@@ -1,3 +1,5 @@
+// The endpoints of assets: presigned uploads, whole or in parts, downloads, deletion, the analysis and the storyboard.
+
 package httpapi
 
 import (

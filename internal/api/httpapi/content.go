@@ -1,3 +1,6 @@
+// Downloads through the API: net/http's ServeContent with our error bodies, a limit on the number of ranges, and the
+// read errors that the library swallows.
+
 package httpapi
 
 import (

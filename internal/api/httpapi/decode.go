@@ -1,3 +1,6 @@
+// Decodes JSON bodies. encoding/json matches keys in any case and does not say where a value of the wrong type stands,
+// so this decoder walks the document itself.
+
 package httpapi
 
 import (

@@ -1,3 +1,6 @@
+// Answers: how an error becomes a status, a body and a log line, and how a success is written. The one table of
+// statuses is here.
+
 package httpapi
 
 import (

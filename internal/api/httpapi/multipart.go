@@ -1,3 +1,6 @@
+// Reads multipart forms: files go to the staging area, text stays in memory, and every limit on sizes, part headers and
+// repeated parts is checked while the body arrives.
+
 package httpapi
 
 import (

@@ -1,3 +1,6 @@
+// The endpoints of renders: the two forms of submission, cached inputs, status, history, download and poster. The edit
+// itself is decoded in render_config.go.
+
 package httpapi
 
 import (

@@ -1,3 +1,6 @@
+// The wire form of an edit, RenderConfig and RenderConfigV3, and its conversion to a timeline. The rules are in package
+// timeline; here are only the fields that must be present.
+
 package httpapi
 
 import (

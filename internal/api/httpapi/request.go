@@ -1,3 +1,6 @@
+// What happens before an endpoint runs: bodies, the bearer token, rate limits, pauses, the Idempotency-Key and
+// preferences. The wrappers here are those that the table of routes names.
+
 package httpapi
 
 import (

@@ -1,3 +1,6 @@
+// The endpoints of separations: the two forms of submission, status with links to the stems, history, stems and their
+// waveforms.
+
 package httpapi
 
 import (

@@ -1,3 +1,6 @@
+// Time-outs for single requests that follow the client's progress: a long upload may go on, and a client that sends or
+// reads too slowly is cut off.
+
 package httpserve
 
 import (

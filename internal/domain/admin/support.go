@@ -1,3 +1,6 @@
+// The reports about one user, order or job that support works with: ledger, purchases, refused receipts, assets, a
+// job's history and the failed jobs.
+
 package admin
 
 import (

@@ -1,3 +1,6 @@
+// Measures one file: ffmpeg decodes its sound once, through all meters (loudness, onsets, waveform), and the headers
+// describe its pictures.
+
 package analysis
 
 import (

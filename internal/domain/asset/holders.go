@@ -1,3 +1,6 @@
+// Who holds an asset: a row of asset_holders keeps the object from the sweep and counts against the account's limit.
+// Requests hold, list, download and give up assets here.
+
 package asset
 
 import (

@@ -1,3 +1,6 @@
+// Uploads in parts: begin or continue one, presign what is missing, complete it, verify the hash of the object, and
+// abandon what expires.
+
 package asset
 
 import (

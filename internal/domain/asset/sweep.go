@@ -1,3 +1,6 @@
+// The sweep of assets: objects that nobody holds are deleted, and deleted again while a presigned upload could bring
+// them back; rows of objects that vanished go as well.
+
 package asset
 
 import (

@@ -1,3 +1,6 @@
+// Purchases: a store verifies the receipt, and one transaction records the purchase and grants the credits, once for
+// each order. Grants to admins, which no store verifies, are here, too.
+
 package credit
 
 import (

@@ -1,3 +1,6 @@
+// Refunds by the stores: notifications and nightly questions bring the credits of a purchase to the share that its
+// store has refunded, by a reversal or its opposite.
+
 package credit
 
 import (

@@ -1,3 +1,6 @@
+// Submission of a render: the names in the request become stored objects, uploads are stored, and one transaction
+// enqueues the job and holds its sources. The stored form of a job (spec) is here as well.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// What is made from a stem: its waveform, drawn when the job ends, and its WAV file, made at the first request.
+
 package separation
 
 import (

@@ -1,3 +1,6 @@
+// Separation by reference: a stretch of an asset's sound is priced, matched with earlier jobs of the same sound, and
+// cut into the file that the provider gets.
+
 package separation
 
 import (

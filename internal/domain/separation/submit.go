@@ -1,3 +1,6 @@
+// Submission of a separation: an upload is measured, priced and stored, and one transaction charges the owner and
+// enqueues the job.
+
 package separation
 
 import (

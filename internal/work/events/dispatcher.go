@@ -1,3 +1,6 @@
+// The dispatcher of the outbox: fans events out to the configured channels, claims what is due, makes one attempt each,
+// and decides when to try again.
+
 package events
 
 import (

@@ -1,3 +1,6 @@
+// Leases: a claim lives for TTL unless its holder renews it. Here is what a holder does when the lease is lost, when
+// the database is away, and when one replica is to do something alone.
+
 package job
 
 import (
