@@ -1,3 +1,6 @@
+// Transactions: commit and repeat after a deadlock, locks on rows and on names, notifications, and the errors that a
+// statement may cause.
+
 package db
 
 import (

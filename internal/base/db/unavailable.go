@@ -1,3 +1,6 @@
+// An outage of the database: the limits on a call's time, which errors count as ErrUnavailable, and the readers of
+// rows, which classify the errors of a read the same way.
+
 package db
 
 import (

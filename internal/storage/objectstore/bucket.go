@@ -1,3 +1,6 @@
+// A bucket behind the S3 protocol: its configuration and the short calls. Transfers are in transfer.go and
+// bucketobject.go, and what the SDK sends in tries.go.
+
 package objectstore
 
 import (

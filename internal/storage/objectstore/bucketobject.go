@@ -1,3 +1,5 @@
+// Reads an object of a bucket as an io.ReadSeeker, by ranged requests that resume where a connection broke.
+
 package objectstore
 
 import (

@@ -1,3 +1,5 @@
+// Checks a bucket for the doctor: every operation that the service needs, on an object of its own.
+
 package objectstore
 
 import (

@@ -1,3 +1,5 @@
+// A folder in the place of a bucket: objects are files, written beside their place and renamed when they are complete.
+
 package objectstore
 
 import (

@@ -1,3 +1,6 @@
+// Multipart uploads that clients send in parts to presigned URLs: create, list, complete once, abort, and abort what
+// was forgotten.
+
 package objectstore
 
 import (

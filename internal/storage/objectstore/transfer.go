@@ -1,3 +1,6 @@
+// Moves whole files to and from a bucket, in parts, several at once: bounded memory, continued where a connection
+// broke, and started over if the object changes meanwhile.
+
 package objectstore
 
 import (

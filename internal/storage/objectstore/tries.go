@@ -1,3 +1,6 @@
+// The HTTP client under the S3 SDK: it ends a try in which no byte moves, fails at once for a caller that waits, and
+// says why the last try failed.
+
 package objectstore
 
 import (

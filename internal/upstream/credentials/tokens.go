@@ -1,3 +1,5 @@
+// Access tokens of a service account: cached, renewed before they expire, one request for all callers that wait.
+
 package credentials
 
 import (

@@ -1,3 +1,6 @@
+// A provider's published signing keys: cached, fetched again for an unknown key id, at most once a minute, and never
+// replaced by a set that has no usable key.
+
 package identity
 
 import (

@@ -1,3 +1,5 @@
+// Pushes to platform_a's devices: the call, and what its errors mean for the device's registration.
+
 package push
 
 import (

@@ -1,3 +1,5 @@
+// Refunds at the stores: their notifications, which are only claims, and the questions whose answers count.
+
 package receipt
 
 import (

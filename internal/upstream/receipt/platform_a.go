@@ -1,3 +1,5 @@
+// Purchases at platform_a: asks the store about a purchase token and checks the record that it returns.
+
 package receipt
 
 import (

@@ -1,3 +1,5 @@
+// Purchases at platform_b: asks the store, or its sandbox, about a transaction and checks what the store signed.
+
 package receipt
 
 import (

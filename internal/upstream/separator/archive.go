@@ -1,3 +1,6 @@
+// Unpacks the archive of speaker tracks, which is hostile input: bounded in files, bytes and time, and never by the
+// names in it.
+
 package separator
 
 import (

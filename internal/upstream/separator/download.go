@@ -1,3 +1,6 @@
+// Downloads the stems of a finished project. The provider publishes flags and links late, so both are asked for again
+// for some seconds.
+
 package separator
 
 import (

@@ -1,3 +1,5 @@
+// One HTTP call to the provider: time-outs, redirects, the key, repeats, and the error that an answer means.
+
 package separator
 
 import (

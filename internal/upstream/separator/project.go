@@ -1,3 +1,6 @@
+// The calls of the provider's protocol: upload, register, submit (the one that costs money), progress, project and
+// links.
+
 package separator
 
 import (
