@@ -1,3 +1,6 @@
+// The Kotlin client's generated source: models as data classes with readers and writers of JSON, and the table that the
+// clients share.
+
 package main
 
 import (

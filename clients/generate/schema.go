@@ -1,3 +1,6 @@
+// The input of the generator: openapi.yaml and contract.yaml are read here, and their schemas become the models, fields
+// and sets of known words that every language writes.
+
 package main
 
 import (

@@ -1,3 +1,6 @@
+// How a command line becomes a call: the names of commands, flags and arguments in any order, the configuration, the
+// log and the database that a command asks for, and the name that the audit gets.
+
 package main
 
 import (

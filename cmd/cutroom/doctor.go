@@ -1,3 +1,6 @@
+// The command doctor: it calls everything that the configured roles depend on (ffmpeg, database, bucket, disk and the
+// vendors), without paying for anything, and prints a line for each.
+
 package main
 
 import (

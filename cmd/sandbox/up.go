@@ -1,3 +1,6 @@
+// The command up: it starts the stand-ins and the service, or the stand-ins alone, creates the files of the examples,
+// and prints what a developer needs to begin.
+
 package main
 
 import (

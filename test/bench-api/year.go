@@ -1,3 +1,5 @@
+// The benchmark of a database with a year of jobs: reports, and polls and submissions beside an empty database.
+
 package main
 
 import (

@@ -1,3 +1,6 @@
+// The replicas of the scaling benchmark: many workers in one process, each with its own connections, that render
+// simulated films.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Builds one HTTP request of the client: JSON, a raw body, or a multipart form with files.
+
 package api
 
 import (

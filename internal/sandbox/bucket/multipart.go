@@ -1,3 +1,5 @@
+// Multipart uploads of the stand-in bucket: create, upload a part, list, complete with or without a condition, abort.
+
 package bucket
 
 import (

@@ -1,3 +1,5 @@
+// Objects of the stand-in bucket: put, get, delete, list.
+
 package bucket
 
 import (

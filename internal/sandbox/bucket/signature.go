@@ -1,3 +1,5 @@
+// Verifies AWS signatures, version 4, in a header or a presigned URL, and refuses what the client did not sign.
+
 package bucket
 
 import (

@@ -1,3 +1,6 @@
+// The edit of the demonstration, with its dissolve, push, remix and music, and what follows from it: what each moment
+// of the film must show and sound like.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// Makes the demonstration's media with ffmpeg and espeak-ng: the clips, their spoken dialogue, and the music.
+
 package demo
 
 import (

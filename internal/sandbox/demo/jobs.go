@@ -1,3 +1,5 @@
+// The demonstration's calls to the service: upload, submit, poll, download.
+
 package demo
 
 import (

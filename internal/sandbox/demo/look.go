@@ -1,3 +1,5 @@
+// The demonstration's second film, which crops, zooms, warms and ramps one clip, and the measurements of each.
+
 package demo
 
 import (

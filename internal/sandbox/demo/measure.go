@@ -1,3 +1,5 @@
+// The judge of the demonstration: its tolerances, and the measurements of format, stems, loudness and equal sound.
+
 package demo
 
 import (

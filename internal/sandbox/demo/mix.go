@@ -1,3 +1,6 @@
+// Measures the demonstration's mix: estimates the gain of each known sound in each range of the film, and compares it
+// with the edit.
+
 package demo
 
 import (

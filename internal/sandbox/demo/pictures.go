@@ -1,3 +1,5 @@
+// Measures the demonstration's pictures: fades, dissolve, push and blurred bars, frame by frame.
+
 package demo
 
 import (

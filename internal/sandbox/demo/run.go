@@ -1,3 +1,5 @@
+// The steps of the demonstration in order: media, connection, separation, renders. demo.go prints them.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// Draws the demonstration's contact sheet: twelve frames, and the waveforms of film and stems.
+
 package demo
 
 import (

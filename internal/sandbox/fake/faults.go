@@ -1,3 +1,6 @@
+// Faults that a test or a developer orders from a stand-in (refuse, stall, cut off and others), and the log of its
+// calls.
+
 package fake
 
 import (

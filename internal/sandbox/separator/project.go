@@ -1,3 +1,5 @@
+// A project of the stand-in provider: its submission, its progress over time, its results and their links.
+
 package separator
 
 import (

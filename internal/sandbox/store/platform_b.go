@@ -1,3 +1,6 @@
+// The stand-in of platform_b's store: its transactions, the certificates and keys that sign them, and the checks of a
+// request's token.
+
 package store
 
 import (

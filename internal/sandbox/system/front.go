@@ -1,3 +1,6 @@
+// The proxy in front of the sandbox's service: it fails chosen requests, and holds all of them while the service
+// restarts with another clock or other numbers.
+
 package system
 
 import (

@@ -1,3 +1,5 @@
+// Requests of a test, and assertions about their responses. Every exchange is checked against openapi.yaml.
+
 package apitest
 
 import (

@@ -1,3 +1,6 @@
+// Validates exchanges by openapi.yaml, and what the document cannot say: that an error names its field, and that 204,
+// 404 and 405 have the right bodies.
+
 package apitest
 
 import (

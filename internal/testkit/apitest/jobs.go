@@ -1,3 +1,5 @@
+// Submits jobs, waits for them and downloads their files, for tests of the API.
+
 package apitest
 
 import (

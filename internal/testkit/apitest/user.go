@@ -1,3 +1,5 @@
+// Users of a test: sign-in, credits, roles and requests with their token.
+
 package apitest
 
 import (

@@ -1,3 +1,6 @@
+// Starts PostgreSQL servers for tests from the binaries on this machine, with TLS and passwords. A supervisor removes a
+// server's folder when the test process ends.
+
 package dbtest
 
 import (

@@ -1,3 +1,5 @@
+// An engine that takes time and no CPU, in the place of the real one, for tests of claims, leases and shared parts.
+
 package jobtest
 
 import (

@@ -1,3 +1,5 @@
+// Measures sound: level, tones, breaks in a sine, silence.
+
 package mediatest
 
 import (

@@ -1,3 +1,5 @@
+// Makes clips with ffmpeg for tests: colours, tones, flashes with beeps, other containers.
+
 package mediatest
 
 import (

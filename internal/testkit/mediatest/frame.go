@@ -1,3 +1,5 @@
+// Measures pictures: frame times, colours, luma, and the sync of flashes and beeps.
+
 package mediatest
 
 import (
