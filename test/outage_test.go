@@ -82,6 +82,8 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	loggedOnceAMinute(t, s, began, "a dependency does not answer", `"of":"database"`)
 	loggedOnceAMinute(t, s, began, "database notifications interrupted")
 	l.Connect()
+	apitest.Eventually(t, time.Minute, func() bool { return s.Do(t, get("/api/v2/credits")).Status == 200 },
+		func() string { return "no answer after the outage" })
 	if b := who.Balance(t); b != 3 {
 		t.Errorf("balance %d after the outage", b)
 	}
