@@ -72,7 +72,7 @@ func dateRange(query url.Values, now time.Time) (r admin.Range, err error) {
 	return r, nil
 }
 
-// queryDay reads a day from the query. code is the error of a value that is none.
+// queryDay reads a day from the query. code is the error for a value that is not a day.
 func queryDay(query url.Values, name string, fallback admin.Day, code string) (admin.Day, error) {
 	if !query.Has(name) {
 		return fallback, nil

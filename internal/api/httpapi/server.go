@@ -85,7 +85,8 @@ type Options struct {
 type Server struct {
 	o   Options
 	mux *http.ServeMux
-	// paths has what is mounted. The mux knows no methods, so that GET /separate/v3 asks for no job with the id v3.
+	// paths maps each path to its methods. Methods are not registered with the mux: otherwise GET /separate/v3 would match
+	// /separate/{jobId}.
 	paths map[string]methods
 
 	outages   fault.Outage

@@ -54,8 +54,8 @@ func (s *Service) Sound(ctx context.Context, owner string, a asset.Found, field 
 	return Extent{}, errBusy
 }
 
-// longFile is the declared length from which a file is priced before its packets are read. Shorter ones
-// take a second at most, so that the answer names the exact price.
+// longFile is the declared length from which a file is first priced by its header. Shorter files are read at once, which
+// takes at most a second, and get their exact price.
 const longFile = time.Hour
 
 // extent measures the sound of a local file.

@@ -37,7 +37,7 @@ type Store interface {
 	// service, and a retry is safe, and any other error for an invalid receipt.
 	Verify(ctx context.Context, p receipt.Purchase) (receipt.Sale, error)
 	// Notification reads a notification. It returns receipt.ErrForged unless the
-	// store signed it, and receipt.ErrNotHeeded if notifications are not configured.
+	// store signed it, and receipt.ErrNotConfigured if notifications are not configured.
 	Notification(ctx context.Context, bearer string, body []byte) (receipt.Notice, error)
 	// Refunds returns, for each transaction that the store knows, the share that the store has refunded so far. The map
 	// may hold transactions that were not asked about. Its contents are valid even with an error.

@@ -24,7 +24,7 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	}
 	notice, err := store.Notification(ctx, bearer, body)
 	switch {
-	case errors.Is(err, receipt.ErrNotHeeded):
+	case errors.Is(err, receipt.ErrNotConfigured):
 		return fault.NotFoundf("Not found")
 	case errors.Is(err, receipt.ErrForged):
 		return fault.New(fault.Unauthorized, "invalid_signature").WithCause(err)

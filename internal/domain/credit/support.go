@@ -35,7 +35,7 @@ func ParseOrder(text string) (Order, error) {
 	o := Order{TransactionID: strings.TrimSpace(transaction)}
 	var err error
 	if o.Platform, err = platformOf(platform); err != nil || o.TransactionID == "" || !plausible(o.TransactionID) {
-		return Order{}, fmt.Errorf("%q is no order: write platform_a:<order number> or platform_b:<transaction id>", text)
+		return Order{}, fmt.Errorf("%q is not an order: write platform_a:<order number> or platform_b:<transaction id>", text)
 	}
 	return o, nil
 }

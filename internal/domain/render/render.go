@@ -82,7 +82,7 @@ type Options struct {
 	// EraseCaches removes what local caches hold of a user.
 	EraseCaches func(ctx context.Context, userID string) error
 	Tracer      *tracing.Tracer // nil = off
-	Observer    job.Observer    // also hears of "fetch", "analyse", "parts", "final" and "store"
+	Observer    job.Observer    // also called for the stages "fetch", "analyse", "parts", "final" and "store"
 	Log         *slog.Logger
 }
 

@@ -88,7 +88,7 @@ type Options struct {
 	MaxAudioBytes   int64  // of a file sent to the provider
 	PublicBaseURL   string // without a trailing slash
 	SigningSecret   string
-	SigningPrevious string        // the secret before, whose links still work; "" is none
+	SigningPrevious string        // the former secret, under which old links still work; "" if there is none
 	URLLifetime     time.Duration // of a stem URL
 	JobLifetime     time.Duration // of an ended job
 	AbandonAfter    time.Duration // lifetime of uncollected stems

@@ -104,8 +104,8 @@ type AudioStream struct {
 	Default         bool
 }
 
-// maxPackets is more than twelve hours of film with several audio tracks have. A small file can contain an index of a
-// billion packets.
+// maxPackets exceeds the packets of twelve hours of film with several audio tracks. A small file can contain an index of
+// a billion packets.
 const maxPackets = 6_000_000
 
 // AnalysisLimits bound what reading one file for a request may cost.

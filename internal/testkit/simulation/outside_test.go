@@ -227,7 +227,7 @@ func (a appStore) Verify(ctx context.Context, p receipt.Purchase) (receipt.Sale,
 }
 
 func (appStore) Notification(context.Context, string, []byte) (receipt.Notice, error) {
-	return receipt.Notice{}, receipt.ErrNotHeeded
+	return receipt.Notice{}, receipt.ErrNotConfigured
 }
 
 func (appStore) Refunds(context.Context, []receipt.Transaction) (map[string]receipt.Share, error) {

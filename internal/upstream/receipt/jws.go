@@ -28,8 +28,9 @@ const chainLength = 3
 
 // verifySigned returns the payload of a JWS that the store signed.
 //
-// It checks the certificates' validity at now, not at the time of signing, which the unverified payload states: the
-// holder of an expired key could choose it.
+// It checks the certificates' validity at now. The store recommends the time of signing, which suits a transaction that
+// a device has kept for months. Ours was signed and fetched a moment ago, and the time of signing is part of the
+// unverified payload: the holder of an expired key could choose a time at which the key was valid.
 func verifySigned(text string, roots []*x509.Certificate, now time.Time) ([]byte, error) {
 	// The decoder skips line breaks, which a compact JWS must not contain.
 	if strings.ContainsAny(text, "\r\n") {

@@ -17,8 +17,8 @@ import (
 var (
 	// ErrForged means that the store did not sign the notification.
 	ErrForged = errors.New("notification is not signed by the store")
-	// ErrNotHeeded means that notifications are not configured.
-	ErrNotHeeded = errors.New("notifications are not configured")
+	// ErrNotConfigured means that notifications are not configured.
+	ErrNotConfigured = errors.New("notifications are not configured")
 )
 
 // Transaction names a purchase to its store.
@@ -58,11 +58,11 @@ type notificationA struct {
 const refundOfAll = 1
 
 // Notification parses a push from platform_a: a Pub/Sub message with a developer notification in
-// it. bearer is the token of the push. The error is ErrNotHeeded, ErrForged or ErrUnavailable under
+// it. bearer is the token of the push. The error is ErrNotConfigured, ErrForged or ErrUnavailable under
 // errors.Is.
 func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte) (Notice, error) {
 	if p.cfg.Sender == nil {
-		return Notice{}, fmt.Errorf("platform_a: %w", ErrNotHeeded)
+		return Notice{}, fmt.Errorf("platform_a: %w", ErrNotConfigured)
 	}
 	if err := p.cfg.Sender(ctx, bearer); err != nil {
 		return Notice{}, fmt.Errorf("platform_a: push: %w", err)

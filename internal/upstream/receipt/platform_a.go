@@ -27,7 +27,7 @@ type PlatformAConfig struct {
 	ServiceAccountJSON []byte // key file of a service account, as downloaded
 	AllowTest          bool   // accept purchases of licence testers
 	// Sender checks the bearer token of a push: it returns nil if the store issued it, else
-	// ErrForged or ErrUnavailable. If Sender is nil, Notification returns ErrNotHeeded.
+	// ErrForged or ErrUnavailable. If Sender is nil, Notification returns ErrNotConfigured.
 	Sender func(ctx context.Context, bearer string) error
 	HTTP   *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now    func() time.Time // nil means time.Now

@@ -1,6 +1,6 @@
-// Package derived does work that a request needs but cannot always wait for: once, however many requests
-// wait for it, and little at the same time. Most of it makes objects from stored ones. The package does not
-// know what they hold.
+// Package derived runs work that a request needs but may not be able to wait for. Each piece runs once, however many
+// requests wait for it, and few run at a time. Most pieces make an object from a stored one. The package does not know
+// what these objects hold.
 package derived
 
 import (

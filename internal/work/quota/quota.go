@@ -12,7 +12,7 @@ import (
 	"cutroom/internal/base/fault"
 )
 
-// Usage is what an account has. As a limit, 0 is none.
+// Usage is what an account has. In a limit, 0 means unlimited.
 type Usage struct {
 	WaitingJobs int64 // not yet claimed
 	StoredBytes int64

@@ -103,7 +103,7 @@ CREATE TABLE bonus_identities (
 );
 
 -- job: a job of either kind: how far it is, and the lease of the worker that holds it. The columns of its kind are
--- in separations or in renders. Whoever writes those because of what this row says locks this row first.
+-- in separations or in renders. Lock this row before you change those because of its state.
 CREATE TABLE jobs (
     id                 TEXT PRIMARY KEY, -- begins with sep- or rnd-
     kind               TEXT NOT NULL,

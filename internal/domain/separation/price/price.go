@@ -184,8 +184,9 @@ const (
 // time. The packets of longer files are counted, if they can be.
 const maxDecoded = 2 * time.Hour
 
-// length measures the longest track of a file, for its price. It decodes every track, because headers, clocks and edit
-// lists can declare too little, and leaves out a plausible amount of encoder padding.
+// length measures the longest track of a file, for its price. The longest counts, because the provider gets all of them.
+// It decodes every track, because headers, clocks and edit lists can declare too little, and leaves out a plausible
+// amount of encoder padding.
 func (m *Meter) length(ctx context.Context, path string, kind container.Kind, balance int64) (time.Duration, error) {
 	opts := media.AnalysisLimits
 	opts.MaxPackets, opts.MaxStreams, opts.IgnoreEdits = packetBudget(kind, balance), maxTracks, true
