@@ -87,12 +87,13 @@ $(LINTERS): mk/lint.mod mk/lint.sum
 	@touch $@
 
 .PHONY: lint
-lint: $(LINTERS) ## run gofmt, go vet, staticcheck, deadcode, and check licences and known vulnerabilities
+lint: $(LINTERS) ## run gofmt, go vet, staticcheck, deadcode, and check files, licences and known vulnerabilities
 	@test -z "$$(gofmt -l clients cmd deploy internal test | tee -a /dev/stderr)"
 	$(GO) vet ./...
 	$(LINTERS)/staticcheck ./...
 	@# Tests count as callers: a function that only tests call is test support.
 	@test -z "$$($(LINTERS)/deadcode -test ./... | tee -a /dev/stderr)"
+	scripts/gofiles.sh
 	scripts/licenses.sh
 	@if curl -sfo /dev/null -m 10 $(GOVULNDB)/index/db.json; then $(LINTERS)/govulncheck -db $(GOVULNDB) ./...; \
 		else echo "lint: $(GOVULNDB) cannot be reached: known vulnerabilities were not checked"; fi

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-var kotlinReserved = []string{"as", "class", "fun", "in", "interface", "is", "object", "package", "return", "super", "this", "throw", "typealias", "val", "var", "when", "while"}
+var kotlinReserved = []string{"as", "class", "fun", "in", "interface", "is", "object", "package", "return",
+	"super", "this", "throw", "typealias", "val", "var", "when", "while"}
 
 func kotlinName(name string) string { return member(name, kotlinReserved) }
 

@@ -2,8 +2,9 @@ package main
 
 import "strings"
 
-var swiftReserved = []string{"as", "case", "class", "default", "enum", "extension", "func", "import", "in", "internal", "is", "let", "operator",
-	"protocol", "public", "repeat", "return", "self", "static", "struct", "switch", "where", "while", "var"}
+var swiftReserved = []string{"as", "case", "class", "default", "enum", "extension", "func", "import", "in",
+	"internal", "is", "let", "operator", "protocol", "public", "repeat", "return",
+	"self", "static", "struct", "switch", "where", "while", "var"}
 
 func swiftName(name string) string { return member(name, swiftReserved) }
 

@@ -44,7 +44,8 @@ func adoptDisk(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(v.stdout, "the files of this database are now on disk %s, in %s (before: %s)\n", after, v.cfg.Storage.Path, cmp.Or(before, "no disk"))
+	_, err = fmt.Fprintf(v.stdout, "the files of this database are now on disk %s, in %s (before: %s)\n",
+		after, v.cfg.Storage.Path, cmp.Or(before, "no disk"))
 	return err
 }
 

@@ -27,7 +27,8 @@ func checkSupport(v *invocation) (err error) {
 		return fmt.Errorf("%q is not a number of credits from 1 to %d", v.args[1], maxSupport)
 	}
 	if strings.TrimSpace(v.reason) == "" || len(v.reason) > maxReason {
-		return fmt.Errorf("--reason <text> is required: at most %d characters, without personal data, because the audit record keeps it for ever", maxReason)
+		return fmt.Errorf("--reason <text> is required: at most %d characters, without personal data, "+
+			"because the audit record keeps it for ever", maxReason)
 	}
 	return nil
 }

@@ -74,7 +74,8 @@ func doctor(ctx context.Context, v *invocation) error {
 			"purchases of the store's review and of testers are refused; see IAP_PLATFORM_B_ALLOW_TEST",
 			"accepts the key, the issuer and the app for purchases of the store's review and of testers")},
 		{"web hook", cfg.Roles.Sweep, checkWebhook},
-		{"push platform_a", cfg.Roles.Sweep, credentialsOf(pushA, noPush, "accepts the service account for the project's phones; nothing was sent")},
+		{"push platform_a", cfg.Roles.Sweep, credentialsOf(pushA, noPush,
+			"accepts the service account for the project's phones; nothing was sent")},
 		{"push platform_b", cfg.Roles.Sweep, credentialsOf(pushB, noPush,
 			"accepts the key, the team and the app; it refused a push to an invalid phone, as it should")},
 	}

@@ -142,7 +142,9 @@ func (b *builder) buildTracer(ctx context.Context) error {
 	}
 	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
 		rate := strconv.FormatFloat(b.cfg.Monitoring.TracesSampleRate, 'f', -1, 64)
-		if err := errors.Join(os.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"), os.Setenv("OTEL_TRACES_SAMPLER_ARG", rate)); err != nil {
+		err := errors.Join(os.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+			os.Setenv("OTEL_TRACES_SAMPLER_ARG", rate))
+		if err != nil {
 			return fmt.Errorf("set the share of traces: %w", err)
 		}
 	}
@@ -406,7 +408,8 @@ func (a *App) claimStore(ctx context.Context) error {
 	}
 	lost, err := installation.Claim(ctx, a.db, a.bucket)
 	if lost && err == nil {
-		a.log.Warn("the bucket is empty and now belongs to this database, which had one before; if that had objects, OBJECT_STORE_BUCKET is wrong")
+		a.log.Warn("the bucket is empty and now belongs to this database, which had one before; " +
+			"if that had objects, OBJECT_STORE_BUCKET is wrong")
 	}
 	if _, foreign := errors.AsType[*installation.ForeignError](err); foreign {
 		return err

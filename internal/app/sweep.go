@@ -1,3 +1,6 @@
+// The sweeps of a replica: which rounds of them it runs, how often, and how the one replica that sweeps what all share is
+// found.
+
 package app
 
 import (
@@ -35,8 +38,8 @@ type round struct {
 	tasks []task
 }
 
-// buildSweeps lists the sweeps. One replica runs those of what all replicas share. Two may while the lease
-// changes hands, which does no harm. A task that waits for other services has its own round.
+// buildSweeps lists the sweeps. One replica at a time sweeps what all replicas share; two may for a moment, while the
+// lease changes hands, which is harmless. Tasks that wait for other services have a round of their own.
 func (b *builder) buildSweeps(context.Context) error {
 	b.rounds = []round{
 		{jobSweepEvery, []task{
@@ -81,8 +84,8 @@ func (b *builder) buildSweeps(context.Context) error {
 	return nil
 }
 
-// abortUploads aborts the bucket's uploads in parts of more than a day ago: those of clients that
-// the database does not know, and those of replicas that died while they stored a large file.
+// abortUploads aborts the multipart uploads in the bucket that are more than a day old: those of clients that the
+// database does not know, and those of replicas that died while they stored a large file.
 func (b *builder) abortUploads(ctx context.Context) error {
 	if b.bucket == nil {
 		return nil
@@ -95,7 +98,8 @@ func (b *builder) abortUploads(ctx context.Context) error {
 		b.log.Info("unfinished uploads aborted", "uploads", n)
 	}
 	if errors.Is(err, objectstore.ErrUnsupported) {
-		b.outage.Log(b.log, slog.LevelWarn, "uploads", "the bucket does not list unfinished uploads; a lifecycle rule must abort them", "err", err)
+		b.outage.Log(b.log, slog.LevelWarn, "uploads",
+			"the bucket does not list unfinished uploads; a lifecycle rule must abort them", "err", err)
 		return nil
 	}
 	return err

@@ -35,9 +35,11 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 	words := strings.NewReplacer("$jobs", fmt.Sprint(jobs), "$users", fmt.Sprint(yearUsers),
 		"$from", fmt.Sprint(from),
 		"$somebody", fmt.Sprintf("user_id(%d * random() ^ 1.5)", yearUsers), "$half", fmt.Sprint(jobs/2),
-		"$times", fmt.Sprintf(`(SELECT g, %d + g * 31536000000 / %d AS at FROM generate_series(0::bigint, %d - 1) AS g) AS times`, from, jobs/2, jobs/2))
+		"$times", fmt.Sprintf(`(SELECT g, %d + g * 31536000000 / %d AS at FROM generate_series(0::bigint, %d - 1) AS g) AS times`,
+			from, jobs/2, jobs/2))
 	steps := [][]string{ // those of a line at the same time
-		{`CREATE FUNCTION user_id(n double precision) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT md5(floor(n)::bigint::text)::uuid::text $$`},
+		{`CREATE FUNCTION user_id(n double precision) RETURNS text LANGUAGE sql IMMUTABLE AS
+			$$ SELECT md5(floor(n)::bigint::text)::uuid::text $$`},
 		{`CREATE FUNCTION job_id(kind text, at bigint) RETURNS text LANGUAGE sql VOLATILE AS
 			$$ SELECT kind || '-' || regexp_replace(lpad(to_hex(at), 12, '0') || '7' || substr(md5(random()::text), 1, 19),
 				'^(.{8})(.{4})(.{4})(.{4})', '\1-\2-\3-\4-') $$`},
@@ -74,8 +76,8 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 			`INSERT INTO credit_ledger SELECT 'purchase-' || platform || '-' || order_id, buyer_id, 'purchase', credits, created_at FROM purchases`,
 			`INSERT INTO provider_call_days SELECT now_ms() / 86400000 - n, 'separation', endpoint, (30 * power(1.08, bucket))::bigint,
 				GREATEST(1, $half * 12 / 365 / 7 / 65), 1
-			FROM generate_series(0, 365) AS n, generate_series(0, 64) AS bucket, unnest(ARRAY['upload-token', 'upload', 'register', 'audio-separation', 'progress',
-				'project', 'download']) AS endpoint`,
+			FROM generate_series(0, 365) AS n, generate_series(0, 64) AS bucket, unnest(ARRAY['upload-token', 'upload',
+				'register', 'audio-separation', 'progress', 'project', 'download']) AS endpoint`,
 			`INSERT INTO job_days (kind, day, state, bucket, jobs, source_duration_ms) ` + jobtest.Totals},
 	}
 	for _, step := range append(steps, restore...) {

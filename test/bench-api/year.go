@@ -62,8 +62,9 @@ share the machine.
 			s.turn(t, o)
 		}
 	}
-	r.Say(`**Everything else** beside a service on an empty database of the same cluster, in %d turns. Status requests as in [the API](#the-api),
-%v a turn; submissions one after the other, %d of each kind a turn, medians. A claim is from the row to its worker by the database's clock.`,
+	r.Say(`**Everything else** beside a service on an empty database of the same cluster, in %d turns. Status requests as in
+[the API](#the-api), %v a turn; submissions one after the other, %d of each kind a turn, medians. A claim is from the row to its
+worker by the database's clock.`,
 		yearTurns, o.duration, yearSubmits)
 	r.Table("", "empty", "a year", "a year by empty")
 	for i, name := range []string{"`GET /render/{id}/status`, requests/s", "`GET /separate/{id}`, requests/s"} {

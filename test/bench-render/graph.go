@@ -13,7 +13,8 @@ import (
 // makeSources uses the real clips if there are any. Otherwise it makes artificial ones
 // that are about as hard to encode.
 func (b *bench) makeSources(ctx context.Context, clips string) error {
-	phone := []string{"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p", "-c:a", "aac", "-b:a", "128k"}
+	phone := []string{"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p",
+		"-c:a", "aac", "-b:a", "128k"}
 	source := func(name string, args ...string) error {
 		path := filepath.Join(b.dir, name)
 		if _, err := os.Stat(path); err == nil {
@@ -88,8 +89,8 @@ var (
 
 // fitted fits the pictures between bars.
 func fitted(width, height int) graph {
-	return graph{picture: fmt.Sprintf("fps=30000/1001,scale=%d:%d:force_original_aspect_ratio=decrease,pad=%[1]d:%d:-1:-1,setsar=1,format=yuv420p",
-		width, height)}
+	return graph{picture: fmt.Sprintf("fps=30000/1001,scale=%d:%d:force_original_aspect_ratio=decrease,"+
+		"pad=%[1]d:%[2]d:-1:-1,setsar=1,format=yuv420p", width, height)}
 }
 
 func (g graph) make(ctx context.Context, tl timeline.Timeline, out string) error {
@@ -109,8 +110,9 @@ func (g graph) make(ctx context.Context, tl timeline.Timeline, out string) error
 		if g.overlap > 0 && i > 0 {
 			kind := map[timeline.TransitionKind]string{timeline.Dissolve: "fade", timeline.Push: "slideleft"}[s.Transition.Kind]
 			end -= g.overlap
-			chains = append(chains, fmt.Sprintf("%s[v%d]xfade=transition=%s:duration=%g:offset=%.3f[film%[2]d];%[6]s[a%[2]d]acrossfade=d=%[4]g:c1=qsin:c2=qsin[sound%[2]d]",
-				picture, i, kind, g.overlap, end, sound))
+			chains = append(chains,
+				fmt.Sprintf("%s[v%d]xfade=transition=%s:duration=%g:offset=%.3f[film%[2]d]", picture, i, kind, g.overlap, end),
+				fmt.Sprintf("%s[a%d]acrossfade=d=%g:c1=qsin:c2=qsin[sound%[2]d]", sound, i, g.overlap))
 			picture, sound = fmt.Sprintf("[film%d]", i), fmt.Sprintf("[sound%d]", i)
 		}
 		end += length

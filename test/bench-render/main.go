@@ -122,7 +122,8 @@ func repeated(n int, source string, length, step int64) (cuts []cut) {
 // timeline is the job of the main measurements: six segments of about five seconds, and music.
 func (b *bench) timeline() timeline.Timeline {
 	const hd, sd = "phone0.mp4", "phone1.mp4"
-	tl := b.film(cut{hd, 500, 5500}, cut{sd, 1000, 6000}, cut{hd, 7000, 12000}, cut{sd, 7300, 12300}, cut{hd, 2000, 7000}, cut{hd, 9000, 14000})
+	tl := b.film(cut{hd, 500, 5500}, cut{sd, 1000, 6000}, cut{hd, 7000, 12000}, cut{sd, 7300, 12300},
+		cut{hd, 2000, 7000}, cut{hd, 9000, 14000})
 	tl.Clips = []timeline.Clip{{SourceKey: b.music, Volume: 0.3, Speed: 1}}
 	return tl
 }
@@ -233,7 +234,10 @@ func (b *bench) changes(ctx context.Context, r *report) error {
 		{"again, one of six segments changed", func(tl *timeline.Timeline) { tl.Segments[2].TrimStart += 700 * time.Millisecond }, false},
 		{"sound alone, from nothing", func(tl *timeline.Timeline) { tl.OutputKind = timeline.Audio }, true},
 		{"sound alone again, music changed", func(tl *timeline.Timeline) { tl.OutputKind = timeline.Audio; louder(tl) }, false},
-		{"sound alone again, every field of the sound and joins", func(tl *timeline.Timeline) { tl.OutputKind = timeline.Audio; everySoundField(tl) }, false},
+		{"sound alone again, every field of the sound and joins", func(tl *timeline.Timeline) {
+			tl.OutputKind = timeline.Audio
+			everySoundField(tl)
+		}, false},
 	}
 	best := make([]usage, len(edits))
 	for i := range b.runs {
@@ -335,8 +339,10 @@ func (b *bench) joins(ctx context.Context, r *report) error {
 		{"7 segments, 1080p, a keyframe in 8 s, six dissolves of 500 ms", overlapping, joined("hard.mp4", dissolve)},
 		{"7 segments, 720p, six pushes of 500 ms", overlapping, joined("phone0.mp4", push)},
 		{"7 segments, 1080p, a keyframe in 8 s, six pushes of 500 ms", overlapping, joined("hard.mp4", push)},
-		{"6 segments, 1080p, a keyframe in 8 s, both ends fading for 1 s", graph{picture: "fps=30000/1001,format=yuv420p,setsar=1"}, ends},
-		{"6 segments of 720p enlarged to 1080x1920", enlarged, portrait(6, "phone0.mp4", timeline.Canvas{ShortSide: &side, Fit: timeline.Contain})},
+		{"6 segments, 1080p, a keyframe in 8 s, both ends fading for 1 s",
+			graph{picture: "fps=30000/1001,format=yuv420p,setsar=1"}, ends},
+		{"6 segments of 720p enlarged to 1080x1920", enlarged,
+			portrait(6, "phone0.mp4", timeline.Canvas{ShortSide: &side, Fit: timeline.Contain})},
 		{"3 segments of 1080p on blurred bars of 1080x1920", blurred, portrait(3, "hard.mp4", timeline.Canvas{Fit: timeline.Blur})},
 		{"3 segments of 1080p cropped to 1080x1920", cropped, portrait(3, "hard.mp4", timeline.Canvas{Fit: timeline.Cover})},
 	} {

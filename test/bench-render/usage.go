@@ -84,8 +84,9 @@ func newReport(runs int) *report {
 encodes it once with the same settings: the practical lower bound of a render from nothing. Wall and CPU are the
 best of runs taken in turn, of which there were %d; memory is the highest sum over all processes.
 
-Every field of the sound costs more than a plain mix: loudness mixes the film twice, measures it twice and decodes the result once, because
-AAC changes levels (about half of the difference). Ducking first mixes and measures the voices, and curves have a gain for each sample.`, ffmpegVersion(), runs)
+Every field of the sound costs more than a plain mix: loudness mixes the film twice, measures it twice and decodes the result
+once, because AAC changes levels (about half of the difference). Ducking first mixes and measures the voices, and curves have a
+gain for each sample.`, ffmpegVersion(), runs)
 	r.Table("measurement", "wall s", "of the single graph", "CPU s", "of the single graph", "memory MB")
 	return r
 }

@@ -88,8 +88,9 @@ func (c *crowd) service(i, n int, d *db.DB) *render.Service {
 	c.engines = append(c.engines, e)
 	c.Exec(`INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 1, 0, now_ms() + 3600000)`, name)
 	return render.New(render.Options{DB: d, Renewer: job.NewRenewer(d, name, log), Store: bucket, Bucket: bucket, Engine: e,
-		Slots: media.NewSlots(1), OnDemand: derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 2 * time.Minute, Log: log}), WorkDir: work, Log: log,
-		CanWork: func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour, OutputLifetime: time.Hour,
+		Slots: media.NewSlots(1), WorkDir: work, Log: log,
+		OnDemand: derived.New(derived.Options{AtOnce: 1, PerHolder: 1, MaxWait: 2 * time.Minute, Log: log}),
+		CanWork:  func(context.Context) (int64, error) { return 1 << 40, nil }, Timeout: time.Hour, OutputLifetime: time.Hour,
 		Sweeper: sweep.New(sweep.Options{DB: d, Store: bucket, Rules: render.SweepRules(time.Hour, time.Hour), Log: log})})
 }
 

@@ -23,7 +23,8 @@ var atRest = []rule{
 	{"balance that is negative or not the sum of the ledger", `SELECT u.id FROM users u LEFT JOIN credit_balances b ON b.user_id = u.id
 		WHERE COALESCE(b.balance, 0) < 0
 			OR COALESCE(b.balance, 0) <> COALESCE((SELECT SUM(amount) FROM credit_ledger l WHERE l.user_id = u.id), 0)`},
-	{"separation without its charge", `SELECT j.id FROM jobs j JOIN separations s ON s.job_id = j.id LEFT JOIN credit_ledger c ON c.ref_id = 'consume-' || j.id
+	{"separation without its charge", `SELECT j.id FROM jobs j JOIN separations s ON s.job_id = j.id
+			LEFT JOIN credit_ledger c ON c.ref_id = 'consume-' || j.id
 		WHERE c.amount IS NULL OR c.amount <> -s.credits OR c.user_id <> j.user_id`},
 	{"charge without its separation", `SELECT c.ref_id FROM credit_ledger c LEFT JOIN separations s ON 'consume-' || s.job_id = c.ref_id
 		WHERE c.kind = 'consume' AND s.job_id IS NULL`},
@@ -38,7 +39,8 @@ var atRest = []rule{
 		AND NOT EXISTS (SELECT 1 FROM separation_stems s WHERE s.job_id = j.id AND s.stem_id = 'voice_all')`},
 	{"failed job without a reason for its owner", `SELECT id FROM jobs WHERE state = 'FAILED' AND COALESCE(error, '') = ''`},
 	{"job that ended with a lease", `SELECT id FROM jobs WHERE lease_owner IS NOT NULL OR lease_until IS NOT NULL`},
-	{"job without the columns of its kind", `SELECT id FROM jobs WHERE NOT EXISTS (SELECT 1 FROM separations WHERE job_id = id AND kind = 'separation')
+	{"job without the columns of its kind", `SELECT id FROM jobs
+		WHERE NOT EXISTS (SELECT 1 FROM separations WHERE job_id = id AND kind = 'separation')
 		AND NOT EXISTS (SELECT 1 FROM renders WHERE job_id = id AND kind = 'render')`},
 	{"render that keeps a request that nobody needs", `SELECT id FROM jobs JOIN renders ON job_id = id
 		WHERE spec <> '' AND (state <> 'FAILED' OR deleted_at IS NOT NULL)`},
@@ -61,7 +63,8 @@ var turns = rule{"turn that is not a recount of its account's renders", `SELECT 
 			(SELECT MAX(started_at) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render') AS started_at,
 			(SELECT id FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND ` + job.Waiting + ` ORDER BY created_at, id LIMIT 1) AS next_id
 		FROM users u LEFT JOIN render_turns t ON t.user_id = u.id) AS turns
-	WHERE COALESCE(processing, 0) <> at_work OR COALESCE(last_started_at, 0) < COALESCE(started_at, 0) OR COALESCE(next_job_id, '') <> COALESCE(next_id, '')`}
+	WHERE COALESCE(processing, 0) <> at_work OR COALESCE(last_started_at, 0) < COALESCE(started_at, 0)
+		OR COALESCE(next_job_id, '') <> COALESCE(next_id, '')`}
 
 // Active counts the jobs that have not ended.
 func Active(ctx context.Context, d *db.DB) (n int, err error) {

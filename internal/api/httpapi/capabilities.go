@@ -15,9 +15,10 @@ import (
 // store.
 var (
 	features = []string{
-		"adjust", "bgm.ducking", "bgm.fade", "bgm.loop", "bgm.voice", "canvas", "canvas.frameRate", "canvas.shortSide", "crop", "fadeIn", "fadeOut",
-		"fit.blur", "fit.cover", "loudness", "mirror", "moves", "reverse", "rotate", "smooth", "speedPoints", "stems.wav", "transition.dissolve", "transition.fadeBlack", "transition.fadeWhite", "transition.push", "transition.slide",
-		"transition.wipe", "volumePoints",
+		"adjust", "bgm.ducking", "bgm.fade", "bgm.loop", "bgm.voice", "canvas", "canvas.frameRate", "canvas.shortSide", "crop",
+		"fadeIn", "fadeOut", "fit.blur", "fit.cover", "loudness", "mirror", "moves", "reverse", "rotate", "smooth",
+		"speedPoints", "stems.wav", "transition.dissolve", "transition.fadeBlack", "transition.fadeWhite", "transition.push",
+		"transition.slide", "transition.wipe", "volumePoints",
 	}
 	bucketFeatures = []string{"analysis", "assets.download", "separate.reuse", "separate.v3", "storyboard"}
 )

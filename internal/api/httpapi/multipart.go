@@ -89,7 +89,8 @@ func (s *Server) readForm(r *http.Request, rules formRules) (*form, error) {
 }
 
 // errNoBoundary refuses a form whose parts cannot be told apart. Some clients set the type by hand.
-var errNoBoundary = fault.Sentencef(fault.Invalid, "The Content-Type multipart/form-data has no usable boundary: let the HTTP library set it, with its boundary")
+var errNoBoundary = fault.Sentencef(fault.Invalid,
+	"The Content-Type multipart/form-data has no usable boundary: let the HTTP library set it, with its boundary")
 
 func formBoundary(r *http.Request) (string, error) {
 	contentType := r.Header.Get("Content-Type")

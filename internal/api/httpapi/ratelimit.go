@@ -38,13 +38,21 @@ func (s *Server) limitedByAddress(limit ratelimit.Limit, h handler) handler {
 			return err
 		}
 		err = h(w, r)
-		if f := fault.As(err); err != nil && (f == nil && dependency(err) != "" || f != nil && (f.Kind == fault.BadGateway || f.Kind == fault.Unavailable)) {
+		if othersFault(err) {
 			if gerr := limit.Return(context.WithoutCancel(r.Context()), s.o.DB, key, taken); gerr != nil {
 				s.o.Log.Debug("a sign-in that failed counts for the limit", "err", gerr) // the database may be what is down
 			}
 		}
 		return err
 	}
+}
+
+// othersFault reports whether a request failed because a dependency or a vendor is down.
+func othersFault(err error) bool {
+	if f := fault.As(err); f != nil {
+		return f.Kind == fault.BadGateway || f.Kind == fault.Unavailable
+	}
+	return err != nil && dependency(err) != ""
 }
 
 // address is the key of the client's address in limits.

@@ -155,7 +155,9 @@ func (t *Tx) Notify(ctx context.Context, topics ...string) error {
 	for i, topic := range topics {
 		channels[i] = channelOf(topic)
 	}
-	if _, err := t.Exec(ctx, `SELECT pg_notify(channel, topic) FROM unnest($1::text[], $2::text[]) AS n (channel, topic)`, channels, topics); err != nil {
+	_, err := t.Exec(ctx, `SELECT pg_notify(channel, topic) FROM unnest($1::text[], $2::text[]) AS n (channel, topic)`,
+		channels, topics)
+	if err != nil {
 		return fmt.Errorf("notify %v: %w", topics, err)
 	}
 	return nil

@@ -70,7 +70,8 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 // peer names. The header of any other client becomes a link, so that clients decide neither what is recorded
 // nor under which trace. The header tracestate is ignored. The returned function ends the span and names it
 // after the route, a pattern without ids ("POST /api/v2/render").
-func (t *Tracer) Request(ctx context.Context, method string, header http.Header, trusted bool) (context.Context, func(route string, status int)) {
+func (t *Tracer) Request(ctx context.Context, method string, header http.Header,
+	trusted bool) (context.Context, func(route string, status int)) {
 	if t == nil {
 		return ctx, func(string, int) {}
 	}

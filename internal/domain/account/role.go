@@ -23,7 +23,8 @@ func Find(ctx context.Context, d *db.DB, emailOrID string) (user.User, error) {
 	case err != nil:
 		return user.User{}, err
 	case len(users) == 0:
-		return user.User{}, fmt.Errorf("%w: nobody has the e-mail or id %q. The first sign-in to the app creates an account", ErrUnknown, emailOrID)
+		return user.User{}, fmt.Errorf("%w: nobody has the e-mail or id %q. The first sign-in to the app creates an account",
+			ErrUnknown, emailOrID)
 	case len(users) > 1:
 		ids := make([]string, len(users))
 		for i, u := range users {

@@ -11,14 +11,16 @@ import (
 // exports are the queries for a user's personal rows, by the name of the rows in the export; $1 is the user's id. They
 // leave out rows that serve only the operation of the service or concern another person.
 var exports = map[string]string{
-	"account": `SELECT id, provider, provider_sub, email, name, picture, role, created_at, last_active_at, signed_out_at FROM users WHERE id = $1`,
+	"account": `SELECT id, provider, provider_sub, email, name, picture, role, created_at, last_active_at, signed_out_at
+		FROM users WHERE id = $1`,
 	"balance": `SELECT balance FROM credit_balances WHERE user_id = $1`,
 	"ledger":  `SELECT ref_id, kind, amount, created_at FROM credit_ledger WHERE user_id = $1 ORDER BY created_at, ref_id`,
 	"purchases": `SELECT platform, order_id, product_id, credits, refunded, owed, created_at, reversed_at, test
 		FROM purchases WHERE buyer_id = $1 ORDER BY created_at, transaction_hash`,
 	"refusedReceipts": `SELECT platform, order_id, product_id, reason, attempts, created_at
 		FROM receipt_refusals WHERE user_id = $1 ORDER BY created_at, platform, order_id, product_id`,
-	"renders": `SELECT id, state, output_kind, source_duration_ms, error, output_size_bytes, spec, created_at, started_at, finished_at, expires_at, deleted_at
+	"renders": `SELECT id, state, output_kind, source_duration_ms, error, output_size_bytes, spec,
+			created_at, started_at, finished_at, expires_at, deleted_at
 		FROM jobs JOIN renders ON job_id = id WHERE user_id = $1 ORDER BY created_at, id`,
 	"renderInputs": `SELECT input_id, sha256, size_bytes, last_used_at FROM render_inputs WHERE user_id = $1 ORDER BY last_used_at, input_id`,
 	"assets": `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at

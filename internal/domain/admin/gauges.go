@@ -51,9 +51,11 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	// Every state has a series even at 0, because alerts need it.
 	g.gauge(ctx, ch, jobsDesc, `SELECT SUM(jobs), kind, state FROM `+allJobs+` GROUP BY kind, state`, jobStates...)
-	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, kind, state FROM (`+unfinished(`kind, state, created_at`)+`) AS open
+	g.gauge(ctx, ch, oldestDesc, `SELECT (now_ms() - MIN(created_at)) / 1000, kind, state
+		FROM (`+unfinished(`kind, state, created_at`)+`) AS open
 		GROUP BY kind, state`, unfinishedStates...)
-	g.gauge(ctx, ch, eventsDesc, oldestEventSQL, []string{"outbox"}, []string{"webhook"}, []string{credit.PlatformA}, []string{credit.PlatformB})
+	g.gauge(ctx, ch, eventsDesc, oldestEventSQL,
+		[]string{"outbox"}, []string{"webhook"}, []string{credit.PlatformA}, []string{credit.PlatformB})
 	g.drift(ctx, ch)
 	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
 }

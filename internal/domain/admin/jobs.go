@@ -64,7 +64,8 @@ type UserJob struct {
 // UserJobs returns a page of a user's renders and separations, newest first,
 // and how many there are in all. An unknown user is a 404.
 func (r *Reports) UserJobs(ctx context.Context, userID string, page Page) (jobs []UserJob, total int64, err error) {
-	return ofUser[UserJob](ctx, r, userID, page, `id AS job_id, kind AS job_type, state AS status, source_duration_ms, created_at, finished_at, error`,
+	return ofUser[UserJob](ctx, r, userID, page,
+		`id AS job_id, kind AS job_type, state AS status, source_duration_ms, created_at, finished_at, error`,
 		`FROM jobs WHERE user_id = $1`, `created_at DESC, id`)
 }
 

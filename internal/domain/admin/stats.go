@@ -22,7 +22,8 @@ func (r *Reports) Overview(ctx context.Context) (Overview, error) {
 	// The subquery makes PostgreSQL read now_ms() once. Otherwise it would call it for
 	// every row and could not use the index.
 	return single[Overview](ctx, r.db, `SELECT (SELECT COUNT(*) FROM users WHERE erasing_at IS NULL) AS total_users,
-			`+sum("CASE kind WHEN 'render' THEN jobs END")+` AS total_renders, `+sum("CASE kind WHEN 'separation' THEN jobs END")+` AS total_separations,
+			`+sum("CASE kind WHEN 'render' THEN jobs END")+` AS total_renders,
+			`+sum("CASE kind WHEN 'separation' THEN jobs END")+` AS total_separations,
 			`+sum("jobs")+` AS total_jobs, `+sum("source_duration_ms")+` AS total_source_duration_ms,
 			(SELECT COUNT(*) FROM users WHERE erasing_at IS NULL AND last_active_at >= (SELECT now_ms() - $1)) AS active_users_last7_days
 		FROM `+allJobs, 7*dayMs)

@@ -64,7 +64,8 @@ type Page struct{ Limit, Offset int64 }
 
 // ofUser returns a page of an existing user's rows and their total number. from is the query for all of them, from its
 // FROM on; $1 is the user.
-func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page, columns, from, order string) (rows []T, total int64, err error) {
+func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page,
+	columns, from, order string) (rows []T, total int64, err error) {
 	if total, err = r.count(ctx, `(SELECT COUNT(*) `+from+`)`, userID); err != nil {
 		return nil, 0, err
 	}
@@ -101,7 +102,8 @@ type Purchase struct {
 // Purchases returns a page of a user's purchases, newest first, and how many there are
 // in all. An unknown user is a 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
-	return ofUser[Purchase](ctx, r, userID, page, `platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support, refunded, test`,
+	return ofUser[Purchase](ctx, r, userID, page,
+		`platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support, refunded, test`,
 		`FROM purchases WHERE buyer_id = $1`, `created_at DESC, transaction_hash`)
 }
 
@@ -166,7 +168,8 @@ func (f *Refusal) explain(userID string) {
 	show := Text("cutroom user show " + quoted(f.OrderID))
 	switch f.Reason {
 	case credit.ReasonUnanswered:
-		f.Meaning, f.Command = "The store did not answer, or refused this service. The app presents the order again; once the store answers, so can you.", Text(verify)
+		f.Meaning, f.Command = "The store did not answer, or refused this service. The app presents the order again; "+
+			"once the store answers, so can you.", Text(verify)
 	case "pending":
 		f.Meaning, f.Command = "The store has not been paid yet. The app presents the order again.", Text(verify)
 	case "cancelled":
@@ -176,11 +179,13 @@ func (f *Refusal) explain(userID string) {
 	case "other_account":
 		f.Meaning, f.Command = "The order belongs to another account of this service, which must present it.", show
 	case "mismatch":
-		f.Meaning, f.Command = "Product, order, app or environment differ from what the store sold: a bug, or a test build of the app.", Text(verify)
+		f.Meaning, f.Command = "Product, order, app or environment differ from what the store sold: "+
+			"a bug, or a test build of the app.", Text(verify)
 	case "test_purchase":
 		f.Meaning = "A tester bought it and paid nothing; see IAP_PLATFORM_A_ALLOW_TEST and IAP_PLATFORM_B_ALLOW_TEST."
 	default:
-		f.Meaning, f.Command = "The store does not confirm the order. If the user can prove the purchase, grant its credits; the order is then spent.",
+		f.Meaning, f.Command = "The store does not confirm the order. If the user can prove the purchase, grant its credits; "+
+			"the order is then spent.",
 			Text(fmt.Sprintf("cutroom credits grant %s CREDITS --reason REASON --order %s", userID, quoted(f.Platform+":"+f.OrderID)))
 	}
 	if !f.PaidAt.IsZero() {

@@ -63,7 +63,8 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 	rows, err := list[userRow](ctx, r.db, `WITH found AS `+found+`,
 		page AS (SELECT id FROM found ORDER BY last_active_at DESC, id LIMIT $1 OFFSET $2),
 		counts AS (
-			SELECT user_id, SUM(CASE kind WHEN 'render' THEN 1 ELSE 0 END) AS renders, SUM(CASE kind WHEN 'separation' THEN 1 ELSE 0 END) AS separations,
+			SELECT user_id, SUM(CASE kind WHEN 'render' THEN 1 ELSE 0 END) AS renders,
+				SUM(CASE kind WHEN 'separation' THEN 1 ELSE 0 END) AS separations,
 				CAST(SUM(source_duration_ms) AS BIGINT) AS source_ms
 			FROM jobs WHERE user_id IN (SELECT id FROM page) GROUP BY user_id)
 		SELECT t.found, COALESCE(u.id, '') AS user_id, u.email, u.name, COALESCE(u.provider, '') AS provider, COALESCE(u.role, '') AS role,

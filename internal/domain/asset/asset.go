@@ -40,8 +40,8 @@ var ErrDisabled = fault.New(fault.Unavailable, "r2_disabled")
 // ErrCorrupt reports an object whose bytes do not hash to its key.
 var ErrCorrupt = errors.New("asset does not match its key")
 
-// errVerifying is the answer while an object is verified that may have to be uploaded
-// again.
+// errVerifying is the answer while a stored object is verified. If it turns out to be corrupt, the client has to upload
+// it again.
 var errVerifying = fault.Sentencef(fault.Unavailable, "the file under this hash is being checked, try again later")
 
 // Options configures a Service.
@@ -171,7 +171,9 @@ func (s *Service) isIntact(ctx context.Context, found Found, r Request) (bool, e
 	if err := verifyLimit.Take(ctx, s.DB, "user:"+r.UserID); err != nil {
 		return false, err
 	}
-	size, err := verify(ctx, s, r.UserID, found.Key.String(), func(ctx context.Context) (int64, error) { return s.verifiedSize(ctx, found.Key) })
+	size, err := verify(ctx, s, r.UserID, found.Key.String(), func(ctx context.Context) (int64, error) {
+		return s.verifiedSize(ctx, found.Key)
+	})
 	switch {
 	case missing(err):
 		return false, nil

@@ -56,7 +56,8 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
 		VALUES ($1, $2, $3, CASE WHEN NOT $4 THEN now_ms() END)
 		ON CONFLICT (asset_key) DO UPDATE SET content_type = excluded.content_type, seen_at = excluded.seen_at,
-			given_up_at = NULL, removal_at = NULL, size_bytes = CASE WHEN $4 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
+			given_up_at = NULL, removal_at = NULL,
+			size_bytes = CASE WHEN $4 AND assets.given_up_at IS NULL AND assets.size_bytes > excluded.size_bytes
 				THEN assets.size_bytes ELSE excluded.size_bytes END
 		RETURNING removals, size_bytes, removing_at IS NOT NULL AND removing_at > now_ms() - $5`,
 		f.Key.String(), f.SizeBytes, f.contentType, f.announced, 2*removalTimeout.Milliseconds()).Scan(&removals, &size, &removing)
@@ -68,8 +69,11 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	case removals != f.removals && !f.announced:
 		return errRemoved
 	}
-	if _, err = tx.Exec(ctx, `INSERT INTO asset_holders (user_id, asset_key, size_bytes, created_at, last_used_at) VALUES ($1, $2, $3, now_ms(), now_ms())
-		ON CONFLICT (user_id, asset_key) DO UPDATE SET last_used_at = excluded.last_used_at, given_up_at = NULL`, userID, f.Key.String(), size); err != nil {
+	_, err = tx.Exec(ctx, `INSERT INTO asset_holders (user_id, asset_key, size_bytes, created_at, last_used_at)
+		VALUES ($1, $2, $3, now_ms(), now_ms())
+		ON CONFLICT (user_id, asset_key) DO UPDATE SET last_used_at = excluded.last_used_at, given_up_at = NULL`,
+		userID, f.Key.String(), size)
+	if err != nil {
 		return fmt.Errorf("hold asset: %w", err)
 	}
 	return count(ctx, tx, f.Key, size)
@@ -78,7 +82,9 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 // count makes an asset count with its size for all its holders. The transaction has written the size to assets, and so
 // keeps others from writing another one.
 func count(ctx context.Context, tx *db.Tx, key Key, size int64) error {
-	if _, err := tx.Exec(ctx, `UPDATE asset_holders SET size_bytes = $2 WHERE asset_key = $1 AND size_bytes <> $2`, key.String(), size); err != nil {
+	_, err := tx.Exec(ctx, `UPDATE asset_holders SET size_bytes = $2 WHERE asset_key = $1 AND size_bytes <> $2`,
+		key.String(), size)
+	if err != nil {
 		return fmt.Errorf("count the size of an asset: %w", err)
 	}
 	return nil
@@ -159,7 +165,8 @@ type Held struct {
 // List returns a page of what an account holds, newest first.
 func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Held, string, error) {
 	page, next, err := cursor.List(ctx, s.DB, `SELECT h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at
-		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL`+cursor.Newest("h.created_at", "h.asset_key"),
+		FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key
+		WHERE h.user_id = $1 AND h.given_up_at IS NULL`+cursor.Newest("h.created_at", "h.asset_key"),
 		userID, p, func(row db.Scanner) (h Held, err error) {
 			var key string
 			var created, used int64

@@ -210,7 +210,8 @@ func (s *Service) lookFor(ctx context.Context, key Key) error {
 	} else if missing(err) {
 		// A hold of the last day may belong to an upload in progress. Removing the unheld
 		// asset deletes the row.
-		_, err = s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`, key.String(), lookEvery.Milliseconds())
+		_, err = s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`,
+			key.String(), lookEvery.Milliseconds())
 	}
 	if err != nil {
 		return fmt.Errorf("look for asset: %w", err)

@@ -21,8 +21,9 @@ const queueLock = "render-queue"
 // requeueDead puts the renders back into the queue whose workers died, unless it was their last attempt. It runs before
 // each claim, so that the table of turns counts only running jobs.
 func (s *Service) requeueDead(ctx context.Context) error {
-	return s.jobs.Sweep(db.WithLimit(ctx, job.TTL/3), job.SQL(`j.kind = 'render' AND j.`+job.AtWork+` AND `+job.Expired+` AND `+user.NotErasing("j.user_id")+`
-		AND j.attempts < $1`, job.MaxAttempts), func(job.Claim, bool) job.Outcome {
+	dead := job.SQL(`j.kind = 'render' AND j.`+job.AtWork+` AND `+job.Expired+` AND `+user.NotErasing("j.user_id")+`
+		AND j.attempts < $1`, job.MaxAttempts)
+	return s.jobs.Sweep(db.WithLimit(ctx, job.TTL/3), dead, func(job.Claim, bool) job.Outcome {
 		return job.Outcome{Return: &job.Return{To: StatePending, Lost: true, Set: job.SQL(`short_since = NULL`)}}
 	})
 }
@@ -31,7 +32,8 @@ func (s *Service) requeueDead(ctx context.Context) error {
 // its own, because the statement after it sees what others committed while this one waited.
 func keepLine(ctx context.Context, tx *db.Tx, owners []string) error {
 	for _, owner := range owners {
-		_, err := tx.Exec(ctx, `INSERT INTO render_turns (user_id) VALUES ($1) ON CONFLICT (user_id) DO UPDATE SET user_id = excluded.user_id`, owner)
+		_, err := tx.Exec(ctx, `INSERT INTO render_turns (user_id) VALUES ($1)
+			ON CONFLICT (user_id) DO UPDATE SET user_id = excluded.user_id`, owner)
 		if err == nil {
 			_, err = tx.Exec(ctx, turnSQL, owner)
 		}

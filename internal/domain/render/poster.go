@@ -43,8 +43,9 @@ var errNoPicture = fault.NotFoundf("an audio-only render has no poster")
 
 // makePoster makes the poster of a stored film and records it in the job's row.
 func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error {
-	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: f.size, Source: f.key, Key: posterKey(jobID), Folder: filepath.Join(s.WorkDir, jobID+"-poster-*"),
-		Make: func(film, dir string) error { return s.storePoster(ctx, jobID, film, dir) },
+	return derived.Recipe{Store: s.Store, Space: s.OnDemand.Space, Bytes: f.size, Source: f.key, Key: posterKey(jobID),
+		Folder: filepath.Join(s.WorkDir, jobID+"-poster-*"),
+		Make:   func(film, dir string) error { return s.storePoster(ctx, jobID, film, dir) },
 		Note: func() (int64, error) {
 			return s.DB.Exec(ctx, `UPDATE renders SET poster_key = $2 WHERE job_id = $1 AND output_key = $3
 				AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = $1 AND `+user.Exists("j.user_id")+`)`, jobID, posterKey(jobID), f.key)

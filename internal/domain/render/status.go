@@ -30,7 +30,8 @@ type Status struct {
 
 // statusColumns of job j and its details d are what scanStatus reads.
 const statusColumns = `j.id, j.state, j.progress, COALESCE(j.error, ''), COALESCE(j.error_code, ''), d.output_kind,
-	d.quality, COALESCE(d.output_duration_ms, 0), COALESCE(d.output_size_bytes, 0), j.created_at, COALESCE(j.finished_at, 0), COALESCE(d.expires_at, 0)`
+	d.quality, COALESCE(d.output_duration_ms, 0), COALESCE(d.output_size_bytes, 0),
+	j.created_at, COALESCE(j.finished_at, 0), COALESCE(d.expires_at, 0)`
 
 func scanStatus(row db.Scanner) (Status, error) {
 	var st Status

@@ -351,7 +351,8 @@ func (r *resolver) job() (job.New, error) {
 	encoded, err := spec{Timeline: t, Sources: r.sources}.encode()
 	n := job.New{ID: r.jobID, UserID: r.owner, State: StatePending, StoredBytes: r.uploadBytes(),
 		SourceDurationMs: t.SourceDuration().Milliseconds(), Reserve: r.reserve,
-		Details: map[string]any{"spec": encoded, "output_kind": string(t.OutputKind), "quality": string(t.Quality), "upload_bytes": r.uploadBytes()}}
+		Details: map[string]any{"spec": encoded, "output_kind": string(t.OutputKind), "quality": string(t.Quality),
+			"upload_bytes": r.uploadBytes()}}
 	for _, o := range r.sources {
 		n.Holds = append(n.Holds, o.Object)
 	}

@@ -59,7 +59,8 @@ var (
 // SubmitReference is Submit for a stretch of an asset. Unless the owner wants the sound separated again, it
 // answers with the owner's newest job of the same sound, as long as that has its stems or will have them. Reused
 // reports this. The owner then needs neither credits nor room, and the job's life is not lengthened.
-func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference, key idempotency.Key) (jobID string, reused bool, err error) {
+func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference,
+	key idempotency.Key) (jobID string, reused bool, err error) {
 	// A job may be inserted after we looked for it, and it may end before we look again.
 	for range 3 {
 		answer, err := s.submitReference(ctx, owner, ref, key)

@@ -40,7 +40,8 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 // Submit charges the owner and enqueues the job in one transaction, so a crash leaves neither without the other.
 // The staged file stays the caller's. A repeat under the same idempotency key returns the first job and charges
 // nothing. The language is "auto" or an ISO code.
-func (s *Service) Submit(ctx context.Context, owner string, file staging.File, language string, key idempotency.Key) (jobID string, err error) {
+func (s *Service) Submit(ctx context.Context, owner string, file staging.File, language string,
+	key idempotency.Key) (jobID string, err error) {
 	j := newJob{id: s.jobs.NewID(), owner: owner, language: language, fileName: fileName(file.FileName)}
 	answer, err := idempotency.Prepare(ctx, s.DB, key, func() error { return s.priceUpload(ctx, &j, file) })
 	if err != nil || answer != "" {

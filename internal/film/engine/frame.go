@@ -81,7 +81,8 @@ func (s *shot) overBackdrop(w, h, n int) string {
 		first += "," + s.view.window.crop()
 	}
 	colours := append([]string{opaque[2]}, placed...)
-	background := append(append(opaque[1:], placed...), s.backdrop(), fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height))
+	background := append(append(opaque[1:], placed...), s.backdrop(),
+		fmt.Sprintf("scale=%d:%d:flags=bilinear", s.canvas.Width, s.canvas.Height))
 	matteW, matteH := w, h
 	if s.view.orientation.SwapsSides() {
 		matteW, matteH = h, w

@@ -102,7 +102,10 @@ func (v *videoPart) graph() string {
 // The edge moves through the canvas. It lies between even pixels, because colours have half the resolution.
 func (v *videoPart) overlap() []string {
 	if v.join.Kind == timeline.Dissolve {
-		return []string{v.mask(16, 16, fmt.Sprintf("(N+%d)/%d", v.joinFrom+1, v.join.Frames+1), "weights"), "[shot][shot1][weights]maskedmerge[joined]"}
+		return []string{
+			v.mask(16, 16, fmt.Sprintf("(N+%d)/%d", v.joinFrom+1, v.join.Frames+1), "weights"),
+			"[shot][shot1][weights]maskedmerge[joined]",
+		}
 	}
 	w, h := v.canvas.Width, v.canvas.Height
 	position, length, maskWidth, maskHeight, stack, window := "X/SW", w, w, 2, "hstack", "'%s':0"
@@ -158,6 +161,7 @@ func (v *videoPart) mask(width, height int, weight, out string) string {
 // weightMask is the mask of a number of frames of a canvas.
 func weightMask(canvas Canvas, frames int64, width, height int, weight, out string) string {
 	value := fmt.Sprintf("'min(255,round(256*%s))'", weight)
-	return fmt.Sprintf("color=black:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d,geq=lum=%s:cb=%s:cr=%s,%s,scale=%d:%d:flags=neighbor[%s]",
+	return fmt.Sprintf("color=black:size=%dx%d:rate=%s,format=yuv420p,trim=end_frame=%d,"+
+		"geq=lum=%s:cb=%s:cr=%s,%s,scale=%d:%d:flags=neighbor[%s]",
 		width, height, canvas.Rate, frames, value, value, value, neutral, canvas.Width, canvas.Height, out)
 }

@@ -41,7 +41,12 @@ type encoderSettings struct {
 }
 
 // leanerSettings are tried in this order.
-var leanerSettings = []encoderSettings{{}, {lookahead: 20}, {lookahead: 10, references: 2, threads: 1}, {lookahead: 5, references: 1, threads: 1}}
+var leanerSettings = []encoderSettings{
+	{},
+	{lookahead: 20},
+	{lookahead: 10, references: 2, threads: 1},
+	{lookahead: 5, references: 1, threads: 1},
+}
 
 // args are the encoder's options.
 func (e encoderSettings) args() []string {

@@ -64,7 +64,8 @@ func newShot(p *placed, c span, canvas Canvas) *shot {
 		s.first = max(0, s.framesUpTo(0)-1)
 		s.last = max(s.first, s.framesUpTo(s.frames-1)-1)
 	}
-	for starts := s.source.info.Video.Starts; s.first > 0 && starts[s.first-1] == starts[s.first]; { // bounds cannot separate frames with equal times
+	starts := s.source.info.Video.Starts
+	for s.first > 0 && starts[s.first-1] == starts[s.first] { // bounds cannot separate frames with equal times
 		s.first--
 	}
 	return s

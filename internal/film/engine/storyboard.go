@@ -127,8 +127,11 @@ func (d *drawer) pictures(ctx context.Context, frames []int) ([][]byte, error) {
 
 // shot returns the shot of a single frame on a canvas of a tile's size.
 func (d *drawer) shot(n int) *shot {
-	return &shot{source: d.source, view: newView(d.source.info.Video, timeline.Segment{}), canvas: Canvas{Width: d.board.Width, Height: d.board.Height, Rate: media.Rational{Num: 1, Den: 1}},
-		frames: 1, first: n, last: n, uneven: d.uneven}
+	return &shot{
+		source: d.source, view: newView(d.source.info.Video, timeline.Segment{}),
+		canvas: Canvas{Width: d.board.Width, Height: d.board.Height, Rate: media.Rational{Num: 1, Den: 1}},
+		frames: 1, first: n, last: n, uneven: d.uneven,
+	}
 }
 
 // decode decodes frames from the key frame before the first of them. It may find fewer.

@@ -119,7 +119,8 @@ const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:pack
 	"stream=index,codec_name,codec_type,profile,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
 	"start_time,duration,nb_frames,sample_rate,channels,bits_per_sample:" +
-	"stream_disposition=default,attached_pic,timed_thumbnails:stream_side_data=displaymatrix,dv_profile,dv_bl_signal_compatibility_id:stream_tags=enc_key_id,alpha_mode:" +
+	"stream_disposition=default,attached_pic,timed_thumbnails:" +
+	"stream_side_data=displaymatrix,dv_profile,dv_bl_signal_compatibility_id:stream_tags=enc_key_id,alpha_mode:" +
 	"format=duration,start_time"
 
 // scan runs ffprobe over the headers and packets of a file, confined, with the demuxer
@@ -148,8 +149,8 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 //
 //	packet|codec_type=video|stream_index=0|pts=0|dts=-1024|duration=512|size=787|flags=K_
 //	packet|codec_type=audio|stream_index=1|pts=0|dts=0|duration=1152|size=192|flags=K_|side_data|skip_samples=1105|discard_padding=0
-//	stream|index=0|codec_name=h264|profile=High|codec_type=video|width=320|time_base=1/15360|disposition:attached_pic=0|side_data|displaymatrix=\n00000000: ...
-//	stream|index=1|codec_name=aac|profile=LC|codec_type=audio|sample_rate=48000|channels=2|bits_per_sample=0|time_base=1/48000|disposition:attached_pic=0
+//	stream|index=0|codec_name=h264|profile=High|codec_type=video|width=320|time_base=1/15360|side_data|displaymatrix=\n00000000: ...
+//	stream|index=1|codec_name=aac|profile=LC|codec_type=audio|sample_rate=48000|channels=2|disposition:attached_pic=0
 //	format|start_time=0.000000|duration=5.016000
 //
 // The lines of streams follow those of packets, so times stay in ticks until then. Since

@@ -62,7 +62,8 @@ func (m Manner) refuse(r *http.Request, s signature, named bool) error {
 			"The authorization header is malformed; the region '%s' is wrong; expecting '%s'", s.region, m.Region)}
 	}
 	if m.Addressing == "virtual" && !named {
-		return &failure{403, "SecondLevelDomainForbidden", "The bucket you are attempting to access must be addressed using the virtual host style."}
+		return &failure{403, "SecondLevelDomainForbidden",
+			"The bucket you are attempting to access must be addressed using the virtual host style."}
 	}
 	if f := unknownCondition(m.Conditions); f != nil && r.Header.Get("If-None-Match") != "" && !strings.HasPrefix(r.Method, "G") {
 		return f

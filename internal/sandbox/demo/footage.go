@@ -33,14 +33,17 @@ const tick = "lt(mod(t,1),.024)*sqrt(max(0,.5-.5*cos(2*PI*mod(t,1)/.024)))*sin(2
 // The layers of the music, as expressions for ffmpeg's aevalsrc. ld(0) is the root of the bar's chord in Hz,
 // ld(1) its third; %g is the side, -1 or 1.
 const (
-	chords = "0*(st(2,mod(floor(t/2.8),4))+st(0,110*pow(2,if(eq(ld(2),0),0,if(eq(ld(2),1),-4,if(eq(ld(2),2),3,-2)))/12))+st(1,if(eq(ld(2),0),1.1892,1.2599)))"
-	bell   = "(1-exp(-4*mod(t,2.8)))*exp(-.3*mod(t,2.8))*(1-exp(-25*(2.8-mod(t,2.8))))"
-	swell  = "(sin(ld(0)*(2+.006*%[1]g)*PI*2*t)+sin(ld(0)*ld(1)*(2-.005*%[1]g)*PI*2*t)+sin(ld(0)*1.4983*(2+.004*%[1]g)*PI*2*t)+.5*sin(ld(0)*(4-.007*%[1]g)*PI*2*t))"
-	pluck  = "(1+%[1]g*.7*sin(floor(t/.35)*2.1))*exp(-5*mod(t,.35))*(1-exp(-500*mod(t,.35)))*(1-exp(-150*(.35-mod(t,.35))))"
-	arp    = "sin(ld(0)*if(eq(mod(floor(t/.35),4),0),4,if(eq(mod(floor(t/.35),4),1),4*ld(1),if(eq(mod(floor(t/.35),4),2),5.9932,8)))*PI*2*mod(t,.35))"
-	bass   = "sin(ld(0)*PI*2*mod(t,.7))*exp(-3*mod(t,.7))*(1-exp(-200*mod(t,.7)))*(1-exp(-90*(.7-mod(t,.7))))"
-	kick   = "sin(2*PI*(46*mod(t,1.4)+2.6*(1-exp(-32*mod(t,1.4)))))*exp(-8*mod(t,1.4))"
-	hat    = "(random(3)-.5)*exp(-55*mod(t+.35,.7))"
+	chords = "0*(st(2,mod(floor(t/2.8),4))+st(0,110*pow(2,if(eq(ld(2),0),0,if(eq(ld(2),1),-4,if(eq(ld(2),2),3,-2)))/12))" +
+		"+st(1,if(eq(ld(2),0),1.1892,1.2599)))"
+	bell  = "(1-exp(-4*mod(t,2.8)))*exp(-.3*mod(t,2.8))*(1-exp(-25*(2.8-mod(t,2.8))))"
+	swell = "(sin(ld(0)*(2+.006*%[1]g)*PI*2*t)+sin(ld(0)*ld(1)*(2-.005*%[1]g)*PI*2*t)" +
+		"+sin(ld(0)*1.4983*(2+.004*%[1]g)*PI*2*t)+.5*sin(ld(0)*(4-.007*%[1]g)*PI*2*t))"
+	pluck = "(1+%[1]g*.7*sin(floor(t/.35)*2.1))*exp(-5*mod(t,.35))*(1-exp(-500*mod(t,.35)))*(1-exp(-150*(.35-mod(t,.35))))"
+	arp   = "sin(ld(0)*if(eq(mod(floor(t/.35),4),0),4," +
+		"if(eq(mod(floor(t/.35),4),1),4*ld(1),if(eq(mod(floor(t/.35),4),2),5.9932,8)))*PI*2*mod(t,.35))"
+	bass = "sin(ld(0)*PI*2*mod(t,.7))*exp(-3*mod(t,.7))*(1-exp(-200*mod(t,.7)))*(1-exp(-90*(.7-mod(t,.7))))"
+	kick = "sin(2*PI*(46*mod(t,1.4)+2.6*(1-exp(-32*mod(t,1.4)))))*exp(-8*mod(t,1.4))"
+	hat  = "(random(3)-.5)*exp(-55*mod(t+.35,.7))"
 )
 
 // play returns a source that plays the sum of the expressions on both sides.
@@ -57,12 +60,14 @@ func song() string {
 }
 
 func radio(length time.Duration) string {
-	return play(length-lead, ".028*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "2*ld(0)"), ".05*"+pluck+"*"+strings.ReplaceAll(arp, "ld(0)", "2*ld(0)")) +
+	return play(length-lead, ".028*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "2*ld(0)"),
+		".05*"+pluck+"*"+strings.ReplaceAll(arp, "ld(0)", "2*ld(0)")) +
 		",aecho=.9:.7:240:.25,lowpass=f=5000"
 }
 
 func night(length time.Duration) string {
-	return play(length-lead, ".045*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "1.5*ld(0)")) + ",tremolo=f=1.4:d=.5,aecho=.9:.7:420|610:.4|.3,lowpass=f=4000"
+	return play(length-lead, ".045*"+bell+"*"+strings.ReplaceAll(swell, "ld(0)", "1.5*ld(0)")) +
+		",tremolo=f=1.4:d=.5,aecho=.9:.7:420|610:.4|.3,lowpass=f=4000"
 }
 
 // soundtrack returns a filter graph that ends in [sound]: music after the lead and, if requested, a voice (the
@@ -73,9 +78,11 @@ func soundtrack(music string, length time.Duration, voice, ticks bool) string {
 		graph, parts = graph+"[0:a]pan=stereo|c0=c0|c1=c0[voice];", parts+"[voice]"
 	}
 	if ticks {
-		graph, parts = graph+fmt.Sprintf("aevalsrc=exprs='.075*%[1]s|.075*%[1]s':s=48000:d=%[2]g[ticks];", tick, length.Seconds()), parts+"[ticks]"
+		graph += fmt.Sprintf("aevalsrc=exprs='.075*%[1]s|.075*%[1]s':s=48000:d=%[2]g[ticks];", tick, length.Seconds())
+		parts += "[ticks]"
 	}
-	return fmt.Sprintf("%s%samix=inputs=%d:duration=longest:normalize=0,apad,atrim=duration=%g,asetnsamples=1024[sound]", graph, parts, strings.Count(parts, "["), length.Seconds())
+	return fmt.Sprintf("%s%samix=inputs=%d:duration=longest:normalize=0,apad,atrim=duration=%g,asetnsamples=1024[sound]",
+		graph, parts, strings.Count(parts, "["), length.Seconds())
 }
 
 // shootAll generates the demonstration's clips side by side. Only the first one has a voice.
@@ -101,8 +108,9 @@ func shoot(ctx context.Context, s scene, voice, path string) error {
 		turn = "transpose=cclock" // phones store upright films sideways
 	}
 	graph := s.picture() + ";[picture]" + turn + "[turned];" + soundtrack(music(s.length), s.length, voice != "", true)
-	err := ffmpeg(ctx, "shoot "+filepath.Base(path), append(in, "-filter_complex", strings.ReplaceAll(graph, "\n", ""), "-map", "[turned]", "-map", "[sound]",
-		"-t", fmt.Sprint(s.length.Seconds()), "-c:v", "libx264", "-preset", "veryfast", "-crf", "19", "-pix_fmt", "yuv420p", "-g", fmt.Sprint(s.rate),
+	err := ffmpeg(ctx, "shoot "+filepath.Base(path), append(in, "-filter_complex", strings.ReplaceAll(graph, "\n", ""),
+		"-map", "[turned]", "-map", "[sound]", "-t", fmt.Sprint(s.length.Seconds()),
+		"-c:v", "libx264", "-preset", "veryfast", "-crf", "19", "-pix_fmt", "yuv420p", "-g", fmt.Sprint(s.rate),
 		"-c:a", "aac", "-b:a", "192k", "-movflags", "+faststart", "file:"+path)...)
 	if err != nil || !upright {
 		return err
@@ -141,7 +149,8 @@ func speak(ctx context.Context, dir, own string) (string, error) {
 		fmt.Fprintf(&all, "[l%d]", i)
 	}
 	// Remove boom and hiss from the voice, so that it sits in front of music.
-	fmt.Fprintf(&graph, "%samix=inputs=%d:normalize=0,highpass=f=95,equalizer=f=2800:t=q:w=1.1:g=2.5,lowpass=f=6000,volume=0.8[out]", all.String(), len(script))
+	fmt.Fprintf(&graph, "%samix=inputs=%d:normalize=0,highpass=f=95,equalizer=f=2800:t=q:w=1.1:g=2.5,lowpass=f=6000,volume=0.8[out]",
+		all.String(), len(script))
 	return path, ffmpeg(ctx, "speak", append(args, "-filter_complex", graph.String(), "-map", "[out]", "file:"+path)...)
 }
 
@@ -157,7 +166,8 @@ func dub(ctx context.Context, c clip, voice, path string) error {
 		codec = "libopus"
 	}
 	length := min(c.length, ownLongest)
-	return ffmpeg(ctx, "dub "+c.name, "-i", "file:"+voice, "-i", "file:"+c.path, "-filter_complex", soundtrack(radio(length), length, true, false),
+	return ffmpeg(ctx, "dub "+c.name, "-i", "file:"+voice, "-i", "file:"+c.path,
+		"-filter_complex", soundtrack(radio(length), length, true, false),
 		"-map", "1:v:0", "-map", "[sound]", "-c:v", "copy", "-c:a", codec, "-b:a", "192k", "file:"+path)
 }
 

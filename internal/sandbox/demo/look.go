@@ -41,7 +41,8 @@ func lookConfig(source string, c clip) map[string]any {
 		return look
 	}
 	return map[string]any{"quality": "medium", "segments": []map[string]any{
-		shot(1, cropFrom, cropFrom+1000, map[string]any{"crop": map[string]any{"left": croppedOff, "right": croppedOff, "top": croppedOff, "bottom": croppedOff}}),
+		shot(1, cropFrom, cropFrom+1000, map[string]any{
+			"crop": map[string]any{"left": croppedOff, "right": croppedOff, "top": croppedOff, "bottom": croppedOff}}),
 		shot(0, zoomFrom, zoomFrom+1000, map[string]any{"moves": []map[string]any{{"atMs": 0}, {"atMs": 1000, "scale": zoomedTo}}}),
 		shot(2, warmFrom, warmFrom+1000, map[string]any{"adjust": map[string]any{"warmth": warmth}}),
 		shot(3, rampFrom, rampFrom+rampLength, map[string]any{"speedPoints": []map[string]any{

@@ -29,7 +29,8 @@ func (j *judge) pictures(ctx context.Context) error {
 // area.
 func thumbnails(ctx context.Context, path, filter string, first, frames, columns, rows int) ([]byte, error) {
 	pictures, err := measure.Pictures(ctx, path,
-		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area+accurate_rnd", filter, first, first+frames, columns, rows), "gray", columns*rows)
+		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area+accurate_rnd",
+			filter, first, first+frames, columns, rows), "gray", columns*rows)
 	if err == nil && len(pictures) != frames {
 		err = fmt.Errorf("%s: %d frames of %d", path, len(pictures), frames)
 	}

@@ -76,7 +76,8 @@ func (j *judge) sheetGraph() string {
 	for i, l := range lanes {
 		ink, middle := laneInks[i%len(laneInks)], laneTop(i)+laneHeight/2
 		text := laneText * (1 - min(i, 1))
-		fmt.Fprintf(&waves, "[%d:a]aformat=channel_layouts=mono,showwavespic=s=%dx%d:filter=peak:scale=sqrt:draw=full:colors=%s,setpts=0[wave%[1]d];",
+		fmt.Fprintf(&waves, "[%d:a]aformat=channel_layouts=mono,showwavespic=s=%dx%d:filter=peak:scale=sqrt:"+
+			"draw=full:colors=%s,setpts=0[wave%[1]d];",
 			i, laneWidth, laneHeight-text, ink)
 		fmt.Fprintf(&overlays, "[sheet%d];[sheet%[1]d][wave%[1]d]overlay=%d:%d", i, laneLeft, laneTop(i)+text)
 		draw = append(draw, box(laneLeft, laneTop(i), laneWidth, laneBack), letters(l.name, 17, ink, sheetMargin, fmt.Sprintf("%d-th", middle)),
@@ -85,7 +86,8 @@ func (j *judge) sheetGraph() string {
 			continue // the stems share a scale
 		}
 		for second := time.Duration(0); second < l.length; second += time.Second {
-			draw = append(draw, letters(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim, laneLeft+int(laneWidth*second/l.length), fmt.Sprint(laneTop(i)-20)))
+			draw = append(draw, letters(fmt.Sprintf("%.0f s", second.Seconds()), 13, sheetDim,
+				laneLeft+int(laneWidth*second/l.length), fmt.Sprint(laneTop(i)-20)))
 		}
 	}
 	laneX := func(at time.Duration) int { return laneLeft + int(laneWidth*at/j.film.length()) }

@@ -18,7 +18,8 @@ func checkTools(speech bool) error {
 		}
 	}
 	if _, err := exec.LookPath("espeak-ng"); err != nil && speech {
-		errs = append(errs, errors.New("espeak-ng not found in PATH (make setup, or: apt-get install espeak-ng; or bring a recording with --speech)"))
+		errs = append(errs, errors.New(
+			"espeak-ng not found in PATH (make setup, or: apt-get install espeak-ng; or bring a recording with --speech)"))
 	}
 	return errors.Join(errs...)
 }

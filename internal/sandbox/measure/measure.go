@@ -50,7 +50,8 @@ func SoundOf(ctx context.Context, input ...string) ([][]float64, error) {
 
 // Pictures returns all pictures of a film after the filters, in a pixel format in which each has size bytes.
 func Pictures(ctx context.Context, path, filters, format string, size int) ([][]byte, error) {
-	raw, err := ffmpeg(ctx, "-i", "file:"+path, "-map", "0:v:0", "-vf", filters+",format="+format, "-fps_mode", "passthrough", "-f", "rawvideo", "-")
+	raw, err := ffmpeg(ctx, "-i", "file:"+path, "-map", "0:v:0", "-vf", filters+",format="+format,
+		"-fps_mode", "passthrough", "-f", "rawvideo", "-")
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,8 @@ func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{settable: opts.Settable, cutroom: opts.Cutroom, serve: opts.Serve, dir: filepath.Join(opts.World.DataDir, "work"), log: opts.Log,
+	s := &System{settable: opts.Settable, cutroom: opts.Cutroom, serve: opts.Serve,
+		dir: filepath.Join(opts.World.DataDir, "work"), log: opts.Log,
 		client: &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}, ended: make(chan struct{}),
 		front: newFront("127.0.0.1:" + own)}
 	s.end = sync.OnceFunc(func() { close(s.ended) })

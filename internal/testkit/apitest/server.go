@@ -144,7 +144,8 @@ func Start(t testing.TB, opts ...Option) *Server {
 }
 
 func start(t testing.TB, opts []Option) *Server {
-	o := options{env: map[string]string{}, relays: map[string]**relaytest.Relay{}, replicas: Replication(), bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
+	o := options{env: map[string]string{}, relays: map[string]**relaytest.Relay{}, replicas: Replication(),
+		bucket: os.Getenv("CUTROOM_TEST_BUCKET") == "1"}
 	for _, opt := range opts {
 		opt(&o)
 	}

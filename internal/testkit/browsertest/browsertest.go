@@ -306,9 +306,11 @@ func (p *Page) Network(on bool, bytesPerSecond float64) {
 	if bytesPerSecond == 0 {
 		bytesPerSecond = -1
 	}
-	do(p, command(network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{
-		{Offline: !on, DownloadThroughput: -1, UploadThroughput: bytesPerSecond}}}))
-	do(p, command(network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: !on, DownloadThroughput: -1, UploadThroughput: bytesPerSecond}))
+	conditions := network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{
+		{Offline: !on, DownloadThroughput: -1, UploadThroughput: bytesPerSecond}}}
+	do(p, command(network.EmulateNetworkConditionsByRule, conditions))
+	state := network.OverrideNetworkStateParams{Offline: !on, DownloadThroughput: -1, UploadThroughput: bytesPerSecond}
+	do(p, command(network.OverrideNetworkState, state))
 }
 
 // Screenshot returns the whole page as a PNG picture.
@@ -325,8 +327,17 @@ const (
 		.filter(e => e.checkVisibility() && !(e.getAttribute('aria-label') || e.labels?.length || e.innerText?.trim())).map(e => e.outerHTML)`
 	pale = `(() => {
 		const rgb = c => c.match(/[\d.]+/g).map(Number);
-		const light = c => { const [r, g, b] = rgb(c).map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-		const behind = e => { for (; e; e = e.parentElement) { const s = getComputedStyle(e), c = s.backgroundImage.match(/rgb\([^)]*\)/)?.[0] ?? s.backgroundColor, v = rgb(c); if (v.length < 4 || v[3] > 0) return c; } return 'rgb(255,255,255)'; };
+		const light = c => {
+			const [r, g, b] = rgb(c).map(v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+			return .2126 * r + .7152 * g + .0722 * b;
+		};
+		const behind = e => {
+			for (; e; e = e.parentElement) {
+				const s = getComputedStyle(e), c = s.backgroundImage.match(/rgb\([^)]*\)/)?.[0] ?? s.backgroundColor, v = rgb(c);
+				if (v.length < 4 || v[3] > 0) return c;
+			}
+			return 'rgb(255,255,255)';
+		};
 		const pale = new Set();
 		const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 		while (walk.nextNode()) {

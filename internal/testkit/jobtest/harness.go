@@ -57,8 +57,9 @@ func (h *Harness) UseBucket() {
 		h.T.Fatal(err)
 	}
 	if real != nil {
-		h.config = objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Region: real["OBJECT_STORE_REGION"], Bucket: real["OBJECT_STORE_BUCKET"],
-			AccessKeyID: real["OBJECT_STORE_ACCESS_KEY_ID"], SecretAccessKey: real["OBJECT_STORE_SECRET_ACCESS_KEY"]}
+		h.config = objectstore.BucketConfig{Endpoint: real["OBJECT_STORE_ENDPOINT"], Region: real["OBJECT_STORE_REGION"],
+			Bucket: real["OBJECT_STORE_BUCKET"], AccessKeyID: real["OBJECT_STORE_ACCESS_KEY_ID"],
+			SecretAccessKey: real["OBJECT_STORE_SECRET_ACCESS_KEY"]}
 	} else {
 		o := bucket.Options{Name: "bucket", AccessKeyID: "access", SecretAccessKey: "secret", Dir: filepath.Join(h.Dir, "bucket")}
 		standIn, err := bucket.New(o)

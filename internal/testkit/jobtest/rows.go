@@ -29,7 +29,8 @@ func Insert(t testing.TB, d *db.DB, id, userID, state string, createdMs, sourceM
 			VALUES ($1, '', '', 1, 'auto', 1)`
 	}
 	dbtest.Exec(t, d, `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at, finished_at)
-		VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7 THEN CAST($6 AS BIGINT) END)`, id, kind, userID, state, sourceMs, createdMs, strings.Contains(ended, "'"+state+"'"))
+		VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7 THEN CAST($6 AS BIGINT) END)`,
+		id, kind, userID, state, sourceMs, createdMs, strings.Contains(ended, "'"+state+"'"))
 	dbtest.Exec(t, d, details, id)
 	dbtest.Exec(t, d, `INSERT INTO job_days (kind, day, state, bucket, jobs, source_duration_ms) `+counted+` AND id = $1
 		ON CONFLICT (kind, day, state, bucket) DO UPDATE SET jobs = job_days.jobs + 1,
@@ -39,9 +40,11 @@ func Insert(t testing.TB, d *db.DB, id, userID, state string, createdMs, sourceM
 const ended = `('COMPLETED', 'READY', 'DISPOSED', 'FAILED')`
 
 // counted selects the ended jobs as rows of job_days.
-var counted = `SELECT kind, created_at / 86400000 AS day, state, ` + job.Bucket("source_duration_ms") + ` AS bucket, 1 AS jobs, source_duration_ms
+var counted = `SELECT kind, created_at / 86400000 AS day, state, ` + job.Bucket("source_duration_ms") + ` AS bucket,
+	1 AS jobs, source_duration_ms
 	FROM jobs WHERE state IN ` + ended
 
 // Totals is the query for what job_days should have: the ended jobs, counted again.
-var Totals = `SELECT kind, day, state, bucket, CAST(SUM(jobs) AS BIGINT) AS jobs, CAST(SUM(source_duration_ms) AS BIGINT) AS source_duration_ms
+var Totals = `SELECT kind, day, state, bucket, CAST(SUM(jobs) AS BIGINT) AS jobs,
+	CAST(SUM(source_duration_ms) AS BIGINT) AS source_duration_ms
 	FROM (` + counted + `) AS counted GROUP BY kind, day, state, bucket`

@@ -66,7 +66,9 @@ func (p *PlatformA) Send(ctx context.Context, m Message) error {
 func (p *PlatformA) Check(ctx context.Context) error {
 	err := p.post(ctx, map[string]any{"validate_only": true, "message": map[string]any{"token": "check"}})
 	// If our account may send for the project, the service objects only to the device token.
-	if refused := (*refusedError)(nil); errors.As(err, &refused) && refused.status == http.StatusBadRequest || errors.Is(err, ErrUnregistered) {
+	var refused *refusedError
+	badRequest := errors.As(err, &refused) && refused.status == http.StatusBadRequest
+	if badRequest || errors.Is(err, ErrUnregistered) {
 		return nil
 	}
 	return err

@@ -173,7 +173,8 @@ func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 	var ids []string
 	err = d.DB.InTx(ctx, func(tx *db.Tx) (err error) {
 		ids, err = db.Texts(tx.Query(ctx, `UPDATE events SET fanned_out_at = now_ms() WHERE fanned_out_at IS NULL AND id IN (
-			SELECT id FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT $1`+d.DB.SkipLockedOf("events")+`) RETURNING id`, fanOutBatch))
+			SELECT id FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id
+			LIMIT $1`+d.DB.SkipLockedOf("events")+`) RETURNING id`, fanOutBatch))
 		for _, id := range ids {
 			err = errors.Join(err, d.deliver(ctx, tx, id))
 		}
@@ -251,7 +252,8 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 // if the device now belongs to another account.
 func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error) {
 	var created, registered int64
-	err = d.DB.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts, COALESCE(v.token, ''), COALESCE(v.registered_at, 0)
+	err = d.DB.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts,
+			COALESCE(v.token, ''), COALESCE(v.registered_at, 0)
 		FROM event_deliveries d JOIN events e ON e.id = d.event_id LEFT JOIN devices v ON v.id = d.device_id AND v.user_id = e.user_id
 		WHERE d.id = $1 AND d.state = 'PENDING' AND (d.device_id IS NULL OR v.id IS NOT NULL) AND `+user.Exists("e.user_id"), id).
 		Scan(&m.eventID, &m.kind, &m.jobID, &m.userID, &m.errorCode, &created, &m.attempts, &m.token, &registered)
@@ -284,10 +286,12 @@ func (d *Dispatcher) settle(ctx context.Context, c *channel, id string, m messag
 	case c.name != webhookName: // only web hooks can be resent
 		return d.write(ctx, `DELETE FROM event_deliveries`+unchanged, id, m.attempts)
 	case outcome == delivered:
-		return d.write(ctx, `UPDATE event_deliveries SET state = 'DELIVERED', attempts = attempts + 1, ended_at = now_ms(), last_error = NULL`+unchanged,
+		return d.write(ctx, `UPDATE event_deliveries SET state = 'DELIVERED', attempts = attempts + 1,
+			ended_at = now_ms(), last_error = NULL`+unchanged,
 			id, m.attempts)
 	}
-	return d.write(ctx, `UPDATE event_deliveries SET state = 'FAILED', attempts = attempts + 1, ended_at = now_ms(), last_error = $3`+unchanged,
+	return d.write(ctx, `UPDATE event_deliveries SET state = 'FAILED', attempts = attempts + 1,
+		ended_at = now_ms(), last_error = $3`+unchanged,
 		id, m.attempts, text(failure))
 }
 

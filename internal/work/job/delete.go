@@ -14,7 +14,8 @@ import (
 // in the same transaction. erase removes its files; if it fails, the sweeps remove them.
 func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx) error, erase func(ctx context.Context) error) error {
 	err := t.DB.InTx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE jobs AS j SET deleted_at = now_ms(), stored_bytes = 0 WHERE j.id = $2 AND j.kind = $3 AND `+Known, owner, id, t.Kind)
+		n, err := tx.Exec(ctx, `UPDATE jobs AS j SET deleted_at = now_ms(), stored_bytes = 0
+			WHERE j.id = $2 AND j.kind = $3 AND `+Known, owner, id, t.Kind)
 		if err != nil {
 			return fmt.Errorf("delete job: %w", err)
 		}

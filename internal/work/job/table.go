@@ -133,7 +133,9 @@ func (t Table) Set(ctx context.Context, tx *db.Tx, id string, set Fragment) erro
 // CountBytes sets what the files of a job count for its owner, and locks the job's row. The files of a deleted job
 // count nothing.
 func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {
-	if _, err := tx.Exec(ctx, `UPDATE jobs SET stored_bytes = CASE WHEN deleted_at IS NULL THEN CAST($2 AS BIGINT) ELSE 0 END WHERE id = $1`, id, bytes); err != nil {
+	_, err := tx.Exec(ctx, `UPDATE jobs SET stored_bytes = CASE WHEN deleted_at IS NULL THEN CAST($2 AS BIGINT) ELSE 0 END
+		WHERE id = $1`, id, bytes)
+	if err != nil {
 		return fmt.Errorf("count bytes of job: %w", err)
 	}
 	return nil

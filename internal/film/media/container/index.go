@@ -81,7 +81,8 @@ func (x *Index) readFragments(path string) error {
 	return err
 }
 
-// read reports whether a track has several descriptions that differ. It searches for the names of boxes, because a damaged index may state wrong sizes for the enclosing boxes.
+// read reports whether a track has several descriptions that differ. It searches for the names of boxes, because a
+// damaged index may state wrong sizes for the enclosing boxes.
 // A handler box contains its name, version and flags, four reserved bytes and the type. A protection scheme contains
 // its name, version and flags and the scheme.
 func (x *Index) read(index []byte) (described bool) {

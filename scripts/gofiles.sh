@@ -1,0 +1,17 @@
+#!/bin/sh
+# Checks Go files: one of more than 150 lines begins with a sentence about what is in it, as in the standard library,
+# and a line has at most 140 characters (in tests, whose data is sometimes one long line, any number).
+set -eu
+cd "$(dirname "$0")/.."
+found=$(
+	find clients cmd deploy internal test -name '*.go' -exec awk '
+		FNR == 1 { head = 0; generated = 0; said = 0 }
+		!said && /^\/\/ Code generated/ { generated = 1 }
+		!said && /^\/\// && !/^\/\/go:build/ { head = 1 }
+		/^package / && !said { said = 1; without = !head && !generated }
+		FNR == 151 && without { print FILENAME ": has more than 150 lines and does not say what is in it" }
+	' {} +
+	find clients cmd deploy internal test -name '*.go' ! -name '*_test.go' -exec \
+		env LC_ALL=C.UTF-8 grep -HnE '^.{141}' {} + || true
+)
+test -z "$found" || { echo "$found" >&2; exit 1; }
