@@ -83,7 +83,8 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 			return o, err
 		}
 	}
-	if o.Bucket = !*noBucket; o.Fast {
+	o.Bucket = !*noBucket
+	if o.Fast {
 		o.Processing = 0
 	}
 	if o.port != 0 {

@@ -370,8 +370,10 @@ func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any)
 // ExecTexts runs one writing statement in its own transaction and returns the only column of its
 // rows.
 func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []string, err error) {
-	err = d.writing(ctx, func(ctx context.Context) (err error) {
-		out, err = Texts(newRows(func(err error) error { return err })(d.pool.QueryContext(ctx, query, args...)))
+	err = d.writing(ctx, func(ctx context.Context) error {
+		unclassified := func(err error) error { return err } // writing classifies the error
+		rows, err := d.pool.QueryContext(ctx, query, args...)
+		out, err = Texts(newRows(rows, err, unclassified))
 		return err
 	})
 	return out, err
@@ -384,7 +386,8 @@ func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error
 	if err != nil {
 		return nil, err
 	}
-	return newRows(end)(d.pool.QueryContext(ctx, query, args...))
+	rows, err := d.pool.QueryContext(ctx, query, args...)
+	return newRows(rows, err, end)
 }
 
 // QueryRow runs a read that returns at most one row.

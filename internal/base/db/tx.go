@@ -95,7 +95,8 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 // Query runs a read. Close or exhaust the rows before the next call.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
 	ctx, end := t.bounded(ctx)
-	return newRows(end)(t.tx.QueryContext(ctx, query, args...))
+	rows, err := t.tx.QueryContext(ctx, query, args...)
+	return newRows(rows, err, end)
 }
 
 // QueryRow runs a read that returns at most one row.

@@ -160,13 +160,12 @@ type Rows struct {
 	end func(error) error
 }
 
-func newRows(end func(error) error) func(*sql.Rows, error) (*Rows, error) {
-	return func(rows *sql.Rows, err error) (*Rows, error) {
-		if err != nil {
-			return nil, end(err)
-		}
-		return &Rows{rows, end}, nil
+// newRows returns the result of a query. end classifies its errors, also those of the rows.
+func newRows(rows *sql.Rows, err error, end func(error) error) (*Rows, error) {
+	if err != nil {
+		return nil, end(err)
 	}
+	return &Rows{rows, end}, nil
 }
 
 // Close ends the read.

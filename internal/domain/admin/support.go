@@ -276,7 +276,8 @@ func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 		return Job{}, fault.Sentencef(fault.NotFound, "Job not found")
 	}
 	j := found[0].Job
-	if j.Inputs = rawJSON(found[0].Spec); j.JobType != job.Render {
+	j.Inputs = rawJSON(found[0].Spec)
+	if j.JobType != job.Render {
 		if j.Inputs, err = json.Marshal(found[0].separationInput); err != nil {
 			return Job{}, fmt.Errorf("encode a job's inputs: %w", err)
 		}

@@ -74,7 +74,8 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 		LEFT JOIN counts c ON c.user_id = u.id LEFT JOIN credit_balances b ON b.user_id = u.id
 		ORDER BY u.last_active_at DESC, u.id`, args...)
 	for _, row := range rows {
-		if total = row.Found; row.UserID != "" {
+		total = row.Found
+		if row.UserID != "" {
 			users = append(users, row.User)
 		}
 	}

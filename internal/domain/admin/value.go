@@ -16,7 +16,8 @@ const isoMillis = "2006-01-02T15:04:05.000Z"
 func (t *Time) Scan(v any) error {
 	var ms sql.NullInt64
 	err := ms.Scan(v)
-	if *t = (Time{}); ms.Valid {
+	*t = Time{}
+	if ms.Valid {
 		t.Time = time.UnixMilli(ms.Int64).UTC()
 	}
 	return err

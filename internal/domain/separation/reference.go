@@ -303,8 +303,8 @@ func (s *Service) longerThan(ctx context.Context, made string, c cut) (bool, err
 // countCut makes the cut of sound that changes on the way. It fails if it cannot decode all of the sound.
 func (s *Service) countCut(ctx context.Context, c cut, sound media.Sound, pass media.Pass, made string) error {
 	// Another part of the sound may have more channels than the first.
-	sound.Layout = "stereo"
-	if c.Channels = 2; c.bytes() > s.MaxAudioBytes {
+	sound.Layout, c.Channels = "stereo", 2
+	if c.bytes() > s.MaxAudioBytes {
 		sound.Layout, c.Channels = "mono", 1
 	}
 	reader, writer := io.Pipe()

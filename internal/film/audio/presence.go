@@ -52,7 +52,8 @@ func (d *PresenceDetector) Spans() []Span { return d.spans }
 func (d *PresenceDetector) push(f frame) {
 	power := frame{f[0] * f[0], f[1] * f[1]}
 	loud := d.edge.push(power) > presenceLevel
-	if d.loud[d.at%presenceWindow] = loud; loud {
+	d.loud[d.at%presenceWindow] = loud
+	if loud {
 		d.lastLoud = d.at
 	}
 	above := d.window.push(power) > presenceLevel

@@ -184,7 +184,8 @@ func (d *RhythmDetector) judge(step int64) {
 		return
 	}
 	d.last = step
-	if d.found = append(d.found, rhythmOnset{step, strength}); len(d.found) == 2*MaxOnsets {
+	d.found = append(d.found, rhythmOnset{step, strength})
+	if len(d.found) == 2*MaxOnsets {
 		d.keepStrongest()
 	}
 }

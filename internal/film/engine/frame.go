@@ -106,8 +106,11 @@ func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
 	small := s.backdrop()
 	fit, fill, from1, from2 := label("fit", n), label("fill", n), label("from", 2*n), label("from", 2*n+1)
 	out1, out2 := label("bar", 2*n), label("bar", 2*n+1)
-	return fmt.Sprintf("split[%s][%s];[%[2]s]%s,split[%s][%s];[%[4]s]%[6]s[%[7]s];[%[5]s]%[8]s[%[9]s];"+
-		"[%[7]s][%[1]s][%[9]s]%[10]s=3", fit, fill, small, from1, from2, bar1, out1, bar2, out2, stack)
+	return fmt.Sprintf("split[%s][%s];", fit, fill) +
+		fmt.Sprintf("[%s]%s,split[%s][%s];", fill, small, from1, from2) +
+		fmt.Sprintf("[%s]%s[%s];", from1, bar1, out1) +
+		fmt.Sprintf("[%s]%s[%s];", from2, bar2, out2) +
+		fmt.Sprintf("[%s][%s][%s]%s=3", out1, fit, out2, stack)
 }
 
 // backdrop returns the filters that turn the picture on the canvas into the small blurred background.
@@ -115,9 +118,14 @@ func (s *shot) backdrop() string {
 	w, h := backdrop(s.canvas)
 	// Mirror the picture at its edges, so that the colours of the outermost pixels do not spread.
 	const edge = 3 * backdropBlur
-	return fmt.Sprintf("%s,scale=%d:%d:flags=area,pad=iw+%d:ih+%[4]d:%d:%[5]d,"+
-		"fillborders=%[5]d:%[5]d:%[5]d:%[5]d:mirror,gblur=sigma=%d:steps=3,crop=%[2]d:%[3]d:%[5]d:%[5]d",
-		s.framing.window.crop(), w, h, 2*edge, edge, backdropBlur)
+	return strings.Join([]string{
+		s.framing.window.crop(),
+		fmt.Sprintf("scale=%d:%d:flags=area", w, h),
+		fmt.Sprintf("pad=iw+%d:ih+%d:%d:%d", 2*edge, 2*edge, edge, edge),
+		fmt.Sprintf("fillborders=%d:%d:%d:%d:mirror", edge, edge, edge, edge),
+		fmt.Sprintf("gblur=sigma=%d:steps=3", backdropBlur),
+		fmt.Sprintf("crop=%d:%d:%d:%d", w, h, edge, edge),
+	}, ",")
 }
 
 // bar returns the filters that scale one end of the small background up to a bar of the canvas, cut to whole lines.
@@ -134,11 +142,13 @@ func (s *shot) bar(thickness int, upright, last bool) string {
 		from, over = lines-cut, grown-thickness
 	}
 	if upright {
-		return fmt.Sprintf("crop=%d:%d:%d:0,scale=%d:%d:flags=bilinear,crop=%d:%[5]d:%[7]d:0",
-			cut, h, from, grown, s.canvas.Height, thickness, over)
+		return fmt.Sprintf("crop=%d:%d:%d:0,", cut, h, from) +
+			fmt.Sprintf("scale=%d:%d:flags=bilinear,", grown, s.canvas.Height) +
+			fmt.Sprintf("crop=%d:%d:%d:0", thickness, s.canvas.Height, over)
 	}
-	return fmt.Sprintf("crop=%d:%d:0:%d,scale=%d:%d:flags=bilinear,crop=%[4]d:%[6]d:0:%[7]d",
-		w, cut, from, s.canvas.Width, grown, thickness, over)
+	return fmt.Sprintf("crop=%d:%d:0:%d,", w, cut, from) +
+		fmt.Sprintf("scale=%d:%d:flags=bilinear,", s.canvas.Width, grown) +
+		fmt.Sprintf("crop=%d:%d:0:%d", s.canvas.Width, thickness, over)
 }
 
 // placedOn returns the filters that turn a window of the source's pictures into w x h pixels as displayed.

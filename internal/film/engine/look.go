@@ -83,8 +83,9 @@ func perspective(moves []waypoint, interpolation string) string {
 	if len(moves) == 1 {
 		eval = "init"
 	}
-	return fmt.Sprintf("perspective=x0='%s':y0='%s':x1='%s':y1='%[2]s':x2='%[1]s':y2='%[4]s':x3='%[3]s':y3='%[4]s':"+
-		"interpolation=%[5]s:eval=%[6]s", left, top, right, bottom, interpolation, eval)
+	corners := fmt.Sprintf("x0='%s':y0='%s':x1='%s':y1='%s':", left, top, right, top) +
+		fmt.Sprintf("x2='%s':y2='%s':x3='%s':y3='%s':", left, bottom, right, bottom)
+	return "perspective=" + corners + "interpolation=" + interpolation + ":eval=" + eval
 }
 
 // piecewise returns an expression for a value that is linear between waypoints and constant outside them. ffmpeg counts

@@ -296,7 +296,9 @@ func search(variable string, steps []step) string {
 // of pictures as lower and as upper ones. Its colour tags have to be those of the mask. n numbers the labels.
 func (s *shot) blending(n int, lower, upper []string) string {
 	below, above, under, over, mask := label("below", n), label("above", n), label("under", n), label("over", n), label("blend", n)
-	return neutral + fmt.Sprintf(",split[%s][%s];[%s]%s[%s];[%s]%s[%s];%s;[%[5]s][%[8]s][%[10]s]maskedmerge", below, above,
-		below, strings.Join(lower, ","), under, above, strings.Join(upper, ","), over,
-		weightMask(s.canvas, s.frames, 16, 16, s.weights(), mask), mask)
+	return neutral + fmt.Sprintf(",split[%s][%s];", below, above) +
+		fmt.Sprintf("[%s]%s[%s];", below, strings.Join(lower, ","), under) +
+		fmt.Sprintf("[%s]%s[%s];", above, strings.Join(upper, ","), over) +
+		weightMask(s.canvas, s.frames, 16, 16, s.weights(), mask) + ";" +
+		fmt.Sprintf("[%s][%s][%s]maskedmerge", under, over, mask)
 }

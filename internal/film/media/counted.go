@@ -109,7 +109,8 @@ func linkArgs(kind container.Kind, path string, links []int64, i int) []string {
 // ErrNotMedia if ffmpeg cannot decode what follows a join.
 func (r *Runner) recount(ctx context.Context, path string, kind container.Kind, opts MeasureOptions, m *Measured) error {
 	clockless, err := m.clockless(path, kind)
-	if m.Clockless = clockless; err == nil && !clockless {
+	m.Clockless = clockless
+	if err == nil && !clockless {
 		return nil
 	}
 	if err == nil {

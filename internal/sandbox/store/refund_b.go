@@ -24,7 +24,8 @@ func (s *PlatformB) RefundShare(transactionID string, refunded bool, share int64
 	if !known {
 		return TransactionB{}, fmt.Errorf("no transaction has the id %q", transactionID)
 	}
-	if t.RevokedAtMs, t.RefundedShare = 0, 0; refunded {
+	t.RevokedAtMs, t.RefundedShare = 0, 0
+	if refunded {
 		t.RevokedAtMs, t.RefundedShare = time.Now().UnixMilli(), share
 	}
 	s.transactions[transactionID] = t

@@ -43,7 +43,8 @@ func Resume(ctx context.Context, d *db.DB, kind, actor string) (changed bool, er
 func switchSubmissions(ctx context.Context, d *db.DB, e audit.Entry, query string) (changed bool, err error) {
 	err = d.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, query, e.Target)
-		if changed = n > 0; err != nil || !changed {
+		changed = n > 0
+		if err != nil || !changed {
 			return err
 		}
 		return audit.Record(ctx, tx, e)

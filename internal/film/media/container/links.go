@@ -54,7 +54,8 @@ func Links(path string, kind Kind) (starts []int64, err error) {
 			if begins && !first && at+int64(step) > 0 {
 				starts = append(starts, at+int64(step))
 			}
-			if first = begins && kind == Ogg; len(starts) > maxLinks {
+			first = begins && kind == Ogg
+			if len(starts) > maxLinks {
 				return nil, ErrTooManyLinks
 			}
 			step += len(magic)
