@@ -1,3 +1,5 @@
+// Compares docs/app with openapi.yaml: every path, every error code with its status, and every default.
+
 package deploy
 
 import (

@@ -1,3 +1,5 @@
+// Tests of the files for the front: limits on uploads, health checks and certificates.
+
 package deploy
 
 import (

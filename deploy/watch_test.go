@@ -1,3 +1,5 @@
+// Compares alerts, dashboard and inhibitions with the metrics that the service exports.
+
 package deploy
 
 import (

@@ -1,3 +1,5 @@
+// POST /assets/analysis, and how its work is shared fairly among accounts.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Assets from upload to render: owners, downloads, corrupt objects, limits, and a service without a bucket.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// The service on a bucket that fails: outages, broken connections, and stems that are shown only when all are stored.
+
 package test
 
 import (

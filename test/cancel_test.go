@@ -1,3 +1,5 @@
+// DELETE of renders and separations in every state: processes end, files go, and the job is unknown.
+
 package test
 
 import (

@@ -1,3 +1,6 @@
+// A corpus of sound files that phones, recorders and messengers send. Each is heard in films and stems, and measured,
+// as a plain decoder hears it.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Deletion of accounts: nothing is left, running jobs stop, and other users' files are unknown.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Stems in films: replaced ranges, offsets, speed, and the forms of a reference.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Web hooks and pushes about ended jobs, also after crashes of the sender.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Repeats with an Idempotency-Key: one job and one charge, the first answer, and what counts as the same request.
+
 package test
 
 import (

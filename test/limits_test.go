@@ -1,3 +1,5 @@
+// Rate limits by address and by user, proxies in front, and the share of connections of one address.
+
 package test
 
 import (

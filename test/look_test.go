@@ -1,3 +1,5 @@
+// Films with rotate, mirror, crop, moves and adjust, measured in the downloaded file.
+
 package test
 
 import (

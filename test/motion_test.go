@@ -1,3 +1,5 @@
+// Films with reverse, smooth and speedPoints, measured to the frame and to the sound.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Asset uploads in parts, interrupted and continued.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Purchases on both platforms: grants, reasons for a refusal, limits for forged receipts, and outages of a store.
+
 package test
 
 import (

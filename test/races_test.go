@@ -1,3 +1,5 @@
+// Requests that reach two replicas at the same moment: limits, one job for one sound, sign-out, shared parts.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Refunds that the stores announce: credits taken and given back, shares, forged and unconfirmed notifications.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Renders from submission to download: segments, trims, speed, inputs, music and audio alone.
+
 package test
 
 import (

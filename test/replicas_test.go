@@ -1,3 +1,5 @@
+// Several replicas as one service, and a rolling restart under load.
+
 package test
 
 import (

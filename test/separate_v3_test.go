@@ -1,3 +1,5 @@
+// POST /separate/v3: the stretch of an asset, its price and size, crashes, and one price for one sound.
+
 package test
 
 import (

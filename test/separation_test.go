@@ -1,3 +1,5 @@
+// Separations from submission to stems: forms, prices, missing stems and the queue.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Sign-in with both providers: new users and the bonus, refused tokens, key rotation, outages.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// How the program starts: refused configurations, forms of DATABASE_URL, rights in the database, other commands.
+
 package test
 
 import (

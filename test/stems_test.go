@@ -1,3 +1,5 @@
+// Downloads of stems by signed links: ranges, expiry, forged tokens, and WAV.
+
 package test
 
 import (

@@ -1,3 +1,5 @@
+// Storyboards of assets: the frame of each tile, orientation, and that one is made for all accounts.
+
 package test
 
 import (

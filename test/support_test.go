@@ -1,3 +1,5 @@
+// The commands of support: credits, orders, exports, sign-out, erasure, and the audit record.
+
 package test
 
 import (

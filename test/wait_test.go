@@ -1,3 +1,5 @@
+// Status requests that wait for a change (Prefer: wait), with tags, limits and a stopping service.
+
 package test
 
 import (

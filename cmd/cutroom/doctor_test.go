@@ -1,3 +1,5 @@
+// Runs the doctor among stand-ins: on a healthy service, with parts of it broken, and with less configured.
+
 package main
 
 import (

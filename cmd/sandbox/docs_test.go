@@ -1,3 +1,6 @@
+// Runs the pages about the sandbox: every command in them, every control call of the stand-ins, and every kind of
+// fault.
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+// Which package may name which table in its SQL.
+
 package app_test
 
 import (

@@ -1,3 +1,6 @@
+// Every rule of the configuration: the single values, ranges, combinations, warnings, and that all problems are
+// reported at once.
+
 package config
 
 import (

@@ -1,3 +1,5 @@
+// Compares docs/configuration.md with the declared keys, and writes .env.example (-update).
+
 package config
 
 import (

@@ -1,3 +1,5 @@
+// Where values come from: the environment, an .env file and files with secrets; unknown and misspelt names.
+
 package config
 
 import (

@@ -1,3 +1,5 @@
+// Metrics and readiness of a replica whose database or storage fails.
+
 package ops
 
 import (

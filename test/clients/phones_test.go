@@ -1,3 +1,5 @@
+// The Swift and Kotlin packages as programs: their scenarios, and the samples that the pages show.
+
 package clients
 
 import (

@@ -1,3 +1,5 @@
+// The drill of a synchronous standby that hangs: outages while jobs run, ended by the commands of operations.md.
+
 package drill
 
 import (

@@ -207,8 +207,10 @@ func (d *upgradeDrill) send(u *apitest.User, req apitest.Request) *apitest.Respo
 	}
 	req.Header.Set("Connection", "close")
 	res, err := u.TryDo(d.T, req)
-	if out.err = err; err == nil {
-		if out.status = res.Status; res.Status >= 500 && (res.Status != 503 || res.Header.Get("Retry-After") == "") {
+	out.err = err
+	if err == nil {
+		out.status = res.Status
+		if res.Status >= 500 && (res.Status != 503 || res.Header.Get("Retry-After") == "") {
 			out.err = fmt.Errorf("not the front's 503: %s", res.Body)
 		}
 		if res.Status >= 500 {

@@ -1,3 +1,5 @@
+// The provider's failures that the matrix runs: every step with every fault, single faults, and hostile results.
+
 package matrix
 
 import (

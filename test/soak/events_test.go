@@ -1,3 +1,5 @@
+// What the soak test does at random: faults, kills, stops, restarts and deletions.
+
 package soak
 
 import (

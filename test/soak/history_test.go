@@ -1,3 +1,5 @@
+// The soak test's history of requests and leases, and the models against which it is checked for linearizability.
+
 package soak
 
 import (

@@ -1,3 +1,5 @@
+// The admin app in a real browser: sign-in, every report, markup in names, narrow screens and failures.
+
 package httpapi_test
 
 import (

@@ -1,3 +1,5 @@
+// The admin endpoints: who may read them, ranges of days, pages and bodies, and the files and headers of the admin app.
+
 package httpapi_test
 
 import (

@@ -1,3 +1,5 @@
+// For every field that openapi.yaml describes: its type, its exact name, its bounds, and that an error names it.
+
 package httpapi_test
 
 import (
@@ -72,7 +74,8 @@ func leaves(s *openapi3.Schema, path string, document func(value string) string,
 func asker(r *harness) func(q request) (status int, body map[string]string, text string) {
 	admin := r.admin()
 	return func(q request) (int, map[string]string, string) {
-		if q.user = r.submitter(); strings.HasSuffix(q.target, "/admin-grant") {
+		q.user = r.submitter()
+		if strings.HasSuffix(q.target, "/admin-grant") {
 			q.user = admin
 		}
 		w := r.do(q)

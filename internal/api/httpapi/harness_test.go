@@ -1,3 +1,6 @@
+// The harness of this package: the whole service without a listener, between stand-ins. It checks every answer against
+// openapi.yaml, and fails on an internal error in the log.
+
 package httpapi_test
 
 import (

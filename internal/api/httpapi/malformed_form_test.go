@@ -1,3 +1,6 @@
+// Malformed forms, references, stem links and queries, each with its exact answer. malformed_test.go has the other
+// endpoints.
+
 package httpapi_test
 
 import (

@@ -1,3 +1,6 @@
+// Malformed requests, each with its exact answer: the harness of these tests, and the endpoints with JSON bodies,
+// tokens, paths and methods.
+
 package httpapi_test
 
 import (

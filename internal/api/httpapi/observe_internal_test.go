@@ -1,3 +1,5 @@
+// What log and metrics record of a request: which failures are errors, and that no word of a stranger becomes a label.
+
 package httpapi
 
 import (

@@ -1,3 +1,5 @@
+// Compares openapi.yaml with the service: endpoints, security, error bodies, examples and the reasons of failed jobs.
+
 package httpapi_test
 
 import (

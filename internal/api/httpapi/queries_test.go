@@ -1,3 +1,6 @@
+// What requests cost the database: the number of their queries, the indexes that these use, and how many requests of
+// one user may run at once.
+
 package httpapi_test
 
 import (

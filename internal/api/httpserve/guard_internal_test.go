@@ -1,3 +1,6 @@
+// Slow and early clients, on connections in memory and a clock that does not wait: silent and dripping bodies, and
+// refusals before the body is read.
+
 package httpserve
 
 import (

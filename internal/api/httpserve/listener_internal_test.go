@@ -1,3 +1,5 @@
+// The listener on real sockets: the share of an address, slow downloads, and the requests that a stop still answers.
+
 package httpserve
 
 import (

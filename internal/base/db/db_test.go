@@ -1,3 +1,6 @@
+// Tests of what this package promises on both databases: notifications, locks, deadlocks, outages, reserved connections
+// and certificates.
+
 package db_test
 
 import (

@@ -1,3 +1,5 @@
+// Reports as a server of the Sentry protocol receives them: their content, their rate, and what they may not contain.
+
 package monitor_test
 
 import (

@@ -1,3 +1,5 @@
+// Sign-in, access tokens, roles, sign-out, and deletion with interruptions, with stand-ins for the providers.
+
 package account_test
 
 import (

@@ -1,3 +1,6 @@
+// The harness of this package, a service on a stand-in bucket whose requests a test can change, and the tests of keys
+// and uploads.
+
 package asset_test
 
 import (

@@ -1,3 +1,6 @@
+// Who holds an asset, what counts against an account, and when the sweep deletes objects: also with uploads that end
+// late.
+
 package asset_test
 
 import (

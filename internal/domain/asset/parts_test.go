@@ -1,3 +1,5 @@
+// Uploads in parts that are interrupted, repeated, concurrent or too old, and stores that can do less.
+
 package asset_test
 
 import (

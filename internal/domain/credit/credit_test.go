@@ -1,3 +1,6 @@
+// The harness of this package, and the ledger: prices, purchases granted once, lost commits, forged receipts and admin
+// grants.
+
 package credit_test
 
 import (

@@ -1,3 +1,6 @@
+// Refunds by the stores: debts, shares, notifications that come early or are not confirmed, and the invariants of the
+// ledger in any order of changes.
+
 package credit_test
 
 import (
@@ -279,10 +282,9 @@ func TestRefundsOfAShare(t *testing.T) {
 		balance("more of it", 100)
 		say("200", receipt.Share{})
 		balance("reversed: the buyer has paid all of it", 200)
-		if s.share = of(99_900); true { // of 150 credits 149.85, rounded to all
-			if _, err := buyB("300"); fault.As(err) == nil || fault.As(err).Detail != "revoked" {
-				t.Errorf("nothing is left: %v", err)
-			}
+		s.share = of(99_900) // of 150 credits 149.85, rounded to all
+		if _, err := buyB("300"); fault.As(err) == nil || fault.As(err).Detail != "revoked" {
+			t.Errorf("nothing is left: %v", err)
 		}
 	})
 }

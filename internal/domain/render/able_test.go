@@ -1,3 +1,5 @@
+// What a worker does with a job that it cannot do or finish: lack of disk space, outages, panics, errors, time limits.
+
 package render
 
 import (

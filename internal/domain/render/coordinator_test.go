@@ -1,3 +1,5 @@
+// Parts shared among replicas: one live maker for each, in order, across crashes and lost claims.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// Deletion of renders and accounts beside workers, assistants and sweeps, in any order.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// The harness of this package: replicas on one database and store, with a simulated engine.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// Compares the claims with a model of fair turns, after random changes.
+
 package render
 
 import (

@@ -1,3 +1,5 @@
+// One attempt at a job beside stops, lost leases, deletions, and a provider that measures more or less than expected.
+
 package separation
 
 import (

@@ -1,3 +1,5 @@
+// A provider that is busy: how long jobs wait for it, in which order, and when they fail.
+
 package separation
 
 import (

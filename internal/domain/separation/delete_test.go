@@ -1,3 +1,5 @@
+// Deletion of separations in any order with workers and sweeps: refunds, and the stems that a render still reads.
+
 package separation
 
 import (

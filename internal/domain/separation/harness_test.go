@@ -1,3 +1,6 @@
+// The harness of this package: replicas on one database and store with the stand-in provider, and jobs brought into any
+// state.
+
 package separation
 
 import (

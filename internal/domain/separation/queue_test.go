@@ -1,3 +1,5 @@
+// The queue: order, limit, fences, positions and estimates, frozen replicas, and the plans of its queries.
+
 package separation
 
 import (

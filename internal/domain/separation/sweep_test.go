@@ -1,3 +1,5 @@
+// The sweeps: which jobs they end with which reason, which files they remove, and that they look again before they act.
+
 package separation
 
 import (

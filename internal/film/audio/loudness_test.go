@@ -1,3 +1,5 @@
+// Compares the loudness meter with ffmpeg's, for each kind of signal that a meter can get wrong.
+
 package audio_test
 
 import (

@@ -1,3 +1,5 @@
+// Compares mixes with the sum of their regions, computed sample by sample, and checks the seams of loops.
+
 package audio
 
 import (
@@ -72,7 +74,8 @@ func slowGain(p *Region, n int64) float64 {
 				continue
 			}
 			share := (x - a.At) / (b.At - a.At)
-			if level = a.Gain*(1-share) + b.Gain*share; a.Shape == Decibels {
+			level = a.Gain*(1-share) + b.Gain*share
+			if a.Shape == Decibels {
 				level = math.Exp(math.Log(a.Gain)*(1-share) + math.Log(b.Gain)*share)
 			}
 		}

@@ -1,3 +1,5 @@
+// Onsets of generated rhythms: how many are found, how exactly, and how many are false.
+
 package audio_test
 
 import (

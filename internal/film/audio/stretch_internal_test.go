@@ -1,3 +1,5 @@
+// Stretched sound: places by the exact map, onsets, seams, pitch, level, and sums of stems.
+
 package audio
 
 import (

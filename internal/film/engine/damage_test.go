@@ -1,3 +1,5 @@
+// Films of damaged, hostile and too large sources: which fail, with which sentence, and which still work.
+
 package engine_test
 
 import (

@@ -1,3 +1,6 @@
+// Every frame of a film shows the right picture of its source. The pictures carry numbers, and the expected one is
+// computed again from the rules of the API.
+
 package engine
 
 import (

@@ -1,3 +1,5 @@
+// The canvas and how pictures fit it: contain, cover with a focus, and blurred bars, measured in the picture.
+
 package engine
 
 import (

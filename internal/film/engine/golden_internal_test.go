@@ -1,3 +1,5 @@
+// Golden plans: every argument of every pass, in testdata. Each is rendered, too. Write them with -update.
+
 package engine
 
 import (

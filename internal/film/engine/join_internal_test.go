@@ -1,3 +1,5 @@
+// Joins: exact pictures before encoding, which parts a change touches, and the sound of joins, cuts and ranges.
+
 package engine
 
 import (

@@ -1,3 +1,5 @@
+// The layout as numbers, without ffmpeg: frame rates, samples, runs, chunks, windows of sound, and threads.
+
 package engine
 
 import (
@@ -415,7 +417,8 @@ func TestThreadsArePlanned(t *testing.T) {
 		machine, single, fewest := Machine{Cores: 2, MemoryBytes: tt.memory}, 0, math.MaxInt
 		planThreads(p, p.Parts, machine)
 		for _, v := range p.Parts {
-			if fewest = min(fewest, v.threads); v.threads == 1 {
+			fewest = min(fewest, v.threads)
+			if v.threads == 1 {
 				single++
 			}
 		}

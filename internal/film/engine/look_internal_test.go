@@ -1,3 +1,5 @@
+// Rotation, mirror, crop, moves and adjustments, measured in the film against the contract's definitions.
+
 package engine
 
 import (

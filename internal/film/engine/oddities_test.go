@@ -1,3 +1,6 @@
+// Sources that real devices write and that are easy to get wrong: HDR, variable rate, interlaced, hidden tracks, edit
+// lists, wrong durations.
+
 package engine_test
 
 import (

@@ -1,3 +1,5 @@
+// Which parts a changed edit encodes again, and caches that lose, break or refuse parts.
+
 package engine_test
 
 import (

@@ -1,3 +1,6 @@
+// The fields of a film's sound, on generated signals without ffmpeg: fades, loops, volume points, recordings across
+// joins, ducking.
+
 package engine
 
 import (

@@ -1,3 +1,5 @@
+// The sound of finished films: levels, surround, late and short sound, stems, cuts, speed, limiting.
+
 package engine_test
 
 import (

@@ -1,3 +1,5 @@
+// The pictures of finished films: rotation, sizes, colours, transparency, key frames, changes in the middle.
+
 package engine_test
 
 import (

@@ -1,3 +1,5 @@
+// The limits of an ffmpeg pass: files it may see, bytes it may write, memory, and its end when the server dies.
+
 package media_test
 
 import (

@@ -1,3 +1,5 @@
+// The parsers of ffprobe's output, on text: whatever pieces it arrives in, of whichever version, and however large.
+
 package media
 
 import (

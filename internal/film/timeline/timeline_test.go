@@ -1,3 +1,5 @@
+// The rules of an edit with the sentence for each, the order of segments, and the stored form letter by letter.
+
 package timeline_test
 
 import (

@@ -1,3 +1,5 @@
+// The stand-in bucket as the AWS SDK sees it: wrong signatures, presigned and multipart uploads, restarts.
+
 package bucket_test
 
 import (

@@ -1,3 +1,5 @@
+// The demonstration: its flags, its clips, its measurements, and the whole command against the real service.
+
 package demo
 
 import (

@@ -1,3 +1,5 @@
+// The host of a stand-in: each kind of fault, its order, and the control API.
+
 package fake_test
 
 import (

@@ -1,3 +1,5 @@
+// Editing in the studio, in a real browser: pieces, touch, two tabs, full storage, voice-over, beats.
+
 package player_test
 
 import (

@@ -1,3 +1,6 @@
+// The studio in a real browser, from sign-in to the finished film: on a phone, without a network, with every refusal,
+// audited for accessibility.
+
 package player_test
 
 import (

@@ -1,3 +1,5 @@
+// Compares the studio's preview with the film that is rendered afterwards: frames, sound and their timing.
+
 package player_test
 
 import (

@@ -1,3 +1,5 @@
+// The stand-in's separation of sound: stems that add up exactly, and a dialogue that is found in music.
+
 package stems
 
 import (

@@ -1,3 +1,5 @@
+// Starts the whole sandbox with the test program in the place of cutroom, signs in, and stops it.
+
 package system_test
 
 import (

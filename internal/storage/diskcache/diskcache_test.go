@@ -1,3 +1,5 @@
+// The cache: what it drops and spares, erasure of a scope, files of dead processes, and callers that share a load.
+
 package diskcache_test
 
 import (

@@ -1,3 +1,5 @@
+// The S3 servers of these tests, the stand-in and a real one, behind a proxy that counts, delays and breaks requests.
+
 package objectstore_test
 
 import (

@@ -1,3 +1,6 @@
+// Transfers to and from a bucket that fails: retries, resumed downloads, stalls, overwritten objects, secrets in
+// errors, memory.
+
 package objectstore_test
 
 import (

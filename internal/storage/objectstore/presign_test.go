@@ -1,3 +1,5 @@
+// What presigned addresses bind, on each S3 server, and the doctor's check of a bucket.
+
 package objectstore_test
 
 import (

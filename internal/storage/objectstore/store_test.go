@@ -1,3 +1,5 @@
+// The contract of Store, run against the folder and every S3 server, and the helpers of this package's tests.
+
 package objectstore_test
 
 import (

@@ -1,3 +1,6 @@
+// Stores that differ from Amazon's: headers that proxies change, unexpected answers, redirects, no conditional
+// requests.
+
 package objectstore_test
 
 import (

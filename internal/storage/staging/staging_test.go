@@ -1,3 +1,5 @@
+// Uploads on their way in: full and broken disks, flat memory, and the sweep beside living and dead processes.
+
 package staging_test
 
 import (

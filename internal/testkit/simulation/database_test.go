@@ -1,3 +1,5 @@
+// The simulated database: in-memory SQLite whose calls wait for their turn in the scheduler.
+
 package simulation
 
 import (

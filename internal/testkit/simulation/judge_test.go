@@ -1,3 +1,5 @@
+// The judge: what must hold after each step and at the end of a schedule, about states, money, events and files.
+
 package simulation
 
 import (

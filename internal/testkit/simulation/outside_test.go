@@ -1,3 +1,5 @@
+// Everything outside the service, simulated: the provider, the engine, the app store and the receiver of web hooks.
+
 package simulation
 
 import (

@@ -1,3 +1,5 @@
+// The scheduler: it lets calls pass one at a time, in an order that the seed determines, and strikes some with faults.
+
 package simulation
 
 import (
@@ -296,7 +298,8 @@ func (s *scheduler) strike(c *call) fault {
 			continue
 		}
 		s.faults = slices.Delete(s.faults, i, i+1)
-		switch c.strikes = true; f.kind {
+		c.strikes = true
+		switch f.kind {
 		case stall:
 			c.until = time.Now().Add(f.long())
 		case freeze:

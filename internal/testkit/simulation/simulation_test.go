@@ -1,3 +1,5 @@
+// Runs schedules: many seeds in several processes, the shrinking of a failing plan, and the trace of its steps.
+
 package simulation
 
 import (

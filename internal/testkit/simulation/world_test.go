@@ -1,3 +1,6 @@
+// The world of a schedule: its replicas, their crashes and clocks, the requests of its users, and the plan that
+// determines them.
+
 package simulation
 
 import (

@@ -1,3 +1,5 @@
+// Sign-in with provider_a: the claims, every answer that refuses a token, and outages.
+
 package identity_test
 
 import (

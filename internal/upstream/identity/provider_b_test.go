@@ -1,3 +1,5 @@
+// Sign-in with provider_b: claims, forged signatures, key rotation, and how long a key set outlives an outage.
+
 package identity_test
 
 import (

@@ -1,3 +1,5 @@
+// Pushes to both platforms' stand-ins: payloads, the meaning of each answer, and the renewal of tokens.
+
 package push_test
 
 import (

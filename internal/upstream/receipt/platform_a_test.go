@@ -1,3 +1,5 @@
+// Purchases at platform_a: every record that is refused, failures of the store and of its token endpoint, and refunds.
+
 package receipt_test
 
 import (

@@ -1,3 +1,6 @@
+// Purchases at platform_b: forged chains and signatures, transactions that are refused, the sandbox, and failures of
+// the store.
+
 package receipt_test
 
 import (

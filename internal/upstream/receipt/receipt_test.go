@@ -1,3 +1,6 @@
+// What the tests of both stores share: keys, failures with the errors that they cause, and checks that errors hold no
+// secret.
+
 package receipt_test
 
 import (

@@ -1,3 +1,5 @@
+// Which addresses the client calls: links, redirects, private addresses behind names, and the operator's own hosts.
+
 package separator
 
 import (

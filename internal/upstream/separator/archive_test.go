@@ -1,3 +1,5 @@
+// Hostile archives: bombs, holes, links, special files, odd names, and the order of tracks.
+
 package separator
 
 import (

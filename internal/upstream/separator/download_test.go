@@ -1,3 +1,5 @@
+// Which files become which stems, and flags and links that come late.
+
 package separator
 
 import (

@@ -1,3 +1,5 @@
+// Every fault of the provider at every step: the error, the number of tries, and the time.
+
 package separator
 
 import (

@@ -1,3 +1,5 @@
+// The protocol on a provider that works: a whole job, ids and envelopes, progress, and which submissions are repeated.
+
 package separator
 
 import (

@@ -1,3 +1,5 @@
+// The harness of this package: a provider on real or simulated connections that misbehaves as a test tells it.
+
 package separator
 
 import (

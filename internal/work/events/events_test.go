@@ -1,3 +1,5 @@
+// The dispatcher with recording channels: deleted receivers, retries, panics, devices, and the plans of its queries.
+
 package events
 
 import (

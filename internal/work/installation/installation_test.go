@@ -1,3 +1,5 @@
+// Which installation a bucket belongs to: claims, races for a new bucket, and stores without conditional writes.
+
 package installation_test
 
 import (

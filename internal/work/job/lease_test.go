@@ -1,3 +1,5 @@
+// Leases: how a holder notices that it lost one, gives up in time during an outage, and hands it on.
+
 package job_test
 
 import (

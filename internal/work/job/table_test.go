@@ -1,3 +1,5 @@
+// Moves of a job by several workers at once, late workers, deletion, and the totals of ended jobs.
+
 package job_test
 
 import (

@@ -1,3 +1,5 @@
+// The sweep of objects: what it removes, the brake, foreign stores, and objects that are needed again.
+
 package sweep_test
 
 import (

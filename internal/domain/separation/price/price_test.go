@@ -1,3 +1,6 @@
+// The price of real, damaged and hostile files: the length that a decoder finds, and the limits on what finding it may
+// cost.
+
 package price
 
 import (

@@ -1,3 +1,6 @@
+// A prisoner tries everything that a decoder must not be able to do, under each combination of layers. The same
+// attempts must work without confinement.
+
 package confine_test
 
 import (

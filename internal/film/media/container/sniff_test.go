@@ -1,3 +1,5 @@
+// Detection of kinds: real files, their damaged beginnings, and everything that is not media.
+
 package container_test
 
 import (
