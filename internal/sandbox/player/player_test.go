@@ -140,14 +140,19 @@ func reload(p *browsertest.Page) {
 	p.Reload()
 }
 
-// tab presses Tab until the focus is on the element of a selector.
+// tab presses Tab until the focus is on the element of a selector, or Shift and Tab if the element is above the focus.
 func tab(t *testing.T, p *browsertest.Page, selector string) {
 	t.Helper()
+	var modifiers []chromedp.Modifier
+	if p.Eval(fmt.Sprintf(`(() => { const goal = document.querySelector(%q), e = document.activeElement ?? document.body;
+		return e !== document.body && !!goal && !!(e.compareDocumentPosition(goal) & Node.DOCUMENT_POSITION_PRECEDING); })()`, selector)) == "true" {
+		modifiers = append(modifiers, chromedp.ModifierShift)
+	}
 	for range 90 {
 		if p.Eval(fmt.Sprintf(`!!document.activeElement?.matches(%q)`, selector)) == "true" {
 			return
 		}
-		p.Press(kb.Tab)
+		p.Press(kb.Tab, modifiers...)
 	}
 	t.Fatalf("no way to %s by the keyboard", selector)
 }

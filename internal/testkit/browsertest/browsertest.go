@@ -97,7 +97,7 @@ func open(t testing.TB, parent context.Context, opts ...chromedp.ContextOption) 
 // our own pages.
 func start(program string) {
 	shared.ctx, shared.end = chromedp.NewContext(context.Background(), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false),
+		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false), chromedp.Flag("force-prefers-reduced-motion", true),
 		chromedp.Flag("use-fake-device-for-media-stream", true), chromedp.Flag("use-fake-ui-for-media-stream", true)))
 	// The browser lives as long as the context of the first call.
 	starting := time.AfterFunc(maxWait, shared.end)
@@ -177,10 +177,13 @@ func (p *Page) eval(expression string) (string, error) {
 
 // Until waits for a JavaScript expression to become true. After maxWait it ends the test
 // and prints what the page shows. It does not use the library's own wait, which stops when
-// the page changes, and evaluates text as code, which the page's policy forbids.
+// the page changes, and evaluates text as code, which the page's policy forbids. It asks less and less often:
+// a question costs the browser and the test more than a millisecond of processor time.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
-	for end := time.Now().Add(maxWait); ; time.Sleep(16 * time.Millisecond) {
+	pause := 16 * time.Millisecond
+	for end := time.Now().Add(maxWait); ; time.Sleep(pause) {
+		pause = min(pause*5/4, 150*time.Millisecond)
 		is, err := p.eval(`(() => { try { return !!(` + expression + `); } catch { return false; } })()`)
 		if is == "true" {
 			return
