@@ -1,3 +1,6 @@
+// The client of the API: every request passes through here. It adds the bearer token, waits as long as the service asks,
+// repeats what may be repeated, and ends the session when the service no longer accepts it.
+
 import createClient, { type Client } from 'openapi-fetch';
 import type { components, paths } from '../../api/schema.js';
 import { lasting, longestWaitSec, missingRetryAfterSec, repeatable, requestTimeoutSec, tries } from './contract.js';

@@ -1,3 +1,6 @@
+// The frame of the page: signing in and out, the header with credits and account, and the studio once somebody is
+// signed in.
+
 import { useEffect, useState } from 'preact/hooks';
 import { Account } from './account';
 import { answer, api, buy, current, cutroom, lastName, onEnd, onWait, pause, present, signIn, type Provider, type Schemas, type Session } from './api';

@@ -85,6 +85,9 @@ export interface Draft {
   quality: Schemas['Quality'];
 }
 
+/** Removes something and offers to undo it, until the next edit. */
+export type Remove = (what: string, change: (old: Draft) => Draft) => void;
+
 export const empty: Draft = { clips: [], segments: [], sounds: [], speeches: [], quality: 'medium' };
 
 /** A draft, or a step of its history, that was stored when a film had one piece of music and one recording. */

@@ -1,14 +1,13 @@
 // The film's music and recorded voices: waveform, fades, volume over time, and ducking under voices.
 
 import { useEffect, useState } from 'preact/hooks';
-import type { Point, Sound } from './draft';
+import type { Point, Remove, Sound } from './draft';
 import { analysisOf, type Analysis } from './files';
 import { heardOf, Lane } from './lane';
 import { seconds } from './media';
 import { Act, Icon, Slider, Volume } from './parts';
 import type { Change } from './projects';
 import { drag } from './strip';
-import type { Remove } from './studio';
 
 interface Props {
   sound: Sound;

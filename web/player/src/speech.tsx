@@ -4,14 +4,13 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { answer, api, current, followSeparation, newKey, peaksOf, type Schemas } from './api';
 import { openShop } from './app';
-import { volumeOf, type Draft, type Speech as Spoken, type StemsOf } from './draft';
+import { volumeOf, type Draft, type Remove, type Speech as Spoken, type StemsOf } from './draft';
 import { failureOf, Trouble } from './errors';
 import { Lane } from './lane';
 import { inspect, seconds } from './media';
 import { Act, Confirm, Icon, Progress, useTask, useUnloadWarning, Wrong } from './parts';
 import { Stems } from './stems';
 import type { Change } from './projects';
-import type { Remove } from './studio';
 import { mustSound, upload } from './upload';
 
 type Status = Schemas['SeparationStatus'];

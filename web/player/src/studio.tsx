@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { capabilities, cutroom, pause, result, type Schemas } from './api';
-import { configOf, known, lengthOfAll, nextId, replaced, split, type Clip, type Draft, type StemsOf } from './draft';
+import { configOf, known, lengthOfAll, nextId, replaced, split, type Clip, type Draft, type Remove, type StemsOf } from './draft';
 import { Trouble } from './errors';
 import { Film } from './film';
 import { seconds } from './media';
@@ -16,9 +16,6 @@ import { SoundCard, SoundLane } from './sound';
 import { TaskList, useTasks, type Sent, type Tasks } from './tasks';
 import { Timeline } from './timeline';
 import { clipOf, soundOf } from './upload';
-
-/** Removes something and offers to undo it, until the next edit. */
-export type Remove = (what: string, change: (old: Draft) => Draft) => void;
 
 interface Person {
   user: string;

@@ -5,14 +5,13 @@ import { useEffect, useState } from 'preact/hooks';
 import { beatsOf, cutToBeats } from './beats';
 import { Canvas } from './canvas';
 import { Card } from './card';
-import { beginsOf, duplicated, lengthOfAll, segmentAt, shortest, without, type Draft, type Segment } from './draft';
+import { beginsOf, duplicated, lengthOfAll, segmentAt, shortest, without, type Draft, type Remove, type Segment } from './draft';
 import { analysisOf, type Analysis } from './files';
 import { Act } from './parts';
 import type { Peek } from './player';
 import type { Change } from './projects';
 import type { Recording } from './speech';
 import { Strip } from './strip';
-import type { Remove } from './studio';
 
 const near = 250; // ms within which a cut snaps to an onset of the music
 
