@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { capabilities, cutroom, pause, result, type Schemas } from './api';
-import { configOf, known, lengthOfAll, nextId, replaced, split, type Clip, type Draft, type Remove, type StemsOf } from './draft';
+import { configOf, known, lengthOfAll, nextId, replaced, split, type Clip, type Remove, type StemsOf } from './draft';
 import { Trouble } from './errors';
 import { Film } from './film';
 import { seconds } from './media';
