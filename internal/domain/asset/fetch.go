@@ -1,3 +1,5 @@
+// Assets on the local disk: the cache is asked first, and a download checks the hash.
+
 package asset
 
 import (
@@ -6,9 +8,38 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sync/semaphore"
+
 	"cutroom/internal/storage/disk"
 	"cutroom/internal/storage/objectstore"
 )
+
+// FetchTo brings the object to the local file dst, which must not exist and belongs to the caller, through the cache. dst
+// is read-only: it shares its bytes with the cache and with other jobs.
+//
+// The error is ErrCorrupt for bytes that do not hash to the key, objectstore.ErrNotFound for a missing object, and
+// objectstore.ErrUnavailable if the store cannot be reached and a retry may help.
+func (s *Service) FetchTo(ctx context.Context, key Key, dst string) error {
+	return s.fetch(ctx, key, dst, s.jobDownloads)
+}
+
+// FetchForRequest is FetchTo for a request, which must not keep jobs waiting.
+func (s *Service) FetchForRequest(ctx context.Context, key Key, dst string) error {
+	return s.fetch(ctx, key, dst, s.requestDownloads)
+}
+
+func (s *Service) fetch(ctx context.Context, key Key, dst string, slots *semaphore.Weighted) error {
+	if s.Bucket == nil {
+		return ErrDisabled
+	}
+	return s.Cache.Load(ctx, key.fileName(), dst, func(ctx context.Context, path string) error {
+		if err := slots.Acquire(ctx, 1); err != nil {
+			return context.Cause(ctx)
+		}
+		defer slots.Release(1)
+		return s.download(ctx, key, path)
+	})
+}
 
 // maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be
 // fetched for requests that read an asset. Each of them moves in several parts at once.

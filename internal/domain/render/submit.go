@@ -1,14 +1,12 @@
 // Submission of a render: the names in the request become stored objects, uploads are stored, and one transaction
-// enqueues the job and holds its sources. The stored form of a job (spec) is here as well.
+// enqueues the job and holds its sources.
 
 package render
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"cutroom/internal/base/db"
@@ -23,95 +21,6 @@ import (
 	"cutroom/internal/work/quota"
 )
 
-// object is one stored source of a job.
-type object struct {
-	Object string `json:"object"` // key in the store
-	SHA256 string `json:"sha256"`
-	Asset  bool   `json:"asset,omitempty"` // by reference: verified and cached
-}
-
-// spec is everything a worker needs to know of a job, as kept in its row.
-type spec struct {
-	Timeline timeline.Timeline `json:"timeline"`
-	Sources  map[string]object `json:"sources"` // by the timeline's source keys
-}
-
-func (s spec) encode() (string, error) {
-	b, err := json.Marshal(s)
-	return string(b), err
-}
-
-// failedSpecs is how many failed jobs of a user keep their request, for support and a
-// retry. A request may have a megabyte, and failing is free.
-const failedSpecs = 20
-
-// dropOldSpecs drops the requests of a user's failed jobs except the newest. [Service.Expire] drops what a sweep of
-// more than fifty jobs leaves.
-func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `UPDATE renders SET spec = '' WHERE spec <> '' AND job_id IN (SELECT j.id FROM jobs j
-		WHERE j.user_id = $1 AND j.kind = 'render' AND j.state = 'FAILED'
-		ORDER BY j.finished_at DESC LIMIT 50 OFFSET $2`+tx.SkipLockedOf("j")+`)`, userID, failedSpecs)
-	if err != nil {
-		return fmt.Errorf("drop requests of failed jobs: %w", err)
-	}
-	return nil
-}
-
-// uploads are the objects of the spec that were uploaded for the job alone.
-func (s spec) uploads(jobID string) []string { return s.objects("uploads/" + jobID + "/") }
-
-// objects are the objects of the spec whose keys begin with a prefix, each once, in order.
-func (s spec) objects(prefix string) (keys []string) {
-	for _, o := range s.Sources {
-		if strings.HasPrefix(o.Object, prefix) {
-			keys = append(keys, o.Object)
-		}
-	}
-	slices.Sort(keys) // the same order in every transaction
-	return slices.Compact(keys)
-}
-
-// assets are the assets among the sources.
-func (s spec) assets() (keys []asset.Key, err error) {
-	for _, object := range s.objects("assets/") {
-		key, err := asset.ParseKey(object)
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
-}
-
-func decodeSpec(text string) (s spec, err error) {
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return s, fmt.Errorf("decode render spec: %w", err)
-	}
-	return s, nil
-}
-
-// stemSource begins the keys of sources that are stems, before the separation's id, a slash and the stem's id.
-const stemSource = "stem:"
-
-// stems are the stems among the sources.
-func (s spec) stems() (stems []separation.StemRef) {
-	for name, o := range s.Sources {
-		if stem, ok := strings.CutPrefix(name, stemSource); ok {
-			jobID, stemID, _ := strings.Cut(stem, "/")
-			stems = append(stems, separation.StemRef{JobID: jobID, StemID: stemID, ObjectKey: o.Object, SHA256: o.SHA256})
-		}
-	}
-	return stems
-}
-
-// ext is the extension of the output.
-func (s spec) ext() string {
-	if s.Timeline.OutputKind == timeline.Audio {
-		return "m4a"
-	}
-	return "mp4"
-}
-
 // Submission is a request to render. The timeline is validated, and its stem
 // selections still carry the URLs or names the client sent.
 type Submission struct {
@@ -122,6 +31,13 @@ type Submission struct {
 	InputID string
 	// Assets are the sources by their keys in the timeline, nil if they are uploads.
 	Assets map[string]asset.Key
+}
+
+// Has reports whether a source key that begins with "video" names an upload or the
+// cached input.
+func (s Submission) Has(key string) bool {
+	_, uploaded := findPart(s.Files, key)
+	return uploaded || s.InputID != ""
 }
 
 // Submit enqueues a job. The staged files stay the caller's. A repeat under the same
@@ -181,27 +97,6 @@ func (r *resolver) resolve(ctx context.Context) error {
 	return r.s.Quota.Check(ctx, r.s.DB, r.owner, quota.Usage{WaitingJobs: 1, StoredBytes: r.uploadBytes()})
 }
 
-// files looks for the uploads, and for the cached video, that the submission names.
-func (r *resolver) files(ctx context.Context) error {
-	t := &r.sub.Timeline
-	if r.sub.InputID != "" {
-		if err := r.findInput(ctx); err != nil {
-			return err
-		}
-	}
-	for i := range t.Segments {
-		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].sourceFileKey", i)); err != nil {
-			return err
-		}
-	}
-	for i := range t.Clips {
-		if err := r.source(t.Clips[i].SourceKey, fmt.Sprintf("bgmClips[%d].audioFileKey", i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // stems resolves the link or the ids of each selection to a stored stem of the owner.
 func (r *resolver) stems(ctx context.Context) error {
 	t := &r.sub.Timeline
@@ -224,60 +119,6 @@ func (r *resolver) stem(ctx context.Context, sel timeline.Selection) (separation
 		return r.s.Separations.ResolveStem(ctx, r.owner, sel.SeparationID, sel.StemID)
 	}
 	return r.s.Separations.ResolveStemURL(ctx, r.owner, sel.SourceKey)
-}
-
-func (r *resolver) source(key, field string) error {
-	if _, done := r.sources[key]; done {
-		return nil
-	}
-	if r.sub.InputID != "" && strings.HasPrefix(key, "video") {
-		r.sources[key] = r.input
-		return nil
-	}
-	file, ok := findPart(r.sub.Files, key)
-	if !ok {
-		return fault.Invalidf("%s names no uploaded part: %q", field, key)
-	}
-	if file.SizeBytes == 0 {
-		return fault.Invalidf("%s: the uploaded part is empty", field)
-	}
-	class, err := container.SniffFile(file.Path)
-	if err != nil {
-		return fmt.Errorf("classify upload: %w", err)
-	}
-	if class.Kind == container.Unknown {
-		return fault.Invalidf("%s: the uploaded part is not a video or audio file of a supported format", field)
-	}
-	object := object{Object: uploadKey(r.jobID, len(r.uploads)), SHA256: file.SHA256}
-	r.uploads = append(r.uploads, upload{object.Object, file})
-	r.sources[key] = object
-	return nil
-}
-
-// Has reports whether a source key that begins with "video" names an upload or the
-// cached input.
-func (s Submission) Has(key string) bool {
-	_, uploaded := findPart(s.Files, key)
-	return uploaded || s.InputID != ""
-}
-
-// findPart looks a part up by name. Released clients name music parts with an extension,
-// for example bgm_0.audio, and refer to them without it.
-func findPart(files map[string]staging.File, key string) (staging.File, bool) {
-	if f, ok := files[key]; ok {
-		return f, true
-	}
-	for name, f := range files {
-		if base, _, cut := strings.Cut(name, "."); cut && base == key {
-			return f, true
-		}
-	}
-	base, _, cut := strings.Cut(key, ".")
-	if !cut {
-		return staging.File{}, false
-	}
-	f, ok := files[base]
-	return f, ok
 }
 
 // assets looks for the objects that the submission refers to. If several are missing,
@@ -311,6 +152,27 @@ func (r *resolver) assets(ctx context.Context) error {
 	return nil
 }
 
+// files looks for the uploads, and for the cached video, that the submission names.
+func (r *resolver) files(ctx context.Context) error {
+	t := &r.sub.Timeline
+	if r.sub.InputID != "" {
+		if err := r.findInput(ctx); err != nil {
+			return err
+		}
+	}
+	for i := range t.Segments {
+		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].sourceFileKey", i)); err != nil {
+			return err
+		}
+	}
+	for i := range t.Clips {
+		if err := r.source(t.Clips[i].SourceKey, fmt.Sprintf("bgmClips[%d].audioFileKey", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 var errUnknownInput = fault.Invalidf("inputId is unknown or has expired; upload the video again")
 
 // findInput looks up the cached video that the submission names, used or not.
@@ -327,14 +189,51 @@ func (r *resolver) findInput(ctx context.Context) error {
 	return nil
 }
 
-// store stores the uploads where every replica that may claim the job finds them.
-func (r *resolver) store(ctx context.Context) error {
-	for _, u := range r.uploads {
-		if err := r.s.Store.Put(ctx, u.key, u.file.Path, "application/octet-stream"); err != nil {
-			return fmt.Errorf("store upload: %w", err)
+func (r *resolver) source(key, field string) error {
+	if _, done := r.sources[key]; done {
+		return nil
+	}
+	if r.sub.InputID != "" && strings.HasPrefix(key, "video") {
+		r.sources[key] = r.input
+		return nil
+	}
+	file, ok := findPart(r.sub.Files, key)
+	if !ok {
+		return fault.Invalidf("%s names no uploaded part: %q", field, key)
+	}
+	if file.SizeBytes == 0 {
+		return fault.Invalidf("%s: the uploaded part is empty", field)
+	}
+	class, err := container.SniffFile(file.Path)
+	if err != nil {
+		return fmt.Errorf("classify upload: %w", err)
+	}
+	if class.Kind == container.Unknown {
+		return fault.Invalidf("%s: the uploaded part is not a video or audio file of a supported format", field)
+	}
+	object := object{Object: uploadKey(r.jobID, len(r.uploads)), SHA256: file.SHA256}
+	r.uploads = append(r.uploads, upload{object.Object, file})
+	r.sources[key] = object
+	return nil
+}
+
+// findPart looks a part up by name. Released clients name music parts with an extension,
+// for example bgm_0.audio, and refer to them without it.
+func findPart(files map[string]staging.File, key string) (staging.File, bool) {
+	if f, ok := files[key]; ok {
+		return f, true
+	}
+	for name, f := range files {
+		if base, _, cut := strings.Cut(name, "."); cut && base == key {
+			return f, true
 		}
 	}
-	return nil
+	base, _, cut := strings.Cut(key, ".")
+	if !cut {
+		return staging.File{}, false
+	}
+	f, ok := files[base]
+	return f, ok
 }
 
 // uploadBytes is the size of the objects stored for this job only.
@@ -357,6 +256,16 @@ func (r *resolver) job() (job.New, error) {
 		n.Holds = append(n.Holds, o.Object)
 	}
 	return n, err
+}
+
+// store stores the uploads where every replica that may claim the job finds them.
+func (r *resolver) store(ctx context.Context) error {
+	for _, u := range r.uploads {
+		if err := r.s.Store.Put(ctx, u.key, u.file.Path, "application/octet-stream"); err != nil {
+			return fmt.Errorf("store upload: %w", err)
+		}
+	}
+	return nil
 }
 
 // reserve refuses the job unless all its sources stay until it holds them.

@@ -53,6 +53,31 @@ func (s *Service) Submit(ctx context.Context, owner string, file staging.File, l
 	return s.enqueue(ctx, key, j)
 }
 
+// newJob is a job that is not in the queue yet.
+type newJob struct {
+	id, owner, language string
+	fileName            string // as the client called it, its asset key, or ""
+	sizeBytes           int64  // of the source
+	audio               price.Sound
+	// A job by reference has no source of its own: its worker cuts it out of the asset.
+	reference *Reference
+	cut       string
+	used      []asset.Found
+}
+
+func (j newJob) source() string { return sourceKey(j.id, j.audio.Ext) }
+
+func (j newJob) price() int64 { return credit.Price(j.audio.DurationMs) }
+
+// maxFileName is the number of characters kept of an upload's name.
+const maxFileName = 255
+
+// fileName is the name of an upload as its status shows it, without the folders that some clients
+// send.
+func fileName(name string) string {
+	return db.Clean(name[strings.LastIndexAny(name, `/\`)+1:], maxFileName)
+}
+
 // priceUpload completes the job with the length and the size of an upload, if the owner can pay for it.
 func (s *Service) priceUpload(ctx context.Context, j *newJob, file staging.File) error {
 	have, err := credit.Balance(ctx, s.DB, j.owner)
@@ -66,6 +91,22 @@ func (s *Service) priceUpload(ctx context.Context, j *newJob, file staging.File)
 	return s.affordable(ctx, j.owner, j.price())
 }
 
+// affordable refuses a job before its source is stored if the charge would refuse it later.
+func (s *Service) affordable(ctx context.Context, owner string, cost int64) error {
+	have, err := credit.Balance(ctx, s.DB, owner)
+	if err != nil {
+		return err
+	}
+	if have >= cost {
+		return nil
+	}
+	// Report the deleted account rather than its missing balance.
+	if err := user.Check(ctx, s.DB, owner); err != nil {
+		return err
+	}
+	return credit.Insufficient(cost, have)
+}
+
 // enqueue charges the owner of a job and puts it into the queue, unless the idempotency key
 // has an answer.
 func (s *Service) enqueue(ctx context.Context, key idempotency.Key, j newJob) (jobID string, err error) {
@@ -75,31 +116,6 @@ func (s *Service) enqueue(ctx context.Context, key idempotency.Key, j newJob) (j
 	}
 	return answer, err
 }
-
-// newJob is a job that is not in the queue yet.
-type newJob struct {
-	id, owner, language string
-	fileName            string // as the client called it, its asset key, or ""
-	sizeBytes           int64  // of the source
-	audio               price.Sound
-	// A job by reference has no source of its own: its worker cuts it out of the asset.
-	reference *Reference
-	cut       string
-	used      []asset.Found
-}
-
-// maxFileName is the number of characters kept of an upload's name.
-const maxFileName = 255
-
-// fileName is the name of an upload as its status shows it, without the folders that some clients
-// send.
-func fileName(name string) string {
-	return db.Clean(name[strings.LastIndexAny(name, `/\`)+1:], maxFileName)
-}
-
-func (j newJob) source() string { return sourceKey(j.id, j.audio.Ext) }
-
-func (j newJob) price() int64 { return credit.Price(j.audio.DurationMs) }
 
 // job is a job with its price.
 func (s *Service) job(j newJob) job.New {
@@ -133,22 +149,6 @@ func (s *Service) reserve(ctx context.Context, tx *db.Tx, j newJob) error {
 		return err
 	}
 	return credit.Charge(ctx, tx, j.owner, j.id, j.price())
-}
-
-// affordable refuses a job before its source is stored if the charge would refuse it later.
-func (s *Service) affordable(ctx context.Context, owner string, cost int64) error {
-	have, err := credit.Balance(ctx, s.DB, owner)
-	if err != nil {
-		return err
-	}
-	if have >= cost {
-		return nil
-	}
-	// Report the deleted account rather than its missing balance.
-	if err := user.Check(ctx, s.DB, owner); err != nil {
-		return err
-	}
-	return credit.Insufficient(cost, have)
 }
 
 // dropSource removes an upload that no job needs. If it fails, the sweep of orphaned

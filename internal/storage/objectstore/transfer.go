@@ -72,27 +72,6 @@ func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size i
 	return err
 }
 
-// abort discards a multipart upload, because the store would keep and bill its parts until a lifecycle rule
-// removes them. It runs even if ctx has ended.
-func (b *Bucket) abort(ctx context.Context, key, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	// A part that is still arriving may survive an abort, so repeat it a few times until the upload
-	// is gone.
-	for try := 1; ; try++ {
-		err := b.abortOnce(ctx, key, id)
-		switch {
-		case errors.Is(err, ErrNoUpload), err == nil && try == attempts:
-			return nil
-		case err != nil:
-			return err
-		}
-		if err := b.pause(ctx, try); err != nil {
-			return err
-		}
-	}
-}
-
 // sendParts uploads the parts of f, several at once, and returns them in
 // order. No part is held in memory.
 func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, size int64) ([]Part, error) {
@@ -117,6 +96,27 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 		})
 	}
 	return parts, g.Wait()
+}
+
+// abort discards a multipart upload, because the store would keep and bill its parts until a lifecycle rule
+// removes them. It runs even if ctx has ended.
+func (b *Bucket) abort(ctx context.Context, key, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	// A part that is still arriving may survive an abort, so repeat it a few times until the upload
+	// is gone.
+	for try := 1; ; try++ {
+		err := b.abortOnce(ctx, key, id)
+		switch {
+		case errors.Is(err, ErrNoUpload), err == nil && try == attempts:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := b.pause(ctx, try); err != nil {
+			return err
+		}
+	}
 }
 
 // Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If the object
