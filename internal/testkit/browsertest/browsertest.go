@@ -97,7 +97,8 @@ func open(t testing.TB, parent context.Context, opts ...chromedp.ContextOption) 
 // our own pages.
 func start(program string) {
 	shared.ctx, shared.end = chromedp.NewContext(context.Background(), chromedp.WithAllocatorOptions(
-		chromedp.ExecPath(program), chromedp.DisableGPU, chromedp.Flag("hide-scrollbars", false), chromedp.Flag("force-prefers-reduced-motion", true),
+		chromedp.ExecPath(program), chromedp.DisableGPU,
+		chromedp.Flag("hide-scrollbars", false), chromedp.Flag("force-prefers-reduced-motion", true),
 		chromedp.Flag("use-fake-device-for-media-stream", true), chromedp.Flag("use-fake-ui-for-media-stream", true)))
 	// The browser lives as long as the context of the first call.
 	starting := time.AfterFunc(maxWait, shared.end)
