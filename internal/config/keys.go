@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Requirement is the condition under which a key must be set; "" is none. Only under Always is a blank key a
+// Requirement is the condition under which a key must be set; "" means never. Only under Always is a blank key a
 // problem of its own. A blank key of the bucket is a problem if a bucket is named; a store or push service with a
 // blank key is not configured.
 type Requirement string

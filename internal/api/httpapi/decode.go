@@ -65,7 +65,7 @@ func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...strin
 	return decoder{strict: prefersStrict(r), absent: absent}.decode("the body", b, dst)
 }
 
-// readSmall is readObject for a request that is no document but a few values. There a value of the wrong type counts as
+// readSmall is readObject for a request of a few values instead of a document. There a value of the wrong type counts as
 // a malformed body: the error is bad_request, and its detail names the field.
 func readSmall(w http.ResponseWriter, r *http.Request, dst any) error {
 	return asBadRequest(readObject(w, r, dst))

@@ -42,7 +42,7 @@ func checkEncoding(r *http.Request) error {
 	return nil
 }
 
-// byteOrderMark may stand before a text, and is no part of it.
+// byteOrderMark may precede a text without being part of it.
 const byteOrderMark = "\uFEFF"
 
 // readBody reads a whole JSON body of at most maxJSON bytes, without its byte order mark.

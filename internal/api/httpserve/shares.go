@@ -38,7 +38,7 @@ func (s *Shares) Give(holder string) {
 }
 
 // Holder returns the range of addresses that one client probably has: an IPv4 address, or the /64 of an IPv6
-// address. It returns text that is no address unchanged.
+// address. It returns any other text unchanged.
 func Holder(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Is4() {

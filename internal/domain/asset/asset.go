@@ -53,7 +53,7 @@ type Options struct {
 	// Verifier verifies uploaded objects, each of which may take longer than its request.
 	Verifier *derived.Maker
 	MaxBytes int64 // of one asset
-	// MaxPerAccount is how many assets an account may have; 0 is no limit.
+	// MaxPerAccount is how many assets an account may have; 0 means no limit.
 	MaxPerAccount int64
 	SignedURLLife time.Duration // of a download's address
 	Quota         *quota.Limits

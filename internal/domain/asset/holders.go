@@ -210,7 +210,7 @@ func (s *Service) DownloadURL(ctx context.Context, userID string, key Key, head 
 }
 
 // Release ends the user's hold of an asset and the user's unfinished upload of it. The asset
-// counts for the user until the sweep has erased it. It is no error if the user does not
+// counts for the user until the sweep has erased it. It returns nil if the user does not
 // hold the asset.
 func (s *Service) Release(ctx context.Context, userID string, key Key) error {
 	if err := s.abandonAll(ctx, `user_id = $1 AND asset_key = $2 AND completed_at IS NULL`, userID, key.String()); err != nil {

@@ -118,8 +118,8 @@ func (o Order) readSale(ctx context.Context, q db.Querier, lock string) (s paidS
 	return s, err
 }
 
-// changes reports whether a store's answer differs from what was applied. A smaller share is no news unless nothing is
-// refunded any more: shares only grow, and a refund is reversed as a whole.
+// changes reports whether a store's answer differs from what was applied. A smaller share counts only if it is zero:
+// shares grow, and a refund is reversed as a whole.
 func (s paidSale) changes(share receipt.Share) bool {
 	return share.Credits(s.credits) > s.refunded || share == (receipt.Share{}) && s.refunded > 0
 }

@@ -65,7 +65,7 @@ type Options struct {
 	Assets      *asset.Service
 	Separations *separation.Service
 	Sweeper     *sweep.Sweeper // removes unneeded objects
-	Quota       *quota.Limits  // of an account; nil is none
+	Quota       *quota.Limits  // of an account; nil means no limits
 	Engine      Engine
 	Slots       *media.Slots   // media-processing jobs of this process
 	OnDemand    *derived.Maker // makes missing posters

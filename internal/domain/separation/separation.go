@@ -71,7 +71,7 @@ type Options struct {
 	DB       *db.DB
 	Renewer  *job.Renewer
 	Sweeper  *sweep.Sweeper // removes unneeded objects
-	Quota    *quota.Limits  // of an account; nil is none
+	Quota    *quota.Limits  // of an account; nil means no limits
 	Store    objectstore.Store
 	Media    Media
 	Assets   *asset.Service

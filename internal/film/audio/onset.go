@@ -13,7 +13,7 @@ const (
 	onsetBefore = 25                // steps; longer than a period of the lowest tone
 	onsetAhead  = 5                 // steps within which the rise must be complete
 	onsetRise   = 8                 // 9 dB
-	onsetFloor  = onsetStep * 1e-5  // energy of a step at -50 dBFS: softer sounds are no onsets
+	onsetFloor  = onsetStep * 1e-5  // energy of a step at -50 dBFS: softer sounds do not count
 )
 
 // onsets returns the samples in [from, to) at which a sound starts suddenly and, if ends is set, those at which one ends

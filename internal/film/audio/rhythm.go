@@ -56,7 +56,7 @@ const (
 	levelDecay  = 0.999 // per step: halves the level in 7 s
 	onsetsApart = 5     // steps
 
-	// A sound that is cut off clicks, and a click is no onset. At a cut, the power fluxEnd steps later is below
+	// A sound that is cut off clicks, and a click is not an onset. At a cut, the power fluxEnd steps later is below
 	// cutOff times the power fluxEnd steps earlier.
 	fluxEnd = 3
 	cutOff  = 1.0 / 32

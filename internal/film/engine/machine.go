@@ -11,7 +11,7 @@ import (
 type Machine struct {
 	Cores       int
 	MemoryBytes int64 // for all encoders together; one always runs, however much it needs
-	// ProcessBytes is the private memory that one process may use; 0 is no limit.
+	// ProcessBytes is the private memory that one process may use; 0 means no limit.
 	ProcessBytes int64
 }
 

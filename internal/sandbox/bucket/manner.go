@@ -46,7 +46,7 @@ func (b *Bucket) SetManner(m Manner) error {
 	return nil
 }
 
-// unknownCondition parses the answer to a condition that the store does not know, nil if the text is none.
+// unknownCondition parses the answer to a condition that the store does not know. It returns nil for any other text.
 func unknownCondition(answer string) *failure {
 	f := &failure{message: "A header you provided implies functionality that is not implemented."}
 	if n, _ := fmt.Sscan(answer, &f.status, &f.code); n == 0 || f.status < 300 || f.status > 599 {

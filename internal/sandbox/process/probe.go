@@ -15,7 +15,7 @@ type Media struct {
 	Streams  []Stream
 }
 
-// First returns the first stream of a type ("video", "audio") that is no cover art, or an empty one.
+// First returns the first stream of a type ("video", "audio") that is not cover art, or an empty one.
 func (m Media) First(kind string) Stream {
 	for _, s := range m.Streams {
 		if s.Type == kind && s.Disposition["attached_pic"] == 0 {

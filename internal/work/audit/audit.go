@@ -75,7 +75,7 @@ func Record(ctx context.Context, tx *db.Tx, e Entry) error {
 type Filter struct {
 	Action, Target string
 	Since          time.Time
-	Limit          int // 0 is no limit
+	Limit          int // 0 means no limit
 }
 
 // List returns entries, newest first.

@@ -62,7 +62,7 @@ type Table struct {
 	QueueLock string
 
 	DB      *db.DB
-	Quota   *quota.Limits // of the owner; nil is none
+	Quota   *quota.Limits // of the owner; nil means no limits
 	Renewer *Renewer
 	Store   objectstore.Store
 	Folder  string // holds the work folders on this disk

@@ -109,7 +109,7 @@ var imageBrands = map[string]bool{
 	"heis": true, "hevc": true, "hevx": true, "hevm": true, "hevs": true,
 }
 
-// isMov detects the mov family by `ftyp` (or `styp` of a fragment) with a brand that is no image's. Files older
+// isMov detects the mov family by `ftyp` (or `styp` of a fragment) with a brand other than an image's. Files older
 // than brands begin with other boxes that cameras and QuickTime write first. Their names are also words ("All
 // free music"), so such a box must contain, or precede, another box.
 func isMov(r io.ReaderAt, head []byte) (bool, error) {
