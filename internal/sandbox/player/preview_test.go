@@ -70,6 +70,15 @@ func TestPreviewIsTheFilm(t *testing.T) {
 				{ id: 2, assetKey: two, fromMs: 0, toMs: 2000, speed: 1, volume: 1, join: { type: 'push', durationMs: 800, direction: 'up' } },
 				{ id: 3, assetKey: one, fromMs: 2000, toMs: 3000, speed: 1, volume: 1, join: { type: 'fadeBlack', durationMs: 600 } },
 			]`},
+		{"turned and cropped and moved over and corrected", `
+			segments: [
+				{ id: 1, assetKey: one, fromMs: 0, toMs: 1500, speed: 1, volume: 1, rotate: 90, mirror: true, crop: { left: 0.1, top: 0.3 },
+					adjust: { exposure: 0.3, contrast: 0.2, warmth: 0.5 } },
+				{ id: 2, assetKey: two, fromMs: 0, toMs: 1500, speed: 1, volume: 1, join: { type: 'dissolve', durationMs: 400 },
+					moves: [{ atMs: 0, scale: 1, x: 0.35, y: 0.3 }, { atMs: 1200, scale: 2.2, x: 0.73, y: 0.2 }] },
+				{ id: 3, assetKey: one, fromMs: 1000, toMs: 2500, speed: 1, volume: 1, rotate: 270, crop: { bottom: 0.4 },
+					adjust: { exposure: -0.4, saturation: -0.5, tint: 1 } },
+			]`},
 	} {
 		t.Run(draft.name, func(t *testing.T) { comparePreview(t, address, samples, draft.edit) })
 	}

@@ -1,7 +1,8 @@
 // The draft of the film. The browser stores it with asset keys, which do not expire.
 
 import type { Schemas } from './api';
-import type { Direction, Fit, JoinType, VolumePoint } from './preview/config';
+import type { Direction, Fit, JoinType, Look, VolumePoint } from './preview/config';
+import { isAdjusted, isCropped, movesAfter } from './preview/look';
 
 export interface Clip {
   name: string;
@@ -18,7 +19,7 @@ export type Point = VolumePoint;
 /** The colours from which a film opens and to which it ends. */
 export type EndColor = 'black' | 'white';
 
-export interface Segment {
+export interface Segment extends Look {
   id: number;
   assetKey: string;
   fromMs: number;
@@ -153,9 +154,10 @@ export function split(draft: Draft, filmMs: number): Draft {
   if (atMs < s.fromMs + shortest || atMs > s.toMs - shortest) return draft;
   const copied = duplicated(draft, s.id);
   const second = copied.segments[i + 1];
+  const moves = movesAfter(s.moves ?? [], (atMs - s.fromMs) / s.speed);
   return {
     ...copied,
-    segments: copied.segments.map((o) => (o.id === s.id ? { ...o, toMs: atMs } : o.id === second?.id ? { ...o, fromMs: atMs, join: undefined } : o)),
+    segments: copied.segments.map((o) => (o.id === s.id ? { ...o, toMs: atMs } : o.id === second?.id ? { ...o, fromMs: atMs, join: undefined, ...when(moves.length, { moves }) } : o)),
   };
 }
 
@@ -178,7 +180,7 @@ export const replaced = (draft: Draft, id: number, clip: Clip): Draft => ({
   ...draft,
   clips: known(draft.clips, clip),
   segments: draft.segments.map((s) => {
-    const { focusX: _x, focusY: _y, ...kept } = s;
+    const { focusX: _x, focusY: _y, rotate: _r, crop: _c, ...kept } = s;
     return s.id === id ? { ...kept, assetKey: clip.assetKey, fromMs: 0, toMs: Math.min(clip.durationMs, s.toMs - s.fromMs) } : s;
   }),
   speeches: released(draft.speeches, id),
@@ -217,6 +219,11 @@ export function configOf(draft: Draft, stems: StemsOf, has: (feature: string) =>
       volumeScale: s.volume,
       ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: transitionOf(s.join) }),
       ...when(canvas, { focusX: s.focusX ?? 0.5, focusY: s.focusY ?? 0.5 }),
+      ...when(s.rotate && has('rotate'), { rotate: s.rotate ?? 0 }),
+      ...when(s.mirror && has('mirror'), { mirror: true }),
+      ...when(isCropped(s) && has('crop'), { crop: s.crop ?? null }),
+      ...when(s.moves?.length && has('moves'), { moves: s.moves ?? [] }),
+      ...when(isAdjusted(s.adjust) && has('adjust'), { adjust: s.adjust ?? null }),
     })),
     bgmClips: draft.sounds.map((s) => ({
       audioAssetKey: s.assetKey,

@@ -9,7 +9,38 @@ export interface VolumePoint {
   volume: number;
 }
 
-export interface SegmentConfig {
+export interface Crop {
+  left?: number;
+  top?: number;
+  right?: number;
+  bottom?: number;
+}
+
+export interface Move {
+  atMs: number;
+  scale?: number;
+  x?: number;
+  y?: number;
+}
+
+export interface Adjust {
+  exposure?: number;
+  contrast?: number;
+  saturation?: number;
+  warmth?: number;
+  tint?: number;
+}
+
+/** How a segment's picture is turned, cropped, moved over and corrected. */
+export interface Look {
+  rotate?: 0 | 90 | 180 | 270 | null | undefined;
+  mirror?: boolean | null | undefined;
+  crop?: Crop | null | undefined;
+  moves?: Move[] | null | undefined;
+  adjust?: Adjust | null | undefined;
+}
+
+export interface SegmentConfig extends Look {
   sourceAssetKey: string;
   durationMs: number;
   trimStartMs?: number;

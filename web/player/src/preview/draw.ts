@@ -1,5 +1,6 @@
 // Draws a frame of the film from the pictures of its clips.
 
+import { correct, drawTurned, isAdjusted, sizeOf, windowAt } from './look';
 import { nearestEven, sourceFrame, type Film, type Join, type PlacedSegment } from './plan';
 
 /** A decoded picture, as displayed. */
@@ -14,13 +15,18 @@ export interface Need {
   segment: PlacedSegment;
   /** The index of the frame in the clip. */
   frame: number;
+  /** When it is shown, in milliseconds from the segment's begin. */
+  atMs: number;
 }
 
 const segmentAt = (film: Film, frame: number): PlacedSegment[] => film.segments.filter((s) => s.begin <= frame && frame < s.end);
 
 /** The pictures that a frame of the film shows, the outgoing one first. */
 export const needs = (film: Film, frame: number): Need[] =>
-  segmentAt(film, frame).map((segment) => ({ segment, frame: sourceFrame(segment, frame - segment.begin) }));
+  segmentAt(film, frame).map((segment) => {
+    const i = frame - segment.begin;
+    return { segment, frame: sourceFrame(segment, i), atMs: (i * film.rate.den * 1000) / film.rate.num };
+  });
 
 /** How much of a colour lies over a frame, from 0 to 1. */
 interface Veil {
@@ -116,34 +122,57 @@ function joinOnto(ctx: CanvasRenderingContext2D, layer: OffscreenCanvas, join: J
   }
 }
 
-/** Draws a clip's picture onto the whole canvas, as its segment's fit says. */
-function drawShot(ctx: CanvasRenderingContext2D, { segment }: Need, picture: Picture | undefined): void {
+/** Draws a clip's picture onto the whole canvas, with its segment's look. */
+function drawShot(ctx: CanvasRenderingContext2D, { segment, atMs }: Need, picture: Picture | undefined): void {
   if (!picture) return;
-  const { width, height } = ctx.canvas;
-  const cover = Math.max(width / picture.width, height / picture.height);
-  const contain = Math.min(width / picture.width, height / picture.height);
-  const at = (room: number, length: number, focus: number) => Math.min(0, Math.max(room - length, room / 2 - focus * length));
-  const place = (scale: number, x: number, y: number) => ctx.drawImage(picture.image, x, y, picture.width * scale, picture.height * scale);
-  if (segment.fit === 'cover') {
-    const [w, h] = [picture.width * cover, picture.height * cover];
-    place(cover, at(width, w, segment.focusX), at(height, h, segment.focusY));
+  const { adjust, moves } = segment.config;
+  const window = windowAt(moves, atMs);
+  if (!window && !isAdjusted(adjust)) {
+    fit(ctx, segment, picture);
     return;
   }
-  if (segment.fit === 'blur' && cover > contain * 1.005) {
-    const [w, h] = [picture.width * cover, picture.height * cover];
+  const { width, height } = ctx.canvas;
+  const layer = new OffscreenCanvas(width, height);
+  const onLayer = layer.getContext('2d', { willReadFrequently: isAdjusted(adjust) }) as unknown as CanvasRenderingContext2D;
+  onLayer.fillStyle = 'black';
+  onLayer.fillRect(0, 0, width, height);
+  const { x, y, w, h } = fit(onLayer, segment, picture);
+  if (isAdjusted(adjust)) correct(onLayer, adjust, x, y, w, h);
+  const { x: left, y: top, share } = window ?? { x: 0, y: 0, share: 1 };
+  ctx.drawImage(layer, left * width, top * height, share * width, share * height, 0, 0, width, height);
+}
+
+/** Draws a picture as its segment's fit says. Returns the pixels that it has coloured: all but black bars. */
+function fit(ctx: CanvasRenderingContext2D, segment: PlacedSegment, picture: Picture): { x: number; y: number; w: number; h: number } {
+  const { width, height } = ctx.canvas;
+  const shown = sizeOf(picture, segment.config);
+  const cover = Math.max(width / shown.width, height / shown.height);
+  const contain = Math.min(width / shown.width, height / shown.height);
+  const at = (room: number, length: number, focus: number) => Math.min(0, Math.max(room - length, room / 2 - focus * length));
+  const place = (on: CanvasRenderingContext2D, scale: number, x: number, y: number) => drawTurned(on, picture.image, picture, segment.config, x, y, scale);
+  const all = { x: 0, y: 0, w: width, h: height };
+  const [wide, high] = [shown.width * cover, shown.height * cover];
+  if (segment.fit === 'cover') {
+    place(ctx, cover, at(width, wide, segment.focusX), at(height, high, segment.focusY));
+    return all;
+  }
+  const blurs = segment.fit === 'blur' && cover > contain * 1.005;
+  if (blurs) {
     const scale = blurredSide / Math.min(width, height);
     const small = new OffscreenCanvas(Math.max(2, Math.round(width * scale)), Math.max(2, Math.round(height * scale)));
-    const onSmall = small.getContext('2d', { willReadFrequently: true });
-    if (onSmall) {
-      onSmall.imageSmoothingQuality = 'high';
-      onSmall.drawImage(picture.image, at(width, w, segment.focusX) * scale, at(height, h, segment.focusY) * scale, w * scale, h * scale);
-      const pixels = onSmall.getImageData(0, 0, small.width, small.height);
-      blur(pixels);
-      onSmall.putImageData(pixels, 0, 0);
-      ctx.drawImage(small, 0, 0, width, height);
-    }
+    const onSmall = small.getContext('2d', { willReadFrequently: true }) as unknown as CanvasRenderingContext2D;
+    onSmall.imageSmoothingQuality = 'high';
+    place(onSmall, cover * scale, at(width, wide, segment.focusX) * scale, at(height, high, segment.focusY) * scale);
+    const pixels = onSmall.getImageData(0, 0, small.width, small.height);
+    blur(pixels);
+    onSmall.putImageData(pixels, 0, 0);
+    ctx.drawImage(small, 0, 0, width, height);
   }
-  place(contain, (width - picture.width * contain) / 2, (height - picture.height * contain) / 2);
+  const [x, y] = [(width - shown.width * contain) / 2, (height - shown.height * contain) / 2];
+  place(ctx, contain, x, y);
+  if (blurs) return all;
+  const [left, top] = [Math.round(x), Math.round(y)];
+  return { x: left, y: top, w: width - 2 * left, h: height - 2 * top };
 }
 
 // The service blurs a background at a small size as well, mirrored at its edges.

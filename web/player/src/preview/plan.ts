@@ -2,6 +2,7 @@
 // by frame: docs/app/film.md describes them.
 
 import type { Direction, FilmConfig, Fit, JoinType, SegmentConfig } from './config';
+import { isCropped, sizeOf, type Size } from './look';
 
 /** What is known of a clip. All times are in seconds. */
 export interface ClipFacts {
@@ -85,7 +86,7 @@ export function planFilm(config: FilmConfig, factsOf: (assetKey: string) => Clip
   if (!first) return { rate: { num: 30, den: 1 }, width: 1280, height: 720, frames: 0, segments: [], fadeIn: undefined, fadeOut: undefined };
   const chosen = config.canvas?.frameRate;
   const rate = chosen ? { num: chosen, den: 1 } : filmRate(first);
-  const [width, height] = canvasSize(first, config.canvas ?? {});
+  const [width, height] = canvasSize(sizeOf(first, config.segments[0] ?? {}), isCropped(config.segments[0] ?? {}), config.canvas ?? {});
   const segments = config.segments.map((s, i) => segmentOf(s, i, facts[i] ?? first, config.canvas?.fit ?? 'contain'));
   countFrames(segments, valueOf(rate));
   const frames = arrange(segments, rate);
@@ -262,17 +263,21 @@ const upperBound = (sorted: number[], t: number): number => {
 /** Rounds to the nearest even number; odd numbers go up. */
 export const nearestEven = (f: number): number => 2 * Math.floor(f / 2 + 0.5);
 
-function canvasSize(clip: ClipFacts, canvas: NonNullable<FilmConfig['canvas']>): [width: number, height: number] {
-  let [w, h] = [clip.width & ~1, clip.height & ~1];
+/** The film's size for a first segment that shows a picture of that size. */
+function canvasSize(shown: Size, cropped: boolean, canvas: NonNullable<FilmConfig['canvas']>): [width: number, height: number] {
+  let [w, h] = cropped ? [shown.width, shown.height] : [shown.width & ~1, shown.height & ~1];
   const [a = 0, b = 0] = (canvas.aspect ?? 'source').split(':').map(Number);
   if (a > 0 && b > 0) {
-    const short = Math.min(clip.width, clip.height) / Math.min(a, b);
+    const short = Math.min(shown.width, shown.height) / Math.min(a, b);
     [w, h] = [short * a, short * b];
   }
-  const scale = canvas.shortSide
-    ? canvas.shortSide / Math.min(w, h)
-    : canvas.maxSide && Math.max(w, h) > canvas.maxSide
-      ? (canvas.maxSide & ~1) / Math.max(w, h)
-      : 1;
-  return [Math.max(smallestSide, nearestEven(w * scale)), Math.max(smallestSide, nearestEven(h * scale))];
+  if (canvas.shortSide) {
+    if (!(a > 0 && b > 0)) [w, h] = [shown.width, shown.height]; // the exact aspect, also where a side is odd
+    const scale = canvas.shortSide / Math.min(w, h);
+    [w, h] = [w * scale, h * scale];
+  } else if (canvas.maxSide && Math.max(w, h) > canvas.maxSide) {
+    const scale = (canvas.maxSide & ~1) / Math.max(w, h);
+    [w, h] = [w * scale, h * scale];
+  }
+  return [Math.max(smallestSide, nearestEven(w)), Math.max(smallestSide, nearestEven(h))];
 }
