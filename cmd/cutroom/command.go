@@ -176,8 +176,8 @@ func (v *invocation) find(ctx context.Context) (user.User, error) {
 	return account.Find(ctx, v.db, v.args[0])
 }
 
-// actor is the user id of the person who runs a command, for the audit record. Under sudo
-// it is the id of the user who called sudo.
+// actor is the user id of the person who runs a command, for the audit record. Under sudo it is the id of the user who
+// called sudo.
 func actor() string {
 	if id, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 32); err == nil {
 		return fmt.Sprint("cli:", id)

@@ -1,7 +1,6 @@
-// Package app is the composition root: it builds every package from the
-// configuration, runs the listeners, the workers and the sweeps, and owns the
-// order in which they stop. Production, the sandbox and the tests all run what
-// New returns.
+// Package app is the composition root: it builds every package from the configuration, runs the listeners, the workers
+// and the sweeps, and owns the order in which they stop. Production, the sandbox and the tests all run what New
+// returns.
 package app
 
 import (

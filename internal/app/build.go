@@ -472,8 +472,7 @@ func OpenStore(cfg config.Config, deps *ops.Dependencies) (objectstore.Store, *o
 	return dir, nil, err
 }
 
-// NewSweeper returns the sweeper of the configured installation, for a command
-// beside the service.
+// NewSweeper returns the sweeper of the configured installation, for a command beside the service.
 func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, error) {
 	store, bucket, err := OpenStore(cfg, nil)
 	if err != nil {

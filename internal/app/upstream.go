@@ -185,8 +185,7 @@ func newWebhook(cfg config.Config, deps *ops.Dependencies) (*events.Webhook, err
 	return hook, nil
 }
 
-// NewPushers returns the clients of the push services, nil for what is not configured.
-// deps may be nil.
+// NewPushers returns the clients of the push services, nil for what is not configured. deps may be nil.
 func NewPushers(cfg config.Config, deps *ops.Dependencies) (a *push.PlatformA, b *push.PlatformB, err error) {
 	if p := cfg.Push.PlatformA; !p.ServiceAccountJSON.IsBlank() {
 		a, err = push.NewPlatformA(push.PlatformAConfig{BaseURL: p.BaseURL, ServiceAccountJSON: []byte(p.ServiceAccountJSON.Reveal()),

@@ -144,8 +144,7 @@ func isPort(text string, lowest int) bool {
 	return err == nil && n >= lowest && n <= 65535
 }
 
-// origin is the scheme://host[:port] of a page. Native shells use schemes of
-// their own, such as capacitor://localhost.
+// origin is the scheme://host[:port] of a page. Native shells use schemes of their own, such as capacitor://localhost.
 var origin = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@\s]+$`)
 
 // origins returns nil when any origin is allowed.
@@ -191,8 +190,8 @@ func networks(text string) (networks []netip.Prefix, rule string) {
 
 var hostName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
 
-// hosts returns host names and addresses in lower case, each alone or with a
-// port. IPv6 has brackets only before a port.
+// hosts returns host names and addresses in lower case, each alone or with a port. IPv6 has brackets only before a
+// port.
 func hosts(text string) ([]string, string) {
 	entries := splitList(text)
 	for i, entry := range entries {

@@ -24,8 +24,7 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// maxLanguageCode is the length that BCP 47 asks implementations to support, in
-// bytes.
+// maxLanguageCode is the length that BCP 47 asks implementations to support, in bytes.
 const maxLanguageCode = 35
 
 var languageCode = regexp.MustCompile(`^(?i:auto|[a-z]{2,3}([-_][a-z0-9]{2,8})*)$`)

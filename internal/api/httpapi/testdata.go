@@ -28,8 +28,8 @@ var (
 	testdataExts  = []string{".wav", ".mp3", ".m4a", ".aac", ".ogg", ".flac"}
 )
 
-// testdataList lists the mock stems: folders named by their range in seconds
-// and the audio files in them, without extension.
+// testdataList lists the mock stems: folders named by their range in seconds and the audio files in them, without
+// extension.
 func (s *Server) testdataList(w http.ResponseWriter, r *http.Request) error {
 	list := []testdataFolder{}
 	entries, err := os.ReadDir(s.o.TestdataDir)

@@ -115,8 +115,8 @@ type timedBody struct {
 	over    bool // the body has been read to its end, or reading failed
 }
 
-// long reports whether the server must not wait for the rest of the body before it
-// answers. The rest of a short body is on its way.
+// long reports whether the server must not wait for the rest of the body before it answers. The rest of a short body is
+// on its way.
 func (p *timedBody) long() bool {
 	return !p.over && (p.unasked() || p.length < 0 || p.length-p.read > 64<<10)
 }
@@ -141,9 +141,8 @@ func (p *timedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// withBodyTimeouts guards the body of a request. If a handler answers without reading
-// a short body, the server reads the rest before it writes the answer, so there is a
-// deadline from the start.
+// withBodyTimeouts guards the body of a request. If a handler answers without reading a short body, the server reads
+// the rest before it writes the answer, so there is a deadline from the start.
 func withBodyTimeouts(w *pacedWriter, r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return

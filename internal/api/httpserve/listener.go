@@ -16,8 +16,8 @@ const (
 	// maxConnections bounds the open client connections of one process. Further ones wait in the kernel's
 	// queue.
 	maxConnections = 4096
-	// maxPerClient bounds the connections of one client, by address or /64. It is
-	// generous because many phones may share an address.
+	// maxPerClient bounds the connections of one client, by address or /64. It is generous because many phones may
+	// share an address.
 	maxPerClient = 256
 	// maxUnsent is how many bytes of an answer may wait in the kernel, besides those in flight. With a buffer
 	// of megabytes, one write could block for minutes although the client reads all the time.

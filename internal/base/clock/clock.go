@@ -1,8 +1,8 @@
-// Package clock is the clock for everything that expires: access tokens, stem
-// links and, on the embedded database, every lifetime in a row.
+// Package clock is the clock for everything that expires: access tokens, stem links and, on the embedded database,
+// every lifetime in a row.
 //
-// It is the time of day. Only the sandbox moves it ahead, so that app developers can
-// watch things expire; no setting and no command of the service does.
+// It is the time of day. Only the sandbox moves it ahead, so that app developers can watch things expire; no setting
+// and no command of the service does.
 package clock
 
 import (

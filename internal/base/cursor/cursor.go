@@ -1,5 +1,5 @@
-// Package cursor pages through a user's rows, newest first. A page begins after a row
-// instead of at an offset, so rows that are added or removed meanwhile shift nothing.
+// Package cursor pages through a user's rows, newest first. A page begins after a row instead of at an offset, so rows
+// that are added or removed meanwhile shift nothing.
 package cursor
 
 import (
@@ -50,23 +50,22 @@ func Parse(text string) (Cursor, error) {
 	}
 	at, id, _ := strings.Cut(string(b), " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
-	// The id becomes a parameter of a query, and PostgreSQL refuses NUL and invalid UTF-8.
-	// The id of a purchase ends with the store's transaction id, which may be any text.
+	// The id becomes a parameter of a query, and PostgreSQL refuses NUL and invalid UTF-8. The id of a purchase ends
+	// with the store's transaction id, which may be any text.
 	if err != nil || ms < 0 || id == "" || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
 		return Cursor{}, errInvalid
 	}
 	return Cursor{At: ms, ID: id}, nil
 }
 
-// Newest returns the end of a query that selects one page: up to $4 rows after the
-// position $2, $3. Its arguments are the columns of time and id.
+// Newest returns the end of a query that selects one page: up to $4 rows after the position $2, $3. Its arguments are
+// the columns of time and id.
 func Newest(at, id string) string {
 	return ` AND (` + at + ` < $2 OR (` + at + ` = $2 AND ` + id + ` < $3)) ORDER BY ` + at + ` DESC, ` + id + ` DESC LIMIT $4`
 }
 
-// List runs a query that ends with [Newest], for the owner $1, and returns the page
-// and the cursor of the next page, "" at the end. The ids of the list start with one of
-// the prefixes; the cursor of another list is invalid_cursor.
+// List runs a query that ends with [Newest], for the owner $1, and returns the page and the cursor of the next page, ""
+// at the end. The ids of the list start with one of the prefixes; the cursor of another list is invalid_cursor.
 func List[T any](ctx context.Context, q db.Querier, query, owner string, p Page, scan func(db.Scanner) (T, error),
 	of func(T) Cursor, prefixes ...string) (page []T, next string, err error) {
 	ours := func(prefix string) bool { return strings.HasPrefix(p.After.ID, prefix) }

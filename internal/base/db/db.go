@@ -31,8 +31,7 @@ import (
 
 // Options selects the database to open.
 type Options struct {
-	// URL is postgres://, postgresql://, sqlite:///absolute/path.db,
-	// sqlite://relative/path.db or sqlite::memory:.
+	// URL is postgres://, postgresql://, sqlite:///absolute/path.db, sqlite://relative/path.db or sqlite::memory:.
 	URL string
 	// User and Password override those of a PostgreSQL URL. SQLite ignores them.
 	User, Password string

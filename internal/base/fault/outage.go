@@ -10,8 +10,8 @@ import (
 // repeatAfter is how often the log repeats a failure that lasts.
 const repeatAfter = time.Minute
 
-// Outage logs failures that repeat while a dependency is down, each kind at most once a
-// minute. The zero value is ready for use, concurrently too.
+// Outage logs failures that repeat while a dependency is down, each kind at most once a minute. The zero value is ready
+// for use, concurrently too.
 type Outage struct {
 	mu   sync.Mutex
 	last map[string]time.Time

@@ -1,8 +1,7 @@
 package fault
 
-// Reason says in one word why a job failed, for clients to branch on and to
-// translate. The API promises that this list is complete: the OpenAPI document
-// has the same words.
+// Reason says in one word why a job failed, for clients to branch on and to translate. The API promises that this list
+// is complete: the OpenAPI document has the same words.
 type Reason string
 
 // The reasons. A failure without a reason of its own is Unexplained.

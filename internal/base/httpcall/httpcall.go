@@ -22,9 +22,8 @@ const maxAnswerBytes = 1 << 20
 // ErrTooLong means that an answer with status 200 exceeds the size limit.
 var ErrTooLong = errors.New("answer too long")
 
-// Private returns a copy of client that follows no redirects and keeps no
-// cookies; nil stands for http.DefaultClient. The copy shares the transport, so
-// connections stay pooled.
+// Private returns a copy of client that follows no redirects and keeps no cookies; nil stands for http.DefaultClient.
+// The copy shares the transport, so connections stay pooled.
 func Private(client *http.Client) *http.Client {
 	if client == nil {
 		client = http.DefaultClient

@@ -12,8 +12,7 @@ import (
 // maxText bounds the text of a report, in bytes.
 const maxText = 2000
 
-// sqlState is the only part of a PostgreSQL error in a report. Its message and detail may
-// quote values of the row.
+// sqlState is the only part of a PostgreSQL error in a report. Its message and detail may quote values of the row.
 type sqlState interface {
 	error
 	SQLState() string

@@ -18,8 +18,7 @@ type PanicError struct {
 // shownFrames is how much of the stack an error's text holds.
 const shownFrames = 8
 
-// Error describes the panic and where it came from, innermost call first, in
-// one line.
+// Error describes the panic and where it came from, innermost call first, in one line.
 func (e *PanicError) Error() string {
 	var calls []string
 	frames := runtime.CallersFrames(e.callers)

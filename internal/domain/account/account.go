@@ -26,14 +26,14 @@ const (
 	ProviderB = "provider_b"
 )
 
-// IdentityVerifier turns an identity token into claims. Its errors are
-// identity.ErrRejected and identity.ErrUnavailable.
+// IdentityVerifier turns an identity token into claims. Its errors are identity.ErrRejected and
+// identity.ErrUnavailable.
 type IdentityVerifier interface {
 	Verify(ctx context.Context, idToken string) (identity.Claims, error)
 }
 
-// Eraser removes every file of a user, from disk and bucket, and stops the
-// user's running jobs. It may be called again after an interruption.
+// Eraser removes every file of a user, from disk and bucket, and stops the user's running jobs. It may be called again
+// after an interruption.
 type Eraser func(ctx context.Context, userID string) error
 
 // Service signs people in and deletes them. It is safe for concurrent use.
@@ -110,8 +110,8 @@ func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims
 		if err != nil || !u.Erasing {
 			return u, err
 		}
-		// The old account of this person is still being erased. Finish that
-		// first: the new account must not inherit anything from it.
+		// The old account of this person is still being erased. Finish that first: the new account must not inherit
+		// anything from it.
 		if err := s.erase(context.WithoutCancel(ctx), u.ID); err != nil {
 			return user.User{}, err
 		}

@@ -24,8 +24,7 @@ const (
 	RoleAdmin = "admin"
 )
 
-// Principal is the user of a valid access token. The account may have been
-// deleted since; see [user.Check].
+// Principal is the user of a valid access token. The account may have been deleted since; see [user.Check].
 type Principal struct {
 	UserID  string
 	Role    string
@@ -38,8 +37,8 @@ type Principal struct {
 // Admin reports whether the token carries the admin role.
 func (p Principal) Admin() bool { return p.Role == RoleAdmin }
 
-// Tokens issues and checks access tokens: JWTs signed with HMAC-SHA256
-// (RFC 7519, RFC 7515). They hold no personal data.
+// Tokens issues and checks access tokens: JWTs signed with HMAC-SHA256 (RFC 7519, RFC 7515). They hold no personal
+// data.
 type Tokens struct {
 	secret []byte
 	keys   jwt.VerificationKeySet

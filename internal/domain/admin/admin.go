@@ -50,8 +50,7 @@ type Range struct{ From, To Day }
 // Days is the number of days in the range.
 func (r Range) Days() int { return int(r.To - r.From) }
 
-// bounds are the range's first instant and the first one after it, in epoch
-// milliseconds.
+// bounds are the range's first instant and the first one after it, in epoch milliseconds.
 func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r.To) * dayMs }
 
 // byDay runs a query whose arguments are the range's bounds, with a row for each day that has any. The first field of T

@@ -33,8 +33,8 @@ var exports = map[string]string{
 		WHERE job_id IN (SELECT id FROM jobs WHERE user_id = $1) ORDER BY job_id, ordinal`,
 }
 
-// Export returns all personal data of a user, ready to be written as JSON: rows by the
-// name of their kind. An unknown user is a 404.
+// Export returns all personal data of a user, ready to be written as JSON: rows by the name of their kind. An unknown
+// user is a 404.
 func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[string]any, error) {
 	if _, err := r.count(ctx, `1`, userID); err != nil {
 		return nil, err

@@ -21,8 +21,7 @@ type ActiveJob struct {
 	Progress         int    `json:"progress"` // percent, 0 to 100
 }
 
-// ActiveJobs returns the jobs in progress, the longest waiting first, at most
-// 1000 of them.
+// ActiveJobs returns the jobs in progress, the longest waiting first, at most 1000 of them.
 func (r *Reports) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
 	return list[ActiveJob](ctx, r.db, `SELECT j.kind AS job_type, j.id AS job_id, j.state AS status, u.id AS user_id, u.email AS user_email,
 			j.source_duration_ms, j.created_at, j.progress
@@ -61,8 +60,8 @@ type UserJob struct {
 	Error            Text   `json:"error"`      // as shown to the client; "" unless the job failed
 }
 
-// UserJobs returns a page of a user's renders and separations, newest first,
-// and how many there are in all. An unknown user is a 404.
+// UserJobs returns a page of a user's renders and separations, newest first, and how many there are in all. An unknown
+// user is a 404.
 func (r *Reports) UserJobs(ctx context.Context, userID string, page Page) (jobs []UserJob, total int64, err error) {
 	return ofUser[UserJob](ctx, r, userID, page,
 		`id AS job_id, kind AS job_type, state AS status, source_duration_ms, created_at, finished_at, error`,

@@ -5,8 +5,7 @@ import (
 	"io/fs"
 )
 
-// The web app built from web/admin. It is committed, so building the service needs no
-// Node.
+// The web app built from web/admin. It is committed, so building the service needs no Node.
 //
 //go:embed all:page/dist
 var page embed.FS

@@ -19,8 +19,8 @@ type Overview struct {
 
 // Overview counts all jobs and users.
 func (r *Reports) Overview(ctx context.Context) (Overview, error) {
-	// The subquery makes PostgreSQL read now_ms() once. Otherwise it would call it for
-	// every row and could not use the index.
+	// The subquery makes PostgreSQL read now_ms() once. Otherwise it would call it for every row and could not use the
+	// index.
 	return single[Overview](ctx, r.db, `SELECT (SELECT COUNT(*) FROM users WHERE erasing_at IS NULL) AS total_users,
 			`+sum("CASE kind WHEN 'render' THEN jobs END")+` AS total_renders,
 			`+sum("CASE kind WHEN 'separation' THEN jobs END")+` AS total_separations,
@@ -78,8 +78,8 @@ type Calls struct {
 // calls.
 var usualCalls = []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"}
 
-// ExternalCalls returns a row for every day of the range and each of the usual calls and
-// any other call made in the range. Within a day the usual calls come first.
+// ExternalCalls returns a row for every day of the range and each of the usual calls and any other call made in the
+// range. Within a day the usual calls come first.
 func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error) {
 	rows, err := list[Calls](ctx, r.db, callsByDay+` ORDER BY endpoint, day`, int64(span.From), int64(span.To))
 	if err != nil {
@@ -108,15 +108,13 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 	return out, nil
 }
 
-// Bucket is a bar of the duration histogram. It includes the lower bound of its name, but
-// not the upper one.
+// Bucket is a bar of the duration histogram. It includes the lower bound of its name, but not the upper one.
 type Bucket struct {
 	Bucket string `json:"bucket"`
 	Count  int64  `json:"count"`
 }
 
-// DurationHistogram counts all jobs by the duration of their source, the shortest
-// first.
+// DurationHistogram counts all jobs by the duration of their source, the shortest first.
 func (r *Reports) DurationHistogram(ctx context.Context) ([5]Bucket, error) {
 	out := [5]Bucket{{Bucket: "0-1m"}, {Bucket: "1-5m"}, {Bucket: "5-15m"}, {Bucket: "15-60m"}, {Bucket: "60m+"}}
 	type row struct {

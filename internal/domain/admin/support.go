@@ -73,8 +73,8 @@ func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page,
 	return rows, total, err
 }
 
-// Ledger returns a page of a user's ledger, newest first, and how many entries
-// there are in all. An unknown user is a 404.
+// Ledger returns a page of a user's ledger, newest first, and how many entries there are in all. An unknown user is a
+// 404.
 func (r *Reports) Ledger(ctx context.Context, userID string, page Page) (entries []LedgerEntry, total int64, err error) {
 	entries, total, err = ofUser[LedgerEntry](ctx, r, userID, page,
 		`ref_id, kind, amount AS credits, created_at, CASE WHEN kind = 'reversal' THEN `+reversedOrder+` END AS order_id`,
@@ -99,8 +99,8 @@ type Purchase struct {
 	Test       bool   `json:"test"`       // nobody paid the store
 }
 
-// Purchases returns a page of a user's purchases, newest first, and how many there are
-// in all. An unknown user is a 404.
+// Purchases returns a page of a user's purchases, newest first, and how many there are in all. An unknown user is a
+// 404.
 func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold []Purchase, total int64, err error) {
 	return ofUser[Purchase](ctx, r, userID, page,
 		`platform, order_id, product_id, credits, owed, created_at, reversed_at, by_support, refunded, test`,
@@ -229,8 +229,8 @@ type Asset struct {
 	LastUsedAt  Time   `json:"lastUsedAt"`
 }
 
-// Assets returns a page of the assets that a user holds, newest first, and how many
-// there are in all. An unknown user is a 404.
+// Assets returns a page of the assets that a user holds, newest first, and how many there are in all. An unknown user
+// is a 404.
 func (r *Reports) Assets(ctx context.Context, userID string, page Page) (held []Asset, total int64, err error) {
 	return ofUser[Asset](ctx, r, userID, page, `h.asset_key, a.size_bytes, a.content_type, h.created_at, h.last_used_at`,
 		`FROM asset_holders h JOIN assets a ON a.asset_key = h.asset_key WHERE h.user_id = $1 AND h.given_up_at IS NULL`,
@@ -265,8 +265,8 @@ type Job struct {
 	Ledger []LedgerEntry `json:"ledger"`
 }
 
-// Job returns one job of any user. supportRef is the reference of support's ledger entry
-// for it, if any. An unknown job is a 404.
+// Job returns one job of any user. supportRef is the reference of support's ledger entry for it, if any. An unknown job
+// is a 404.
 func (r *Reports) Job(ctx context.Context, id, supportRef string) (Job, error) {
 	found, err := list[jobRow](ctx, r.db, jobSQL, id)
 	if err != nil {

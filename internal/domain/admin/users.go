@@ -58,8 +58,8 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 		found = `MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL` + r.matching(search) + `)`
 		args = append(args, "%"+escapeLike(search)+"%", strings.ToLower(search), search)
 	}
-	// Select the page first, and count jobs only for its users. The query returns the
-	// total even for an empty page; the rest of the row is then null.
+	// Select the page first, and count jobs only for its users. The query returns the total even for an empty page; the
+	// rest of the row is then null.
 	rows, err := list[userRow](ctx, r.db, `WITH found AS `+found+`,
 		page AS (SELECT id FROM found ORDER BY last_active_at DESC, id LIMIT $1 OFFSET $2),
 		counts AS (

@@ -1,6 +1,5 @@
-// Package analysis measures an asset: length, size of the picture, loudness, onsets and
-// waveform. Each asset is analysed once. The result is stored beside it in the bucket,
-// for all accounts.
+// Package analysis measures an asset: length, size of the picture, loudness, onsets and waveform. Each asset is
+// analysed once. The result is stored beside it in the bucket, for all accounts.
 package analysis
 
 import (
@@ -46,8 +45,8 @@ func New(o Options) *Service { return &Service{o, media.AnalysisLimits} }
 const (
 	slotWait     = 20 * time.Second
 	fetchTimeout = 2 * time.Minute
-	// retryAfter is how long an analysis that exceeded a limit is not repeated. Later it
-	// is, because the machine may have been busy.
+	// retryAfter is how long an analysis that exceeded a limit is not repeated. Later it is, because the machine may
+	// have been busy.
 	retryAfter = time.Hour
 )
 
@@ -83,8 +82,8 @@ type Sound struct {
 // version changes whenever the analysis of an asset would have another result.
 const version = 5
 
-// Get returns the analysis of an asset, with at most this many points of its waveform. It
-// counts as a use of the asset by the owner.
+// Get returns the analysis of an asset, with at most this many points of its waveform. It counts as a use of the asset
+// by the owner.
 func (s *Service) Get(ctx context.Context, owner string, key asset.Key, points int) (Analysis, error) {
 	if points < audio.MinPoints || points > audio.MaxPoints {
 		return Analysis{}, fault.Invalidf("points must be %d..%d", audio.MinPoints, audio.MaxPoints)

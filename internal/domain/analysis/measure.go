@@ -147,9 +147,9 @@ func (s *skipper) Write(p []byte) (int, error) {
 	return int(skip) + n, err
 }
 
-// layoutFor returns the layout in which sound of so many channels is measured, and its
-// number of channels. It is "" for sound whose channels need no conversion. The loudness of
-// the others depends on the place of each channel, such as the centre or the LFE.
+// layoutFor returns the layout in which sound of so many channels is measured, and its number of channels. It is "" for
+// sound whose channels need no conversion. The loudness of the others depends on the place of each channel, such as the
+// centre or the LFE.
 func layoutFor(channels int) (name string, n int) {
 	switch {
 	case channels <= 2:

@@ -1,9 +1,8 @@
-// Package asset owns content-addressed objects: media that clients upload
-// straight to the bucket and name by the hash of its bytes.
+// Package asset owns content-addressed objects: media that clients upload straight to the bucket and name by the hash
+// of its bytes.
 //
-// A key is assets/<sha256>.<ext>. Because the key is the hash, one object can
-// serve everybody who has its bytes, an upload can be skipped when the object
-// is there, and a fetched copy that does not hash to its key is refused.
+// A key is assets/<sha256>.<ext>. Because the key is the hash, one object can serve everybody who has its bytes, an
+// upload can be skipped when the object is there, and a fetched copy that does not hash to its key is refused.
 package asset
 
 import (
@@ -91,17 +90,15 @@ type Upload struct {
 	AlreadyExists bool
 	URL           string        // for one exact PUT; "" when the object exists, or takes parts
 	Expires       time.Duration // of the URLs; 0 when the object exists
-	// For an upload in parts: its id, the size of all parts but the last, and its
-	// parts.
+	// For an upload in parts: its id, the size of all parts but the last, and its parts.
 	ID            string
 	PartSizeBytes int64
 	Parts         []Part
 }
 
-// UploadURL presigns an upload that binds the declared type, size and, where the
-// store reads it, hash, unless an object of that size is there already, and makes the
-// user a holder of the asset. A large file is uploaded in parts if the client asks for
-// it. A field that breaks a rule is a fault.Invalid that names it.
+// UploadURL presigns an upload that binds the declared type, size and, where the store reads it, hash, unless an object
+// of that size is there already, and makes the user a holder of the asset. A large file is uploaded in parts if the
+// client asks for it. A field that breaks a rule is a fault.Invalid that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	key, err := s.validate(&r)
 	if err != nil {
@@ -161,9 +158,9 @@ func (s *Service) presign(ctx context.Context, r Request, key Key, intact bool) 
 // verifyLimit bounds how often one user makes us read an object.
 var verifyLimit = ratelimit.Limit{Name: "verify", PerMinute: 10}
 
-// isIntact verifies the object under a key when a client declares another size. Either
-// the object or the client is wrong, and only the bytes show which: a wrong client must
-// not get a URL that replaces an intact object. Each object is read once.
+// isIntact verifies the object under a key when a client declares another size. Either the object or the client is
+// wrong, and only the bytes show which: a wrong client must not get a URL that replaces an intact object. Each object
+// is read once.
 func (s *Service) isIntact(ctx context.Context, found Found, r Request) (bool, error) {
 	if found.hashVerified {
 		return true, nil
@@ -183,8 +180,8 @@ func (s *Service) isIntact(ctx context.Context, found Found, r Request) (bool, e
 	return size != r.SizeBytes, nil
 }
 
-// verifiedSize reads the object under a key, unless it is cached, and returns its size. It
-// removes an object that does not match its key and reports it as not found.
+// verifiedSize reads the object under a key, unless it is cached, and returns its size. It removes an object that does
+// not match its key and reports it as not found.
 func (s *Service) verifiedSize(ctx context.Context, key Key) (sizeBytes int64, err error) {
 	if _, err := s.Bucket.Stat(ctx, key.String()); err != nil {
 		return 0, err

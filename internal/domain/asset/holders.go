@@ -19,8 +19,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// removalTimeout bounds the deletion of an object by the sweep. A removal that was
-// marked more than twice as long ago has ended, whether it succeeded or not.
+// removalTimeout bounds the deletion of an object by the sweep. A removal that was marked more than twice as long ago
+// has ended, whether it succeeded or not.
 const removalTimeout = time.Minute
 
 // errRemoving is the answer for an object that the sweep is deleting.
@@ -30,9 +30,8 @@ var errRemoving = &fault.Error{Kind: fault.Unavailable,
 // errRemoved reports that the sweep removed an object after it was looked at.
 var errRemoved = errors.New("the asset was removed")
 
-// Hold makes a user a holder of the assets that a request uses. It runs in the
-// transaction that accepts the request, after [user.Lock]. If the sweep removed an
-// object since it was found, the error is a 404.
+// Hold makes a user a holder of the assets that a request uses. It runs in the transaction that accepts the request,
+// after [user.Lock]. If the sweep removed an object since it was found, the error is a 404.
 func Hold(ctx context.Context, tx *db.Tx, userID string, found ...Found) error {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b Found) int { return strings.Compare(a.Key.String(), b.Key.String()) }) // one order of locks
@@ -120,8 +119,8 @@ func (s *Service) holdInTx(ctx context.Context, userID string, f Found) error {
 	})
 }
 
-// checkNumber refuses a hold that was just written if the account now has too many. Assets that
-// the account gave up count until they are erased.
+// checkNumber refuses a hold that was just written if the account now has too many. Assets that the account gave up
+// count until they are erased.
 func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) error {
 	if s.MaxPerAccount == 0 {
 		return nil
@@ -136,8 +135,8 @@ func (s *Service) checkNumber(ctx context.Context, tx *db.Tx, userID string) err
 	return nil
 }
 
-// Use finds an asset for a request that reads it at once, and makes its user a holder.
-// The error of a missing object is objectstore.ErrNotFound.
+// Use finds an asset for a request that reads it at once, and makes its user a holder. The error of a missing object is
+// objectstore.ErrNotFound.
 func (s *Service) Use(ctx context.Context, userID string, key Key) (Found, error) {
 	found, err := s.Find(ctx, key)
 	if err == nil {
@@ -149,8 +148,8 @@ func (s *Service) Use(ctx context.Context, userID string, key Key) (Found, error
 	return found, err
 }
 
-// StoredBytes is what assets count against an account's limit: the full size for each holder,
-// until an asset that the account gave up is erased.
+// StoredBytes is what assets count against an account's limit: the full size for each holder, until an asset that the
+// account gave up is erased.
 var StoredBytes = quota.Bytes("size_bytes", `asset_holders WHERE user_id = $1`)
 
 // Held is an asset as one of its holders sees it.
@@ -209,9 +208,8 @@ func (s *Service) DownloadURL(ctx context.Context, userID string, key Key, head 
 	return s.Bucket.PresignGet(ctx, key.String(), s.SignedURLLife, key.fileName(), info.ContentType, head)
 }
 
-// Release ends the user's hold of an asset and the user's unfinished upload of it. The asset
-// counts for the user until the sweep has erased it. It returns nil if the user does not
-// hold the asset.
+// Release ends the user's hold of an asset and the user's unfinished upload of it. The asset counts for the user until
+// the sweep has erased it. It returns nil if the user does not hold the asset.
 func (s *Service) Release(ctx context.Context, userID string, key Key) error {
 	if err := s.abandonAll(ctx, `user_id = $1 AND asset_key = $2 AND completed_at IS NULL`, userID, key.String()); err != nil {
 		return err
@@ -223,8 +221,7 @@ func (s *Service) Release(ctx context.Context, userID string, key Key) error {
 	return nil
 }
 
-// Erase ends all holds and unfinished uploads of a user. The next sweep removes objects
-// without another holder.
+// Erase ends all holds and unfinished uploads of a user. The next sweep removes objects without another holder.
 func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := s.abandonAll(ctx, `user_id = $1`, userID); err != nil {
 		return err

@@ -51,6 +51,5 @@ func (k Key) fileName() string { return k.SHA256 + "." + k.Ext }
 // isHash reports whether s is 64 lower-case hex characters.
 func isHash(s string) bool { return len(s) == hashChars && strings.Trim(s, "0123456789abcdef") == "" }
 
-// Derived is where an object made from the asset's bytes is stored, for all extensions of
-// these bytes.
+// Derived is where an object made from the asset's bytes is stored, for all extensions of these bytes.
 func (k Key) Derived(name string) string { return "analysis/" + k.SHA256 + "/" + name }

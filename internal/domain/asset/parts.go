@@ -21,13 +21,12 @@ import (
 const (
 	// singleMaxBytes is the largest file that is uploaded in one piece.
 	singleMaxBytes = 16 << 20
-	// minPartBytes is the part size of small files, and so what a client repeats after a
-	// broken connection. Larger files have larger parts, so that no answer holds more
-	// than maxParts URLs.
+	// minPartBytes is the part size of small files, and so what a client repeats after a broken connection. Larger
+	// files have larger parts, so that no answer holds more than maxParts URLs.
 	minPartBytes = 8 << 20
 	maxParts     = 128
-	// uploadLifetime is how long after its start an upload may be completed. The
-	// bucket's lifecycle rule aborts it after the same time.
+	// uploadLifetime is how long after its start an upload may be completed. The bucket's lifecycle rule aborts it
+	// after the same time.
 	uploadLifetime = 24 * time.Hour
 )
 
@@ -42,13 +41,12 @@ type Part struct {
 	Number    int // 1 is the first
 	URL       string
 	SizeBytes int64
-	// Done says that the store has the part. A client may send it again anyway, because
-	// a store may accept a part that a lost connection cut off.
+	// Done says that the store has the part. A client may send it again anyway, because a store may accept a part that
+	// a lost connection cut off.
 	Done bool
 }
 
-// pending is an upload in parts that was begun. Only the store knows which parts have
-// arrived.
+// pending is an upload in parts that was begun. Only the store knows which parts have arrived.
 type pending struct {
 	id, storeID string
 	key         Key
@@ -64,8 +62,8 @@ func partBytes(sizeBytes int64) int64 {
 	return n
 }
 
-// parts are the parts of the upload, and which of them the store has. A stored part of
-// the wrong size counts as missing.
+// parts are the parts of the upload, and which of them the store has. A stored part of the wrong size counts as
+// missing.
 func (p pending) parts(stored map[int]objectstore.Part) []Part {
 	size := partBytes(p.sizeBytes)
 	var list []Part
@@ -77,8 +75,7 @@ func (p pending) parts(stored map[int]objectstore.Part) []Part {
 	return list
 }
 
-// uploadInParts presigns the parts of the user's upload of a file. An interrupted upload
-// continues.
+// uploadInParts presigns the parts of the user's upload of a file. An interrupted upload continues.
 func (s *Service) uploadInParts(ctx context.Context, r Request, key Key) (Upload, error) {
 	for range 3 { // an upload that was found may just have ended
 		p, err := s.findOrBegin(ctx, r, key)
@@ -157,8 +154,7 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key) (pending,
 	return s.findUpload(ctx, same, r.UserID, key.String(), r.SizeBytes)
 }
 
-// findUpload returns the upload that matches a condition, or an error that is
-// db.IsNoRows.
+// findUpload returns the upload that matches a condition, or an error that is db.IsNoRows.
 func (s *Service) findUpload(ctx context.Context, where string, args ...any) (pending, error) {
 	p, err := scanPending(s.DB.QueryRow(ctx, selectPending+where, args...))
 	if err != nil {
@@ -177,9 +173,8 @@ func scanPending(row db.Scanner) (p pending, err error) {
 	return p, err
 }
 
-// Complete makes an object from the parts of the user's upload, and verifies it: an
-// object that does not hash to its key is refused and removed. A repeat gets the first
-// answer.
+// Complete makes an object from the parts of the user's upload, and verifies it: an object that does not hash to its
+// key is refused and removed. A repeat gets the first answer.
 func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload, error) {
 	if uuid.Validate(uploadID) != nil {
 		return Upload{}, errNoUpload
@@ -199,9 +194,8 @@ func (s *Service) Complete(ctx context.Context, userID, uploadID string) (Upload
 	return Upload{Key: p.key, AlreadyExists: true}, nil
 }
 
-// complete is safe to repeat after any interruption. It first verifies an object that
-// already exists under the key, from this upload or not, because an intact object must not
-// be replaced.
+// complete is safe to repeat after any interruption. It first verifies an object that already exists under the key,
+// from this upload or not, because an intact object must not be replaced.
 func (s *Service) complete(ctx context.Context, p pending) error {
 	size, err := s.verifiedSize(ctx, p.key)
 	there := err == nil
@@ -232,8 +226,8 @@ func (s *Service) complete(ctx context.Context, p pending) error {
 	return nil
 }
 
-// assemble completes the upload at the store if all parts have arrived. It also returns
-// nil if another request was first or the upload is over; the caller looks again.
+// assemble completes the upload at the store if all parts have arrived. It also returns nil if another request was
+// first or the upload is over; the caller looks again.
 func (s *Service) assemble(ctx context.Context, p pending) error {
 	stored, err := s.Bucket.UploadParts(ctx, p.key.String(), p.storeID)
 	switch {

@@ -25,14 +25,13 @@ const (
 	// because a PUT that began before may have ended since.
 	secondRemoval = time.Hour
 	lastRemoval   = 24 * time.Hour
-	// lookEvery is how often an object is looked for: a rule of the bucket may have
-	// removed it, or it may never have arrived.
+	// lookEvery is how often an object is looked for: a rule of the bucket may have removed it, or it may never have
+	// arrived.
 	lookEvery = 24 * time.Hour
 )
 
-// Sweep erases the objects that no account and no running job holds, forgets assets
-// whose objects are gone, and ends expired uploads and holds. It takes the oldest first, and
-// ends when nothing is due or its time is over.
+// Sweep erases the objects that no account and no running job holds, forgets assets whose objects are gone, and ends
+// expired uploads and holds. It takes the oldest first, and ends when nothing is due or its time is over.
 func (s *Service) Sweep(ctx context.Context) error {
 	if s.Bucket == nil {
 		return nil
@@ -72,8 +71,8 @@ func (s *Service) endHolds(ctx context.Context, end time.Time) error {
 var unheld = `NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.given_up_at IS NULL)
 	AND NOT ` + job.Held("a.asset_key")
 
-// removeUnheld deletes every object that is due. An asset that was just given up is due since
-// then, and one of a deleted account comes first.
+// removeUnheld deletes every object that is due. An asset that was just given up is due since then, and one of a
+// deleted account comes first.
 func (s *Service) removeUnheld(ctx context.Context, end time.Time) error {
 	return s.eachDue(ctx, end, `SELECT a.asset_key, COALESCE(a.removal_at,
 			(SELECT MAX(o.given_up_at) FROM asset_holders o WHERE o.asset_key = a.asset_key), 0) AS due
@@ -82,8 +81,8 @@ func (s *Service) removeUnheld(ctx context.Context, end time.Time) error {
 		2*removalTimeout, s.remove)
 }
 
-// eachDue calls do for every key that a query returns, ordered by the time since which it is
-// due. A key for which do fails is not tried again. age is the query's $4.
+// eachDue calls do for every key that a query returns, ordered by the time since which it is due. A key for which do
+// fails is not tried again. age is the query's $4.
 func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age time.Duration, do func(context.Context, Key) error) error {
 	type row struct {
 		key Key
@@ -113,14 +112,13 @@ func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age 
 	return errors.Join(errs...)
 }
 
-// remove deletes the object of an asset, unless a user holds it now. Until the deletion has
-// ended, the mark in its row keeps requests from using the object.
+// remove deletes the object of an asset, unless a user holds it now. Until the deletion has ended, the mark in its row
+// keeps requests from using the object.
 func (s *Service) remove(ctx context.Context, key Key) error {
 	var seen bool
 	var since, removals int64 // since is for how long nobody holds the asset, in milliseconds
 	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
-		// Hold locks the row first, so the second statement sees every hold that was
-		// written before this lock.
+		// Hold locks the row first, so the second statement sees every hold that was written before this lock.
 		if err := tx.QueryRow(ctx, `SELECT seen_at IS NOT NULL OR verified IS NOT NULL OR removal_at IS NOT NULL FROM assets
 			WHERE asset_key = $1`+tx.ForUpdate(), key.String()).Scan(&seen); err != nil {
 			return err
@@ -138,8 +136,8 @@ func (s *Service) remove(ctx context.Context, key Key) error {
 	call, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
 	if !seen {
-		// The file was announced. If it was never uploaded, one removal is enough, after the
-		// last upload that may be under way.
+		// The file was announced. If it was never uploaded, one removal is enough, after the last upload that may be
+		// under way.
 		if _, err := s.Bucket.Stat(call, key.String()); missing(err) {
 			return s.noteRemoval(ctx, key, removals, lastRemoval, false)
 		} else if err != nil {
@@ -189,8 +187,7 @@ func (s *Service) noteRemoval(ctx context.Context, key Key, removals int64, next
 	return nil
 }
 
-// lookForObjects looks for objects that were not seen for a day, and ends the holds of
-// missing ones.
+// lookForObjects looks for objects that were not seen for a day, and ends the holds of missing ones.
 func (s *Service) lookForObjects(ctx context.Context, end time.Time) error {
 	return s.eachDue(ctx, end, `SELECT a.asset_key, COALESCE(a.seen_at, 0) AS due FROM assets a WHERE COALESCE(a.seen_at, 0) < now_ms() - $4
 		AND a.given_up_at IS NULL
@@ -208,8 +205,7 @@ func (s *Service) lookFor(ctx context.Context, key Key) error {
 			return count(ctx, tx, key, info.SizeBytes)
 		})
 	} else if missing(err) {
-		// A hold of the last day may belong to an upload in progress. Removing the unheld
-		// asset deletes the row.
+		// A hold of the last day may belong to an upload in progress. Removing the unheld asset deletes the row.
 		_, err = s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE asset_key = $1 AND last_used_at < now_ms() - $2`,
 			key.String(), lookEvery.Milliseconds())
 	}

@@ -11,8 +11,7 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// hadBonus reports whether an earlier account of the user's identity had the
-// bonus.
+// hadBonus reports whether an earlier account of the user's identity had the bonus.
 func (l *Ledger) hadBonus(ctx context.Context, tx *db.Tx, userID string) (bool, error) {
 	hash, err := l.identityOf(ctx, tx, userID)
 	if err != nil || hash == "" {

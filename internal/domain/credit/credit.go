@@ -24,14 +24,13 @@ const (
 	BillableBlockMs = 300_000
 	// GraceMs is the padding that an encoder may add before the next block begins.
 	GraceMs = 1_000
-	// PaddingMs is how much longer the provider may measure the same sound than we do,
-	// because it counts the encoder's padding.
+	// PaddingMs is how much longer the provider may measure the same sound than we do, because it counts the encoder's
+	// padding.
 	PaddingMs = 500
 )
 
-// Price is the cost in credits of separating audio of the given length in
-// milliseconds: the smallest n >= 1 with durationMs <= n*300000 + 1000. The
-// quote and the charge both call it. Negative lengths cost as zero.
+// Price is the cost in credits of separating audio of the given length in milliseconds: the smallest n >= 1 with
+// durationMs <= n*300000 + 1000. The quote and the charge both call it. Negative lengths cost as zero.
 func Price(durationMs int64) int64 {
 	if durationMs <= BillableBlockMs+GraceMs {
 		return 1
@@ -54,8 +53,7 @@ const (
 var refPrefixes = []string{kindSignup + "-", "platform_", kindAdmin + "-", kindConsume + "-", kindRefund + "-",
 	kindSupport + "-", kindReversal + "-"}
 
-// Ledger keeps balances. It is safe for concurrent use, on any number of
-// replicas.
+// Ledger keeps balances. It is safe for concurrent use, on any number of replicas.
 type Ledger struct {
 	o      Options
 	stores map[string]*limitedStore
@@ -70,8 +68,8 @@ type Options struct {
 	Stores map[string]Store
 	// SignupBonus is granted once per user; 0 grants none.
 	SignupBonus int64
-	// BonusKey grants the bonus once per identity: a hash of the identity under
-	// this key outlives the account. "" grants it to every new account.
+	// BonusKey grants the bonus once per identity: a hash of the identity under this key outlives the account. ""
+	// grants it to every new account.
 	BonusKey string
 	// AdminDailyCap bounds what one admin may mint in a rolling 24 hours.
 	AdminDailyCap int64
@@ -136,9 +134,8 @@ func (l *Ledger) GrantSignup(ctx context.Context, userID string) error {
 	})
 }
 
-// Charge takes credits for a job inside the caller's transaction. If the balance does
-// not cover them, the error is insufficient_credits and the transaction must not be
-// committed. Charging the same job twice is a bug.
+// Charge takes credits for a job inside the caller's transaction. If the balance does not cover them, the error is
+// insufficient_credits and the transaction must not be committed. Charging the same job twice is a bug.
 func Charge(ctx context.Context, tx *db.Tx, userID, jobID string, credits int64) error {
 	fresh, err := enter(ctx, tx, userID, kindConsume, "consume-"+jobID, -credits)
 	if err == nil && !fresh {
@@ -154,9 +151,9 @@ func Insufficient(required, have int64) *fault.Error {
 	return err
 }
 
-// Refund returns a job's charge inside the caller's transaction. The refund first
-// settles the user's debts for purchases that a store refunded. Refund reports false,
-// and does nothing, if the job was never charged or is already refunded.
+// Refund returns a job's charge inside the caller's transaction. The refund first settles the user's debts for
+// purchases that a store refunded. Refund reports false, and does nothing, if the job was never charged or is already
+// refunded.
 func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) {
 	var amount int64
 	err := tx.QueryRow(ctx, `SELECT amount FROM credit_ledger WHERE ref_id = $1 AND user_id = $2`,
@@ -174,9 +171,9 @@ func Refund(ctx context.Context, tx *db.Tx, userID, jobID string) (bool, error) 
 	return true, settle(ctx, tx, userID, -amount, true)
 }
 
-// enter writes a ledger entry under its reference, once, and changes the balance
-// by the same amount. It reports whether the entry is new. If the balance would become
-// negative, the error is insufficient_credits and the transaction must not be committed.
+// enter writes a ledger entry under its reference, once, and changes the balance by the same amount. It reports whether
+// the entry is new. If the balance would become negative, the error is insufficient_credits and the transaction must
+// not be committed.
 func enter(ctx context.Context, tx *db.Tx, userID, kind, ref string, amount int64) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO credit_ledger (ref_id, user_id, kind, amount, created_at)
 		VALUES ($1, $2, $3, $4, now_ms()) ON CONFLICT (ref_id) DO NOTHING`, ref, userID, kind, amount)

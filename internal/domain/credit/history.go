@@ -41,8 +41,7 @@ type Entry struct {
 	ref string
 }
 
-// History returns a page of a user's ledger, newest first, and the cursor of the
-// next page, "" at the end.
+// History returns a page of a user's ledger, newest first, and the cursor of the next page, "" at the end.
 func (l *Ledger) History(ctx context.Context, userID string, p cursor.Page) (entries []Entry, next string, err error) {
 	entries, next, err = cursor.List(ctx, l.o.DB, `SELECT kind, amount, ref_id, created_at FROM credit_ledger
 		WHERE user_id = $1 AND `+user.Exists("user_id")+cursor.Newest("created_at", "ref_id"), userID, p, scanEntry,

@@ -36,8 +36,8 @@ type Store interface {
 	// Verify returns what the store sold. It returns receipt.ErrUnavailable if the store did not answer, or refused the
 	// service, and a retry is safe, and any other error for an invalid receipt.
 	Verify(ctx context.Context, p receipt.Purchase) (receipt.Sale, error)
-	// Notification reads a notification. It returns receipt.ErrForged unless the
-	// store signed it, and receipt.ErrNotConfigured if notifications are not configured.
+	// Notification reads a notification. It returns receipt.ErrForged unless the store signed it, and
+	// receipt.ErrNotConfigured if notifications are not configured.
 	Notification(ctx context.Context, bearer string, body []byte) (receipt.Notice, error)
 	// Refunds returns, for each transaction that the store knows, the share that the store has refunded so far. The map
 	// may hold transactions that were not asked about. Its contents are valid even with an error.
@@ -90,8 +90,7 @@ type Grant struct {
 	TransactionID string `json:"transactionId"`
 }
 
-// Purchase verifies a receipt with its store and grants the product's credits,
-// once per (platform, transaction).
+// Purchase verifies a receipt with its store and grants the product's credits, once per (platform, transaction).
 func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseRequest) (Grant, error) {
 	platform, err := platformOf(req.Platform)
 	if err != nil {
@@ -168,8 +167,7 @@ func (p purchase) of(sold receipt.Sale, credits int64) purchase {
 	return p
 }
 
-// maxTransaction is far above the length of a store's ids, in bytes, and below the
-// limit of a database index.
+// maxTransaction is far above the length of a store's ids, in bytes, and below the limit of a database index.
 const maxTransaction = 255
 
 // plausible reports whether a text can be a store's id: short and without invisible characters.
@@ -178,8 +176,8 @@ func plausible(transaction string) bool {
 		!strings.ContainsFunc(transaction, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) })
 }
 
-// verify asks a store about a purchase, unless too many receipts of this user
-// were refused within the last minute. It records an attempt without success for support.
+// verify asks a store about a purchase, unless too many receipts of this user were refused within the last minute. It
+// records an attempt without success for support.
 func (l *Ledger) verify(ctx context.Context, store *limitedStore, p purchase, token string) (receipt.Sale, error) {
 	done, err := store.acquire(ctx)
 	if err != nil {
@@ -282,8 +280,7 @@ func (l *Ledger) payOut(ctx context.Context, p purchase) (Grant, error) {
 	}
 	paid := false
 	err := l.o.DB.InTx(ctx, func(tx *db.Tx) error {
-		// An account whose deletion has begun must not spend the receipt: the credits
-		// would be lost with the account.
+		// An account whose deletion has begun must not spend the receipt: the credits would be lost with the account.
 		err := user.Lock(ctx, tx, p.buyer)
 		if err != nil {
 			return err
@@ -343,8 +340,8 @@ func (o Order) spentBy(ctx context.Context, q db.Querier) (buyer, product string
 // bySupport is the product of an order whose credits support granted.
 const bySupport = "support"
 
-// AdminGrant mints a product's credits for the calling admin, up to the cap in
-// any rolling 24 hours. It is refused to a user who has lost the role.
+// AdminGrant mints a product's credits for the calling admin, up to the cap in any rolling 24 hours. It is refused to a
+// user who has lost the role.
 func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Grant, error) {
 	credits, ok := l.o.Catalog[productID]
 	if !ok {

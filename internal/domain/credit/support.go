@@ -40,9 +40,8 @@ func ParseOrder(text string) (Order, error) {
 	return o, nil
 }
 
-// SpendOrder records inside the caller's transaction that support granted the
-// credits of an order, so that presenting it later grants nothing. It reports
-// whether the order was unspent.
+// SpendOrder records inside the caller's transaction that support granted the credits of an order, so that presenting
+// it later grants nothing. It reports whether the order was unspent.
 func SpendOrder(ctx context.Context, tx *db.Tx, userID string, o Order, credits int64) (bool, error) {
 	return purchase{Order: o, buyer: userID, product: bySupport, credits: credits, bySupport: true}.insert(ctx, tx)
 }

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// queueLock serialises the claims of all replicas. Whose turn it is depends on the
-// running jobs, so two claims at once would both pick the same owner.
+// queueLock serialises the claims of all replicas. Whose turn it is depends on the running jobs, so two claims at once
+// would both pick the same owner.
 const queueLock = "render-queue"
 
 // requeueDead puts the renders back into the queue whose workers died, unless it was their last attempt. It runs before
@@ -72,11 +72,10 @@ func firstOwners(job string, limit int) string {
 // waitingSQL returns 1 if any job waits, else 0.
 var waitingSQL = `SELECT COALESCE((SELECT 1 ` + firstOwners(oldestJob("", ""), 1) + `), 0)`
 
-// pickSQL selects the job whose turn it is. The owner with the fewest running jobs comes first; if several have
-// equally few, the one whose last job started longest ago; then the one whose job has waited longest. The job needs
-// at most $1 free bytes of disk. No owner gets more than $2 slots while another owner waits. However many owners wait,
-// the query reads the first two. skipLocked is [db.DB.SkipLockedOf] j, or "" to look
-// without a lock.
+// pickSQL selects the job whose turn it is. The owner with the fewest running jobs comes first; if several have equally
+// few, the one whose last job started longest ago; then the one whose job has waited longest. The job needs at most $1
+// free bytes of disk. No owner gets more than $2 slots while another owner waits. However many owners wait, the query
+// reads the first two. skipLocked is [db.DB.SkipLockedOf] j, or "" to look without a lock.
 func pickSQL(skipLocked string) string {
 	oldest := oldestJob(` AND COALESCE((SELECT d.needs_bytes FROM renders d WHERE d.job_id = j.id), 0) <= $1`, skipLocked)
 	return `WITH line AS MATERIALIZED (SELECT t.*, ` + oldest + ` AS job_id ` + firstOwners(oldest, 2) + `)

@@ -22,9 +22,8 @@ import (
 // topicParts wakes replicas with idle slots when a render has parts to share.
 const topicParts = db.ForWorkers + "render-parts"
 
-// partCoordinator shares the parts of one job among replicas, through rows of
-// render_parts. It implements engine.PartCoordinator. One heartbeat renews every part
-// that it claims, until stop is called.
+// partCoordinator shares the parts of one job among replicas, through rows of render_parts. It implements
+// engine.PartCoordinator. One heartbeat renews every part that it claims, until stop is called.
 type partCoordinator struct {
 	*job.Holder // whose work ends when nobody renders the job any more
 	s           *Service
@@ -72,8 +71,8 @@ func (c *partCoordinator) stop() {
 // announcedAtOnce bounds the parameters of one statement.
 const announcedAtOnce = 200
 
-// Announce implements engine.PartCoordinator. It leaves parts that another worker is
-// making to that worker, and adds none to a job that has ended.
+// Announce implements engine.PartCoordinator. It leaves parts that another worker is making to that worker, and adds
+// none to a job that has ended.
 func (c *partCoordinator) Announce(ctx context.Context, parts []engine.Part) ([]engine.Part, error) {
 	parts = slices.Clone(parts)
 	err := c.s.DB.InTx(ctx, func(tx *db.Tx) error {
@@ -163,8 +162,8 @@ func (c *partCoordinator) End(ctx context.Context, key string, made bool) error 
 	return nil
 }
 
-// The renderer polls the parts of other replicas after an eighth of the time that it has
-// waited. Parts trigger no notification, which would wake every replica.
+// The renderer polls the parts of other replicas after an eighth of the time that it has waited. Parts trigger no
+// notification, which would wake every replica.
 const minAwait, maxAwait = 25 * time.Millisecond, time.Second
 
 // Await implements engine.PartCoordinator.
@@ -182,8 +181,8 @@ func (c *partCoordinator) Await(ctx context.Context, keys []string) (map[string]
 	}
 }
 
-// endedParts returns the parts that have ended and whether they were made. Lost reports
-// that no worker makes one of the others.
+// endedParts returns the parts that have ended and whether they were made. Lost reports that no worker makes one of the
+// others.
 func (c *partCoordinator) endedParts(ctx context.Context, keys []string) (made map[string]bool, lost bool, err error) {
 	states := map[string]string{}
 	err = db.Each(ctx, c.s.DB, func(row *db.Rows) error {
@@ -229,8 +228,8 @@ type assistant struct {
 	c    *partCoordinator
 }
 
-// claimPart claims a part of another replica's render, before anything is fetched. It
-// returns nil if there is none. The caller holds a slot and calls assist.
+// claimPart claims a part of another replica's render, before anything is fetched. It returns nil if there is none. The
+// caller holds a slot and calls assist.
 func (s *Service) claimPart(ctx context.Context) (*assistant, error) {
 	if _, unable := s.CanWork(ctx); unable != nil { // which logs the reason
 		return nil, nil

@@ -11,9 +11,9 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// Delete cancels a running job and makes any job unknown to its owner. It erases the
-// job's files; a worker on another replica erases what it still writes when it stops.
-// Finished parts stay: they are the user's cache for the next film of the same source.
+// Delete cancels a running job and makes any job unknown to its owner. It erases the job's files; a worker on another
+// replica erases what it still writes when it stops. Finished parts stay: they are the user's cache for the next film
+// of the same source.
 func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	return s.jobs.Delete(ctx, owner, jobID, func(tx *db.Tx) error {
 		if err := s.jobs.Set(ctx, tx, jobID, job.SQL(`output_key = NULL, poster_key = NULL, spec = ''`)); err != nil {
@@ -27,8 +27,8 @@ func (s *Service) Delete(ctx context.Context, owner, jobID string) error {
 	}, func(ctx context.Context) error { return s.jobs.EraseFiles(ctx, jobID) })
 }
 
-// dropIfErased removes what a worker stored after a deletion, of the job or of its
-// owner's account, had erased the job's files.
+// dropIfErased removes what a worker stored after a deletion, of the job or of its owner's account, had erased the
+// job's files.
 func (s *Service) dropIfErased(ctx context.Context, j claimedJob) {
 	var deleted bool
 	err := s.DB.QueryRow(ctx, `SELECT deleted_at IS NOT NULL FROM jobs WHERE id = $1`, j.ID).Scan(&deleted)

@@ -29,8 +29,8 @@ const inputIDLength = 16
 // InputBytes is what cached videos count against the limit of the account $1.
 var InputBytes = quota.Bytes("size_bytes", `render_inputs WHERE user_id = $1`)
 
-// SaveInput caches a video for later renders of its owner. The same bytes renew
-// the entry, unless the key has an answer. The staged file stays the caller's.
+// SaveInput caches a video for later renders of its owner. The same bytes renew the entry, unless the key has an
+// answer. The staged file stays the caller's.
 func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File, key idempotency.Key) (Input, error) {
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
 	known, err := idempotency.Find(ctx, s.DB, key)
@@ -70,8 +70,7 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 		return strconv.FormatInt(usedMs+s.InputLifetime.Milliseconds(), 10), err
 	})
 	if errors.Is(err, user.ErrDeleted) {
-		// A deletion that began during the upload may have looked for files
-		// before this one was there.
+		// A deletion that began during the upload may have looked for files before this one was there.
 		return Input{}, errors.Join(err, s.Store.Delete(context.WithoutCancel(ctx), object))
 	}
 	if fault.As(err) != nil {
@@ -80,8 +79,8 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	if err != nil {
 		return Input{}, fmt.Errorf("record input: %w", err)
 	}
-	// A sweep of the expired entry may have removed the object between the
-	// two writes; the row is fresh now, so it will not do so again.
+	// A sweep of the expired entry may have removed the object between the two writes; the row is fresh now, so it will
+	// not do so again.
 	if _, err := s.Store.Stat(ctx, object); err != nil {
 		if err := s.Store.Put(ctx, object, file.Path, "application/octet-stream"); err != nil {
 			return Input{}, fmt.Errorf("store input: %w", err)
@@ -100,8 +99,7 @@ func (in Input) expiring(answer string, err error) (Input, error) {
 	return in, err
 }
 
-// roomForInput refuses an input that would exceed the account's space. An input that is
-// cached already takes no more.
+// roomForInput refuses an input that would exceed the account's space. An input that is cached already takes no more.
 func (s *Service) roomForInput(ctx context.Context, q db.Querier, owner string, in Input) error {
 	cached, err := db.HasRow(ctx, q, `SELECT 1 FROM render_inputs WHERE user_id = $1 AND input_id = $2 AND size_bytes >= $3`,
 		owner, in.ID, in.SizeBytes)

@@ -13,9 +13,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// Poster opens the picture of the owner's film, for reading until ctx ends. It does not renew the
-// film's lifetime. The caller closes the object. If the job failed to make
-// one, Poster makes and stores it.
+// Poster opens the picture of the owner's film, for reading until ctx ends. It does not renew the film's lifetime. The
+// caller closes the object. If the job failed to make one, Poster makes and stores it.
 //
 // Posters are streamed from a bucket too, without a redirect: apps cache pictures by a constant URL
 // and their ETag, and would send their bearer token to a presigned URL, which a bucket refuses.
@@ -52,9 +51,8 @@ func (s *Service) makePoster(ctx context.Context, jobID string, f stored) error 
 		}}.Run(ctx)
 }
 
-// addPoster makes and stores the poster of a film that was just rendered, and returns
-// its key. If that fails, it returns "", the film still succeeds, and Poster makes the
-// poster on request.
+// addPoster makes and stores the poster of a film that was just rendered, and returns its key. If that fails, it
+// returns "", the film still succeeds, and Poster makes the poster on request.
 func (s *Service) addPoster(ctx context.Context, j claimedJob, film string) string {
 	if j.Spec.Timeline.OutputKind == timeline.Audio {
 		return ""

@@ -1,6 +1,5 @@
-// Package render owns render jobs: segments, music and stems in, one mp4 or m4a out. It
-// holds the queue, the workers, the cached inputs, the outputs and their sweeps. The
-// engine knows how a film is made.
+// Package render owns render jobs: segments, music and stems in, one mp4 or m4a out. It holds the queue, the workers,
+// the cached inputs, the outputs and their sweeps. The engine knows how a film is made.
 //
 // A job is a row of jobs and one of renders, and every move is a guarded UPDATE that names the state it
 // comes from and, when a worker makes it, the fence of the worker's lease:
@@ -46,8 +45,8 @@ const (
 	StateFailed     = "FAILED"
 )
 
-// Engine makes the films. It is an interface so that tests and benchmarks of the queue
-// can use work that takes a known time. [engine.Engine] documents the methods.
+// Engine makes the films. It is an interface so that tests and benchmarks of the queue can use work that takes a known
+// time. [engine.Engine] documents the methods.
 type Engine interface {
 	Render(ctx context.Context, job engine.Job) (engine.Output, error)
 	Assist(ctx context.Context, job engine.Job, claimed engine.Part) (made int, err error)
@@ -59,8 +58,8 @@ type Options struct {
 	DB      *db.DB
 	Renewer *job.Renewer
 	Store   objectstore.Store
-	// Bucket is the same store if it is a bucket. Without one assets by reference are
-	// off, and outputs are streamed instead of redirected to.
+	// Bucket is the same store if it is a bucket. Without one assets by reference are off, and outputs are streamed
+	// instead of redirected to.
 	Bucket      *objectstore.Bucket
 	Assets      *asset.Service
 	Separations *separation.Service
@@ -69,8 +68,7 @@ type Options struct {
 	Engine      Engine
 	Slots       *media.Slots   // media-processing jobs of this process
 	OnDemand    *derived.Maker // makes missing posters
-	// CanWork returns how many bytes jobs here may still write, or why this replica must
-	// not work now, which it logs.
+	// CanWork returns how many bytes jobs here may still write, or why this replica must not work now, which it logs.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
 	WorkDir string // holds the work folders of running jobs
 
@@ -86,13 +84,11 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Service runs render jobs. It is safe for concurrent use, on any number of
-// replicas.
+// Service runs render jobs. It is safe for concurrent use, on any number of replicas.
 type Service struct {
 	Options
 	jobs job.Table
-	// assisting stops the one slot that makes parts for another replica's render, or is
-	// nil.
+	// assisting stops the one slot that makes parts for another replica's render, or is nil.
 	assisting atomic.Pointer[context.CancelFunc]
 	allSlots  atomic.Int64 // of all replicas, when a job last waited
 }
@@ -155,8 +151,8 @@ func posterKey(jobID string) string { return outputKey(jobID, "jpg") }
 // inputKey is where a cached input is kept.
 func inputKey(userID, sha256 string) string { return "inputs/" + userID + "/" + sha256 }
 
-// errUnknownJob is the answer for a job that does not exist and for another user's job,
-// so that clients cannot tell them apart.
+// errUnknownJob is the answer for a job that does not exist and for another user's job, so that clients cannot tell
+// them apart.
 var errUnknownJob = fault.NotFoundf("render job not found")
 
 // The failures for which the service is to blame.

@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// retryFor is how long the uploads of a failed render are kept if the service, not its
-// sources, is to blame, so that an operator can run it again.
+// retryFor is how long the uploads of a failed render are kept if the service, not its sources, is to blame, so that an
+// operator can run it again.
 const retryFor = 24 * time.Hour
 
 // serviceReasons are the failures for which the service is to blame, not the sources.
@@ -31,9 +31,9 @@ func keepsUploads(failure *fault.Error) bool {
 	return failure.Reason == "" || slices.Contains(serviceReasons[:], failure.Reason)
 }
 
-// Retry puts a FAILED render back into the queue, with all its attempts and all its
-// time, and runs note in the same transaction. The error says why a render cannot be run again. assets has at least a
-// database and, if the store is a bucket, the bucket.
+// Retry puts a FAILED render back into the queue, with all its attempts and all its time, and runs note in the same
+// transaction. The error says why a render cannot be run again. assets has at least a database and, if the store is a
+// bucket, the bucket.
 func Retry(ctx context.Context, assets *asset.Service, store objectstore.Store, jobID string, note func(tx *db.Tx) error) error {
 	d := assets.DB
 	j, err := failedJob(ctx, d, jobID)

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/storage/objectstore"
 )
 
-// SharedCache is a part cache that replicas share through the bucket, with a local one in
-// front. The engine says which parts are shared.
+// SharedCache is a part cache that replicas share through the bucket, with a local one in front. The engine says which
+// parts are shared.
 type SharedCache struct {
 	local  *diskcache.Cache
 	bucket objectstore.Store

@@ -88,8 +88,8 @@ func (s spec) objects(prefix string) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// failedSpecs is how many failed jobs of a user keep their request, for support and a
-// retry. A request may have a megabyte, and failing is free.
+// failedSpecs is how many failed jobs of a user keep their request, for support and a retry. A request may have a
+// megabyte, and failing is free.
 const failedSpecs = 20
 
 // dropOldSpecs drops the requests of a user's failed jobs except the newest. [Service.Expire] drops what a sweep of

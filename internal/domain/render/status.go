@@ -59,15 +59,13 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 
 var statusQuery = `SELECT ` + statusColumns + ` FROM jobs j JOIN renders d ON d.job_id = j.id WHERE j.id = $2 AND ` + job.Known
 
-// History returns a page of the owner's jobs, newest first, and the cursor of the
-// next page, "" at the end.
+// History returns a page of the owner's jobs, newest first, and the cursor of the next page, "" at the end.
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
 	return job.Page(ctx, s.jobs, statusColumns, owner, p, scanStatus,
 		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })
 }
 
-// Download is a finished film: either a URL to redirect to, or an object to
-// stream, which the caller closes.
+// Download is a finished film: either a URL to redirect to, or an object to stream, which the caller closes.
 type Download struct {
 	RedirectURL string
 	Object      objectstore.Object
@@ -97,8 +95,8 @@ func (s *Service) findFilm(ctx context.Context, owner, jobID string) (stored, er
 	return f, nil
 }
 
-// Open gives the owner the film of a COMPLETED job and renews its lifetime. A URL to
-// redirect to works for HEAD requests if head is set, and for GET otherwise.
+// Open gives the owner the film of a COMPLETED job and renews its lifetime. A URL to redirect to works for HEAD
+// requests if head is set, and for GET otherwise.
 func (s *Service) Open(ctx context.Context, owner, jobID string, head bool) (Download, error) {
 	f, err := s.findFilm(ctx, owner, jobID)
 	if err != nil {

@@ -21,27 +21,26 @@ import (
 	"cutroom/internal/work/quota"
 )
 
-// Submission is a request to render. The timeline is validated, and its stem
-// selections still carry the URLs or names the client sent.
+// Submission is a request to render. The timeline is validated, and its stem selections still carry the URLs or names
+// the client sent.
 type Submission struct {
 	Timeline timeline.Timeline
-	// Files are the uploaded parts by name. InputID, unless "", replaces every key that
-	// begins with "video". Both are unused with Assets.
+	// Files are the uploaded parts by name. InputID, unless "", replaces every key that begins with "video". Both are
+	// unused with Assets.
 	Files   map[string]staging.File
 	InputID string
 	// Assets are the sources by their keys in the timeline, nil if they are uploads.
 	Assets map[string]asset.Key
 }
 
-// Has reports whether a source key that begins with "video" names an upload or the
-// cached input.
+// Has reports whether a source key that begins with "video" names an upload or the cached input.
 func (s Submission) Has(key string) bool {
 	_, uploaded := findPart(s.Files, key)
 	return uploaded || s.InputID != ""
 }
 
-// Submit enqueues a job. The staged files stay the caller's. A repeat under the same
-// idempotency key returns the first job.
+// Submit enqueues a job. The staged files stay the caller's. A repeat under the same idempotency key returns the first
+// job.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
 	jobID = s.jobs.NewID()
 	r := resolver{s: s, owner: owner, jobID: jobID, sub: sub, sources: map[string]object{}}
@@ -121,8 +120,7 @@ func (r *resolver) stem(ctx context.Context, sel timeline.Selection) (separation
 	return r.s.Separations.ResolveStemURL(ctx, r.owner, sel.SourceKey)
 }
 
-// assets looks for the objects that the submission refers to. If several are missing,
-// the answer names the first.
+// assets looks for the objects that the submission refers to. If several are missing, the answer names the first.
 func (r *resolver) assets(ctx context.Context) error {
 	var keys []asset.Key
 	fields := map[asset.Key]string{} // the first of each
@@ -217,8 +215,8 @@ func (r *resolver) source(key, field string) error {
 	return nil
 }
 
-// findPart looks a part up by name. Released clients name music parts with an extension,
-// for example bgm_0.audio, and refer to them without it.
+// findPart looks a part up by name. Released clients name music parts with an extension, for example bgm_0.audio, and
+// refer to them without it.
 func findPart(files map[string]staging.File, key string) (staging.File, bool) {
 	if f, ok := files[key]; ok {
 		return f, true

@@ -17,8 +17,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// SweepRules says which objects of renders are needed. uploadLifetime is for uploads that
-// never got a job, partLifetime for shared parts since they were made.
+// SweepRules says which objects of renders are needed. uploadLifetime is for uploads that never got a job, partLifetime
+// for shared parts since they were made.
 func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
@@ -34,8 +34,8 @@ func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	}
 }
 
-// SweepJobs fails the jobs that no worker will end: those whose workers died too often,
-// whose time ran out while they waited, and for which no replica has had room.
+// SweepJobs fails the jobs that no worker will end: those whose workers died too often, whose time ran out while they
+// waited, and for which no replica has had room.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	live, err := job.Live(ctx, s.DB)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, which strin
 // kindInputs is the sweeps' name for cached inputs.
 const kindInputs = "render inputs"
 
-// Expire forgets expired outputs, which the sweep of objects then removes. It also deletes
-// unused inputs and jobs that ended long ago.
+// Expire forgets expired outputs, which the sweep of objects then removes. It also deletes unused inputs and jobs that
+// ended long ago.
 func (s *Service) Expire(ctx context.Context) error {
 	return errors.Join(s.expireOutputs(ctx), s.expireSpecs(ctx), s.expireInputs(ctx),
 		s.jobs.Expire(ctx, s.JobLifetime, StateFailed, ""),
@@ -137,8 +137,8 @@ func (s *Service) expireInputs(ctx context.Context) error {
 	return s.Sweeper.Remove(ctx, kindInputs, keys...)
 }
 
-// Erase removes every file of a user's renders and takes running jobs away from their
-// workers. Deleting the user deletes the rows.
+// Erase removes every file of a user's renders and takes running jobs away from their workers. Deleting the user
+// deletes the rows.
 func (s *Service) Erase(ctx context.Context, userID string) error {
 	if err := s.jobs.Erase(ctx, userID); err != nil {
 		return err

@@ -26,14 +26,12 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// pollQueue is how long a lost notification can delay a job, and how long an expired
-// lease can go unnoticed.
+// pollQueue is how long a lost notification can delay a job, and how long an expired lease can go unnoticed.
 const pollQueue = 2 * time.Second
 
-// Run claims jobs, as many at a time as there are slots, and makes parts of other
-// replicas' renders with a slot that would be idle, until ctx ends. It then hands its
-// jobs back and returns when all its work has stopped. Finished parts are kept, so the
-// next worker loses little.
+// Run claims jobs, as many at a time as there are slots, and makes parts of other replicas' renders with a slot that
+// would be idle, until ctx ends. It then hands its jobs back and returns when all its work has stopped. Finished parts
+// are kept, so the next worker loses little.
 func (s *Service) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -73,10 +71,9 @@ const (
 	longestSpread = 200 * time.Millisecond
 )
 
-// onAnnouncement calls lookForWork after each announcement of jobs or parts, until ctx ends.
-// Every replica receives it and waits at random, up to spreadPerSlot for each remote
-// slot. Replicas that wake later find the job already claimed instead of queueing on
-// the lock.
+// onAnnouncement calls lookForWork after each announcement of jobs or parts, until ctx ends. Every replica receives it
+// and waits at random, up to spreadPerSlot for each remote slot. Replicas that wake later find the job already claimed
+// instead of queueing on the lock.
 func (s *Service) onAnnouncement(ctx context.Context, lookForWork func()) {
 	announced, stopListening := s.DB.Listen(job.WorkTopic(job.Render), topicParts)
 	defer stopListening()
@@ -91,9 +88,8 @@ func (s *Service) onAnnouncement(ctx context.Context, lookForWork func()) {
 	}
 }
 
-// findWork claims a job, or else a part of another replica's render, and returns the
-// function that does the work; nil if there is none. That function calls done when
-// its slot is free. more reports that another job may wait.
+// findWork claims a job, or else a part of another replica's render, and returns the function that does the work; nil
+// if there is none. That function calls done when its slot is free. more reports that another job may wait.
 func (s *Service) findWork(ctx context.Context) (work func(done func()), more bool, err error) {
 	j, ok, err := s.claim(ctx)
 	if err != nil {
@@ -121,8 +117,7 @@ func (s *Service) findWork(ctx context.Context) (work func(done func()), more bo
 // errOverdue is the cause that ends work which took too long.
 var errOverdue = errors.New("job has taken too long")
 
-// work drives one claimed job to its end, and reports whether the uploads of the job are
-// no longer needed.
+// work drives one claimed job to its end, and reports whether the uploads of the job are no longer needed.
 func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
 	started, overdue := time.Now(), false
 	s.jobs.Work(ctx, j.Claim, func(ctx context.Context, dir string) error {
@@ -150,8 +145,8 @@ func (s *Service) work(ctx context.Context, j claimedJob) (over bool) {
 }
 
 func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
-	// Keep the sources outside the folder that ffmpeg may write to: they may share their
-	// bytes with a cache that other users read.
+	// Keep the sources outside the folder that ffmpeg may write to: they may share their bytes with a cache that other
+	// users read.
 	output := filepath.Join(dir, "job")
 	if err := os.Mkdir(output, 0o700); err != nil {
 		return fmt.Errorf("create work folder: %w", err)
@@ -266,8 +261,7 @@ func (s *Service) completed(ctx context.Context, j claimedJob, f stored) error {
 			f.key, f.size, f.sha256, wholeMs(f.length), f.poster, s.OutputLifetime.Milliseconds())})
 }
 
-// dropUploads deletes what was uploaded for one job only. The sweep deletes what this
-// leaves.
+// dropUploads deletes what was uploaded for one job only. The sweep deletes what this leaves.
 func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string) {
 	if len(keys) == 0 {
 		return
@@ -279,8 +273,8 @@ func (s *Service) dropUploads(ctx context.Context, jobID string, keys ...string)
 	}
 }
 
-// progressWriter writes the engine's progress into the job's row, never backwards,
-// and the film's length as soon as the engine knows it.
+// progressWriter writes the engine's progress into the job's row, never backwards, and the film's length as soon as the
+// engine knows it.
 type progressWriter struct {
 	percent, lengthMs atomic.Int64 // lengthMs is 0 while unknown
 	stop              func()       // ends the writer

@@ -20,8 +20,7 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// pollQueue is how long a missed wake-up can delay a job, and how long an
-// expired lease can go unnoticed.
+// pollQueue is how long a missed wake-up can delay a job, and how long an expired lease can go unnoticed.
 const pollQueue = time.Second
 
 // Run claims jobs and drives them to their end until ctx ends. It then hands its jobs back, which costs them no
@@ -99,8 +98,8 @@ func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	if err := s.intend(ctx, j); err != nil {
 		return err
 	}
-	// A stop of the service must not interrupt what follows until the project id is
-	// stored: the provider bills every call that it received.
+	// A stop of the service must not interrupt what follows until the project id is stored: the provider bills every
+	// call that it received.
 	ctx = context.WithoutCancel(ctx)
 	project, err := s.Provider.Submit(ctx, medium.Seq, j.ID)
 	if err != nil {
@@ -120,8 +119,8 @@ func (s *Service) fetchSource(ctx context.Context, j *claimedJob, dir, file stri
 	return nil
 }
 
-// started stores the provider's project id and moves SUBMITTING to PROCESSING. From
-// then on any worker can continue the job.
+// started stores the provider's project id and moves SUBMITTING to PROCESSING. From then on any worker can continue the
+// job.
 func (s *Service) started(ctx context.Context, j *claimedJob, project int64) error {
 	j.ProjectID.Int64, j.ProjectID.Valid = project, true // for apply, if the write gets no answer
 	if err := s.jobs.Advance(job.WithLimit(ctx), j.Claim, StateProcessing,
@@ -150,8 +149,8 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	return nil
 }
 
-// follow polls the provider until it is done. The poll time-out is kept by the
-// sweep, which takes the job away from its worker.
+// follow polls the provider until it is done. The poll time-out is kept by the sweep, which takes the job away from its
+// worker.
 func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 	for {
 		var p separator.Progress
@@ -181,8 +180,8 @@ func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 	}
 }
 
-// untilAnswered asks the provider about a paid project, at each interval until it
-// answers. Like all polling it ends when the sweep revokes the job.
+// untilAnswered asks the provider about a paid project, at each interval until it answers. Like all polling it ends
+// when the sweep revokes the job.
 func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() error) error {
 	for {
 		err := ask()
@@ -197,8 +196,8 @@ func (s *Service) untilAnswered(ctx context.Context, j *claimedJob, ask func() e
 	}
 }
 
-// done records when the provider finished, unless the job has failed in the meantime.
-// Nothing is fetched for a deleted job.
+// done records when the provider finished, unless the job has failed in the meantime. Nothing is fetched for a deleted
+// job.
 func (s *Service) done(ctx context.Context, j *claimedJob) error {
 	deleted := false
 	err := job.Retry(ctx, func() error {

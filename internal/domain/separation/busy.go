@@ -33,8 +33,8 @@ func (s *Service) maySubmit(ctx context.Context) error {
 // The pause without a Retry-After doubles from the first to the last of these.
 const firstPause, longestPause = 5 * time.Second, 2 * time.Minute
 
-// pauseSubmissions extends the pause of all replicas. Refusals during a pause belong to
-// requests that were under way, and do not make the next one longer.
+// pauseSubmissions extends the pause of all replicas. Refusals during a pause belong to requests that were under way,
+// and do not make the next one longer.
 func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration) (pause time.Duration, err error) {
 	err = s.DB.InTx(ctx, func(tx *db.Tx) error {
 		var refusals int
@@ -57,8 +57,7 @@ func (s *Service) pauseSubmissions(ctx context.Context, retryAfter time.Duration
 	return pause, nil
 }
 
-// failBusy fails queued jobs for which the provider has been busy for too long, each with
-// the provider's sentence.
+// failBusy fails queued jobs for which the provider has been busy for too long, each with the provider's sentence.
 func (s *Service) failBusy(ctx context.Context) error {
 	for _, status := range []int{429, 503} {
 		refused := &separator.Error{Status: status, Transient: status == 503}

@@ -22,8 +22,7 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// encodeTimeout bounds one conversion of a stem; it runs hundreds of times
-// faster than the audio plays.
+// encodeTimeout bounds one conversion of a stem; it runs hundreds of times faster than the audio plays.
 const encodeTimeout = 10 * time.Minute
 
 // stem is a stem file of a job on its way into the store.
@@ -39,8 +38,8 @@ type stem struct {
 
 func (t stem) ext() string { return t.Kind.AudioExt() }
 
-// collect fetches the stems of a finished project, stores them and makes the
-// job READY. Everything before the last transaction may be repeated.
+// collect fetches the stems of a finished project, stores them and makes the job READY. Everything before the last
+// transaction may be repeated.
 func (s *Service) collect(ctx context.Context, j *claimedJob, dir string) error {
 	var got separator.Stems
 	err := s.untilAnswered(ctx, j, func() (err error) {
@@ -138,12 +137,11 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 		}})
 }
 
-// losslessInFLAC are the WAV codecs that FLAC stores without loss. It would clip
-// floating-point samples above full scale, which the parts of a loud mix have.
+// losslessInFLAC are the WAV codecs that FLAC stores without loss. It would clip floating-point samples above full
+// scale, which the parts of a loud mix have.
 var losslessInFLAC = []string{"pcm_u8", "pcm_s16le", "pcm_s24le"}
 
-// prepare converts PCM to FLAC, which has half the size, if that loses nothing. It
-// leaves any other file as it is.
+// prepare converts PCM to FLAC, which has half the size, if that loses nothing. It leaves any other file as it is.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) {
 	if t.durationMs = t.audio.Duration().Milliseconds(); t.durationMs <= 0 {
 		return errEmptyStem
@@ -197,8 +195,7 @@ func (s *Service) toFLAC(ctx context.Context, dir, name string, stems []stem) (s
 	if len(stems) == 1 {
 		args = append(args, "-map", "0:a:0")
 	} else {
-		// Without normalize=0 amix divides by the number of inputs, and the voice
-		// would come out quieter.
+		// Without normalize=0 amix divides by the number of inputs, and the voice would come out quieter.
 		graph := fmt.Sprintf("amix=inputs=%d:normalize=0:duration=longest", len(stems))
 		args = append(args, "-filter_complex", graph)
 	}

@@ -160,8 +160,8 @@ func (s *Service) apply(ctx context.Context, j claimedJob, v verdict, cause erro
 	s.cleanUp(ctx, j.Claim, s.jobs.Apply(ctx, j.Claim, outcome(j, v, cause), cause))
 }
 
-// ended runs in the transaction that makes a separation READY or FAILED. A failed job is
-// refunded, unless its owner deleted it after the provider was asked.
+// ended runs in the transaction that makes a separation READY or FAILED. A failed job is refunded, unless its owner
+// deleted it after the provider was asked.
 func ended(ctx context.Context, tx *db.Tx, e job.End) error {
 	if err := job.Release(ctx, tx, e.ID); err != nil {
 		return err

@@ -25,9 +25,8 @@ import (
 
 var errInvalidPoints = fault.New(fault.Invalid, "invalid_points")
 
-// Peaks returns the waveform of a stem in at most so many points, by the stem's
-// signed token. The job does not count as collected. If the stem has no peaks after a
-// failure, Peaks makes and stores them.
+// Peaks returns the waveform of a stem in at most so many points, by the stem's signed token. The job does not count as
+// collected. If the stem has no peaks after a failure, Peaks makes and stores them.
 func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points int) (audio.Waveform, error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {
@@ -108,8 +107,8 @@ func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what string,
 		}}.Run(ctx)
 }
 
-// addPeaks draws and stores the waveforms of measured stems. A waveform that fails does
-// not fail the job: Peaks makes it on request.
+// addPeaks draws and stores the waveforms of measured stems. A waveform that fails does not fail the job: Peaks makes
+// it on request.
 func (s *Service) addPeaks(ctx context.Context, j *claimedJob, dir string, stems []stem) error {
 	for i := range stems {
 		err := s.storePeaks(ctx, dir, j.ID, &stems[i])
@@ -144,8 +143,7 @@ func (s *Service) storePeaks(ctx context.Context, dir, jobID string, t *stem) er
 	return nil
 }
 
-// drawTimeout bounds the decoding of one stem, which runs hundreds of times faster
-// than it plays.
+// drawTimeout bounds the decoding of one stem, which runs hundreds of times faster than it plays.
 const drawTimeout = 5 * time.Minute
 
 func (s *Service) draw(ctx context.Context, t *stem) (audio.Waveform, error) {

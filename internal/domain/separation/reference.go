@@ -216,8 +216,7 @@ func (c cut) bytes() int64 {
 	return wavHeader + media.MulDiv(int64(c.To-c.From), perSecond, int64(time.Second))
 }
 
-// cutTimeout bounds the decoding and encoding of a cut: AAC of the usual size limit takes
-// a minute and a half.
+// cutTimeout bounds the decoding and encoding of a cut: AAC of the usual size limit takes a minute and a half.
 const cutTimeout = 3 * time.Minute
 
 // makeCut writes the stretch to a file in dir, as WAV, which is exact, or as AAC if the WAV file would be

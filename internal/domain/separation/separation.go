@@ -1,9 +1,8 @@
 // Package separation owns separation jobs: audio in, stems out, paid by credits. It holds the queue, the workers
 // that call the provider, the sweeps, the stored stems and their signed URLs.
 //
-// A job is a row of jobs and one of separations. Every move is one guarded UPDATE of
-// jobs that names the state it comes from and, when a worker makes it, the fence of the
-// worker's lease:
+// A job is a row of jobs and one of separations. Every move is one guarded UPDATE of jobs that names the state it comes
+// from and, when a worker makes it, the fence of the worker's lease:
 //
 //	            claim                project id stored
 //	QUEUED ─────────────▶ SUBMITTING ─────────────▶ PROCESSING
@@ -54,8 +53,8 @@ const (
 	StateDisposed   = "DISPOSED"
 )
 
-// Media reads and converts sound. It is an interface so that a simulation needs no
-// ffmpeg. [media.Runner] documents the methods.
+// Media reads and converts sound. It is an interface so that a simulation needs no ffmpeg. [media.Runner] documents the
+// methods.
 type Media interface {
 	Measure(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error)
 	DecodedLength(ctx context.Context, path string, kind container.Kind, stream int, limit time.Duration,
@@ -79,8 +78,7 @@ type Options struct {
 	OnDemand *derived.Maker    // makes missing peaks
 	Analyses *media.FairSlots  // for the uploads of each user
 	Provider *separator.Client
-	// CanWork says how many bytes jobs here may still write, or why this replica
-	// must not work now.
+	// CanWork says how many bytes jobs here may still write, or why this replica must not work now.
 	CanWork func(ctx context.Context) (freeBytes int64, err error)
 	// WorkDir is a local folder for temporary files.
 	WorkDir string
@@ -102,8 +100,7 @@ type Options struct {
 	Log             *slog.Logger
 }
 
-// Service runs separation jobs. It is safe for concurrent use, on any number of
-// replicas.
+// Service runs separation jobs. It is safe for concurrent use, on any number of replicas.
 type Service struct {
 	Options
 	jobs   job.Table
@@ -178,8 +175,8 @@ func label(stemID string) string {
 	return "Speaker " + strconv.Itoa(n+1)
 }
 
-// errUnknownJob is the answer for a job that does not exist and for another user's job,
-// so that clients cannot tell them apart.
+// errUnknownJob is the answer for a job that does not exist and for another user's job, so that clients cannot tell
+// them apart.
 var errUnknownJob = fault.NotFoundf("separation job not found")
 
 // A project that failed or was not done in time is to a client what a 5xx is.

@@ -35,12 +35,11 @@ type Status struct {
 	Stems        []Stem // only when READY: voice, speakers ascending, background
 	// ActualDurationMs is measured on the first voice stem; 0 before READY.
 	ActualDurationMs int64
-	// QueuePosition is 1-based over the whole queue and EstimatedWait is
-	// from recent history; both are 0 unless QUEUED.
+	// QueuePosition is 1-based over the whole queue and EstimatedWait is from recent history; both are 0 unless QUEUED.
 	QueuePosition int64
 	EstimatedWait time.Duration
-	// LinkAge changes every half lifetime of a link. While it is the same, the links of
-	// earlier answers have at least half their lifetime left.
+	// LinkAge changes every half lifetime of a link. While it is the same, the links of earlier answers have at least
+	// half their lifetime left.
 	LinkAge int64
 
 	ErrorCode  string // why it FAILED, from the API's closed list, or ""
@@ -76,8 +75,8 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 	return st, nil
 }
 
-// statusQuery reads a job and its stems, as "id milliseconds id milliseconds", in
-// one row: a row for each stem would have the job's columns in all of them.
+// statusQuery reads a job and its stems, as "id milliseconds id milliseconds", in one row: a row for each stem would
+// have the job's columns in all of them.
 var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'READY' THEN
 	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END, '')
 	FROM ` + rows + ` WHERE j.id = $2 AND ` + job.Known
@@ -126,8 +125,8 @@ func (s *Service) place(ctx context.Context, st *Status) error {
 	return err
 }
 
-// History returns a page of the owner's jobs, newest first and without their
-// stems, and the cursor of the next page, "" at the end.
+// History returns a page of the owner's jobs, newest first and without their stems, and the cursor of the next page, ""
+// at the end.
 func (s *Service) History(ctx context.Context, owner string, p cursor.Page) (jobs []Status, next string, err error) {
 	return job.Page(ctx, s.jobs, statusColumns, owner, p, func(row db.Scanner) (Status, error) { return s.scanStatus(row) },
 		func(st Status) cursor.Cursor { return cursor.Cursor{At: st.Created.UnixMilli(), ID: st.JobID} })

@@ -63,8 +63,7 @@ func (s *Service) forgetStems(ctx context.Context, tx *db.Tx, jobID string) erro
 var abandoned = `COALESCE(d.collected_at, 0) < now_ms() - $1
 	AND NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = d.job_id AND ` + job.Held("t.object_key") + `)`
 
-// disposeAbandoned removes results that nobody collected. Stems that a render
-// still reads stay until it has ended.
+// disposeAbandoned removes results that nobody collected. Stems that a render still reads stay until it has ended.
 func (s *Service) disposeAbandoned(ctx context.Context) error {
 	ids, err := db.Texts(s.DB.Query(db.WithLimit(ctx, job.TTL/3), `SELECT j.id FROM `+rows+` WHERE j.state = 'READY'
 		AND j.finished_at < now_ms() - $1 AND `+abandoned+` ORDER BY j.finished_at LIMIT 100`, s.AbandonAfter.Milliseconds()))
@@ -77,8 +76,7 @@ func (s *Service) disposeAbandoned(ctx context.Context) error {
 	return err
 }
 
-// dispose moves READY to DISPOSED unless the job was collected, or a render
-// began to read it, since it was selected.
+// dispose moves READY to DISPOSED unless the job was collected, or a render began to read it, since it was selected.
 func (s *Service) dispose(ctx context.Context, jobID string) error {
 	still := false
 	err := s.DB.InTx(ctx, func(tx *db.Tx) (err error) {

@@ -21,8 +21,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// Admit refuses an owner without an account or without credits, before the upload is
-// read. It admits the repeat of an answered request, which costs nothing.
+// Admit refuses an owner without an account or without credits, before the upload is read. It admits the repeat of an
+// answered request, which costs nothing.
 func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) error {
 	err := s.affordable(ctx, owner, 1)
 	if err == nil {
@@ -107,8 +107,7 @@ func (s *Service) affordable(ctx context.Context, owner string, cost int64) erro
 	return credit.Insufficient(cost, have)
 }
 
-// enqueue charges the owner of a job and puts it into the queue, unless the idempotency key
-// has an answer.
+// enqueue charges the owner of a job and puts it into the queue, unless the idempotency key has an answer.
 func (s *Service) enqueue(ctx context.Context, key idempotency.Key, j newJob) (jobID string, err error) {
 	answer, unused, err := s.jobs.Enqueue(ctx, key, s.job(j))
 	if unused && j.cut == "" {
@@ -151,8 +150,7 @@ func (s *Service) reserve(ctx context.Context, tx *db.Tx, j newJob) error {
 	return credit.Charge(ctx, tx, j.owner, j.id, j.price())
 }
 
-// dropSource removes an upload that no job needs. If it fails, the sweep of orphaned
-// uploads removes it.
+// dropSource removes an upload that no job needs. If it fails, the sweep of orphaned uploads removes it.
 func (s *Service) dropSource(ctx context.Context, key string) {
 	if err := s.Store.Delete(ctx, key); err != nil {
 		s.Log.Warn("source not deleted; the sweep will", "key", key, "err", err)

@@ -15,8 +15,8 @@ import (
 // staleAfter is how long a job may wait in a queue that does not move.
 const staleAfter = 30 * time.Minute
 
-// SweepJobs moves the jobs that no worker will move: those stuck in SUBMITTING, stale in
-// the queue, too long at the provider, or READY and abandoned.
+// SweepJobs moves the jobs that no worker will move: those stuck in SUBMITTING, stale in the queue, too long at the
+// provider, or READY and abandoned.
 func (s *Service) SweepJobs(ctx context.Context) error {
 	return errors.Join(s.recoverStuck(ctx), s.failBusy(ctx), s.failStale(ctx), s.failTimedOut(ctx), s.disposeAbandoned(ctx))
 }
@@ -64,8 +64,7 @@ func (s *Service) failStale(ctx context.Context) error {
 		staleAfter.Milliseconds(), max(staleAfter, s.BusyWait).Milliseconds()))
 }
 
-// fetchingTime is how long fetching the stems may take after the poll time-out, if the
-// provider finished before it.
+// fetchingTime is how long fetching the stems may take after the poll time-out, if the provider finished before it.
 const fetchingTime = 10 * time.Minute
 
 func (s *Service) failTimedOut(ctx context.Context) error {
@@ -85,9 +84,8 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, why string,
 // kindStems is what sweeps call stored stems.
 const kindStems = "stems"
 
-// SweepRules says which objects of separations are needed. The stems of a PROCESSING job
-// are stored before their rows, and a render may still read those of a deleted job.
-// uploadLifetime is for sources that never got a job.
+// SweepRules says which objects of separations are needed. The stems of a PROCESSING job are stored before their rows,
+// and a render may still read those of a deleted job. uploadLifetime is for sources that never got a job.
 func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,

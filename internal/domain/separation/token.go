@@ -17,9 +17,8 @@ import (
 	"cutroom/internal/base/fault"
 )
 
-// signer makes and checks the tokens of stem URLs:
-// <expiryEpochSec>.<base64url HMAC-SHA256 over job id, stem id and expiry>.
-// The previous secret, unless "", verifies tokens but signs none.
+// signer makes and checks the tokens of stem URLs: <expiryEpochSec>.<base64url HMAC-SHA256 over job id, stem id and
+// expiry>. The previous secret, unless "", verifies tokens but signs none.
 type signer struct{ secret, previous string }
 
 func sign(secret, jobID, stemID string, expiry int64) string {

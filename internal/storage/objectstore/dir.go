@@ -25,8 +25,8 @@ const tempName = ".tmp"
 // staleTemp is the age after which NewDir treats a temp file as left behind by a killed process.
 const staleTemp = 24 * time.Hour
 
-// Dir is a Store in a directory. Several processes on one machine may share
-// it. A key and a longer key below it ("a" and "a/b") cannot both exist.
+// Dir is a Store in a directory. Several processes on one machine may share it. A key and a longer key below it ("a"
+// and "a/b") cannot both exist.
 type Dir struct {
 	root string
 	temp string

@@ -17,8 +17,7 @@ import (
 // maxSmallBytes bounds what Load reads.
 const maxSmallBytes = 1 << 20
 
-// ErrExists is returned by Create and CompleteUpload for a key that holds an
-// object.
+// ErrExists is returned by Create and CompleteUpload for a key that holds an object.
 var ErrExists = errors.New("object exists")
 
 // Name is the bucket's name.

@@ -72,8 +72,7 @@ func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size i
 	return err
 }
 
-// sendParts uploads the parts of f, several at once, and returns them in
-// order. No part is held in memory.
+// sendParts uploads the parts of f, several at once, and returns them in order. No part is held in memory.
 func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, size int64) ([]Part, error) {
 	partSize := max(b.partSize, (size+maxParts-1)/maxParts)
 	parts := make([]Part, (size+partSize-1)/partSize)

@@ -125,8 +125,8 @@ func (t *AccessTokens) renew(ctx context.Context) (string, error) {
 	return token.AccessToken, nil
 }
 
-// exchange is a transport for one request of package oauth2, which ignores its context
-// and keeps only the text of an error. It remembers the result of the request.
+// exchange is a transport for one request of package oauth2, which ignores its context and keeps only the text of an
+// error. It remembers the result of the request.
 type exchange struct {
 	ctx    context.Context
 	client *http.Client

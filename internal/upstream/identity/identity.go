@@ -78,8 +78,8 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 		return Claims{}, errors.New("no audience")
 	}
 	for _, id := range audience {
-		// Every audience must be ours: if the token is also meant for another party, that
-		// party could have passed it on.
+		// Every audience must be ours: if the token is also meant for another party, that party could have passed it
+		// on.
 		if !slices.Contains(p.clientIDs, id) {
 			return Claims{}, fmt.Errorf("audience %.120q is not a client of ours", id)
 		}

@@ -25,8 +25,8 @@ type ProviderAConfig struct {
 	Now          func() time.Time // nil means time.Now
 }
 
-// ProviderA verifies identity tokens by asking provider_a's token-info
-// endpoint, which checks the signature. It is safe for concurrent use.
+// ProviderA verifies identity tokens by asking provider_a's token-info endpoint, which checks the signature. It is safe
+// for concurrent use.
 type ProviderA struct {
 	cfg    ProviderAConfig
 	policy policy

@@ -55,8 +55,7 @@ func NewProviderB(cfg ProviderBConfig) *ProviderB {
 	}
 }
 
-// Verify checks the token's signature and claims. The error is ErrRejected or
-// ErrUnavailable under errors.Is.
+// Verify checks the token's signature and claims. The error is ErrRejected or ErrUnavailable under errors.Is.
 func (p *ProviderB) Verify(ctx context.Context, idToken string) (Claims, error) {
 	if err := checkSize(idToken); err != nil {
 		return Claims{}, fmt.Errorf("%s: %w", p.name, err)

@@ -52,8 +52,8 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	}, nil
 }
 
-// Send delivers a message. Its error is ErrUnregistered if the device is gone, a
-// [TemporaryError] if a retry may help, and otherwise final.
+// Send delivers a message. Its error is ErrUnregistered if the device is gone, a [TemporaryError] if a retry may help,
+// and otherwise final.
 func (p *PlatformA) Send(ctx context.Context, m Message) error {
 	return p.post(ctx, map[string]any{"message": map[string]any{
 		"token":   m.Token,

@@ -17,8 +17,8 @@ import (
 	"cutroom/internal/upstream/credentials"
 )
 
-// The service refuses provider tokens older than an hour, and clients that renew theirs
-// more often than every 20 minutes.
+// The service refuses provider tokens older than an hour, and clients that renew theirs more often than every 20
+// minutes.
 const (
 	renewAfter  = 40 * time.Minute
 	renewAtMost = 20 * time.Minute
@@ -59,8 +59,8 @@ func NewPlatformB(cfg PlatformBConfig) (*PlatformB, error) {
 	return &PlatformB{cfg: cfg, deviceURL: cfg.BaseURL + "/3/device/", key: key, client: httpcall.Private(cfg.HTTP)}, nil
 }
 
-// Send delivers a message. Its error is ErrUnregistered if the device is gone, a
-// [TemporaryError] if a retry may help, and otherwise final.
+// Send delivers a message. Its error is ErrUnregistered if the device is gone, a [TemporaryError] if a retry may help,
+// and otherwise final.
 func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	bearer, err := p.providerToken()
 	if err != nil {

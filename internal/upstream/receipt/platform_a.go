@@ -33,8 +33,7 @@ type PlatformAConfig struct {
 	Now    func() time.Time // nil means time.Now
 }
 
-// PlatformA verifies purchase tokens with platform_a. It is safe for
-// concurrent use.
+// PlatformA verifies purchase tokens with platform_a. It is safe for concurrent use.
 type PlatformA struct {
 	cfg          PlatformAConfig
 	purchasesURL string // up to and including "purchases/"
@@ -145,9 +144,8 @@ const (
 
 // productPurchase holds the fields of the store's record that we read.
 type productPurchase struct {
-	// PurchaseState is 0 purchased, 1 cancelled, 2 pending. The store includes zeros, so
-	// a missing state is not a purchase. (It documents purchaseType as present only where
-	// it applies, and 0 is one of its values.)
+	// PurchaseState is 0 purchased, 1 cancelled, 2 pending. The store includes zeros, so a missing state is not a
+	// purchase. (It documents purchaseType as present only where it applies, and 0 is one of its values.)
 	PurchaseState *int64 `json:"purchaseState"`
 	PurchaseType  *int64 `json:"purchaseType"`
 	Quantity      *int64 `json:"quantity"`

@@ -30,8 +30,7 @@ const (
 	clockSlack = 10 * time.Second
 )
 
-// platformBRoot is the store's published root certificate, under which it signs
-// transactions. It is valid until 2039.
+// platformBRoot is the store's published root certificate, under which it signs transactions. It is valid until 2039.
 //
 //go:embed platform_b_root.pem
 var platformBRoot []byte
@@ -50,8 +49,7 @@ type PlatformBConfig struct {
 	Now           func() time.Time // nil means time.Now
 }
 
-// PlatformB verifies transactions with platform_b. It is safe for concurrent
-// use.
+// PlatformB verifies transactions with platform_b. It is safe for concurrent use.
 type PlatformB struct {
 	cfg          PlatformBConfig
 	environments []string // of transactions that we accept, as the store spells them

@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// hostSet holds "host" and "host:port", lower case. A bare host allows every
-// port.
+// hostSet holds "host" and "host:port", lower case. A bare host allows every port.
 type hostSet map[string]bool
 
 func (s hostSet) has(host, port string) bool {

@@ -124,8 +124,8 @@ func (h holding) complete(polls int) bool {
 // lookUp returns the current link of a stem, or "" if there is none.
 type lookUp func(context.Context) (string, error)
 
-// pathIn looks up a link in the project info at each call, because the signature of an
-// earlier link may have expired during a download.
+// pathIn looks up a link in the project info at each call, because the signature of an earlier link may have expired
+// during a download.
 func (c *Client) pathIn(projectID int64, pick func(project) string) lookUp {
 	return func(ctx context.Context) (string, error) {
 		p, err := c.project(ctx, projectID)
@@ -201,8 +201,7 @@ func (c *Client) stem(ctx context.Context, dir, name string, look lookUp) (Stem,
 }
 
 var (
-	// errMissing means that a stem does not exist: it has no link, or the link kept
-	// returning 404 or an empty file.
+	// errMissing means that a stem does not exist: it has no link, or the link kept returning 404 or an empty file.
 	errMissing = errors.New("stem is missing")
 	errEmpty   = errors.New("file is empty")
 )

@@ -15,9 +15,8 @@ import (
 type Error struct {
 	Op     string // the call that failed, named as in Call.Endpoint
 	Status int    // HTTP status of the answer; 0 if there was none
-	// Transient means that the same call may succeed later: no answer, a 5xx or a
-	// malformed one, and for a poll also a 408 or 429. Any other 4xx and a file with
-	// unexpected content are not transient.
+	// Transient means that the same call may succeed later: no answer, a 5xx or a malformed one, and for a poll also a
+	// 408 or 429. Any other 4xx and a file with unexpected content are not transient.
 	Transient bool
 	// Busy means that the provider refused the call for now, with a 429 or with a 503 that has a Retry-After,
 	// and did nothing.

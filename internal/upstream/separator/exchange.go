@@ -209,8 +209,8 @@ func (c *Client) request(ctx context.Context, x exchange, target *url.URL, withK
 	return req, nil
 }
 
-// traced starts the time-out of an attempt once the connection is established, and sets
-// connected. Until then the connect time-out applies.
+// traced starts the time-out of an attempt once the connection is established, and sets connected. Until then the
+// connect time-out applies.
 func traced(ctx context.Context, idle *httpcall.IdleTimeout, connected *atomic.Bool) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:              func(string) { idle.Pause() },

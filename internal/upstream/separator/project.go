@@ -35,8 +35,8 @@ func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(c
 	if err != nil {
 		return Medium{}, &Error{Op: "upload", Err: fmt.Errorf("%w: upload address is not a URL", errForbidden)}
 	}
-	// The address comes from the provider's authenticated answer, so its host need not be
-	// in AllowedHosts. The dialer checks that it is public.
+	// The address comes from the provider's authenticated answer, so its host need not be in AllowedHosts. The dialer
+	// checks that it is public.
 	if err := c.checkURL(blob); err != nil {
 		return Medium{}, &Error{Op: "upload", Err: err}
 	}

@@ -38,9 +38,9 @@ type Config struct {
 	APIKey         string
 	SpaceID        int64
 
-	// AllowedHosts are further hosts ("host" or "host:port", lower case) that absolute
-	// download links and redirects may name. The hosts of the two base URLs are always
-	// allowed. Only a host named here or in a base URL may resolve to a private address.
+	// AllowedHosts are further hosts ("host" or "host:port", lower case) that absolute download links and redirects may
+	// name. The hosts of the two base URLs are always allowed. Only a host named here or in a base URL may resolve to a
+	// private address.
 	AllowedHosts []string
 
 	ConnectTimeout time.Duration // dialling, and again the TLS handshake; 2 minutes
@@ -67,8 +67,7 @@ type Call struct {
 	Latency  time.Duration // from dialling to the last byte read
 }
 
-// Client talks to the separation provider. It is safe for concurrent use and
-// holds no connections between calls.
+// Client talks to the separation provider. It is safe for concurrent use and holds no connections between calls.
 type Client struct {
 	cfg       Config
 	base      *url.URL

@@ -1,9 +1,8 @@
-// Package audit owns the record of who did what: role changes, credits granted
-// by hand, deleted accounts, sign-outs, admin tokens, adopted buckets.
+// Package audit owns the record of who did what: role changes, credits granted by hand, deleted accounts, sign-outs,
+// admin tokens, adopted buckets.
 //
-// An entry is written in the transaction of the action that it records. Entries
-// outlive the accounts they name, so they hold ids and no personal data. This
-// package does not know what the actions mean.
+// An entry is written in the transaction of the action that it records. Entries outlive the accounts they name, so they
+// hold ids and no personal data. This package does not know what the actions mean.
 package audit
 
 import (
@@ -49,8 +48,8 @@ type Entry struct {
 	Detail Detail    `json:"detail"`
 }
 
-// Record writes an entry inside the caller's transaction and sets its ID and Time.
-// Ids ascend, so they order entries of the same millisecond.
+// Record writes an entry inside the caller's transaction and sets its ID and Time. Ids ascend, so they order entries of
+// the same millisecond.
 func Record(ctx context.Context, tx *db.Tx, e Entry) error {
 	id, err := uuid.NewV7()
 	if err != nil {

@@ -30,8 +30,8 @@ const (
 	claimLife = 35 * time.Second
 	// settleTimeout bounds the write of an attempt's outcome.
 	settleTimeout = 10 * time.Second
-	// inFlight is how many attempts of one channel may run at a time. A hanging receiver
-	// blocks each for AttemptTimeout.
+	// inFlight is how many attempts of one channel may run at a time. A hanging receiver blocks each for
+	// AttemptTimeout.
 	inFlight = 64
 	// fanOutBatch is how many events one transaction fans out.
 	fanOutBatch = 100
@@ -125,8 +125,7 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	})
 }
 
-// step fans out new events and starts due deliveries. It reports whether there may be
-// more to do at once.
+// step fans out new events and starts due deliveries. It reports whether there may be more to do at once.
 func (d *Dispatcher) step(ctx context.Context, attempts *sync.WaitGroup) (more bool, err error) {
 	more, err = d.fanOut(ctx)
 	for _, c := range d.channels {
@@ -161,8 +160,7 @@ func (d *Dispatcher) names() string {
 	return names
 }
 
-// fanOut creates the deliveries of new events. If no channel is configured, it deletes
-// all events.
+// fanOut creates the deliveries of new events. If no channel is configured, it deletes all events.
 func (d *Dispatcher) fanOut(ctx context.Context) (more bool, err error) {
 	if len(d.channels) == 0 {
 		if _, err := d.DB.Exec(ctx, `DELETE FROM events`); err != nil {
@@ -206,8 +204,7 @@ func (d *Dispatcher) deliver(ctx context.Context, tx *db.Tx, id string) error {
 const dueSQL = `SELECT d.id FROM event_deliveries d WHERE d.state = 'PENDING' AND d.channel = $1 AND d.due_at <= (SELECT now_ms())
 	ORDER BY d.attempts, d.due_at LIMIT $2`
 
-// claim takes up to n due deliveries, those with the fewest attempts first: repeated
-// failures do not delay new events.
+// claim takes up to n due deliveries, those with the fewest attempts first: repeated failures do not delay new events.
 func (d *Dispatcher) claim(ctx context.Context, c *channel, n int) ([]string, error) {
 	if n == 0 {
 		return nil, nil
@@ -248,8 +245,8 @@ func (d *Dispatcher) attempt(ctx context.Context, c *channel, id string) {
 	}
 }
 
-// load reads a delivery. It finds no row if the account, job or device was deleted, or
-// if the device now belongs to another account.
+// load reads a delivery. It finds no row if the account, job or device was deleted, or if the device now belongs to
+// another account.
 func (d *Dispatcher) load(ctx context.Context, id string) (m message, err error) {
 	var created, registered int64
 	err = d.DB.QueryRow(ctx, `SELECT e.id, e.type, e.job_id, e.user_id, e.error_code, e.created_at, d.attempts,

@@ -1,14 +1,13 @@
-// Package events notifies the operator's web hook and the owner's devices when a job
-// has ended. It owns the outbox (tables events and event_deliveries) and the table
-// devices.
+// Package events notifies the operator's web hook and the owner's devices when a job has ended. It owns the outbox
+// (tables events and event_deliveries) and the table devices.
 //
 //	Record ──▶ events ──fan out──▶ event_deliveries: PENDING ──▶ DELIVERED
 //	                                    ▲  │ retry           └──▶ FAILED
 //	                                    └──┘                 └──▶ row deleted: a push that was sent or dropped
 //
-// An event is recorded in the transaction that ends the job. One replica's
-// [Dispatcher] delivers it at least once: if the process dies during an attempt, the
-// delivery becomes due again. Every step drops the events of deleted jobs and accounts.
+// An event is recorded in the transaction that ends the job. One replica's [Dispatcher] delivers it at least once: if
+// the process dies during an attempt, the delivery becomes due again. Every step drops the events of deleted jobs and
+// accounts.
 package events
 
 import (
@@ -70,8 +69,7 @@ func Drop(ctx context.Context, tx *db.Tx, jobID string) error {
 	return nil
 }
 
-// Forget deletes a user's events and devices in the transaction that begins the
-// account's deletion.
+// Forget deletes a user's events and devices in the transaction that begins the account's deletion.
 func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM events WHERE user_id = $1`, userID); err != nil {
 		return fmt.Errorf("drop events: %w", err)
@@ -158,8 +156,7 @@ func Resend(ctx context.Context, d *db.DB, id string) error {
 	return err
 }
 
-// ResendSince calls the web hook again for all events since a time and returns their
-// number.
+// ResendSince calls the web hook again for all events since a time and returns their number.
 func ResendSince(ctx context.Context, d *db.DB, since time.Time) (int64, error) {
 	return resend(ctx, d, `created_at >= $1`, since.UnixMilli())
 }

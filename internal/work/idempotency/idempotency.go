@@ -38,8 +38,8 @@ const scheme = "meaning:"
 // errReused refuses a key that was used with another body.
 var errReused = fault.Sentencef(fault.Invalid, "Idempotency-Key was already used with a different request")
 
-// errRace reports that the same key was stored by a concurrent request between
-// Find and save. The caller rolls back and calls Find again.
+// errRace reports that the same key was stored by a concurrent request between Find and save. The caller rolls back and
+// calls Find again.
 var errRace = errors.New("idempotency key stored concurrently")
 
 // Find returns the stored answer of k, or "" if there is none. A key that was used with another

@@ -22,10 +22,9 @@ func (t Table) AttemptLog(c Claim) *slog.Logger {
 // lastWrite bounds what a worker writes when its work has ended.
 const lastWrite = 10 * time.Second
 
-// Work runs one attempt in a work folder, which it removes afterwards. do gets a
-// context that ends when the lease is lost. settle writes down what came of the
-// attempt, in a context that outlives a stop of the service. taken reports that another
-// worker holds the job, or that its row was deleted with its owner.
+// Work runs one attempt in a work folder, which it removes afterwards. do gets a context that ends when the lease is
+// lost. settle writes down what came of the attempt, in a context that outlives a stop of the service. taken reports
+// that another worker holds the job, or that its row was deleted with its owner.
 func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, dir string) error,
 	settle func(last context.Context, taken bool, err error)) {
 	holder := t.Renewer.KeepAlive(ctx, c.Lease)
@@ -71,16 +70,16 @@ func (t Table) observeAge(ctx context.Context, stage, id string) {
 	}
 }
 
-// Begin counts the attempt. A claim does not: its commit may take place although the
-// answer is lost, and then no worker has the job.
+// Begin counts the attempt. A claim does not: its commit may take place although the answer is lost, and then no worker
+// has the job.
 func (t Table) Begin(ctx context.Context, c Claim) error {
 	return Retry(ctx, func() error {
 		return Guarded(t.DB.Exec(WithLimit(ctx), `UPDATE jobs SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))
 	})
 }
 
-// Trace begins a span of work on a job, on whichever replica, in the trace of the
-// request that submitted it. The returned function ends the span.
+// Trace begins a span of work on a job, on whichever replica, in the trace of the request that submitted it. The
+// returned function ends the span.
 func (t Table) Trace(ctx context.Context, name, id string) (context.Context, func(error)) {
 	if t.Tracer == nil {
 		return ctx, func(error) {}

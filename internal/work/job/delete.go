@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/storage/objectstore"
 )
 
-// Delete makes a job unknown to its owner and stops its worker. end ends the job's rows
-// in the same transaction. erase removes its files; if it fails, the sweeps remove them.
+// Delete makes a job unknown to its owner and stops its worker. end ends the job's rows in the same transaction. erase
+// removes its files; if it fails, the sweeps remove them.
 func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx) error, erase func(ctx context.Context) error) error {
 	err := t.DB.InTx(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE jobs AS j SET deleted_at = now_ms(), stored_bytes = 0
@@ -39,8 +39,7 @@ func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx)
 	return nil
 }
 
-// eraseTimeout bounds how long a client who deletes a job waits for the erasure of
-// its files.
+// eraseTimeout bounds how long a client who deletes a job waits for the erasure of its files.
 const eraseTimeout = 8 * time.Second
 
 // Erase takes a user's unfinished jobs away from their workers for good, and removes the files of all the user's jobs,

@@ -79,10 +79,10 @@ func (t Table) insertRows(ctx context.Context, tx *db.Tx, n New) error {
 	return err
 }
 
-// Enqueue is [Table.Insert] in one transaction with the answer to an idempotency key. The answer
-// is the id of the job, or of an earlier one under the same key. Unused reports that the job does
-// not exist and never will, so that the caller may delete what it stored for it. After an
-// error whose outcome is unknown it stays false, and a sweep decides later.
+// Enqueue is [Table.Insert] in one transaction with the answer to an idempotency key. The answer is the id of the job,
+// or of an earlier one under the same key. Unused reports that the job does not exist and never will, so that the
+// caller may delete what it stored for it. After an error whose outcome is unknown it stays false, and a sweep decides
+// later.
 func (t Table) Enqueue(ctx context.Context, key idempotency.Key, n New) (answer string, unused bool, err error) {
 	inserted := false
 	answer, first, err := idempotency.Once(ctx, t.DB, key, func(tx *db.Tx) (string, error) {

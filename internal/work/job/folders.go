@@ -13,19 +13,18 @@ import (
 	"cutroom/internal/base/db"
 )
 
-// OrphanAge is the age from which an object or a work folder without a row counts as
-// left behind. A submission stores its objects before its row. If another installation
-// uses the same bucket or disk by mistake, its running work survives, too.
+// OrphanAge is the age from which an object or a work folder without a row counts as left behind. A submission stores
+// its objects before its row. If another installation uses the same bucket or disk by mistake, its running work
+// survives, too.
 const OrphanAge = time.Hour
 
-// WorkDir is the folder in which the holder of a lease works. Its name is the job's
-// id and the fence.
+// WorkDir is the folder in which the holder of a lease works. Its name is the job's id and the fence.
 func (t Table) WorkDir(l Lease) string {
 	return filepath.Join(t.Folder, fmt.Sprintf("%s-%d", l.ID, l.Fence))
 }
 
-// clearFolders removes the work folders of revoked jobs. If a worker still writes
-// while it stops, the worker or the sweep removes those files.
+// clearFolders removes the work folders of revoked jobs. If a worker still writes while it stops, the worker or the
+// sweep removes those files.
 func (t Table) clearFolders(ids ...string) error {
 	entries, err := os.ReadDir(t.Folder)
 	if err != nil {
@@ -40,8 +39,7 @@ func (t Table) clearFolders(ids ...string) error {
 	return errors.Join(errs...)
 }
 
-// removeBusy removes a folder into which a stopping worker may still write. Each new
-// file makes one removal fail.
+// removeBusy removes a folder into which a stopping worker may still write. Each new file makes one removal fail.
 func removeBusy(folder string) (err error) {
 	for range 5 {
 		if err = os.RemoveAll(folder); err == nil {
@@ -51,8 +49,8 @@ func removeBusy(folder string) (err error) {
 	return err
 }
 
-// SweepFolders removes the work folders that a crash left behind, which are those of
-// fences that nobody holds. Suffix may follow a folder's name.
+// SweepFolders removes the work folders that a crash left behind, which are those of fences that nobody holds. Suffix
+// may follow a folder's name.
 func (t Table) SweepFolders(ctx context.Context, suffix string) error {
 	entries, err := os.ReadDir(t.Folder)
 	if err != nil {

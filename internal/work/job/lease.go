@@ -15,12 +15,11 @@ import (
 	"cutroom/internal/base/fault"
 )
 
-// ErrLost is the cause of a work context whose lease another worker took. The holder
-// must stop and write nothing.
+// ErrLost is the cause of a work context whose lease another worker took. The holder must stop and write nothing.
 var ErrLost = errors.New("lease lost")
 
-// ErrOutage is the cause of a work context whose lease could not be renewed in time. The
-// holder must stop, because the lease may run out. Nobody may have claimed the row yet.
+// ErrOutage is the cause of a work context whose lease could not be renewed in time. The holder must stop, because the
+// lease may run out. Nobody may have claimed the row yet.
 var ErrOutage = fmt.Errorf("lease not renewed: %w", db.ErrUnavailable)
 
 // ErrMoved reports that a guarded update found another holder, or another state.
@@ -29,8 +28,7 @@ var ErrMoved = errors.New("job is no longer this worker's")
 // ErrDeleted is the failure of a job that its owner deleted.
 var ErrDeleted = fault.Failedf(fault.Interrupted, "Deleted by its owner")
 
-// Guarded returns ErrMoved if an update that names a row's id, fence and state touched
-// no row.
+// Guarded returns ErrMoved if an update that names a row's id, fence and state touched no row.
 func Guarded(n int64, err error) error {
 	if err != nil {
 		return fmt.Errorf("move job: %w", err)
@@ -41,21 +39,20 @@ func Guarded(n int64, err error) error {
 	return nil
 }
 
-// TTL is how long a claim lives without a heartbeat, and so how long a dead worker's
-// job waits before another worker claims it.
+// TTL is how long a claim lives without a heartbeat, and so how long a dead worker's job waits before another worker
+// claims it.
 const TTL = 9 * time.Second
 
 const (
-	// heartbeat is how often a lease is renewed while renewals succeed, and how long
-	// one renewal may take.
+	// heartbeat is how often a lease is renewed while renewals succeed, and how long one renewal may take.
 	heartbeat = TTL / 3
-	// firstHeartbeat is early, so that a revocation announced between the claim and
-	// the start of listening is noticed soon.
+	// firstHeartbeat is early, so that a revocation announced between the claim and the start of listening is noticed
+	// soon.
 	firstHeartbeat = heartbeat / 3
 	// retryPause is the pause after a failed renewal.
 	retryPause = 500 * time.Millisecond
-	// giveUp is how long after its last renewal a holder stops by itself: before the
-	// lease runs out, so that it never overlaps with the next holder.
+	// giveUp is how long after its last renewal a holder stops by itself: before the lease runs out, so that it never
+	// overlaps with the next holder.
 	giveUp = TTL - time.Second
 )
 
@@ -78,9 +75,8 @@ type Renewer struct {
 	outage fault.Outage
 }
 
-// NewRenewer returns a Renewer. Owner identifies this process and must differ at each
-// start, so that a restarted process does not take the leases of its predecessor for
-// its own.
+// NewRenewer returns a Renewer. Owner identifies this process and must differ at each start, so that a restarted
+// process does not take the leases of its predecessor for its own.
 func NewRenewer(d *db.DB, owner string, log *slog.Logger) *Renewer {
 	return &Renewer{db: d, owner: owner, log: log}
 }
@@ -113,8 +109,8 @@ type Holder struct {
 	over    chan bool // receives, after an outage, whether the lease is still held
 }
 
-// KeepRenewing is [Renewer.KeepAlive] for everything that renew keeps alive for [TTL],
-// on behalf of the job of that id. It was claimed, or renewed, no earlier than asked.
+// KeepRenewing is [Renewer.KeepAlive] for everything that renew keeps alive for [TTL], on behalf of the job of that id.
+// It was claimed, or renewed, no earlier than asked.
 func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, asked time.Time,
 	renew func(ctx context.Context) (held bool, err error)) *Holder {
 	h := &Holder{renewer: k, jobID: jobID, renew: renew, over: make(chan bool, 1)}
@@ -150,8 +146,7 @@ func (h *Holder) beat(asked time.Time, revoked, stop <-chan struct{}) {
 		if !outage {
 			limit = min(heartbeat, time.Until(deadline))
 		}
-		// The lease counts from when the database wrote it, which may be long before
-		// the answer arrives.
+		// The lease counts from when the database wrote it, which may be long before the answer arrives.
 		asked = time.Now()
 		held, err := h.renewWithin(limit)
 		switch {
@@ -179,8 +174,7 @@ func (h *Holder) beat(asked time.Time, revoked, stop <-chan struct{}) {
 	}
 }
 
-// renewWithin renews the lease also while the work winds down, so that a clean stop keeps
-// its job.
+// renewWithin renews the lease also while the work winds down, so that a clean stop keeps its job.
 func (h *Holder) renewWithin(limit time.Duration) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Work), limit)
 	defer cancel()
@@ -194,8 +188,8 @@ func (h *Holder) endOutage(held bool) {
 	}
 }
 
-// outlast waits for the end of an outage that ended the work, and reports whether the
-// lease is still the holder's. It gives up when ctx ends.
+// outlast waits for the end of an outage that ended the work, and reports whether the lease is still the holder's. It
+// gives up when ctx ends.
 func (h *Holder) outlast(ctx context.Context) (held bool) {
 	select {
 	case held = <-h.over:
@@ -205,10 +199,9 @@ func (h *Holder) outlast(ctx context.Context) (held bool) {
 	}
 }
 
-// RunExclusive runs do on one replica at a time, the one that holds the named lease,
-// until ctx ends. The context of do ends when the lease is lost; do then returns, and
-// the replica asks for the lease again. A replica that stops gives the lease back, and
-// one that dies loses it after [TTL].
+// RunExclusive runs do on one replica at a time, the one that holds the named lease, until ctx ends. The context of do
+// ends when the lease is lost; do then returns, and the replica asks for the lease again. A replica that stops gives
+// the lease back, and one that dies loses it after [TTL].
 func (k *Renewer) RunExclusive(ctx context.Context, name string, do func(context.Context)) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()

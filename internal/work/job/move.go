@@ -146,8 +146,8 @@ type Return struct {
 // MaxAttempts bounds how many workers may begin to work on a job and fail or die.
 const MaxAttempts = 3
 
-// HandBack gives a claimed job back, at its place in the queue. It reports false when
-// the job was no longer the claim's, or not as the return demands.
+// HandBack gives a claimed job back, at its place in the queue. It reports false when the job was no longer the
+// claim's, or not as the return demands.
 func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err error) {
 	var attempts any // NULL keeps what is written
 	if r.Forgive {

@@ -12,14 +12,13 @@ import (
 	"cutroom/internal/base/rescue"
 )
 
-// WithLimit bounds each write of a worker to its job's row. A database without its
-// synchronous standby lets commits hang, and a write that hangs keeps the row locked, so
-// that the lease could not be renewed.
+// WithLimit bounds each write of a worker to its job's row. A database without its synchronous standby lets commits
+// hang, and a write that hangs keeps the row locked, so that the lease could not be renewed.
 func WithLimit(ctx context.Context) context.Context { return db.WithLimit(ctx, heartbeat/2) }
 
-// AfterOutages wraps the work of [Poll], which claims jobs whose leases ran out. During an
-// outage the leases of living workers run out as well, so after a failure the work waits
-// until the database has answered for long enough that these workers have renewed theirs.
+// AfterOutages wraps the work of [Poll], which claims jobs whose leases ran out. During an outage the leases of living
+// workers run out as well, so after a failure the work waits until the database has answered for long enough that these
+// workers have renewed theirs.
 func (k *Renewer) AfterOutages(work func(ctx context.Context) (bool, error)) func(ctx context.Context) (bool, error) {
 	failed := false
 	return func(ctx context.Context) (more bool, err error) {
@@ -42,9 +41,9 @@ func (k *Renewer) AfterOutages(work func(ctx context.Context) (bool, error)) fun
 	}
 }
 
-// Poll calls work until work reports that nothing was left, then again whenever wake
-// receives and at least every interval, until ctx ends. After an error or a panic it
-// waits as for an empty queue, and logs it once a minute while it lasts.
+// Poll calls work until work reports that nothing was left, then again whenever wake receives and at least every
+// interval, until ctx ends. After an error or a panic it waits as for an empty queue, and logs it once a minute while
+// it lasts.
 func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct{}, every time.Duration,
 	work func(ctx context.Context) (bool, error)) {
 	tick := time.NewTicker(every)
@@ -85,8 +84,8 @@ func drain[T any](c <-chan T) {
 	}
 }
 
-// Retry rides out a short failure of our own database or store: five tries over
-// about fifteen seconds. A job that has moved on is not tried again.
+// Retry rides out a short failure of our own database or store: five tries over about fifteen seconds. A job that has
+// moved on is not tried again.
 func Retry(ctx context.Context, try func() error) error {
 	wait := time.Second
 	for attempt := 1; ; attempt++ {

@@ -17,8 +17,8 @@ const ReplicaTTL = 30 * time.Second
 // Replica is what one process announces to the others about itself.
 type Replica struct {
 	ID string // the owner of its leases
-	// Offers says how many jobs the process may run at once, 0 while it cannot
-	// work, and how many bytes these may still write.
+	// Offers says how many jobs the process may run at once, 0 while it cannot work, and how many bytes these may still
+	// write.
 	Offers func(ctx context.Context) (slots int, freeBytes int64)
 	Log    *slog.Logger
 }
@@ -45,8 +45,7 @@ func (r Replica) Run(ctx context.Context, d *db.DB) error {
 	}
 }
 
-// Announce records once that the replica lives and what it offers, and deletes replicas
-// that have been silent for long.
+// Announce records once that the replica lives and what it offers, and deletes replicas that have been silent for long.
 func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	slots, free := r.Offers(ctx)
 	_, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, $2, $3, now_ms())
@@ -59,9 +58,8 @@ func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	return nil
 }
 
-// CheckWrites commits a write to the row of a replica, which it creates if necessary. A
-// database may answer every read and still not commit: for example, a primary without its
-// synchronous standby.
+// CheckWrites commits a write to the row of a replica, which it creates if necessary. A database may answer every read
+// and still not commit: for example, a primary without its synchronous standby.
 func CheckWrites(ctx context.Context, d *db.DB, id string) error {
 	if _, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, 0, 0, 0)
 		ON CONFLICT (id) DO UPDATE SET seen_at = replicas.seen_at`, id); err != nil {

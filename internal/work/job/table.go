@@ -1,16 +1,12 @@
-// Package job has what the two kinds of jobs, separations and renders, share: the table of
-// jobs with its moves, the queue's line, and the lease by which one worker at a time holds
-// a job.
+// Package job has what the two kinds of jobs, separations and renders, share: the table of jobs with its moves, the
+// queue's line, and the lease by which one worker at a time holds a job.
 //
-// A claim sets lease_owner and lease_until and raises fence by one. The kind's package
-// says which job is next, and decides what becomes of a job whose attempt fails; [Queue] claims, and [Table] has the
-// moves. The holder renews its lease by
-// [Renewer.KeepAlive], which moves lease_until ahead. When it stops renewing, any worker
-// may claim the job. Every write of a holder names its fence, so a holder that was only
-// slow can no longer write.
+// A claim sets lease_owner and lease_until and raises fence by one. The kind's package says which job is next, and
+// decides what becomes of a job whose attempt fails; [Queue] claims, and [Table] has the moves. The holder renews its
+// lease by [Renewer.KeepAlive], which moves lease_until ahead. When it stops renewing, any worker may claim the job.
+// Every write of a holder names its fence, so a holder that was only slow can no longer write.
 //
-// lease_until is compared with the database's clock alone, so the clocks of replicas
-// need not agree.
+// lease_until is compared with the database's clock alone, so the clocks of replicas need not agree.
 package job
 
 import (
@@ -71,11 +67,10 @@ type Table struct {
 	Observer Observer
 	Log      *slog.Logger
 
-	// Ended runs in the transaction that ends a job, whichever way it ends, except
-	// when its owner deletes it.
+	// Ended runs in the transaction that ends a job, whichever way it ends, except when its owner deletes it.
 	Ended func(ctx context.Context, tx *db.Tx, e End) error
-	// Line, unless nil, keeps the queue's line. It runs at the end of each transaction in
-	// which jobs of these owners begin or cease to wait or to be worked on.
+	// Line, unless nil, keeps the queue's line. It runs at the end of each transaction in which jobs of these owners
+	// begin or cease to wait or to be worked on.
 	Line func(ctx context.Context, tx *db.Tx, owners []string) error
 	// Swept, unless nil, cleans up after each job that [Table.Sweep] has moved.
 	Swept func(ctx context.Context, c Claim, r Result)
@@ -141,8 +136,7 @@ func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {
 	return nil
 }
 
-// Announce notifies the clients that wait for a change of a job, and the listeners of the
-// topics.
+// Announce notifies the clients that wait for a change of a job, and the listeners of the topics.
 func Announce(ctx context.Context, tx *db.Tx, id string, topics ...string) error {
 	return tx.Notify(ctx, append(topics, Topic(id))...)
 }

@@ -1,5 +1,5 @@
-// Package quota bounds how many jobs one account may have waiting and how many bytes it may
-// store. Other packages count their rows in SQL; this one adds the counts up and compares.
+// Package quota bounds how many jobs one account may have waiting and how many bytes it may store. Other packages count
+// their rows in SQL; this one adds the counts up and compares.
 package quota
 
 import (
@@ -78,9 +78,8 @@ func (l *Limits) CheckStored(ctx context.Context, q db.Querier, userID string, b
 	return stored.Check(ctx, q, userID, Usage{StoredBytes: bytes})
 }
 
-// Check refuses a request that would exceed an account's limits by adding more. It is
-// exact in a transaction that has locked the user's row and written the request's rows;
-// more is then zero.
+// Check refuses a request that would exceed an account's limits by adding more. It is exact in a transaction that has
+// locked the user's row and written the request's rows; more is then zero.
 func (l *Limits) Check(ctx context.Context, q db.Querier, userID string, more Usage) error {
 	if l == nil || l.Max == (Usage{}) {
 		return nil

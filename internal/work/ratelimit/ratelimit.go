@@ -21,8 +21,7 @@ type Limit struct {
 
 const window = time.Minute
 
-// digits is the length of a time in the row: epoch milliseconds have 13 digits
-// until the year 2286.
+// digits is the length of a time in the row: epoch milliseconds have 13 digits until the year 2286.
 const digits = 13
 
 // Take counts one event. If that exceeds the limit it counts nothing and returns the

@@ -225,8 +225,7 @@ func change(ctx context.Context, tx *db.Tx, what string, args ...any) error {
 	return nil
 }
 
-// EndErasure removes the row of a user whose erasure has begun, and with it all
-// rows that refer to it.
+// EndErasure removes the row of a user whose erasure has begun, and with it all rows that refer to it.
 func EndErasure(ctx context.Context, tx *db.Tx, id string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1 AND erasing_at IS NOT NULL`, id); err != nil {
 		return fmt.Errorf("delete user: %w", err)

@@ -95,13 +95,12 @@ func (m *Meter) Measure(ctx context.Context, owner string, balance int64, f stag
 	return m.priceBySize(f, class, err)
 }
 
-// Files with an index of up to longIndex packets are simply read, in a second at
-// most, so that the answer names the exact price.
+// Files with an index of up to longIndex packets are simply read, in a second at most, so that the answer names the
+// exact price.
 const longIndex = 250_000
 
-// checkTables refuses an mp4 that would take long to read and then be refused. Its index
-// declares a length that the balance cannot pay for, even if each packet holds half the
-// usual number of samples, or declares no length.
+// checkTables refuses an mp4 that would take long to read and then be refused. Its index declares a length that the
+// balance cannot pay for, even if each packet holds half the usual number of samples, or declares no length.
 func checkTables(path string, balance int64) error {
 	index, err := container.ReadTables(path)
 	switch {
@@ -138,12 +137,12 @@ func checkTables(path string, balance int64) error {
 	return nil
 }
 
-// maxPacketRate is more packets a second than any encoder makes, AAC at 96 kHz in
-// its shortest frames and PCM at 192 kHz among them. WAV is bounded by its size.
+// maxPacketRate is more packets a second than any encoder makes, AAC at 96 kHz in its shortest frames and PCM at 192
+// kHz among them. WAV is bounded by its size.
 const maxPacketRate = 512
 
-// packetBudget is how many packets of a file to read. The index may hide packets, so the
-// budget is what the balance could pay for.
+// packetBudget is how many packets of a file to read. The index may hide packets, so the budget is what the balance
+// could pay for.
 func packetBudget(kind container.Kind, balance int64) int64 {
 	if kind == container.WAV || balance > maxPackets/maxPacketRate {
 		return maxPackets
@@ -151,8 +150,8 @@ func packetBudget(kind container.Kind, balance int64) int64 {
 	return min(maxPackets, max(longIndex, balance*credit.BillableBlockMs/1000*maxPacketRate))
 }
 
-// refused is the answer to a file whose analysis did not finish. It is nil for a damaged
-// file, which is priced by its size.
+// refused is the answer to a file whose analysis did not finish. It is nil for a damaged file, which is priced by its
+// size.
 func refused(err error, kind container.Kind, balance int64) error {
 	blame := media.BlameFor(err)
 	switch {
@@ -172,9 +171,8 @@ func refused(err error, kind container.Kind, balance int64) error {
 	return nil
 }
 
-// paddingSamples is more than encoders put before and behind the audio: up to
-// 4095 samples each in the fields of MP3, about 3000 together in AAC. At low rates
-// encoders add less than these would last.
+// paddingSamples is more than encoders put before and behind the audio: up to 4095 samples each in the fields of MP3,
+// about 3000 together in AAC. At low rates encoders add less than these would last.
 const (
 	paddingSamples = 8192
 	maxPadding     = 400 * time.Millisecond
@@ -333,6 +331,6 @@ func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) 
 	return Sound{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds())}, nil
 }
 
-// fallbackBytesPerSecond prices audio that cannot be measured. Almost all audio has more
-// than 64 kbit/s, so the estimated length is rather too long.
+// fallbackBytesPerSecond prices audio that cannot be measured. Almost all audio has more than 64 kbit/s, so the
+// estimated length is rather too long.
 const fallbackBytesPerSecond = 8000
