@@ -25,7 +25,7 @@ import (
 
 var (
 	seedFlag  = flag.Int64("seed", -1, "replay this seed alone, and tell every step")
-	schedules = flag.Int("schedules", 2000, "how many schedules TestSchedules runs")
+	schedules = flag.Int("schedules", 500, "how many schedules TestSchedules runs")
 	processes = flag.Int("processes", 1, "how many processes TestSchedules divides its schedules among")
 	repeats   = flag.Int("repeats", 50, "how many seeds TestSeedsRepeat runs twice")
 	firstSeed = flag.Uint64("first", 1, "the first seed of TestSchedules")
