@@ -108,8 +108,9 @@ lint-openapi: ## check the API description with redocly and spectral (needs Node
 clients: ## generate TypeScript and Go clients, compile the Kotlin package, and make films with each (needs Node)
 	cd web && npm ci && npm run clients && npm run client
 	cd test/clients/go && $(GO) generate . && $(GO) vet . && $(GO) build -o film .
-	kotlin=$$(scripts/kotlin.sh) && CUTROOM_KOTLIN_SCENARIOS=$$kotlin CUTROOM_TEST_CLIENTS=1 \
-		scripts/gotest.sh -count=1 -timeout 10m -- ./test/clients
+	kotlin=$$(scripts/kotlin.sh) && CUTROOM_KOTLIN_SCENARIOS=$$kotlin \
+		CUTROOM_TYPESCRIPT_SCENARIOS=$$PWD/web/client/test/scenarios.mjs CUTROOM_TEST_CLIENTS=1 \
+		scripts/gotest.sh -count=1 -timeout 15m -- ./test/clients
 
 .PHONY: client-package
 client-package: ## build and pack the TypeScript client of web/client (needs Node)

@@ -25,8 +25,10 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// phones are the packages for phones, with the variable that names the program of their scenarios.
-var phones = map[string]string{"Swift": "CUTROOM_SWIFT_SCENARIOS", "Kotlin": "CUTROOM_KOTLIN_SCENARIOS"}
+// phones are the packages for apps, with the variable that names the program of their scenarios.
+var phones = map[string]string{
+	"Swift": "CUTROOM_SWIFT_SCENARIOS", "Kotlin": "CUTROOM_KOTLIN_SCENARIOS", "TypeScript": "CUTROOM_TYPESCRIPT_SCENARIOS",
+}
 
 // step is one process of a device, which runs a scenario of that name.
 type step struct {
@@ -35,7 +37,6 @@ type step struct {
 }
 
 // scenarios are what a client has to survive. Each line is a new user, whose device runs one process after another.
-// web/client/test has them for TypeScript, in one process.
 var scenarios = [][]step{
 	{{scenario: "a film although the answer of its submit is lost"}, {scenario: "a busy server is asked again when it says"}},
 	{{scenario: "the first film of the README"}},
@@ -49,7 +50,7 @@ var scenarios = [][]step{
 	{{scenario: "the samples of docs/app"}},
 }
 
-// The packages for phones pass the scenarios.
+// The packages for apps pass the scenarios.
 func TestPhonePackages(t *testing.T) {
 	for language, variable := range phones {
 		t.Run(language, func(t *testing.T) {
@@ -105,7 +106,7 @@ var shown = regexp.MustCompile("(?s)<!-- ([^ ]+?)(?:#([a-z-]+))? -->\n+```\\w+\n
 func TestSamplesAreCompiled(t *testing.T) {
 	root := "../.."
 	for page, least := range map[string]int{
-		"clients/swift/README.md": 1, "clients/kotlin/README.md": 1, "docs/app/film.md": 14, "docs/app/money.md": 3,
+		"clients/swift/README.md": 1, "clients/kotlin/README.md": 1, "web/client/README.md": 1, "docs/app/film.md": 14, "docs/app/money.md": 3,
 	} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {

@@ -51,9 +51,11 @@ const inBrowser = async (): Promise<void> => {
   if (globalThis.navigator?.onLine === false) await new Promise((back) => addEventListener('online', back, { once: true }));
 };
 
-/** The value of an answer. Throws a CutroomError if it is no success. */
+/** The value of an answer. Throws a CutroomError if it is no success, or a page that is not the service's. */
 export async function answer<T>(call: Answer<T>): Promise<T> {
-  const { data, error, response } = await call;
+  const { data, error, response } = await call.catch((e: unknown) => {
+    throw e instanceof SyntaxError ? new CutroomError(0, {}) : e;
+  });
   if (response.ok) return data as T;
   throw errorOf(response, error);
 }

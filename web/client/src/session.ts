@@ -8,12 +8,17 @@ export type Session = components['schemas']['AuthResponse'];
 
 const key = 'cutroom.session';
 
+/** How long a failed renewal is not repeated, in milliseconds. */
+const renewalPauseMs = 60_000;
+
 export class Sessions {
   private current: Session | undefined;
   private loaded: Promise<void> | undefined;
   private renewing: Promise<void> | undefined;
   /** The server's clock minus this device's, in milliseconds. */
   private skewMs = 0;
+  /** When a renewal failed, by the device's clock: the server limits them, and every request would ask again. */
+  private failedAt = -Infinity;
 
   constructor(
     private store: Store,
@@ -44,11 +49,12 @@ export class Sessions {
   async token(): Promise<string | undefined> {
     const session = await this.get();
     if (!session) return undefined;
-    if (session.expiresAt - (this.now() + this.skewMs) < 1000 * renewBeforeSec) {
+    const renew = session.expiresAt - (this.now() + this.skewMs) < 1000 * renewBeforeSec;
+    if (renew && Math.abs(this.now() - this.failedAt) >= renewalPauseMs) {
       this.renewing ??= this.refresh(session)
         // A sign-out or another sign-in in the meantime wins.
         .then((fresh) => (this.current === session ? this.keep(fresh) : undefined))
-        .catch(() => {}) // the old token may still be valid; if it is not, the next answer says so
+        .catch(() => void (this.failedAt = this.now())) // the old token may still be valid; if it is not, the next answer says so
         .finally(() => (this.renewing = undefined));
       await this.renewing;
     }
