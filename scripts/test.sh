@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of cutroom, in about sixteen minutes on two cores.
+# The tests of cutroom. The last line that they print has their time, and their processor time, which noise changes less.
 #
 #   scripts/test.sh        what `make test` runs
 #   scripts/test.sh long   what `make test-long` runs: minutes of faults and crashes
@@ -14,11 +14,13 @@
 # small, large, mixed
 #            The black-box suite of test/, which speaks HTTP to the real program, in
 #            three shapes of the service:
-#              small  SQLite, a folder, one process: every test. A test that calls
-#                     sameInEveryShape runs in this shape alone: it is the cheapest.
+#              small  SQLite, a folder, one process: every test but those of large_only
+#                     below. A test that calls sameInEveryShape runs in this shape
+#                     alone: it is the cheapest.
 #              large  PostgreSQL, a real S3 server, two replicas: all other tests.
 #              mixed  PostgreSQL, a folder, one process: the few tests in which rows
 #                     and files must agree, and those that need PostgreSQL alone.
+#                     Only make test-long runs it.
 # manifests  The tests of deploy/kubernetes, a module of its own.
 #
 # Four of these run at a time, because many tests wait: for leases to run out, for
@@ -37,6 +39,34 @@ waiting=(cutroom/internal/domain/separation cutroom/internal/work/job cutroom/in
 
 # Packages whose tests make or measure films, the slowest first. They also run on Debian 13.
 films=(internal/film/engine test internal/film/media internal/film/audio internal/sandbox/demo)
+
+# What takes most processor time, and whose facts cheaper tests guard as well, but less closely. make test leaves it out,
+# and make test-long runs it. CI runs both. The arguments of go test -skip and -run: a test that is not named here runs
+# in make test.
+later=(
+	# The studio: each part takes 5 to 20 s of Chromium's time. make test makes a film by mouse and by touch, and compares
+	# one preview with its film.
+	'TestEditing/^(two|projects|what|a_voice|cuts)' 'TestPreviewIsTheFilm/^(cuts|trimmed|upright)'
+	'TestPreviewSoundsLikeTheFilm/^far' TestPreviewIsOnTime TestPreviewGoesOn 'TestStudio/^the_network'
+	# The engine: 3 to 9 s each. Debian 13 runs the whole package in make test-long as well.
+	TestChangedEndsEncodeTheirPartsAlone TestClipWithoutAKeyFrameAtItsStart TestPicturesThatCannotBeShown TestRottenDataIsNoticed
+	TestVariableRateShowsTheVisibleFrameFirst TestLateAndShortVideo TestLargePicturesFitIntoMemory
+	TestSoundStaysInSyncInScatteredSegments TestInterlacedIsWoven TestLongSegmentsAreMadeInPieces
+)
+# The same in the shape small. The engine's tests check the same pictures more closely, the shape large has the crashes
+# of uploaded files, and make test-long has the object store's faults at every step.
+later_small=(
+	TestKillInTheMiddleOfASeparationByReference TestSeparationOnABadLine TestAnOutageOfTheStoreIsReportedAndPasses
+	TestRenderOfRealClips TestRenderBothEnds TestRenderCanvasSizeAndRate TestRenderTurnsMirrorsAndCrops TestRenderMovesSmoothly
+	TestAPIDocsOnlyWhenEnabled
+)
+# Tests that make test runs in the shape large alone: SQLite's statements are those of the packages' own tests.
+large_only=(
+	TestKillInTheMiddleOfASeparation TestAccountDeletionStopsRunningJobs TestAccountDeletionLeavesNothing TestIdempotentSeparation
+	TestSeparationHistory TestRenderHistory TestTenancy TestEventsOutliveACrash TestRenderStemReferences TestRenderInputs TestStemDownload
+	TestAStoppingServiceAnswersWaitingRequests TestWaitingForASeparation TestWaitingForARender
+)
+any() { local IFS='|'; echo "$*"; }
 
 step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
@@ -90,13 +120,13 @@ all | long | s3)
 	;;
 all-inside)
 	# The longest first. A failure of one lets the others end: xargs then fails.
-	printf '%s\n' large small unit waiting mixed manifests | xargs -P 4 -n 1 "$0"
+	printf '%s\n' large small unit waiting manifests | xargs -P 4 -n 1 "$0"
 	;;
 unit)
 	step "unit tests"
 	# The slowest first.
 	slow=(cutroom/internal/{film/engine,api/httpapi,sandbox/player} cutroom/cmd/{sandbox,cutroom} cutroom/internal/sandbox/demo cutroom/internal/testkit/simulation)
-	run -p 3 -- "${slow[@]}" $(go list ./clients/... ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
+	run -p 3 -skip "$(any "${later[@]}")" -- "${slow[@]}" $(go list ./clients/... ./cmd/... ./deploy/... ./internal/... | grep -vxF "$(printf '%s\n' "${slow[@]}" "${waiting[@]}")")
 	;;
 waiting)
 	step "unit tests that mostly wait"
@@ -108,7 +138,13 @@ large)
 	;;
 small)
 	step "black box: small"
-	small -- ./test
+	small -skip "^($(any "${later_small[@]}" "${large_only[@]}"))\$" -- ./test
+	;;
+later)
+	step "what make test leaves out"
+	small -run "^($(any "${later_small[@]}" "${large_only[@]}"))\$" -- ./test
+	run -count=1 -run "$(any "${later[@]}")" -- ./internal/film/engine ./internal/sandbox/player
+	"$0" mixed
 	;;
 mixed)
 	step "black box: mixed"
@@ -125,7 +161,7 @@ s3-inside)
 	;;
 long-inside)
 	# The simulation takes what the others leave: they mostly wait.
-	printf '%s\n' trixie swift faults crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
+	printf '%s\n' trixie swift faults later crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
 	;;
 trixie)
 	# Versions of ffmpeg differ in what they do to pictures.
