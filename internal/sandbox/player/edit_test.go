@@ -31,6 +31,8 @@ func TestEditing(t *testing.T) {
 		{"a voice is recorded over the film, moved and trimmed", voiceOver},
 		{"cuts go to the beat, and a clip takes the place of another", beatsAndClips},
 		{"the line under fingers", fingers},
+		{"a segment is turned, cropped, moved, corrected, reversed and bent", looks},
+		{"a cut changes no frame of a curve, of moves, and of what plays backwards", cutLooks},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.test(t, address) })
 	}

@@ -1,6 +1,6 @@
 // Cuts on the beat of the music.
 
-import { beginsOf, lengthOf, overlapOf, shortestOf, type Draft, type Sound } from './draft';
+import { beginsOf, lasting, lengthOf, overlapOf, reshaped, roomOf, shortestOf, speedOf, type Draft, type Sound } from './draft';
 
 /** The times of the film at which music has an onset, in milliseconds, ascending. */
 export function beatsOf({ startMs = 0, fromMs = 0, toMs, loop }: Sound, onsetsMs: number[], lengthMs: number, filmMs: number): number[] {
@@ -23,14 +23,16 @@ export function cutToBeats(draft: Draft, beats: number[]): { draft: Draft; moved
     const clip = draft.clips.find((c) => c.assetKey === s.assetKey);
     const overlap = overlapOf(segments, i + 1) / 2;
     const end = begin + lengthOf(s) - overlap;
-    const least = begin + shortestOf(clip) / s.speed - overlap;
-    const most = begin + ((clip?.durationMs ?? s.toMs) - s.fromMs) / s.speed - overlap;
+    const speed = speedOf(s);
+    const room = roomOf(s, clip);
+    const least = begin + shortestOf(clip) / speed - overlap;
+    const most = begin + room / speed - overlap;
     const reached = beats.filter((ms) => ms >= least && ms <= most + 1);
     const next = reached.reduce<number | undefined>((a, b) => (a !== undefined && Math.abs(a - end) <= Math.abs(b - end) ? a : b), undefined);
     if (next === undefined) return;
-    const toMs = Math.min(clip?.durationMs ?? s.toMs, Math.round(s.fromMs + (next + overlap - begin) * s.speed));
-    if (toMs !== s.toMs) moved++;
-    segments[i] = { ...s, toMs };
+    const played = Math.min(room, Math.round((next + overlap - begin) * speed));
+    if (played !== s.toMs - s.fromMs) moved++;
+    segments[i] = { ...s, ...reshaped(s, lasting(s, played)) };
   });
   return { draft: { ...draft, segments }, moved };
 }

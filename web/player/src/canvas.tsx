@@ -1,6 +1,7 @@
 // The shape of the film, and which part of a clip stays visible.
 
 import type { Clip, Draft, EndColor, Fit, Segment } from './draft';
+import { usePicture } from './look';
 import { Choice } from './parts';
 import type { Change } from './projects';
 
@@ -22,7 +23,7 @@ export function Canvas(props: {
   has: (feature: string) => boolean;
 }) {
   const { draft, change, segment: s, set, has } = props;
-  const picture = s && props.clip(s)?.picture;
+  const picture = usePicture((s && props.clip(s)?.picture) ?? '', s);
   const [width = 16, height = 9] = (draft.aspect || '16:9').split(':').map(Number);
   const fit = draft.fit ?? 'contain';
   const focus = (x: number, y: number) => s && set(s, { focusX: Math.min(1, Math.max(0, x)), focusY: Math.min(1, Math.max(0, y)) });

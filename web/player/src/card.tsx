@@ -1,10 +1,18 @@
 // The settings of a segment.
 
 import { lengthOf, type Clip, type Segment } from './draft';
+import { Look } from './look';
 import { seconds } from './media';
 import { Act, Choice, Volume } from './parts';
 
 const speeds: [value: string, label: string][] = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 4].map((v) => [String(v), `${v}×`]);
+
+/** The speeds to choose from, and the segment's own if it is another one: after the cut of a curve it may be any. */
+function speedsOf(s: Segment): [value: string, label: string][] {
+  if (s.speedPoints) return [['', 'Curve'], ...speeds];
+  const own = String(s.speed);
+  return speeds.some(([value]) => value === own) ? speeds : [[own, `${s.speed.toFixed(2)}×`], ...speeds];
+}
 
 /** The settings of a segment that have no place on the line. */
 export function Card(props: {
@@ -17,6 +25,7 @@ export function Card(props: {
   /** Shows another clip in its place. */
   replace: (file: File) => void;
   separate: (() => void) | undefined;
+  has: (feature: string) => boolean;
 }) {
   const { name, segment: s, set } = props;
   return (
@@ -29,8 +38,9 @@ export function Card(props: {
       </div>
       <div class="knobs">
         <Volume of={name} value={s.volume} set={(volume) => set({ volume })} />
-        <Choice label="Speed" of={`Speed of ${name}`} value={String(s.speed)} options={speeds} set={(v) => set({ speed: Number(v) })} />
+        <Choice label="Speed" of={`Speed of ${name}`} value={s.speedPoints ? '' : String(s.speed)} options={speedsOf(s)} set={(v) => v && set({ speed: Number(v), speedPoints: undefined })} />
       </div>
+      <Look name={name} segment={s} picture={props.clip?.picture ?? ''} set={set} has={props.has} />
       <div class="moves">
         {props.separate && (
           <Act class="plain" label={`Separate sound: ${name}`} act={props.separate}>

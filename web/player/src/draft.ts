@@ -1,8 +1,8 @@
 // The draft of the film. The browser stores it with asset keys, which do not expire.
 
 import type { Schemas } from './api';
-import type { Direction, Fit, JoinType, Look, VolumePoint } from './preview/config';
-import { isAdjusted, isCropped, movesAfter } from './preview/look';
+import type { Adjust, Direction, Fit, JoinType, Look, SpeedPoint, VolumePoint } from './preview/config';
+import { Pace } from './preview/pace';
 
 export interface Clip {
   name: string;
@@ -12,14 +12,16 @@ export interface Clip {
   picture: string;
 }
 
-export type { Direction, Fit, JoinType };
+export type { Adjust, Direction, Fit, JoinType, SpeedPoint };
+export type Crop = Required<NonNullable<Look['crop']>>;
+export type Move = Required<NonNullable<Look['moves']>[number]>;
 type Aspect = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['aspect']>;
 /** A volume at a time; between two points it changes evenly. */
 export type Point = VolumePoint;
 /** The colours from which a film opens and to which it ends. */
 export type EndColor = 'black' | 'white';
 
-export interface Segment extends Look {
+export interface Segment {
   id: number;
   assetKey: string;
   fromMs: number;
@@ -31,6 +33,18 @@ export interface Segment extends Look {
   /** Which part stays visible if the canvas crops the clip, 0 to 1. */
   focusX?: number;
   focusY?: number;
+  /** How the picture is turned clockwise, then mirrored, then cropped: the shares of it that go. */
+  rotate?: number;
+  mirror?: boolean;
+  crop?: Crop | undefined;
+  /** A moving window over the film's picture, by the film's time since the segment's begin. */
+  moves?: Move[] | undefined;
+  adjust?: Adjust | undefined;
+  /** Whether the clip plays backwards. Curve and moves count in the order in which it plays. */
+  reverse?: boolean;
+  smooth?: boolean;
+  /** A changing speed, by the time of the clip; `speed` is 1 then. */
+  speedPoints?: SpeedPoint[] | undefined;
 }
 
 /** A sound of the film beside its clips: music, or a voice that was recorded. */
@@ -103,7 +117,99 @@ export const keysIn = ({ segments, sounds, speeches }: Draft): string[] => [
   ...speeches.flatMap((s) => s.source?.assetKey ?? []),
 ];
 
-export const lengthOf = (s: Segment): number => (s.toMs - s.fromMs) / s.speed;
+const rangeOf = (s: Segment): number => s.toMs - s.fromMs;
+
+export function lengthOf(s: Segment): number {
+  return s.speedPoints ? new Pace(s.speedPoints).filmTime(rangeOf(s)) : rangeOf(s) / s.speed;
+}
+
+/** The mean speed. A trim does not change it, because a curve keeps its shape. */
+export const speedOf = (s: Segment): number => rangeOf(s) / lengthOf(s);
+
+/** How much of its clip a segment has played at a time of the film since its begin, in milliseconds of the clip. */
+const playedAt = (s: Segment, ms: number): number => (s.speedPoints ? new Pace(s.speedPoints).at(ms).source : ms * s.speed);
+
+/** The time of its clip that a segment shows at a time of the film since its begin. */
+export const clipTimeAt = (s: Segment, ms: number): number => (s.reverse ? s.toMs - playedAt(s, ms) : s.fromMs + playedAt(s, ms));
+
+/** The end of its clip's range with which a segment begins on the film. */
+export const firstEnd = (s: Segment): 'fromMs' | 'toMs' => (s.reverse ? 'toMs' : 'fromMs');
+
+/** Lets a segment play so much of its clip, from where it begins. */
+export const lasting = (s: Segment, ms: number): Partial<Segment> => (s.reverse ? { fromMs: s.toMs - ms } : { toMs: s.fromMs + ms });
+
+/** The most that a segment can play of its clip, from where it begins. */
+export const roomOf = (s: Segment, clip: Clip | undefined): number => (s.reverse ? s.toMs : (clip?.durationMs ?? s.toMs) - s.fromMs);
+
+/** Points as far apart as before, times a factor. */
+function stretched<P extends { atMs: number }>(points: P[], by: number): P[] {
+  let last = -1;
+  return points.map((p) => ({ ...p, atMs: (last = Math.max(last + 1, Math.round(p.atMs * by))) }));
+}
+
+/** An edit of a segment. If it gets longer or shorter, its curve and its moves keep their shape. */
+export function reshaped(s: Segment, part: Partial<Segment>): Partial<Segment> {
+  const edit = { ...part };
+  const range = rangeOf({ ...s, ...edit }) / rangeOf(s);
+  if (s.speedPoints && !('speedPoints' in part) && range !== 1) edit.speedPoints = stretched(s.speedPoints, range);
+  const length = lengthOf({ ...s, ...edit }) / lengthOf(s);
+  if (s.moves && !('moves' in part) && length !== 1) edit.moves = stretched(s.moves, length);
+  return edit;
+}
+
+const mixed = (a: number, b: number, share: number): number => a + (b - a) * share;
+const mixedSpeed = (a: SpeedPoint, b: SpeedPoint, share: number) => ({ speed: mixed(a.speed, b.speed, share) });
+const mixedMove = (a: Move, b: Move, share: number) => ({
+  scale: a.scale * (b.scale / a.scale) ** share,
+  x: mixed(a.x, b.x, share),
+  y: mixed(a.y, b.y, share),
+});
+
+/** The point at a time, with the values between its neighbours; undefined before the first point. */
+function pointAt<P extends { atMs: number }>(points: P[], atMs: number, mix: (a: P, b: P, share: number) => Omit<P, 'atMs'>): P | undefined {
+  const before = points.findLast((p) => p.atMs <= atMs);
+  const after = points.find((p) => p.atMs > atMs);
+  if (!before || !after) return before && { ...before, atMs };
+  return { ...before, ...mix(before, after, (atMs - before.atMs) / (after.atMs - before.atMs)), atMs } as P;
+}
+
+/** The point of a curve at a time of the clip. */
+export const speedAt = (points: SpeedPoint[], atMs: number): SpeedPoint => pointAt(points, atMs, mixedSpeed) ?? { atMs, speed: 1 };
+
+/** The points after a cut, which begin with what they come to there. */
+function after<P extends { atMs: number }>(points: P[], atMs: number, at: P | undefined): P[] {
+  const later = points.map((p) => ({ ...p, atMs: Math.round(p.atMs - atMs) })).filter((p) => p.atMs > 0);
+  return at ? [{ ...at, atMs: 0 }, ...later] : later;
+}
+
+/** A curve of one point is a speed. */
+const paced = (points: SpeedPoint[]): Partial<Segment> => (points.length > 1 ? { speedPoints: points } : { speedPoints: undefined, speed: points[0]?.speed ?? 1 });
+
+/** The two pieces of a segment that is cut where it has played so much of its clip. */
+function halves(s: Segment, played: number): [Segment, Segment] {
+  const [first, second]: [Partial<Segment>, Partial<Segment>] = [{}, {}];
+  const { moves, speedPoints } = s;
+  const range = rangeOf(s);
+  if (speedPoints) {
+    const at = speedAt(speedPoints, played);
+    const ended = speedPoints.every((p) => p.atMs <= played);
+    Object.assign(first, paced(ended ? speedPoints : [...speedPoints.filter((p) => p.atMs < played), at]));
+    Object.assign(second, paced(after(speedPoints, played, at)));
+  }
+  if (moves) {
+    const atMs = speedPoints ? new Pace(speedPoints).filmTime(played) : played / s.speed;
+    // The first piece keeps the next point, which lies beyond its end: so its moves stay what they are.
+    const next = moves.findIndex((p) => p.atMs >= atMs);
+    first.moves = next < 0 ? moves : moves.slice(0, next + 1);
+    second.moves = after(moves, atMs, pointAt(moves, atMs, mixedMove));
+  }
+  const middle = lasting(s, played);
+  const rest: Partial<Segment> = s.reverse ? { toMs: s.fromMs + range - played } : { fromMs: s.fromMs + played };
+  return [
+    { ...s, ...first, ...middle },
+    { ...s, ...second, ...rest, join: undefined },
+  ];
+}
 
 /** How long a segment overlaps the one before. */
 export function overlapOf(segments: Segment[], i: number): number {
@@ -150,14 +256,13 @@ export function split(draft: Draft, filmMs: number): Draft {
   const s = segmentAt(draft.segments, filmMs);
   const i = s ? draft.segments.indexOf(s) : -1;
   if (!s) return draft;
-  const atMs = Math.round(s.fromMs + (filmMs - (beginsOf(draft.segments)[i] ?? 0)) * s.speed);
-  if (atMs < s.fromMs + shortest || atMs > s.toMs - shortest) return draft;
+  const played = Math.round(playedAt(s, filmMs - (beginsOf(draft.segments)[i] ?? 0)));
+  if (played < shortest || played > rangeOf(s) - shortest) return draft;
   const copied = duplicated(draft, s.id);
-  const second = copied.segments[i + 1];
-  const moves = movesAfter(s.moves ?? [], (atMs - s.fromMs) / s.speed);
+  const [first, second] = halves(s, played);
   return {
     ...copied,
-    segments: copied.segments.map((o) => (o.id === s.id ? { ...o, toMs: atMs } : o.id === second?.id ? { ...o, fromMs: atMs, join: undefined, ...when(moves.length, { moves }) } : o)),
+    segments: copied.segments.map((o, k) => (o.id === s.id ? first : k === i + 1 ? { ...second, id: o.id } : o)),
   };
 }
 
@@ -180,8 +285,10 @@ export const replaced = (draft: Draft, id: number, clip: Clip): Draft => ({
   ...draft,
   clips: known(draft.clips, clip),
   segments: draft.segments.map((s) => {
-    const { focusX: _x, focusY: _y, rotate: _r, crop: _c, ...kept } = s;
-    return s.id === id ? { ...kept, assetKey: clip.assetKey, fromMs: 0, toMs: Math.min(clip.durationMs, s.toMs - s.fromMs) } : s;
+    if (s.id !== id) return s;
+    // What was made for the picture of the old clip goes with it.
+    const { focusX: _x, focusY: _y, rotate: _r, mirror: _m, crop: _c, adjust: _a, ...kept } = s;
+    return { ...kept, ...reshaped(s, { fromMs: 0, toMs: Math.min(clip.durationMs, rangeOf(s)) }), assetKey: clip.assetKey };
   }),
   speeches: released(draft.speeches, id),
 });
@@ -190,6 +297,7 @@ const when = <T extends object>(on: unknown, fields: T): T | Record<never, never
 
 /** How long the film takes to open and to end, where it does. */
 const endMs = 1000;
+type Rotation = NonNullable<Schemas['RenderConfigV3']['segments'][number]['rotate']>;
 type FrameRate = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['frameRate']>;
 
 /** The stems of each separation that has them. */
@@ -215,15 +323,18 @@ export function configOf(draft: Draft, stems: StemsOf, has: (feature: string) =>
       durationMs: draft.clips.find((c) => c.assetKey === s.assetKey)?.durationMs ?? s.toMs,
       trimStartMs: s.fromMs,
       trimEndMs: s.toMs,
-      speedScale: s.speed,
+      speedScale: s.speedPoints ? 1 : s.speed,
       volumeScale: s.volume,
       ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: transitionOf(s.join) }),
       ...when(canvas, { focusX: s.focusX ?? 0.5, focusY: s.focusY ?? 0.5 }),
-      ...when(s.rotate && has('rotate'), { rotate: s.rotate ?? 0 }),
+      ...when(s.rotate && has('rotate'), { rotate: (s.rotate ?? 0) as Rotation }),
       ...when(s.mirror && has('mirror'), { mirror: true }),
-      ...when(isCropped(s) && has('crop'), { crop: s.crop ?? null }),
+      ...when(s.crop && has('crop'), { crop: s.crop ?? null }),
       ...when(s.moves?.length && has('moves'), { moves: s.moves ?? [] }),
-      ...when(isAdjusted(s.adjust) && has('adjust'), { adjust: s.adjust ?? null }),
+      ...when(s.adjust && has('adjust'), { adjust: s.adjust ?? null }),
+      ...when(s.reverse && has('reverse'), { reverse: true }),
+      ...when(s.smooth && has('smooth'), { smooth: true }),
+      ...when(s.speedPoints && has('speedPoints'), { speedPoints: s.speedPoints ?? [] }),
     })),
     bgmClips: draft.sounds.map((s) => ({
       audioAssetKey: s.assetKey,
@@ -237,7 +348,7 @@ export function configOf(draft: Draft, stems: StemsOf, has: (feature: string) =>
       ...when(s.duckDb && !s.voice && has('bgm.ducking'), { ducking: { amountDb: s.duckDb ?? 9 } }),
       ...when(s.points?.length && has('volumePoints'), { volumePoints: s.points ?? [] }),
     })),
-    separationDirectives: draft.speeches.flatMap((speech) => directivesOf(speech, draft.segments, stems[speech.jobId] ?? [])).map((d, i) => ({ ...d, id: `speech-${i}` })),
+    separationDirectives: directivesOfAll(draft, stems).map((d, i) => ({ ...d, id: `speech-${i}` })),
   };
 }
 
@@ -257,22 +368,56 @@ const usualVolumes: Record<string, number> = { voice_all: 1, background: 0.2 };
 /** The volume of a stem, also if it was never set. */
 export const volumeOf = ({ volumes }: Speech, stemId: string): number => volumes[stemId] ?? usualVolumes[stemId] ?? 0;
 
+const mostDirectives = 64;
+
+/** The stems of all speeches. If curves need too many directives, each one covers more. */
+function directivesOfAll(draft: Draft, stems: StemsOf): Omit<Directive, 'id'>[] {
+  for (let slackMs = 10; ; slackMs *= 2) {
+    const all = draft.speeches.flatMap((speech) => directivesOf(speech, draft.segments, stems[speech.jobId] ?? [], slackMs));
+    if (all.length <= mostDirectives || slackMs > 10_000) return all;
+  }
+}
+
+/**
+ * The times of a segment's clip between which an even speed plays it at most `slackMs` early or late: a stem is
+ * stretched evenly. Counted from the begin of the segment.
+ */
+function evenly(s: Segment, slackMs: number): number[] {
+  const range = rangeOf(s);
+  if (!s.speedPoints) return [0, range];
+  const pace = new Pace(s.speedPoints);
+  const cuts = (from: number, to: number): number[] => {
+    const middle = Math.round((from + to) / 2);
+    const late = pace.filmTime(middle) - (pace.filmTime(from) + pace.filmTime(to)) / 2;
+    return Math.abs(late) > slackMs && to - from > shortest ? [...cuts(from, middle), ...cuts(middle, to)] : [to];
+  };
+  return [0, ...cuts(0, range)];
+}
+
 /** The stems, over each segment whose sound they are or where they lie on the film. */
-function directivesOf(speech: Speech, segments: Segment[], stems: Schemas['Stem'][]): Omit<Directive, 'id'>[] {
+function directivesOf(speech: Speech, segments: Segment[], stems: Schemas['Stem'][], slackMs: number): Omit<Directive, 'id'>[] {
   const begins = beginsOf(segments);
   const stemMs = Math.max(0, ...stems.map((s) => s.durationMs));
   const { startMs, fromMs, toMs } = { startMs: 0, fromMs: 0, toMs: undefined, ...speech.place };
   const heard = Math.min(toMs ?? stemMs, stemMs) - fromMs;
-  const placed = { begin: startMs, lengthMs: Math.min(heard, lengthOfAll(segments) - startMs), later: -fromMs, speed: 1 };
+  const placed = { begin: startMs, end: startMs + Math.min(heard, lengthOfAll(segments) - startMs), later: -fromMs, speed: 1 };
   const own = segments.flatMap((s, i) => {
-    if (!speech.segments?.includes(s.id)) return [];
-    // If the segment was cut after the separation, its stems begin later than it, or are entered later.
-    return [{ begin: begins[i] ?? 0, lengthMs: lengthOf(s), later: (speech.fromMs ?? s.fromMs) - s.fromMs, speed: s.speed }];
+    // A stem does not play backwards. There the segment's own sound is heard.
+    if (!speech.segments?.includes(s.id) || s.reverse) return [];
+    const pace = new Pace(s.speedPoints ?? [{ atMs: 0, speed: s.speed }]);
+    const cuts = evenly(s, slackMs);
+    return cuts.slice(1).map((to, k) => {
+      const from = cuts[k] ?? 0;
+      const [begin, end] = [from, to].map((ms) => (begins[i] ?? 0) + pace.filmTime(ms)) as [number, number];
+      const speed = s.speedPoints ? Math.min(10, Math.max(0.1, (to - from) / (end - begin))) : s.speed;
+      // If the segment was cut after the separation, its stems begin later than it, or are entered later.
+      return { begin, end, later: (speech.fromMs ?? s.fromMs) - s.fromMs - from, speed };
+    });
   });
-  return (speech.segments ? own : [placed]).flatMap(({ begin, lengthMs, later, speed }) => {
+  return (speech.segments ? own : [placed]).flatMap(({ begin, end, later, speed }) => {
     const rangeStartMs = Math.floor(begin + Math.max(0, later) / speed);
     const sourceOffsetMs = Math.max(0, -later);
-    const rangeEndMs = Math.floor(Math.min(begin + lengthMs, rangeStartMs + (stemMs - sourceOffsetMs) / speed));
+    const rangeEndMs = Math.floor(Math.min(end, rangeStartMs + (stemMs - sourceOffsetMs) / speed));
     const selections = stems.map((s) => ({ stemId: s.stemId, volume: volumeOf(speech, s.stemId), separationJobId: speech.jobId }));
     const directive = {
       rangeStartMs,

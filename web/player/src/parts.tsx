@@ -273,10 +273,13 @@ export function Slider(props: {
   set: (value: number) => void;
   /** Handles an arrow key, -1 or 1, instead of a step, and returns whether it did. */
   jump?: ((by: number) => boolean) | undefined;
+  /** Sets the value that changes nothing: a double tap, or the Delete key. */
+  reset?: () => void;
 }) {
   const arrow = (e: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];
     if (by && props.jump?.(by)) e.preventDefault();
+    if (e.key === 'Delete' || e.key === 'Backspace') props.reset?.();
   };
   return (
     <label class="slider">
@@ -293,6 +296,7 @@ export function Slider(props: {
         value={props.value}
         onInput={(e) => props.set(Number(e.currentTarget.value))}
         onKeyDown={arrow}
+        onDblClick={props.reset}
       />
     </label>
   );

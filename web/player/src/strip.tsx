@@ -3,7 +3,7 @@
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { beginsOf, lengthOf, lengthOfAll, shortestOf, type Clip, type Direction, type JoinType, type Segment } from './draft';
+import { beginsOf, clipTimeAt, firstEnd, lengthOf, lengthOfAll, shortestOf, speedOf, type Clip, type Direction, type JoinType, type Segment } from './draft';
 import { storyboardOf } from './files';
 import { seconds } from './media';
 import { Act, focusNext, Popover, Slider } from './parts';
@@ -105,6 +105,8 @@ export function Strip(props: {
   const msPerPixel = total / Math.max(1, width);
   const pinch = usePinch(zoom, (z) => setZoom(Math.min(largest, Math.max(1, z))));
   useSight(rail, zoom, props.at / total);
+  /** How far an end moves in its clip while it moves by a time of the film: backwards in a reversed segment. */
+  const pace = (s: Segment) => (s.reverse ? -speedOf(s) : speedOf(s));
   const trim = (s: Segment, i: number, end: 'fromMs' | 'toMs') => (e: PointerEvent) => {
     const [was, ms] = [s[end], msPerPixel];
     const hand = { total, index: i, shift: 0 };
@@ -112,8 +114,8 @@ export function Strip(props: {
     drag(
       e,
       (_, dx) => {
-        const now = trimTo(s, end, was + dx * ms * s.speed);
-        if (end === 'fromMs') hold({ ...hand, shift: (now - was) / s.speed });
+        const now = trimTo(s, end, was + dx * ms * pace(s));
+        if (end === firstEnd(s)) hold({ ...hand, shift: (now - was) / pace(s) });
       },
       () => {
         hold(undefined);
@@ -130,10 +132,12 @@ export function Strip(props: {
     return ms;
   };
   const handle = (s: Segment, i: number, end: 'fromMs' | 'toMs') => {
-    const name = `${end === 'fromMs' ? 'Start' : 'End'} of Segment ${i + 1}`;
+    const first = end === firstEnd(s);
+    const name = `${first ? 'Start' : 'End'} of Segment ${i + 1}`;
     return (
       <span
-        class={`trim ${end === 'fromMs' ? 'from' : 'to'}`}
+        key={end}
+        class={`trim ${first ? 'from' : 'to'}`}
         role="slider"
         tabIndex={0}
         aria-label={name}
@@ -148,8 +152,8 @@ export function Strip(props: {
           if (!by) return;
           e.preventDefault();
           e.stopPropagation();
-          if (end === 'toMs' && props.jump(s, i, by)) return;
-          trimTo(s, end, s[end] + by * (e.shiftKey ? 10 : 100));
+          if (!first && props.jump(s, i, by)) return;
+          trimTo(s, end, s[end] + (s.reverse ? -by : by) * (e.shiftKey ? 10 : 100));
         }}
       />
     );
@@ -228,9 +232,9 @@ export function Strip(props: {
                 </button>
                 {s.id === chosen && (
                   <>
-                    {handle(s, i, 'fromMs')}
+                    {handle(s, i, firstEnd(s))}
                     {pixels(s) > 2 * finger && grip(s, i)}
-                    {handle(s, i, 'toMs')}
+                    {handle(s, i, s.reverse ? 'fromMs' : 'toMs')}
                   </>
                 )}
               </div>
@@ -352,7 +356,7 @@ function Filmstrip(props: { segment: Segment; clip: Clip | undefined; width: num
   return (
     <span class="filmstrip">
       {Array.from({ length: slots }, (_, k) => {
-        const ms = s.fromMs + ((k + 0.5) / slots) * (s.toMs - s.fromMs);
+        const ms = clipTimeAt(s, ((k + 0.5) / slots) * lengthOf(s));
         const n = Math.min(board.count - 1, Math.floor((ms / whole) * board.count));
         const middle = (width / slots - tile) / 2;
         return (

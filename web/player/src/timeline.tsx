@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { beatsOf, cutToBeats } from './beats';
 import { Canvas } from './canvas';
 import { Card } from './card';
-import { beginsOf, duplicated, lengthOfAll, segmentAt, shortest, without, type Draft, type Remove, type Segment } from './draft';
+import { beginsOf, duplicated, lasting, lengthOfAll, reshaped, roomOf, segmentAt, shortest, speedOf, without, type Draft, type Remove, type Segment } from './draft';
 import { analysisOf, type Analysis } from './files';
 import { Act } from './parts';
 import type { Peek } from './player';
@@ -44,19 +44,25 @@ export function Timeline(props: {
   const open = segments.find((s) => s.id === props.chosen) ?? segmentAt(segments, props.at) ?? segments[0];
   const begins = beginsOf(segments);
   const set = (s: Segment, part: Partial<Segment>) =>
-    change((old) => ({ ...old, segments: old.segments.map((o) => (o.id === s.id ? { ...o, ...part } : o)) }), `${s.id} ${Object.keys(part).join()}`);
-  const clipEnd = (s: Segment) => clipOf(s)?.durationMs ?? s.toMs;
-  /** The ends of a segment at which the next cut falls on an onset of the music. */
-  const endsOnBeat = (s: Segment, i: number) =>
-    (snaps ? beats : [])
-      .map((beat) => Math.round(s.fromMs + (beat - (begins[i] ?? 0)) * s.speed))
-      .filter((ms) => ms >= s.fromMs + shortest && ms <= clipEnd(s));
-  const snapped = (s: Segment, toMs: number) => endsOnBeat(s, segments.indexOf(s)).find((ms) => Math.abs(ms - toMs) < near * s.speed) ?? toMs;
+    change(
+      (old) => ({ ...old, segments: old.segments.map((o) => (o.id === s.id ? { ...o, ...reshaped(s, part) } : o)) }),
+      `${s.id} ${Object.keys(part).join()}`,
+    );
+  /** How much of its clip a segment may play so that the next cut falls on an onset of the music. */
+  const onBeat = (s: Segment, i: number) =>
+    (snaps ? beats : []).map((beat) => Math.round((beat - (begins[i] ?? 0)) * speedOf(s))).filter((ms) => ms >= shortest && ms <= roomOf(s, clipOf(s)));
+  const snapped = (s: Segment, part: Partial<Segment>): Partial<Segment> => {
+    const end = s.reverse ? part.fromMs : part.toMs;
+    if (end === undefined) return part;
+    const wanted = s.reverse ? s.toMs - end : end - s.fromMs;
+    return lasting(s, onBeat(s, segments.indexOf(s)).find((ms) => Math.abs(ms - wanted) < near * speedOf(s)) ?? wanted);
+  };
   /** Moves the end of a segment to the next onset, because steps from one would snap back to it. */
   const jump = (s: Segment, i: number, by: number) => {
-    const ends = [...endsOnBeat(s, i), clipEnd(s)];
-    const toMs = by > 0 ? ends.find((ms) => ms > s.toMs) : ends.findLast((ms) => ms < s.toMs);
-    if (snaps && beats.length && toMs) set(s, { toMs });
+    const played = s.toMs - s.fromMs;
+    const lengths = [...onBeat(s, i), roomOf(s, clipOf(s))];
+    const next = by > 0 ? lengths.find((ms) => ms > played) : lengths.findLast((ms) => ms < played);
+    if (snaps && beats.length && next) set(s, lasting(s, next));
     return snaps && beats.length > 0;
   };
   const place = (s: Segment, index: number) => {
@@ -74,7 +80,7 @@ export function Timeline(props: {
         has={has}
         chosen={open?.id}
         choose={choose}
-        set={(s, part) => set(s, part.toMs === undefined ? part : { toMs: snapped(s, part.toMs) })}
+        set={(s, part) => set(s, snapped(s, part))}
         joinAll={(join) => props.edit('All joins are the same now.', (old) => ({ ...old, segments: old.segments.map((s, i) => (i ? { ...s, join } : s)) }))}
         place={place}
         jump={jump}
@@ -90,6 +96,7 @@ export function Timeline(props: {
           segment={open}
           clip={clipOf(open)}
           set={(part) => set(open, part)}
+          has={has}
           copy={() => change((old) => duplicated(old, open.id))}
           replace={(file) => props.replace(open.id, file)}
           remove={() => props.remove(`Segment ${segments.indexOf(open) + 1}`, (old) => without(old, open.id))}

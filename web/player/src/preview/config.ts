@@ -40,7 +40,16 @@ export interface Look {
   adjust?: Adjust | null | undefined;
 }
 
+/** A speed at a time of the clip since the begin of the trimmed range, as it plays. */
+export interface SpeedPoint {
+  atMs: number;
+  speed: number;
+}
+
 export interface SegmentConfig extends Look {
+  reverse?: boolean | null;
+  smooth?: boolean | null;
+  speedPoints?: SpeedPoint[] | null;
   sourceAssetKey: string;
   durationMs: number;
   trimStartMs?: number;

@@ -49,12 +49,6 @@ export function moveAt(moves: Move[], ms: number): Required<Omit<Move, 'atMs'>> 
   return { scale: (a?.scale ?? 1) * ((b?.scale ?? 1) / (a?.scale ?? 1)) ** along, x: even(a?.x, b?.x), y: even(a?.y, b?.y) };
 }
 
-/** The moves of what is left of a segment when its first milliseconds are cut off. */
-export function movesAfter(moves: Move[], ms: number): Move[] {
-  const later = moves.filter((m) => m.atMs > ms).map((m) => ({ ...m, atMs: m.atMs - ms }));
-  return later.length < moves.length ? [{ atMs: 0, ...moveAt(moves, ms) }, ...later] : later;
-}
-
 /** The part of a canvas that fills it at that time, as shares of its sides; undefined if it is all of it. */
 export function windowAt(moves: Move[] | null | undefined, ms: number): { x: number; y: number; share: number } | undefined {
   if (!moves?.length) return undefined;
