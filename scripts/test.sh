@@ -45,9 +45,9 @@ films=(internal/film/engine test internal/film/media internal/film/audio interna
 # in make test.
 later=(
 	# The studio: each part takes 5 to 20 s of Chromium's time. make test makes a film by mouse and by touch, and compares
-	# one preview with its film.
-	'TestEditing/^(two|projects|what|a_voice|a_segment|a_cut|cuts)' 'TestPreviewIsTheFilm/^(cuts|trimmed|upright)'
-	'TestPreviewSoundsLikeTheFilm/^far' TestPreviewIsOnTime TestPreviewGoesOn 'TestStudio/^the_network'
+	# two previews with their films.
+	'TestEditing/^(two|projects|what|a_voice|a_segment|a_cut|cuts)' 'TestPreviewIsTheFilm/^(cuts|trimmed|upright|turned)'
+	'TestPreviewSoundsLikeTheFilm/^(far|backwards)' TestPreviewIsOnTime TestPreviewGoesOn 'TestStudio/^the_network'
 	# The engine: 3 to 9 s each. Debian 13 runs the whole package in make test-long as well.
 	TestChangedEndsEncodeTheirPartsAlone TestClipWithoutAKeyFrameAtItsStart TestPicturesThatCannotBeShown TestRottenDataIsNoticed
 	TestVariableRateShowsTheVisibleFrameFirst TestLateAndShortVideo TestLargePicturesFitIntoMemory

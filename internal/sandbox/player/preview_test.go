@@ -79,6 +79,14 @@ func TestPreviewIsTheFilm(t *testing.T) {
 				{ id: 3, assetKey: one, fromMs: 1000, toMs: 2500, speed: 1, volume: 1, rotate: 270, crop: { bottom: 0.4 },
 					adjust: { exposure: -0.4, saturation: -0.5, tint: 1 } },
 			]`},
+		{"backwards and smooth and at a changing speed", `
+			segments: [
+				{ id: 1, assetKey: one, fromMs: 200, toMs: 1700, speed: 1, volume: 1, reverse: true },
+				{ id: 2, assetKey: one, fromMs: 1000, toMs: 2000, speed: 0.4, volume: 1, reverse: true, smooth: true,
+					join: { type: 'dissolve', durationMs: 300 } },
+				{ id: 3, assetKey: two, fromMs: 100, toMs: 1900, speed: 1, volume: 1, smooth: true,
+					speedPoints: [{ atMs: 0, speed: 1 }, { atMs: 600, speed: 3 }, { atMs: 1200, speed: 0.4 }] },
+			]`},
 	} {
 		t.Run(draft.name, func(t *testing.T) { comparePreview(t, address, samples, draft.edit) })
 	}
@@ -155,6 +163,12 @@ func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 			sounds: [{ ...old.sounds[0], volume: 1.5, startMs: 300, fromMs: 200, loop: true, duckDb: 12, fadeInMs: 700, fadeOutMs: 1500,
 				points: [{ atMs: 0, volume: 1 }, { atMs: 3500, volume: 0.4 }, { atMs: 5000, volume: 1.2 }] }],
 			speeches: [{ ...old.speeches[0], alone: true, volumes: { voice_all: 0.15, background: 0.1 } }],`},
+		{"backwards and at a changing speed", `
+			segments: [
+				{ id: 1, assetKey: one, fromMs: 500, toMs: 3000, speed: 1, volume: 0.2, reverse: true },
+				{ id: 2, assetKey: two, fromMs: 0, toMs: 3000, speed: 1, volume: 0.2, speedPoints: [{ atMs: 0, speed: 0.8 }, { atMs: 2000, speed: 1.6 }] },
+				{ id: 3, assetKey: one, fromMs: 0, toMs: 2000, speed: 0.8, volume: 0.2, reverse: true },
+			]`},
 		{"far too loud", `
 			segments: [
 				{ id: 1, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 0.2 },

@@ -34,14 +34,14 @@ type By = 'decoder' | 'video' | 'storyboard';
  */
 interface Way {
   by: By;
-  want(frame: number, slot: number): void;
+  want(frame: number, slot: number, backwards: boolean): void;
   at(frame: number): Picture | undefined;
   close(): void;
 }
 
 /** The longer side of the decoded pictures that are kept, in pixels. */
 const keptSide = 720;
-/** How many pictures are decoded ahead of the playhead. */
+/** How many pictures are decoded ahead of the playhead. Backwards they are decoded in blocks of as many. */
 const ahead = 24;
 /** How far back a picture may lie that stands in for a late one, in frames. */
 const lateReach = 90;
@@ -107,7 +107,7 @@ export class Clip {
   /** Why no picture comes, as a sentence. */
   trouble: unknown;
   private way: Way | undefined;
-  private wanted = new Map<number, number>();
+  private wanted = new Map<number, { frame: number; backwards: boolean }>();
   private closed = false;
 
   private constructor(
@@ -149,19 +149,19 @@ export class Clip {
 
   at = (frame: number): Picture | undefined => this.way?.at(frame);
 
-  /** The latest picture that is there, of a frame or one before it. */
-  before(frame: number): Picture | undefined {
-    for (let n = frame; n >= 0 && n > frame - lateReach; n--) {
-      const picture = this.at(n);
+  /** The latest picture that is there, of a frame or one that is shown before it. */
+  before(frame: number, backwards: boolean): Picture | undefined {
+    for (let k = 0; k < lateReach; k++) {
+      const picture = this.at(backwards ? frame + k : frame - k);
       if (picture) return picture;
     }
     return undefined;
   }
 
-  /** Asks for a frame and some after it. Only the latest call of a slot counts. */
-  want(frame: number, slot: number): void {
-    this.wanted.set(slot, frame);
-    if (!this.trouble) this.way?.want(frame, slot);
+  /** Asks for a frame and some after it, or before it. Only the latest call of a slot counts. */
+  want(frame: number, slot: number, backwards = false): void {
+    this.wanted.set(slot, { frame, backwards });
+    if (!this.trouble) this.way?.want(frame, slot, backwards);
   }
 
   /** Ends the wishes of all slots but these, so that they do not take the processor from what is shown. */
@@ -169,7 +169,7 @@ export class Clip {
     for (const slot of this.wanted.keys()) {
       if (slots.has(slot)) continue;
       this.wanted.delete(slot);
-      this.way?.want(-1, slot);
+      this.way?.want(-1, slot, false);
     }
   }
 
@@ -178,7 +178,7 @@ export class Clip {
     if (!this.trouble) return;
     this.trouble = undefined;
     if (!this.way) void this.goOn();
-    for (const [slot, frame] of this.wanted) this.want(frame, slot);
+    for (const [slot, { frame, backwards }] of this.wanted) this.want(frame, slot, backwards);
   }
 
   /** A way that cannot be reached stays; one that shows nothing is left for the next. */
@@ -203,7 +203,7 @@ export class Clip {
       if (this.closed) return way.close();
       if (this.ways.length > 1) this.ways.shift(); // the last one is tried again
       this.way = way;
-      for (const [slot, frame] of this.wanted) way.want(frame, slot);
+      for (const [slot, { frame, backwards }] of this.wanted) way.want(frame, slot, backwards);
     } catch (e) {
       this.trouble = e;
     }
@@ -245,15 +245,15 @@ class Decoder implements Way {
     this.changed();
   }
 
-  want(frame: number, slot: number): void {
+  want(frame: number, slot: number, backwards: boolean): void {
     const reader = this.readers.get(slot) ?? new Reader(this);
     this.readers.set(slot, reader);
-    reader.want(frame);
+    reader.want(frame, backwards);
   }
 
   close(): void {
     this.closed = true;
-    for (const reader of this.readers.values()) reader.want(-1);
+    for (const reader of this.readers.values()) reader.want(-1, false);
     this.pictures.clear(this.prefix);
   }
 }
@@ -261,6 +261,7 @@ class Decoder implements Way {
 /** One reader of a clip. It decodes on while the frames that are wanted lie ahead of it, and starts again if not. */
 class Reader {
   private wanted = -1;
+  private backwards = false;
   private asked = 0;
   private running = false;
   private wake: (() => void) | undefined;
@@ -268,18 +269,30 @@ class Reader {
 
   constructor(private of: Decoder) {}
 
-  want(frame: number): void {
+  want(frame: number, backwards: boolean): void {
     this.wanted = frame;
+    this.backwards = backwards;
     this.asked = performance.now();
     this.wake?.();
     if (!this.running && this.missing() !== undefined) void this.run();
   }
 
-  /** The first frame from the wanted one on that is not there. */
+  /**
+   * The frames that are wanted, half-open, in the order in which they are decoded. Backwards they are the block of the
+   * wanted frame up to it, then the block before: a block is decoded once, from its first frame on.
+   */
+  private ranges(): [from: number, to: number][] {
+    if (!this.backwards) return [[this.wanted, Math.min(this.of.facts.starts.length, this.wanted + ahead)]];
+    const block = this.wanted - (this.wanted % ahead);
+    return [[block, this.wanted + 1], [Math.max(0, block - ahead), block]]; // prettier-ignore
+  }
+
+  /** The first frame of the wanted ones that is not there. */
   private missing(): number | undefined {
     if (this.of.closed || this.wanted < 0) return undefined;
-    const last = Math.min(this.of.facts.starts.length, this.wanted + ahead);
-    for (let n = this.wanted; n < last; n++) if (!this.of.has(n)) return n;
+    for (const [from, to] of this.ranges()) {
+      for (let n = from; n < to; n++) if (!this.of.has(n)) return n;
+    }
     return undefined;
   }
 
@@ -311,7 +324,8 @@ class Reader {
       while (n + 1 < starts.length && (starts[n + 1] ?? 0) <= sample.timestamp + 1e-4) n++;
       for (let k = expected; k < n; k++) this.of.instead.set(k, n);
       const now = performance.now();
-      if (this.wanted >= 0 && (n >= this.wanted || now - shown > lateEvery)) {
+      const first = Math.min(...this.ranges().map(([begin]) => begin));
+      if (this.wanted >= 0 && (n >= first || now - shown > lateEvery)) {
         const [width, height] = keptSize(sample.displayWidth, sample.displayHeight);
         Object.assign(this.canvas, { width, height });
         const ctx = this.canvas.getContext('2d');

@@ -15,6 +15,9 @@ export interface Need {
   segment: PlacedSegment;
   /** The index of the frame in the clip. */
   frame: number;
+  /** The picture that is blended over it, and its weight. */
+  upper: number;
+  weight: number;
   /** When it is shown, in milliseconds from the segment's begin. */
   atMs: number;
 }
@@ -25,7 +28,9 @@ const segmentAt = (film: Film, frame: number): PlacedSegment[] => film.segments.
 export const needs = (film: Film, frame: number): Need[] =>
   segmentAt(film, frame).map((segment) => {
     const i = frame - segment.begin;
-    return { segment, frame: sourceFrame(segment, i), atMs: (i * film.rate.den * 1000) / film.rate.num };
+    const lower = sourceFrame(segment, i);
+    const { upper, weight } = segment.mixes?.[i] ?? { upper: lower, weight: 0 };
+    return { segment, frame: lower, upper, weight, atMs: (i * film.rate.den * 1000) / film.rate.num };
   });
 
 /** How much of a colour lies over a frame, from 0 to 1. */
@@ -120,6 +125,19 @@ function joinOnto(ctx: CanvasRenderingContext2D, layer: OffscreenCanvas, join: J
   } else {
     ctx.drawImage(layer, dx, dy);
   }
+}
+
+/** Two pictures of a clip, one blended over the other. */
+export function blended(lower: Picture, upper: Picture, weight: number): Picture {
+  const { width, height } = lower;
+  const image = new OffscreenCanvas(width, height);
+  const ctx = image.getContext('2d');
+  if (ctx) {
+    ctx.drawImage(lower.image, 0, 0, width, height);
+    ctx.globalAlpha = weight;
+    ctx.drawImage(upper.image, 0, 0, width, height);
+  }
+  return { image, width, height };
 }
 
 /** Draws a clip's picture onto the whole canvas, with its segment's look. */

@@ -4,7 +4,7 @@
 import type { DirectiveConfig, FilmConfig, MusicConfig, VolumePoint } from './config';
 import { Limiter, lookAhead, type Mixed } from './limiter';
 import { overlapOf, type Film, type PlacedSegment } from './plan';
-import { sampleRate, silence, stretched, type Pcm } from './pcm';
+import { reversed, sampleRate, silence, stretched, type Pcm } from './pcm';
 
 /** The decoded sounds: clips and music by asset key, stems by separation and stem. */
 export interface Sounds {
@@ -79,7 +79,25 @@ export class Mixer {
   private atTempo(key: string, source: Pcm | undefined, from: number, tempo: number, length: number): Pcm {
     if (!source || tempo === 1) return source ?? silence;
     const known = `${key} ${from} ${tempo} ${length}`;
-    const made = this.stretches.get(known) ?? stretched(source, from, tempo, length);
+    const made = this.stretches.get(known) ?? stretched(source, (n) => from + n * tempo, length);
+    this.stretches.set(known, made);
+    return made;
+  }
+
+  /** The sound of a segment from its first sample on, in which it plays backwards or at a changing speed. Computed once. */
+  private turnedOrBent(s: PlacedSegment, length: number): Pcm {
+    const source = this.sounds.asset(s.config.sourceAssetKey);
+    if (!source) return silence;
+    const known = `segment ${s.index}`;
+    const played = (n: number) => (s.pace ? (s.pace.at((n * 1000) / sampleRate).source * sampleRate) / 1000 : n * s.speed);
+    const plays = !s.pace && s.speed === 1;
+    const make = () => {
+      if (!s.config.reverse) return stretched(source, (n) => s.start * sampleRate + played(n), length);
+      const end = plays ? Math.round(s.start * sampleRate) + length : Math.round(s.turned * sampleRate);
+      const turned = reversed(source, end, Math.ceil(played(length)) + sampleRate);
+      return plays ? turned : stretched(turned, played, length);
+    };
+    const made = this.stretches.get(known) ?? make();
     this.stretches.set(known, made);
     return made;
   }
@@ -91,11 +109,13 @@ export class Mixer {
     const volume = s.config.volumeScale ?? 1;
     const mutes = directives.filter((d) => d.muteOriginalSegmentAudio).map((d) => [samplesOf(d.rangeStartMs), samplesOf(d.rangeEndMs)] as const);
     const joins = this.joinGain(s, from, to);
+    const straight = !s.config.reverse && !s.pace;
     return {
       from,
       to,
-      pcm: () => this.atTempo(s.config.sourceAssetKey, this.sounds.asset(s.config.sourceAssetKey), start, s.speed, to - from),
-      offset: s.speed === 1 ? Math.round(start) : 0,
+      pcm: () =>
+        straight ? this.atTempo(s.config.sourceAssetKey, this.sounds.asset(s.config.sourceAssetKey), start, s.speed, to - from) : this.turnedOrBent(s, to - from),
+      offset: straight && s.speed === 1 ? Math.round(start) : 0,
       period: 0,
       gain: (t) => (mutes.some(([a, b]) => t >= a && t < b) ? 0 : volume * points(t) * joins(t)),
       duck: -1,

@@ -104,16 +104,28 @@ const windowSize = 2048;
 const hop = windowSize / 2;
 const reach = 512; // samples within which the best overlap is looked for
 
+/** The samples before `end` backwards, as many as that. */
+export function reversed({ left, right, scale }: Pcm, end: number, length: number): Pcm {
+  const turn = (side: Pcm['left']) => {
+    const out = side.slice(0, 0).constructor === Int16Array ? new Int16Array(length) : new Float32Array(length);
+    for (let i = 0; i < length; i++) out[i] = side[end - 1 - i] ?? 0;
+    return out;
+  };
+  const turned = turn(left);
+  return { left: turned, right: right === left ? turned : turn(right), scale };
+}
+
 /**
- * Plays the samples from `from` (a fraction is cut off) at a tempo for `length` samples, without a change of pitch: windows
- * that overlap by half, each moved to where it continues the last one best (WSOLA; Verhelst and Roelands, 1993).
+ * Plays sound for `length` samples at another tempo, without a change of pitch: windows that overlap by half, each moved to
+ * where it continues the last one best (WSOLA; Verhelst and Roelands, 1993). `sourceAt` says which sample plays when; a
+ * fraction is cut off.
  */
-export function stretched(pcm: Pcm, from: number, tempo: number, length: number): Pcm {
+export function stretched(pcm: Pcm, sourceAt: (sample: number) => number, length: number): Pcm {
   const out = { left: new Float32Array(length + windowSize), right: new Float32Array(length + windowSize) };
   const shape = Float32Array.from({ length: windowSize }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / windowSize));
-  let follow = Math.floor(from); // where the last window would go on
+  let follow = Math.floor(sourceAt(0)); // where the last window would go on
   for (let at = -hop; at < length; at += hop) {
-    const ideal = Math.floor(from + at * tempo);
+    const ideal = Math.floor(sourceAt(at));
     const begin = at < 0 ? ideal : bestNear(pcm.left, ideal, follow);
     for (let i = Math.max(0, -at); i < windowSize && at + i < length; i++) {
       const gain = shape[i] ?? 0;

@@ -3,6 +3,7 @@
 
 import type { Direction, FilmConfig, Fit, JoinType, SegmentConfig } from './config';
 import { isCropped, sizeOf, type Size } from './look';
+import { Pace } from './pace';
 
 /** What is known of a clip. All times are in seconds. */
 export interface ClipFacts {
@@ -49,6 +50,20 @@ export interface PlacedSegment {
   focusY: number;
   origin: number; // microseconds, see sourceFrame
   step: number; // microseconds
+  /** The map of a speed that changes. */
+  pace: Pace | undefined;
+  /** The time of the clip from which a reversed segment plays backwards, in seconds. */
+  turned: number;
+  /** What each frame shows, if that is not a straight line through the clip. */
+  mixes: Mix[] | undefined;
+}
+
+/** What a frame shows: two neighbouring pictures of the clip, or one twice. */
+export interface Mix {
+  lower: number;
+  upper: number;
+  /** Of the upper picture, from 0 to 1. */
+  weight: number;
 }
 
 export interface Film {
@@ -89,10 +104,12 @@ export function planFilm(config: FilmConfig, factsOf: (assetKey: string) => Clip
   const [width, height] = canvasSize(sizeOf(first, config.segments[0] ?? {}), isCropped(config.segments[0] ?? {}), config.canvas ?? {});
   const segments = config.segments.map((s, i) => segmentOf(s, i, facts[i] ?? first, config.canvas?.fit ?? 'contain'));
   countFrames(segments, valueOf(rate));
+  for (const s of segments) if (s.config.reverse) s.turned = turnedAt(s, valueOf(rate));
   const frames = arrange(segments, rate);
   for (const s of segments) {
     s.step = (s.speed / valueOf(rate)) * 1e6;
-    const tolerance = 0.4142 * Math.min(s.step / 1e6, usualStep(s.facts.starts));
+    s.mixes = mixesOf(s, valueOf(rate));
+    const tolerance = toleranceOf(s.step / 1e6, usualStep(s.facts.starts));
     s.origin = Math.round(s.start * 1e6) + Math.round(s.facts.zero * 1e6) + Math.round(tolerance * 1e6);
   }
   const end = (e: FilmConfig['fadeIn']): End | undefined =>
@@ -104,6 +121,7 @@ function segmentOf(config: SegmentConfig, index: number, facts: ClipFacts, fit: 
   return {
     config, index, facts, fit: config.fit ?? fit, focusX: config.focusX ?? 0.5, focusY: config.focusY ?? 0.5, speed: config.speedScale ?? 1,
     begin: 0, end: 0, frames: 0, start: 0, origin: 0, step: 0, join: undefined, next: undefined,
+    pace: config.speedPoints?.length ? new Pace(config.speedPoints) : undefined, turned: 0, mixes: undefined,
   }; // prettier-ignore
 }
 
@@ -123,7 +141,7 @@ function countFrames(segments: PlacedSegment[], rate: number): void {
       anchor = anchorOf(s, from, rate);
       grid = gridLine(from, anchor, step);
     }
-    const length = (to - from) / step;
+    const length = s.pace ? (s.pace.filmTime((to - from) * 1000) / 1000) * rate : (to - from) / step;
     s.start = anchor + grid * step;
     ideal += length;
     run += length;
@@ -145,7 +163,7 @@ function framesOf(begin: number, length: number, ideal: number, last: boolean): 
 }
 
 function anchorOf(s: PlacedSegment, from: number, rate: number): number {
-  if (rate < coarseRate) return from;
+  if (rate < coarseRate || s.pace) return from;
   const { starts, zero } = s.facts;
   const shown = s.speed === 1 ? 0 : Math.max(0, upperBound(starts, from + cutSlack + zero) - 1);
   return (starts[shown] ?? 0) - zero;
@@ -156,8 +174,82 @@ function gridLine(t: number, anchor: number, step: number): number {
   return Math.max(Math.floor((t - anchor + slack) / step), Math.ceil((0 - anchor - slack) / step));
 }
 
+const isStraight = (s: PlacedSegment): boolean => !s.config.reverse && !s.pace;
+
 const follows = (a: PlacedSegment | undefined, b: PlacedSegment | undefined): boolean =>
-  !!a && !!b && a.facts === b.facts && a.speed === b.speed && trimOf(a)[1] === trimOf(b)[0];
+  !!a && !!b && isStraight(a) && isStraight(b) && a.facts === b.facts && a.speed === b.speed && trimOf(a)[1] === trimOf(b)[0];
+
+/** Whether a segment plays as fast as its clip. */
+const isPlain = (s: PlacedSegment): boolean => s.speed === 1 && !s.pace;
+
+/**
+ * The time of the clip from which a reversed segment plays backwards. At speed 1 it is where the segment would end
+ * forwards, so that its frames are the same ones; at other speeds where it would end at speed 1 and at the clip's own rate.
+ */
+function turnedAt(s: PlacedSegment, rate: number): number {
+  if (isPlain(s)) return s.start + s.frames / rate;
+  const [from, to] = trimOf(s);
+  if (rate < coarseRate) return to;
+  const step = 1 / valueOf(filmRate(s.facts));
+  const anchor = (s.facts.starts[0] ?? 0) - s.facts.zero;
+  const begin = anchor + gridLine(from, anchor, step) * step;
+  return begin + Math.floor((to - from) / step + roundingUp) * step;
+}
+
+const toleranceOf = (step: number, usual: number): number => 0.4142 * Math.min(step, usual);
+
+/** The share of a picture's duration within which a smooth frame shows the picture alone. */
+const snapped = 0.1 + 1e-6;
+
+/** What each frame of a segment shows; undefined if that is a straight line through its clip. */
+function mixesOf(s: PlacedSegment, rate: number): Mix[] | undefined {
+  const { reverse, smooth } = s.config;
+  if (isStraight(s) && !smooth) return undefined;
+  const [from, to] = trimOf(s);
+  const usual = usualStep(s.facts.starts);
+  const begins = s.facts.starts.map((t) => t - s.facts.zero);
+  const begunBy = (t: number) => upperBound(begins, t) - 1;
+  const first = Math.max(0, begunBy(from + cutSlack));
+  const last = Math.max(first, begunBy((reverse ? s.turned : to) - cutSlack));
+  const startOf = (n: number): number => begins[n] ?? (begins.at(-1) ?? 0) + usual;
+  /** The first picture that ends at t or later, but none beyond the range. */
+  const endedAfter = (t: number): number => {
+    let n = 0;
+    while (n < last && startOf(n + 1) < t) n++;
+    return n;
+  };
+  const shown = (played: number, i: number, tolerance: number): number => {
+    if (!reverse) return Math.max(0, begunBy(s.start + played + tolerance));
+    if (isPlain(s)) return Math.max(0, begunBy(s.start + (s.frames - 1 - i) / rate + tolerance));
+    return endedAfter(s.turned - played - tolerance);
+  };
+  /** The pictures between which a frame lies, if the film has more pictures than the clip there. */
+  const between = (played: number, step: number): Mix | undefined => {
+    const slack = 1e-6;
+    const t = reverse ? s.turned - played : s.start + played;
+    const a = reverse ? endedAfter(t - slack) : begunBy(t + slack); // in playing order
+    const b = reverse ? a - 1 : a + 1;
+    if (a < 0) return undefined;
+    const duration = reverse ? startOf(a + 1) - startOf(a) : startOf(b) - startOf(a);
+    const weight = (reverse ? startOf(a + 1) - t : t - startOf(a)) / duration;
+    if (Math.min(a, b) < first || Math.max(a, b) > last || step >= duration * (1 - 1e-4)) return undefined;
+    if (weight <= snapped) return { lower: a, upper: a, weight: 0 };
+    if (weight >= 1 - snapped) return { lower: b, upper: b, weight: 0 };
+    return reverse ? { lower: b, upper: a, weight: 1 - weight } : { lower: a, upper: b, weight };
+  };
+  const all: Mix[] = [];
+  for (let i = 0; i < s.frames; i++) {
+    const paced = s.pace?.at((i * 1000) / rate);
+    const [played, speed] = paced ? [paced.source / 1000, paced.speed] : [(i * s.speed) / rate, s.speed];
+    const n = shown(played, i, toleranceOf(speed / rate, usual));
+    const mix = (smooth ? between(played, speed / rate) : undefined) ?? { lower: n, upper: n, weight: 0 };
+    const before = all.at(-1) ?? mix;
+    const order = reverse ? Math.min : Math.max; // rounding must not turn the order of pictures round
+    const [lower, upper] = [order(mix.lower, before.lower), order(mix.upper, before.upper)];
+    all.push({ lower, upper, weight: lower === upper ? 0 : mix.weight });
+  }
+  return all;
+}
 
 const overlapping = ['dissolve', 'wipe', 'slide', 'push'];
 
@@ -184,8 +276,9 @@ function arrange(segments: PlacedSegment[], rate: Rate): number {
   return length;
 }
 
-/** The index of the clip's frame that a segment shows in its i-th frame. */
+/** The index of the clip's frame that a segment shows in its i-th frame: the lower one of two. */
 export function sourceFrame(s: PlacedSegment, i: number): number {
+  if (s.mixes) return s.mixes[Math.min(i, s.mixes.length - 1)]?.lower ?? 0;
   const { starts } = s.facts;
   let [low, high] = [0, starts.length];
   while (low < high) {
