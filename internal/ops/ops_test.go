@@ -272,8 +272,13 @@ func TestNotReadyWithoutStorage(t *testing.T) {
 		if slots, _ := offers(t.Context()); slots != 3 {
 			t.Errorf("it offers %d slots", slots)
 		}
+		broken = fmt.Errorf("ffmpeg: %w", context.DeadlineExceeded) // on a busy machine
+		r.ready.probedAt = time.Now().Add(-probeAge)
+		wantReady(t, r)
 		if n := strings.Count(log.String(), "not ready"); n != 1 || !strings.Contains(log.String(), "ready again") {
 			t.Errorf("%d lines of one outage:\n%s", n, log.String())
 		}
+		r.ready.probedAt, r.ready.ffmpegAt = time.Now().Add(-probeAge), time.Now().Add(-slowStart)
+		wantUnready(t, r, "ffmpeg does not start")
 	})
 }

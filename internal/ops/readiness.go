@@ -32,6 +32,10 @@ const (
 	claimProbeAge = 2 * time.Second  // for a replica that is about to claim a job
 )
 
+// slowStart is how long ffmpeg counts as able to start after it last did, although a start takes longer than a probe
+// waits. A machine whose cores are all busy is slow, not broken; a program that hangs for longer is.
+const slowStart = time.Minute
+
 // The reasons why a replica cannot work, each with a sentence for operators. The log has the cause.
 const (
 	reasonDatabase = "database"
@@ -72,12 +76,16 @@ type Readiness struct {
 	mu       sync.Mutex
 	probedAt time.Time
 	probed   map[string]error // by reason; without disk and database
+	ffmpegAt time.Time        // when ffmpeg last started
 
 	outage fault.Outage // by reason
 }
 
-// NewReadiness returns a handler for /readyz, which is also a Prometheus collector.
-func NewReadiness(o ReadinessOptions) *Readiness { return &Readiness{ReadinessOptions: o} }
+// NewReadiness returns a handler for /readyz, which is also a Prometheus collector. The service has just started ffmpeg:
+// without it, it would not have come this far.
+func NewReadiness(o ReadinessOptions) *Readiness {
+	return &Readiness{ReadinessOptions: o, ffmpegAt: time.Now()}
+}
 
 // CanWork returns how many bytes this replica's jobs may still write, or an error that says why it must not
 // claim any.
@@ -137,7 +145,9 @@ func (r *Readiness) probe(ctx context.Context, maxAge time.Duration) map[string]
 	} else if err != nil {
 		failures[reason] = err
 	}
-	if err := ffmpeg.Wait(); err != nil {
+	if err := ffmpeg.Wait(); err == nil {
+		r.ffmpegAt = time.Now()
+	} else if !errors.Is(err, context.DeadlineExceeded) || time.Since(r.ffmpegAt) >= slowStart {
 		failures[reasonFFmpeg] = err
 	}
 	r.probed, r.probedAt = failures, time.Now()
