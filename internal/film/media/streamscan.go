@@ -41,7 +41,7 @@ type streamScan struct {
 
 	// The clock of a chained Ogg, or of a WebM behind another, begins again at each join.
 	mayRestart bool
-	restarts   bool
+	rejoined   bool
 	shift      int64 // from the clock's times to continuous times
 	latestAt   int64 // start of the previous packet, continuous
 }
@@ -56,7 +56,7 @@ func (s *streamScan) continuous(p *packet) {
 	if s.packets+s.discarded > 0 && p.pts < s.latestAt-restartSteps*max(1, s.longest) {
 		s.shift += s.end - p.pts
 		p.pts = s.end
-		s.restarts = true
+		s.rejoined = true
 	}
 	s.latestAt = p.pts
 }
@@ -143,7 +143,7 @@ func (s *streamScan) finish() Measured {
 	base := parseRational(s.header["time_base"])
 	m := Measured{
 		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0,
-		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Clockless: s.restarts,
+		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Clockless: s.rejoined,
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
 		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts,
 		Span: between(ticksToDuration(s.earliest, base), ticksToDuration(max(s.latest, s.end), base)),

@@ -205,8 +205,8 @@ func (p *Page) See(text string) {
 // Click waits for an element that matches a CSS selector, and clicks the first one.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	p.Until(fmt.Sprintf(`document.querySelector(%s)`, quote(selector)))
-	p.Eval(fmt.Sprintf(`document.querySelector(%s).click()`, quote(selector)))
+	// In one step, because the page may change between a look and a click.
+	p.Until(fmt.Sprintf(`(e => e && (e.click(), true))(document.querySelector(%s))`, quote(selector)))
 }
 
 // Fill replaces the text of the field that matches a CSS selector, as if typed.
