@@ -140,19 +140,22 @@ func reload(p *browsertest.Page) {
 	p.Reload()
 }
 
-// tab presses Tab until the focus is on the element of a selector, or Shift and Tab if the element is above the focus.
+// tab presses Tab until the focus is on the element of a selector, or Shift and Tab while the element is above the focus.
 func tab(t *testing.T, p *browsertest.Page, selector string) {
 	t.Helper()
-	var modifiers []chromedp.Modifier
-	if p.Eval(fmt.Sprintf(`(() => { const goal = document.querySelector(%q), e = document.activeElement ?? document.body;
-		return e !== document.body && !!goal && !!(e.compareDocumentPosition(goal) & Node.DOCUMENT_POSITION_PRECEDING); })()`, selector)) == "true" {
-		modifiers = append(modifiers, chromedp.ModifierShift)
-	}
-	for range 90 {
-		if p.Eval(fmt.Sprintf(`!!document.activeElement?.matches(%q)`, selector)) == "true" {
+	p.Until(fmt.Sprintf(`document.querySelector(%q)`, selector))
+	for range 120 {
+		// The page may draw itself anew, so the way is looked for at each step.
+		switch p.Eval(fmt.Sprintf(`(() => { const goal = document.querySelector(%q), e = document.activeElement ?? document.body;
+			return e.matches(%[1]q) ? 'there' : e !== document.body && goal && e.compareDocumentPosition(goal) & Node.DOCUMENT_POSITION_PRECEDING ? 'back' : 'on'; })()`,
+			selector)) {
+		case "there":
 			return
+		case "back":
+			p.Press(kb.Tab, chromedp.ModifierShift)
+		default:
+			p.Press(kb.Tab)
 		}
-		p.Press(kb.Tab, modifiers...)
 	}
 	t.Fatalf("no way to %s by the keyboard", selector)
 }
