@@ -1,4 +1,4 @@
-// What log and metrics record of a request: which failures are errors, and that no word of a stranger becomes a label.
+// What log and metrics record of a request: which failures are errors, and that no text from a client becomes a label.
 
 package httpapi
 

@@ -2,6 +2,7 @@
 
 import type { Schemas } from './api';
 import type { Adjust, Direction, Fit, JoinType, Look, SpeedPoint, VolumePoint } from './preview/config';
+import { moveAt } from './preview/look';
 import { Pace } from './preview/pace';
 
 export interface Clip {
@@ -157,24 +158,13 @@ export function reshaped(s: Segment, part: Partial<Segment>): Partial<Segment> {
   return edit;
 }
 
-const mixed = (a: number, b: number, share: number): number => a + (b - a) * share;
-const mixedSpeed = (a: SpeedPoint, b: SpeedPoint, share: number) => ({ speed: mixed(a.speed, b.speed, share) });
-const mixedMove = (a: Move, b: Move, share: number) => ({
-  scale: a.scale * (b.scale / a.scale) ** share,
-  x: mixed(a.x, b.x, share),
-  y: mixed(a.y, b.y, share),
-});
-
-/** The point at a time, with the values between its neighbours; undefined before the first point. */
-function pointAt<P extends { atMs: number }>(points: P[], atMs: number, mix: (a: P, b: P, share: number) => Omit<P, 'atMs'>): P | undefined {
+/** The point of a curve at a time of the clip. */
+export function speedAt(points: SpeedPoint[], atMs: number): SpeedPoint {
   const before = points.findLast((p) => p.atMs <= atMs);
   const after = points.find((p) => p.atMs > atMs);
-  if (!before || !after) return before && { ...before, atMs };
-  return { ...before, ...mix(before, after, (atMs - before.atMs) / (after.atMs - before.atMs)), atMs } as P;
+  if (!before || !after) return { atMs, speed: before?.speed ?? 1 };
+  return { atMs, speed: before.speed + ((after.speed - before.speed) * (atMs - before.atMs)) / (after.atMs - before.atMs) };
 }
-
-/** The point of a curve at a time of the clip. */
-export const speedAt = (points: SpeedPoint[], atMs: number): SpeedPoint => pointAt(points, atMs, mixedSpeed) ?? { atMs, speed: 1 };
 
 /** The points after a cut, which begin with what they come to there. */
 function after<P extends { atMs: number }>(points: P[], atMs: number, at: P | undefined): P[] {
@@ -201,7 +191,8 @@ function halves(s: Segment, played: number): [Segment, Segment] {
     // The first piece keeps the next point, which lies beyond its end: so its moves stay what they are.
     const next = moves.findIndex((p) => p.atMs >= atMs);
     first.moves = next < 0 ? moves : moves.slice(0, next + 1);
-    second.moves = after(moves, atMs, pointAt(moves, atMs, mixedMove));
+    const begun = moves.some((p) => p.atMs <= atMs);
+    second.moves = after(moves, atMs, begun ? { atMs, ...moveAt(moves, atMs) } : undefined);
   }
   const middle = lasting(s, played);
   const rest: Partial<Segment> = s.reverse ? { toMs: s.fromMs + range - played } : { fromMs: s.fromMs + played };

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { seconds } from './media';
 import { Icon } from './parts';
 import type { FilmConfig } from './preview/config';
-import { blended, drawFrame, needs, type Need } from './preview/draw';
+import { blended, drawFrame, nearer, needs, type Need } from './preview/draw';
 import { Library } from './preview/library';
 import { Mixer } from './preview/mix';
 import { sampleRate } from './preview/pcm';
@@ -74,8 +74,9 @@ export function Player(props: {
     const ctx = canvas.current?.getContext('2d');
     if (!ctx || !film) return;
     if (peek) return drawPeek(ctx, film, library, peek);
-    const shown = needs(film, frame);
     const clipOf = (need: Need) => library.clip(need.segment.config.sourceAssetKey);
+    // A video element seeks to one picture at a time, so it shows the nearer one of two.
+    const shown = needs(film, frame).map((need) => (clipOf(need)?.by === 'video' ? nearer(need) : need));
     const next = needs(film, Math.min(film.frames - 1, frame + soon)).filter((n) => shown.every((s) => slotOf(s) !== slotOf(n)));
     library.rest([...shown, ...next].map((need) => [need.segment.config.sourceAssetKey, slotOf(need)]));
     const backwards = ({ segment }: Need) => !!segment.config.reverse;
@@ -84,12 +85,11 @@ export function Player(props: {
     for (const need of next) clipOf(need)?.want(sourceFrame(need.segment, 0), slotOf(need), backwards(need));
     const pictureOf = (need: Need) => {
       const [lower, upper] = [clipOf(need)?.at(need.frame), clipOf(need)?.at(need.upper)];
-      return need.weight && lower && upper ? blended(lower, upper, need.weight) : lower;
+      return lower && upper && need.weight ? blended(lower, upper, need.weight) : upper && lower;
     };
     // While the film plays, a late picture gives way to the one before it. Else the last one stays until this one is there.
     const pictures = new Map(shown.map((need) => [need.segment, pictureOf(need) ?? (playing ? clipOf(need)?.before(need.frame, backwards(need)) : undefined)]));
     if (![...pictures.values()].every(Boolean)) return;
-    if (!playing && shown.some((need) => !clipOf(need)?.at(need.upper))) return;
     drawFrame(ctx, film, frame, ({ segment }) => pictures.get(segment));
     // What a test compares with the rendered film.
     ctx.canvas.dataset['frame'] = String(frame);

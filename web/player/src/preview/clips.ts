@@ -324,7 +324,7 @@ class Reader {
       while (n + 1 < starts.length && (starts[n + 1] ?? 0) <= sample.timestamp + 1e-4) n++;
       for (let k = expected; k < n; k++) this.of.instead.set(k, n);
       const now = performance.now();
-      const first = Math.min(...this.ranges().map(([begin]) => begin));
+      const first = this.ranges().at(-1)?.[0] ?? 0; // the last range lies first in the clip
       if (this.wanted >= 0 && (n >= first || now - shown > lateEvery)) {
         const [width, height] = keptSize(sample.displayWidth, sample.displayHeight);
         Object.assign(this.canvas, { width, height });

@@ -33,6 +33,12 @@ export const needs = (film: Film, frame: number): Need[] =>
     return { segment, frame: lower, upper, weight, atMs: (i * film.rate.den * 1000) / film.rate.num };
   });
 
+/** The one of two pictures that has more weight, alone. */
+export function nearer(need: Need): Need {
+  const frame = need.weight > 0.5 ? need.upper : need.frame;
+  return { ...need, frame, upper: frame, weight: 0 };
+}
+
 /** How much of a colour lies over a frame, from 0 to 1. */
 interface Veil {
   color: 'black' | 'white';

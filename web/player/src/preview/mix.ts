@@ -3,7 +3,7 @@
 
 import type { DirectiveConfig, FilmConfig, MusicConfig, VolumePoint } from './config';
 import { Limiter, lookAhead, type Mixed } from './limiter';
-import { overlapOf, type Film, type PlacedSegment } from './plan';
+import { isPlain, isStraight, overlapOf, type Film, type PlacedSegment } from './plan';
 import { reversed, sampleRate, silence, stretched, type Pcm } from './pcm';
 
 /** The decoded sounds: clips and music by asset key, stems by separation and stem. */
@@ -50,7 +50,7 @@ const clamp = (share: number): number => Math.min(1, Math.max(0, share));
 export class Mixer {
   readonly length: number;
   private voices: Voice[];
-  private stretches = new Map<string, Pcm>();
+  private computed = new Map<string, Pcm>();
   private duckings: { amountDb: number; attackMs: number; releaseMs: number }[] = [];
   /** The gain of each ducking every 10 ms; made when a window with ducked music is first mixed. */
   private duckGains: Float32Array[] | undefined;
@@ -75,31 +75,31 @@ export class Mixer {
 
   private sampleAt = (frame: number): number => Math.round((frame * sampleRate * this.film.rate.den) / this.film.rate.num);
 
-  /** The samples of a sound from a time on, at a tempo. Another tempo than 1 is computed once. */
-  private atTempo(key: string, source: Pcm | undefined, from: number, tempo: number, length: number): Pcm {
-    if (!source || tempo === 1) return source ?? silence;
-    const known = `${key} ${from} ${tempo} ${length}`;
-    const made = this.stretches.get(known) ?? stretched(source, (n) => from + n * tempo, length);
-    this.stretches.set(known, made);
-    return made;
+  /** Computes sound once. */
+  private once(key: string, compute: () => Pcm): Pcm {
+    const known = this.computed.get(key) ?? compute();
+    this.computed.set(key, known);
+    return known;
   }
 
-  /** The sound of a segment from its first sample on, in which it plays backwards or at a changing speed. Computed once. */
+  /** The samples of a sound from a time on, at a tempo. */
+  private atTempo(key: string, source: Pcm | undefined, from: number, tempo: number, length: number): Pcm {
+    if (!source || tempo === 1) return source ?? silence;
+    return this.once(`${key} ${from} ${tempo} ${length}`, () => stretched(source, (n) => from + n * tempo, length));
+  }
+
+  /** The sound of a segment that plays backwards or at a changing speed, from its first sample on. */
   private turnedOrBent(s: PlacedSegment, length: number): Pcm {
     const source = this.sounds.asset(s.config.sourceAssetKey);
     if (!source) return silence;
-    const known = `segment ${s.index}`;
     const played = (n: number) => (s.pace ? (s.pace.at((n * 1000) / sampleRate).source * sampleRate) / 1000 : n * s.speed);
-    const plays = !s.pace && s.speed === 1;
-    const make = () => {
+    return this.once(`segment ${s.index}`, () => {
       if (!s.config.reverse) return stretched(source, (n) => s.start * sampleRate + played(n), length);
-      const end = plays ? Math.round(s.start * sampleRate) + length : Math.round(s.turned * sampleRate);
+      const plain = isPlain(s);
+      const end = plain ? Math.round(s.start * sampleRate) + length : Math.round(s.turned * sampleRate);
       const turned = reversed(source, end, Math.ceil(played(length)) + sampleRate);
-      return plays ? turned : stretched(turned, played, length);
-    };
-    const made = this.stretches.get(known) ?? make();
-    this.stretches.set(known, made);
-    return made;
+      return plain ? turned : stretched(turned, played, length);
+    });
   }
 
   private segmentVoice(s: PlacedSegment, directives: DirectiveConfig[], speaks: boolean): Voice {
@@ -109,7 +109,7 @@ export class Mixer {
     const volume = s.config.volumeScale ?? 1;
     const mutes = directives.filter((d) => d.muteOriginalSegmentAudio).map((d) => [samplesOf(d.rangeStartMs), samplesOf(d.rangeEndMs)] as const);
     const joins = this.joinGain(s, from, to);
-    const straight = !s.config.reverse && !s.pace;
+    const straight = isStraight(s);
     return {
       from,
       to,

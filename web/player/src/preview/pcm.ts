@@ -107,7 +107,7 @@ const reach = 512; // samples within which the best overlap is looked for
 /** The samples before `end` backwards, as many as that. */
 export function reversed({ left, right, scale }: Pcm, end: number, length: number): Pcm {
   const turn = (side: Pcm['left']) => {
-    const out = side.slice(0, 0).constructor === Int16Array ? new Int16Array(length) : new Float32Array(length);
+    const out = side instanceof Int16Array ? new Int16Array(length) : new Float32Array(length);
     for (let i = 0; i < length; i++) out[i] = side[end - 1 - i] ?? 0;
     return out;
   };

@@ -174,13 +174,14 @@ function gridLine(t: number, anchor: number, step: number): number {
   return Math.max(Math.floor((t - anchor + slack) / step), Math.ceil((0 - anchor - slack) / step));
 }
 
-const isStraight = (s: PlacedSegment): boolean => !s.config.reverse && !s.pace;
+/** Whether a segment plays forwards at one speed. */
+export const isStraight = (s: PlacedSegment): boolean => !s.config.reverse && !s.pace;
 
 const follows = (a: PlacedSegment | undefined, b: PlacedSegment | undefined): boolean =>
   !!a && !!b && isStraight(a) && isStraight(b) && a.facts === b.facts && a.speed === b.speed && trimOf(a)[1] === trimOf(b)[0];
 
 /** Whether a segment plays as fast as its clip. */
-const isPlain = (s: PlacedSegment): boolean => s.speed === 1 && !s.pace;
+export const isPlain = (s: PlacedSegment): boolean => s.speed === 1 && !s.pace;
 
 /**
  * The time of the clip from which a reversed segment plays backwards. At speed 1 it is where the segment would end
@@ -213,11 +214,7 @@ function mixesOf(s: PlacedSegment, rate: number): Mix[] | undefined {
   const last = Math.max(first, begunBy((reverse ? s.turned : to) - cutSlack));
   const startOf = (n: number): number => begins[n] ?? (begins.at(-1) ?? 0) + usual;
   /** The first picture that ends at t or later, but none beyond the range. */
-  const endedAfter = (t: number): number => {
-    let n = 0;
-    while (n < last && startOf(n + 1) < t) n++;
-    return n;
-  };
+  const endedAfter = (t: number): number => firstWhere(last, (n) => startOf(n + 1) >= t);
   const shown = (played: number, i: number, tolerance: number): number => {
     if (!reverse) return Math.max(0, begunBy(s.start + played + tolerance));
     if (isPlain(s)) return Math.max(0, begunBy(s.start + (s.frames - 1 - i) / rate + tolerance));
@@ -280,14 +277,8 @@ function arrange(segments: PlacedSegment[], rate: Rate): number {
 export function sourceFrame(s: PlacedSegment, i: number): number {
   if (s.mixes) return s.mixes[Math.min(i, s.mixes.length - 1)]?.lower ?? 0;
   const { starts } = s.facts;
-  let [low, high] = [0, starts.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const line = Math.max(0, Math.ceil((Math.round((starts[middle] ?? 0) * 1e6) - s.origin) / s.step));
-    if (line > i) high = middle;
-    else low = middle + 1;
-  }
-  return Math.max(0, low - 1);
+  const line = (n: number) => Math.max(0, Math.ceil((Math.round((starts[n] ?? 0) * 1e6) - s.origin) / s.step));
+  return Math.max(0, firstWhere(starts.length, (n) => line(n) > i) - 1);
 }
 
 /** The rate of a film whose first clip is this. */
@@ -343,15 +334,18 @@ function usualStep(starts: number[]): number {
   return near.reduce((sum, d) => sum + d, 0) / near.length;
 }
 
-const upperBound = (sorted: number[], t: number): number => {
-  let [low, high] = [0, sorted.length];
+/** The first of so many indexes from which on something is true, their number if it never is. */
+function firstWhere(count: number, is: (n: number) => boolean): number {
+  let [low, high] = [0, count];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((sorted[middle] ?? 0) > t) high = middle;
+    if (is(middle)) high = middle;
     else low = middle + 1;
   }
   return low;
-};
+}
+
+const upperBound = (sorted: number[], t: number): number => firstWhere(sorted.length, (n) => (sorted[n] ?? 0) > t);
 
 /** Rounds to the nearest even number; odd numbers go up. */
 export const nearestEven = (f: number): number => 2 * Math.floor(f / 2 + 0.5);
