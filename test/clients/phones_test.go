@@ -1,4 +1,4 @@
-// The Swift and Kotlin packages as programs: their scenarios, and the samples that the pages show.
+// The packages of Swift, Kotlin and TypeScript as programs: their scenarios, and the samples that the pages show.
 
 package clients
 

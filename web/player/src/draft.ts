@@ -1,7 +1,7 @@
 // The draft of the film. The browser stores it with asset keys, which do not expire.
 
 import type { Schemas } from './api';
-import type { Adjust, Direction, Fit, JoinType, Look, SpeedPoint, VolumePoint } from './preview/config';
+import type { Adjust, Direction, Fit, JoinType, Look, Rotation, SpeedPoint, VolumePoint } from './preview/config';
 import { moveAt } from './preview/look';
 import { Pace } from './preview/pace';
 
@@ -35,7 +35,7 @@ export interface Segment {
   focusX?: number;
   focusY?: number;
   /** How the picture is turned clockwise, then mirrored, then cropped: the shares of it that go. */
-  rotate?: number;
+  rotate?: Rotation;
   mirror?: boolean;
   crop?: Crop | undefined;
   /** A moving window over the film's picture, by the film's time since the segment's begin. */
@@ -288,7 +288,6 @@ const when = <T extends object>(on: unknown, fields: T): T | Record<never, never
 
 /** How long the film takes to open and to end, where it does. */
 const endMs = 1000;
-type Rotation = NonNullable<Schemas['RenderConfigV3']['segments'][number]['rotate']>;
 type FrameRate = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['frameRate']>;
 
 /** The stems of each separation that has them. */
@@ -318,7 +317,7 @@ export function configOf(draft: Draft, stems: StemsOf, has: (feature: string) =>
       volumeScale: s.volume,
       ...when(order > 0 && s.join && has(`transition.${s.join.type}`), { transition: transitionOf(s.join) }),
       ...when(canvas, { focusX: s.focusX ?? 0.5, focusY: s.focusY ?? 0.5 }),
-      ...when(s.rotate && has('rotate'), { rotate: (s.rotate ?? 0) as Rotation }),
+      ...when(s.rotate && has('rotate'), { rotate: s.rotate ?? 0 }),
       ...when(s.mirror && has('mirror'), { mirror: true }),
       ...when(s.crop && has('crop'), { crop: s.crop ?? null }),
       ...when(s.moves?.length && has('moves'), { moves: s.moves ?? [] }),

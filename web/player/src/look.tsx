@@ -4,6 +4,8 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { lengthOf, speedAt, type Adjust, type Crop, type Move, type Segment, type SpeedPoint } from './draft';
 import { seconds } from './media';
+import type { Rotation } from './preview/config';
+import { drawTurned, sizeOf } from './preview/look';
 import { Act, Slider } from './parts';
 import { drag } from './strip';
 
@@ -64,7 +66,7 @@ type Picture = Pick<Segment, 'rotate' | 'mirror' | 'crop'>;
 function turned(s: Segment): Partial<Segment> {
   const { left, top, right, bottom } = s.crop ?? whole;
   return {
-    rotate: ((s.rotate ?? 0) + (s.mirror ? 270 : 90)) % 360,
+    rotate: (((s.rotate ?? 0) + (s.mirror ? 270 : 90)) % 360) as Rotation,
     crop: s.crop && { left: bottom, top: left, right: top, bottom: right },
     focusX: 1 - (s.focusY ?? 0.5),
     focusY: s.focusX ?? 0.5,
@@ -77,21 +79,18 @@ const mirrored = (s: Segment): Partial<Segment> => ({
   focusX: 1 - (s.focusX ?? 0.5),
 });
 
-async function drawn(picture: string, { rotate = 0, mirror, crop = whole }: Picture): Promise<string> {
+async function drawn(picture: string, look: Picture): Promise<string> {
   const image = new Image();
   image.src = picture;
   await image.decode();
-  const { naturalWidth: w, naturalHeight: h } = image;
-  const [width, height] = rotate % 180 ? [h, w] : [w, h];
+  const size = { width: image.naturalWidth, height: image.naturalHeight };
+  const { width, height } = sizeOf(size, look);
   const canvas = document.createElement('canvas');
-  canvas.width = Math.max(1, Math.round(width * (1 - crop.left - crop.right)));
-  canvas.height = Math.max(1, Math.round(height * (1 - crop.top - crop.bottom)));
+  canvas.width = Math.max(1, Math.round(width));
+  canvas.height = Math.max(1, Math.round(height));
   const context = canvas.getContext('2d');
   if (!context) return picture;
-  context.translate(width * (0.5 - crop.left), height * (0.5 - crop.top));
-  context.scale(mirror ? -1 : 1, 1);
-  context.rotate((rotate * Math.PI) / 180);
-  context.drawImage(image, -w / 2, -h / 2);
+  drawTurned(context, image, size, look, 0, 0, 1);
   return canvas.toDataURL('image/jpeg');
 }
 

@@ -31,9 +31,12 @@ export interface Adjust {
   tint?: number;
 }
 
+/** A turn clockwise, in degrees. */
+export type Rotation = 0 | 90 | 180 | 270;
+
 /** How a segment's picture is turned, cropped, moved over and corrected. */
 export interface Look {
-  rotate?: 0 | 90 | 180 | 270 | null | undefined;
+  rotate?: Rotation | null | undefined;
   mirror?: boolean | null | undefined;
   crop?: Crop | null | undefined;
   moves?: Move[] | null | undefined;
