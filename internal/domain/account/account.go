@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"cutroom/internal/base/clock"
 	"cutroom/internal/base/db"
 	"cutroom/internal/base/fault"
 	"cutroom/internal/domain/credit"
@@ -75,7 +74,7 @@ const maxSubject = 255
 // SignIn exchanges an identity token for a session, and creates the user at the first sign-in. Only the first
 // sign-in uses the name: provider_a puts it in its claims, provider_b's client sends it as fullName, which may
 // be empty. Every sign-in updates e-mail and picture. SignIn grants the signup bonus to a user who has not had
-// it. If that fails, SignIn logs it and the next sign-in tries again.
+// it. If that fails, SignIn logs it and the next sign-in tries again. The session begins when its token is issued.
 func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
 	verifier := s.o.Providers[provider]
 	if verifier == nil {
@@ -100,7 +99,7 @@ func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string
 	if err := s.o.Credits.GrantSignup(ctx, u.ID); err != nil {
 		s.o.Log.Error("signup bonus not granted; the next sign-in tries again", "user", u.ID, "err", err)
 	}
-	return s.begin(u, clock.Now())
+	return s.begin(u, issued(u))
 }
 
 func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims, fullName string) (user.User, error) {
