@@ -163,18 +163,19 @@ func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 			sounds: [{ ...old.sounds[0], volume: 1.5, startMs: 300, fromMs: 200, loop: true, duckDb: 12, fadeInMs: 700, fadeOutMs: 1500,
 				points: [{ atMs: 0, volume: 1 }, { atMs: 3500, volume: 0.4 }, { atMs: 5000, volume: 1.2 }] }],
 			speeches: [{ ...old.speeches[0], alone: true, volumes: { voice_all: 0.15, background: 0.1 } }],`},
-		{"backwards and at a changing speed", `
-			segments: [
-				{ id: 1, assetKey: one, fromMs: 500, toMs: 3000, speed: 1, volume: 0.2, reverse: true },
-				{ id: 2, assetKey: two, fromMs: 0, toMs: 3000, speed: 1, volume: 0.2, speedPoints: [{ atMs: 0, speed: 0.8 }, { atMs: 2000, speed: 1.6 }] },
-				{ id: 3, assetKey: one, fromMs: 0, toMs: 2000, speed: 0.8, volume: 0.2, reverse: true },
-			]`},
+		// The music of the draft before covers the noise that AAC leaves behind a loud segment.
 		{"far too loud", `
 			segments: [
 				{ id: 1, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 0.2 },
 				{ id: 2, assetKey: one, fromMs: 1000, toMs: 2000, speed: 1, volume: 10 },
 				{ id: 3, assetKey: one, fromMs: 2000, toMs: 3000, speed: 1, volume: 0.2 },
 			], sounds: old.sounds,`},
+		{"backwards and at a changing speed", `
+			segments: [
+				{ id: 1, assetKey: one, fromMs: 500, toMs: 3000, speed: 1, volume: 0.2, reverse: true },
+				{ id: 2, assetKey: two, fromMs: 0, toMs: 3000, speed: 1, volume: 0.2, speedPoints: [{ atMs: 0, speed: 0.8 }, { atMs: 2000, speed: 1.6 }] },
+				{ id: 3, assetKey: one, fromMs: 0, toMs: 2000, speed: 0.8, volume: 0.2, reverse: true },
+			]`},
 	} {
 		t.Run(draft.name, func(t *testing.T) { compareSound(t, p, renderEdit(t, p, draft.edit)) })
 	}
