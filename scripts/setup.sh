@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh run     for the service and the demo: ffmpeg, espeak-ng
 #   scripts/setup.sh test    also for the tests: PostgreSQL, PgBouncer, Chromium, an S3 server
-#   scripts/setup.sh kotlin  for scripts/kotlin.sh alone: a Java run time, org.json
+#   scripts/setup.sh kotlin  for scripts/kotlin.sh alone: a Java run time, org.json, OkHttp
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,6 +14,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 if [ "${1:-run}" = kotlin ]; then
 	have java || need+=(default-jre-headless)
 	[ -e /usr/share/java/com.android.json.jar ] || need+=(libandroid-json-java)
+	[ -e /usr/share/java/okhttp.jar ] || need+=(libokhttp-java)
 else
 	have ffmpeg && have ffprobe || need+=(ffmpeg)
 	have espeak-ng || need+=(espeak-ng)

@@ -1,5 +1,5 @@
 // Runs one scenario of the table in test/clients/phones_test.go against a server. BASE and ID_TOKEN say where and who,
-// STORE is a folder that outlives the process, and CLIP is a video of two seconds.
+// STORE is a folder that outlives the process, CLIP is a video of two seconds, and PACKAGE tells with which transport.
 
 import cutroom.*
 import java.io.ByteArrayInputStream
@@ -11,6 +11,7 @@ import java.util.concurrent.Executors
 import java.util.concurrent.FutureTask
 import java.util.concurrent.TimeUnit
 import kotlin.system.exitProcess
+import okhttp3.OkHttpClient
 import org.json.JSONObject
 
 private fun env(name: String) = System.getenv(name) ?: error("$name is not set")
@@ -33,7 +34,7 @@ private class Net : Transport {
 
     private class Fault(val path: String, val act: (Request) -> Response)
 
-    private val real = HttpTransport()
+    private val real = if (env("PACKAGE") == "Kotlin with OkHttp") OkTransport(OkHttpClient()) else HttpTransport()
     private val faults = ArrayList<Fault>()
     private val log = CopyOnWriteArrayList<Sent>()
 

@@ -56,8 +56,6 @@ fun interface Transport {
 /** The transport that Android and the JVM have. */
 class HttpTransport : Transport {
     override fun send(request: Request): Response {
-        val caller = Thread.currentThread()
-        if (caller.isInterrupted) throw InterruptedIOException()
         val connection = URL(request.url).openConnection() as HttpURLConnection
         connection.instanceFollowRedirects = false // they would get the token
         connection.requestMethod = request.method
@@ -66,11 +64,12 @@ class HttpTransport : Transport {
         request.headers.forEach { (name, value) -> connection.setRequestProperty(name, value) }
         // Writes have no time-out, and neither they nor a wait for the answer end when their thread is interrupted.
         val moved = AtomicLong(System.nanoTime())
-        val closed = AtomicBoolean()
-        val watch = watchers.scheduleWithFixedDelay({
-            val late = System.nanoTime() - moved.get() > request.timeoutMs * 1_000_000L
-            if ((late || caller.isInterrupted) && closed.compareAndSet(false, true)) thread("cutroom-close", connection::disconnect).start()
-        }, WATCH_MS, WATCH_MS, TimeUnit.MILLISECONDS)
+        return endedByInterrupt(connection::disconnect, { System.nanoTime() - moved.get() > request.timeoutMs * 1_000_000L }) {
+            exchange(connection, request, moved)
+        }
+    }
+
+    private fun exchange(connection: HttpURLConnection, request: Request, moved: AtomicLong): Response {
         try {
             request.body?.let { write(connection, it, request.repeatable, moved) }
             val status = connection.responseCode
@@ -84,8 +83,6 @@ class HttpTransport : Transport {
         } catch (e: IOException) {
             connection.disconnect()
             throw e
-        } finally {
-            watch.cancel(false)
         }
     }
 
@@ -108,10 +105,29 @@ class HttpTransport : Transport {
     private companion object {
         /** How long a connection may take to be made, in milliseconds: nothing ends that earlier. */
         const val CONNECT_MS = 15_000
-        const val WATCH_MS = 200L
-
-        fun thread(name: String, run: Runnable) = Thread(run, name).apply { isDaemon = true }
-
-        val watchers: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor { thread("cutroom-watch", it) }
     }
 }
+
+/**
+ * Runs a request, which notices by itself neither that its thread is interrupted nor that it is [late]: [close], which
+ * then runs once on another thread, has to end it.
+ */
+fun <T> endedByInterrupt(close: () -> Unit, late: () -> Boolean = { false }, send: () -> T): T {
+    val caller = Thread.currentThread()
+    if (caller.isInterrupted) throw InterruptedIOException()
+    val closed = AtomicBoolean()
+    val watch = watchers.scheduleWithFixedDelay({
+        if ((late() || caller.isInterrupted) && closed.compareAndSet(false, true)) thread("cutroom-close", close).start()
+    }, WATCH_MS, WATCH_MS, TimeUnit.MILLISECONDS)
+    try {
+        return send()
+    } finally {
+        watch.cancel(false)
+    }
+}
+
+private const val WATCH_MS = 200L
+
+private val watchers: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor { thread("cutroom-watch", it) }
+
+private fun thread(name: String, run: Runnable) = Thread(run, name).apply { isDaemon = true }
