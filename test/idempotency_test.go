@@ -117,8 +117,8 @@ func TestRepeatedSubmits(t *testing.T) {
 			}
 			if state := again.Header.Get("Location"); state != first.Header.Get("Location") {
 				t.Errorf("%s: Location %q, want %q", r.Path, state, first.Header.Get("Location"))
-			} else if state != "" { // inputs have no state
-				tt.user.Get(t, state).Expect(200)
+			} else if state != "" && tt.user.Get(t, state).Job(200) != first.Job(tt.status) { // inputs have no state
+				t.Errorf("%s: %q is the state of another job", r.Path, state)
 			}
 		}
 	}

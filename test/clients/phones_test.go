@@ -48,6 +48,7 @@ var scenarios = [][]step{
 	{{scenario: "a dropped connection in one part of an upload"}, {scenario: "hashes of files of any length"}},
 	{{"killed in an upload", true}, {scenario: "continued after that"}},
 	{{scenario: "a purchase is credited once"}, {scenario: "errors have a next step"}},
+	{{scenario: "a submit and a purchase that the app cancels"}},
 	{{scenario: "a server that does not answer"}},
 	{{scenario: "the samples of docs/app"}},
 }

@@ -7,8 +7,10 @@ import java.io.File
 import java.io.IOException
 import java.util.concurrent.Callable
 import java.util.concurrent.CopyOnWriteArrayList
+import java.util.concurrent.CountDownLatch
 import java.util.concurrent.Executors
 import java.util.concurrent.FutureTask
+import java.util.concurrent.Semaphore
 import java.util.concurrent.TimeUnit
 import kotlin.system.exitProcess
 import okhttp3.OkHttpClient
@@ -37,6 +39,7 @@ private class Net : Transport {
     private val real = if (env("PACKAGE") == "Kotlin with OkHttp") OkTransport(OkHttpClient()) else HttpTransport()
     private val faults = ArrayList<Fault>()
     private val log = CopyOnWriteArrayList<Sent>()
+    val acted = Semaphore(0)
 
     /** This answer instead of the server's. */
     fun answer(path: String, status: Int, body: String, vararg headers: Pair<String, String>) = fail(path) { request ->
@@ -56,6 +59,14 @@ private class Net : Transport {
         File(store, "key").writeText(request.headers["Idempotency-Key"] ?: "")
         ProcessBuilder("sh", "-c", "kill -9 ${ProcessHandle.current().pid()}").start().waitFor()
         error("it lives")
+    }
+
+    /** The server acts, and its answer does not come. */
+    fun hold(path: String) = fail(path) { request ->
+        pass(request).close()
+        acted.release()
+        CountDownLatch(1).await()
+        error("it was answered")
     }
 
     fun sent(path: String) = log.filter { it.path.endsWith(path) }
@@ -100,6 +111,16 @@ private fun balance() = cutroom.account().balance
 
 private fun film(key: String) =
     RenderConfigV3(listOf(SegmentV3(order = 0, durationMs = 2000, trimEndMs = 1000, sourceAssetKey = key)), quality = "low")
+
+/** Runs a call on a thread that is interrupted when [at] returns, which has to end the call. */
+private fun interrupted(at: () -> Unit, call: () -> Any?) {
+    val result = FutureTask { thrown<InterruptedException>(call) }
+    val thread = Thread(result)
+    thread.start()
+    at()
+    thread.interrupt()
+    result.get(45, TimeUnit.SECONDS)
+}
 
 /** A device with this session and nothing else. */
 private fun holding(session: AuthResponse) = MemoryStore().apply { put("cutroom.session", session.json().toString()) }
@@ -302,6 +323,28 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
         check(cutroom.purchases.add(never).single() is Settled.Kept)
         same(cutroom.purchases.waiting(), listOf(never))
     },
+    "a submit and a purchase that the app cancels" to {
+        signIn()
+        val recording = SeparationByReference(sourceAssetKey = cutroom.assets.upload(clip))
+        val before = balance()
+        net.hold("/separate/v3")
+        interrupted(net.acted::acquire) { cutroom.jobs.separate(recording, "voice") }
+        val job = cutroom.jobs.separate(recording, "voice")
+        val sent = net.sent("/separate/v3")
+        same(sent.map { it.replayed }, listOf(false, true))
+        same(sent[0].key, sent[1].key)
+        same(cutroom.jobs.unanswered("voice"), null)
+        val paid = balance()
+        same(paid, before - cutroom.jobs.stems(job.jobId).credits)
+        same(cutroom.jobs.separations().jobs.size, 1)
+        val purchase = CreditPurchaseRequest("platform_a", env("ORDER"), env("RECEIPT"), "credits.10")
+        net.hold("/credits/purchase")
+        interrupted(net.acted::acquire) { cutroom.purchases.add(purchase) }
+        same(cutroom.purchases.waiting(), listOf(purchase))
+        check(cutroom.purchases.present().single() is Settled.Credited)
+        same(cutroom.purchases.waiting().size, 0)
+        same(balance(), paid + 10)
+    },
     "errors have a next step" to {
         signIn()
         val missing = thrown<CutroomError> { cutroom.jobs.render(film("assets/" + "0".repeat(64) + ".mp4")) }
@@ -359,12 +402,7 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
         // An interrupt ends a call long before its time-out, which is a minute here.
         val silent = Cutroom(env("SILENT"))
         for (call in listOf({ silent.jobs.film("rnd-1") }, { silent.assets.upload(clip) })) {
-            val result = FutureTask { thrown<InterruptedException>(call) }
-            val thread = Thread(result)
-            thread.start()
-            Thread.sleep(300)
-            thread.interrupt()
-            result.get(45, TimeUnit.SECONDS)
+            interrupted({ Thread.sleep(300) }, call)
         }
     },
 )

@@ -20,6 +20,12 @@ interface Open {
   text: string;
 }
 
+/** A job that the server has taken. `reused` says that a former submit made the same. */
+export interface Submitted {
+  jobId: string;
+  reused: boolean;
+}
+
 interface Follow<S> {
   /** Is called with every state that differs from the last. */
   onState?: (state: S) => void;
@@ -56,45 +62,52 @@ export class Jobs {
   constructor(private cutroom: Cutroom) {}
 
   /** Submits a render. `slot` names the draft: see `separate`. */
-  render = (body: Schemas['RenderConfigV3'], slot = 'render') => this.submit('/api/v2/render/v3', body, slot);
+  render = (body: Schemas['RenderConfigV3'], slot = 'render', signal?: AbortSignal) => this.submit('/api/v2/render/v3', body, slot, signal);
 
   /**
    * Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
-   * A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once.
+   * A call with the same slot and body, also after a crash of the app or the signal, is the same submit: it is charged once.
    */
-  separate = (body: Schemas['SeparationByReference'], slot = 'separate') => this.submit('/api/v2/separate/v3', body, slot);
+  separate = (body: Schemas['SeparationByReference'], slot = 'separate', signal?: AbortSignal) =>
+    this.submit('/api/v2/separate/v3', body, slot, signal);
 
-  private async submit(path: Submit, body: unknown, slot: string): Promise<{ jobId: string; reused: boolean }> {
+  private async submit(path: Submit, body: unknown, slot: string, signal?: AbortSignal): Promise<Submitted> {
     const { store } = this.cutroom;
     const text = JSON.stringify(body);
     const before = await read<Open>(store, openKey(slot));
     const open = before?.path === path && before.text === text ? before : { path, text, key: newKey() };
     await write(store, openKey(slot), open);
-    return this.resume(slot, open);
+    return this.resume(slot, open, signal);
   }
 
-  /** Sends a submit of a former run of the app that got no answer. Undefined if there is none in this slot. */
-  async unanswered(slot: string): Promise<{ jobId: string; reused: boolean } | undefined> {
+  /** Sends a submit that got no answer, in this or a former run of the app. Undefined if there is none in this slot. */
+  async unanswered(slot: string, signal?: AbortSignal): Promise<Submitted | undefined> {
     const open = await read<Open>(this.cutroom.store, openKey(slot));
-    return open && this.resume(slot, open);
+    return open && this.resume(slot, open, signal);
   }
 
-  private async resume(slot: string, { path, key, text }: Open): Promise<{ jobId: string; reused: boolean }> {
-    const { api, answer, store } = this.cutroom;
-    const init = { params: { header: { 'Idempotency-Key': key } }, body: {} as never, bodySerializer: () => text };
+  private async resume(slot: string, { path, key, text }: Open, signal?: AbortSignal): Promise<Submitted> {
+    const { api, answer } = this.cutroom;
+    const init = { params: { header: { 'Idempotency-Key': key } }, body: {} as never, bodySerializer: () => text, ...ends(signal) };
     try {
       const { jobId, ...rest } = await answer<{ jobId: string; reused?: boolean }>(
         path === '/api/v2/render/v3' ? api.POST('/api/v2/render/v3', init) : api.POST('/api/v2/separate/v3', init),
       );
-      await write(store, openKey(slot), undefined);
+      await this.forget(slot, key);
       return { jobId, reused: rest.reused ?? false };
     } catch (e) {
       // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try may have
       // been accepted, which a 401, a 429 or the page of a proxy does not deny.
       const refused = e instanceof CutroomError && e.code && e.status >= 400 && e.status < 500 && ![401, 408, 429].includes(e.status);
-      if (refused) await write(store, openKey(slot), undefined);
+      if (refused) await this.forget(slot, key);
       throw e;
     }
+  }
+
+  /** Removes an answered submit, unless another one has taken its slot. */
+  private async forget(slot: string, key: string): Promise<void> {
+    const { store } = this.cutroom;
+    if ((await read<Open>(store, openKey(slot)))?.key === key) await write(store, openKey(slot), undefined);
   }
 
   /** Follows a render until it is COMPLETED. Throws JobFailed if it fails. */

@@ -4,6 +4,7 @@ import type { components } from '../../api/schema.js';
 import type { Cutroom } from './client.js';
 import { finalRefusals } from './contract.js';
 import { CutroomError } from './errors.js';
+import { unlessAborted } from './pause.js';
 import { read, write } from './store.js';
 
 export type Purchase = components['schemas']['CreditPurchaseRequest'];
@@ -23,16 +24,24 @@ export class Purchases {
 
   waiting = async (): Promise<Purchase[]> => (await read<Purchase[]>(this.cutroom.store, key)) ?? [];
 
-  /** Keeps a purchase that the store reports as paid, and presents everything that waits. */
-  async add(purchase: Purchase): Promise<Settled[]> {
-    await this.presenting; // whose end rewrites the list
+  /**
+   * Keeps a purchase that the store reports as paid, and presents everything that waits. The signal ends only the call:
+   * the purchase is presented all the same.
+   */
+  async add(purchase: Purchase, signal?: AbortSignal): Promise<Settled[]> {
+    return unlessAborted(this.keep(purchase), signal);
+  }
+
+  private async keep(purchase: Purchase): Promise<Settled[]> {
+    await this.presenting?.catch(() => {}); // whose end rewrites the list
     const others = (await this.waiting()).filter((p) => p.transactionId !== purchase.transactionId || p.platform !== purchase.platform);
     await write(this.cutroom.store, key, [...others, purchase]);
     return this.present();
   }
 
   /** Presents the purchases that wait, at every start of the app. A purchase is credited once, however often it is presented. */
-  present = (): Promise<Settled[]> => (this.presenting ??= this.presentAll().finally(() => (this.presenting = undefined)));
+  present = (signal?: AbortSignal): Promise<Settled[]> =>
+    unlessAborted((this.presenting ??= this.presentAll().finally(() => (this.presenting = undefined))), signal);
 
   private async presentAll(): Promise<Settled[]> {
     const settled: Settled[] = [];

@@ -48,3 +48,22 @@ test('a key is made where there is no crypto, as in React Native', async () => {
   for (const key of keys) assert.match(key, /^[0-9a-f]{32}$/);
   assert.notEqual(keys[0], keys[1]);
 });
+
+test('the late answer of a submit leaves its slot to a newer one', async () => {
+  const answers = [];
+  const fetch = () => new Promise((done) => answers.push((jobId) => done(Response.json({ jobId, reused: false }))));
+  const cutroom = new Cutroom({ baseUrl, fetch });
+  const old = cutroom.jobs.render({ segments: [] }, 'draft');
+  while (answers.length < 1) await new Promise(setImmediate);
+  const stop = new AbortController();
+  const newer = cutroom.jobs.render({ segments: [], quality: 'low' }, 'draft', stop.signal);
+  while (answers.length < 2) await new Promise(setImmediate);
+  answers[0]('rnd-1');
+  assert.equal((await old).jobId, 'rnd-1');
+  stop.abort(new Error('enough'));
+  await assert.rejects(newer, /enough/);
+  const again = cutroom.jobs.unanswered('draft');
+  while (answers.length < 3) await new Promise(setImmediate);
+  answers[2]('rnd-2');
+  assert.equal((await again)?.jobId, 'rnd-2');
+});

@@ -50,6 +50,19 @@ class Net {
     });
   }
 
+  /** The server acts, which resolves `acted`, and its answer waits for `release`. */
+  hold(path) {
+    const held = {};
+    const released = new Promise((done) => (held.release = done));
+    held.acted = new Promise((done) => this.fail(path, async (request) => {
+      const response = await this.pass(request);
+      done();
+      await released;
+      return response;
+    }));
+    return held;
+  }
+
   sent = (path) => this.log.filter((call) => call.path.endsWith(path));
   puts = () => this.log.filter((call) => call.method === 'PUT').length;
 
@@ -316,6 +329,35 @@ const scenarios = {
     const nonsense = { ...purchase, transactionId: 'GPA.0000-0000-0000-00000', receipt: 'nonsense' };
     same((await cutroom.purchases.add(nonsense)).map((s) => s.outcome), ['kept']);
     same(await cutroom.purchases.waiting(), [nonsense]);
+  },
+
+  'a submit and a purchase that the app cancels': async () => {
+    await signIn();
+    const cancelled = async (path, call) => {
+      const { acted, release } = net.hold(path);
+      const stop = new AbortController();
+      const failed = failure(call(stop.signal));
+      await acted;
+      stop.abort(new Error('enough'));
+      same((await failed).message, 'enough');
+      release();
+    };
+    const recording = { sourceAssetKey: await upload(CLIP) };
+    const before = await balance();
+    await cancelled('/separate/v3', (signal) => cutroom.jobs.separate(recording, 'voice', signal));
+    const { jobId } = await cutroom.jobs.separate(recording, 'voice');
+    const sent = net.sent('/separate/v3');
+    same(sent.map((call) => call.replayed), [false, true]);
+    same(sent[0].key, sent[1].key);
+    same(await cutroom.jobs.unanswered('voice'), undefined);
+    const paid = await balance();
+    same(paid, before - (await cutroom.jobs.stems(jobId)).credits);
+    same((await cutroom.jobs.separations()).jobs.length, 1);
+    const purchase = { platform: 'platform_a', transactionId: ORDER, receipt: RECEIPT, productId: 'credits.10' };
+    await cancelled('/credits/purchase', (signal) => cutroom.purchases.add(purchase, signal));
+    same((await cutroom.purchases.add(purchase)).map((s) => s.outcome), ['credited']);
+    same(await cutroom.purchases.waiting(), []);
+    same(await balance(), paid + 10);
   },
 
   'errors have a next step': async () => {

@@ -68,6 +68,8 @@ actor Net: Transport {
         case lose
         /// The server acts, and the app is killed before it has the answer.
         case die
+        /// The server acts, and its answer waits for `release`, or for its task to be cancelled.
+        case hold
     }
 
     struct Request {
@@ -79,7 +81,15 @@ actor Net: Transport {
 
     private var faults: [(path: String, fault: Fault)] = []
     private var log: [Request] = []
+    private var holds = false
     private let real = URLSessionTransport()
+
+    func release() { holds = false }
+
+    /// Returns when the server has acted on a request whose answer is held.
+    func acted() async throws {
+        while !holds { try await Task.sleep(nanoseconds: 10_000_000) }
+    }
 
     func fail(_ path: String, _ fault: Fault) { faults.append((path, fault)) }
     func sent(_ path: String) -> [Request] { log.filter { $0.path.hasSuffix(path) } }
@@ -113,6 +123,10 @@ actor Net: Transport {
             try Data((request.value(forHTTPHeaderField: "Idempotency-Key") ?? "").utf8)
                 .write(to: URL(fileURLWithPath: env("STORE") + "/key"))
             kill(getpid(), SIGKILL)
+        case .hold?:
+            holds = true
+            defer { holds = false }
+            while holds { try await Task.sleep(nanoseconds: 10_000_000) }
         default: break
         }
         return (data, response)
@@ -368,6 +382,36 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
             return
         }
         equal(try await cutroom.purchases.waiting(), [never])
+    },
+    "a submit and a purchase that the app cancels": {
+        try await signIn()
+        let recording = SeparationByReference(sourceAssetKey: try await cutroom.assets.upload(file: clip))
+        let before = try await balance()
+        await net.fail("/separate/v3", .hold)
+        let submit = Task { try await cutroom.jobs.separate(recording, slot: "voice") }
+        try await net.acted()
+        submit.cancel()
+        let error = await failure { try await submit.value }
+        check(error is CancellationError, "\(error)")
+        let job = try await cutroom.jobs.separate(recording, slot: "voice")
+        let sent = await net.sent("/separate/v3")
+        equal(sent.map(\.replayed), [false, true])
+        equal(sent[0].key, sent[1].key)
+        check(try await cutroom.jobs.unanswered(slot: "voice") == nil, "an answered submit was kept")
+        let paid = try await balance()
+        equal(paid, before - (try await cutroom.jobs.stems(job.jobId).credits))
+        equal(try await cutroom.jobs.separations().jobs.count, 1)
+        let purchase = Purchase(
+            platform: "platform_a", transactionId: env("ORDER"), receipt: env("RECEIPT"), productId: "credits.10")
+        await net.fail("/credits/purchase", .hold)
+        let purchases = Task { try await cutroom.purchases.add(purchase) }
+        try await net.acted()
+        purchases.cancel()
+        await net.release()
+        check(try await purchases.value.first?.isFinal == true, "not credited")
+        equal(try await cutroom.purchases.waiting(), [])
+        _ = try await cutroom.purchases.add(purchase)
+        equal(try await balance(), paid + 10)
     },
     "errors have a next step": {
         try await signIn()
