@@ -70,6 +70,14 @@ any() { local IFS='|'; echo "$*"; }
 
 step() { printf '\n== %s (%ss) ==\n' "$*" $(($(date +%s) - TEST_BEGAN)); }
 
+# spend sets cpu to the user and system time, in seconds, of all processes that this shell has waited for. Noise changes
+# it less than the time on the clock. In a subshell it would be 0.
+spend() {
+	times >"$root/.tools/times.$$"
+	cpu=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$root/.tools/times.$$")
+	rm "$root/.tools/times.$$"
+}
+
 # memory keeps temporary files in memory if there are gigabytes to spare: a disk's file
 # system spends minutes of processor time on databases, objects and binaries.
 memory() {
@@ -90,6 +98,10 @@ mixed() { CUTROOM_TEST_DB=postgres run -count=1 "$@"; }
 small() { CUTROOM_TEST_DB=sqlite run -count=1 "$@"; }
 
 case ${1-all} in
+unit | waiting | large | small | later | manifests) trap 'spend && step "$1 took $cpu s of processor time"' EXIT ;;
+esac
+
+case ${1-all} in
 compile)
 	# Vetting compiles everything but the tests themselves. On an empty cache it needs two cores for two minutes,
 	# in which the installation of packages mostly waits.
@@ -99,6 +111,7 @@ compile)
 	MAKEFLAGS= make --no-print-directory build
 	go vet ./...
 	go -C deploy/kubernetes vet ./...
+	go list -test -export -deps ./... >/dev/null # compiles the tests, without linking them
 	go tool -modfile="$root/mk/test.mod" gotestsum --version
 	;;
 all | long | s3)
@@ -112,10 +125,7 @@ all | long | s3)
 	find "$CUTROOM_TEST_FIXTURES" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} +
 	# One PostgreSQL cluster and one S3 server for all of it.
 	scripts/s3.sh run go run ./internal/testkit/dbtest/withpg "$0" "${1-all}-inside"
-	# The second line of times has the user and system time of all that has ended; in a subshell it is 0. Noise
-	# changes it less than the time on the clock.
-	times >"$root/.tools/times"
-	cpu=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$root/.tools/times")
+	spend
 	step "passed with $cpu s of processor time"
 	;;
 all-inside)
