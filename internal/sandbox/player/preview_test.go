@@ -234,31 +234,34 @@ func compareSound(t *testing.T, p *browsertest.Page, film string) {
 // Sound is heard when the film has it: delays of encoders are not played, and what an edit list hides neither.
 func TestPreviewIsOnTime(t *testing.T) {
 	t.Parallel()
-	beeps := func(name string, more ...string) string {
+	beeps := func(name string, seconds int, more ...string) string {
 		path := filepath.Join(t.TempDir(), name)
-		args := append([]string{"-f", "lavfi", "-i", "aevalsrc='0.5*sin(2*PI*1000*t)*gte(mod(t,1),0.3)*lt(mod(t,1),0.5)':s=44100:d=3"}, more...)
+		args := append([]string{"-f", "lavfi", "-i", fmt.Sprintf("aevalsrc='0.5*sin(2*PI*1000*t)*gte(mod(t,1),0.3)*lt(mod(t,1),0.5)':s=44100:d=%d", seconds)}, more...)
 		mediatest.FFmpeg(t, append(args, path)...)
 		return path
 	}
 	video := []string{"-f", "lavfi", "-i", "color=gray:s=64x64:r=30:d=3", "-c:v", "libx264", "-c:a", "aac"}
-	clip := beeps("clip.mp4", video...)
+	clip := beeps("clip.mp4", 3, video...)
 	p := browsertest.Open(t)
 	p.Go(studio(t))
 	p.Fill("input[type=text]", "Metro Nome")
 	p.Click("form button[type=submit]")
 	p.See("credits")
 	addClips(p, clip, lossless(t, clip, "1.1"))
-	p.Choose(".drop:nth-child(2)", beeps("song.mp3", "-c:a", "libmp3lame"))
+	p.Choose(".drop:nth-child(2)", beeps("song.mp3", 100, "-c:a", "libmp3lame"))
 	p.Until(`!document.querySelector('.material .going') && document.body.innerText.includes('song.mp3')`)
 	film := renderEdit(t, p, `
 		segments: [
 			{ id: 1, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 1 },
 			{ id: 2, assetKey: two, fromMs: 0, toMs: 1000, speed: 1, volume: 1 },
-			{ id: 3, assetKey: one, fromMs: 0, toMs: 1000, speed: 1, volume: 0 },
-		], sounds: [{ ...old.sounds[0], startMs: 2000, fromMs: 0, toMs: 1000, volume: 1, fadeInMs: 0, fadeOutMs: 0, duckDb: 0 }],`)
+			{ id: 3, assetKey: one, fromMs: 0, toMs: 2000, speed: 1, volume: 0 },
+		], sounds: [
+			{ ...old.sounds[0], startMs: 2000, fromMs: 0, toMs: 1000, volume: 1, fadeInMs: 0, fadeOutMs: 0, duckDb: 0 },
+			{ ...old.sounds[0], id: 2, startMs: 3000, fromMs: 81000, toMs: 82000, volume: 1, fadeInMs: 0, fadeOutMs: 0, duckDb: 0 },
+		],`)
 	played, rendered := playedBy(t, p), mediatest.Samples(t, film)
 	const second = mediatest.SampleRate
-	for k, name := range []string{"a clip", "a clip that was trimmed without encoding", "an mp3"} {
+	for k, name := range []string{"a clip", "a clip that was trimmed without encoding", "an mp3", "an mp3 from its middle, of which only a stretch is decoded,"} {
 		got, want := onset(played[0][k*second:(k+1)*second]), onset(rendered[0][k*second:(k+1)*second])
 		t.Logf("%s: %.2f ms in the player, %.2f ms in the film", name, got, want)
 		if math.Abs(got-want) > 3 {

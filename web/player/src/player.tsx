@@ -96,6 +96,11 @@ export function Player(props: {
     ctx.canvas.dataset['sources'] = shown.map((n) => `${n.segment.index}:${n.frame}`).join(' ');
   }, [film, frame, drawn, playing, peek?.assetKey, peek?.atMs]);
 
+  const bare = !config.segments.length;
+  useEffect(() => {
+    if (bare) canvas.current?.getContext('2d')?.clearRect(0, 0, canvas.current.width, canvas.current.height);
+  }, [bare]);
+
   usePlayback(playing && heard, audio, film, config, library, frame, toFrame, () => setPlaying(false));
   const wide = film ? film.width / film.height : 16 / 9;
   const [width, height] = wide > 1 ? [drawnSide, Math.round(drawnSide / wide)] : [Math.round(drawnSide * wide), drawnSide];
@@ -118,10 +123,11 @@ export function Player(props: {
     >
       <div class="stage">
         <canvas ref={canvas} width={width} height={height} style={{ aspectRatio: `${width} / ${height}` }} role="img" aria-label="The film at the playhead" onClick={() => film && setPlaying(!playing)} />
-        {!film && !library.trouble && <p class="loading">{config.segments.length ? 'Opening the clips …' : 'Add a clip to see the film.'}</p>}
+        {!film && !library.trouble && <p class="loading">{bare ? 'Add a clip to see the film.' : 'Opening the clips …'}</p>}
         {film && playing && !heard && <p class="loading">Opening the sound …</p>}
       </div>
       {by && <small class="note">This browser cannot decode one of the clips. Its pictures are from the service, a few of each clip.</small>}
+      {library.cut && <small class="note">This film has more sound than a preview can hold. Its last part is silent here, and heard in the film.</small>}
       {library.trouble && (
         <p class="note" role="alert">
           {library.trouble}{' '}

@@ -5,8 +5,9 @@ import { addressOf, analysisOf, stemBytes, storyboardOf } from '../files';
 import { Clip, Pictures, tiles } from './clips';
 import type { FilmConfig } from './config';
 import type { Sounds } from './mix';
-import { decode, type Pcm } from './pcm';
+import { decode, sampleRate, type Pcm } from './pcm';
 import { MediaFile } from './source';
+import { holds, stretchesOf, type Stretch } from './stretches';
 
 /** The files that were added in this page; others come from the object store. */
 const files = new Map<string, Blob>();
@@ -19,17 +20,11 @@ const fileOf = (assetKey: string): MediaFile => new MediaFile(files.get(assetKey
 /** How many files are opened at a time. */
 const parallel = 4;
 
-/** The names of a film's sounds: asset keys, and stems as the separation and the stem. */
-function soundsOf(config: FilmConfig): string[] {
-  const stems = (config.separationDirectives ?? []).flatMap((d) => (d.selections ?? []).map((s) => `${s.separationJobId} ${s.stemId}`));
-  return [...new Set([...config.segments.map((s) => s.sourceAssetKey), ...(config.bgmClips ?? []).map((m) => m.audioAssetKey), ...stems])];
-}
-
-async function heard(name: string): Promise<Pcm> {
+async function heard({ name, from, to }: Stretch): Promise<Pcm> {
   const [key = '', stemId] = name.split(' ');
   const file = stemId === undefined ? fileOf(key) : new MediaFile(await stemBytes(key, stemId));
   try {
-    return await decode(file);
+    return await decode(file, from, to);
   } finally {
     file.close();
   }
@@ -41,7 +36,10 @@ const sentence = (what: string, e: unknown): string =>
 
 export class Library implements Sounds {
   private clips = new Map<string, Clip>();
-  private sounds = new Map<string, Pcm>();
+  /** The stretches of each sound that are decoded. */
+  private sounds = new Map<string, Pcm[]>();
+  /** Whether the film plays more sound than is held here. */
+  cut = false;
   private opening = new Map<string, Promise<void>>();
   private troubles = new Map<string, string>();
   private pictures = new Pictures();
@@ -64,10 +62,21 @@ export class Library implements Sounds {
   }
 
   /** Whether all sounds of a film are there. Those that could not be opened are silent. */
-  hears = (config: FilmConfig): boolean => soundsOf(config).every((name) => this.sounds.has(name) || this.troubles.has(`sound ${name}`));
+  hears = (config: FilmConfig): boolean => stretchesOf(config).stretches.every((s) => this.held(s) || this.troubles.has(`sound ${s.name}`));
 
-  asset = (key: string): Pcm | undefined => this.sounds.get(key);
-  stem = (jobId: string, stemId: string): Pcm | undefined => this.sounds.get(`${jobId} ${stemId}`);
+  sound = (name: string, from: number): Pcm | undefined =>
+    this.sounds.get(name)?.filter((p) => p.begin <= from * sampleRate).reduce<Pcm | undefined>((a, b) => (a && a.begin + a.left.length >= b.begin + b.left.length ? a : b), undefined);
+
+  private held = (s: Stretch): boolean => !!this.sounds.get(s.name)?.some((p) => holds(p, s));
+
+  /** Decodes what the film plays of a sound, also what it plays of it by then. */
+  private async decodeSound(name: string): Promise<void> {
+    const lacking = () => stretchesOf(this.config).stretches.find((s) => s.name === name && !this.held(s));
+    for (let s = lacking(); s && !this.closed; s = lacking()) {
+      const pcm = await heard(s);
+      this.sounds.set(name, [...(this.sounds.get(name) ?? []), pcm]);
+    }
+  }
 
   /** Why the preview lacks something, '' if it does not. */
   get trouble(): string {
@@ -86,19 +95,23 @@ export class Library implements Sounds {
   /** Opens what a film needs and is not open, and closes what it does not need. */
   open(config: FilmConfig): void {
     this.config = config;
-    const [keys, sounds] = [new Set(config.segments.map((s) => s.sourceAssetKey)), new Set(soundsOf(config))];
+    const keys = new Set(config.segments.map((s) => s.sourceAssetKey));
+    const { stretches, cut } = stretchesOf(config);
+    this.cut = cut;
     for (const [key, clip] of this.clips) {
       if (keys.has(key)) continue;
       clip.close();
       this.clips.delete(key);
     }
-    for (const name of this.sounds.keys()) if (!sounds.has(name)) this.sounds.delete(name);
-    const wanted = new Set([...[...keys].map((key) => `clip ${key}`), ...[...sounds].map((name) => `sound ${name}`)]);
+    for (const [name, held] of this.sounds) {
+      const kept = held.filter((p) => stretches.some((s) => s.name === name && holds(p, s)));
+      if (kept.length) this.sounds.set(name, kept);
+      else this.sounds.delete(name);
+    }
+    const wanted = new Set([...[...keys].map((key) => `clip ${key}`), ...stretches.map((s) => `sound ${s.name}`)]);
     for (const name of this.troubles.keys()) if (!wanted.has(name)) this.troubles.delete(name);
     for (const key of keys) if (!this.clips.has(key)) this.once(`clip ${key}`, 'One of the clips', () => this.openClip(key));
-    for (const name of sounds) {
-      if (!this.sounds.has(name)) this.once(`sound ${name}`, 'The sound of one file', async () => void this.sounds.set(name, await heard(name)));
-    }
+    for (const s of stretches) if (!this.held(s)) this.once(`sound ${s.name}`, 'The sound of one file', () => this.decodeSound(s.name));
   }
 
   private async openClip(assetKey: string): Promise<void> {

@@ -5,11 +5,12 @@ import type { DirectiveConfig, FilmConfig, MusicConfig, VolumePoint } from './co
 import { Limiter, lookAhead, type Mixed } from './limiter';
 import { isPlain, isStraight, overlapOf, type Film, type PlacedSegment } from './plan';
 import { reversed, sampleRate, silence, stretched, type Pcm } from './pcm';
+import { stemName } from './stretches';
 
-/** The decoded sounds: clips and music by asset key, stems by separation and stem. */
+/** The decoded sounds: clips and music by asset key, stems by `stemName`. */
 export interface Sounds {
-  asset(key: string): Pcm | undefined;
-  stem(jobId: string, stemId: string): Pcm | undefined;
+  /** What is there of a sound from a time on, in seconds of its file. */
+  sound(name: string, from: number): Pcm | undefined;
 }
 
 /** A gain at a time of the film, in samples. */
@@ -90,7 +91,7 @@ export class Mixer {
 
   /** The sound of a segment that plays backwards or at a changing speed, from its first sample on. */
   private turnedOrBent(s: PlacedSegment, length: number): Pcm {
-    const source = this.sounds.asset(s.config.sourceAssetKey);
+    const source = this.sounds.sound(s.config.sourceAssetKey, s.start);
     if (!source) return silence;
     const played = (n: number) => (s.pace ? (s.pace.at((n * 1000) / sampleRate).source * sampleRate) / 1000 : n * s.speed);
     return this.once(`segment ${s.index}`, () => {
@@ -114,7 +115,7 @@ export class Mixer {
       from,
       to,
       pcm: () =>
-        straight ? this.atTempo(s.config.sourceAssetKey, this.sounds.asset(s.config.sourceAssetKey), start, s.speed, to - from) : this.turnedOrBent(s, to - from),
+        straight ? this.atTempo(s.config.sourceAssetKey, this.sounds.sound(s.config.sourceAssetKey, s.start), start, s.speed, to - from) : this.turnedOrBent(s, to - from),
       offset: straight && s.speed === 1 ? Math.round(start) : 0,
       period: 0,
       gain: (t) => (mutes.some(([a, b]) => t >= a && t < b) ? 0 : volume * points(t) * joins(t)),
@@ -141,9 +142,9 @@ export class Mixer {
 
   private musicVoice(m: MusicConfig): Voice {
     const speed = m.speed ?? 1;
-    const source = this.sounds.asset(m.audioAssetKey);
+    const source = this.sounds.sound(m.audioAssetKey, (m.sourceTrimStartMs ?? 0) / 1000);
     const begin = samplesOf(m.sourceTrimStartMs ?? 0);
-    const range = Math.max(0, (m.sourceTrimEndMs ? samplesOf(m.sourceTrimEndMs) : (source?.left.length ?? 0)) - begin);
+    const range = Math.max(0, (m.sourceTrimEndMs ? samplesOf(m.sourceTrimEndMs) : (source?.total ?? 0)) - begin);
     const period = Math.round(range / speed);
     const from = samplesOf(m.startMs);
     const to = Math.min(this.length, m.endMs ? samplesOf(m.endMs) : Infinity, m.loop ? Infinity : from + period);
@@ -170,11 +171,11 @@ export class Mixer {
     const start = samplesOf(d.sourceOffsetMs ?? 0);
     return (d.selections ?? []).map(({ stemId, separationJobId, volume = 1, volumePoints }) => {
       const points = pointsGain(volumePoints, from);
-      const key = `${separationJobId} ${stemId}`;
+      const key = stemName(separationJobId, stemId);
       return {
         from,
         to,
-        pcm: () => this.atTempo(key, this.sounds.stem(separationJobId ?? '', stemId), start, tempo, to - from),
+        pcm: () => this.atTempo(key, this.sounds.sound(key, start / sampleRate), start, tempo, to - from),
         offset: tempo === 1 ? start : 0,
         period: 0,
         gain: (t: number) => volume * points(t),
@@ -219,7 +220,7 @@ export class Mixer {
         const [a, b] = [gain(at), gain(end)];
         for (let t = at; t < end; t++) {
           const played = t - v.from;
-          const sample = v.offset + (v.period ? played % v.period : played);
+          const sample = v.offset + (v.period ? played % v.period : played) - pcm.begin;
           const g = pcm.scale * (a + ((b - a) * (t - at)) / block);
           out.left[t - from] = (out.left[t - from] ?? 0) + g * (pcm.left[sample] ?? 0);
           out.right[t - from] = (out.right[t - from] ?? 0) + g * (pcm.right[sample] ?? 0);

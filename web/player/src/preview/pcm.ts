@@ -4,24 +4,28 @@ import { timesOf, Unreachable, type MediaFile } from './source';
 
 export const sampleRate = 48_000;
 
-/** Stereo samples at `sampleRate`; the first one is at the file's time 0. */
+/** Stereo samples of a stretch of a file, at `sampleRate`. */
 export interface Pcm {
   left: Float32Array | Int16Array;
   right: Float32Array | Int16Array;
   /** What a sample is multiplied by, so that full scale is 1. */
   scale: number;
+  /** The number of the first one, counted from the file's time 0. */
+  begin: number;
+  /** How many the whole file has. */
+  total: number;
 }
 
-export const silence: Pcm = { left: new Float32Array(0), right: new Float32Array(0), scale: 1 };
+export const silence: Pcm = { left: new Float32Array(0), right: new Float32Array(0), scale: 1, begin: 0, total: 0 };
 
 /** Decoded sound is kept in 16 bits, half of what floats take, with room for peaks of twice full scale. */
 const steps = 16_384;
 const store = (v: number): number => Math.max(-32_768, Math.min(32_767, Math.round(v * steps)));
 
-/** Decodes a file's sound, silence if it has none. Throws what the network or the service refuse. */
-export async function decode(file: MediaFile): Promise<Pcm> {
+/** Decodes a stretch of a file's sound, silence if it has none. Throws what the network or the service refuse. */
+export async function decode(file: MediaFile, from: number, to: number): Promise<Pcm> {
   if ('AudioDecoder' in globalThis) {
-    const decoded = await byDecoder(file).catch((e: unknown) => {
+    const decoded = await byDecoder(file, from, to).catch((e: unknown) => {
       if (e instanceof Unreachable || 'status' in Object(e)) throw e;
       return undefined;
     });
@@ -31,7 +35,7 @@ export async function decode(file: MediaFile): Promise<Pcm> {
   const ctx = new OfflineAudioContext(2, 1, sampleRate);
   const whole = await ctx.decodeAudioData(data).catch(() => undefined);
   if (!whole) return silence;
-  const out = new Recording(whole.length, sampleRate);
+  const out = new Recording(from, to, whole.length, sampleRate);
   out.add(0, ...sidesOf(whole));
   return out.pcm();
 }
@@ -41,43 +45,52 @@ const sidesOf = (buffer: AudioBuffer): [left: Float32Array, right: Float32Array]
   return [left, buffer.numberOfChannels > 1 ? buffer.getChannelData(1) : left];
 };
 
-const byDecoder = (file: MediaFile): Promise<Pcm | undefined> =>
+/** How long before a stretch its decoder starts, in seconds: a frame needs the one before it. */
+const lead = 0.5;
+
+const byDecoder = (file: MediaFile, from: number, to: number): Promise<Pcm | undefined> =>
   file.with(async (medium) => {
     const { audio } = medium;
     if (!audio) return silence;
     if (!(await audio.canDecode())) return undefined;
     const { AudioBufferSink } = await import('./mediabunny');
     const { zero } = await timesOf(file, medium);
-    const length = Math.max(1, Math.ceil(((await audio.computeDuration()) - zero) * sampleRate));
+    const total = Math.max(1, Math.ceil(((await audio.computeDuration()) - zero) * sampleRate));
     let out: Recording | undefined;
-    for await (const { buffer, timestamp } of new AudioBufferSink(audio).buffers()) {
-      out ??= new Recording(length, buffer.sampleRate);
+    for await (const { buffer, timestamp } of new AudioBufferSink(audio).buffers(from ? zero + from - lead : undefined, zero + to)) {
+      out ??= new Recording(from, to, total, buffer.sampleRate);
       // What lies before time 0 is not heard.
       out.add(Math.round((timestamp - zero) * buffer.sampleRate), ...sidesOf(buffer));
     }
-    return out?.pcm() ?? silence;
+    return (out ?? new Recording(from, to, total, sampleRate)).pcm();
   });
 
-/** Sound that arrives piece by piece at the rate of its file. */
+/** A stretch of sound that arrives piece by piece at the rate of its file. */
 class Recording {
   private left: Int16Array;
   private right: Int16Array;
+  private begin: number;
   /** The position after the last piece, and its last samples. */
   private end = NaN;
   private last = [0, 0];
   private stereo = false;
 
   constructor(
-    length: number,
+    from: number,
+    to: number,
+    private total: number,
     private rate: number,
   ) {
+    this.begin = Math.min(total, from * sampleRate);
+    const length = Math.min(total, to * sampleRate) - this.begin;
     this.left = new Int16Array(length);
     this.right = new Int16Array(length);
   }
 
-  /** Adds a piece whose first sample is number `from`. Another rate is interpolated. */
-  add(from: number, left: Float32Array, right: Float32Array): void {
+  /** Adds a piece whose first sample is number `first` of the file. Another rate is interpolated. */
+  add(first: number, left: Float32Array, right: Float32Array): void {
     const ratio = this.rate / sampleRate;
+    const from = first - this.begin * ratio;
     const goesOn = from === this.end;
     this.stereo ||= left !== right;
     const last = from + left.length - 1;
@@ -96,7 +109,7 @@ class Recording {
   }
 
   pcm(): Pcm {
-    return { left: this.left, right: this.stereo ? this.right : this.left, scale: 1 / steps };
+    return { left: this.left, right: this.stereo ? this.right : this.left, scale: 1 / steps, begin: this.begin, total: this.total };
   }
 }
 
@@ -105,14 +118,14 @@ const hop = windowSize / 2;
 const reach = 512; // samples within which the best overlap is looked for
 
 /** The samples before `end` backwards, as many as that. */
-export function reversed({ left, right, scale }: Pcm, end: number, length: number): Pcm {
+export function reversed({ left, right, scale, begin }: Pcm, end: number, length: number): Pcm {
   const turn = (side: Pcm['left']) => {
     const out = side instanceof Int16Array ? new Int16Array(length) : new Float32Array(length);
-    for (let i = 0; i < length; i++) out[i] = side[end - 1 - i] ?? 0;
+    for (let i = 0; i < length; i++) out[i] = side[end - 1 - i - begin] ?? 0;
     return out;
   };
   const turned = turn(left);
-  return { left: turned, right: right === left ? turned : turn(right), scale };
+  return { left: turned, right: right === left ? turned : turn(right), scale, begin: 0, total: length };
 }
 
 /**
@@ -123,9 +136,9 @@ export function reversed({ left, right, scale }: Pcm, end: number, length: numbe
 export function stretched(pcm: Pcm, sourceAt: (sample: number) => number, length: number): Pcm {
   const out = { left: new Float32Array(length + windowSize), right: new Float32Array(length + windowSize) };
   const shape = Float32Array.from({ length: windowSize }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / windowSize));
-  let follow = Math.floor(sourceAt(0)); // where the last window would go on
+  let follow = Math.floor(sourceAt(0)) - pcm.begin; // where the last window would go on
   for (let at = -hop; at < length; at += hop) {
-    const ideal = Math.floor(sourceAt(at));
+    const ideal = Math.floor(sourceAt(at)) - pcm.begin;
     const begin = at < 0 ? ideal : bestNear(pcm.left, ideal, follow);
     for (let i = Math.max(0, -at); i < windowSize && at + i < length; i++) {
       const gain = shape[i] ?? 0;
@@ -134,7 +147,7 @@ export function stretched(pcm: Pcm, sourceAt: (sample: number) => number, length
     }
     follow = begin + hop;
   }
-  return { left: out.left.subarray(0, length), right: out.right.subarray(0, length), scale: pcm.scale };
+  return { left: out.left.subarray(0, length), right: out.right.subarray(0, length), scale: pcm.scale, begin: 0, total: length };
 }
 
 /** The start near `ideal` whose samples are most like those at `follow`. */
