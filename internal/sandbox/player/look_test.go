@@ -81,6 +81,9 @@ func looks(t *testing.T, address string) {
 	// The corners follow the finger, and go with the picture as it turns.
 	tap(`[aria-label="Turn Segment 1 to the right"]`)
 	p.See("(180°)")
+	// The line shows the pictures turned and cropped as well.
+	p.Until(`(([w, h], kept) => Math.abs(w / 24 / h - kept.width / kept.height) < .1)(
+		getComputedStyle(document.querySelector('.filmstrip > span')).backgroundSize.match(/[\d.]+/g).map(Number), document.querySelector('.kept').getBoundingClientRect())`)
 	p.Until(`document.querySelector('.kept').style.left === '0%' && document.querySelector('.kept').style.right !== '0%'`)
 
 	tap(`[aria-label="Move: Segment 1"]`)

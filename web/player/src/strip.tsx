@@ -6,8 +6,10 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { beginsOf, clipTimeAt, firstEnd, lengthOf, lengthOfAll, shortestOf, speedOf, type Clip, type Direction, type JoinType, type Segment } from './draft';
 import { storyboardOf } from './files';
 import { seconds } from './media';
-import { Act, focusNext, Popover, Slider } from './parts';
+import { Act, focusNext, Popover, Slider, useAnswer } from './parts';
 import type { Peek } from './player';
+import type { Look } from './preview/config';
+import { drawTurned, isCropped, sizeOf } from './preview/look';
 
 const joins: [JoinType | 'cut', string, string][] = [
   ['cut', 'Cut', '|'],
@@ -311,6 +313,7 @@ function usePinch(zoom: number, set: (zoom: number) => void) {
 /** The service's pictures of a clip, each a tile of one image. */
 interface Board {
   url: string;
+  image: HTMLImageElement;
   tileWidth: number;
   count: number;
 }
@@ -324,30 +327,64 @@ async function makeBoard(assetKey: string): Promise<Board> {
   const image = new Image();
   image.src = url;
   await image.decode();
-  return { url, tileWidth: image.naturalWidth / boardTiles, count: boardTiles };
+  return { url, image, tileWidth: image.naturalWidth / boardTiles, count: boardTiles };
 }
 
-function useBoard(assetKey: string, on: boolean): Board | undefined {
-  const [board, set] = useState<Board>();
-  const [tries, again] = useState(0);
+/** The board of a clip, made once. */
+function boardOf(assetKey: string): Promise<Board> {
+  const made = boards.get(assetKey) ?? makeBoard(assetKey);
+  boards.set(assetKey, made);
+  made.catch(() => boards.delete(assetKey));
+  return made;
+}
+
+/** The longest side of a turned tile, in pixels. */
+const mostTile = 400;
+
+/** The same tiles, each turned and cropped. */
+async function turnedBoard(board: Board, look: Look): Promise<Board> {
+  const tile = { width: board.tileWidth, height: boardHeight };
+  const size = sizeOf(tile, look);
+  const tileWidth = (size.width * boardHeight) / size.height;
+  const scale = Math.min(1, mostTile / tileWidth) * (boardHeight / size.height);
+  const canvas = document.createElement('canvas');
+  const width = Math.max(1, Math.round(size.width * scale));
+  Object.assign(canvas, { width: width * board.count, height: Math.max(1, Math.round(size.height * scale)) });
+  const context = canvas.getContext('2d');
+  const tiles = await Promise.all(Array.from({ length: board.count }, (_, n) => createImageBitmap(board.image, n * tile.width, 0, tile.width, tile.height)));
+  tiles.forEach((image, n) => {
+    if (context) drawTurned(context, image, tile, look, n * width, 0, scale);
+    image.close();
+  });
+  const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done, 'image/jpeg', 0.8));
+  if (!blob) throw new Error('the browser made no picture');
+  return { ...board, url: URL.createObjectURL(blob), tileWidth };
+}
+
+/** The board of a segment, as its look turns, mirrors and crops it. */
+function useBoard({ assetKey, rotate, mirror, crop }: Segment, on: boolean): Board | undefined {
+  const board = useAnswer(on ? assetKey : '', () => boardOf(assetKey));
+  const [turned, set] = useState<Board>();
+  const look = { rotate, mirror, crop };
+  const plain = !rotate && !mirror && !isCropped(look);
   useEffect(() => {
-    if (!on) return;
-    const made = boards.get(assetKey) ?? makeBoard(assetKey);
-    boards.set(assetKey, made);
-    let timer = 0;
-    made.then(set, () => {
-      boards.delete(assetKey);
-      timer = window.setTimeout(() => again(tries + 1), Math.min(5, tries + 1) * 10_000);
-    });
-    return () => clearTimeout(timer);
-  }, [assetKey, on, tries]);
-  return board;
+    if (!board || plain) return set(undefined);
+    let left = false;
+    // A finger that drags a corner need not wait for it.
+    const timer = setTimeout(() => turnedBoard(board, look).then((made) => (left ? URL.revokeObjectURL(made.url) : set(made)), () => {}), 100);
+    return () => {
+      left = true;
+      clearTimeout(timer);
+    };
+  }, [board, JSON.stringify(look)]);
+  useEffect(() => () => void (turned && URL.revokeObjectURL(turned.url)), [turned]);
+  return board && (plain ? board : (turned ?? board));
 }
 
 /** Pictures of the piece's own times, side by side. */
 function Filmstrip(props: { segment: Segment; clip: Clip | undefined; width: number; has: (feature: string) => boolean }) {
   const { segment: s, clip, width } = props;
-  const board = useBoard(s.assetKey, props.has('storyboard'));
+  const board = useBoard(s, props.has('storyboard'));
   if (!board) return <span class="strip-picture" style={{ backgroundImage: `url(${clip?.picture ?? ''})` }} />;
   const height = 67; // of a piece, in pixels
   const tile = (board.tileWidth * height) / boardHeight;
