@@ -139,6 +139,17 @@ func twoTabs(t *testing.T, address string) {
 	b.Eval(`document.querySelector('[aria-label="Duplicate Segment 1"]').click()`)
 	pieces(a, 4)
 	pieces(b, 4)
+	// A separation in one tab is one in both: the other one shows the credits that are left, and asks for none.
+	offer := func(p *browsertest.Page) {
+		p.Choose(".drop:nth-child(3)", song(t))
+		p.Until(`document.querySelector('.ask .primary').innerText === 'Separate for 1 credit'`)
+	}
+	offer(a)
+	offer(b)
+	b.Click(".ask .primary")
+	a.Until(`document.querySelector('.ask .primary').innerText === 'Use its stems, free' && document.querySelector('.credits summary').innerText === '2 credits'`)
+	a.Click(`[aria-label="Remove the speech"]`)
+	b.Until(`!document.querySelector('.speech')`)
 	// A deleted project leaves both tabs, and can be restored.
 	confirm(a, `[aria-label="Delete the project Film 2"]`)
 	a.See("Film 2 was deleted.")
@@ -204,6 +215,8 @@ func earlierProjects(t *testing.T, address string) {
 	p.Until(`!Object.keys(localStorage).some(key => key.startsWith('cutroom-project'))`)
 	p.Click(`[aria-label="Undo the last edit"]`)
 	p.Until(`!document.querySelector('.piece, .music')`)
+	// Nothing is left of its picture.
+	p.Until(`(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.every(v => v === 0))(document.querySelector('.stage canvas'))`)
 }
 
 func endsWhereItBegan(t *testing.T, address string) {
@@ -216,10 +229,16 @@ func endsWhereItBegan(t *testing.T, address string) {
 	p.Until(`document.querySelector('.task progress')`)
 	p.Choose(".drop:nth-child(2)", song(t))
 	p.Until(`document.querySelectorAll('.task').length === 2`)
+	// A double tap cancels one: the next one moves under the finger.
+	p.Eval(`(performance.real = performance.now, performance.now = () => 1e6, 0)`)
 	p.Drag(".task button", 0, 0)
 	p.Until(`document.querySelectorAll('.task').length === 1`)
 	p.Drag(".task button", 0, 0)
+	p.Eval(`(performance.now = () => 2e6, 0)`)
+	p.Until(`document.querySelectorAll('.task').length === 1`)
+	p.Drag(".task button", 0, 0)
 	p.Until(`!document.querySelector('.task')`)
+	p.Eval(`(performance.now = performance.real, 0)`)
 	control(t, "DELETE", bucket+"/__control/faults", nil)
 	p.Problems() // the requests that were given up
 
@@ -244,7 +263,16 @@ func endsWhereItBegan(t *testing.T, address string) {
 	open("Film 2")
 	p.Until(`!document.querySelector('.ask')`)
 	open("My first film")
+	// If its state is refused, the film waits for the stems that were paid for.
+	p.Eval(`(window.real = window.fetch, window.fetch = async (request, ...rest) => {
+		if (!/separate\/sep-[^/]+$/.test(request.url)) return window.real(request, ...rest);
+		window.fetch = window.real;
+		return new Response('{"error":"unheard_of"}', { status: 403, headers: { 'Content-Type': 'application/json' } });
+	}, 0)`)
 	p.Click(".ask .primary")
+	p.See("The service answered 403.")
+	p.See("The stems are not ready yet.")
+	p.Click(".speech .wrong button")
 	p.Until(`document.querySelectorAll('.stems canvas').length >= 2`)
 }
 

@@ -558,7 +558,8 @@ func loseNetwork(t *testing.T, address string) {
 	offline("during an upload")
 	p.Until(`document.querySelectorAll('.piece').length === 1`)
 	p.Click(".film .primary:not([aria-disabled])")
-	p.Until(`document.querySelector('.film progress')`)
+	// The second tap of a double tap falls on Cancel, which hears nothing yet.
+	p.Until(`document.querySelector('.film progress') && (document.querySelector('.go button:not(.primary)').click(), true)`)
 	offline("during a render")
 	p.Until(`document.querySelector('.film video')?.readyState >= 2`)
 	if said := p.Eval(`window.said.filter(text => !text.startsWith('Your film'))`); said != "[]" {
@@ -576,6 +577,7 @@ func refusals(t *testing.T, p *browsertest.Page) {
 		{503, "paused", "The service takes no new jobs right now."},
 		{429, "too_many_jobs", "Too many of your jobs are waiting."},
 		{403, "storage_full", "Your storage is full."},
+		{403, "unheard_of", "The service answered 403. Try again."},
 		{404, "segments[1].sourceAssetKey: the asset does not exist in the object store", "The file of Segment 2 is gone. Add the same file again"},
 		{400, "bgmClips[0].fadeInMs must be 0..30000", "The music must be 0..30000"},
 	} {

@@ -46,6 +46,22 @@ export const current = (): Session | null => JSON.parse(localStorage.getItem(ses
 // A sign-in or a sign-out in one tab is one in all.
 addEventListener('storage', (e) => e.key === sessionKey && location.reload());
 
+const elsewhere = new BroadcastChannel('cutroom-account');
+/** Says in the other tabs of this browser that the credits or the stems of the account have changed. */
+export const accountChanged = (): void => elsewhere.postMessage('');
+/** Calls `look` when another tab has changed the account, and when the user comes back: maybe from another browser. */
+export function onAccountChange(look: () => void): () => void {
+  const back = () => document.visibilityState === 'visible' && look();
+  elsewhere.addEventListener('message', look);
+  document.addEventListener('visibilitychange', back);
+  addEventListener('focus', back);
+  return () => {
+    elsewhere.removeEventListener('message', look);
+    document.removeEventListener('visibilitychange', back);
+    removeEventListener('focus', back);
+  };
+}
+
 export const pause = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
 const trouble = (e: unknown): Trouble => ((e as Error | null)?.name === 'QuotaExceededError' ? new Trouble("This browser's storage is full, so that nothing was sent. Delete a project or free space on this device, then try again.", '', true) : e instanceof CutroomError ? troubleOf(e) : e instanceof JobFailed ? failureOf(e) : e instanceof Trouble ? e : new Trouble('The service cannot be reached. Check the connection and try again.', '', true));

@@ -3,7 +3,7 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import { Account } from './account';
-import { answer, api, buy, current, cutroom, lastName, onEnd, onWait, pause, present, signIn, type Provider, type Schemas, type Session } from './api';
+import { accountChanged, answer, api, buy, current, cutroom, lastName, onAccountChange, onEnd, onWait, pause, present, signIn, type Provider, type Schemas, type Session } from './api';
 import type { Trouble } from './errors';
 import { Act, Ask, Popover, useTask, Wrong } from './parts';
 import { Pushes, unregister } from './pushes';
@@ -98,7 +98,13 @@ function Signed(props: { session: Session; leave: (why: string) => void }) {
   const count = () => answer(api.GET('/api/v2/credits')).then((c) => setBalance(c.balance), () => {});
   useEffect(() => {
     void present().catch(() => {}).then(count);
+    return onAccountChange(() => void count());
   }, []);
+  const spent = () => void count().then(accountChanged);
+  const bought = (now: number) => {
+    setBalance(now);
+    accountChanged();
+  };
   return (
     <>
       <a class="skip" href="#studio">
@@ -107,14 +113,14 @@ function Signed(props: { session: Session; leave: (why: string) => void }) {
       <header class="top">
         <Brand />
         <div class="account">
-          <Credits balance={balance} bought={setBalance} />
+          <Credits balance={balance} bought={bought} />
           <Account user={user} leave={props.leave} />
         </div>
       </header>
       <Pushes />
       <main id="studio" tabIndex={-1}>
         <h1 class="unseen">Studio</h1>
-        <Studio user={user.sub} balance={balance} spent={count} />
+        <Studio user={user.sub} balance={balance} spent={spent} />
       </main>
       <footer>
         <span>Every button here is a call of the public API.</span>

@@ -28,7 +28,7 @@ const answers: Record<string, Sentence> = {
   invalid_asset_key: ['One of the clips is gone. Remove it and add it again.'],
   rate_limited: ['That was a lot at once. Wait a minute, then try again.', 'again'],
   too_many_jobs: ['Too many of your jobs are waiting. Let one finish or delete one, then try again.', 'again'],
-  storage_full: ['Your storage is full. Delete films and stems that you no longer need, or unused uploads under Account at the top.'],
+  storage_full: ['Your storage is full. Delete films and stems that you no longer need, or unused uploads under Account at the top, then try again.', 'again'],
   unavailable: ['The service cannot reach its storage right now. Try again in a moment.', 'again'],
   paused: ['The service takes no new jobs right now. Your draft is kept: try again in a few minutes.', 'again'],
   account_deleted: ['This account was deleted. Sign in again to start anew.'],
@@ -67,6 +67,8 @@ const statuses: Record<number, Sentence> = {
 /** Names the fields in a sentence of the service as the page does: segments[0].trimEndMs is in Segment 1. */
 const plain = (sentence: string): string =>
   sentence
+    .replace(/^\w*assetKey names a file that /i, 'This file ')
+    .replace(/^\w*assetKey names a file without /i, 'This file has no ')
     .replace(/segments\[(\d+)\](\.\w+)*/g, (_, i) => `Segment ${Number(i) + 1}`)
     .replace(/bgmClips\[\d+\](\.\w+)*/g, 'The music')
     .replace(/separationDirectives\[\d+\](\.\w+|\[\d+\])*/g, 'The speech');
@@ -78,11 +80,14 @@ function goneAsset({ next, field = '' }: CutroomError): Sentence | undefined {
   return [`The file${place} is gone. Add the same file again: your cuts stay.`];
 }
 
+/** The service's own sentence. A code that this page does not know is none. */
+const saidBy = ({ code, next, status }: CutroomError): Sentence =>
+  !code.includes(' ') ? [`The service answered ${status}. Try again.`, 'again'] : next === 'again' ? [`${plain(code)}.`, 'again'] : [`${plain(code)}.`];
+
 /** The Trouble of an answer that is not a success, or of none. */
 export function troubleOf(e: CutroomError): Trouble {
   if (e.status === 0 && !e.code) return new Trouble('The service cannot be reached. Check the connection and try again.', '', true);
-  const text = plain(e.code) || `The service answered ${e.status}. Try again.`;
-  const [sentence, again] = answers[e.code] ?? goneAsset(e) ?? statuses[e.status] ?? [text, e.next === 'again' ? 'again' : undefined];
+  const [sentence, again] = answers[e.code] ?? goneAsset(e) ?? statuses[e.status] ?? saidBy(e);
   return new Trouble(sentence, e.code, again === 'again', e.status);
 }
 

@@ -5,7 +5,7 @@ import { answer, api, bytesOf, cutroom, followRender, result, type Schemas } fro
 import type { Draft } from './draft';
 import { Trouble } from './errors';
 import { History } from './history';
-import { Act, Choice, Panel, Popover, Progress, useTask, Wrong } from './parts';
+import { Act, Choice, LateAct, Panel, Popover, Progress, useTask, Wrong } from './parts';
 import type { Change } from './projects';
 import { watchEvent } from './pushes';
 
@@ -146,9 +146,7 @@ export function Film(props: {
           {state && (
             <>
               <Progress label={state.status === 'PENDING' ? 'Waiting for a free slot' : `Rendering, ${percent} %`} value={percent} />
-              <button type="button" onClick={() => cancel(state.jobId)}>
-                Cancel
-              </button>
+              <LateAct act={() => cancel(state.jobId)}>Cancel</LateAct>
             </>
           )}
           {!state && (

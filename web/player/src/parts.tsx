@@ -53,6 +53,28 @@ export function useTask(report: (trouble: Trouble | undefined) => void): [busy: 
   return [busy, run];
 }
 
+/** What a request answers, undefined until it does. It is repeated while that may help. `key` names what is asked for, '' nothing. */
+export function useAnswer<T>(key: string, ask: () => Promise<T>): T | undefined {
+  const [found, set] = useState<{ key: string; answer: T }>();
+  useEffect(() => {
+    if (!key) return;
+    let [left, tries, timer] = [false, 0, 0];
+    const go = (): void =>
+      void ask().then(
+        (answer) => left || set({ key, answer }),
+        (e) => {
+          if (!left && !(e instanceof Trouble && !e.again)) timer = window.setTimeout(go, Math.min(5, ++tries) * 10_000);
+        },
+      );
+    go();
+    return () => {
+      left = true;
+      clearTimeout(timer);
+    };
+  }, [key]);
+  return found?.key === key ? found.answer : undefined;
+}
+
 /** Focuses an element once the page has been drawn again. */
 export const focusNext = (e: Element | null): void => void requestAnimationFrame(() => e instanceof HTMLElement && e.focus());
 
@@ -81,6 +103,26 @@ export function Act(props: { off?: boolean; class?: string; label?: string; act:
       {props.children}
     </button>
   );
+}
+
+/** A button that takes the place of one that was just pressed: it hears nothing for a moment. */
+export function LateAct(props: Parameters<typeof Act>[0]) {
+  const [deaf, setDeaf] = useState(true);
+  useEffect(() => {
+    const timer = setTimeout(() => setDeaf(false), deafMs);
+    return () => clearTimeout(timer);
+  }, []);
+  return <Act {...props} off={deaf || !!props.off} />;
+}
+
+/** Acts at the first press of a double tap. The second one may fall on another thing, which has moved there. */
+export function useFirstPress(): (act: () => void) => void {
+  const deafUntil = useRef(0);
+  return (act) => {
+    if (performance.now() < deafUntil.current) return;
+    deafUntil.current = performance.now() + deafMs;
+    act();
+  };
 }
 
 /** Calls `leave` at a press outside of an element. */

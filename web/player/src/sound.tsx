@@ -1,11 +1,10 @@
 // The film's music and recorded voices: waveform, fades, volume over time, and ducking under voices.
 
-import { useEffect, useState } from 'preact/hooks';
 import type { Point, Remove, Sound } from './draft';
 import { analysisOf, type Analysis } from './files';
 import { heardOf, Lane } from './lane';
 import { seconds } from './media';
-import { Act, Icon, Slider, Volume } from './parts';
+import { Act, Icon, Slider, useAnswer, Volume } from './parts';
 import type { Change } from './projects';
 import { drag } from './strip';
 
@@ -21,13 +20,7 @@ const setter = ({ change, sound: { id } }: Props) => (part: Partial<Sound>) =>
   change((old) => ({ ...old, sounds: old.sounds.map((s) => (s.id === id ? { ...s, ...part } : s)) }), `sound ${id} ${Object.keys(part).join()}`);
 
 /** The service's analysis of a sound. */
-function useAnalysis(assetKey: string, on: boolean): Analysis | undefined {
-  const [found, setFound] = useState<Analysis>();
-  useEffect(() => {
-    if (on) analysisOf(assetKey).then(setFound, () => {});
-  }, [assetKey, on]);
-  return found;
-}
+export const useAnalysis = (assetKey = '', on: boolean): Analysis | undefined => useAnswer(on ? assetKey : '', () => analysisOf(assetKey));
 
 /** The settings of a sound that have no place on the line. */
 export function SoundCard(props: Props & { remove: Remove }) {

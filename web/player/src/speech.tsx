@@ -2,13 +2,13 @@
 // progress, mix and history.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { answer, api, current, followSeparation, newKey, peaksOf, type Schemas } from './api';
+import { answer, api, current, followSeparation, newKey, onAccountChange, peaksOf, type Schemas } from './api';
 import { openShop } from './app';
 import { volumeOf, type Draft, type Remove, type Speech as Spoken, type StemsOf } from './draft';
 import { failureOf, Trouble } from './errors';
 import { Lane } from './lane';
 import { inspect, seconds } from './media';
-import { Act, Confirm, Icon, Progress, useTask, useUnloadWarning, Wrong } from './parts';
+import { Act, Confirm, Icon, Progress, useAnswer, useTask, useUnloadWarning, Wrong } from './parts';
 import { Stems } from './stems';
 import type { Change } from './projects';
 import { mustSound, upload } from './upload';
@@ -30,6 +30,7 @@ export interface Stretch {
 /** A separation that waits for a yes. */
 export interface Offer {
   recording: Recording;
+  durationMs: number;
   credits: number;
   /** The job that has these stems already, which costs nothing. */
   made: string | undefined;
@@ -53,6 +54,8 @@ export function Speech(props: {
   offer: Offer | undefined;
   offered: (offer: Offer | undefined) => void;
   stems: StemsOf;
+  /** Says something in passing. */
+  told: (text: string) => void;
   /** Receives the stems of a separation, undefined while they are not known. */
   found: (jobId: string, stems: Schemas['Stem'][] | undefined) => void;
 }) {
@@ -65,17 +68,27 @@ export function Speech(props: {
   props.ask.current = async (wanted) => {
     // The price is quoted before anything is charged.
     const [recording, durationMs] = await measured(wanted, props.byReference, props.has('analysis'));
-    const cost = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs: Math.round(durationMs) } } }));
-    offered({ recording, credits: cost.credits, made: 'file' in recording ? undefined : await madeBefore(recording), key: newKey() });
+    offered({ recording, durationMs, ...(await quote(recording, durationMs)), key: newKey() });
   };
+  const latest = useRef(offer);
+  latest.current = offer;
+  useEffect(() => {
+    if (!offer) return;
+    const look = async () => {
+      const now = await quote(offer.recording, offer.durationMs);
+      if (latest.current === offer && (now.credits !== offer.credits || now.made !== offer.made)) offered({ ...offer, ...now });
+    };
+    return onAccountChange(() => void look().catch(() => {})); // the service charges its own price, and says so
+  }, [offer]);
   useEffect(() => asked.current?.scrollIntoView({ block: 'nearest' }), [offer]);
   const separate = ({ recording, key, made }: Offer) =>
     run(async () => {
-      const submitted = made ?? submit(recording, key, props.has('separate.reuse'));
-      const jobId = await Promise.resolve(submitted).finally(props.spent); // also after a refusal: another tab may have spent credits
+      const submitted = made ? { jobId: made, reused: false } : submit(recording, key, props.has('separate.reuse'));
+      const { jobId, reused } = await Promise.resolve(submitted).finally(props.spent); // also after a refusal: another tab may have spent credits
       if (!('file' in recording)) remember(recording, jobId);
       offered(undefined);
       use(recording, jobId);
+      if (reused) props.told('This sound was separated before: nothing was charged.');
     });
   useUnloadWarning(busy && !!offer && 'file' in offer.recording);
   /** Puts stems on the film: on the segments whose sound was separated, or by themselves. The same stems are there once. */
@@ -140,25 +153,29 @@ function SpeechCard(props: {
   const { jobId } = speech;
   const stems = props.stems[jobId] ?? [];
   const [state, setState] = useState<Status>();
+  /** Why its state is not known. The job itself may be well. */
+  const [unknown, setUnknown] = useState<Trouble>();
+  const [tries, again] = useState(0);
   useEffect(() => {
     let left = false;
+    setUnknown(undefined);
     followSeparation(jobId, (s) => !left && setState(s)).then(
       (end) => !left && found(jobId, end.stems ?? []),
       (e: Trouble) => {
         if (left || e.status === 401) return; // the draft waits for the next sign-in
         props.spent(); // or refunded
+        if (e.status && e.status !== 404) return setUnknown(new Trouble(e.message, e.code, true));
         found(jobId, []);
         if (!e.status) return; // the card says why it failed
-        if (e.code === 'invalid_stem_url') return;
-        props.failed(e.status === 404 ? new Trouble(`The stems of ${speech.name} were deleted.`) : e);
-        if (e.status === 404) change((old) => ({ ...old, speeches: old.speeches.filter((s) => s.jobId !== jobId) }));
+        props.failed(new Trouble(`The stems of ${speech.name} were deleted.`));
+        change((old) => ({ ...old, speeches: old.speeches.filter((s) => s.jobId !== jobId) }));
       },
     );
     return () => {
       left = true;
       found(jobId, undefined); // they may be deleted before the recording comes back
     };
-  }, [jobId]);
+  }, [jobId, tries]);
   const set = speechSetter(change, jobId);
   return (
     <div class="speech">
@@ -170,6 +187,7 @@ function SpeechCard(props: {
           Remove
         </button>
       </div>
+      <Wrong trouble={unknown} again={() => again(tries + 1)} />
       {state && <Going state={state} again={speech.source && (() => void props.ask.current(speech.source as Stretch).catch(props.failed))} />}
       {state?.status === 'READY' && stems.length > 0 && (
         <>
@@ -193,10 +211,7 @@ const speechSetter = (change: Change, jobId: string) => (part: Partial<Spoken>) 
 export function SpeechLane(props: { speech: Spoken; stems: Schemas['Stem'][]; filmMs: number; change: Change }) {
   const { speech, stems, filmMs } = props;
   const [stem] = stems;
-  const [wave, setWave] = useState<Schemas['Waveform']>();
-  useEffect(() => {
-    if (stem) peaksOf(stem, 600).then(setWave, () => {});
-  }, [stem?.stemId]);
+  const wave = useAnswer(stem?.stemId ?? '', () => peaksOf(stem as Schemas['Stem'], 600));
   if (!stem || !wave || speech.segments) return null;
   const place = { startMs: 0, fromMs: 0, ...speech.place };
   const set = speechSetter(props.change, speech.jobId);
@@ -261,19 +276,25 @@ async function madeBefore(stretch: Stretch): Promise<string | undefined> {
   return job && job.status !== 'FAILED' && job.status !== 'DISPOSED' ? jobId : undefined;
 }
 
-/** Submits a separation under its key and returns the job. */
-async function submit(recording: Recording, key: string, named: boolean): Promise<string> {
+/** What a separation costs, and the job that has its stems already. */
+async function quote(recording: Recording, durationMs: number): Promise<Pick<Offer, 'credits' | 'made'>> {
+  const { credits } = await answer(api.GET('/api/v2/credits/cost', { params: { query: { durationMs: Math.round(durationMs) } } }));
+  return { credits, made: 'file' in recording ? undefined : await madeBefore(recording) };
+}
+
+/** Submits a separation under its key. Returns the job, and whether it is one of an earlier request. */
+async function submit(recording: Recording, key: string, named: boolean): Promise<{ jobId: string; reused?: boolean }> {
   const params = { header: { 'Idempotency-Key': key } };
   if (!('file' in recording)) {
     const { assetKey, fromMs, toMs, name } = recording;
     const body = { sourceAssetKey: assetKey, trimStartMs: fromMs, trimEndMs: toMs, sourceLanguageCode: 'auto', again: false, ...(named && { fileName: name.slice(0, 200) }) };
-    return (await answer(api.POST('/api/v2/separate/v3', { body, params }))).jobId;
+    return answer(api.POST('/api/v2/separate/v3', { body, params }));
   }
   const form = new FormData();
   form.set('spec', new Blob(['{"sourceLanguageCode":"auto"}'], { type: 'application/json' }));
   form.set('file', recording.file);
   const body = form as unknown as { file: string; spec: Schemas['SeparationSpec'] }; // a form types its files as text
-  return (await answer(api.POST('/api/v2/separate', { body, bodySerializer: () => form, params }))).jobId;
+  return answer(api.POST('/api/v2/separate', { body, bodySerializer: () => form, params }));
 }
 
 /** What a separation is called: the service knows only the key of an upload by reference. */

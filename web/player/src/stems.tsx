@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { peaksOf, stemAddress, type Schemas } from './api';
 import { seconds } from './media';
-import { Icon, Volume } from './parts';
+import { Icon, useAnswer, Volume } from './parts';
 
 type Stem = Schemas['Stem'];
 
@@ -68,10 +68,7 @@ export function Stems(props: { stems: Stem[]; volume: (stemId: string) => number
 function Wave(props: { stem: Stem; at: number; loud: number; seek: (ms: number) => void }) {
   const { stem } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [wave, setWave] = useState<Schemas['Waveform']>();
-  useEffect(() => {
-    peaksOf(stem, 600).then(setWave, () => {});
-  }, [stem.stemId]);
+  const wave = useAnswer(stem.stemId, () => peaksOf(stem, 600));
   useEffect(() => {
     const paint = canvas.current?.getContext('2d');
     if (!paint || !wave) return;

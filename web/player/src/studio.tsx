@@ -6,7 +6,7 @@ import { configOf, known, lengthOfAll, nextId, replaced, split, type Clip, type 
 import { Trouble } from './errors';
 import { Film } from './film';
 import { seconds } from './media';
-import { Act, Choice, Confirm, deafMs, Drop, Panel, Popover, Undo, useUnloadWarning } from './parts';
+import { Act, Choice, Confirm, Drop, Panel, Popover, Undo, useFirstPress, useUnloadWarning } from './parts';
 import { Player, type Peek } from './player';
 import type { FilmConfig } from './preview/config';
 import { useProjects, type Change, type Projects } from './projects';
@@ -89,15 +89,13 @@ function Project(props: Parts) {
     say(undefined);
     projects.change(f, what);
   };
-  /** The first press of a double tap removes something; the second one must not remove another thing. */
-  const deafUntil = useRef(0);
-  const remove: Remove = (what, f) => {
-    if (performance.now() < deafUntil.current) return;
-    deafUntil.current = performance.now() + deafMs;
-    projects.change(f);
-    choose(undefined);
-    say({ text: `${what} was removed.`, undo: true });
-  };
+  const firstPress = useFirstPress();
+  const remove: Remove = (what, f) =>
+    firstPress(() => {
+      projects.change(f);
+      choose(undefined);
+      say({ text: `${what} was removed.`, undo: true });
+    });
   useShortcuts(undo, redo);
 
   const work = (label: string, run: (sent: Sent, signal: AbortSignal) => Promise<unknown>) => tasks.start(label, id, run);
@@ -246,7 +244,7 @@ function Project(props: Parts) {
           {draft.sounds.map((s) => (
             <SoundCard key={s.id} sound={s} remove={remove} {...lanes} />
           ))}
-          <Speech draft={draft} change={change} remove={remove} balance={props.balance} spent={props.spent} byReference={has('separate.v3')} has={has} ask={ask} offer={props.offer} offered={props.offered} stems={stems} found={(jobId, list) => setStems((old) => ({ ...old, [jobId]: list }))} />
+          <Speech draft={draft} change={change} remove={remove} balance={props.balance} spent={props.spent} byReference={has('separate.v3')} has={has} ask={ask} offer={props.offer} offered={props.offered} stems={stems} told={(text) => say({ text, undo: false })} found={(jobId, list) => setStems((old) => ({ ...old, [jobId]: list }))} />
         </Panel>
       </div>
 

@@ -2,7 +2,7 @@
 
 import { useRef, useState } from 'preact/hooks';
 import { Trouble } from './errors';
-import { Act, Progress, Wrong } from './parts';
+import { Act, Progress, useFirstPress, Wrong } from './parts';
 
 interface Task {
   id: number;
@@ -57,6 +57,7 @@ export function useTasks(): Tasks {
 
 export function TaskList(props: { tasks: Tasks; project: string; nameOf: (project: string) => string }) {
   const { all, stop } = props.tasks;
+  const firstPress = useFirstPress();
   return (
     <>
       {all.map((t) => {
@@ -64,7 +65,7 @@ export function TaskList(props: { tasks: Tasks; project: string; nameOf: (projec
         return (
           <div key={t.id} class="task">
             {t.trouble ? <Wrong trouble={t.trouble} again={t.again} /> : <Progress label={label} value={t.part} />}
-            <Act class="plain" label={t.trouble ? 'Close the message' : `Cancel: ${label}`} act={() => stop((o) => o.id === t.id)}>
+            <Act class="plain" label={t.trouble ? 'Close the message' : `Cancel: ${label}`} act={() => firstPress(() => stop((o) => o.id === t.id))}>
               {t.trouble ? 'Close' : 'Cancel'}
             </Act>
           </div>

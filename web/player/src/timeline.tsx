@@ -1,15 +1,15 @@
 // The timeline: the film's pieces along a line, the shape of the film, and the settings of the chosen segment.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { beatsOf, cutToBeats } from './beats';
 import { Canvas } from './canvas';
 import { Card } from './card';
 import { beginsOf, duplicated, lasting, lengthOfAll, reshaped, roomOf, segmentAt, shortest, speedOf, without, type Draft, type Remove, type Segment } from './draft';
-import { analysisOf, type Analysis } from './files';
 import { Act } from './parts';
 import type { Peek } from './player';
 import type { Change } from './projects';
+import { useAnalysis } from './sound';
 import type { Recording } from './speech';
 import { Strip } from './strip';
 
@@ -36,7 +36,7 @@ export function Timeline(props: {
   const { segments } = draft;
   const [snaps, setSnaps] = useState(false);
   const music = draft.sounds.find((s) => !s.voice);
-  const song = useSong(has('analysis') ? music?.assetKey : undefined);
+  const song = useAnalysis(music?.assetKey, has('analysis'));
   /** The onsets of the music on the film's line. */
   const beats = music && song ? beatsOf(music, song.onsetsMs ?? [], song.durationMs, lengthOfAll(segments) * 2) : [];
   const clipOf = (s: Segment) => draft.clips.find((c) => c.assetKey === s.assetKey);
@@ -126,14 +126,4 @@ export function Timeline(props: {
       {has('canvas') && <Canvas draft={draft} change={change} segment={open} clip={clipOf} set={set} has={has} />}
     </>
   );
-}
-
-/** The service's analysis of the music. */
-function useSong(assetKey: string | undefined): Analysis | undefined {
-  const [found, set] = useState<Analysis>();
-  useEffect(() => {
-    set(undefined);
-    if (assetKey) analysisOf(assetKey).then(set, () => {});
-  }, [assetKey]);
-  return found;
 }

@@ -23,11 +23,10 @@ export async function upload(file: File, sent: Sent, signal?: AbortSignal): Prom
   return assetKey;
 }
 
-/** The service's analysis of a file, undefined if there is nothing in it that can be read. */
-const analysed = (assetKey: string): Promise<Analysis | undefined> =>
+/** The service's analysis of a file. A refusal names the file. */
+const analysed = (assetKey: string, name: string): Promise<Analysis> =>
   analysisOf(assetKey).catch((e: Trouble) => {
-    if (e.again) throw e;
-    return undefined;
+    throw new Trouble(e.message.replace('This file', name), e.code, e.again, e.status);
   });
 
 /** Uploads a clip. What this browser cannot read, such as HEVC, is measured by the service. */
@@ -38,9 +37,9 @@ export async function clipOf(file: File, canAnalyse: boolean, sent: Sent, signal
   keepFile(assetKey, file);
   if (seen?.picture) return { name: file.name, assetKey, ...seen };
   if (!canAnalyse) throw new Trouble(`This browser cannot read ${file.name}.`);
-  const found = await analysed(assetKey);
+  const found = await analysed(assetKey, file.name);
   signal?.throwIfAborted();
-  if (!found?.hasVideo) throw new Trouble(`${file.name} holds no video.`);
+  if (!found.hasVideo) throw new Trouble(`${file.name} holds no video.`);
   return { name: file.name, assetKey, durationMs: found.durationMs, picture: '' };
 }
 
@@ -55,7 +54,7 @@ export async function soundOf(file: File, canAnalyse: boolean, sent: Sent, signa
 
 /** The analysis of a file with sound. */
 export async function mustSound(assetKey: string, name: string): Promise<Analysis> {
-  const found = await analysed(assetKey);
-  if (!found?.hasAudio) throw new Trouble(`${name} holds no sound that can be read.`);
+  const found = await analysed(assetKey, name);
+  if (!found.hasAudio) throw new Trouble(`${name} holds no sound that can be read.`);
   return found;
 }
