@@ -97,7 +97,8 @@ func declaredLength(file string) (time.Duration, error) {
 	}
 	switch class.Kind {
 	case container.MP3, container.AAC:
-		return container.FramesDuration(file, class.Kind)
+		frames, err := container.ReadFrames(file, class.Kind)
+		return frames.Duration, err
 	case container.MP4:
 		tables, err := container.ReadTables(file)
 		if errors.Is(err, container.ErrTooManyBoxes) {

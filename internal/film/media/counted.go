@@ -37,6 +37,15 @@ func (s Sound) Samples() int64 {
 // rebuildSlack is how much longer than its packets a sound without a window may decode.
 const rebuildSlack = 100 * time.Millisecond
 
+// agree reports whether decoded sound lasts as long as its packets. The ends of a file may differ by what a codec adds
+// there and no container has to declare: a frame before the sound and the rest of one behind it, at most 85 ms together
+// (HE-AAC, 2 x 2048 samples at 48 kHz). The first frame of an mp3 that was cut lacks its reservoir, 72 ms at most. The
+// clock of a container may have ticks of a millisecond for packets of 21 ms, or durations at the rate before a change: half
+// a percent. More is allowed for other places in the sound.
+func agree(decoded, packets, more time.Duration) bool {
+	return (decoded - packets).Abs() <= rebuildSlack+packets/200+more
+}
+
 // Rebuilt reports whether so many decoded samples of each channel, from a pass with Args, show that ffmpeg rebuilt the
 // graph on the way: see Args.
 func (s Sound) Rebuilt(samples int64) bool {
@@ -46,9 +55,9 @@ func (s Sound) Rebuilt(samples int64) bool {
 	return samples > MulDiv(int64(s.End-s.From+rebuildSlack), int64(s.SampleRate), int64(time.Second))
 }
 
-// Whole reports whether a sound that Count decoded up to end is all that the packets have.
+// Whole reports whether a sound that Count decoded up to end is all that the packets have, and no more.
 func (s Sound) Whole(end time.Duration) bool {
-	return s.Clockless || s.End-end <= rebuildSlack+(s.End-s.First)/200
+	return s.Clockless || agree(end-s.First, s.End-s.First, 0)
 }
 
 // Count decodes the window to interleaved float32 samples by counting them from the start of the file. It needs a
@@ -105,19 +114,38 @@ func linkArgs(kind container.Kind, path string, links []int64, i int) []string {
 		"-i", fmt.Sprintf("subfile,,start,%d,end,%d,,:%s", links[i], end, inputURL(path))}
 }
 
-// recount measures the sound of joined files by decoding it. It leaves other streams as they are. The error wraps
-// ErrNotMedia if ffmpeg cannot decode what follows a join.
+// recount measures the sound of joined files by decoding it, and compares it with their packets. It leaves other streams
+// as they are. The error wraps ErrNotMedia if ffmpeg cannot decode what follows a join.
 func (r *Runner) recount(ctx context.Context, path string, kind container.Kind, opts MeasureOptions, m *Measured) error {
-	clockless, err := m.clockless(path, kind)
-	m.Clockless = clockless
-	if err == nil && !clockless {
+	if m.Type != "audio" || m.Packets == 0 {
 		return nil
 	}
-	if err == nil {
-		path, err = filepath.Abs(path)
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("count sound: %w", err)
+	}
+	links, err := container.Links(path, kind)
+	if errors.Is(err, container.ErrTooManyLinks) {
+		err = fmt.Errorf("%w: %w", ErrNotMedia, err)
 	}
 	if err != nil {
 		return fmt.Errorf("count sound: %w", err)
+	}
+	frames, err := container.ReadFrames(path, kind)
+	if err != nil {
+		return fmt.Errorf("count sound: %w", err)
+	}
+	if m.Clockless = m.Clockless || len(links) > 1 || frames.Joined; !m.Clockless {
+		return nil
+	}
+	packets := m.Duration()
+	switch {
+	case frames.Duration > 0:
+		packets = frames.Duration - (m.Span - m.Duration()) // without the delay and padding that the tag declares
+	case len(links) > 1:
+		if packets, err = r.linked(ctx, path, kind, links, opts, m.Index); err != nil {
+			return err
+		}
 	}
 	sound := Sound{Path: path, Kind: kind, Stream: &AudioStream{Index: m.Index}, SampleRate: countedRate, Layout: "mono", Clockless: true}
 	length, err := r.Count(ctx, sound, Pass{Name: "count sound", Inputs: []string{path},
@@ -128,30 +156,29 @@ func (r *Runner) recount(ctx context.Context, path string, kind container.Kind, 
 	if err != nil {
 		return err
 	}
-	frames, err := container.FramesDuration(path, kind)
-	if err != nil {
-		return fmt.Errorf("count sound: %w", err)
-	}
-	if length < frames-frames/10 {
-		return fmt.Errorf("count sound: %w: only %v of %v decode", ErrNotMedia, length, frames)
+	if !agree(length, packets, frames.Around+time.Duration(len(links)-1)*rebuildSlack) {
+		return fmt.Errorf("count sound: %w: %v of %v decode", ErrNotMedia, length, packets)
 	}
 	m.End, m.Span, m.Samples, m.Gaps = m.First+length, length, length, nil
 	return nil
 }
 
-// clockless reports whether the sound is that of several joined files.
-func (m Measured) clockless(path string, kind container.Kind) (bool, error) {
-	if m.Clockless || m.Type != "audio" || m.Packets == 0 {
-		return m.Clockless, nil
+// linked returns how long a stream of joined files lasts by its packets. It reads the files one by one, because ffmpeg
+// skips some that follow another.
+func (r *Runner) linked(ctx context.Context, path string, kind container.Kind, links []int64, opts MeasureOptions, stream int) (
+	length time.Duration, err error) {
+	for i := range links {
+		scan := newPacketScan(opts)
+		if _, err := r.scan(ctx, "measure link", path, kind, linkArgs(kind, path, links, i), scan); err != nil {
+			return 0, err
+		}
+		for _, m := range scan.finish() {
+			if m.Index == stream {
+				length += m.Duration()
+			}
+		}
 	}
-	links, err := container.Links(path, kind)
-	if errors.Is(err, container.ErrTooManyLinks) {
-		err = fmt.Errorf("%w: %w", ErrNotMedia, err)
-	}
-	if err != nil || len(links) > 1 {
-		return true, err
-	}
-	return container.FramesDiffer(path, kind)
+	return length, nil
 }
 
 // byteWindow passes on a window of the bytes written to it.

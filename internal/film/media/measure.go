@@ -97,9 +97,12 @@ const (
 // packets. Its memory is constant. The error wraps ErrNotMedia if the file cannot be
 // demuxed, and ErrTimeout if that takes too long.
 func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, opts MeasureOptions) ([]Measured, error) {
-	scan := newPacketScan(opts)
-	_, err := r.scan(ctx, "measure", path, kind, scan)
+	path, err := filepath.Abs(path)
 	if err != nil {
+		return nil, fmt.Errorf("measure: %w", err)
+	}
+	scan := newPacketScan(opts)
+	if _, err := r.scan(ctx, "measure", path, kind, InputArgs(kind, path), scan); err != nil {
 		return nil, err
 	}
 	if opts.MaxStreams > 0 && (scan.headers-scan.covers > opts.MaxStreams || scan.headers > maxScanStreams) {
@@ -125,22 +128,17 @@ const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:pack
 	"format=duration,start_time"
 
 // scan runs ffprobe over the headers and packets of a file, confined, with the demuxer
-// of its kind.
-func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kind, s *packetScan) (outcome, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return outcome{}, fmt.Errorf("%s: %w", name, err)
-	}
+// of its kind. The input are InputArgs, or linkArgs; the path is absolute.
+func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kind, input []string, s *packetScan) (outcome, error) {
 	if kind == container.Unknown {
 		return outcome{}, fmt.Errorf("%s: %w: unknown magic bytes", name, ErrNotMedia)
 	}
 	s.joins = kind == container.Ogg || kind == container.FLAC || kind == container.Matroska
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
-	args = append(args, openArgs(kind)...)
 	if s.opts.IgnoreEdits && kind == container.MP4 {
 		args = append(args, "-ignore_editlist", "1")
 	}
-	args = append(args, "-show_entries", scanned, "-print_format", "compact", inputURL(path))
+	args = append(append(args, "-show_entries", scanned, "-print_format", "compact"), input...)
 	out, err := r.run(ctx, r.ffprobe, Pass{Name: name, Args: args, Inputs: []string{path}, Stdout: s,
 		Timeout: cmp.Or(s.opts.Timeout, measureTimeout), MaxMemoryBytes: s.opts.MaxMemoryBytes})
 	return out, notMediaIfExit(err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,12 +122,15 @@ func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 // ProbeWithin is Probe with limits chosen by the caller.
 func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptions) (Probe, error) {
 	class, err := container.SniffFile(path)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe: %w", err)
 	}
 	scan := newPacketScan(opts)
 	scan.wantFrames = true
-	out, err := r.scan(ctx, "probe", path, class.Kind, scan)
+	out, err := r.scan(ctx, "probe", path, class.Kind, InputArgs(class.Kind, path), scan)
 	if err != nil {
 		return Probe{}, err
 	}
@@ -145,6 +149,7 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	}
 	if gap := p.AudioPackets.leading; index.Continued && gap > minLeading && gap < maxLeading {
 		p.AudioPackets.Clockless = true
+		p.AudioPackets.End -= gap
 	}
 	if index.MixedVideo && p.Video != nil {
 		p.hidePictures("changes how its pictures are encoded on the way; send its pieces as clips of their own")

@@ -323,12 +323,12 @@ func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) 
 	case kind == container.MP4:
 		return Sound{}, errUnopened.WithCause(cause)
 	}
-	walked, err := container.FramesDuration(f.Path, kind)
+	walked, err := container.ReadFrames(f.Path, kind)
 	if err != nil {
 		return Sound{}, err
 	}
 	m.Log.Info("length of an upload cannot be measured; its size decides", "bytes", f.SizeBytes, "err", cause)
-	return Sound{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Milliseconds())}, nil
+	return Sound{kind.AudioExt(), max(f.SizeBytes*1000/fallbackBytesPerSecond, walked.Duration.Milliseconds())}, nil
 }
 
 // fallbackBytesPerSecond prices audio that cannot be measured. Almost all audio has more than 64 kbit/s, so the

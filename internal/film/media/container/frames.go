@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 )
 
@@ -24,12 +23,12 @@ const (
 	adtsHeader    = 7         // bytes, the longer of the two headers
 )
 
-// firstFrame finds frames of MPEG audio layer III or ADTS, and returns their kind. A single sync word occurs in any
-// data, so consecutive frames must agree: two if only zeros precede them, otherwise four, or fewer if the file
-// ends.
-func firstFrame(window []byte) Kind {
+// firstFrame finds frames of MPEG audio layer III or ADTS, and returns their kind and where they begin. A single sync
+// word occurs in any data, so consecutive frames must agree: two if only zeros precede them, otherwise four, or fewer if
+// the file ends.
+func firstFrame(window []byte) (kind Kind, at int) {
 	padding := len(window) - len(bytes.TrimLeft(window, "\x00"))
-	for at := 0; at < min(len(window), frameWindow); at++ {
+	for ; at < min(len(window), frameWindow); at++ {
 		i := bytes.IndexByte(window[at:], 0xff)
 		if i < 0 || at+i >= frameWindow {
 			break
@@ -37,11 +36,37 @@ func firstFrame(window []byte) Kind {
 		at += i
 		for kind, parse := range parsers {
 			if chained(window[at:], parse, at == padding) {
-				return kind
+				return kind, at
 			}
 		}
 	}
-	return Unknown
+	return Unknown, 0
+}
+
+// Lead returns how many bytes of a file precede its first frame, if anything but tags does: garbage, padding, or the
+// rest of a frame. Readers that look for a sync word in them would find false frames. It is 0 for a kind without bare
+// frames.
+func Lead(path string, kind Kind) (int64, error) {
+	if parsers[kind] == nil {
+		return 0, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("find first frame: %w", err)
+	}
+	defer f.Close()
+	tags, err := skipTags(f)
+	if err != nil {
+		return 0, err
+	}
+	window, err := readAt(f, tags, HeadBytes)
+	if err != nil {
+		return 0, err
+	}
+	if _, at := firstFrame(window); at > 0 {
+		return tags + int64(at), nil
+	}
+	return 0, nil
 }
 
 // parser returns how many bytes the frame at the start of b has and how long it lasts, by its header. Both are 0 if
@@ -76,6 +101,25 @@ func chained(b []byte, parse parser, first bool) bool {
 // layer, sample rate and mono flag.
 func agree(a, b []byte) bool {
 	return a[1] == b[1] && a[2]&0x0c == b[2]&0x0c && (a[3]>>6 == 3) == (b[3]>>6 == 3)
+}
+
+// ends reports whether a frame that follows another may end before b: at the end of the file, a tag, or a frame of any
+// kind, which begins another joined file.
+func ends(b []byte, parse parser) bool {
+	size, _ := parse(b)
+	return size > 0 || len(b) < adtsHeader || isTrailer(b)
+}
+
+// isTagFrame reports whether a frame of MPEG audio has a tag of its encoder instead of sound.
+func isTagFrame(frame []byte) bool {
+	sideInfo := 32 // bytes, after a header of 4
+	switch mono, low := frame[3]>>6 == 3, frame[1]>>3&3 != 3; {
+	case mono && low:
+		sideInfo = 9
+	case mono || low:
+		sideInfo = 17
+	}
+	return len(frame) >= 40 && (beginsWithAny(frame[4+sideInfo:], "Xing", "Info") || beginsWithAny(frame[36:], "VBRI"))
 }
 
 // isTrailer reports whether b begins with a tag that ends a file.
@@ -120,32 +164,37 @@ func isSync(b []byte) bool {
 	return len(b) >= 4 && b[0] == 0xff && b[1]&0xe0 == 0xe0 && b[1]>>3&3 != 1 && b[1]>>1&3 == 1
 }
 
-// FramesDuration adds up the durations of a file's bare frames and skips anything between them. Use it for
-// files that ffprobe cannot read. For a kind without bare frames it returns 0.
-func FramesDuration(path string, kind Kind) (total time.Duration, err error) {
-	err = walkFrames(path, kind, func(_ []byte, lasts time.Duration) bool {
-		total += lasts
-		return true
-	})
-	return total, err
+// Frames sums up a file's bare frames, whatever lies between them. It is zero for a kind without bare frames.
+type Frames struct {
+	Duration time.Duration // without the tag of an encoder at the start of an mp3
+	Joined   bool          // the rate or the channels change, or a tag follows other frames: the file was joined from several
+	// Around adds up a frame for each place where a frame does not directly follow one of its kind. A decoder may lose or
+	// repeat a frame there.
+	Around time.Duration
 }
 
-// FramesDiffer reports whether a file's bare frames differ in their sample rate or their channels, as they do in files
-// that were joined. It is false for a kind without bare frames.
-func FramesDiffer(path string, kind Kind) (differ bool, err error) {
-	var first []byte
-	err = walkFrames(path, kind, func(frame []byte, _ time.Duration) bool {
-		if first == nil {
-			first = slices.Clone(frame[:adtsHeader])
+// ReadFrames reads all frames of a file. Use it also for files that ffprobe cannot read.
+func ReadFrames(path string, kind Kind) (f Frames, err error) {
+	var previous []byte
+	var lasted time.Duration
+	err = walkFrames(path, kind, func(frame []byte, follows bool, lasts time.Duration) {
+		tag := kind == MP3 && isTagFrame(frame)
+		differs := previous != nil && (tag || !agree(previous, frame) ||
+			kind == AAC && previous[2]<<7|previous[3]>>6 != frame[2]<<7|frame[3]>>6)
+		f.Joined = f.Joined || differs
+		if previous != nil && (differs || !follows) {
+			f.Around += max(lasted, lasts)
 		}
-		differ = !agree(first, frame) || kind == AAC && first[2]<<7|first[3]>>6 != frame[2]<<7|frame[3]>>6
-		return !differ
+		if previous != nil || !tag {
+			f.Duration += lasts
+		}
+		previous, lasted = append(previous[:0], frame[:adtsHeader]...), lasts
 	})
-	return differ, err
+	return f, err
 }
 
-// walkFrames calls do with each of a file's bare frames, until do returns false.
-func walkFrames(path string, kind Kind, do func(frame []byte, lasts time.Duration) bool) error {
+// walkFrames calls do with each of a file's bare frames, and with whether it directly follows another.
+func walkFrames(path string, kind Kind, do func(frame []byte, follows bool, lasts time.Duration)) error {
 	parse := parsers[kind]
 	if parse == nil {
 		return nil
@@ -155,7 +204,15 @@ func walkFrames(path string, kind Kind, do func(frame []byte, lasts time.Duratio
 		return fmt.Errorf("walk frames: %w", err)
 	}
 	defer f.Close()
+	lead, err := Lead(path, kind)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Seek(lead, io.SeekStart); err != nil {
+		return fmt.Errorf("walk frames: %w", err)
+	}
 	r := bufio.NewReaderSize(f, 64<<10)
+	follows := false
 	for {
 		head, err := r.Peek(maxFrameBytes + adtsHeader)
 		if len(head) == 0 && err != nil {
@@ -165,13 +222,14 @@ func walkFrames(path string, kind Kind, do func(frame []byte, lasts time.Duratio
 			return fmt.Errorf("walk frames: %w", err)
 		}
 		step, lasts := parse(head)
-		if step > 0 && len(head) >= adtsHeader && chained(head, parse, true) {
-			if !do(head, lasts) {
-				return nil
+		if step > 0 && len(head) >= adtsHeader && (chained(head, parse, true) || follows && ends(head[min(step, len(head)):], parse)) {
+			do(head, follows, lasts)
+			step, follows = min(step, len(head)), true
+		} else {
+			follows = false
+			if step = bytes.IndexByte(head[1:], 0xff) + 1; step == 0 {
+				step = len(head)
 			}
-			step = min(step, len(head))
-		} else if step = bytes.IndexByte(head[1:], 0xff) + 1; step == 0 {
-			step = len(head)
 		}
 		if _, err := r.Discard(step); err != nil {
 			return fmt.Errorf("walk frames: %w", err)

@@ -69,7 +69,7 @@ func Sniff(r io.ReaderAt) (Class, error) {
 	if bytes.HasPrefix(bytes.TrimLeft(window, "\x00"), []byte("fLaC")) {
 		return Class{Kind: FLAC}, nil
 	}
-	c.Kind = firstFrame(window)
+	c.Kind, _ = firstFrame(window)
 	c.Synced = c.Kind == Unknown && isSync(head)
 	return c, nil
 }
