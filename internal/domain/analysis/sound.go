@@ -16,6 +16,7 @@ import (
 // Extent describes the sound of an asset, measured by its packets.
 type Extent struct {
 	From, To   time.Duration // when it begins and ends, counted from the asset's time 0
+	Claimed    time.Duration // when it would end if the file were whole; at least To
 	SampleRate int           // Hz
 	Channels   int
 	// Declared is set, and everything else 0, for a long file of which only the declared length was read,
@@ -80,11 +81,15 @@ func (s *Service) extent(ctx context.Context, file string, worthwhile func(time.
 	if p.Audio == nil || p.AudioPackets.Packets == 0 {
 		return Extent{}, errNotMedia
 	}
+	share, err := container.PresentShare(file, p.Kind)
+	if err != nil {
+		return Extent{}, fmt.Errorf("measure sound: %w", err)
+	}
 	channels := p.Audio.Channels
 	if p.Clockless {
 		channels = max(2, channels) // the header describes only the first of the joined files
 	}
-	return Extent{From: p.AudioPackets.First - p.Zero(), To: p.AudioPackets.End - p.Zero(),
+	return Extent{From: p.AudioPackets.First - p.Zero(), To: p.AudioPackets.End - p.Zero(), Claimed: p.ClaimedSound(share),
 		SampleRate: p.Audio.SampleRate, Channels: channels}, nil
 }
 

@@ -53,6 +53,7 @@ var (
 	errBusy      = fault.Busy(price.SlotWait)
 	errLateStart = fault.Invalidf("trimStartMs must be before the end of the asset's sound")
 	errEarlyEnd  = fault.Invalidf("trimEndMs must be after the beginning of the asset's sound, or 0 for the end")
+	errNoLength  = fault.Invalidf("sourceAssetKey names a file with less than a millisecond of sound between the trims")
 	errNoAsset   = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
 )
 
@@ -174,10 +175,16 @@ func (s *Service) priceReference(ctx context.Context, j *newJob, key idempotency
 	case c.To <= sound.From:
 		return errEarlyEnd
 	}
+	if whole := length(sound.Claimed); media.CutOff(c.To-c.From, whole) {
+		return fault.Invalidf("sourceAssetKey names a damaged file: only %.1f s of %.1f s of the sound are there",
+			(c.To - c.From).Seconds(), whole.Seconds())
+	}
 	if !slices.Contains(cutRates, c.SampleRate) {
 		c.SampleRate = 48000
 	}
-	j.audio.DurationMs = (c.To - c.From).Milliseconds()
+	if j.audio.DurationMs = (c.To - c.From).Milliseconds(); j.audio.DurationMs == 0 {
+		return errNoLength
+	}
 	if err := s.affordable(ctx, j.owner, j.price()); err != nil {
 		return err
 	}

@@ -187,37 +187,15 @@ func newInfo(p media.Probe, share float64) *Info {
 			v.End = max(v.End, last+v.usualStep())
 		}
 		v.End = max(0, v.End-zero)
-		v.ClaimedEnd = claimedEnd(v.End, v.Start+v.Duration-zero, p, v.Frames-m.Packets-m.Discarded, share)
+		v.ClaimedEnd = p.ClaimedEnd(v.End, v.Start+v.Duration-zero, v.Frames-m.Packets-m.Discarded, share)
 		info.Video = v
 	}
 	if m := p.AudioPackets; m.Packets > 0 {
 		a := &audioInfo{AudioStream: *p.Audio, Packets: m.Packets, First: m.First - zero, End: max(0, m.End-zero),
 			Clockless: p.Clockless}
-		a.ClaimedEnd = claimedEnd(a.End, a.Start+a.Duration-zero, p, a.Frames-m.Packets-m.Discarded, share)
+		a.ClaimedEnd = p.ClaimedSound(share)
 		info.Audio = a
 		a.Holes = info.holes(m.Gaps)
 	}
 	return info
-}
-
-// claimedEnd returns where a stream would end if its file were whole. Headers often state wrong durations (a
-// fragmented mp4 of one second may claim 40 hours), so a claim counts only with evidence that data is missing: the
-// container was cut off and, in an mp4, packets of its index are not there. In a whole mp4 an edit list hides such
-// packets.
-func claimedEnd(end, claim time.Duration, p media.Probe, missingPackets int64, share float64) time.Duration {
-	switch p.Kind {
-	case container.MP4:
-		if missingPackets > 0 && share < 1 {
-			return max(end, claim)
-		}
-	case container.Matroska:
-		if share < 1 {
-			return max(end, claim, p.Duration-p.Start)
-		}
-	case container.WAV:
-		return time.Duration(float64(end) / share)
-	case container.FLAC:
-		return max(end, p.Duration) // its header counts the samples, or states that it does not know
-	}
-	return end
 }

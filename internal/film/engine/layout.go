@@ -139,14 +139,11 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 // stream ends clearly before that.
 func damaged(user string, in, promised, end time.Duration) error {
 	wanted, got := promised-in, max(0, end-in)
-	if missing := wanted - got; missing <= edgeTolerance || missing <= wanted/40 {
+	if !media.CutOff(got, wanted) {
 		return nil
 	}
 	return damageFault(user, got, wanted)
 }
-
-// edgeTolerance is how much of any stream may be missing at the ends of its file.
-const edgeTolerance = 250 * time.Millisecond
 
 func damageFault(user string, got, wanted time.Duration) error {
 	return fault.Failedf(fault.SourceUnreadable, "%s: the source is damaged: only %s of %s could be decoded",

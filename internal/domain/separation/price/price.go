@@ -53,6 +53,7 @@ var (
 	errTracks      = fault.Invalidf("file has more than %d tracks: send one track of sound", maxTracks)
 	errUncounted   = fault.Invalidf("file: the length of the sound cannot be counted: convert the file to AAC, MP3 or PCM")
 	errUndecodable = fault.Invalidf("file: the sound cannot be decoded: the file is damaged")
+	errTooShort    = fault.Invalidf("file: the sound is shorter than a millisecond")
 	errUnopened    = fault.Invalidf("file: the m4a file cannot be opened: it is damaged or incomplete")
 	errExhausted   = fault.Invalidf("file: the analysis takes too much time or memory; convert it to a plain m4a, mp3 or wav file")
 )
@@ -83,6 +84,9 @@ func (m *Meter) Measure(ctx context.Context, owner string, balance int64, f stag
 		}
 	}
 	length, err := m.length(ctx, f.Path, class.Kind, balance)
+	if err == nil && length < time.Millisecond {
+		return Sound{}, errTooShort
+	}
 	if err == nil {
 		return Sound{class.Kind.AudioExt(), length.Milliseconds()}, nil
 	}
@@ -201,7 +205,7 @@ func (m *Meter) length(ctx context.Context, path string, kind container.Kind, ba
 		if err != nil {
 			return 0, err
 		}
-		audible = audible || samples > 0
+		audible = audible || samples > 0 || t.Samples > 0 && t.Samples < time.Millisecond
 		padding := min(maxPadding, paddingSamples*time.Second/time.Duration(max(1, t.SampleRate)))
 		length = max(length, t.Span-padding, samples-padding)
 		if kind != container.MP4 {
