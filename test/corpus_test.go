@@ -4,11 +4,13 @@
 package test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"cutroom/internal/sandbox/separator"
 	"cutroom/internal/testkit/apitest"
 	"cutroom/internal/testkit/mediatest"
 )
@@ -54,17 +57,35 @@ var corpus = map[string]maker{
 	"real: mono and stereo in turns":     plain(real("mono_stereo_switch.mp3")),
 	"real: stereo behind mono":           plain(real("mp3_mono_then_stereo.mp3")),
 	"AC-3 in Matroska, 5.1, then stereo": plain(copied("mkv", joined("x48.ac3", "s48.ac3"))),
+	"AC-3 in mp4, rate down":             plain(copied("mp4", joined("s48.ac3", "s44.ac3"))),
+	"AC-3 in Matroska, rate down":        plain(copied("mkv", joined("s44.ac3", "s32.ac3"))),
+	"mp3 behind garbage":                 within(100_000, "s48.mp3", 0),
+	"mp3 behind 127 KiB of garbage":      within(127<<10, "m44t.mp3", 0),
+	"ADTS behind garbage":                within(100_000, "s48.aac", 0),
+	"mp3, Xing header between":           plain(joined("s44.mp3", "s44t.mp3")),
+	"mp3, many tags between":             plain(joined("s44x.mp3", "s44x.mp3", "s44x.mp3", "s44x.mp3", "s44x.mp3", "s44x.mp3")),
+	"FLAC, padding behind":               within(0, "s44.flac", 5000),
+	"WebM, three recordings":             joined("s48.webm", "m48.webm", "s48.webm"), // a plain decoder skips the second
+	"AAC in mp4, two descriptions":       plain(redescribed),
+	"MS ADPCM":                           plain(adpcm),
+	"real: HE-AAC behind AAC":            plain(joined("s44.aac", "real/aac_he_v2.aac")),
+	"real: HE-AAC behind AAC, rate up":   plain(joined("s22.aac", "real/aac_he_v2.aac")),
+	"real: AAC behind HE-AAC":            plain(joined("real/aac_he_v2.aac", "s22.aac")),
 }
 
 // pieceLength is how long each piece of a joined file lasts.
 const pieceLength = 2 * time.Second
 
-// piece makes noise with a name such as m44.mp3: m, s or x for mono, stereo or 5.1, the rate in kHz, and the format.
+// piece makes noise with a name such as m44.mp3: m, s or x for mono, stereo or 5.1, the rate in kHz, x for all tags or t
+// for that of an mp3's encoder, and the format. Names in real/ are files of CUTROOM_MEDIA_DIR.
 func piece(t testing.TB, name string) string {
 	t.Helper()
+	if strings.HasPrefix(name, "real/") {
+		return filepath.Join(os.Getenv("CUTROOM_MEDIA_DIR"), name)
+	}
 	return fixture(t, "piece "+name, func(t testing.TB) string {
 		stem, format, _ := strings.Cut(name, ".")
-		rate := map[string]int{"16": 16000, "22": 22050, "44": 44100, "48": 48000}[stem[1:3]]
+		rate := map[string]int{"16": 16000, "22": 22050, "32": 32000, "44": 44100, "48": 48000}[stem[1:3]]
 		var noise []string
 		count := map[byte]int{'m': 1, 's': 2, 'x': 6}[stem[0]]
 		layout := map[byte]string{'m': "mono", 's': "stereo", 'x': "5.1"}[stem[0]]
@@ -80,8 +101,11 @@ func piece(t testing.TB, name string) string {
 			"mp3": {"-write_xing", "0", "-id3v2_version", "0"}, "ogg": {"-c:a", "libvorbis"}, "oga": {"-c:a", "flac", "-f", "ogg"},
 			"opus": {"-c:a", "libopus"}, "webm": {"-c:a", "libopus"},
 		}[format]
-		if strings.HasSuffix(stem, "x") {
+		switch {
+		case strings.HasSuffix(stem, "x"):
 			encode = []string{"-metadata", "title=A piece"}
+		case strings.HasSuffix(stem, "t"):
+			encode = []string{"-id3v2_version", "0"}
 		}
 		return generate(t, name, append([]string{"-filter_complex", graph, "-map", "[out]", "-fflags", "-bitexact"}, encode...)...)
 	})
@@ -104,6 +128,80 @@ func joined(names ...string) maker {
 		}
 		return path, left, right
 	}
+}
+
+// within puts so many bytes of garbage before a piece, and so many of padding behind it.
+func within(before int, name string, behind int) maker {
+	return func(t testing.TB) (path string, left, right []float64) {
+		t.Helper()
+		garbage := make([]byte, before)
+		_, _ = rand.NewChaCha8([32]byte{}).Read(garbage) // never fails
+		inside := piece(t, name)
+		path = filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, slices.Concat(garbage, readFile(t, inside), make([]byte, behind)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		left, right = heard(t, inside)
+		return path, left, right
+	}
+}
+
+// adpcm makes sound whose length does not follow from its bytes: each of its small blocks begins with a header.
+func adpcm(t testing.TB) (path string, left, right []float64) {
+	t.Helper()
+	path = generate(t, "adpcm.wav", "-f", "lavfi", "-i", "anoisesrc=r=22050:seed=1:a=0.2:d=8,lowpass=f=2000",
+		"-c:a", "adpcm_ms", "-block_size", "256")
+	return path, nil, nil
+}
+
+// redescribed makes an mp4 whose one track of sound has two sample descriptions: mono, then stereo.
+func redescribed(t testing.TB) (path string, left, right []float64) {
+	t.Helper()
+	path, _, _ = copied("m4a", joined("m44.aac", "s44.aac"))(t)
+	second := readFile(t, mediatest.Remux(t, piece(t, "s44.aac"), "m4a"))
+	file := readFile(t, path)
+	number := binary.BigEndian.Uint32
+	// content returns where the content of a box begins and ends; the index is behind the media.
+	content := func(b []byte, kind string) (from, to int) {
+		from = bytes.LastIndex(b, []byte(kind)) + 4
+		return from, from - 8 + int(number(b[from-8:]))
+	}
+	// replace edits the content of a box, and the sizes of all boxes around it.
+	replace := func(kind string, edit func(content []byte) []byte) {
+		from, to := content(file, kind)
+		edited := edit(slices.Clone(file[from:to]))
+		for _, around := range []string{"moov", "trak", "mdia", "minf", "stbl", kind} {
+			at, _ := content(file, around)
+			binary.BigEndian.PutUint32(file[at-8:], uint32(int(number(file[at-8:]))+len(edited)-(to-from)))
+		}
+		file = slices.Replace(file, from, to, edited...)
+	}
+	replace("stsd", func(b []byte) []byte {
+		from, to := content(second, "stsd")
+		b[7] = 2
+		return append(b, second[from+8:to]...)
+	})
+	// Each sample becomes a chunk.
+	first := bytes.Count(readFile(t, piece(t, "m44.aac")), []byte{0xff, 0xf1})
+	from, _ := content(file, "stsz")
+	sizes := file[from+12:][:4*number(file[from+8:])]
+	from, _ = content(file, "stco")
+	offset := number(file[from+8:])
+	var chunks []byte
+	for size := range slices.Chunk(sizes, 4) {
+		chunks = binary.BigEndian.AppendUint32(chunks, offset)
+		offset += number(size)
+	}
+	chunks = append(binary.BigEndian.AppendUint32(make([]byte, 4), uint32(len(sizes)/4)), chunks...)
+	replace("stco", func([]byte) []byte { return chunks })
+	replace("stsc", func([]byte) []byte {
+		b := []byte{0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}
+		return binary.BigEndian.AppendUint32(append(binary.BigEndian.AppendUint32(b, uint32(first+1)), 0, 0, 0, 1), 2)
+	})
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, nil, nil
 }
 
 // copied copies the packets of a file into another container.
@@ -142,6 +240,10 @@ func plain(make maker) maker {
 		t.Helper()
 		path, _, _ = make(t)
 		left, right = heard(t, path)
+		if filepath.Ext(path) == ".aac" { // a film leaves out the first frame, which only primes the decoder
+			priming := 1024 * mediatest.SampleRate / mediatest.Inspect(t, path).Audio(t).SampleRate
+			left, right = left[priming:], right[priming:]
+		}
 		return path, left, right
 	}
 }
@@ -181,7 +283,8 @@ func heard(t testing.TB, path string) (left, right []float64) {
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
-	s := apitest.Start(t, apitest.Bucket(true))
+	s := apitest.Start(t, apitest.Bucket(true), apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1"))
+	s.World.Separator.Configure(func(b *separator.Behaviour) { b.HoldAtPercent = 1 }) // only prices matter here
 	blank := generate(t, "blank.mp4", "-f", "lavfi", "-i", "color=s=64x64:r=5:d=60", "-c:v", "libx264", "-preset", "ultrafast")
 	all := slices.Sorted(maps.Keys(corpus))
 	if os.Getenv("CUTROOM_MEDIA_DIR") == "" {
@@ -191,8 +294,8 @@ func TestCorpus(t *testing.T) {
 	for names := range slices.Chunk(all, 8) {
 		t.Run("", func(t *testing.T) { // one film, because starting programs takes longest
 			t.Parallel()
-			u := s.SignIn(t)
-			film := &concert{}
+			u := s.SignIn(t, apitest.Credits(16))
+			film := &concert{priced: map[string]recital{}}
 			for i, name := range names {
 				path, left, right := corpus[name](t)
 				t.Run(name, func(t *testing.T) { film.add(t, u, path, left, right, fmt.Sprintf("bgm_%d", i)) })
@@ -208,6 +311,8 @@ type concert struct {
 	parts []apitest.Part
 	files []recital
 	end   time.Duration
+
+	priced map[string]recital // separation job -> what it separates
 }
 
 // recital is a file in a concert.
@@ -215,6 +320,7 @@ type recital struct {
 	name        string
 	left, right []float64
 	at          int // its first sample in the film
+	length      time.Duration
 }
 
 func (c *concert) add(t testing.TB, u *apitest.User, path string, left, right []float64, part string) {
@@ -222,13 +328,18 @@ func (c *concert) add(t testing.TB, u *apitest.User, path string, left, right []
 	length := time.Duration(len(left)) * time.Second / mediatest.SampleRate
 	c.clips = append(c.clips, M{"audioFileKey": part, "startMs": c.end.Milliseconds()})
 	c.parts = append(c.parts, apitest.File(part, path))
-	c.files = append(c.files, recital{t.Name(), left, right, int(c.end.Milliseconds()) * mediatest.SampleRate / 1000})
+	r := recital{t.Name(), left, right, int(c.end.Milliseconds()) * mediatest.SampleRate / 1000, length}
+	c.files = append(c.files, r)
 	c.end += (length + 100*time.Millisecond).Truncate(time.Millisecond)
 
 	var a analysis
-	body := M{"assetKey": uploadAsset(t, u, path, "m4a", "audio/mp4")}
-	whenFree(t, func() *apitest.Response { return u.Post(t, analysisPath, body) }).Expect(200).JSON(&a)
+	key := uploadAsset(t, u, path, "m4a", "audio/mp4")
+	whenFree(t, func() *apitest.Response { return u.Post(t, analysisPath, M{"assetKey": key}) }).Expect(200).JSON(&a)
 	near(t, "analysis", a.DurationMs, length)
+	c.priced[separateV3(t, u, M{"sourceAssetKey": key})] = r
+	if strings.Contains(".mp3 .m4a .wav", filepath.Ext(path)) {
+		c.priced[u.Separate(t, path)] = r
+	}
 	if a.Peaks == nil {
 		t.Fatal("the analysis heard nothing")
 	}
@@ -255,6 +366,9 @@ func (c *concert) render(t *testing.T, u *apitest.User, blank string) {
 	film := mediatest.Samples(t, u.RenderFilm(t, M{"outputKind": "audio",
 		"segments": []M{apitest.Segment("video_0", 0, c.end)}, "bgmClips": c.clips,
 	}, append(c.parts, apitest.File("video_0", blank))...))
+	for _, j := range history(t, u, "/api/v2/separate", "50") {
+		near(t, c.priced[j.JobID].name+" "+j.FileName+": the priced sound", j.SourceDurationMs, c.priced[j.JobID].length)
+	}
 	for _, f := range c.files {
 		name := f.name[strings.LastIndexByte(f.name, '/')+1:]
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +382,7 @@ func TestSoundThatChangesEverywhere(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
-	for _, name := range []string{"mp3, rate and channels up", "Ogg FLAC", "AC-3 in mp4, stereo, then 5.1", "AAC in mp4"} {
+	for _, name := range []string{"mp3, rate and channels up", "Ogg FLAC", "AC-3 in mp4, stereo, then 5.1", "WebM"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := s.SignIn(t)
@@ -406,4 +520,61 @@ func TestACutWithDamageBehindAChangeFails(t *testing.T) {
 	if after := u.Balance(t); after != before {
 		t.Errorf("the failed job cost %d credits", before-after)
 	}
+}
+
+// A FLAC that lost its end fails a film and is refused for a separation, unless they use only what is there.
+func TestAFLACThatLostItsEnd(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t)
+	file := readFile(t, piece(t, "s44.flac"))
+	binary.BigEndian.PutUint32(file[22:], 6*44100) // the samples that its header counts
+	path := filepath.Join(t.TempDir(), "lost.flac")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	film := func(trimEnd time.Duration) string {
+		segment := apitest.With(apitest.Segment("audio_0", 0, time.Second), M{"trimEndMs": trimEnd.Milliseconds()})
+		return u.Render(t, M{"outputKind": "audio", "segments": []M{segment}}, apitest.File("audio_0", path))
+	}
+	if st := u.WaitFinished(t, film(5*time.Second)); st.Status != "FAILED" || st.ErrorCode != "source_unreadable" {
+		t.Errorf("a film of what is missing: %+v", st)
+	}
+	u.WaitRendered(t, film(time.Second))
+
+	before := u.Balance(t)
+	key := uploadAsset(t, u, path, "m4a", "audio/mp4")
+	u.Post(t, separateV3Path, M{"sourceAssetKey": key}).
+		Error(400, "sourceAssetKey names a damaged file: only 2.0 s of 6.0 s of the sound are there")
+	if after := u.Balance(t); after != before {
+		t.Errorf("the refused job cost %d credits", before-after)
+	}
+	u.WaitReady(t, separateV3(t, u, M{"sourceAssetKey": key, "trimEndMs": 1900}))
+}
+
+// Sound of less than a millisecond is refused before it costs anything, and everything longer has stems.
+func TestTheShortestSound(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	s := apitest.Start(t, apitest.Bucket(true))
+	u := s.SignIn(t)
+	before := u.Balance(t)
+	sound := func(samples int) (path, key string) {
+		path = generate(t, "short.wav", "-f", "lavfi", "-i", "anoisesrc=r=48000:d=0.1", "-af", fmt.Sprintf("atrim=end_sample=%d", samples))
+		return path, uploadAsset(t, u, path, "m4a", "audio/mp4")
+	}
+	for _, samples := range []int{1, 40} {
+		path, key := sound(samples)
+		u.Post(t, separateV3Path, M{"sourceAssetKey": key}).
+			Error(400, "sourceAssetKey names a file with less than a millisecond of sound between the trims")
+		u.Send(t, apitest.Request{Method: "POST", Path: "/api/v2/separate", Form: apitest.SeparationForm(path), Valid: true}).
+			Error(400, "file: the sound is shorter than a millisecond")
+	}
+	if after := u.Balance(t); after != before {
+		t.Errorf("refused jobs cost %d credits", before-after)
+	}
+	path, key := sound(48)
+	u.WaitReady(t, separateV3(t, u, M{"sourceAssetKey": key}))
+	u.WaitReady(t, u.Separate(t, path))
 }
