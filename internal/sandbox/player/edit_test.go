@@ -213,8 +213,9 @@ func earlierProjects(t *testing.T, address string) {
 	pieces(p, 1)
 	p.See("song.m4a")
 	p.Until(`!Object.keys(localStorage).some(key => key.startsWith('cutroom-project'))`)
+	p.Click(`[aria-label=Play]:not([disabled])`)
 	p.Click(`[aria-label="Undo the last edit"]`)
-	p.Until(`!document.querySelector('.piece, .music')`)
+	p.Until(`!document.querySelector('.piece, .music, [aria-label=Pause]')`)
 	// Nothing is left of its picture.
 	p.Until(`(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.every(v => v === 0))(document.querySelector('.stage canvas'))`)
 }

@@ -98,7 +98,9 @@ export function Player(props: {
 
   const bare = !config.segments.length;
   useEffect(() => {
-    if (bare) canvas.current?.getContext('2d')?.clearRect(0, 0, canvas.current.width, canvas.current.height);
+    if (!bare) return;
+    setPlaying(false);
+    canvas.current?.getContext('2d')?.clearRect(0, 0, canvas.current.width, canvas.current.height);
   }, [bare]);
 
   usePlayback(playing && heard, audio, film, config, library, frame, toFrame, () => setPlaying(false));

@@ -117,7 +117,8 @@ export function useProjects(user: string): Projects | undefined {
   useEffect(() => {
     // A project that another tab has deleted gives way, and an empty list is never shown.
     if (!ready) return;
-    if (!current) shelf.add(fresh(user, shelf.projects.some((p) => p.id === 'first') ? newId() : 'first', 'My first film'));
+    const before = shelf.projects.length;
+    if (!current) shelf.add(before ? fresh(user, newId(), `Film ${before + 1}`) : fresh(user, 'first', 'My first film'));
     else if (current.id !== id) show(current.id);
   });
   if (!ready || !current) return undefined;
