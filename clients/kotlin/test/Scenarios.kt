@@ -401,7 +401,10 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
         same(unsafe.next, Next.AGAIN)
         // An interrupt ends a call long before its time-out, which is a minute here.
         val silent = Cutroom(env("SILENT"))
-        for (call in listOf({ silent.jobs.film("rnd-1") }, { silent.assets.upload(clip) })) {
+        signIn()
+        val ending = cutroom.session()!!.copy(expiresAt = System.currentTimeMillis() + DAY)
+        val renewing = Cutroom(env("SILENT"), holding(ending))
+        for (call in listOf({ silent.jobs.film("rnd-1") }, { silent.assets.upload(clip) }, { renewing.account() })) {
             interrupted({ Thread.sleep(300) }, call)
         }
     },

@@ -154,7 +154,7 @@ export class Cutroom {
     const { signal } = request;
     await unlessAborted(this.online(), signal);
     const signIn = request.url.includes('/api/v2/auth/provider_');
-    const token = signIn ? undefined : await this.sessions.token();
+    const token = signIn ? undefined : await unlessAborted(this.sessions.token(), signal);
     if (token) request.headers.set('Authorization', `Bearer ${token}`);
     if (request.method === 'POST' && this.options.strict !== false) request.headers.append('Prefer', 'handling=strict');
     const safe = request.method !== 'POST' || request.headers.has('Idempotency-Key') || repeatable.some((path) => request.url.split('?')[0]?.endsWith(`/api/v2${path}`));

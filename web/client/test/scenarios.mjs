@@ -386,17 +386,20 @@ const scenarios = {
     const unsafe = await refusal(post(brief, '/credits/admin-grant', {}));
     same(unsafe.status, 0);
     same(unsafe.next, 'again');
-    // A signal ends a call long before its time-out, which is a minute here, and a wait for the network.
+    // A signal ends a call long before its time-out, which is a minute here, and a wait for the network or a renewal.
     const silent = new Cutroom({ baseUrl: SILENT });
     const offline = new Cutroom({ baseUrl, online: () => never });
+    const renewing = new Cutroom({ baseUrl: SILENT, store: holding({ ...(await signIn()), expiresAt: Date.now() + 3_600_000 }) });
+    const late = new Promise((done) => setTimeout(done, 45_000, new Error('too late')));
     for (const call of [
       (signal) => silent.jobs.film('rnd-1', { signal }),
       async (signal) => silent.assets.upload(await openAsBlob(CLIP), CLIP, () => {}, signal),
       (signal) => offline.jobs.films({ signal }),
+      (signal) => renewing.jobs.films({ signal }),
     ]) {
       const stop = new AbortController();
       setTimeout(() => stop.abort(new Error('enough')), 300);
-      same((await failure(call(stop.signal))).message, 'enough');
+      same((await Promise.race([failure(call(stop.signal)), late])).message, 'enough');
     }
   },
 

@@ -59,9 +59,20 @@ actor Sessions {
         if left < Double(Contract.renewBeforeSec), abs(now().timeIntervalSince(failed)) > 60 {
             let renewal = renewing ?? Task { await self.renew(session, refresh) }
             renewing = renewal
-            await renewal.value
+            try await end(of: renewal)
         }
         return current?.accessToken
+    }
+
+    /// Waits for a renewal, which goes on if the waiting task is cancelled.
+    private func end(of renewal: Task<Void, Never>) async throws {
+        let (waiting, end) = AsyncStream<Void>.makeStream()
+        Task {
+            await renewal.value
+            end.finish()
+        }
+        for await _ in waiting {}
+        try Task.checkCancellation()
     }
 
     private func renew(_ session: Session, _ refresh: @Sendable (Session) async throws -> Session) async {

@@ -290,6 +290,11 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         equal(await slowNet.sent("/auth/refresh").count, 0)
         _ = try await slow.account()
         equal(await slowNet.sent("/auth/refresh").count, 1)
+        // A renewal that fails is not asked for again by every request.
+        let (deaf, deafNet) = try device(ahead: 0)
+        for _ in 0..<2 { await deafNet.fail("/auth/refresh", .answer(503, "")) }
+        for _ in 0..<3 { _ = try await deaf.account() }
+        equal(await deafNet.sent("/auth/refresh").count, 1)
     },
     "killed between submit and answer": {
         try await signIn()
@@ -375,6 +380,10 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
             check(false, "not dropped")
             return
         }
+        // A page that is not the service's credits nothing and drops nothing.
+        await net.fail("/credits/purchase", .answer(200, "<html>"))
+        check(try await cutroom.purchases.add(purchase).first?.isFinal == false, "not kept")
+        check(try await cutroom.purchases.present().first?.isFinal == true, "not credited")
         var never = purchase
         (never.transactionId, never.receipt) = ("GPA.0000-0000-0000-00000", "nonsense")
         guard case .kept? = try await cutroom.purchases.add(never).first else {
@@ -476,7 +485,21 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         let unsafe = await refusal { () -> Account in try await silent.call("POST", "/credits/admin-grant", body: ["x": 1]) }
         equal(unsafe.status, 0)
         equal(unsafe.next, .again)
-        for call in [{ _ = try await silent.jobs.film("rnd-1") }, { _ = try await silent.assets.upload(file: clip) }] {
+        try await signIn()
+        var session = try await cutroom.session()!
+        session.expiresAt = Int((Date().timeIntervalSince1970 + 3600) * 1000)
+        let store = MemoryStore()
+        store.write("cutroom.session", try JSONEncoder().encode(session))
+        let renewing = Cutroom(baseURL: URL(string: env("SILENT"))!, store: store)
+        // Their time-out is a minute and more.
+        Task {
+            try await Task.sleep(nanoseconds: 45_000_000_000)
+            check(false, "a cancelled call goes on")
+        }
+        for call in [
+            { _ = try await silent.jobs.film("rnd-1") }, { _ = try await silent.assets.upload(file: clip) },
+            { _ = try await renewing.account() },
+        ] {
             let task = Task { try await call() }
             try await Task.sleep(nanoseconds: 300_000_000)
             task.cancel()
