@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,18 +60,18 @@ var corpus = map[string]maker{
 	"AC-3 in Matroska, 5.1, then stereo": plain(copied("mkv", joined("x48.ac3", "s48.ac3"))),
 	"AC-3 in mp4, rate down":             plain(copied("mp4", joined("s48.ac3", "s44.ac3"))),
 	"AC-3 in Matroska, rate down":        plain(copied("mkv", joined("s44.ac3", "s32.ac3"))),
-	"mp3 behind garbage":                 within(100_000, "s48.mp3", 0),
-	"mp3 behind 127 KiB of garbage":      within(127<<10, "m44t.mp3", 0),
-	"ADTS behind garbage":                within(100_000, "s48.aac", 0),
+	"mp3 behind garbage":                 joined("garbage/100000", "s48.mp3"),
+	"mp3 behind 127 KiB of garbage":      joined("garbage/130048", "m44t.mp3"),
+	"ADTS behind garbage":                joined("garbage/100000", "s48.aac"),
 	"mp3, Xing header between":           plain(joined("s44.mp3", "s44t.mp3")),
 	"mp3, many tags between":             plain(joined("s44x.mp3", "s44x.mp3", "s44x.mp3", "s44x.mp3", "s44x.mp3", "s44x.mp3")),
-	"FLAC, padding behind":               within(0, "s44.flac", 5000),
+	"mp3, covers between":                plain(joined("s44.mp3", "garbage/100000", "s44.mp3", "garbage/100000", "s44.mp3")),
+	"FLAC, padding behind":               joined("s44.flac", "zeros/5000"),
 	"WebM, three recordings":             joined("s48.webm", "m48.webm", "s48.webm"), // a plain decoder skips the second
 	"AAC in mp4, two descriptions":       plain(redescribed),
 	"MS ADPCM":                           plain(adpcm),
 	"real: HE-AAC behind AAC":            plain(joined("s44.aac", "real/aac_he_v2.aac")),
 	"real: HE-AAC behind AAC, rate up":   plain(joined("s22.aac", "real/aac_he_v2.aac")),
-	"real: AAC behind HE-AAC":            plain(joined("real/aac_he_v2.aac", "s22.aac")),
 }
 
 // pieceLength is how long each piece of a joined file lasts.
@@ -111,37 +112,35 @@ func piece(t testing.TB, name string) string {
 	})
 }
 
-// joined joins the bytes of pieces.
+// joined joins the bytes of pieces, and of garbage or zeros, whose names have their number.
 func joined(names ...string) maker {
 	return func(t testing.TB) (path string, left, right []float64) {
 		t.Helper()
 		var all []byte
+		ext := ""
 		for _, name := range names {
+			if what, number, _ := strings.Cut(name, "/"); what == "garbage" || what == "zeros" {
+				n, err := strconv.Atoi(number)
+				if err != nil {
+					t.Fatal(err)
+				}
+				between := make([]byte, n)
+				if what == "garbage" {
+					_, _ = rand.NewChaCha8([32]byte{}).Read(between) // never fails
+				}
+				all = append(all, between...)
+				continue
+			}
 			path := piece(t, name)
 			all = append(all, readFile(t, path)...)
 			l, r := heard(t, path)
 			left, right = append(left, l...), append(right, r...)
+			ext = filepath.Ext(name)
 		}
-		path = filepath.Join(t.TempDir(), "joined"+filepath.Ext(names[0]))
+		path = filepath.Join(t.TempDir(), "joined"+ext)
 		if err := os.WriteFile(path, all, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return path, left, right
-	}
-}
-
-// within puts so many bytes of garbage before a piece, and so many of padding behind it.
-func within(before int, name string, behind int) maker {
-	return func(t testing.TB) (path string, left, right []float64) {
-		t.Helper()
-		garbage := make([]byte, before)
-		_, _ = rand.NewChaCha8([32]byte{}).Read(garbage) // never fails
-		inside := piece(t, name)
-		path = filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, slices.Concat(garbage, readFile(t, inside), make([]byte, behind)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		left, right = heard(t, inside)
 		return path, left, right
 	}
 }
@@ -577,4 +576,20 @@ func TestTheShortestSound(t *testing.T) {
 	path, key := sound(48)
 	u.WaitReady(t, separateV3(t, u, M{"sourceAssetKey": key}))
 	u.WaitReady(t, u.Separate(t, path))
+}
+
+// Each picture of the fragments behind a short index is in a film, when a player shows it. Without an edit list, the first
+// comes after the two frames by which B-frames delay it.
+func TestPicturesBehindAShortIndex(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	clip := generate(t, "clip.mp4", "-f", "lavfi", "-i", "color=black:s=256x64:r=25:d=2"+numbered, "-itsoffset", "0.044",
+		"-i", piece(t, "m44.oga"), "-pix_fmt", "yuv420p", "-bf", "2", "-g", "10", "-c:a", "aac", "-movflags", "frag_keyframe")
+	film := apitest.Shared(t).SignIn(t).RenderFilm(t, M{"segments": []M{apitest.Segment("video_0", 0, 2*time.Second)}}, apitest.File("video_0", clip))
+	mediatest.ConstantRate(t, film, 25, 52, time.Millisecond)
+	for i, picture := range mediatest.Frames(t, film, mediatest.Every(20*time.Millisecond, 40*time.Millisecond, 52)...) {
+		if n := numberOf(picture, picture.Bounds()); n != max(0, i-2) {
+			t.Errorf("frame %d of the film is frame %d of the clip, want %d", i, n, max(0, i-2))
+		}
+	}
 }

@@ -55,6 +55,7 @@ func TestStoryboard(t *testing.T) {
 		"long group of pictures":                {plain, "?height=61", 12, 240, 60, 5, steady, false},
 		"more tiles than key frames, odd width": {film("keys.mp4", "-g", "25"), "?frames=60&height=45", 60, 176, 44, 5, steady, false},
 		"one tile":                              {plain, "?frames=1", 1, 360, 90, 5, steady, false},
+		"fragments behind a short index":        {film("continued.mp4", "-g", "10", "-bf", "2", "-movflags", "frag_keyframe"), "", 12, 360, 90, 5, steady, false},
 		"sound is longer":                       {generate(t, "sound.mp4", "-i", plain, "-f", "lavfi", "-i", "sine=d=8", "-c:v", "copy"), "", 12, 360, 90, 5, steady, false},
 		"edit list": {generate(t, "edit.mp4", "-ss", "1.6", "-i", plain, "-c", "copy"), "?frames=7", 7, 360, 90, 3.4,
 			func(at float64) int { return int((at + 1.6) * 25) }, false},

@@ -1,3 +1,5 @@
+// Probes of files: what is opened, streams that are chosen, joined sound that loses frames.
+
 package media_test
 
 import (
@@ -6,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,6 +127,44 @@ func TestProbeFindsTheSoundOfCompressedFiles(t *testing.T) {
 		}
 		if m := probe(t, path).AudioPackets; (m.Duration() - 3*time.Second).Abs() > tolerance {
 			t.Errorf("%s %s: %v, want 3 s: %+v", s.Container, s.AudioCodec, m.Duration(), m)
+		}
+	}
+}
+
+// Joined sound may lose a few frames at its ends, but not a fifth of a second anywhere.
+func TestJoinedSoundThatLosesFrames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	encoded := func(name, rate, channels string) []byte {
+		path := filepath.Join(dir, name)
+		mediatest.FFmpeg(t, "-f", "lavfi", "-i", "anoisesrc=a=0.2:d=2", "-ar", rate, "-ac", channels, path)
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	first, second := encoded("first.aac", "44100", "1"), encoded("second.aac", "48000", "2")
+	for _, c := range []struct {
+		lost  int // frames of 21 ms
+		fails bool
+	}{{0, false}, {3, false}, {9, true}} {
+		damaged := slices.Clone(second)
+		const header = 7 // bytes of an ADTS header without a checksum
+		for rest, i := damaged, 0; i < 20+c.lost; i++ {
+			length := int(rest[3]&3)<<11 | int(rest[4])<<3 | int(rest[5])>>5
+			for at := header; at < length && i >= 20; at++ {
+				rest[at] = 0xff
+			}
+			rest = rest[length:]
+		}
+		path := filepath.Join(dir, "joined.aac")
+		if err := os.WriteFile(path, slices.Concat(first, damaged), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := newRunner(t).Probe(t.Context(), path)
+		if errors.Is(err, media.ErrNotMedia) != c.fails {
+			t.Errorf("%d frames lost: %v", c.lost, err)
 		}
 	}
 }

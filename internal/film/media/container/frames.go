@@ -167,7 +167,9 @@ func isSync(b []byte) bool {
 // Frames sums up a file's bare frames, whatever lies between them. It is zero for a kind without bare frames.
 type Frames struct {
 	Duration time.Duration // without the tag of an encoder at the start of an mp3
-	Joined   bool          // the rate or the channels change, or a tag follows other frames: the file was joined from several
+	// Joined is set if the rate or the channels change, or if a tag or anything else lies between frames, as in files that
+	// were joined.
+	Joined bool
 	// Around adds up a frame for each place where a frame does not directly follow one of its kind. A decoder may lose or
 	// repeat a frame there.
 	Around time.Duration
@@ -181,8 +183,8 @@ func ReadFrames(path string, kind Kind) (f Frames, err error) {
 		tag := kind == MP3 && isTagFrame(frame)
 		differs := previous != nil && (tag || !agree(previous, frame) ||
 			kind == AAC && previous[2]<<7|previous[3]>>6 != frame[2]<<7|frame[3]>>6)
-		f.Joined = f.Joined || differs
-		if previous != nil && (differs || !follows) {
+		if differs || previous != nil && !follows {
+			f.Joined = true
 			f.Around += max(lasted, lasts)
 		}
 		if previous != nil || !tag {
