@@ -138,6 +138,9 @@ func (r *Runner) recount(ctx context.Context, path string, kind container.Kind, 
 	if m.Clockless = m.Clockless || len(links) > 1 || frames.Joined; !m.Clockless {
 		return nil
 	}
+	// The limit is for all files that were joined, however many.
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(opts.Timeout, measureTimeout), ErrTimeout)
+	defer cancel()
 	packets := m.Duration()
 	switch {
 	case frames.Duration > 0:
