@@ -275,6 +275,13 @@ func endsWhereItBegan(t *testing.T, address string) {
 	p.See("The stems are not ready yet.")
 	p.Click(".speech .wrong button")
 	p.Until(`document.querySelectorAll('.stems canvas').length >= 2`)
+	// A clip that comes too late to replace another says so.
+	p.Network(true, 50_000)
+	p.Choose(".card label:has([type=file])", mediatest.Clip(t, mediatest.Spec{Width: 640, Height: 360, Duration: 4 * time.Second, Tone: 660}))
+	p.Until(`document.querySelector('.task progress')?.value > 0`)
+	p.Click(`[aria-label="Remove Segment 1"]`)
+	p.Network(true, 0)
+	p.See("was to replace is no longer there. Add it as a clip.")
 }
 
 func removeOnce(t *testing.T, address string) {

@@ -110,7 +110,9 @@ function Project(props: Parts) {
   const replaceClip = (segment: number, file: File) =>
     work(`Uploading ${file.name}`, async (sent, signal) => {
       const clip: Clip = await clipOf(file, has('analysis'), sent, signal);
-      change((old) => replaced(old, segment, clip));
+      let there = false;
+      change((old) => ((there = old.segments.some((s) => s.id === segment)) ? replaced(old, segment, clip) : old));
+      if (!there) throw new Trouble(`The segment whose clip ${file.name} was to replace is no longer there. Add it as a clip.`);
     });
   const addSound = async (file: File, voice: boolean, startMs: number, sent: Sent, signal: AbortSignal) => {
     const sound = await soundOf(file, has('analysis'), sent, signal);

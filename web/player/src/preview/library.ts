@@ -5,7 +5,7 @@ import { addressOf, analysisOf, stemBytes, storyboardOf } from '../files';
 import { Clip, Pictures, tiles } from './clips';
 import type { FilmConfig } from './config';
 import type { Sounds } from './mix';
-import { decode, sampleRate, type Pcm } from './pcm';
+import { decode, sampleRate, TooLong, type Pcm } from './pcm';
 import { MediaFile } from './source';
 import { holds, stretchesOf, type Stretch } from './stretches';
 
@@ -32,6 +32,7 @@ async function heard({ name, from, to }: Stretch): Promise<Pcm> {
 
 /** A failure as a sentence. */
 const sentence = (what: string, e: unknown): string =>
+  e instanceof TooLong ? `${what} is too long for this browser. It is silent here, and heard in the film.` :
   `${what} could not be opened. ${e instanceof CutroomError && e.status ? (e.status === 404 ? 'It is no longer on the service: replace it, or add it again.' : 'The service is busy.') : 'Check the connection.'}`;
 
 export class Library implements Sounds {

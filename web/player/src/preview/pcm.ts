@@ -22,6 +22,11 @@ export const silence: Pcm = { left: new Float32Array(0), right: new Float32Array
 const steps = 16_384;
 const store = (v: number): number => Math.max(-32_768, Math.min(32_767, Math.round(v * steps)));
 
+/** What this browser can only decode as a whole, which would take too much memory. */
+export class TooLong extends Error {}
+/** How long such a file may be, in seconds: 460 MB in stereo. */
+const mostWhole = 1200;
+
 /** Decodes a stretch of a file's sound, silence if it has none. Throws what the network or the service refuse. */
 export async function decode(file: MediaFile, from: number, to: number): Promise<Pcm> {
   if ('AudioDecoder' in globalThis) {
@@ -31,6 +36,8 @@ export async function decode(file: MediaFile, from: number, to: number): Promise
     });
     if (decoded) return decoded;
   }
+  const seconds = await file.with(async ({ audio }) => (await audio?.computeDuration()) ?? 0).catch(() => 0);
+  if (seconds > mostWhole) throw new TooLong();
   const data = await file.read();
   const ctx = new OfflineAudioContext(2, 1, sampleRate);
   const whole = await ctx.decodeAudioData(data).catch(() => undefined);
