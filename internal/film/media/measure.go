@@ -51,7 +51,6 @@ type Measured struct {
 	Gaps []Gap
 
 	leading time.Duration // from the end of the first packet to the start of the second
-	untimed time.Duration // of the packets before the first with a time
 
 	// Starts are the starts of all packets in ticks of the stream's time base, in presentation order, and
 	// Keyframes the ascending presentation times of key frames. Only a Probe sets them,

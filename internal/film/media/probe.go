@@ -211,7 +211,7 @@ func notMediaIfExit(err error) error {
 // probe chooses which streams to use.
 func (s *packetScan) probe(kind container.Kind) Probe {
 	p := Probe{Kind: kind, Streams: s.headers, Duration: parseSeconds(s.format["duration"]), Start: parseSeconds(s.format["start_time"])}
-	enhanced, restarted, early := false, false, false
+	enhanced, restarted := false, false
 	for _, m := range s.finish() {
 		switch h := s.streams[m.Index].header; {
 		case h.lacksBaseLayer():
@@ -220,7 +220,6 @@ func (s *packetScan) probe(kind container.Kind) Probe {
 			if v := readVideo(m.Index, h); p.Video == nil || betterVideo(v, m, p.Video, p.VideoPackets) {
 				p.Video, p.VideoPackets = v, m
 				restarted = kind == container.Matroska && s.streams[m.Index].restarted
-				early = kind == container.Matroska && m.untimed > maxUntimed
 			}
 		case m.Type == "audio":
 			if a := readAudio(m.Index, h); m.Codec != "" && a.Channels > 0 && a.SampleRate > 0 && (p.Audio == nil || a.Default && !p.Audio.Default) {
@@ -233,15 +232,9 @@ func (s *packetScan) probe(kind container.Kind) Probe {
 		p.hidePictures("has Dolby Vision pictures without a base layer, which cannot be shown; export it as HDR10, HLG or SDR")
 	case restarted:
 		p.hidePictures("holds several recordings one after another; send them as clips of their own")
-	case early:
-		p.hidePictures("has pictures before its own beginning, at negative times; cut it again, from time 0")
 	}
 	return p
 }
-
-// maxUntimed bounds how much of a Matroska file's pictures may lie before time 0. ffmpeg returns their packets without
-// times, decodes them to times from 0 on, and so puts them in the place of the pictures that belong there.
-const maxUntimed = 100 * time.Millisecond
 
 // lacksBaseLayer reports whether the pictures are Dolby Vision of a profile that only its own decoders can show (5, and
 // 10.0 in AV1). ffmpeg would decode them in false colours. Profiles up to 4, and 7, always have a base layer.

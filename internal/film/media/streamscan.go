@@ -38,8 +38,6 @@ type streamScan struct {
 	decoding  int64 // latest decoding time
 	restarted bool  // the clock began again
 	headless  bool  // the first packet is shown and no key frame
-	timed     bool  // a packet had a time
-	untimed   int64 // how long the packets before the first with a time last
 
 	// The clock of a chained Ogg, or of a WebM behind another, begins again at each join.
 	mayRestart bool
@@ -72,8 +70,6 @@ func (s *streamScan) add(p packet) {
 	}
 	if p.pts == noTicks { // no timestamps at all: assume that packets follow one another
 		p.pts = s.end
-	} else if !s.timed {
-		s.timed, s.untimed = true, s.end-s.first
 	}
 	if s.mayRestart && p.sound {
 		s.continuous(&p)
@@ -160,7 +156,7 @@ func (s *streamScan) finish() Measured {
 		shortened := ticksToDuration(s.longest-s.last, base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
-	m.leading, m.untimed = ticksToDuration(s.leading-s.shortest, base), ticksToDuration(s.untimed, base)
+	m.leading = ticksToDuration(s.leading-s.shortest, base)
 	for _, g := range s.gaps {
 		m.Gaps = append(m.Gaps, Gap{ticksToDuration(g[0], base), ticksToDuration(g[1], base)})
 	}
