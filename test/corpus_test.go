@@ -593,3 +593,22 @@ func TestPicturesBehindAShortIndex(t *testing.T) {
 		}
 	}
 }
+
+// A Matroska file that was cut without encoding it again may begin at times below zero, with the frames from its key frame
+// to the cut. Each is shown in its place.
+func TestPicturesBelowZero(t *testing.T) {
+	t.Parallel()
+	sameInEveryShape(t)
+	whole := generate(t, "whole.mp4", "-f", "lavfi", "-i", "color=black:s=256x64:r=25:d=4"+numbered, "-pix_fmt", "yuv420p", "-bf", "2", "-g", "50")
+	clip := generate(t, "clip.mkv", "-ss", "0.72", "-i", whole, "-c", "copy", "-avoid_negative_ts", "disabled")
+	for _, from := range []time.Duration{0, 400 * time.Millisecond, 2400 * time.Millisecond} {
+		segment := apitest.With(apitest.Segment("video_0", 0, 4*time.Second), M{"trimStartMs": from.Milliseconds(), "trimEndMs": (from + time.Second).Milliseconds()})
+		film := apitest.Shared(t).SignIn(t).RenderFilm(t, M{"segments": []M{segment}}, apitest.File("video_0", clip))
+		mediatest.ConstantRate(t, film, 25, 25, time.Millisecond)
+		for i, picture := range mediatest.Frames(t, film, mediatest.Every(20*time.Millisecond, 40*time.Millisecond, 25)...) {
+			if n, want := numberOf(picture, picture.Bounds()), int(from/(40*time.Millisecond))+i; n != want {
+				t.Errorf("from %v: frame %d of the film is frame %d of the clip, want %d", from, i, n, want)
+			}
+		}
+	}
+}

@@ -40,6 +40,8 @@ type videoInfo struct {
 	// ClaimedEnd is where the undamaged file would end. It is greater than End only if
 	// part of the file is known to be missing.
 	ClaimedEnd time.Duration
+	Untimed    int   // see media.Measured
+	Step       int64 // between the untimed frames
 }
 
 // audioInfo describes the audio stream by its packets.
@@ -179,7 +181,8 @@ func newInfo(p media.Probe, share float64) *Info {
 	zero := p.Zero()
 	info := &Info{Kind: p.Kind, Streams: p.Streams, Zero: zero, Unshown: p.Unshown}
 	if m := p.VideoPackets; m.Packets > 0 {
-		v := &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts[m.Lead:], Keys: m.Keyframes, End: m.End}
+		v := &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts[m.Lead:], Keys: m.Keyframes, End: m.End,
+			Untimed: m.Untimed, Step: m.Step}
 		// ffmpeg gives the last reordered frame a length of one tick, and keeps it when
 		// it copies frames. That is not its real length.
 		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond

@@ -62,11 +62,12 @@ func (f fade) pure() int64 {
 	return f.from + f.frames - 1
 }
 
-// graph brings the part's shots onto the canvas, joins two of them, and fades the result into [out].
-func (v *videoPart) graph() string {
+// graph brings the part's shots, each decoded from its entry of keys, onto the canvas, joins two of them, and fades the
+// result into [out].
+func (v *videoPart) graph(keys []float64) string {
 	var graph []string
 	for i, s := range v.shots {
-		graph = append(graph, s.graph(i, label("shot", i), label("film", i), label("log", i)))
+		graph = append(graph, s.graph(i, keys[i], label("shot", i), label("film", i), label("log", i)))
 	}
 	from := "shot"
 	if len(v.shots) > 1 {

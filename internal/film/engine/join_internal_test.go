@@ -28,7 +28,7 @@ func drawn(t *testing.T, v *videoPart) []byte {
 	for i, s := range v.shots {
 		args = append(args, s.input("1", v.keyframes(0)[i])...)
 	}
-	args = append(args, "-filter_complex", v.graph(), "-map", "[out]", "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
+	args = append(args, "-filter_complex", v.graph(v.keyframes(0)), "-map", "[out]", "-fps_mode", "passthrough", "-f", "rawvideo", "pipe:1")
 	for i := range v.shots {
 		args = append(args, "-map", "["+label("log", i)+"]", "-f", "null", "-")
 	}

@@ -274,17 +274,26 @@ func (s *shot) input(threads string, key float64) []string {
 	return append(args, media.InputArgs(s.source.info.Kind, s.source.Path)...)
 }
 
-// graph returns the part of a filter graph that brings the n-th input onto the canvas. It ends in [out], and in
-// [log] for the times of all decoded frames.
-func (s *shot) graph(n int, out, film, log string) string {
+// timeUntimed returns the filter that gives the frames before time 0 their times, if decoding from key returns them.
+func (s *shot) timeUntimed(key float64) string {
+	video := s.source.info.Video
+	if video.Untimed == 0 || key > 0 {
+		return ""
+	}
+	return fmt.Sprintf("setpts='if(lt(N,%d),%d+N*%d,PTS)',", video.Untimed, video.Starts[0], video.Step)
+}
+
+// graph returns the part of a filter graph that brings the n-th input, decoded from key on, onto the canvas. It ends in
+// [out], and in [log] for the times of all decoded frames.
+func (s *shot) graph(n int, key float64, out, film, log string) string {
 	steady := s.requireSize()
 	if s.uneven {
 		steady = s.scaleToSize()
 	}
 	// Bounds are in ticks: ffmpeg would round seconds to the source's clock, which may be as coarse as the frames.
 	from, to := s.bounds()
-	return fmt.Sprintf("[%d:%d]%s%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
-		n, s.source.info.Video.Index, s.tags(), steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)
+	return fmt.Sprintf("[%d:%d]%s%s%s,trim=start_pts=%d:end_pts=%d,split[%s][%s];[%s]%s[%s]",
+		n, s.source.info.Video.Index, s.timeUntimed(key), s.tags(), steady, from, to, film, log, film, strings.Join(s.filters(n), ","), out)
 }
 
 // cost estimates the CPU seconds that decoding and fitting take, see videoPart.cost.

@@ -173,9 +173,11 @@ func (d *drawer) pass(frames []int, out *bytes.Buffer) media.Pass {
 	chain = append(append(chain, first.picture(0)...), "sidedata=mode=delete", neutral,
 		"scale="+jpegColours, "format=yuvj420p")
 	args := []string{"-max_error_rate", "1", "-copyts"}
-	args = append(args, first.input("2", first.keyframe(0))...)
+	key := first.keyframe(0)
+	args = append(args, first.input("2", key)...)
+	start := first.timeUntimed(key) + first.tags()
 	args = append(args, "-filter_threads", "1", "-filter_complex_threads", "1",
-		"-filter_complex", fmt.Sprintf("[0:%d]%s%s[out]", d.source.info.Video.Index, first.tags(), strings.Join(chain, ",")),
+		"-filter_complex", fmt.Sprintf("[0:%d]%s%s[out]", d.source.info.Video.Index, start, strings.Join(chain, ",")),
 		"-map", "[out]", "-frames:v", fmt.Sprint(len(frames)), "-fps_mode", "passthrough", "-c:v", "rawvideo", "-f", "rawvideo", "pipe:1")
 	return media.Pass{Name: "storyboard", Args: args, Dir: d.dir, Inputs: []string{d.source.Path}, Stdout: out,
 		Timeout: storyboardTimeout, MaxMemoryBytes: d.memory}

@@ -56,7 +56,7 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		if seen[name] < 2 { // of four: anything below zero is lost
+		if seen[name] < 2 { // of four
 			t.Errorf("%s: only %d flashes left", name, seen[name])
 		}
 	}

@@ -246,7 +246,7 @@ func (v *videoPart) pass(out string, keys []float64) media.Pass {
 		inputs = append(inputs, s.source.Path)
 	}
 	args = append(args, "-filter_threads", threads, "-filter_complex_threads", threads,
-		"-filter_complex", v.graph(),
+		"-filter_complex", v.graph(keys),
 		"-map", "[out]", "-c:v", "libx264", "-profile:v", "high", "-preset", v.profile.Preset, "-crf", fmt.Sprint(v.profile.CRF),
 		"-g", fmt.Sprint(keyInterval(v.canvas.Rate)))
 	args = append(append(args, v.settings.args()...),

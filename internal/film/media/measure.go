@@ -57,6 +57,10 @@ type Measured struct {
 	// for video, and keeps at most the first million of each.
 	Starts    []int64
 	Keyframes []time.Duration
+	// Untimed is how many of Starts precede a Matroska file's time 0. ffmpeg returns their packets without times, so Step, in
+	// ticks, is assumed to lie between them. ffmpeg decodes them first, but gives them the times of the frames that follow.
+	Untimed int
+	Step    int64
 	// Lead is how many of Starts precede the first key frame, if the first packet of the stream is none. Nothing
 	// decodes those frames.
 	Lead int
@@ -133,6 +137,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 		return outcome{}, fmt.Errorf("%s: %w: unknown magic bytes", name, ErrNotMedia)
 	}
 	s.joins = kind == container.Ogg || kind == container.FLAC || kind == container.Matroska
+	s.timed = kind == container.Matroska
 	args := append([]string{"-hide_banner", "-loglevel", "error"}, r.maxPixels()...)
 	if s.opts.IgnoreEdits && kind == container.MP4 {
 		args = append(args, "-ignore_editlist", "1")
@@ -158,6 +163,7 @@ type packetScan struct {
 	opts       MeasureOptions
 	wantFrames bool // remember the frames of video
 	joins      bool // the container's clock may begin again
+	timed      bool // every packet of the container has a time
 	packets    int64
 	frames     int // kept in memory
 	lines      lineSplitter
@@ -269,7 +275,7 @@ func (s *packetScan) packet(text string) {
 func (s *packetScan) at(index int) *streamScan {
 	st := s.streams[index]
 	if st == nil && index >= 0 && len(s.streams) < maxScanStreams {
-		st = &streamScan{mayRestart: s.joins}
+		st = &streamScan{mayRestart: s.joins, timed: s.timed}
 		s.streams[index] = st
 	}
 	return st

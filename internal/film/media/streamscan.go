@@ -39,6 +39,9 @@ type streamScan struct {
 	restarted bool  // the clock began again
 	headless  bool  // the first packet is shown and no key frame
 
+	timed   bool // every packet of the container has a time, so one that ffmpeg returns without lies before time 0
+	untimed int  // frames before time 0
+
 	// The clock of a chained Ogg, or of a WebM behind another, begins again at each join.
 	mayRestart bool
 	rejoined   bool
@@ -67,6 +70,12 @@ const reorderDepth = 32
 func (s *streamScan) add(p packet) {
 	if p.pts == noTicks {
 		p.pts = p.dts
+	}
+	if p.pts == noTicks && s.timed && !p.sound {
+		if p.key || s.untimed > 0 { // others cannot be decoded
+			s.untimed++
+		}
+		return
 	}
 	if p.pts == noTicks { // no timestamps at all: assume that packets follow one another
 		p.pts = s.end
@@ -140,12 +149,22 @@ func (s *streamScan) finish() Measured {
 	}
 	slices.Sort(s.starts)
 	slices.Sort(s.keyframes)
+	if s.untimed > 0 && len(s.starts) > 0 {
+		s.first -= int64(s.untimed) * s.shortest
+		s.packets += int64(s.untimed)
+		s.starts = slices.Concat(make([]int64, s.untimed), s.starts)
+		for i := range s.untimed {
+			s.starts[i] = s.first + int64(i)*s.shortest
+		}
+		s.keyframes = slices.Insert(s.keyframes, 0, s.first)
+		s.headless = false
+	}
 	base := parseRational(s.header["time_base"])
 	m := Measured{
 		Type: s.header["codec_type"], Codec: s.header.text("codec_name"), Cover: s.header.number("attached_pic") != 0,
 		SampleRate: s.header.number("sample_rate"), Channels: s.header.number("channels"), Clockless: s.rejoined,
 		First: ticksToDuration(s.first, base), End: ticksToDuration(s.end, base),
-		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts,
+		Packets: s.packets, Discarded: s.discarded, Bytes: s.size, Starts: s.starts, Untimed: s.untimed, Step: s.shortest,
 		Span: between(ticksToDuration(s.earliest, base), ticksToDuration(max(s.latest, s.end), base)),
 	}
 	if sample := (Rational{1, m.SampleRate}); sample.Known() && s.packets+s.discarded > 0 {
