@@ -489,6 +489,13 @@ func makeFilmByTouch(t *testing.T, address string) {
 	if film := p.Eval(`(() => { const v = document.querySelector('.film video'); return [v.videoWidth, v.videoHeight, Math.round(v.duration)]; })()`); film != "[180,320,5]" {
 		t.Errorf("width, height and length of the film: %s", film)
 	}
+	// The picture that is seen can be saved as a cover.
+	p.Eval(`HTMLAnchorElement.prototype.click = function () { window.saved = this; }`)
+	p.Click(".film .cover")
+	p.Until(`window.saved`)
+	if cover := p.Eval(`fetch(saved.href).then(r => r.blob()).then(createImageBitmap).then(b => [b.width, b.height, saved.download.endsWith('.jpg')])`); cover != "[180,320,true]" {
+		t.Errorf("width, height and name of the cover: %s", cover)
+	}
 
 	// Everything that a finger has to hit is large enough.
 	small := p.Eval(`[...document.querySelectorAll('button, summary, select, a.button, label:has(input), [role=slider]')].filter(e => {

@@ -19,6 +19,21 @@ async function share(url: string, name: string): Promise<void> {
   await navigator.share({ files: [file], title: name }).catch(() => {});
 }
 
+/** Saves the picture that a film shows now, as a cover: its poster until it plays. */
+async function saveCover(video: HTMLVideoElement, name: string): Promise<void> {
+  let picture: Blob;
+  if (video.currentTime === 0 && video.poster) {
+    picture = await (await fetch(video.poster)).blob();
+  } else {
+    const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight);
+    canvas.getContext('2d')?.drawImage(video, 0, 0);
+    picture = await canvas.convertToBlob({ type: 'image/jpeg', quality: 0.92 });
+  }
+  const url = URL.createObjectURL(picture);
+  Object.assign(document.createElement('a'), { href: url, download: `${name}.jpg` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000); // the browser may still be reading it
+}
+
 export function Film(props: {
   draft: Draft;
   change: Change;
@@ -51,6 +66,7 @@ export function Film(props: {
   const own = useRef(props.film);
   const latest = useRef(props.name);
   latest.current = props.name;
+  const screen = useRef<HTMLVideoElement>(null);
   const asked = useRef(false); // the film that loads is to be brought into sight
 
   async function list(after = ''): Promise<Schemas['RenderHistoryJob'][]> {
@@ -137,7 +153,7 @@ export function Film(props: {
     <div class="result">
       <Panel title="Film" class="film">
         {film ? (
-          <video src={film.url} poster={film.poster} controls playsInline tabIndex={0} aria-label="The rendered film" onLoadedMetadata={loaded} />
+          <video ref={screen} src={film.url} poster={film.poster} controls playsInline tabIndex={0} aria-label="The rendered film" onLoadedMetadata={loaded} />
         ) : (
           <div class="screen">{state ? <b>{percent} %</b> : <span>Your film appears here</span>}</div>
         )}
@@ -170,6 +186,7 @@ export function Film(props: {
               Save
             </a>
           )}
+          {film && <Act class="cover" act={() => screen.current && void saveCover(screen.current, film.name)}>Save this picture</Act>}
           {film && 'share' in navigator && (
             <button type="button" onClick={() => void share(film.url, film.name)}>
               Share
