@@ -97,8 +97,9 @@ large() { CUTROOM_TEST_DB=postgres CUTROOM_TEST_BUCKET=1 CUTROOM_TEST_REPLICAS=2
 mixed() { CUTROOM_TEST_DB=postgres run -count=1 "$@"; }
 small() { CUTROOM_TEST_DB=sqlite run -count=1 "$@"; }
 
-case ${1-all} in
-unit | waiting | large | small | later | manifests) trap 'spend && step "$1 took $cpu s of processor time"' EXIT ;;
+name=${1-all} # in a function, $1 is another
+case $name in
+unit | waiting | large | small | later | manifests) trap 'spend && step "$name took $cpu s of processor time"' EXIT ;;
 esac
 
 case ${1-all} in

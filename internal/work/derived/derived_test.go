@@ -84,12 +84,13 @@ func TestHoldersShareTheMakerUntilItCloses(t *testing.T) {
 		m := newMaker(3)
 		var running atomic.Int64
 		forever := func(ctx context.Context) error { running.Add(1); <-ctx.Done(); return ctx.Err() }
+		var greedy sync.WaitGroup
 		for i := range 110 {
-			go func() {
+			greedy.Go(func() {
 				if err := wait(t.Context(), m, "greedy", fmt.Sprint(i), forever); !errors.Is(err, ErrBusy) {
 					t.Errorf("%d: %v", i, err)
 				}
-			}()
+			})
 		}
 		synctest.Wait()
 		began := time.Now()
@@ -98,6 +99,7 @@ func TestHoldersShareTheMakerUntilItCloses(t *testing.T) {
 			t.Errorf("another holder: %v after %v, beside %d pieces of work of the first", err, time.Since(began), running.Load())
 		}
 		m.Close()
+		greedy.Wait() // the end of the test would end their context
 		if err := wait(t.Context(), m, "other", "late", forever); !errors.Is(err, ErrBusy) {
 			t.Errorf("after Close: %v", err)
 		}
