@@ -71,8 +71,12 @@ func (b *bench) makeSources(ctx context.Context, clips string) error {
 // music mixed under, everything encoded once with the same settings.
 type graph struct {
 	picture string  // filters of each picture; %d is the segment's number
+	sound   string  // filters of each sound, each with its comma
 	overlap float64 // of segments, in seconds
 }
+
+// steady fits the pictures of a source of the film's size.
+const steady = "fps=30000/1001,format=yuv420p,setsar=1"
 
 var (
 	overlapping = graph{picture: "fps=30000/1001,format=yuv420p,setsar=1,settb=1001/30000,setpts=N", overlap: 0.5}
@@ -105,7 +109,8 @@ func (g graph) make(ctx context.Context, tl timeline.Timeline, out string) error
 		if strings.Contains(filters, "%") {
 			filters = fmt.Sprintf(filters, i)
 		}
-		chains = append(chains, fmt.Sprintf("[%d:v]%s[v%[1]d];[%[1]d:a]aresample=48000,aformat=channel_layouts=stereo[a%[1]d]", i, filters))
+		chains = append(chains, fmt.Sprintf("[%d:v]%s[v%[1]d];[%[1]d:a]%[3]saresample=48000,aformat=channel_layouts=stereo[a%[1]d]",
+			i, filters, g.sound))
 		fmt.Fprintf(&all, "[v%d][a%[1]d]", i)
 		if g.overlap > 0 && i > 0 {
 			kind := map[timeline.TransitionKind]string{timeline.Dissolve: "fade", timeline.Push: "slideleft"}[s.Transition.Kind]

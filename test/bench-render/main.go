@@ -33,7 +33,7 @@ func main() {
 	runs := flag.Int("runs", 2, "runs of each measurement")
 	out := flag.String("out", "docs/benchmarks.md", "page to write to; empty writes none")
 	clips := flag.String("media", os.Getenv("CUTROOM_MEDIA_DIR"), "folder with real clips; empty makes artificial ones")
-	only := flag.String("only", "cold,changes,hard,joins,look", "measurements to run")
+	only := flag.String("only", "cold,changes,hard,joins,look,reverse", "measurements to run")
 	work := flag.String("work", "", "folder to work in, whose sources are reused; empty makes one and removes it")
 	flag.Parse()
 	if err := run(context.Background(), *runs, *out, *clips, *only, *work); err != nil {
@@ -55,7 +55,8 @@ func run(ctx context.Context, runs int, outPath, clips, only, dir string) error 
 		name    string
 		measure func(context.Context, *report) error
 	}
-	all := []measurement{{"cold", b.cold}, {"changes", b.changes}, {"hard", b.hard}, {"joins", b.joins}, {"look", b.look}}
+	all := []measurement{{"cold", b.cold}, {"changes", b.changes}, {"hard", b.hard}, {"joins", b.joins}, {"look", b.look},
+		{"reverse", b.reverse}}
 	chosen := strings.Split(only, ",")
 	for _, name := range chosen {
 		if !slices.ContainsFunc(all, func(m measurement) bool { return m.name == name }) {
@@ -340,7 +341,7 @@ func (b *bench) joins(ctx context.Context, r *report) error {
 		{"7 segments, 720p, six pushes of 500 ms", overlapping, joined("phone0.mp4", push)},
 		{"7 segments, 1080p, a keyframe in 8 s, six pushes of 500 ms", overlapping, joined("hard.mp4", push)},
 		{"6 segments, 1080p, a keyframe in 8 s, both ends fading for 1 s",
-			graph{picture: "fps=30000/1001,format=yuv420p,setsar=1"}, ends},
+			graph{picture: steady}, ends},
 		{"6 segments of 720p enlarged to 1080x1920", enlarged,
 			portrait(6, "phone0.mp4", timeline.Canvas{ShortSide: &side, Fit: timeline.Contain})},
 		{"3 segments of 1080p on blurred bars of 1080x1920", blurred, portrait(3, "hard.mp4", timeline.Canvas{Fit: timeline.Blur})},
@@ -386,6 +387,18 @@ func (b *bench) look(ctx context.Context, r *report) error {
 	r.add("cold render of "+name, without, usage{})
 	r.add("with a look on each, beside the row above", with, without)
 	return nil
+}
+
+// reverse measures a film that plays backwards. Its memory counts beside that of the film forwards.
+func (b *bench) reverse(ctx context.Context, r *report) error {
+	forwards := b.film(cut{"hard.mp4", 300, 20300})
+	backwards := forwards
+	backwards.Segments = slices.Clone(forwards.Segments)
+	backwards.Segments[0].Reverse = true
+	if err := b.compare(ctx, r, "20 s of 1080p, a keyframe in 8 s", forwards, graph{picture: steady}); err != nil {
+		return err
+	}
+	return b.compare(ctx, r, "20 s of 1080p, a keyframe in 8 s, backwards", backwards, graph{picture: steady + ",reverse", sound: "areverse,"})
 }
 
 func command(ctx context.Context, name string, args ...string) error {

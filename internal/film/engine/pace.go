@@ -175,7 +175,7 @@ func (p *pictures) between(played, step float64) (m mix, ok bool) {
 }
 
 // maxReversed is how many bytes of pictures ffmpeg may hold to turn a part round.
-const maxReversed = 96 << 20
+const maxReversed = 320 << 20
 
 // mixedChunks splits a segment whose pictures are not a straight line. Pieces of a reversed one are so short that
 // their pictures fit into memory. A piece ends at a key frame if it can, because the next one begins to decode there.

@@ -46,7 +46,7 @@ func TestReversedPartsAreShort(t *testing.T) {
 			held += s.frames * p.Canvas.pixels() * 3 / 2
 			decoded += s.decodes()
 		}
-		if held > 100<<20 {
+		if held > maxReversed {
 			t.Errorf("%s holds %d MB", v.Name, held>>20)
 		}
 	}
