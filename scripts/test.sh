@@ -102,7 +102,7 @@ case $name in
 unit | waiting | large | small | later | manifests) trap 'spend && step "$name took $cpu s of processor time"' EXIT ;;
 esac
 
-case ${1-all} in
+case $name in
 compile)
 	# Vetting compiles everything but the tests themselves. On an empty cache it needs two cores for two minutes,
 	# in which the installation of packages mostly waits.

@@ -20,7 +20,7 @@ import (
 )
 
 // Raise infoVersion when the analysis of the same file gives another result.
-const infoVersion = 7
+const infoVersion = 8
 
 // Render makes the film. It returns after every process it started has ended.
 //

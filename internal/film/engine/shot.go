@@ -76,6 +76,9 @@ func (s *shot) startMicros() int64 { return micros(s.start) }
 // addTo adds everything that shapes the shot's frames, except the canvas, to a part's key.
 func (s *shot) addTo(k key) key {
 	k = k.add("source", s.source.SHA256).add("stream", s.source.info.Video.Index)
+	if n := s.source.info.Video.Untimed; n > 0 {
+		k = k.add("untimed", n)
+	}
 	if s.mixes == nil {
 		k = k.add("start", s.startMicros()).add("frames", s.frames).add("speed", decimal(s.speed))
 	} else {

@@ -131,7 +131,7 @@ const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:pack
 	"format=duration,start_time"
 
 // scan runs ffprobe over the headers and packets of a file, confined, with the demuxer
-// of its kind. The input are InputArgs, or linkArgs; the path is absolute.
+// of its kind. input comes from InputArgs or linkArgs, and path is absolute.
 func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kind, input []string, s *packetScan) (outcome, error) {
 	if kind == container.Unknown {
 		return outcome{}, fmt.Errorf("%s: %w: unknown magic bytes", name, ErrNotMedia)
