@@ -46,8 +46,7 @@ var (
 	hole = regexp.MustCompile(`\$\{?\w+\}?|\{\w+\}`)
 )
 
-// errorCodes collects the codes that a part of the document states as values of
-// "error", in schemas and in examples.
+// errorCodes collects the codes that a part of the document states as values of "error", in schemas and in examples.
 func errorCodes(part any, codes map[string]bool) {
 	switch part := part.(type) {
 	case []any:
@@ -98,8 +97,7 @@ func statusesOf(t *testing.T, doc *openapi3.T) map[string][]string {
 	return statuses
 }
 
-// Every code that a client may see has a row in a table of docs/app, with its status,
-// and no other code has one.
+// Every code that a client may see has a row in a table of docs/app, with its status, and no other code has one.
 func TestAppPagesExplainEveryErrorCode(t *testing.T) {
 	doc := apiDocument(t)
 	known, job := statusesOf(t, doc), doc.Components.Schemas["JobErrorCode"].Value.Enum

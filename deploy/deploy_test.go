@@ -1,5 +1,5 @@
-// Package deploy holds no code, only the files that run cutroom. The tests keep them
-// in sync with the program, because they cannot run containers.
+// Package deploy holds no code, only the files that run cutroom. The tests keep them in sync with the program, because
+// they cannot run containers.
 package deploy
 
 import (

@@ -65,8 +65,7 @@ func commands(text string) string {
 	return b.String()
 }
 
-// What the pages link to is there, and every table has its place in the
-// architecture.
+// What the pages link to is there, and every table has its place in the architecture.
 func TestPagesNameWhatExists(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
@@ -117,8 +116,7 @@ func anchors(text string) (names []string) {
 	return names
 }
 
-// TestSecurityNamesTestsThatExist holds docs/security.md to the tests that it
-// gives as evidence.
+// TestSecurityNamesTestsThatExist holds docs/security.md to the tests that it gives as evidence.
 func TestSecurityNamesTestsThatExist(t *testing.T) {
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	exist := map[string]bool{}

@@ -35,8 +35,8 @@ func TestFrontLetsUploadsThrough(t *testing.T) {
 		t.Fatalf("client_max_body_size is %v, want one for the service and one for the object store", limits)
 	}
 	for _, text := range limits {
-		// Enough for the form around the files, so that the service itself refuses,
-		// but not much more, so that there is one limit.
+		// Enough for the form around the files, so that the service itself refuses, but not much more, so that there is
+		// one limit.
 		n, err := strconv.Atoi(strings.TrimSuffix(text, "m"))
 		if err != nil || n < megabytes+2 || n > megabytes*11/10 {
 			t.Errorf("client_max_body_size %s with MAX_UPLOAD_FILE_SIZE_MB %d", text, megabytes)

@@ -16,8 +16,8 @@ var lines = map[string][]string{
 	"Dockerfile":      {"USER 10001:10001", `ENTRYPOINT ["/usr/local/bin/cutroom"]`},
 	"cutroom.service": {"Environment=BIND_ADDR=127.0.0.1", "Environment=OPS_ADDR=127.0.0.1:9090", "KillMode=mixed", "NoNewPrivileges=yes"},
 	"nginx/nginx.conf": {
-		// The front appends the client; with no hops the service uses the rightmost entry.
-		// Port 80 redirects to one name, not to any Host.
+		// The front appends the client; with no hops the service uses the rightmost entry. Port 80 redirects to one
+		// name, not to any Host.
 		"return 308 https://$server_name$request_uri;",
 		"proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;", "proxy_request_buffering off;", "proxy_buffering off;",
 		// nginx logs whole request lines, which contain signed links, at every level below crit.

@@ -33,8 +33,7 @@ func metricNames(t testing.TB) []string {
 	return out
 }
 
-// checkExpression fails the test unless the service exports every metric and every
-// state in a query.
+// checkExpression fails the test unless the service exports every metric and every state in a query.
 func checkExpression(t testing.TB, where, expr string) {
 	t.Helper()
 	names := metricNames(t)

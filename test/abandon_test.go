@@ -8,8 +8,8 @@ import (
 	"cutroom/internal/testkit/apitest"
 )
 
-// The tests in this file mostly wait, often for more than a minute, because the service accepts no
-// shorter time-outs. The file's name makes them start first, so other tests run meanwhile.
+// The tests in this file mostly wait, often for more than a minute, because the service accepts no shorter time-outs.
+// The file's name makes them start first, so other tests run meanwhile.
 
 func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	t.Parallel()

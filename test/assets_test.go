@@ -309,8 +309,7 @@ func TestAssetWhoseBytesDoNotHashToItsKeyFailsTheJob(t *testing.T) {
 	sameInEveryShape(t)
 	s := apitest.Start(t, apitest.Bucket(true))
 	u := s.SignIn(t)
-	// The client may upload any bytes of the announced length under the key. Here it uploads another
-	// valid film.
+	// The client may upload any bytes of the announced length under the key. Here it uploads another valid film.
 	request := assetRequest(t, uniqueCopy(t, redClip(t)), "mp4", "video/mp4")
 	content := readFile(t, uniqueCopy(t, redClip(t)))
 	var got uploadURL

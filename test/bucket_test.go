@@ -98,8 +98,7 @@ func TestAnOutageOfTheStoreIsReportedAndPasses(t *testing.T) {
 	s.World.Heal()
 }
 
-// All steps of a separation that transfer bytes survive a broken connection and a short outage of the
-// store.
+// All steps of a separation that transfer bytes survive a broken connection and a short outage of the store.
 func TestSeparationOnABadLine(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -141,8 +140,7 @@ func TestSeparationOnABadLine(t *testing.T) {
 	}
 }
 
-// No stem can be downloaded before all are stored. A job whose stems cannot be stored fails and is
-// refunded.
+// No stem can be downloaded before all are stored. A job whose stems cannot be stored fails and is refunded.
 func TestNoStemIsShownBeforeAllAreStored(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -179,8 +177,7 @@ func TestStemsFromTheBucket(t *testing.T) {
 	t.Run("broken connections", func(t *testing.T) { stemsOnABadLine(t, s, path) })
 }
 
-// stemsOnABadLine checks that a download is complete or ends with an error. It never ends early with
-// success.
+// stemsOnABadLine checks that a download is complete or ends with an error. It never ends early with success.
 func stemsOnABadLine(t *testing.T, s *apitest.Server, path string) {
 	t.Helper()
 	whole := s.Do(t, apitest.Request{Path: path}).Expect(200).Body

@@ -21,8 +21,8 @@ func countingClip(t *testing.T, rate int) string {
 	return path
 }
 
-// The canvas sets the film's size, larger than the first segment, and its frame rate. Every frame shows the
-// right frame of its source.
+// The canvas sets the film's size, larger than the first segment, and its frame rate. Every frame shows the right frame
+// of its source.
 func TestRenderCanvasSizeAndRate(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -77,8 +77,8 @@ var corpus = map[string]maker{
 // pieceLength is how long each piece of a joined file lasts.
 const pieceLength = 2 * time.Second
 
-// piece makes noise with a name such as m44.mp3: m, s or x for mono, stereo or 5.1, the rate in kHz, x for all tags or t
-// for that of an mp3's encoder, and the format. Names in real/ are files of CUTROOM_MEDIA_DIR.
+// piece makes noise with a name such as m44.mp3: m, s or x for mono, stereo or 5.1, the rate in kHz, x for all tags or
+// t for that of an mp3's encoder, and the format. Names in real/ are files of CUTROOM_MEDIA_DIR.
 func piece(t testing.TB, name string) string {
 	t.Helper()
 	if strings.HasPrefix(name, "real/") {
@@ -212,8 +212,8 @@ func copied(container string, make maker) maker {
 	}
 }
 
-// continued makes a film whose index has the first samples; the others follow in fragments. Its sound begins late, and the
-// index has no edit list to say so.
+// continued makes a film whose index has the first samples; the others follow in fragments. Its sound begins late, and
+// the index has no edit list to say so.
 func continued(t testing.TB) (path string, left, right []float64) {
 	t.Helper()
 	path = generate(t, "continued.mp4", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=25:d=2", "-itsoffset", "0.044", "-i", piece(t, "m44.oga"),
@@ -247,7 +247,8 @@ func plain(make maker) maker {
 	}
 }
 
-// heard decodes a file without its clock: a single channel to both sides, and surround folded down as ITU-R BS.775 says.
+// heard decodes a file without its clock: a single channel to both sides, and surround folded down as ITU-R BS.775
+// says.
 func heard(t testing.TB, path string) (left, right []float64) {
 	t.Helper()
 	raw := mediatest.FFmpeg(t, "-threads", "1", "-i", "file:"+path, "-map", "0:a:0",
@@ -430,8 +431,8 @@ func near(t testing.TB, what string, ms int64, want time.Duration) {
 	}
 }
 
-// sameSound compares a film with what a plain decoder hears, in windows of 100 ms: their level, and by how much they are
-// early or late.
+// sameSound compares a film with what a plain decoder hears, in windows of 100 ms: their level, and by how much they
+// are early or late.
 func sameSound(t testing.TB, film [][]float64, left, right []float64) {
 	t.Helper()
 	const window = mediatest.SampleRate / 10
@@ -578,8 +579,8 @@ func TestTheShortestSound(t *testing.T) {
 	u.WaitReady(t, u.Separate(t, path))
 }
 
-// Each picture of the fragments behind a short index is in a film, when a player shows it. Without an edit list, the first
-// comes after the two frames by which B-frames delay it.
+// Each picture of the fragments behind a short index is in a film, when a player shows it. Without an edit list, the
+// first comes after the two frames by which B-frames delay it.
 func TestPicturesBehindAShortIndex(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -594,8 +595,8 @@ func TestPicturesBehindAShortIndex(t *testing.T) {
 	}
 }
 
-// A Matroska file that was cut without encoding it again may begin at times below zero, with the frames from its key frame
-// to the cut. Each is shown in its place.
+// A Matroska file that was cut without encoding it again may begin at times below zero, with the frames from its key
+// frame to the cut. Each is shown in its place.
 func TestPicturesBelowZero(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

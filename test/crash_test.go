@@ -70,7 +70,8 @@ func TestARenderSurvivesAStopAndAKill(t *testing.T) {
 	noFilesLeft(t, s)
 }
 
-// A separation continues after its replica was killed, on the same machine or, where replicas share the files, on another.
+// A separation continues after its replica was killed, on the same machine or, where replicas share the files, on
+// another.
 func TestKillInTheMiddleOfASeparation(t *testing.T) {
 	t.Parallel()
 	one := apitest.Env("SEPARATION_MAX_PROVIDER_IN_FLIGHT", "1")

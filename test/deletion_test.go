@@ -23,8 +23,8 @@ func deleteAccount(t testing.TB, u *apitest.User) {
 	u.Send(t, apitest.Request{Method: "DELETE", Path: "/api/v2/auth/account", Valid: true}).Expect(204)
 }
 
-// filesOf lists the service's files, on disk and in the bucket, whose names contain one of the ids,
-// or all files if there are no ids.
+// filesOf lists the service's files, on disk and in the bucket, whose names contain one of the ids, or all files if
+// there are no ids.
 func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 	t.Helper()
 	named := func(name string) bool {

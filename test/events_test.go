@@ -126,8 +126,7 @@ func TestTheEndOfAJobIsReported(t *testing.T) {
 	}
 }
 
-// Any running process repeats a failed delivery, with the same id. Events of a deleted job are not
-// sent.
+// Any running process repeats a failed delivery, with the same id. Events of a deleted job are not sent.
 func TestEventsOutliveACrash(t *testing.T) {
 	t.Parallel()
 	x := apitest.Start(t)

@@ -20,8 +20,8 @@ var (
 	white = color.RGBA{255, 255, 255, 255}
 )
 
-// picturesAre fails the test unless the middle of the picture at each time has the colour, within the
-// error of 4:2:0 and two colour conversions. It returns the pictures.
+// picturesAre fails the test unless the middle of the picture at each time has the colour, within the error of 4:2:0
+// and two colour conversions. It returns the pictures.
 func picturesAre(t testing.TB, path string, at []time.Duration, want ...color.RGBA) []*image.RGBA {
 	t.Helper()
 	pictures := mediatest.Frames(t, path, at...)
@@ -60,8 +60,8 @@ func absent(t testing.TB, path string, hz float64, w mediatest.Window) {
 	}
 }
 
-// isFilm fails the test unless the file has the promised format: H.264 High, yuv420p, BT.709, constant
-// rate, AAC-LC 48 kHz stereo, the index at the front, the given length, and tracks that end together.
+// isFilm fails the test unless the file has the promised format: H.264 High, yuv420p, BT.709, constant rate, AAC-LC 48
+// kHz stereo, the index at the front, the given length, and tracks that end together.
 func isFilm(t testing.TB, path string, width, height int, rate string, length time.Duration) {
 	t.Helper()
 	m := mediatest.Inspect(t, path)

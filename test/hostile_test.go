@@ -20,8 +20,7 @@ var hostileStrings = []string{
 	strings.Repeat("x", 5000), strings.Repeat("9", 400), "NaN", "-0", "1e309", "null", "{}", "[]",
 }
 
-// Names and e-mail addresses from the identity providers may contain anything. The handlers' tests
-// cover other input.
+// Names and e-mail addresses from the identity providers may contain anything. The handlers' tests cover other input.
 func TestHostileStringsFromProviders(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)

@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/testkit/apitest"
 )
 
-// A configuration mistake must not empty a bucket. The service refuses the bucket of another database,
-// and stops a sweep if most objects are unknown.
+// A configuration mistake must not empty a bucket. The service refuses the bucket of another database, and stops a
+// sweep if most objects are unknown.
 func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -10,8 +10,7 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// The API reports the length of a vertical film with a dissolve and a fade to white. The film has
-// that length.
+// The API reports the length of a vertical film with a dissolve and a fade to white. The film has that length.
 func TestRenderJoinsAndCanvas(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -79,8 +79,8 @@ func TestForwardedForIsIgnoredFromStrangers(t *testing.T) {
 	t.Run("connections", func(t *testing.T) { oneAddressHasAShare(t, s) })
 }
 
-// rawHealth requests /healthz on a new connection from one of this machine's addresses. It returns the
-// status, or 0 without a response.
+// rawHealth requests /healthz on a new connection from one of this machine's addresses. It returns the status, or 0
+// without a response.
 func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute}
@@ -99,8 +99,7 @@ func rawHealth(t *testing.T, s *apitest.Server, from, rest string) int {
 	return answer.StatusCode
 }
 
-// oneAddressHasAShare opens connections until the service refuses one, and then checks that it serves
-// other addresses.
+// oneAddressHasAShare opens connections until the service refuses one, and then checks that it serves other addresses.
 func oneAddressHasAShare(t *testing.T, s *apitest.Server) {
 	taken := 0
 	for rawHealth(t, s, "127.0.0.1", "\r\n") == 200 && taken < 300 {

@@ -1,6 +1,6 @@
-// Package test has the black-box tests of the service, one file for each area of the API. They follow
-// the specification, send HTTP requests to the real binary, and run on either database, with or
-// without an object store (see package apitest).
+// Package test has the black-box tests of the service, one file for each area of the API. They follow the
+// specification, send HTTP requests to the real binary, and run on either database, with or without an object store
+// (see package apitest).
 package test
 
 import (
@@ -27,10 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(apitest.Main(m))
 }
 
-// sameInEveryShape marks a test whose result does not depend on the database, the file storage or the
-// number of replicas. scripts/test.sh runs it once, on SQLite with a folder and one process. Do not
-// mark a test of credits, jobs, erasure or crashes unless a package's own tests cover it on both
-// databases.
+// sameInEveryShape marks a test whose result does not depend on the database, the file storage or the number of
+// replicas. scripts/test.sh runs it once, on SQLite with a folder and one process. Do not mark a test of credits, jobs,
+// erasure or crashes unless a package's own tests cover it on both databases.
 func sameInEveryShape(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CUTROOM_TEST_SHAPE_ONLY") != "" {
@@ -41,15 +40,14 @@ func sameInEveryShape(t *testing.T) {
 // M is a JSON object.
 type M = apitest.M
 
-// maxWait is the time-out, on a slow and busy machine, for what a healthy service does within seconds.
-// A test of a promised time has its own limit.
+// maxWait is the time-out, on a slow and busy machine, for what a healthy service does within seconds. A test of a
+// promised time has its own limit.
 const maxWait = 4 * time.Minute
 
 // fixtures are the clips that tests share. A process makes each at most once.
 var fixtures sync.Map // name -> func() string
 
-// fixture returns the path of a shared clip. The first test that needs it makes it. Tests must not
-// write to it.
+// fixture returns the path of a shared clip. The first test that needs it makes it. Tests must not write to it.
 func fixture(t testing.TB, name string, make func(t testing.TB) string) string {
 	t.Helper()
 	f, _ := fixtures.LoadOrStore(name, sync.OnceValue(func() string { return make(apitest.Forever(t)) }))
@@ -82,8 +80,8 @@ func music(t testing.TB) string {
 	return fixture(t, "music", func(t testing.TB) string { return mediatest.Tone(t, 1500, 3*time.Second) })
 }
 
-// mixture is three seconds of 300 Hz and 1200 Hz at once. The separation stand-in treats
-// sound above 600 Hz as voice and the rest as background.
+// mixture is three seconds of 300 Hz and 1200 Hz at once. The separation stand-in treats sound above 600 Hz as voice
+// and the rest as background.
 func mixture(t testing.TB) string {
 	return fixture(t, "mixture", func(t testing.TB) string { return mediatest.Tones(t, 300, 1200) })
 }

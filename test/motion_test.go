@@ -108,8 +108,8 @@ func TestRenderChangesTime(t *testing.T) {
 		}
 		levels = append(levels, float64(sum)/64/64)
 	}
-	// Played exactly, the segments would take 75, 88.4, 62.5, 62.5 and 88.4 frames. The third and the last have one more
-	// than they would have alone, and the last begins 10 frames earlier.
+	// Played exactly, the segments would take 75, 88.4, 62.5, 62.5 and 88.4 frames. The third and the last have one
+	// more than they would have alone, and the last begins 10 frames earlier.
 	begins := []int{0, 75, 75 + 88, 75 + 88 + 63, 75 + 88 + 63 + 62 - 10}
 	if len(levels) != begins[4]+89 {
 		t.Fatalf("%d frames, want %d", len(levels), begins[4]+89)

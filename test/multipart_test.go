@@ -25,8 +25,8 @@ func inParts(t testing.TB, u *apitest.User, path string) uploadURL {
 	return got
 }
 
-// sendParts sends the wanted parts of a file, or all missing parts, and returns the numbers of the
-// parts that the store already had.
+// sendParts sends the wanted parts of a file, or all missing parts, and returns the numbers of the parts that the store
+// already had.
 func sendParts(t testing.TB, u *apitest.User, up uploadURL, content []byte, wanted ...int) (had []int) {
 	t.Helper()
 	for i, part := range up.Parts {

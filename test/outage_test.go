@@ -18,8 +18,7 @@ import (
 	"cutroom/internal/testkit/relaytest"
 )
 
-// unavailable sends the requests concurrently, and fails the test unless each gets 503 unavailable in
-// time.
+// unavailable sends the requests concurrently, and fails the test unless each gets 503 unavailable in time.
 func unavailable(t *testing.T, s *apitest.Server, within time.Duration, requests ...apitest.Request) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -39,8 +38,8 @@ func unavailable(t *testing.T, s *apitest.Server, within time.Duration, requests
 	wg.Wait()
 }
 
-// loggedOnceAMinute fails the test unless at least one process logs a line with these words, and no
-// process logs it more than once a minute.
+// loggedOnceAMinute fails the test unless at least one process logs a line with these words, and no process logs it
+// more than once a minute.
 func loggedOnceAMinute(t *testing.T, s *apitest.Server, began time.Time, words ...string) {
 	t.Helper()
 	n := 0
@@ -89,8 +88,7 @@ func TestADatabaseThatHangsOrRefuses(t *testing.T) {
 	}
 }
 
-// Work that a database outage interrupted restarts after the outage. The interrupted attempt does not
-// count.
+// Work that a database outage interrupted restarts after the outage. The interrupted attempt does not count.
 func TestAnOutageOfTheDatabaseCostsNoAttempt(t *testing.T) {
 	if !apitest.Postgres() {
 		t.Skip("the embedded database has no network")

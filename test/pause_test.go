@@ -7,8 +7,8 @@ import (
 	"cutroom/internal/testkit/apitest"
 )
 
-// An operator pauses submissions of one kind on all replicas. Jobs submitted earlier continue, and
-// repeats of their submissions return them.
+// An operator pauses submissions of one kind on all replicas. Jobs submitted earlier continue, and repeats of their
+// submissions return them.
 func TestOperatorsPauseSubmissions(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Replicas(1))

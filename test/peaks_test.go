@@ -27,8 +27,8 @@ func peaksPath(t testing.TB, stem apitest.Stem, more string) string {
 	return path + "/peaks?" + query + more
 }
 
-// burst makes a clip in the voice band: a loud and a soft second, surrounded by silence, at 44.1 kHz.
-// One channel has half the level of the other.
+// burst makes a clip in the voice band: a loud and a soft second, surrounded by silence, at 44.1 kHz. One channel has
+// half the level of the other.
 func burst(t testing.TB) string {
 	return fixture(t, "burst", func(t testing.TB) string {
 		path := t.TempDir() + "/burst.wav"

@@ -39,8 +39,7 @@ func looksLike(t testing.TB, picture image.Image, want color.RGBA) {
 	}
 }
 
-// For all canvas sizes and lengths, the poster is a frame from the first third of the film with the
-// film's colours.
+// For all canvas sizes and lengths, the poster is a frame from the first third of the film with the film's colours.
 func TestPoster(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -227,8 +227,8 @@ func failB(t *testing.T, s *apitest.Server, rule fake.Rule) {
 	}
 }
 
-// The store refuses the service, not the buyer: nothing counts against the user, and everything counts as a failure of the
-// store.
+// The store refuses the service, not the buyer: nothing counts against the user, and everything counts as a failure of
+// the store.
 func TestAStoreThatRefusesTheService(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

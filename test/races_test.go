@@ -167,8 +167,8 @@ func TestASignOutReachesTheOtherReplica(t *testing.T) {
 	}
 }
 
-// The parts of a film belong to one account. Another account with the same film makes its own, and when
-// one of the accounts is deleted, its parts go and the other's stay.
+// The parts of a film belong to one account. Another account with the same film makes its own, and when one of the
+// accounts is deleted, its parts go and the other's stay.
 func TestPartsOfADeletedAccount(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)

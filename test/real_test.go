@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// Clips of different phones become one film: sizes, rates, a turned picture, and one without sound. Each segment shows and
-// plays its own clip at the right time.
+// Clips of different phones become one film: sizes, rates, a turned picture, and one without sound. Each segment shows
+// and plays its own clip at the right time.
 func TestRenderOfRealClips(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -77,8 +77,8 @@ func TestRenderOfRealClips(t *testing.T) {
 	}
 }
 
-// unlike returns the mean difference of two pictures' lightness in levels, by blocks. The first shows the second, of the
-// displayed size, in the middle of its canvas.
+// unlike returns the mean difference of two pictures' lightness in levels, by blocks. The first shows the second, of
+// the displayed size, in the middle of its canvas.
 func unlike(shown, clip *image.RGBA, width, height float64) float64 {
 	canvas := shown.Bounds()
 	scale := min(float64(canvas.Dx())/width, float64(canvas.Dy())/height)

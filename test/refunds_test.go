@@ -129,8 +129,7 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	if have := u.Balance(t); have != 23 {
 		t.Errorf("balance %d after forged notifications, want 23", have)
 	}
-	// A signed notification that is unreadable or concerns nothing known gets 200, so the store does
-	// not send it again.
+	// A signed notification that is unreadable or concerns nothing known gets 200, so the store does not send it again.
 	for _, body := range []string{``, `{`, `{"message":{"data":"!"}}`, `{"message":{"data":"e30="}}`} {
 		push(t, s, notifyA, store.Push{Bearer: good.Bearer, Body: []byte(body)}).Expect(200)
 	}
@@ -146,8 +145,8 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	// One that the push subscription does not wrap cannot be read, which is logged.
 	push(t, s, notifyA, store.Push{Bearer: good.Bearer, Body: []byte(`{"version":"1.0","packageName":"` + sandbox.PackageName + `"}`)}).Expect(200)
 	apitest.Eventually(t, maxWait, func() bool { return strings.Contains(s.Logs(), "payload unwrapping") }, s.Logs)
-	// If the store is down when it should confirm, the notification still gets 200, and the service
-	// asks the store again later.
+	// If the store is down when it should confirm, the notification still gets 200, and the service asks the store
+	// again later.
 	s.World.FailStores(t, fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: 503})
 	push(t, s, notifyB, s.World.PlatformB.Push(b, "REFUND")).Expect(200)
 	s.World.Heal()

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// newSubmitter returns a function that returns a user. It changes users before they reach the limit of
-// ten submits a minute.
+// newSubmitter returns a function that returns a user. It changes users before they reach the limit of ten submits a
+// minute.
 func newSubmitter(t testing.TB, s *apitest.Server) func() *apitest.User {
 	var u *apitest.User
 	used := 0
@@ -35,16 +35,15 @@ func TestRenderForms(t *testing.T) {
 	// The packages of the handlers and of the timeline test all refusals and rules.
 	send(apitest.File("video", redClip(t))).Sentence(400, "config")
 	noFilesLeft(t, s)
-	// Clients send a typed config part, unquoted names, parts in any order and parts that nothing
-	// refers to.
+	// Clients send a typed config part, unquoted names, parts in any order and parts that nothing refers to.
 	send(apitest.Part{Name: "config", Type: "application/json", Text: `{"videoDurationMs":500,"segments":null,"bgmClips":null,
 		"separationDirectives":null,"outputKind":null,"quality":null,"stickers":[{}]}`},
 		apitest.Part{Name: "video", Path: redClip(t), Unquoted: true, Filename: "clip.txt", Type: "text/plain"},
 		apitest.Part{Name: "bgm_0", Path: music(t)}).Expect(200)
 }
 
-// A file that is not media, or of the wrong kind, is refused at submit or makes the job FAILED. Both
-// errors are sentences.
+// A file that is not media, or of the wrong kind, is refused at submit or makes the job FAILED. Both errors are
+// sentences.
 func TestRenderHostileInputs(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -63,8 +63,7 @@ func TestRenderDownload(t *testing.T) {
 		if ct := whole.Header.Get("Content-Type"); ct != "video/mp4" {
 			t.Errorf("Content-Type of the presigned download: %q", ct)
 		}
-		// A client follows the redirect of a HEAD request with HEAD, and a signature is valid for one
-		// method.
+		// A client follows the redirect of a HEAD request with HEAD, and a signature is valid for one method.
 		head := u.Send(t, apitest.Request{Method: "HEAD", Path: path}).Expect(302)
 		answer := u.Outside(t, "HEAD", head.Header.Get("Location"), nil, nil).Expect(200)
 		if got, want := answer.Header.Get("Content-Length"), strconv.Itoa(len(whole.Body)); got != want || answer.Header.Get("Content-Type") != "video/mp4" {

@@ -19,8 +19,8 @@ var sharedKeys = []string{"DATABASE_URL", "DB_USER", "DB_PASSWORD", "AUTH_JWT_SE
 	"SEPARATION_PROVIDER_BASE_URL", "SEPARATION_PROVIDER_STORAGE_BASE_URL", "PUBLIC_BASE_URL",
 	"OBJECT_STORE_ENDPOINT", "OBJECT_STORE_REGION", "OBJECT_STORE_BUCKET", "OBJECT_STORE_ACCOUNT_ID", "OBJECT_STORE_ACCESS_KEY_ID", "OBJECT_STORE_SECRET_ACCESS_KEY"}
 
-// startPeer starts a second replica of a's service with its own disk, as on another machine. They
-// share only the database and the bucket. The second replica stops before a does.
+// startPeer starts a second replica of a's service with its own disk, as on another machine. They share only the
+// database and the bucket. The second replica stops before a does.
 func startPeer(t *testing.T, a *apitest.Server, more ...apitest.Option) *apitest.Server {
 	t.Helper()
 	same := append([]apitest.Option{apitest.Replicas(1)}, more...)
@@ -110,8 +110,8 @@ func (f *front) use(replicas []*apitest.Server) {
 	f.replicas = replicas
 }
 
-// If replicas are replaced one after another under load, as deploy/rolling-restart.sh does it, no
-// request fails and no job is lost.
+// If replicas are replaced one after another under load, as deploy/rolling-restart.sh does it, no request fails and no
+// job is lost.
 func TestRollingRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)

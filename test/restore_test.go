@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/testkit/apitest"
 )
 
-// The commands in docs/operations.md restore the backup, even if the previous database crashed and
-// left its write-ahead log. The test skips commands that need systemd.
+// The commands in docs/operations.md restore the backup, even if the previous database crashed and left its write-ahead
+// log. The test skips commands that need systemd.
 func TestSQLiteIsRestoredAsTheDocumentsSay(t *testing.T) {
 	t.Parallel()
 	if apitest.Postgres() {

@@ -66,8 +66,8 @@ func TestReplicasWithOneRoleEach(t *testing.T) {
 		}
 	}
 
-	// The other replica sweeps after the first one's lease has expired: 9 s after the last renewal,
-	// plus at most 3 s until the next attempt.
+	// The other replica sweeps after the first one's lease has expired: 9 s after the last renewal, plus at most 3 s
+	// until the next attempt.
 	s.KillReplica(t, led[0])
 	apitest.Eventually(t, maxWait, func() bool { return slices.Equal(leaders(), []int{separation + sweep - led[0]}) },
 		func() string { return "no replica sweeps" })

@@ -121,8 +121,8 @@ func TestACutIsBounded(t *testing.T) {
 	}
 }
 
-// A crash before the charge costs nothing, and a crash after it loses no job. A repeat of the
-// interrupted request returns the same job.
+// A crash before the charge costs nothing, and a crash after it loses no job. A repeat of the interrupted request
+// returns the same job.
 func TestKillInTheMiddleOfASeparationByReference(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

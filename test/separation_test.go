@@ -97,8 +97,7 @@ func TestSeparationForms(t *testing.T) {
 	if b := u.Balance(t); b != 3 {
 		t.Errorf("a refused submit changed the balance to %d", b)
 	}
-	// Obsolete and unknown keys are ignored, part names may be unquoted, and parts may come in any
-	// order.
+	// Obsolete and unknown keys are ignored, part names may be unquoted, and parts may come in any order.
 	file.Unquoted = true
 	submit(t, u, apitest.Part{Name: "spec", Type: "application/json", Text: `{"sourceLanguageCode":"ko","mediaType":"VIDEO",
 		"numberOfSpeakers":-1,"trimStartMs":9,"trimEndMs":1,"unknown":{"x":[]}}`}, file).Expect(202)
@@ -147,8 +146,8 @@ func TestSeparationPrice(t *testing.T) {
 	}
 }
 
-// A request without enough credits is refused before the service reads the upload. A repeat of an
-// accepted request still returns its job.
+// A request without enough credits is refused before the service reads the upload. A repeat of an accepted request
+// still returns its job.
 func TestEmptyBalanceIsRefusedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)

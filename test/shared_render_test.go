@@ -11,8 +11,7 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// sharedRender is a service of two replicas on one database and bucket, and a
-// film of eight parts that keep both busy.
+// sharedRender is a service of two replicas on one database and bucket, and a film of eight parts that keep both busy.
 func sharedRender(t *testing.T) (*apitest.Server, *apitest.User, string) {
 	t.Helper()
 	s := startPair(t, apitest.Env("RENDER_MAX_CONCURRENT", "1"))

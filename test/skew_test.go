@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// A replica whose clock is two minutes wrong works with one whose clock is right: jobs keep their leases,
-// tokens and links of either are valid at both, and limits count together.
+// A replica whose clock is two minutes wrong works with one whose clock is right: jobs keep their leases, tokens and
+// links of either are valid at both, and limits count together.
 func TestAReplicaWithAWrongClock(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)

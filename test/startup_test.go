@@ -20,8 +20,7 @@ import (
 	"cutroom/internal/testkit/dbtest"
 )
 
-// secretsOfStartup are the secrets of validEnv. The service must never print them, even if settings are
-// invalid.
+// secretsOfStartup are the secrets of validEnv. The service must never print them, even if settings are invalid.
 var secretsOfStartup = []string{
 	"apikey-never-print-1", "stemsecret-never-print-0123456789abcdef", "jwtsecret-never-print-0123456789abcdef",
 	"dbpassword-never-print", "s3secret-never-print", "urlpassword-never-print", "tooshort-secret",
@@ -52,8 +51,8 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// refused runs `cutroom serve` and fails the test unless it exits with status 1, never listens and
-// prints no secret. It returns the output.
+// refused runs `cutroom serve` and fails the test unless it exits with status 1, never listens and prints no secret. It
+// returns the output.
 func refused(t *testing.T, dir string, env map[string]string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -97,8 +96,7 @@ func dials(ctx context.Context, port string) bool {
 	}
 }
 
-// The program reports problems and exits, without printing a secret. The config package tests all
-// rules.
+// The program reports problems and exits, without printing a secret. The config package tests all rules.
 func TestStartupRefusesBadConfiguration(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -274,8 +272,7 @@ func TestOtherCommands(t *testing.T) {
 	}
 }
 
-// The service and its commands work with the role that the statements in deploy/postgres create. It
-// owns nothing.
+// The service and its commands work with the role that the statements in deploy/postgres create. It owns nothing.
 func TestTheServiceNeedsNoRightButToRows(t *testing.T) {
 	t.Parallel()
 	if !apitest.Postgres() {

@@ -109,8 +109,7 @@ func TestStemAsWAV(t *testing.T) {
 	s.Do(t, wav).Expect(404)
 }
 
-// checkRanges fails the test unless the resource supports HEAD and byte ranges of body as RFC 9110
-// requires.
+// checkRanges fails the test unless the resource supports HEAD and byte ranges of body as RFC 9110 requires.
 func checkRanges(t testing.TB, s *apitest.Server, r apitest.Request, body []byte) {
 	t.Helper()
 	size := len(body)

@@ -17,8 +17,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// numbered is an ffmpeg source of pictures that show their number: eight bars, from left to right the bits of
-// the number, the lowest first.
+// numbered is an ffmpeg source of pictures that show their number: eight bars, from left to right the bits of the
+// number, the lowest first.
 const numbered = ",geq=lum='if(mod(floor(N/pow(2,floor(X*8/W))),2),235,16)':cb=128:cr=128"
 
 // numberOf reads the number of a picture.

@@ -11,8 +11,7 @@ import (
 	"cutroom/internal/testkit/apitest"
 )
 
-// The service notifies systemd when it is ready, and then sends regular watchdog messages. SIGHUP does
-// not stop it.
+// The service notifies systemd when it is ready, and then sends regular watchdog messages. SIGHUP does not stop it.
 func TestSupervision(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -20,8 +20,8 @@ import (
 // span is a span as the test's collector received it.
 type span struct{ name, id, parent, trace, text string }
 
-// startTraces runs an OTLP/HTTP collector. It returns its address, and a function that waits for a
-// span of a trace whose name has the prefix.
+// startTraces runs an OTLP/HTTP collector. It returns its address, and a function that waits for a span of a trace
+// whose name has the prefix.
 func startTraces(t *testing.T) (address string, wait func(trace, prefix string) span) {
 	t.Helper()
 	var mu sync.Mutex

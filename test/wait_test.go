@@ -89,8 +89,8 @@ func TestWaitingForARender(t *testing.T) {
 	}
 }
 
-// fourWait starts four waiting requests of a user, and returns when they wait. A fifth request on the
-// same replica would not wait.
+// fourWait starts four waiting requests of a user, and returns when they wait. A fifth request on the same replica
+// would not wait.
 func fourWait(t testing.TB, u *apitest.User, path, tag string) <-chan *apitest.Response {
 	t.Helper()
 	answers := make(chan *apitest.Response, 4)

@@ -79,8 +79,8 @@ func showAudit(ctx context.Context, v *invocation) error {
 	return v.print(entries)
 }
 
-// showErasures prints the ids of deleted accounts, one per line. Use it for a loop over `cutroom user erase`
-// after a restore.
+// showErasures prints the ids of deleted accounts, one per line. Use it for a loop over `cutroom user erase` after a
+// restore.
 func showErasures(ctx context.Context, v *invocation) error {
 	entries, err := audit.List(ctx, v.db, audit.Filter{Action: audit.AccountErased, Since: v.since})
 	if err != nil {

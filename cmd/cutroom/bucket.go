@@ -49,8 +49,8 @@ func adoptDisk(ctx context.Context, v *invocation) error {
 	return err
 }
 
-// sweepObjects lists what a sweep would remove. With --confirm it removes those objects, even if the brake
-// stops the service's own sweep.
+// sweepObjects lists what a sweep would remove. With --confirm it removes those objects, even if the brake stops the
+// service's own sweep.
 func sweepObjects(ctx context.Context, v *invocation) error {
 	sweeper, err := app.NewSweeper(v.cfg, v.db, v.log)
 	if err != nil {

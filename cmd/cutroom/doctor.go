@@ -23,8 +23,8 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// check is one line of the doctor's report. run returns its finding, or an error if the check fails. Errors
-// contain no secret.
+// check is one line of the doctor's report. run returns its finding, or an error if the check fails. Errors contain no
+// secret.
 type check struct {
 	name   string
 	needed bool // whether the roles of this process need it

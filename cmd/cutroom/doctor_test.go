@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inWorld makes the environment of this process that of a service among
-// stand-ins, but for what change says; a blank value takes a key away.
+// inWorld makes the environment of this process that of a service among stand-ins, but for what change says; a blank
+// value takes a key away.
 func inWorld(t *testing.T, change map[string]string) *sandbox.World {
 	t.Helper()
 	dir := t.TempDir()

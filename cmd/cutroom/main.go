@@ -1,5 +1,5 @@
-// Command cutroom is the production service. Only the environment configures it. It contains no code that can
-// forge an identity, a receipt or a stem.
+// Command cutroom is the production service. Only the environment configures it. It contains no code that can forge an
+// identity, a receipt or a stem.
 package main
 
 import (
@@ -186,8 +186,8 @@ func serve(ctx context.Context, v *invocation) error {
 	if err != nil {
 		return err
 	}
-	// Requests produce much garbage compared with the live heap: a larger limit costs a few MB and saves a
-	// tenth of their time. An operator's GOGC wins.
+	// Requests produce much garbage compared with the live heap: a larger limit costs a few MB and saves a tenth of
+	// their time. An operator's GOGC wins.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200)
 	}

@@ -27,8 +27,7 @@ func checkOrder(v *invocation) (err error) {
 	return err
 }
 
-// verifyPurchase verifies a user's order with its store, and grants the credits as the user's own
-// request would.
+// verifyPurchase verifies a user's order with its store, and grants the credits as the user's own request would.
 func verifyPurchase(ctx context.Context, v *invocation) error {
 	order := v.order
 	u, err := account.Find(ctx, v.db, v.user)

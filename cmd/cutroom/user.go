@@ -31,8 +31,8 @@ type userReport struct {
 	Audit     []audit.Entry       `json:"audit"`
 }
 
-// showUser shows the user with the id in its argument, or the user of an order: its buyer, or else the last
-// user whose receipt for it was refused.
+// showUser shows the user with the id in its argument, or the user of an order: its buyer, or else the last user whose
+// receipt for it was refused.
 func showUser(ctx context.Context, v *invocation) error {
 	var others []string
 	u, err := v.find(ctx)

@@ -26,8 +26,8 @@ import (
 	"cutroom/internal/testkit/logtest"
 )
 
-// runSandbox runs `sandbox up` until the test ends and returns its data folder,
-// what it printed and the address of the API.
+// runSandbox runs `sandbox up` until the test ends and returns its data folder, what it printed and the address of the
+// API.
 func runSandbox(t *testing.T, args ...string) (data, printed, base string) {
 	t.Helper()
 	cutroom, err := apitest.Binary()
@@ -66,8 +66,7 @@ func runSandbox(t *testing.T, args ...string) (data, printed, base string) {
 	return data, stdout.String(), regexp.MustCompile(`cutroom runs at (\S+)`).FindStringSubmatch(stdout.String())[1]
 }
 
-// Every control call does what the index says of it, with the index's own
-// example; so does every kind of fault.
+// Every control call does what the index says of it, with the index's own example; so does every kind of fault.
 func tryIndex(t *testing.T, address string) {
 	t.Helper()
 	call := func(method, path string, body any) []byte {
@@ -132,9 +131,8 @@ func tryIndex(t *testing.T, address string) {
 	call("DELETE", "/__control/calls", nil)
 }
 
-// runPage runs the commands of a page in a folder, one block after the other in
-// one shell, and compares what they print with what stands after #>. It returns what they
-// print to standard error.
+// runPage runs the commands of a page in a folder, one block after the other in one shell, and compares what they print
+// with what stands after #>. It returns what they print to standard error.
 func runPage(t *testing.T, page, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -204,8 +202,8 @@ func behave(t *testing.T, api, change string) {
 	res.Body.Close()
 }
 
-// The pages do what they say, one after another on one sandbox that a phone can reach, and
-// every address that a page meets names the host of --public-host.
+// The pages do what they say, one after another on one sandbox that a phone can reach, and every address that a page
+// meets names the host of --public-host.
 func TestPagesRunAndNameThePublicHost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the whole system")

@@ -30,8 +30,8 @@ import (
 // stopWait is how long the service may take to hand its jobs back and stop.
 const stopWait = 45 * time.Second
 
-// firstStandIn is the offset of the first stand-in's port from the API's. App developers' tools often use the
-// ports in between.
+// firstStandIn is the offset of the first stand-in's port from the API's. App developers' tools often use the ports in
+// between.
 const firstStandIn = 10
 
 // numbers lists the keys of the service that hold a number. Clients of the sandbox may set them, but no path,

@@ -66,8 +66,8 @@ type App struct {
 	ownRounds  []round // sweeps of this replica's disk
 }
 
-// New builds the service: it connects to the database and makes the storage folders. If the caller
-// does not call Run, it must call Close.
+// New builds the service: it connects to the database and makes the storage folders. If the caller does not call Run,
+// it must call Close.
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
 	a := &App{cfg: cfg, log: log, version: version, registry: prometheus.NewRegistry()}
 	b := &builder{App: a, deps: ops.NewDependencies(a.registry)}
@@ -189,8 +189,7 @@ func (a *App) runBackground(ctx context.Context, group *errgroup.Group) {
 		return a.db.RunNotifier(ctx, a.cfg.Roles.API, a.cfg.Roles.Render || a.cfg.Roles.Separation)
 	})
 	if a.cfg.Roles.Render {
-		// Announce before workers count the replicas. If the database is down now, the replica
-		// announces itself later.
+		// Announce before workers count the replicas. If the database is down now, the replica announces itself later.
 		if err := a.replica.Announce(ctx, a.db); err != nil && ctx.Err() == nil {
 			a.log.Warn("replica not announced yet", "err", err)
 		}

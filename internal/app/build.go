@@ -188,9 +188,9 @@ func (b *builder) buildMedia(ctx context.Context) error {
 	return checkConfinement(layers, b.cfg.Media.RequireConfinement, b.log)
 }
 
-// checkConfinement logs which layers do not confine ffmpeg here. If confinement is required, it
-// fails when neither namespaces nor Landlock are in force: a compromised decoder could then read
-// the server's files and those of other users.
+// checkConfinement logs which layers do not confine ffmpeg here. If confinement is required, it fails when neither
+// namespaces nor Landlock are in force: a compromised decoder could then read the server's files and those of other
+// users.
 func checkConfinement(layers []confine.Layer, required bool, log *slog.Logger) error {
 	var missing []string
 	filesHidden := false
@@ -399,9 +399,8 @@ func NewBucket(cfg config.Config, deps *ops.Dependencies) *objectstore.Bucket {
 // claimEvery is the pause between two claims of a bucket that did not answer.
 const claimEvery = 10 * time.Second
 
-// claimStore returns an error if the bucket, or the disk, belongs to another installation. If the bucket does
-// not answer, the service starts anyway, because not everything needs the bucket, and keepClaimingBucket
-// tries again.
+// claimStore returns an error if the bucket, or the disk, belongs to another installation. If the bucket does not
+// answer, the service starts anyway, because not everything needs the bucket, and keepClaimingBucket tries again.
 func (a *App) claimStore(ctx context.Context) error {
 	if a.bucket == nil {
 		return installation.ClaimDisk(ctx, a.db, a.cfg.Storage.Path)

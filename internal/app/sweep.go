@@ -1,5 +1,5 @@
-// The sweeps of a replica: which rounds of them it runs, how often, and how the one replica that sweeps what all share is
-// found.
+// The sweeps of a replica: which rounds of them it runs, how often, and how the one replica that sweeps what all share
+// is found.
 
 package app
 

@@ -15,8 +15,7 @@ import (
 	"cutroom/internal/work/audit"
 )
 
-// An account is erased where its deletion is asked for, which need not be where its
-// films are made.
+// An account is erased where its deletion is asked for, which need not be where its films are made.
 func TestPartsOfDeletedAccountsGoFromEveryDisk(t *testing.T) {
 	d := dbtest.SQLite(t)
 	parts, err := diskcache.New(diskcache.Config{Dir: t.TempDir(), MaxBytes: 1 << 20})

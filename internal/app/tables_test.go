@@ -19,9 +19,8 @@ import (
 	"cutroom/internal/testkit/dbtest"
 )
 
-// owners says which package owns a table: its SQL, to read or to write, stands
-// there and nowhere else, and others ask that package. Reports are made of many
-// tables by their nature: admin may read all of them, and write its own alone.
+// owners says which package owns a table: its SQL, to read or to write, stands there and nowhere else, and others ask
+// that package. Reports are made of many tables by their nature: admin may read all of them, and write its own alone.
 var owners = map[string]string{
 	"asset_holders":      "asset",
 	"asset_uploads":      "asset",
@@ -57,12 +56,12 @@ var owners = map[string]string{
 	"users":              "user",
 }
 
-// kinds are the packages of the kinds of jobs. They read jobs together with their own tables, and leave every
-// write of it to job.
+// kinds are the packages of the kinds of jobs. They read jobs together with their own tables, and leave every write of
+// it to job.
 var kinds = []string{"render", "separation"}
 
-// names finds the tables that a text names. One of several words cannot be
-// anything else; one of a single word is a table where SQL has one.
+// names finds the tables that a text names. One of several words cannot be anything else; one of a single word is a
+// table where SQL has one.
 var (
 	severalWords = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+)+\b`)
 	afterKeyword = regexp.MustCompile(`\b(FROM|JOIN|INTO|UPDATE|TABLE)\s+([a-z_]+)\b`)
@@ -121,8 +120,7 @@ type literal struct {
 	value string
 }
 
-// stringsOf reads the string literals of all packages under a folder that are
-// part of the service.
+// stringsOf reads the string literals of all packages under a folder that are part of the service.
 func stringsOf(t *testing.T, root string) []literal {
 	t.Helper()
 	var out []literal

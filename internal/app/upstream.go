@@ -77,8 +77,7 @@ func NewLedger(cfg config.Config, d *db.DB, deps *ops.Dependencies, log *slog.Lo
 	return credit.New(o), nil
 }
 
-// NewStores returns the clients of the app stores, nil for a store that is not configured. Nil deps
-// count nothing.
+// NewStores returns the clients of the app stores, nil for a store that is not configured. Nil deps count nothing.
 func NewStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA, b *receipt.PlatformB, err error) {
 	client := outboundClient(cfg.Outbound.WithLimit())
 	if p := cfg.IAP.PlatformA; p.Configured {
@@ -107,8 +106,8 @@ func NewStores(cfg config.Config, deps *ops.Dependencies) (a *receipt.PlatformA,
 // pushIssuer issues the tokens of platform_a's refund notifications.
 const pushIssuer = "https://accounts.google.com"
 
-// newPushVerifier returns the function that verifies the token of a notification from platform_a,
-// or nil if notifications are not configured.
+// newPushVerifier returns the function that verifies the token of a notification from platform_a, or nil if
+// notifications are not configured.
 func newPushVerifier(p config.StorePush, client *http.Client) func(ctx context.Context, bearer string) error {
 	if p.Audience == "" {
 		return nil

@@ -1,5 +1,5 @@
-// Package config turns the environment into one validated, typed value. Only this package reads the
-// environment: others receive plain fields and do not know the names of keys.
+// Package config turns the environment into one validated, typed value. Only this package reads the environment: others
+// receive plain fields and do not know the names of keys.
 //
 // keys.go declares each key once, with its default, its range and its field. rules.go has the rules that involve
 // several keys. docs/configuration.md says what the keys mean; tests compare it with [Keys].
@@ -34,8 +34,8 @@ type Config struct {
 	Push        Push
 	Outbound    Outbound
 
-	// Warnings are sentences about settings that are allowed but probably mistakes. Log them once at start.
-	// They contain no values.
+	// Warnings are sentences about settings that are allowed but probably mistakes. Log them once at start. They
+	// contain no values.
 	Warnings []string
 }
 
@@ -81,8 +81,8 @@ type Monitoring struct {
 
 // Database selects the database to open and its user.
 type Database struct {
-	// URL is postgres://… with a safe sslmode and without user and password, or
-	// sqlite:///absolute/path, sqlite://relative/path or sqlite::memory:.
+	// URL is postgres://… with a safe sslmode and without user and password, or sqlite:///absolute/path,
+	// sqlite://relative/path or sqlite::memory:.
 	URL      string
 	User     string
 	Password Secret
@@ -268,9 +268,9 @@ func (o Outbound) WithLimit() Outbound {
 // BucketSilence returns how long the bucket may be silent before an attempt fails.
 func (o Outbound) BucketSilence() time.Duration { return min(o.SocketTimeout, maxBucketSilence) }
 
-// Load reads every key through lookup, which behaves like os.LookupEnv. A blank value counts as absent. The
-// error joins one *Problem for each broken rule. On error the Config contains only the log format, so that the
-// caller can report the problems.
+// Load reads every key through lookup, which behaves like os.LookupEnv. A blank value counts as absent. The error joins
+// one *Problem for each broken rule. On error the Config contains only the log format, so that the caller can report
+// the problems.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	return loadFrom(reader{lookup: lookup})
 }

@@ -356,8 +356,7 @@ func TestStartUpRules(t *testing.T) {
 	})
 }
 
-// Every number takes its documented limits, refuses what lies just beyond
-// them, and never wraps.
+// Every number takes its documented limits, refuses what lies just beyond them, and never wraps.
 func TestEveryNumberKeepsItsRange(t *testing.T) {
 	for _, k := range Keys {
 		if k.Max == 0 {

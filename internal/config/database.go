@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// databaseURL converts an address to the form documented at Database.URL, or returns the rule that it breaks.
-// The rule never quotes the address, which may contain a password.
+// databaseURL converts an address to the form documented at Database.URL, or returns the rule that it breaks. The rule
+// never quotes the address, which may contain a password.
 func databaseURL(value string) (address, rule string) {
 	if rest, ok := strings.CutPrefix(value, "sqlite:"); ok {
 		return sqliteURL(rest)

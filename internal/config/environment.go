@@ -23,9 +23,9 @@ import (
 // envFile is read from the working directory if it exists.
 const envFile = ".env"
 
-// LoadEnvironment loads the configuration of this process from the environment and from the file at path. If
-// path is "", it uses .env in the working directory, if that exists. A variable in the environment, even a
-// blank one, overrides the file. An unreadable or malformed file is reported as a problem.
+// LoadEnvironment loads the configuration of this process from the environment and from the file at path. If path is
+// "", it uses .env in the working directory, if that exists. A variable in the environment, even a blank one, overrides
+// the file. An unreadable or malformed file is reported as a problem.
 func LoadEnvironment(path string) (Config, error) {
 	cfg, err := loadWithFile(path, os.LookupEnv)
 	if err == nil {
@@ -34,12 +34,12 @@ func LoadEnvironment(path string) (Config, error) {
 	return cfg, err
 }
 
-// shortestGuess is the length of the shortest key whose misspellings are reported. Too many
-// ordinary variables resemble shorter ones.
+// shortestGuess is the length of the shortest key whose misspellings are reported. Too many ordinary variables resemble
+// shorter ones.
 const shortestGuess = 6
 
-// misspelt returns warnings for variables whose names differ from a key by one or two letters. The environment
-// has the form name=value.
+// misspelt returns warnings for variables whose names differ from a key by one or two letters. The environment has the
+// form name=value.
 func misspelt(environment []string) (warnings []string) {
 	for _, variable := range slices.Sorted(slices.Values(environment)) {
 		name, _, _ := strings.Cut(variable, "=")
@@ -79,8 +79,8 @@ func loadWithFile(path string, environment func(string) (string, bool)) (Config,
 	return cfg, err
 }
 
-// keyName matches names of variables. Anything else in the file may be part of an unquoted value,
-// so warnings do not repeat it.
+// keyName matches names of variables. Anything else in the file may be part of an unquoted value, so warnings do not
+// repeat it.
 var keyName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
 
 // names lists all variables that are read: the keys, and <KEY>_FILE of every secret.

@@ -50,8 +50,8 @@ func (k Key) Range() string {
 	}
 }
 
-// Keys lists every environment variable that the service reads, in the order of the documentation.
-// It must not be changed.
+// Keys lists every environment variable that the service reads, in the order of the documentation. It must not be
+// changed.
 var Keys = new(settings).keys()
 
 // settings is a Config under construction, with values that only the rules need.
@@ -61,8 +61,7 @@ type settings struct {
 	rootCAFile string // of platform_b
 }
 
-// Upper bounds shared by many keys. They catch typing errors and prevent overflow; all are far beyond sensible
-// use.
+// Upper bounds shared by many keys. They catch typing errors and prevent overflow; all are far beyond sensible use.
 const (
 	maxMegabytes = 1 << 30       // 1 PiB
 	maxHours     = 10 * 365 * 24 // ten years

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Problem is one broken rule of the configuration. It never contains a value, because any key may hold a secret
-// by mistake.
+// Problem is one broken rule of the configuration. It never contains a value, because any key may hold a secret by
+// mistake.
 type Problem struct {
 	Key  string // the variable, or the file that could not be read
 	Rule string // what the value must be, such as "must not be empty"
@@ -22,8 +22,8 @@ func (p *Problem) Error() string { return p.Key + ": " + p.Rule }
 // reader reads the environment and collects all problems and warnings.
 type reader struct {
 	lookup func(string) (string, bool)
-	// incomplete is set if the .env file could not be read. Missing keys are then no problem, because the file
-	// may contain them.
+	// incomplete is set if the .env file could not be read. Missing keys are then no problem, because the file may
+	// contain them.
 	incomplete bool
 	problems   []error
 	warnings   []string

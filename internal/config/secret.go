@@ -11,8 +11,8 @@ const redacted = "***"
 // Secret is a value that must not appear in a log, an error or a report. It always prints as "***"; only Reveal
 // returns the value. The zero Secret is blank.
 type Secret struct {
-	// A pointer, because fmt prints the unexported fields of a struct without calling their methods: for a
-	// pointer it prints only the address.
+	// A pointer, because fmt prints the unexported fields of a struct without calling their methods: for a pointer it
+	// prints only the address.
 	value *string
 }
 

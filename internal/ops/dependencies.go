@@ -14,9 +14,9 @@ import (
 	"cutroom/internal/base/httpcall"
 )
 
-// Dependencies counts failed requests to other services: no answer, a 5xx, or a refusal of the service itself.
-// It also records when their certificates expire, and which certificates this process refuses. A nil
-// Dependencies counts nothing.
+// Dependencies counts failed requests to other services: no answer, a 5xx, or a refusal of the service itself. It also
+// records when their certificates expire, and which certificates this process refuses. A nil Dependencies counts
+// nothing.
 type Dependencies struct {
 	errors  *prometheus.CounterVec
 	expiry  *prometheus.GaugeVec

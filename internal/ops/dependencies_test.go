@@ -19,8 +19,8 @@ import (
 	"cutroom/internal/testkit/dbtest"
 )
 
-// What gives no answer or refuses the service is counted; a request that was
-// called off, a 404, and what was only asked for, are not.
+// What gives no answer or refuses the service is counted; a request that was called off, a 404, and what was only asked
+// for, are not.
 func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	d := dbtest.SQLite(t)
 	r := startReplica(t, d)
@@ -117,8 +117,7 @@ func TestFailuresOfTheDatabaseAreCounted(t *testing.T) {
 	if _, err := d.Exec(t.Context(), "SELECT 1 FROM nowhere"); err == nil || failures() != 0 {
 		t.Errorf("%v; %v failures", err, failures())
 	}
-	// The server ends the connection in the middle of a statement. One that it ends
-	// before may be replaced in silence.
+	// The server ends the connection in the middle of a statement. One that it ends before may be replaced in silence.
 	if _, err := d.Exec(t.Context(), "SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
 		t.Error("a connection that ends answers")
 	}

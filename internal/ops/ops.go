@@ -1,6 +1,6 @@
-// Package ops serves the operators of a running replica, and their machines: metrics, readiness, the health of
-// the services that it depends on, and the listener for all of these. It measures and reports. Its only
-// decision is whether this replica may claim jobs.
+// Package ops serves the operators of a running replica, and their machines: metrics, readiness, the health of the
+// services that it depends on, and the listener for all of these. It measures and reports. Its only decision is whether
+// this replica may claim jobs.
 package ops
 
 import (
@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Listen opens the operators' listener. For an empty address it returns nil. The listener has no
-// authentication, so bind it to an address that only operators can reach.
+// Listen opens the operators' listener. For an empty address it returns nil. The listener has no authentication, so
+// bind it to an address that only operators can reach.
 func Listen(address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -60,9 +60,9 @@ func writeStatus(w http.ResponseWriter, status int, text string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"status": text}) // fails only if the client has disconnected
 }
 
-// Supervise reports to systemd that the service is ready and, as often as the unit requires (WatchdogSec), that
-// it still answers. Each time it requests /healthz from every listener over TCP, as a load balancer does. If
-// handlers hang, the reports stop and systemd restarts the service. Without systemd Supervise does nothing.
+// Supervise reports to systemd that the service is ready and, as often as the unit requires (WatchdogSec), that it
+// still answers. Each time it requests /healthz from every listener over TCP, as a load balancer does. If handlers
+// hang, the reports stop and systemd restarts the service. Without systemd Supervise does nothing.
 func Supervise(ctx context.Context, log *slog.Logger, listeners ...net.Listener) error {
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)

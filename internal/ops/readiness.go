@@ -67,9 +67,9 @@ type ReadinessOptions struct {
 	Log         *slog.Logger
 }
 
-// Readiness decides whether this replica can work: the disk has space, the local folder and the object store
-// accept a file, and ffmpeg starts in its jail. Workers ask it before they claim a job. Load balancers and
-// metrics get the same result, plus a check of the database.
+// Readiness decides whether this replica can work: the disk has space, the local folder and the object store accept a
+// file, and ffmpeg starts in its jail. Workers ask it before they claim a job. Load balancers and metrics get the same
+// result, plus a check of the database.
 type Readiness struct {
 	ReadinessOptions
 
@@ -81,14 +81,13 @@ type Readiness struct {
 	outage fault.Outage // by reason
 }
 
-// NewReadiness returns a handler for /readyz, which is also a Prometheus collector. The service has just started ffmpeg:
-// without it, it would not have come this far.
+// NewReadiness returns a handler for /readyz, which is also a Prometheus collector. The service has just started
+// ffmpeg: without it, it would not have come this far.
 func NewReadiness(o ReadinessOptions) *Readiness {
 	return &Readiness{ReadinessOptions: o, ffmpegAt: time.Now()}
 }
 
-// CanWork returns how many bytes this replica's jobs may still write, or an error that says why it must not
-// claim any.
+// CanWork returns how many bytes this replica's jobs may still write, or an error that says why it must not claim any.
 func (r *Readiness) CanWork(ctx context.Context) (freeBytes int64, err error) {
 	free, failures := r.check(ctx, claimProbeAge)
 	for reason, cause := range failures {
@@ -109,8 +108,8 @@ func (r *Readiness) Offers(slots int) func(ctx context.Context) (int, int64) {
 	}
 }
 
-// check returns the free bytes and the failures by reason. It always reads the free space; the probe may be as
-// old as maxAge.
+// check returns the free bytes and the failures by reason. It always reads the free space; the probe may be as old as
+// maxAge.
 func (r *Readiness) check(ctx context.Context, maxAge time.Duration) (free int64, failures map[string]error) {
 	failures = maps.Clone(r.probe(ctx, maxAge))
 	free, err := r.Uploads.Free()
@@ -124,8 +123,8 @@ func (r *Readiness) check(ctx context.Context, maxAge time.Duration) (free int64
 	return max(0, free), failures
 }
 
-// probe writes a small file to the local folder and to the object store, and starts ffmpeg, unless
-// the last probe is younger than maxAge.
+// probe writes a small file to the local folder and to the object store, and starts ffmpeg, unless the last probe is
+// younger than maxAge.
 func (r *Readiness) probe(ctx context.Context, maxAge time.Duration) map[string]error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,8 +174,7 @@ func (r *Readiness) writeFile(ctx context.Context) (reason string, err error) {
 	return reasonStore, r.Store.Delete(ctx, key)
 }
 
-// logChanges logs a failure of one of the reasons when it begins, once a minute while it lasts, and when it
-// ends.
+// logChanges logs a failure of one of the reasons when it begins, once a minute while it lasts, and when it ends.
 func (r *Readiness) logChanges(failures map[string]error, reasons ...string) {
 	for _, reason := range reasons {
 		if err := failures[reason]; err != nil {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A service that accepts connections and answers nothing must not be reported
-// to systemd as alive.
+// A service that accepts connections and answers nothing must not be reported to systemd as alive.
 func TestWatchdogAsksTheListeners(t *testing.T) {
 	release := make(chan struct{})
 	healthz := func(status int) net.Listener {

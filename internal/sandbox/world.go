@@ -1,10 +1,10 @@
-// Package sandbox provides every service that cutroom calls, on one machine and without any accounts, as real
-// HTTP servers: both identity providers, both stores, both push services, the separation provider, the object
-// store and a web hook receiver.
+// Package sandbox provides every service that cutroom calls, on one machine and without any accounts, as real HTTP
+// servers: both identity providers, both stores, both push services, the separation provider, the object store and a
+// web hook receiver.
 //
-// It implements the vendors' wire formats from their public descriptions and imports nothing of the service, so
-// that a misread format cannot be wrong on both sides. Every server can be made to fail, by Go methods or by
-// HTTP under /__control/, which lists its calls (see package fake).
+// It implements the vendors' wire formats from their public descriptions and imports nothing of the service, so that a
+// misread format cannot be wrong on both sides. Every server can be made to fail, by Go methods or by HTTP under
+// /__control/, which lists its calls (see package fake).
 package sandbox
 
 import (
@@ -41,18 +41,18 @@ const (
 
 // Options configures Start.
 type Options struct {
-	// DataDir is required. It contains uploads, stems, objects, the embedded database, the service's storage,
-	// and secrets that survive a restart.
+	// DataDir is required. It contains uploads, stems, objects, the embedded database, the service's storage, and
+	// secrets that survive a restart.
 	DataDir string
 	// Bucket starts the object store; without it the service streams files.
 	Bucket bool
-	// Fast makes the separation provider split by frequency, without delay, which suits
-	// tests. Otherwise it separates voice from accompaniment.
+	// Fast makes the separation provider split by frequency, without delay, which suits tests. Otherwise it separates
+	// voice from accompaniment.
 	Fast bool
 	// Processing is the minimum time of a separation. 0 means 2 s, or 200 ms with Fast.
 	Processing time.Duration
-	// PublicHost is the name or address by which other machines reach this one. The servers then listen on
-	// every interface, and use only that name in what they print and sign. Without it they listen on loopback.
+	// PublicHost is the name or address by which other machines reach this one. The servers then listen on every
+	// interface, and use only that name in what they print and sign. Without it they listen on loopback.
 	PublicHost string
 	// Arrived, unless nil, is called with a readable line for each push or web hook.
 	Arrived func(line string)
@@ -173,8 +173,8 @@ func (w *World) Servers() map[string]string {
 	return addresses
 }
 
-// Env returns the complete environment of `cutroom serve` in this world, except PORT, which the caller chooses.
-// The caller owns the map.
+// Env returns the complete environment of `cutroom serve` in this world, except PORT, which the caller chooses. The
+// caller owns the map.
 func (w *World) Env() map[string]string {
 	env := map[string]string{
 		"STORAGE_PATH": filepath.Join(w.opts.DataDir, "storage"),
@@ -233,8 +233,8 @@ func (w *World) Env() map[string]string {
 	return env
 }
 
-// onLoopback returns the address of a host for a service on this machine. The service contacts some hosts
-// without TLS only on loopback.
+// onLoopback returns the address of a host for a service on this machine. The service contacts some hosts without TLS
+// only on loopback.
 func onLoopback(h *fake.Host) string {
 	_, port, err := net.SplitHostPort(h.Addr())
 	if err != nil {

@@ -13,16 +13,14 @@ import (
 	"cutroom/internal/testkit/jobtest"
 )
 
-// The year that a database is filled with: everything but users grows with the
-// jobs. Jobs are spread evenly over the year, users have unequal shares of them,
-// and the time of a job is in its id, as in the service's own.
+// The year that a database is filled with: everything but users grows with the jobs. Jobs are spread evenly over the
+// year, users have unequal shares of them, and the time of a job is in its id, as in the service's own.
 const (
 	yearUsers    = 100_000
 	yearPurchase = 50 // jobs
 )
 
-// yearTables are filled without their indexes and foreign keys, which come back
-// at the end: it takes half the time.
+// yearTables are filled without their indexes and foreign keys, which come back at the end: it takes half the time.
 const yearTables = `('users', 'credit_balances', 'credit_ledger', 'purchases', 'jobs', 'renders', 'separations')`
 
 // fillYear writes a year with so many jobs.
@@ -97,8 +95,8 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 	return nil
 }
 
-// bare takes the indexes and foreign keys from the tables of a year, and
-// returns the statements that give them back, in the order to run them in.
+// bare takes the indexes and foreign keys from the tables of a year, and returns the statements that give them back, in
+// the order to run them in.
 func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 	texts := func(query string) []string {
 		if err != nil {

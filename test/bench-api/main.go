@@ -2,8 +2,8 @@
 // databases, and the memory of the service while many clients upload at once. It starts everything itself. The load is
 // bounded: a fixed number of clients, each with one request at a time.
 //
-// `make bench-api` runs it inside a PostgreSQL cluster of its own. With -year, as `make bench-admin` runs it, it measures
-// reports, and everything beside them, on a database with a year of jobs instead.
+// `make bench-api` runs it inside a PostgreSQL cluster of its own. With -year, as `make bench-admin` runs it, it
+// measures reports, and everything beside them, on a database with a year of jobs instead.
 package main
 
 import (

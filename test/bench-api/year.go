@@ -20,16 +20,15 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// Of each: requests for a report, turns of the two databases, and jobs submitted
-// one after the other in a turn.
+// Of each: requests for a report, turns of the two databases, and jobs submitted one after the other in a turn.
 const (
 	reportRequests = 40
 	yearTurns      = 3
 	yearSubmits    = 8
 )
 
-// measureYear measures a service on a database with a year of jobs: every report,
-// and beside an empty database what phones and workers ask.
+// measureYear measures a service on a database with a year of jobs: every report, and beside an empty database what
+// phones and workers ask.
 func (o options) measureYear(t testing.TB) *benchtest.Section {
 	r := benchtest.New("bench-admin", "A year of data")
 	began := time.Now()

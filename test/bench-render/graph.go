@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// makeSources uses the real clips if there are any. Otherwise it makes artificial ones
-// that are about as hard to encode.
+// makeSources uses the real clips if there are any. Otherwise it makes artificial ones that are about as hard to
+// encode.
 func (b *bench) makeSources(ctx context.Context, clips string) error {
 	phone := []string{"-c:v", "libx264", "-preset", "veryfast", "-b:v", "8M", "-g", "30", "-bf", "0", "-pix_fmt", "yuv420p",
 		"-c:a", "aac", "-b:a", "128k"}

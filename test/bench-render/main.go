@@ -1,11 +1,10 @@
-// Command bench-render measures the render engine against one ffmpeg command
-// that does the same job in a single filter graph, the practical lower bound of
-// a cold render. It prints a table and puts it into docs/benchmarks.md.
+// Command bench-render measures the render engine against one ffmpeg command that does the same job in a single filter
+// graph, the practical lower bound of a cold render. It prints a table and puts it into docs/benchmarks.md.
 //
 //	go run ./test/bench-render [-runs 2] [-out docs/benchmarks.md] [-media dir]
 //
-// Both sides run in turn, several times. The best run of each counts, because other
-// work on the machine can only make a run slower.
+// Both sides run in turn, several times. The best run of each counts, because other work on the machine can only make a
+// run slower.
 package main
 
 import (

@@ -26,8 +26,8 @@ func (u usage) better(v usage) usage {
 	return usage{min(u.wall, v.wall), min(u.cpu, v.cpu), max(u.memory, v.memory)}
 }
 
-// measured runs f and watches the memory of this process and its children. The CPU time
-// of the watching does not count: it grows with the processes of the machine.
+// measured runs f and watches the memory of this process and its children. The CPU time of the watching does not count:
+// it grows with the processes of the machine.
 func measured(f func() error) (usage, error) {
 	runtime.GC()
 	stop, watched := make(chan struct{}), make(chan usage)
@@ -66,8 +66,7 @@ func processorTime(of ...int) (sum time.Duration) {
 	return sum
 }
 
-// familyMemory adds up the resident memory of this process and everything it
-// started, directly or not.
+// familyMemory adds up the resident memory of this process and everything it started, directly or not.
 func familyMemory() (sum int64) {
 	for _, pid := range benchtest.Family(os.Getpid()) {
 		sum += benchtest.Resident(pid)

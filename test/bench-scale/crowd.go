@@ -26,8 +26,8 @@ import (
 	"cutroom/internal/work/sweep"
 )
 
-// crowd is workers that each are a replica: with connections to database and bucket,
-// a listener and a local cache of their own, and one slot.
+// crowd is workers that each are a replica: with connections to database and bucket, a listener and a local cache of
+// their own, and one slot.
 type crowd struct {
 	*jobtest.Harness
 	engines []*jobtest.Engine
@@ -60,8 +60,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 		c.stops = append(c.stops, c.Run(jobtest.Notifier(c.pools[i]), s.Run))
 	}
 	c.idle()
-	// One film that all of them make, as in a service at work: it opens connections
-	// and prepares statements.
+	// One film that all of them make, as in a service at work: it opens connections and prepares statements.
 	c.enqueue("warm-up", 1)
 	c.Eventually("the first film is made", func() bool { return c.completed() == 1 })
 	// A session that listens counts its transactions only when it ends.
@@ -113,8 +112,8 @@ func (c *crowd) prepare() {
 	c.spec = fmt.Sprintf(`{"timeline":%s,"sources":{"video":{"object":%q,"sha256":""}}}`, film, c.source)
 }
 
-// enqueue inserts jobs in one transaction: listeners wake once, to a full queue. It returns
-// the database's time of the insert.
+// enqueue inserts jobs in one transaction: listeners wake once, to a full queue. It returns the database's time of the
+// insert.
 func (c *crowd) enqueue(batch string, n int) (atMs int64) {
 	ctx := c.T.Context()
 	err := c.DB.InTx(ctx, func(tx *db.Tx) error {
@@ -167,12 +166,10 @@ type measured struct {
 	cpu          time.Duration // of PostgreSQL
 }
 
-// run submits n jobs, which take ideal together at best, and waits until they are
-// rendered. Then it stops the workers and closes their connections, which makes PostgreSQL
-// count what they did.
+// run submits n jobs, which take ideal together at best, and waits until they are rendered. Then it stops the workers
+// and closes their connections, which makes PostgreSQL count what they did.
 func (c *crowd) run(n int, ideal time.Duration) (m measured) {
-	// Sessions count their transactions late, at the latest when they end. Count those of
-	// the open sessions first.
+	// Sessions count their transactions late, at the latest when they end. Count those of the open sessions first.
 	for _, d := range append([]*db.DB{c.DB}, c.pools...) {
 		if _, err := d.Exec(c.T.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
 			c.T.Fatal(err)
@@ -186,8 +183,7 @@ func (c *crowd) run(n int, ideal time.Duration) (m measured) {
 	transactions, cpu := c.transactions(), benchtest.FamilyCPU(postmaster)
 	from := c.enqueue("batch", n)
 	limit := 2*time.Minute + 4*ideal
-	// Ask the engines, and the database only when they are done, because the workers'
-	// queries are measured.
+	// Ask the engines, and the database only when they are done, because the workers' queries are measured.
 	c.Within(limit, "all films made", func() bool { return c.made() >= n })
 	c.Within(limit, "all jobs completed", func() bool { return c.completed() == int64(n) })
 	m.cpu = benchtest.FamilyCPU(postmaster) - cpu

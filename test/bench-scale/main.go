@@ -1,6 +1,5 @@
-// Command bench-scale measures how rendering scales over replicas, and writes a section of
-// docs/benchmarks.md. `make bench-scale` runs it inside a PostgreSQL cluster and an S3
-// server of its own.
+// Command bench-scale measures how rendering scales over replicas, and writes a section of docs/benchmarks.md. `make
+// bench-scale` runs it inside a PostgreSQL cluster and an S3 server of its own.
 package main
 
 import (
@@ -105,8 +104,7 @@ func (o options) each(measure func(t testing.TB, workers int)) {
 	}
 }
 
-// inTest runs a measurement, and removes its database, its files and its processes. A
-// failure ends the program.
+// inTest runs a measurement, and removes its database, its files and its processes. A failure ends the program.
 func inTest(measure func(t testing.TB)) {
 	t, end := apitest.NewLife()
 	defer func() {
@@ -117,8 +115,8 @@ func inTest(measure func(t testing.TB)) {
 	measure(t)
 }
 
-// claims measures claims in a test beside the queue's code, because a claim is no public
-// call, and copies the rows that it prints.
+// claims measures claims in a test beside the queue's code, because a claim is no public call, and copies the rows that
+// it prints.
 func (o options) claims(name string, add row) {
 	cmd := exec.Command("go", "test", "./internal/domain/render", "-count=1", "-timeout=20m", "-v", "-run=TestBenchmarkClaims/"+name,
 		"-bench-claims="+(2*o.film).String(), "-bench-claims-queue="+fmt.Sprint(o.queue))

@@ -11,9 +11,9 @@ import (
 	"cutroom/test/invariants"
 )
 
-// The primary crashes while two replicas run renders and separations, and its synchronous standby is promoted.
-// Every job that a client was told of exists afterwards and ends, the ledger matches, and the provider is paid
-// at most once for a job. A job may fail if the crash hid the answer to its paid call.
+// The primary crashes while two replicas run renders and separations, and its synchronous standby is promoted. Every
+// job that a client was told of exists afterwards and ends, the ledger matches, and the provider is paid at most once
+// for a job. A job may fail if the crash hid the answer to its paid call.
 func TestNothingIsLostWhenAStandbyTakesOver(t *testing.T) {
 	if !apitest.Postgres() {
 		t.Skip("the embedded database has no standby")

@@ -17,10 +17,9 @@ import (
 	"cutroom/test/invariants"
 )
 
-// The synchronous standby hangs, and with it every commit, while two replicas run renders and
-// separations. CUTROOM_DRILL_OUTAGES lists the durations. The operator resumes the standby after the
-// first outage, and removes it with the runbook's command in the others. No job may fail or lose an
-// attempt.
+// The synchronous standby hangs, and with it every commit, while two replicas run renders and separations.
+// CUTROOM_DRILL_OUTAGES lists the durations. The operator resumes the standby after the first outage, and removes it
+// with the runbook's command in the others. No job may fail or lose an attempt.
 func TestStoppedStandby(t *testing.T) {
 	outages := strings.Fields(os.Getenv("CUTROOM_DRILL_OUTAGES"))
 	if len(outages) == 0 {

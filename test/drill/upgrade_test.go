@@ -1,5 +1,5 @@
-// Package drill rehearses failures of whole machines. Its tests measure real time, so no other test
-// run includes them. See the drill- targets of the Makefile.
+// Package drill rehearses failures of whole machines. Its tests measure real time, so no other test run includes them.
+// See the drill- targets of the Makefile.
 package drill
 
 import (
@@ -25,17 +25,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 
-// watchdog is how long systemd takes to replace a hung replica: WatchdogSec, TimeoutAbortSec,
-// RestartSec and a start.
+// watchdog is how long systemd takes to replace a hung replica: WatchdogSec, TimeoutAbortSec, RestartSec and a start.
 const watchdog = 20 * time.Second
 
 // failTimeout is how long nginx skips a replica after a failure (fail_timeout in replicas.conf).
 const failTimeout = 20 * time.Second
 
-// Two replicas behind the nginx of deploy/ are restarted, killed and suspended under polls and submissions.
-// Only requests that a killed replica was working on may fail, and those with the front's JSON 503. A suspended
-// replica accepts connections but sends no responses: nginx must stop using it after one time-out, and use it
-// again when it is back.
+// Two replicas behind the nginx of deploy/ are restarted, killed and suspended under polls and submissions. Only
+// requests that a killed replica was working on may fail, and those with the front's JSON 503. A suspended replica
+// accepts connections but sends no responses: nginx must stop using it after one time-out, and use it again when it is
+// back.
 func TestUpgrade(t *testing.T) {
 	if os.Getenv("CUTROOM_DRILL") == "" {
 		t.Skip("runs in make drill-upgrade")
@@ -137,8 +136,8 @@ type request struct {
 
 func (r request) failed() bool { return r.err != nil || r.status >= 500 }
 
-// load starts the clients. Each user polls the balance and the list of films, waits for a job, renews the
-// token, and submits jobs.
+// load starts the clients. Each user polls the balance and the list of films, waits for a job, renews the token, and
+// submits jobs.
 func (d *upgradeDrill) load() (stop func()) {
 	d.accepted = map[string]*apitest.User{}
 	done := make(chan struct{})
@@ -227,8 +226,8 @@ func (d *upgradeDrill) send(u *apitest.User, req apitest.Request) *apitest.Respo
 	return res
 }
 
-// during runs a fault under load. The test fails for each failed request that excused does not accept. It
-// passes the time that fault returned.
+// during runs a fault under load. The test fails for each failed request that excused does not accept. It passes the
+// time that fault returned.
 func (d *upgradeDrill) during(name string, fault func() time.Time, excused func(at time.Time, r request) error) {
 	d.mu.Lock()
 	d.requests = nil
@@ -268,8 +267,8 @@ func (d *upgradeDrill) restartByHand() time.Time {
 	return began
 }
 
-// rollingRestart runs rolling-restart.sh with a docker command that restarts the replicas of the test and
-// reloads its nginx.
+// rollingRestart runs rolling-restart.sh with a docker command that restarts the replicas of the test and reloads its
+// nginx.
 func (d *upgradeDrill) rollingRestart() time.Time {
 	began := time.Now()
 	dir := d.TempDir()

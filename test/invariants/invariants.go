@@ -1,5 +1,5 @@
-// Package invariants lists what the database must satisfy whatever happened to the service: which queries return
-// no row. The long tests and the simulation run them after their faults.
+// Package invariants lists what the database must satisfy whatever happened to the service: which queries return no
+// row. The long tests and the simulation run them after their faults.
 package invariants
 
 import (

@@ -1,10 +1,9 @@
-// Package matrix makes every step of the separation provider's protocol fail in every way, tests the
-// real service, and compares the results with the tables in docs/separation.md.
+// Package matrix makes every step of the separation provider's protocol fail in every way, tests the real service, and
+// compares the results with the tables in docs/separation.md.
 //
 //	go test ./test/matrix -update   rewrites the tables
 //
-// Without -update, the test fails if the document differs. In both cases every row must obey the rules
-// for all rows.
+// Without -update, the test fails if the document differs. In both cases every row must obey the rules for all rows.
 package matrix
 
 import (
@@ -233,8 +232,8 @@ func parse(table string) map[[2]string]string {
 	return out
 }
 
-// write writes the results into the document, one line for each step and outcome with all faults that
-// cause the outcome.
+// write writes the results into the document, one line for each step and outcome with all faults that cause the
+// outcome.
 func write(t *testing.T, all []scenario, results []result) {
 	t.Helper()
 	text, err := os.ReadFile(document)

@@ -70,8 +70,8 @@ var faults = []fault{
 	{"Content-Length too large", fake.Rule{Kind: fake.KindLength, LengthDelta: 100}},
 }
 
-// lasting combines every step with every fault, from the first call on. After payment, most faults
-// last until the time-out, so one is enough.
+// lasting combines every step with every fault, from the first call on. After payment, most faults last until the
+// time-out, so one is enough.
 func lasting() []scenario {
 	var out []scenario
 	for _, step := range steps {

@@ -1,7 +1,7 @@
-// Package network breaks the network between the service and its database, bucket or separation
-// provider: connections hang, end in the middle of a response, have seconds of latency, or carry a
-// kilobyte a second. During a fault, the service responds to every request in time. After it, the
-// service accepts requests again, every job ends, and the ledger matches the jobs.
+// Package network breaks the network between the service and its database, bucket or separation provider: connections
+// hang, end in the middle of a response, have seconds of latency, or carry a kilobyte a second. During a fault, the
+// service responds to every request in time. After it, the service accepts requests again, every job ends, and the
+// ledger matches the jobs.
 //
 // See package apitest for the choice of the database and the bucket.
 package network
@@ -25,11 +25,11 @@ func TestMain(m *testing.M) { os.Exit(apitest.Main(m)) }
 
 const (
 	separatePath = "/api/v2/separate"
-	// maxResponse is how long a response may take while a dependency hangs: two of the service's
-	// longest time-outs, plus delays of a busy machine.
+	// maxResponse is how long a response may take while a dependency hangs: two of the service's longest time-outs,
+	// plus delays of a busy machine.
 	maxResponse = 75 * time.Second
-	// maxRecovery is the time after a fault within which the service must accept all kinds of
-	// requests. A healthy service on an idle machine needs 10 s.
+	// maxRecovery is the time after a fault within which the service must accept all kinds of requests. A healthy
+	// service on an idle machine needs 10 s.
 	maxRecovery = 30 * time.Second
 	// outage is the duration of a fault. It is longer than a job's lease.
 	outage = 15 * time.Second
@@ -91,8 +91,7 @@ type testbed struct {
 	longest time.Duration                // longest response time
 }
 
-// phases are the phases in which the test sends requests: before and during the fault, right after
-// it, and later.
+// phases are the phases in which the test sends requests: before and during the fault, right after it, and later.
 var phases = []string{"before", "broken", "healed", "after"}
 
 const credits = 53 // each user's: the bonus and one purchase
@@ -131,8 +130,7 @@ func (b *testbed) heal() {
 		b.longest.Round(100*time.Millisecond), time.Since(began).Round(100*time.Millisecond))
 }
 
-// requests returns one request of each kind that needs a dependency, with the phase's idempotency
-// keys.
+// requests returns one request of each kind that needs a dependency, with the phase's idempotency keys.
 func (b *testbed) requests(phase string) map[string]apitest.Request {
 	job := func(path string, form []apitest.Part) apitest.Request {
 		return apitest.Request{Method: "POST", Path: path, Form: form, Header: map[string][]string{"Idempotency-Key": {path + " " + phase}}}
@@ -146,8 +144,7 @@ func (b *testbed) requests(phase string) map[string]apitest.Request {
 	}
 }
 
-// send sends a request as the phase's user and returns its status, or 0 if the connection ended
-// without a response.
+// send sends a request as the phase's user and returns its status, or 0 if the connection ended without a response.
 func (b *testbed) send(phase string, r apitest.Request) int {
 	r.Token = b.users[phase].Token
 	began := time.Now()
@@ -182,8 +179,8 @@ func (b *testbed) submit(phase string) {
 	}
 }
 
-// meanwhile sends requests of all kinds concurrently during the fault, and repeats them with the same
-// idempotency keys, as a client without a response would.
+// meanwhile sends requests of all kinds concurrently during the fault, and repeats them with the same idempotency keys,
+// as a client without a response would.
 func (b *testbed) meanwhile() {
 	for end := time.Now().Add(outage); time.Now().Before(end); {
 		var wg sync.WaitGroup

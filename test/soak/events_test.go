@@ -48,8 +48,8 @@ func (k *soak) step() {
 var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.StepRegister, separator.StepSubmit,
 	separator.StepProgress, separator.StepProject, separator.StepDownload}
 
-// fault adds a fault to one or two of the next calls of a step. Delays are the most frequent, because
-// they keep a job in a state long enough to kill its replica there.
+// fault adds a fault to one or two of the next calls of a step. Delays are the most frequent, because they keep a job
+// in a state long enough to kill its replica there.
 func (k *soak) fault() {
 	rule := fake.Rule{Step: steps[k.rng.IntN(len(steps))], Times: 1 + k.rng.IntN(2), Nth: 1 + k.rng.IntN(2)}
 	switch n := k.rng.IntN(20); {
@@ -74,8 +74,8 @@ func (k *soak) fault() {
 	k.s.World.FailSeparator(k.t, rule)
 }
 
-// kill crashes one replica or all of them. They restart after a while. If another replica is up, the
-// restart is sometimes so late that the other replica takes over the jobs.
+// kill crashes one replica or all of them. They restart after a while. If another replica is up, the restart is
+// sometimes so late that the other replica takes over the jobs.
 func (k *soak) kill() {
 	victims := k.running()
 	if len(victims) == 0 {

@@ -18,12 +18,11 @@ import (
 	"cutroom/internal/testkit/apitest"
 )
 
-// The history of a run lists the clients' requests and responses with their times. It is linearizable
-// if a sequential model gives the same responses when each request takes effect at some moment
-// between its start and its end.
+// The history of a run lists the clients' requests and responses with their times. It is linearizable if a sequential
+// model gives the same responses when each request takes effect at some moment between its start and its end.
 
-// request is a request about an account: read the balance, submit a job, or present a purchase. A key
-// takes effect once. The service itself makes refunds.
+// request is a request about an account: read the balance, submit a job, or present a purchase. A key takes effect
+// once. The service itself makes refunds.
 type request struct {
 	user   string
 	kind   string // balance, submit, purchase or refund
@@ -31,8 +30,8 @@ type request struct {
 	amount int // of a refund
 }
 
-// answer is the response that the client received. A request with an unknown outcome may take effect
-// at any time or never.
+// answer is the response that the client received. A request with an unknown outcome may take effect at any time or
+// never.
 type answer struct {
 	known   bool
 	refused bool // not enough credits
@@ -189,8 +188,8 @@ func (k *soak) read(rng *rand.Rand, u apitest.User, in request, r apitest.Reques
 	})
 }
 
-// judgeHistory adds the refunds to the history and fails the test unless it is linearizable. The time
-// in the ledger is that of the statement, which precedes the commit.
+// judgeHistory adds the refunds to the history and fails the test unless it is linearizable. The time in the ledger is
+// that of the statement, which precedes the commit.
 func (k *soak) judgeHistory() {
 	err := db.Each(k.t.Context(), k.db, func(row *db.Rows) error {
 		refund, ms := request{kind: "refund"}, int64(0)
@@ -228,8 +227,8 @@ type change struct {
 	fence, until, now int64
 }
 
-// watchClaims makes PostgreSQL record all changes of leases. They are in commit order, because a row
-// is locked from the trigger to the commit.
+// watchClaims makes PostgreSQL record all changes of leases. They are in commit order, because a row is locked from the
+// trigger to the commit.
 func (k *soak) watchClaims() {
 	if !apitest.Postgres() {
 		return
@@ -266,8 +265,8 @@ func (k *soak) judgeClaims() {
 	k.linearizable("claims", leases(), history)
 }
 
-// leases is the model of a job's lease. A lease has one holder. The holder changes only if the lease
-// is free or expired, and never after the job has ended.
+// leases is the model of a job's lease. A lease has one holder. The holder changes only if the lease is free or
+// expired, and never after the job has ended.
 func leases() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {

@@ -92,9 +92,9 @@ func (k *soak) judgeFiles(ctx context.Context) {
 	if !k.s.HasBucket() {
 		return
 	}
-	// The test cannot change the bucket's clock, so uploads orphaned by a crash are too young for the
-	// sweep. There is at most one for each submission without a response, or with a 503 because it was
-	// unknown whether its transaction had committed.
+	// The test cannot change the bucket's clock, so uploads orphaned by a crash are too young for the sweep. There is
+	// at most one for each submission without a response, or with a 503 because it was unknown whether its transaction
+	// had committed.
 	orphans := 0
 	for _, key := range k.objects() {
 		if strings.HasPrefix(key, "uploads/") {

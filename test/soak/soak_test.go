@@ -1,13 +1,13 @@
-// Package soak runs separations in real processes under random sequences of submissions, provider
-// faults, crashes, stops and deletions. Then it checks the invariants of credits and provider charges, and
-// that the clients' histories are linearizable.
+// Package soak runs separations in real processes under random sequences of submissions, provider faults, crashes,
+// stops and deletions. Then it checks the invariants of credits and provider charges, and that the clients' histories
+// are linearizable.
 //
 //	CUTROOM_SOAK_SECONDS=n   how long (default 40)
 //	CUTROOM_SOAK_KILLS=n     stop after n crashes instead
 //	CUTROOM_SOAK_SEED=n      repeats the sequence of an earlier run
 //
-// The seed fixes the order of events, but not how they interleave with the service's work. See
-// package apitest for the choice of the database and the bucket.
+// The seed fixes the order of events, but not how they interleave with the service's work. See package apitest for the
+// choice of the database and the bucket.
 package soak
 
 import (
@@ -145,8 +145,8 @@ func (k *soak) work(seed uint64) (stop func()) {
 	return stop
 }
 
-// submit posts a job with an idempotency key to a running replica. If the response is lost, it
-// repeats the request at another replica, as a client would.
+// submit posts a job with an idempotency key to a running replica. If the response is lost, it repeats the request at
+// another replica, as a client would.
 func (k *soak) submit(rng *rand.Rand) {
 	if active, err := invariants.Active(k.t.Context(), k.db); err != nil || active > 8 {
 		return // enough jobs are open
@@ -219,8 +219,7 @@ func (k *soak) settle() {
 	k.s.World.Heal()
 	k.restartAll()
 	invariants.Wait(k.t, k.db, 3*time.Minute)
-	// The file sweeps run when a process starts. They keep uploads without a job for hours, so
-	// make these older.
+	// The file sweeps run when a process starts. They keep uploads without a job for hours, so make these older.
 	k.s.Stop(k.t)
 	old := time.Now().Add(-7 * time.Hour)
 	dir := filepath.Join(k.s.Storage, "objects", "uploads")

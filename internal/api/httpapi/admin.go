@@ -51,8 +51,8 @@ const (
 	maxDays     = 90
 )
 
-// dateRange parses from (inclusive) and to (exclusive). to defaults to tomorrow, so that today is included;
-// from defaults to 30 days before to. The rules apply to the resulting range.
+// dateRange parses from (inclusive) and to (exclusive). to defaults to tomorrow, so that today is included; from
+// defaults to 30 days before to. The rules apply to the resulting range.
 func dateRange(query url.Values, now time.Time) (r admin.Range, err error) {
 	if r.From, err = queryDay(query, "from", 0, "invalid_from_date"); err != nil {
 		return r, err

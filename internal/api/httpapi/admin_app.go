@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/domain/admin"
 )
 
-// appPolicy allows only the page's own scripts and styles and calls to its own server: no other origin, no
-// inline code, no frame.
+// appPolicy allows only the page's own scripts and styles and calls to its own server: no other origin, no inline code,
+// no frame.
 const appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -39,8 +39,8 @@ type appFile struct {
 	cache         string
 }
 
-// adminApp mounts the web app under its secret address. The app itself is public code; its reports need an
-// admin's token.
+// adminApp mounts the web app under its secret address. The app itself is public code; its reports need an admin's
+// token.
 func (s *Server) adminApp() {
 	root := "/" + s.o.AdminSlug + "/"
 	s.handle("GET /"+s.o.AdminSlug, redirectTo(root))
@@ -57,8 +57,8 @@ func (s *Server) adminApp() {
 		case path.Ext(name) != "":
 			return errNoPath
 		}
-		// The app keeps its own routes after the #, so redirect any other address to its start. Serving the
-		// page there would break its relative links.
+		// The app keeps its own routes after the #, so redirect any other address to its start. Serving the page there
+		// would break its relative links.
 		return redirectTo(root)(w, r)
 	})
 }

@@ -144,8 +144,7 @@ func TestAdminAppSignInWithTheProvider(t *testing.T) {
 	p.See("Signing in with the provider did not succeed")
 }
 
-// pages of the app: the part of the address after #, and a text that only appears once
-// the report has loaded.
+// pages of the app: the part of the address after #, and a text that only appears once the report has loaded.
 func pages(ann string) map[string]string {
 	return map[string]string{
 		"/": "Jobs a day", "/users": "120 users", "/users/" + ann: "rnd-active-processing", "/users/" + ann + "?jobs=0": "of 5", "/jobs": "63 %",

@@ -33,8 +33,7 @@ import (
 	"cutroom/internal/work/quota"
 )
 
-// adminServer is the API with its own database, the reports and the web app, and without
-// anything they do not need.
+// adminServer is the API with its own database, the reports and the web app, and without anything they do not need.
 type adminServer struct {
 	*httptest.Server
 	t      *testing.T

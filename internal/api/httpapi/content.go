@@ -17,8 +17,7 @@ import (
 	"cutroom/internal/storage/objectstore"
 )
 
-// revalidated is the Cache-Control of content that never changes while it exists: clients keep it
-// and revalidate it.
+// revalidated is the Cache-Control of content that never changes while it exists: clients keep it and revalidate it.
 const revalidated = "private, no-cache"
 
 // serveObject streams a stored object with Range, HEAD and ETag, and closes it.
@@ -99,8 +98,8 @@ func spansOf(ranges string, size int64) []objectstore.Span {
 	return spans
 }
 
-// watchedContent remembers the read error that the library swallows. For several ranges the library
-// reads in a goroutine that may outlive the answer, so all reads after end fail.
+// watchedContent remembers the read error that the library swallows. For several ranges the library reads in a
+// goroutine that may outlive the answer, so all reads after end fail.
 type watchedContent struct {
 	mu      sync.Mutex
 	content io.ReadSeeker
@@ -138,9 +137,8 @@ func (o *watchedContent) end() error {
 	return o.err
 }
 
-// contentWriter replaces the library's answers to unsatisfiable ranges and failed preconditions with
-// the API's error body. It holds the status back until there is content, because the store may fail
-// at the first read.
+// contentWriter replaces the library's answers to unsatisfiable ranges and failed preconditions with the API's error
+// body. It holds the status back until there is content, because the store may fail at the first read.
 type contentWriter struct {
 	http.ResponseWriter
 	refused bool

@@ -21,8 +21,7 @@ import (
 	"cutroom/internal/domain/account"
 )
 
-// integer is an int64 on the wire. JSON has one kind of number, and some encoders write integers as
-// 5.0 or 5e3.
+// integer is an int64 on the wire. JSON has one kind of number, and some encoders write integers as 5.0 or 5e3.
 type integer int64
 
 // UnmarshalJSON reads a number without a fractional part. Unless it has only digits, it must be exact as a double.
@@ -48,15 +47,15 @@ type decoder struct {
 	absent []string // fields of the struct that this endpoint does not accept
 }
 
-// maxValues is far above the number of values in any valid request. A megabyte of empty values would take a
-// hundred times its size as structs.
+// maxValues is far above the number of values in any valid request. A megabyte of empty values would take a hundred
+// times its size as structs.
 const maxValues = 50_000
 
 // errWrongType is the cause of an error about a value of the wrong type.
 var errWrongType = errors.New("wrong type of a JSON value")
 
-// readObject decodes the body of a request into dst, a pointer to a struct. It ignores unknown
-// keys, unless the client asks for strict handling. absent lists the fields of dst that the endpoint does not accept.
+// readObject decodes the body of a request into dst, a pointer to a struct. It ignores unknown keys, unless the client
+// asks for strict handling. absent lists the fields of dst that the endpoint does not accept.
 func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...string) error {
 	b, err := readBody(w, r)
 	if err != nil {
@@ -65,8 +64,8 @@ func readObject(w http.ResponseWriter, r *http.Request, dst any, absent ...strin
 	return decoder{strict: prefersStrict(r), absent: absent}.decode("the body", b, dst)
 }
 
-// readSmall is readObject for a request of a few values instead of a document. There a value of the wrong type counts as
-// a malformed body: the error is bad_request, and its detail names the field.
+// readSmall is readObject for a request of a few values instead of a document. There a value of the wrong type counts
+// as a malformed body: the error is bad_request, and its detail names the field.
 func readSmall(w http.ResponseWriter, r *http.Request, dst any) error {
 	return asBadRequest(readObject(w, r, dst))
 }

@@ -55,8 +55,8 @@ var errBadRequest = fault.New(fault.Invalid, "bad_request")
 // handler is an endpoint. It writes the answer or returns an error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// serve adapts a handler. It writes the answer for an error and logs each cause once. Only internal failures
-// are logged at level error, which the monitor reports.
+// serve adapts a handler. It writes the answer for an error and logs each cause once. Only internal failures are logged
+// at level error, which the monitor reports.
 func (s *Server) serve(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
@@ -109,8 +109,8 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 // errUnavailable is the answer while a dependency is down.
 var errUnavailable = fault.Busy(10 * time.Second)
 
-// dependencyLimit is how long a request waits for the database or the bucket. It leaves time to
-// answer within 10 s, transfers of bodies aside.
+// dependencyLimit is how long a request waits for the database or the bucket. It leaves time to answer within 10 s,
+// transfers of bodies aside.
 const dependencyLimit = 7 * time.Second
 
 // withLimit bounds how long a request waits for database and bucket.

@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// harness is the whole service as composed for production, without listener and workers,
-// between stand-ins of its vendors. Any internal error that it logs fails the test.
+// harness is the whole service as composed for production, without listener and workers, between stand-ins of its
+// vendors. Any internal error that it logs fails the test.
 type harness struct {
 	t       testing.TB
 	handler http.Handler
@@ -176,8 +176,7 @@ type person struct{ id, token string }
 
 var people, addresses atomic.Uint32
 
-// freshAddress returns a peer that no rate limit knows. Sign-ins are limited by address,
-// for IPv6 by its /64.
+// freshAddress returns a peer that no rate limit knows. Sign-ins are limited by address, for IPv6 by its /64.
 func freshAddress() string {
 	n := addresses.Add(1)
 	return fmt.Sprintf("[2001:db8:%x:%x::1]:9", n>>16, n&0xffff)
@@ -221,8 +220,7 @@ func (r *harness) token(userID, role string) string {
 	return token
 }
 
-// admin mints an access token for a new admin. The test must be able to read the
-// harness's database.
+// admin mints an access token for a new admin. The test must be able to read the harness's database.
 func (r *harness) admin() string {
 	r.t.Helper()
 	user := r.signIn()

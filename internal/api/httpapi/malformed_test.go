@@ -32,8 +32,7 @@ const (
 	adminRequired = `{"error":"admin_required"}`
 )
 
-// malformed is one request and its exact answer. Each is sent by a new user, unless it
-// has a token or must have none.
+// malformed is one request and its exact answer. Each is sent by a new user, unless it has a token or must have none.
 type malformed struct {
 	name   string
 	q      request

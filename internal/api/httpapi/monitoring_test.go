@@ -12,8 +12,7 @@ import (
 	"cutroom/internal/testkit/dbtest"
 )
 
-// The whole path from a failed request to the monitoring service: configuration, log,
-// report, HTTP.
+// The whole path from a failed request to the monitoring service: configuration, log, report, HTTP.
 func TestAFailureOfOursReachesTheMonitoring(t *testing.T) {
 	envelopes := make(chan string, 16)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -26,8 +26,8 @@ const (
 	maxPartName = 128
 )
 
-// form is a multipart body with its files on disk and its text in memory. Close removes the files
-// that were not moved away.
+// form is a multipart body with its files on disk and its text in memory. Close removes the files that were not moved
+// away.
 type form struct {
 	text  map[string]string
 	files map[string]staging.File
@@ -107,8 +107,8 @@ func formBoundary(r *http.Request) (string, error) {
 // errHead is the error of a body whose part headers, or preamble, are too long.
 var errHead = errors.New("part header too long")
 
-// headGuard bounds the bytes read before a part's content. Without it, the library would keep headers of 10 MiB
-// in memory and skip any number of lines before the first part.
+// headGuard bounds the bytes read before a part's content. Without it, the library would keep headers of 10 MiB in
+// memory and skip any number of lines before the first part.
 type headGuard struct {
 	body io.Reader
 	on   bool

@@ -94,8 +94,8 @@ func TestMetricsKnowNoStrangersWords(t *testing.T) {
 	}
 }
 
-// A client that seems to have disconnected may have closed only its half of the
-// connection, so an aborted request must not look to it as if it had succeeded.
+// A client that seems to have disconnected may have closed only its half of the connection, so an aborted request must
+// not look to it as if it had succeeded.
 func TestAClientThatHungUpIsNoFailure(t *testing.T) {
 	s := newWatched()
 	srv := httptest.NewServer(s.observed(s.serve(func(_ http.ResponseWriter, r *http.Request) error {
@@ -131,8 +131,7 @@ func TestErrorsOfEveryKindHaveAStatus(t *testing.T) {
 	}
 }
 
-// A body of many empty items is refused before it is decoded into structs, which take a
-// hundred times its size.
+// A body of many empty items is refused before it is decoded into structs, which take a hundred times its size.
 func TestManyEmptyItemsAreRefusedQuickly(t *testing.T) {
 	for _, item := range []string{"{}", "0", "null", "[]", `{"durationMs":1}`} {
 		body := []byte(`{"segments":[` + strings.TrimSuffix(strings.Repeat(item+",", 60_000), ",") + `]}`)

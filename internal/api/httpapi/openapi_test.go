@@ -15,8 +15,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// loadOpenAPI reads the document from disk, as its editors see it, and fails the test
-// unless it is a valid document of OpenAPI 3.1.
+// loadOpenAPI reads the document from disk, as its editors see it, and fails the test unless it is a valid document of
+// OpenAPI 3.1.
 func loadOpenAPI(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
@@ -32,8 +32,8 @@ func loadOpenAPI(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// The document describes exactly the mounted endpoints. HEAD comes with every GET, and
-// /swagger/ serves the description itself.
+// The document describes exactly the mounted endpoints. HEAD comes with every GET, and /swagger/ serves the description
+// itself.
 func TestOpenAPIDescribesEveryEndpointAndNoOther(t *testing.T) {
 	var described, mounted []string
 	for path, item := range loadOpenAPI(t).Paths.Map() {
@@ -64,9 +64,8 @@ func TestOpenAPIDescribesEveryEndpointAndNoOther(t *testing.T) {
 	}
 }
 
-// unauthenticated lists the endpoints that the specification opens to everybody (part 5,
-// rule 10), and the one whose body is signed. The stem download and platform_a's pushes
-// have schemes of their own.
+// unauthenticated lists the endpoints that the specification opens to everybody (part 5, rule 10), and the one whose
+// body is signed. The stem download and platform_a's pushes have schemes of their own.
 var unauthenticated = []string{"/healthz", "/swagger", "/api/v2/auth/provider_", "/api/v2/testdata/", "/api/v2/stores/platform_b/"}
 
 func TestOpenAPISecurityAndErrorsOfEachOperation(t *testing.T) {
@@ -95,8 +94,8 @@ func TestOpenAPISecurityAndErrorsOfEachOperation(t *testing.T) {
 	}
 }
 
-// checkErrorBodies fails unless each 4xx and 5xx of op is JSON with the error body of
-// part 7, as for every error of the service.
+// checkErrorBodies fails unless each 4xx and 5xx of op is JSON with the error body of part 7, as for every error of the
+// service.
 func checkErrorBodies(t *testing.T, name string, op *openapi3.Operation) {
 	t.Helper()
 	for status, ref := range op.Responses.Map() {
@@ -115,8 +114,7 @@ func checkErrorBodies(t *testing.T, name string, op *openapi3.Operation) {
 	}
 }
 
-// The examples of each schema match it, and no schema name is used twice, which breaks
-// generators.
+// The examples of each schema match it, and no schema name is used twice, which breaks generators.
 func TestOpenAPISchemasHaveExamples(t *testing.T) {
 	doc := loadOpenAPI(t)
 	for name, schema := range doc.Components.Schemas {

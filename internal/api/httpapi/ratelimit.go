@@ -58,10 +58,10 @@ func othersFault(err error) bool {
 // address is the key of the client's address in limits.
 func (s *Server) address(r *http.Request) string { return "ip:" + httpserve.Holder(s.clientIP(r)) }
 
-// clientIP returns the client's address. It trusts X-Forwarded-For only from a trusted peer, and uses the entry
-// at the configured position from the right, or the leftmost if there are too few. A trusted proxy may identify
-// clients by something other than an address: a short printable name is used as it is, and anything else is
-// replaced by the peer's address.
+// clientIP returns the client's address. It trusts X-Forwarded-For only from a trusted peer, and uses the entry at the
+// configured position from the right, or the leftmost if there are too few. A trusted proxy may identify clients by
+// something other than an address: a short printable name is used as it is, and anything else is replaced by the peer's
+// address.
 func (s *Server) clientIP(r *http.Request) string {
 	peer, forwarded := peerOf(r), r.Header.Values("X-Forwarded-For")
 	if len(forwarded) == 0 {
@@ -96,9 +96,9 @@ const (
 	maxStrangers = 1000
 )
 
-// warn warns once an hour about a peer that sends X-Forwarded-For although it is not trusted: a proxy that is missing in
-// the configuration makes all its clients one address. Anybody may send the header, so the memory is bounded; beyond it
-// nothing is logged.
+// warn warns once an hour about a peer that sends X-Forwarded-For although it is not trusted: a proxy that is missing
+// in the configuration makes all its clients one address. Anybody may send the header, so the memory is bounded; beyond
+// it nothing is logged.
 func (s *strangers) warn(log *slog.Logger, peer netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

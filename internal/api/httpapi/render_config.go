@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// configWire is the wire form of RenderConfig and RenderConfigV3. Pointers distinguish an absent
-// field from a zero. A required field must have a value where its endpoint accepts it.
+// configWire is the wire form of RenderConfig and RenderConfigV3. Pointers distinguish an absent field from a zero. A
+// required field must have a value where its endpoint accepts it.
 type configWire struct {
 	VideoDurationMs      *integer        `json:"videoDurationMs"`
 	Segments             []segmentWire   `json:"segments"`

@@ -111,8 +111,7 @@ func (s *Server) signedIn(h userHandler, limits ...ratelimit.Limit) handler {
 	}
 }
 
-// admin requires the admin role in the token and in the database, so that a revocation takes effect
-// at once.
+// admin requires the admin role in the token and in the database, so that a revocation takes effect at once.
 func (s *Server) admin(h userHandler) handler {
 	return s.signedIn(func(w http.ResponseWriter, r *http.Request, who account.Principal) error {
 		if !who.Admin() {

@@ -60,8 +60,8 @@ func (s *Server) separate(w http.ResponseWriter, r *http.Request, user account.P
 	return submitted(w, r, http.StatusAccepted, id, "/api/v2/separate/"+id, jobBody{id}, err)
 }
 
-// separationSpec parses the form field spec. It ignores unknown and former keys, unless the client asks for
-// strict handling.
+// separationSpec parses the form field spec. It ignores unknown and former keys, unless the client asks for strict
+// handling.
 func separationSpec(r *http.Request, f *form) (language string, err error) {
 	text, given := f.text["spec"]
 	if !given {
@@ -148,8 +148,8 @@ func (s *Server) separationStatus(w http.ResponseWriter, r *http.Request, user a
 	})
 }
 
-// withoutLinks replaces each link by its age, for the ETag. Every answer has fresh links, which must not change
-// the ETag while the client's links are still valid.
+// withoutLinks replaces each link by its age, for the ETag. Every answer has fresh links, which must not change the
+// ETag while the client's links are still valid.
 func withoutLinks(body separationStatusBody, age int64) separationStatusBody {
 	body.Stems = slices.Clone(body.Stems)
 	for i := range body.Stems {

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP layer: routes, wire structs, authentication of requests, rate limits, and the
-// mapping from failures to statuses.
+// Package httpapi is the HTTP layer: routes, wire structs, authentication of requests, rate limits, and the mapping
+// from failures to statuses.
 //
 // A handler decodes the request, calls one method of the domain, and encodes the result or returns the error.
 // Domain types have no JSON tags. Their wire form is here and in openapi.yaml, which describes every endpoint.
@@ -52,8 +52,8 @@ type Options struct {
 
 	MaxUploadBytes int64 // largest multipart body of a render submit
 	MaxAudioBytes  int64 // of a separation upload
-	// MaxRenderPixels bounds the work of one render, and RenderOutputTTL is how long its film is kept. The API
-	// only reports them to apps.
+	// MaxRenderPixels bounds the work of one render, and RenderOutputTTL is how long its film is kept. The API only
+	// reports them to apps.
 	MaxRenderPixels int64
 	RenderOutputTTL time.Duration
 
@@ -62,8 +62,8 @@ type Options struct {
 	ProxyHops      int
 
 	AdminSlug string // "" = no admin web app
-	// AdminClientID is provider_a's client id of the admin web app; "" if admins sign in only with a
-	// token from the command line.
+	// AdminClientID is provider_a's client id of the admin web app; "" if admins sign in only with a token from the
+	// command line.
 	AdminClientID string
 	// AdminAuthorizeURL is provider_a's page where admins sign in.
 	AdminAuthorizeURL string
@@ -85,8 +85,8 @@ type Options struct {
 type Server struct {
 	o   Options
 	mux *http.ServeMux
-	// paths maps each path to its methods. Methods are not registered with the mux: otherwise GET /separate/v3 would match
-	// /separate/{jobId}.
+	// paths maps each path to its methods. Methods are not registered with the mux: otherwise GET /separate/v3 would
+	// match /separate/{jobId}.
 	paths map[string]methods
 
 	outages   fault.Outage
@@ -226,8 +226,8 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // value contains them.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// withCORS allows browsers of the allowed origins. Access needs a bearer token and never a cookie, so
-// credentials are not allowed and any origin is harmless.
+// withCORS allows browsers of the allowed origins. Access needs a bearer token and never a cookie, so credentials are
+// not allowed and any origin is harmless.
 func (s *Server) withCORS(next http.Handler) http.Handler {
 	return cors.New(cors.Options{
 		AllowedOrigins: s.o.AllowedOrigins, // empty allows any

@@ -21,8 +21,8 @@ const (
 var errLine = fault.Busy(5 * time.Second)
 
 // turns keeps the requests of one user from taking all connections of the database. Further requests of the user wait,
-// first come, first served. A request has its turn only during a statement or a transaction, and so not while bodies are
-// transferred, while a client waits for a change, or while ffmpeg, a store or an identity provider works.
+// first come, first served. A request has its turn only during a statement or a transaction, and so not while bodies
+// are transferred, while a client waits for a change, or while ffmpeg, a store or an identity provider works.
 type turns struct {
 	mu    sync.Mutex
 	users map[string]*line // of users with a turn

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// Instead of polling every second, a client can wait for a change: it sends Prefer: wait=N (RFC 7240) to a
-// status endpoint, with the ETag of the last answer.
+// Instead of polling every second, a client can wait for a change: it sends Prefer: wait=N (RFC 7240) to a status
+// endpoint, with the ETag of the last answer.
 const (
 	maxWait    = 30 // seconds
 	maxWaiters = 4  // of one user, on one replica
@@ -28,8 +28,8 @@ type state struct {
 	ended bool // the job will not change by itself
 }
 
-// answerState answers with the state of a job, at once or when it differs from the client's. The topics
-// announce changes.
+// answerState answers with the state of a job, at once or when it differs from the client's. The topics announce
+// changes.
 func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID string, topics []string,
 	read func(context.Context) (state, error)) error {
 	seconds := waitFor(r)
@@ -73,8 +73,7 @@ func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.T
 	return false
 }
 
-// worthWaiting reports whether the client already has this state or, if it sent no ETag, whether the job has
-// not ended.
+// worthWaiting reports whether the client already has this state or, if it sent no ETag, whether the job has not ended.
 func (st state) worthWaiting(r *http.Request) bool {
 	if r.Header.Get("If-None-Match") == "" {
 		return !st.ended
@@ -90,8 +89,7 @@ func (st state) answer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// unchanged sets the ETag of the answer. If the client has it already, unchanged answers 304 and
-// returns true.
+// unchanged sets the ETag of the answer. If the client has it already, unchanged answers 304 and returns true.
 func unchanged(w http.ResponseWriter, r *http.Request, tag, cacheControl string) bool {
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", cacheControl)
@@ -102,8 +100,7 @@ func unchanged(w http.ResponseWriter, r *http.Request, tag, cacheControl string)
 	return known
 }
 
-// weakTag is the ETag of an encoded body. It is weak (RFC 9110, 8.8.1), because signed links differ
-// between answers.
+// weakTag is the ETag of an encoded body. It is weak (RFC 9110, 8.8.1), because signed links differ between answers.
 func weakTag(encoded []byte) string {
 	return `W/"` + tagOf(bytes.TrimSuffix(encoded, []byte{'\n'})) + `"`
 }

@@ -17,24 +17,24 @@ type timeouts struct {
 	// minUploadRate is the minimum average rate of a body, in bytes a second, after uploadGrace.
 	minUploadRate int64
 	uploadGrace   time.Duration
-	// minDownloadRate is the minimum rate at which a client must read, in bytes a second. downloadGrace is how
-	// far it may fall behind: links drop and come back, and a client's kernel takes bytes in large pieces.
-	// downloadGrace is longer than bodySilence, because that much time may pass between an answer and its flush
-	// while the server waits for the rest of an unread body.
+	// minDownloadRate is the minimum rate at which a client must read, in bytes a second. downloadGrace is how far it
+	// may fall behind: links drop and come back, and a client's kernel takes bytes in large pieces. downloadGrace is
+	// longer than bodySilence, because that much time may pass between an answer and its flush while the server waits
+	// for the rest of an unread body.
 	minDownloadRate int64
 	downloadGrace   time.Duration
-	// lingerSilence and linger bound how long the server reads the rest of a body after it has answered:
-	// between two reads, and in total.
+	// lingerSilence and linger bound how long the server reads the rest of a body after it has answered: between two
+	// reads, and in total.
 	lingerSilence, linger time.Duration
 }
 
-// defaultTimeouts are the service's. A phone on a poor connection stays within them; a client that drips bytes
-// to hold a connection does not.
+// defaultTimeouts are the service's. A phone on a poor connection stays within them; a client that drips bytes to hold
+// a connection does not.
 var defaultTimeouts = timeouts{bodySilence: 30 * time.Second, minUploadRate: 2 << 10, uploadGrace: time.Minute,
 	minDownloadRate: 8 << 10, downloadGrace: time.Minute, lingerSilence: 5 * time.Second, linger: 30 * time.Second}
 
-// Guard cuts off clients that are slow to send a body or to read the answer of next. If next answers before it
-// has read the body, Guard reads the rest for a while, until stopping is closed. stopping may be nil.
+// Guard cuts off clients that are slow to send a body or to read the answer of next. If next answers before it has read
+// the body, Guard reads the rest for a while, until stopping is closed. stopping may be nil.
 func Guard(next http.Handler, stopping <-chan struct{}) http.Handler {
 	return guard{next, stopping, defaultTimeouts}
 }
@@ -64,8 +64,8 @@ type pacedWriter struct {
 	behind   time.Duration // how far the client is behind the minimum rate
 }
 
-// WriteHeader announces that the connection will close if the answer comes before a long body is read.
-// Otherwise net/http holds the answer back until the client has sent 256 KiB.
+// WriteHeader announces that the connection will close if the answer comes before a long body is read. Otherwise
+// net/http holds the answer back until the client has sent 256 KiB.
 func (w *pacedWriter) WriteHeader(status int) {
 	if w.body != nil && w.body.long() && status >= http.StatusOK {
 		w.Header().Set("Connection", "close")
@@ -96,8 +96,8 @@ func (w *pacedWriter) renew(n int) {
 	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeouts.downloadGrace - w.behind + timeFor(w.timeouts.minDownloadRate, n)))
 }
 
-// took updates how far the client is behind the minimum rate. Only the time spent writing counts, not the time
-// that the handler takes to produce the next bytes.
+// took updates how far the client is behind the minimum rate. Only the time spent writing counts, not the time that the
+// handler takes to produce the next bytes.
 func (w *pacedWriter) took(n int, began time.Time) {
 	w.behind = max(0, w.behind+time.Since(began)-timeFor(w.timeouts.minDownloadRate, n))
 }
@@ -156,9 +156,8 @@ func withBodyTimeouts(w *pacedWriter, r *http.Request) {
 	r.Body = w.body
 }
 
-// linger reads what the client still sends of a body that was answered early. Many clients send everything
-// before they read the answer. Without linger they would find a reset connection instead of the reason for the
-// refusal.
+// linger reads what the client still sends of a body that was answered early. Many clients send everything before they
+// read the answer. Without linger they would find a reset connection instead of the reason for the refusal.
 func (w *pacedWriter) linger(stopping <-chan struct{}) {
 	if w.body == nil || w.body.over || w.body.unasked() || w.control.Flush() != nil {
 		return

@@ -87,8 +87,8 @@ func TestAnUnreadBodyDoesNotDelayTheAnswer(t *testing.T) {
 	}
 }
 
-// Clients that send everything before they listen must find the answer, not a reset
-// connection, and those that send for ever must be cut off.
+// Clients that send everything before they listen must find the answer, not a reset connection, and those that send for
+// ever must be cut off.
 func TestARefusedBodyIsTakenForAWhile(t *testing.T) {
 	for name, tt := range map[string]struct {
 		head   string

@@ -1,6 +1,5 @@
-// Package httpserve is an HTTP server that a few clients cannot block: each client gets a share of the
-// connections, and a client that sends or reads too slowly is cut off. It does not look at routes, bodies or
-// answers.
+// Package httpserve is an HTTP server that a few clients cannot block: each client gets a share of the connections, and
+// a client that sends or reads too slowly is cut off. It does not look at routes, bodies or answers.
 package httpserve
 
 import (

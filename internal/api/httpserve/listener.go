@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// maxConnections bounds the open client connections of one process. Further ones wait in the kernel's
-	// queue.
+	// maxConnections bounds the open client connections of one process. Further ones wait in the kernel's queue.
 	maxConnections = 4096
 	// maxPerClient bounds the connections of one client, by address or /64. It is generous because many phones may
 	// share an address.
 	maxPerClient = 256
-	// maxUnsent is how many bytes of an answer may wait in the kernel, besides those in flight. With a buffer
-	// of megabytes, one write could block for minutes although the client reads all the time.
+	// maxUnsent is how many bytes of an answer may wait in the kernel, besides those in flight. With a buffer of
+	// megabytes, one write could block for minutes although the client reads all the time.
 	maxUnsent = 128 << 10
 )
 
@@ -35,8 +34,8 @@ type listener struct {
 	close   func() error
 }
 
-// Listen returns a listener at a TCP address. It closes connections beyond a client's share, and calls refused
-// with the client's address. Trusted proxies have no limit.
+// Listen returns a listener at a TCP address. It closes connections beyond a client's share, and calls refused with the
+// client's address. Trusted proxies have no limit.
 func Listen(ctx context.Context, address string, trusted []netip.Prefix, refused func(client string)) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -105,8 +104,8 @@ func control(c syscall.Conn, set func(fd int) error) error {
 	return errors.Join(err, failed)
 }
 
-// conn returns its place to the client's share when it closes. It embeds the TCP connection, because net/http
-// uses methods such as CloseWrite.
+// conn returns its place to the client's share when it closes. It embeds the TCP connection, because net/http uses
+// methods such as CloseWrite.
 type conn struct {
 	*net.TCPConn
 	release func()

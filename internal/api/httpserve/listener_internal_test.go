@@ -97,8 +97,8 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) {
 	}
 }
 
-// What net/http wants of a connection beyond net.Conn: to end a refused upload
-// without a reset, and to send files without copying.
+// What net/http wants of a connection beyond net.Conn: to end a refused upload without a reset, and to send files
+// without copying.
 var _ interface {
 	CloseWrite() error
 	io.ReaderFrom
@@ -127,8 +127,8 @@ func writesOn(ended chan<- error) http.HandlerFunc {
 	}
 }
 
-// download serves an endless answer behind the service's listener, and returns
-// a connection whose kernel holds little, and how the answer ends.
+// download serves an endless answer behind the service's listener, and returns a connection whose kernel holds little,
+// and how the answer ends.
 func download(t *testing.T, p timeouts) (net.Conn, <-chan error) {
 	t.Helper()
 	ended := make(chan error, 1)

@@ -1,9 +1,9 @@
 // Package db hides the differences between PostgreSQL and SQLite behind one small API.
 //
-// It owns the connection pool, transactions, the embedded migrations and the few operations that differ, such
-// as [Tx.Lock], [DB.SkipLockedOf] and [Tx.Notify]. It contains no table of the domain. One SQL text serves both
-// databases: $n placeholders, integers for times, and now_ms(), the database's clock in epoch milliseconds. All
-// replicas compare leases against that clock, so their own clocks need not agree.
+// It owns the connection pool, transactions, the embedded migrations and the few operations that differ, such as
+// [Tx.Lock], [DB.SkipLockedOf] and [Tx.Notify]. It contains no table of the domain. One SQL text serves both databases:
+// $n placeholders, integers for times, and now_ms(), the database's clock in epoch milliseconds. All replicas compare
+// leases against that clock, so their own clocks need not agree.
 package db
 
 import (
@@ -68,8 +68,7 @@ type DB struct {
 	reserved *DB // nil for an in-memory database, and for a reserved handle itself
 }
 
-// Open connects and checks the credentials. The caller closes the database. [DB.Migrate] applies
-// migrations.
+// Open connects and checks the credentials. The caller closes the database. [DB.Migrate] applies migrations.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -144,8 +143,8 @@ func (d *DB) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, d.pgConfig.Copy())
 }
 
-// Fold returns SQL that converts text to lower case, in any alphabet. A PostgreSQL database with the locale C
-// folds only ASCII, so Fold names a Unicode collation if the server has one.
+// Fold returns SQL that converts text to lower case, in any alphabet. A PostgreSQL database with the locale C folds
+// only ASCII, so Fold names a Unicode collation if the server has one.
 func (d *DB) Fold(text string) string {
 	if d.foldICU {
 		return `lower(` + text + ` COLLATE "und-x-icu")`
@@ -171,16 +170,16 @@ func (d *DB) openPostgres(o Options) error {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "cutroom"
 	}
-	// If a process freezes within a transaction, its connection stays open and would hold its locks. Our
-	// transactions never pause between statements for long. Set the limit on the connection, because poolers
-	// refuse unknown parameters in the startup message.
+	// If a process freezes within a transaction, its connection stays open and would hold its locks. Our transactions
+	// never pause between statements for long. Set the limit on the connection, because poolers refuse unknown
+	// parameters in the startup message.
 	if cfg.RuntimeParams["idle_in_transaction_session_timeout"] == "" {
 		cfg.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 			return c.Exec(ctx, "SET idle_in_transaction_session_timeout = 10000").Close()
 		}
 	}
-	// If several servers are listed, connect to the one that accepts writes, and leave time to try
-	// the next one if a server does not answer.
+	// If several servers are listed, connect to the one that accepts writes, and leave time to try the next one if a
+	// server does not answer.
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -199,8 +198,8 @@ func (d *DB) openPostgres(o Options) error {
 const (
 	// connectTimeout bounds the attempt to connect to one server.
 	connectTimeout = 3 * time.Second
-	// silence is how long a server may leave bytes unacknowledged. A machine that lost power closes no
-	// connection, and the kernel would retry for a quarter of an hour.
+	// silence is how long a server may leave bytes unacknowledged. A machine that lost power closes no connection, and
+	// the kernel would retry for a quarter of an hour.
 	silence = 20 * time.Second
 )
 
@@ -215,8 +214,8 @@ func giveUpSilent(network, _ string, raw syscall.RawConn) (err error) {
 	return errors.Join(failed, err)
 }
 
-// notParsed explains why a PostgreSQL address is invalid. It repeats only the path of a certificate, because
-// the rest may contain a password.
+// notParsed explains why a PostgreSQL address is invalid. It repeats only the path of a certificate, because the rest
+// may contain a password.
 func notParsed(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -252,8 +251,8 @@ func (d *DB) openSQLite(o Options) error {
 				return fmt.Errorf("create the database's folder: %w", err)
 			}
 		}
-		// WAL lets readers work while a writer commits. With synchronous=FULL a committed charge survives a
-		// power cut, not only a crash.
+		// WAL lets readers work while a writer commits. With synchronous=FULL a committed charge survives a power cut,
+		// not only a crash.
 		q.Add("_pragma", "journal_mode(WAL)")
 		q.Add("_pragma", "synchronous(FULL)")
 		path = "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
@@ -276,8 +275,8 @@ func (d *DB) openSQLite(o Options) error {
 	return nil
 }
 
-// Postgres reports whether this is PostgreSQL and not SQLite, for reports and tests. Differences in
-// SQL belong in this package.
+// Postgres reports whether this is PostgreSQL and not SQLite, for reports and tests. Differences in SQL belong in this
+// package.
 func (d *DB) Postgres() bool { return d.postgres }
 
 // Close closes the pools. Running transactions fail.
@@ -358,16 +357,15 @@ func (d *DB) unlockWrites() {
 	}
 }
 
-// ExecRow runs one writing statement in its own transaction and scans the row that it returns. If
-// there is none, the error is sql.ErrNoRows. ExecRow takes one round trip, a transaction three.
+// ExecRow runs one writing statement in its own transaction and scans the row that it returns. If there is none, the
+// error is sql.ErrNoRows. ExecRow takes one round trip, a transaction three.
 func (d *DB) ExecRow(ctx context.Context, query string, args []any, dest ...any) error {
 	return d.writing(ctx, func(ctx context.Context) error {
 		return d.pool.QueryRowContext(ctx, query, args...).Scan(dest...)
 	})
 }
 
-// ExecTexts runs one writing statement in its own transaction and returns the only column of its
-// rows.
+// ExecTexts runs one writing statement in its own transaction and returns the only column of its rows.
 func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []string, err error) {
 	err = d.writing(ctx, func(ctx context.Context) error {
 		unclassified := func(err error) error { return err } // writing classifies the error
@@ -378,8 +376,8 @@ func (d *DB) ExecTexts(ctx context.Context, query string, args ...any) (out []st
 	return out, err
 }
 
-// Query runs a read. Close or exhaust the rows before the next call, because an in-memory database
-// has a single connection.
+// Query runs a read. Close or exhaust the rows before the next call, because an in-memory database has a single
+// connection.
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*Rows, error) {
 	ctx, end, err := enter(ctx)
 	if err != nil {

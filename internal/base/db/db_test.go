@@ -155,8 +155,8 @@ func TestWritersRunAgainAfterADeadlock(t *testing.T) {
 				ended <- err
 			}()
 		})
-		// It waits first, so it is the first to look for a deadlock. Use another connection, because a transaction reads
-		// pg_stat_activity only once.
+		// It waits first, so it is the first to look for a deadlock. Use another connection, because a transaction
+		// reads pg_stat_activity only once.
 		for waiting := 0; waiting == 0 && len(ended) == 0; {
 			if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {

@@ -61,8 +61,8 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	return p, nil
 }
 
-// EnsureSchema is Migrate for a schema that is older than this program. On any other it only reads, so it needs
-// no right to change the schema.
+// EnsureSchema is Migrate for a schema that is older than this program. On any other it only reads, so it needs no
+// right to change the schema.
 func (d *DB) EnsureSchema(ctx context.Context) error {
 	old := d.CheckSchema(ctx)
 	if !errors.Is(old, errOldSchema) {
@@ -76,8 +76,8 @@ func (d *DB) EnsureSchema(ctx context.Context) error {
 
 var errOldSchema = errors.New("run `cutroom migrate`")
 
-// CheckSchema returns an error unless the database has all migrations of this program. It only
-// reads. A database with later migrations belongs to a newer program; this one still works on it.
+// CheckSchema returns an error unless the database has all migrations of this program. It only reads. A database with
+// later migrations belongs to a newer program; this one still works on it.
 func (d *DB) CheckSchema(ctx context.Context) error {
 	p, err := d.provider()
 	if err != nil {

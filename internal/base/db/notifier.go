@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/base/fault"
 )
 
-// ForWorkers is the prefix of topics for workers. All other topics are for clients; they are far more frequent
-// and wake only replicas that serve clients.
+// ForWorkers is the prefix of topics for workers. All other topics are for clients; they are far more frequent and wake
+// only replicas that serve clients.
 const ForWorkers = "work/"
 
 // The PostgreSQL notification channels for clients and for workers; the payload is the topic.
@@ -52,10 +52,9 @@ func (b *notifier) notifyAll() {
 	}
 }
 
-// Listen returns a channel that receives after any replica commits a [Tx.Notify] of one of the topics, and a
-// function that stops listening. Several wake-ups may arrive as one, so a receiver must look for all work.
-// Wake-ups are only hints: a lost connection loses notifications, so listeners must poll as well. A reconnect
-// wakes every listener.
+// Listen returns a channel that receives after any replica commits a [Tx.Notify] of one of the topics, and a function
+// that stops listening. Several wake-ups may arrive as one, so a receiver must look for all work. Wake-ups are only
+// hints: a lost connection loses notifications, so listeners must poll as well. A reconnect wakes every listener.
 func (d *DB) Listen(topics ...string) (wake <-chan struct{}, stop func()) {
 	ch := make(chan struct{}, 1)
 	b := d.notifier
@@ -93,9 +92,8 @@ func (d *DB) ExecNotify(ctx context.Context, topic, query string, args ...any) (
 	return n, err
 }
 
-// RunNotifier receives PostgreSQL's notifications for clients, for workers, or for both, on a connection
-// outside the pool, until ctx ends. It reconnects automatically. With SQLite, which serves a single process, it
-// only waits for ctx.
+// RunNotifier receives PostgreSQL's notifications for clients, for workers, or for both, on a connection outside the
+// pool, until ctx ends. It reconnects automatically. With SQLite, which serves a single process, it only waits for ctx.
 func (d *DB) RunNotifier(ctx context.Context, clients, workers bool) error {
 	listen := ""
 	if clients {

@@ -11,8 +11,8 @@ import (
 var errPooledTransactions = errors.New("DATABASE_URL leads to a pooler that gives each transaction another session: " +
 	"LISTEN, prepared statements and the lock of migrations need one of their own; let it pool sessions, or name the server itself")
 
-// samples is the number of times that both backend PIDs are compared. A pooler hands out the most recently
-// freed session, so an idle pooler is detected at once.
+// samples is the number of times that both backend PIDs are compared. A pooler hands out the most recently freed
+// session, so an idle pooler is detected at once.
 const samples = 20
 
 // refusePooledTransactions returns errPooledTransactions if another connection shares the backend session of first, or

@@ -8,8 +8,8 @@ import (
 	"cutroom/internal/testkit/dbtest"
 )
 
-// LISTEN, prepared statements and session locks need a session; a pooler that
-// gives one to each client is as good as none.
+// LISTEN, prepared statements and session locks need a session; a pooler that gives one to each client is as good as
+// none.
 func TestAPoolerMustPoolSessions(t *testing.T) {
 	for _, mode := range []string{"session", "transaction"} {
 		t.Run(mode, func(t *testing.T) {

@@ -37,8 +37,8 @@ func (t *tracer) count(ctx context.Context, err error) {
 	}
 }
 
-// minWait is the minimum duration of a PostgreSQL statement, or of a wait for SQLite's writer, that is recorded
-// as a span. A film's trace has hundreds of quick ones, which would hide the slow ones.
+// minWait is the minimum duration of a PostgreSQL statement, or of a wait for SQLite's writer, that is recorded as a
+// span. A film's trace has hundreds of quick ones, which would hide the slow ones.
 const minWait = 10 * time.Millisecond
 
 // traceWait records a wait for the database that has just ended.

@@ -25,8 +25,8 @@ type Tx struct {
 	onCommit []string // topics to notify after the commit (SQLite)
 }
 
-// InTx runs fn in one transaction and commits if fn returns nil. After a deadlock or serialisation failure it
-// runs fn again, at most three times in total, so fn must have no effect outside the transaction.
+// InTx runs fn in one transaction and commits if fn returns nil. After a deadlock or serialisation failure it runs fn
+// again, at most three times in total, so fn must have no effect outside the transaction.
 func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return retry(ctx, func() error { return d.inTxOnce(ctx, fn) })
 }
@@ -105,9 +105,9 @@ func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
 	return &Row{row: t.tx.QueryRowContext(ctx, query, args...), end: end}
 }
 
-// Lock acquires a named lock across all replicas until the transaction ends. Use it for rules across rows ("at
-// most two in flight"), where counting and then claiming would race. It does nothing for SQLite, whose single
-// writer excludes all others.
+// Lock acquires a named lock across all replicas until the transaction ends. Use it for rules across rows ("at most two
+// in flight"), where counting and then claiming would race. It does nothing for SQLite, whose single writer excludes
+// all others.
 func (t *Tx) Lock(ctx context.Context, name string) error {
 	if !t.db.postgres {
 		return nil
@@ -177,8 +177,7 @@ func IsForeignKey(err error) bool {
 	return errors.As(err, &se) && se.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
 }
 
-// retryable reports a deadlock or serialisation failure: nothing was written, and the same
-// transaction may succeed now.
+// retryable reports a deadlock or serialisation failure: nothing was written, and the same transaction may succeed now.
 func retryable(err error) bool {
 	var pe *pgconn.PgError
 	return errors.As(err, &pe) && (pe.Code == "40P01" || pe.Code == "40001")

@@ -1,8 +1,7 @@
 // Package fault defines the failures that a client may see, and logs those that last ([Outage]).
 //
-// The package that knows the reason for a failure returns an [Error]. Every other error is internal
-// and reaches the client as a bare 500. This package knows nothing of HTTP: a table in httpapi turns
-// a [Kind] into a status.
+// The package that knows the reason for a failure returns an [Error]. Every other error is internal and reaches the
+// client as a bare 500. This package knows nothing of HTTP: a table in httpapi turns a [Kind] into a status.
 package fault
 
 import (
@@ -119,12 +118,11 @@ func (e *Error) Error() string {
 	return s
 }
 
-// maxCause bounds the stored text of an error, in bytes. It is enough for a chain of causes and the
-// last lines of a program's output.
+// maxCause bounds the stored text of an error, in bytes. It is enough for a chain of causes and the last lines of a
+// program's output.
 const maxCause = 4000
 
-// Cause returns the text of an error in a form that a database accepts. It is for support, never
-// for a client.
+// Cause returns the text of an error in a form that a database accepts. It is for support, never for a client.
 func Cause(err error) string {
 	if err == nil {
 		return ""
@@ -136,8 +134,8 @@ func Cause(err error) string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is an Error of the same kind, code, sentence and reason, so that
-// errors.Is works on copies made by WithDetail and WithCause.
+// Is reports whether target is an Error of the same kind, code, sentence and reason, so that errors.Is works on copies
+// made by WithDetail and WithCause.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Kind == e.Kind && t.Code == e.Code && t.Sentence == e.Sentence && t.Reason == e.Reason

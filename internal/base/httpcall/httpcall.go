@@ -48,10 +48,10 @@ func Get(ctx context.Context, client *http.Client, address, bearer string) (stat
 	return Do(client, req)
 }
 
-// Do sends req and returns the status of the answer. If that is 200, it returns the whole body. For any other
-// status it returns as much of the body as it could read, so that the caller can look for an error code in it.
-// Never log that body: it may repeat what we sent. An error means that no complete answer came, or ErrTooLong.
-// It is safe to log: it does not contain the address, whose query may hold a token.
+// Do sends req and returns the status of the answer. If that is 200, it returns the whole body. For any other status it
+// returns as much of the body as it could read, so that the caller can look for an error code in it. Never log that
+// body: it may repeat what we sent. An error means that no complete answer came, or ErrTooLong. It is safe to log: it
+// does not contain the address, whose query may hold a token.
 func Do(client *http.Client, req *http.Request) (status int, body []byte, err error) {
 	resp, err := client.Do(req)
 	if err != nil {
@@ -91,16 +91,15 @@ func IsFailure(status int) bool {
 	}
 }
 
-// CountFailure counts an answer as a failure of the dependency that client calls, if client's transport counts those. It
-// is for answers that the transport cannot recognise; see [IsFailure].
+// CountFailure counts an answer as a failure of the dependency that client calls, if client's transport counts those.
+// It is for answers that the transport cannot recognise; see [IsFailure].
 func CountFailure(client *http.Client) {
 	if t, ok := client.Transport.(interface{ Failed() }); ok {
 		t.Failed()
 	}
 }
 
-// RetryAfter returns how long an answer asks to wait: seconds, or until a date. It is 0 if the
-// answer does not say.
+// RetryAfter returns how long an answer asks to wait: seconds, or until a date. It is 0 if the answer does not say.
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	text := header.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -112,8 +111,8 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// cause returns the error without the address. It keeps errors of the network and of the context. Any other
-// error may quote the bytes of a broken answer, which can echo our request, so only its kind is kept.
+// cause returns the error without the address. It keeps errors of the network and of the context. Any other error may
+// quote the bytes of a broken answer, which can echo our request, so only its kind is kept.
 func cause(err error) error {
 	err = WithoutURL(err)
 	var network net.Error

@@ -11,11 +11,11 @@ import (
 // ErrIdle is the cause of a request's cancellation when no byte moved for its idle time-out.
 var ErrIdle = errors.New("no bytes moved within the socket time-out")
 
-// IdleTimeout cancels a request when no byte of it has moved for a while. A fixed time-out would be too short
-// for a large body on a slow line and too long for a small one on a dead line.
+// IdleTimeout cancels a request when no byte of it has moved for a while. A fixed time-out would be too short for a
+// large body on a slow line and too long for a small one on a dead line.
 //
-// The timer is stopped while nobody reads the body of the answer: a slow consumer does not mean that the
-// service is silent.
+// The timer is stopped while nobody reads the body of the answer: a slow consumer does not mean that the service is
+// silent.
 type IdleTimeout struct {
 	limit  atomic.Int64 // nanoseconds; atomic because the request and its answer may move at the same time
 	ctx    context.Context
@@ -24,9 +24,8 @@ type IdleTimeout struct {
 	idle   func() error
 }
 
-// WithIdleTimeout returns a context for one request, and its timer, which starts at the first Moved. For a
-// request that the timer cancelled, Explain returns idle's error, or ErrIdle if idle is nil. The caller must
-// call Stop.
+// WithIdleTimeout returns a context for one request, and its timer, which starts at the first Moved. For a request that
+// the timer cancelled, Explain returns idle's error, or ErrIdle if idle is nil. The caller must call Stop.
 func WithIdleTimeout(ctx context.Context, limit time.Duration, idle func() error) (context.Context, *IdleTimeout) {
 	if idle == nil {
 		idle = func() error { return ErrIdle }

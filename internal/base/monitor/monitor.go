@@ -1,8 +1,8 @@
 // Package monitor reports unexpected failures to an error monitoring service that uses the Sentry protocol.
 //
-// Whatever the service logs at level Error is a failure of ours and is reported, so other packages only need to
-// log: see [Monitor.Handler]. A client's mistakes are logged below that level. Reports contain no personal
-// data: no user, address, header, query or body, and the text of errors is scrubbed.
+// Whatever the service logs at level Error is a failure of ours and is reported, so other packages only need to log:
+// see [Monitor.Handler]. A client's mistakes are logged below that level. Reports contain no personal data: no user,
+// address, header, query or body, and the text of errors is scrubbed.
 package monitor
 
 import (
@@ -23,8 +23,8 @@ type Options struct {
 	Release     string
 }
 
-// At most maxSame reports of the same failure are sent within quietFor, because a database that is down makes
-// every request fail. At most maxKnown failures are distinguished.
+// At most maxSame reports of the same failure are sent within quietFor, because a database that is down makes every
+// request fail. At most maxKnown failures are distinguished.
 const (
 	quietFor = time.Minute
 	maxSame  = 10

@@ -18,9 +18,8 @@ type sqlState interface {
 	SQLState() string
 }
 
-// scrub returns the text of an error without personal data, secrets and values of rows. It drops the part of
-// known errors that quotes data, and then everything that looks like an address, a token, an id, a path or a
-// quotation.
+// scrub returns the text of an error without personal data, secrets and values of rows. It drops the part of known
+// errors that quotes data, and then everything that looks like an address, a token, an id, a path or a quotation.
 func scrub(err error) string {
 	text := err.Error()
 	forEach(err, func(e error) {

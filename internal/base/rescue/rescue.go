@@ -1,5 +1,5 @@
-// Package rescue turns panics into errors, so that a bug in one job or sweep does not end the
-// process and all other jobs in it.
+// Package rescue turns panics into errors, so that a bug in one job or sweep does not end the process and all other
+// jobs in it.
 package rescue
 
 import (
@@ -37,8 +37,8 @@ func (e *PanicError) Error() string {
 // StackTrace returns the program counters of the goroutine when it panicked.
 func (e *PanicError) StackTrace() []uintptr { return e.callers }
 
-// Do calls do and returns a panic in it as a [*PanicError]. It does not catch panics in goroutines
-// that do starts: give them to [Func].
+// Do calls do and returns a panic in it as a [*PanicError]. It does not catch panics in goroutines that do starts: give
+// them to [Func].
 func Do(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

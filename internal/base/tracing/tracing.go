@@ -1,10 +1,9 @@
-// Package tracing sends spans to an OpenTelemetry collector, so that one trace shows a film from the request
-// that ordered it to the ffmpeg pass on another replica.
+// Package tracing sends spans to an OpenTelemetry collector, so that one trace shows a film from the request that
+// ordered it to the ffmpeg pass on another replica.
 //
-// A trace begins with a request. The row of the job that the request submits stores its identity ([Parent]),
-// and every attempt at that job, wherever it runs, continues the trace ([Tracer.Attempt]). Everything else is a
-// child of the span in its context ([Start]). In a context without a sampled span, Start costs a lookup and
-// records nothing.
+// A trace begins with a request. The row of the job that the request submits stores its identity ([Parent]), and every
+// attempt at that job, wherever it runs, continues the trace ([Tracer.Attempt]). Everything else is a child of the span
+// in its context ([Start]). In a context without a sampled span, Start costs a lookup and records nothing.
 //
 // Spans contain no personal data: no user, address, query, object key or error text.
 package tracing
@@ -34,9 +33,9 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// New returns a Tracer that exports by OTLP over HTTP. The SDK reads the collector's address, the sampler,
-// headers and everything else from the standard OTEL_* variables of the environment. Spans wait in a bounded
-// queue in memory. If the collector is away, the oldest spans are dropped and onError is called.
+// New returns a Tracer that exports by OTLP over HTTP. The SDK reads the collector's address, the sampler, headers and
+// everything else from the standard OTEL_* variables of the environment. Spans wait in a bounded queue in memory. If
+// the collector is away, the oldest spans are dropped and onError is called.
 func New(ctx context.Context, version string, onError func(error)) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -66,10 +65,10 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Request begins the span of an HTTP request. It continues the trace that the traceparent header of a trusted
-// peer names. The header of any other client becomes a link, so that clients decide neither what is recorded
-// nor under which trace. The header tracestate is ignored. The returned function ends the span and names it
-// after the route, a pattern without ids ("POST /api/v2/render").
+// Request begins the span of an HTTP request. It continues the trace that the traceparent header of a trusted peer
+// names. The header of any other client becomes a link, so that clients decide neither what is recorded nor under which
+// trace. The header tracestate is ignored. The returned function ends the span and names it after the route, a pattern
+// without ids ("POST /api/v2/render").
 func (t *Tracer) Request(ctx context.Context, method string, header http.Header,
 	trusted bool) (context.Context, func(route string, status int)) {
 	if t == nil {
@@ -99,8 +98,8 @@ func (t *Tracer) Request(ctx context.Context, method string, header http.Header,
 	}
 }
 
-// Attempt begins the span of one attempt at a job. parent is the result of [Parent] when the job was submitted.
-// If that request was not sampled, parent is "" and the attempts are not recorded either.
+// Attempt begins the span of one attempt at a job. parent is the result of [Parent] when the job was submitted. If that
+// request was not sampled, parent is "" and the attempts are not recorded either.
 func (t *Tracer) Attempt(ctx context.Context, name, parent, jobID, replica string) (context.Context, func(error)) {
 	if t == nil || parent == "" {
 		return ctx, func(error) {}
@@ -154,8 +153,8 @@ func remote(header string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: header}))
 }
 
-// Parent returns the identity of the span in ctx in the format of a traceparent header (W3C Trace Context), or
-// "" if the span is not sampled.
+// Parent returns the identity of the span in ctx in the format of a traceparent header (W3C Trace Context), or "" if
+// the span is not sampled.
 func Parent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -165,8 +164,8 @@ func Parent(ctx context.Context) string {
 	return header[traceparent]
 }
 
-// LogHandler returns a log handler that adds the id of the trace in the context, under "trace", and passes
-// every record to next.
+// LogHandler returns a log handler that adds the id of the trace in the context, under "trace", and passes every record
+// to next.
 func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }

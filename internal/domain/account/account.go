@@ -1,6 +1,6 @@
-// Package account owns sign-in, access tokens, roles, and the deletion and erasure of accounts. It sits above
-// the packages that keep a user's files, because deleting an account erases those first. It reaches the
-// identity providers only through [IdentityVerifier].
+// Package account owns sign-in, access tokens, roles, and the deletion and erasure of accounts. It sits above the
+// packages that keep a user's files, because deleting an account erases those first. It reaches the identity providers
+// only through [IdentityVerifier].
 package account
 
 import (
@@ -71,10 +71,10 @@ type Session struct {
 // maxSubject bounds a provider's id for a person, in characters. OpenID Connect allows 255.
 const maxSubject = 255
 
-// SignIn exchanges an identity token for a session, and creates the user at the first sign-in. Only the first
-// sign-in uses the name: provider_a puts it in its claims, provider_b's client sends it as fullName, which may
-// be empty. Every sign-in updates e-mail and picture. SignIn grants the signup bonus to a user who has not had
-// it. If that fails, SignIn logs it and the next sign-in tries again. The session begins when its token is issued.
+// SignIn exchanges an identity token for a session, and creates the user at the first sign-in. Only the first sign-in
+// uses the name: provider_a puts it in its claims, provider_b's client sends it as fullName, which may be empty. Every
+// sign-in updates e-mail and picture. SignIn grants the signup bonus to a user who has not had it. If that fails,
+// SignIn logs it and the next sign-in tries again. The session begins when its token is issued.
 func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
 	verifier := s.o.Providers[provider]
 	if verifier == nil {
@@ -119,8 +119,8 @@ func (s *Service) upsert(ctx context.Context, provider string, c identity.Claims
 	return user.User{}, fault.Sentencef(fault.Unavailable, "The account is being deleted, please try again later")
 }
 
-// nameFor returns the name to store at the first sign-in: the one in the claims (for provider_b the one that
-// the client sent), else the local part of the e-mail address.
+// nameFor returns the name to store at the first sign-in: the one in the claims (for provider_b the one that the client
+// sent), else the local part of the e-mail address.
 func nameFor(provider string, c identity.Claims, fullName string) string {
 	name := c.Name
 	if provider == ProviderB {
@@ -133,8 +133,8 @@ func nameFor(provider string, c identity.Claims, fullName string) string {
 	return db.Clean(local, 200)
 }
 
-// Authenticate checks a bearer token. It reads sign-outs at most once a second, for all users at
-// once, and does not check that the account still exists.
+// Authenticate checks a bearer token. It reads sign-outs at most once a second, for all users at once, and does not
+// check that the account still exists.
 func (s *Service) Authenticate(ctx context.Context, token string) (Principal, error) {
 	p, err := s.o.Tokens.Check(token)
 	if err != nil {

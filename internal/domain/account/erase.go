@@ -58,8 +58,8 @@ func (s *Service) erase(ctx context.Context, userID string) error {
 	})
 }
 
-// FinishErasures completes interrupted deletions. It leaves recent ones to the request that is
-// working on them. A failure does not stop the others.
+// FinishErasures completes interrupted deletions. It leaves recent ones to the request that is working on them. A
+// failure does not stop the others.
 func (s *Service) FinishErasures(ctx context.Context) error {
 	ids, err := user.ErasingSince(ctx, s.o.DB, time.Minute)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // ErrUnknown is wrapped by errors about a user who does not exist.
 var ErrUnknown = errors.New("no such user")
 
-// Find returns the user with this e-mail (any case) or UUID. If users of several providers share
-// the e-mail, it returns an error that lists their ids.
+// Find returns the user with this e-mail (any case) or UUID. If users of several providers share the e-mail, it returns
+// an error that lists their ids.
 func Find(ctx context.Context, d *db.DB, emailOrID string) (user.User, error) {
 	users, err := user.Find(ctx, d, emailOrID)
 	switch {
@@ -35,8 +35,8 @@ func Find(ctx context.Context, d *db.DB, emailOrID string) (user.User, error) {
 	return users[0], nil
 }
 
-// SetRole gives a user a role, on behalf of actor, and returns the user. A grant takes effect at
-// the next sign-in, a revocation at once.
+// SetRole gives a user a role, on behalf of actor, and returns the user. A grant takes effect at the next sign-in, a
+// revocation at once.
 func SetRole(ctx context.Context, d *db.DB, emailOrID, role, actor string) (user.User, error) {
 	u, err := Find(ctx, d, emailOrID)
 	if err != nil {

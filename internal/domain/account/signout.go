@@ -16,8 +16,8 @@ import (
 // SignOutDelay is how long a sign-out may take to reach every replica.
 const SignOutDelay = time.Second
 
-// SignOut invalidates every access token that the user has now, and deletes the user's devices. All replicas
-// refuse the tokens after [SignOutDelay]. actor names the requester in the audit record.
+// SignOut invalidates every access token that the user has now, and deletes the user's devices. All replicas refuse the
+// tokens after [SignOutDelay]. actor names the requester in the audit record.
 func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	return d.InTx(ctx, func(tx *db.Tx) error {
 		moved, err := user.SignOut(ctx, tx, userID)
@@ -40,8 +40,8 @@ func issued(u user.User) time.Time {
 	return u.Read
 }
 
-// signOuts caches the users who signed out while their tokens may still be unexpired. There are few, so one
-// query per [SignOutDelay] reads them all instead of one query per request.
+// signOuts caches the users who signed out while their tokens may still be unexpired. There are few, so one query per
+// [SignOutDelay] reads them all instead of one query per request.
 type signOuts struct {
 	db *db.DB
 	// maxLife is the longest token lifetime of any configuration so far: tokens issued under a longer setting
@@ -63,8 +63,7 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 		return context.Cause(ctx)
 	}
 	defer s.turn.Release(1)
-	// A request that waited for its turn uses what was read after it arrived, however long the
-	// database took.
+	// A request that waited for its turn uses what was read after it arrived, however long the database took.
 	if s.at == nil || arrived.Sub(s.asked) >= SignOutDelay {
 		if s.failed.After(arrived) {
 			return s.err // if the database failed for one request, it fails for the next

@@ -53,8 +53,8 @@ type claims struct {
 	jwt.RegisteredClaims
 }
 
-// NewTokens returns Tokens that sign with secret, which has at least 32 characters. Tokens signed with a
-// previous secret stay valid; "" means no previous secret.
+// NewTokens returns Tokens that sign with secret, which has at least 32 characters. Tokens signed with a previous
+// secret stay valid; "" means no previous secret.
 func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 	t := &Tokens{secret: []byte(secret), life: life, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithStrictDecoding(),
@@ -68,8 +68,8 @@ func NewTokens(secret string, life time.Duration, previous ...string) *Tokens {
 	return t
 }
 
-// Issue mints a token for a user, issued at p.Issued or, if that is zero, now. It returns when the
-// token expires. A token without p.SignedIn belongs to no session and cannot be renewed.
+// Issue mints a token for a user, issued at p.Issued or, if that is zero, now. It returns when the token expires. A
+// token without p.SignedIn belongs to no session and cannot be renewed.
 func (t *Tokens) Issue(p Principal) (token string, expires time.Time, err error) {
 	now := clock.Now()
 	if p.Issued.IsZero() {

@@ -1,9 +1,9 @@
-// Package admin owns the reports about the service, the gauges for monitoring, the count of calls to the
-// separation provider, and the web app that shows all of these.
+// Package admin owns the reports about the service, the gauges for monitoring, the count of calls to the separation
+// provider, and the web app that shows all of these.
 //
-// It may read any table, but writes only its own: the provider's calls by day. It does not
-// authenticate: the caller has checked that the requester is an admin. Wherever it shows users, it hides those
-// whose erasure has begun, and their jobs. Totals count these jobs until their rows are deleted.
+// It may read any table, but writes only its own: the provider's calls by day. It does not authenticate: the caller has
+// checked that the requester is an admin. Wherever it shows users, it hides those whose erasure has begun, and their
+// jobs. Totals count these jobs until their rows are deleted.
 //
 // Both people and programs read the reports: rows use the names of the API and are sent unchanged. A query names its
 // columns as the fields of its row.
@@ -24,8 +24,8 @@ type Reports struct{ db *db.DB }
 // New returns the reports on a database, which the caller still owns.
 func New(d *db.DB) *Reports { return &Reports{db: d} }
 
-// dayMs is a day in milliseconds. Epoch time has no leap seconds, so a time divided by dayMs is the number of
-// its day in UTC. Integer division works alike in both databases, unlike their date functions.
+// dayMs is a day in milliseconds. Epoch time has no leap seconds, so a time divided by dayMs is the number of its day
+// in UTC. Integer division works alike in both databases, unlike their date functions.
 const dayMs = 24 * 60 * 60 * 1000
 
 // Day is a day in UTC: the number of days since 1970-01-01.
@@ -43,8 +43,8 @@ func (d Day) String() string { return d.Start().Format(time.DateOnly) }
 // MarshalText is String, for JSON.
 func (d Day) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Range is the half-open range of days [From, To). Reports by day have one row for each day. The caller checks
-// that From < To.
+// Range is the half-open range of days [From, To). Reports by day have one row for each day. The caller checks that
+// From < To.
 type Range struct{ From, To Day }
 
 // Days is the number of days in the range.

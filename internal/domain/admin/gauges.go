@@ -13,8 +13,7 @@ import (
 	"cutroom/internal/domain/credit"
 )
 
-// Gauges exports the state of jobs, events and credits for monitoring. Each scrape queries the
-// database.
+// Gauges exports the state of jobs, events and credits for monitoring. Each scrape queries the database.
 type Gauges struct {
 	db *db.DB
 
@@ -60,8 +59,8 @@ func (g *Gauges) Collect(ch chan<- prometheus.Metric) {
 	g.gauge(ctx, ch, underpaidDesc, underpaidSQL)
 }
 
-// oldestEventSQL measures a delivery's age from when it was queued, not from its event, because an
-// operator may resend an old event.
+// oldestEventSQL measures a delivery's age from when it was queued, not from its event, because an operator may resend
+// an old event.
 const oldestEventSQL = `SELECT (now_ms() - MIN(queued_at)) / 1000, channel FROM event_deliveries WHERE state = 'PENDING' GROUP BY channel
 	UNION ALL SELECT (now_ms() - created_at) / 1000, 'outbox' FROM (
 		SELECT created_at FROM events WHERE fanned_out_at IS NULL ORDER BY created_at, id LIMIT 1) AS oldest`
@@ -79,8 +78,8 @@ var (
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
 
-// drift sends the difference between the balances and the ledger. It caches it, because reading the whole
-// ledger may take at most a hundredth of the time.
+// drift sends the difference between the balances and the ledger. It caches it, because reading the whole ledger may
+// take at most a hundredth of the time.
 func (g *Gauges) drift(ctx context.Context, ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"cutroom/internal/testkit/dbtest"
 )
 
-// Queries over all rows of tables that grow for years read only small indexes, because
-// reports and the scrapes of every replica run them.
+// Queries over all rows of tables that grow for years read only small indexes, because reports and the scrapes of every
+// replica run them.
 func TestTotalsReadSmallIndexes(t *testing.T) {
 	whole := regexp.MustCompile(`(Seq Scan on|SCAN) (jobs|separations|credit_ledger|purchases|users)( [^U]|$)`)
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

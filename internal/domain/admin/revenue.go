@@ -13,8 +13,7 @@ const (
 
 // Revenue sums up all purchases that their store has not refunded, including those of deleted accounts.
 type Revenue struct {
-	// PayingUsers counts buyers who still have an account: deleting an account removes its id from its
-	// purchases.
+	// PayingUsers counts buyers who still have an account: deleting an account removes its id from its purchases.
 	PayingUsers   int64 `json:"payingUsers"`
 	PurchaseCount int64 `json:"purchaseCount"`
 	CreditsSold   int64 `json:"creditsSold"`
@@ -25,8 +24,8 @@ type Revenue struct {
 	PlatformBPurchaseCount int64 `json:"platformBPurchaseCount"`
 	PlatformACredits       int64 `json:"platformACredits"`
 	PlatformBCredits       int64 `json:"platformBCredits"`
-	// AdminGranted is the number of credits that admins granted themselves. They are neither purchases nor part
-	// of the numbers above. Grants of deleted accounts are not counted.
+	// AdminGranted is the number of credits that admins granted themselves. They are neither purchases nor part of the
+	// numbers above. Grants of deleted accounts are not counted.
 	AdminGranted int64 `json:"adminGrantedCredits"`
 }
 
@@ -46,8 +45,8 @@ func (r *Reports) Revenue(ctx context.Context) (Revenue, error) {
 			(SELECT `+sum("amount")+` FROM credit_ledger WHERE kind = 'admin') AS admin_granted_credits FROM sold`, 30*dayMs)
 }
 
-// buyersSQL counts buyers in the order of an index. With a plain COUNT(DISTINCT), PostgreSQL sorts or hashes
-// all purchases, which takes several times as long.
+// buyersSQL counts buyers in the order of an index. With a plain COUNT(DISTINCT), PostgreSQL sorts or hashes all
+// purchases, which takes several times as long.
 const buyersSQL = `SELECT COUNT(*) FROM (SELECT DISTINCT buyer_id FROM (
 	SELECT buyer_id FROM purchases WHERE ` + counted + ` AND buyer_id IS NOT NULL ORDER BY buyer_id) AS ordered) AS buyers`
 

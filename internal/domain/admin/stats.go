@@ -69,13 +69,12 @@ type Calls struct {
 	Failures int64  `json:"failureCount"`
 	// FailureRate is the share of calls that failed, 0 to 1.
 	FailureRate float64 `json:"failureRate"`
-	// P95Ms is the latency in milliseconds that 95 % of the calls did not exceed (nearest rank), to 5 %. It is
-	// 0 on a day without calls.
+	// P95Ms is the latency in milliseconds that 95 % of the calls did not exceed (nearest rank), to 5 %. It is 0 on a
+	// day without calls.
 	P95Ms int64 `json:"p95LatencyMs"`
 }
 
-// usualCalls are the calls that every separation makes, in order. Reports include them even on days without
-// calls.
+// usualCalls are the calls that every separation makes, in order. Reports include them even on days without calls.
 var usualCalls = []string{"upload-token", "upload", "register", "audio-separation", "progress", "project", "download"}
 
 // ExternalCalls returns a row for every day of the range and each of the usual calls and any other call made in the

@@ -28,8 +28,8 @@ type LedgerEntry struct {
 	CreatedAt Time   `json:"createdAt"`
 }
 
-// reversedOrder is SQL for the order number of the reversal l. The reference of a later settlement continues
-// after the order number.
+// reversedOrder is SQL for the order number of the reversal l. The reference of a later settlement continues after the
+// order number.
 const reversedOrder = `(SELECT MAX(order_id) FROM purchases p WHERE p.buyer_id = l.user_id AND p.order_id IS NOT NULL
 	AND substr(l.ref_id, 1, length('reversal-' || p.platform || '-' || p.order_id)) = 'reversal-' || p.platform || '-' || p.order_id)`
 
@@ -109,8 +109,8 @@ func (r *Reports) Purchases(ctx context.Context, userID string, page Page) (sold
 
 // Order is the history of a store's order number.
 type Order struct {
-	// Users lists the users who presented it: first its buyer, then users who did not get its credits, the
-	// latest first.
+	// Users lists the users who presented it: first its buyer, then users who did not get its credits, the latest
+	// first.
 	Users  []string
 	PaidAt Time // zero if it was not paid out
 }

@@ -30,8 +30,8 @@ func searchable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxSearch
 }
 
-// matching returns the SQL condition on users that match a search: $3 is the search as a LIKE pattern, $4 as an
-// id, $5 unchanged.
+// matching returns the SQL condition on users that match a search: $3 is the search as a LIKE pattern, $4 as an id, $5
+// unchanged.
 func (r *Reports) matching(search string) string {
 	fold := r.db.FoldASCII
 	if strings.ContainsFunc(search, func(c rune) bool { return c > unicode.MaxASCII }) {
@@ -43,9 +43,9 @@ func (r *Reports) matching(search string) string {
 		OR id IN (SELECT buyer_id FROM purchases WHERE order_id = $5) OR id IN (SELECT user_id FROM receipt_refusals WHERE order_id = $5))`
 }
 
-// Users returns a page of the users, newest activity first, and how many there are in all. A non-blank search
-// keeps users whose e-mail or name contains it, in any case. It also finds a user by user id, job id, or the
-// order number of a purchase or of a refused receipt.
+// Users returns a page of the users, newest activity first, and how many there are in all. A non-blank search keeps
+// users whose e-mail or name contains it, in any case. It also finds a user by user id, job id, or the order number of
+// a purchase or of a refused receipt.
 func (r *Reports) Users(ctx context.Context, search string, page Page) (users []User, total int64, err error) {
 	users = []User{}
 	search = strings.TrimSpace(search)

@@ -16,8 +16,7 @@ func TestUserRowAddsUpJobsAndBalance(t *testing.T) {
 		s.active(ann, s.now.Add(hour))
 		s.exec(`INSERT INTO credit_balances (user_id, balance) VALUES ($1, 12)`, ann)
 		s.exec(`UPDATE users SET role = 'admin', provider = 'provider_b' WHERE id = $1`, bob)
-		// Three renders and two separations: a join of both tables would count six of
-		// each.
+		// Three renders and two separations: a join of both tables would count six of each.
 		for range 3 {
 			s.render(ann, "FAILED", s.now, minute)
 		}

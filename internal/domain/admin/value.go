@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Time is an instant in a report: an ISO-8601 string in UTC with milliseconds. All strings have the same width,
-// so they sort by time. The zero value is null. The database stores epoch milliseconds.
+// Time is an instant in a report: an ISO-8601 string in UTC with milliseconds. All strings have the same width, so they
+// sort by time. The zero value is null. The database stores epoch milliseconds.
 type Time struct{ time.Time }
 
 const isoMillis = "2006-01-02T15:04:05.000Z"

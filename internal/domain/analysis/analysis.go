@@ -147,8 +147,8 @@ func (src source) refusal(err error) error {
 	return err
 }
 
-// derive fetches an asset and calls do with a copy of it, and a folder that do may use. It waits for the
-// owner's analysis slot before it fetches, so that one user's requests fetch one asset at a time.
+// derive fetches an asset and calls do with a copy of it, and a folder that do may use. It waits for the owner's
+// analysis slot before it fetches, so that one user's requests fetch one asset at a time.
 func (s *Service) derive(ctx context.Context, src source, do func(file, dir string) error) error {
 	release, err := s.o.Slots.AcquireWithin(ctx, src.owner, slotWait, errBusy)
 	if err != nil {
@@ -175,8 +175,8 @@ type result[T any] struct {
 	Found    T
 }
 
-// read returns a stored result, or the failure of the file. It returns ErrNotFound for a result of another version, and if
-// the analysis is due to be repeated.
+// read returns a stored result, or the failure of the file. It returns ErrNotFound for a result of another version, and
+// if the analysis is due to be repeated.
 func read[T any](ctx context.Context, s *Service, key string) (found T, err error) {
 	obj, err := s.o.Bucket.Open(ctx, key)
 	if err != nil {

@@ -133,8 +133,8 @@ func (m *meters) sound() *Sound {
 	return found
 }
 
-// skipper drops the first bytes written to it and passes on the rest. The silence before a film's
-// sound begins would make the sound quieter, as it fills parts of gating blocks.
+// skipper drops the first bytes written to it and passes on the rest. The silence before a film's sound begins would
+// make the sound quieter, as it fills parts of gating blocks.
 type skipper struct {
 	io.Writer
 	bytes int64 // still to skip

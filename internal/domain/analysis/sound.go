@@ -19,13 +19,13 @@ type Extent struct {
 	Claimed    time.Duration // when it would end if the file were whole; at least To
 	SampleRate int           // Hz
 	Channels   int
-	// Declared is set, and everything else 0, for a long file of which only the declared length was read,
-	// because nobody who asked could pay for it.
+	// Declared is set, and everything else 0, for a long file of which only the declared length was read, because
+	// nobody who asked could pay for it.
 	Declared time.Duration
 }
 
-// Sound measures the sound of an asset. Before it reads every packet of a long file, it asks worthwhile with the
-// length that the file declares, and returns its error; that one of the kind PaymentRequired came is remembered. The field
+// Sound measures the sound of an asset. Before it reads every packet of a long file, it asks worthwhile with the length
+// that the file declares, and returns its error; that one of the kind PaymentRequired came is remembered. The field
 // names the asset in errors. Like all analyses it is done once for each asset, for all accounts.
 func (s *Service) Sound(ctx context.Context, owner string, a asset.Found, field string,
 	worthwhile func(declared time.Duration) error) (Extent, error) {
@@ -55,8 +55,8 @@ func (s *Service) Sound(ctx context.Context, owner string, a asset.Found, field 
 	return Extent{}, errBusy
 }
 
-// longFile is the declared length from which a file is first priced by its header. Shorter files are read at once, which
-// takes at most a second, and get their exact price.
+// longFile is the declared length from which a file is first priced by its header. Shorter files are read at once,
+// which takes at most a second, and get their exact price.
 const longFile = time.Hour
 
 // extent measures the sound of a local file.
@@ -93,8 +93,8 @@ func (s *Service) extent(ctx context.Context, file string, worthwhile func(time.
 		SampleRate: p.Audio.SampleRate, Channels: channels}, nil
 }
 
-// declaredLength returns the least time that the sound of a file lasts by its frames or tables, or 0 if they do
-// not tell.
+// declaredLength returns the least time that the sound of a file lasts by its frames or tables, or 0 if they do not
+// tell.
 func declaredLength(file string) (time.Duration, error) {
 	class, err := container.SniffFile(file)
 	if err != nil {

@@ -35,9 +35,9 @@ var (
 	errNoPictures = fault.Invalidf("the asset has no pictures")
 )
 
-// Storyboard opens a JPEG with pictures of an asset: up to MaxTiles tiles of equal width from left to right, of a height
-// that is rounded down to an even number. It counts as a use of the asset by the owner. Like all analyses it is made
-// once, for all accounts.
+// Storyboard opens a JPEG with pictures of an asset: up to MaxTiles tiles of equal width from left to right, of a
+// height that is rounded down to an even number. It counts as a use of the asset by the owner. Like all analyses it is
+// made once, for all accounts.
 func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, tiles, height int) (objectstore.Object, error) {
 	src, err := s.use(ctx, owner, name, "")
 	if err != nil {

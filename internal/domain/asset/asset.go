@@ -97,8 +97,8 @@ type Upload struct {
 }
 
 // UploadURL presigns an upload that binds the declared type, size and, where the store reads it, hash. If an object of
-// that size is there already, nothing has to be uploaded. Either way the user becomes a holder of the asset. A large file
-// is uploaded in parts if the client asks for it. A field that breaks a rule is a fault.Invalid that names it.
+// that size is there already, nothing has to be uploaded. Either way the user becomes a holder of the asset. A large
+// file is uploaded in parts if the client asks for it. A field that breaks a rule is a fault.Invalid that names it.
 func (s *Service) UploadURL(ctx context.Context, r Request) (Upload, error) {
 	key, err := s.validate(&r)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/storage/objectstore"
 )
 
-// FetchTo brings the object to the local file dst, which must not exist and belongs to the caller, through the cache. dst
-// is read-only: it shares its bytes with the cache and with other jobs.
+// FetchTo brings the object to the local file dst, which must not exist and belongs to the caller, through the cache.
+// dst is read-only: it shares its bytes with the cache and with other jobs.
 //
 // The error is ErrCorrupt for bytes that do not hash to the key, objectstore.ErrNotFound for a missing object, and
 // objectstore.ErrUnavailable if the store cannot be reached and a retry may help.
@@ -41,8 +41,8 @@ func (s *Service) fetch(ctx context.Context, key Key, dst string, slots *semapho
 	})
 }
 
-// maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be
-// fetched for requests that read an asset. Each of them moves in several parts at once.
+// maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be fetched for
+// requests that read an asset. Each of them moves in several parts at once.
 const maxDownloads = 4
 
 // download fetches the object to dst, checks its hash, and notes that this version of it matches. It deletes an

@@ -50,8 +50,8 @@ func Hold(ctx context.Context, tx *db.Tx, userID string, found ...Found) error {
 func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	var removals, size int64
 	var removing bool
-	// The row's lock keeps the sweep from removing the object before the holder is written. A file
-	// that was announced twice counts with the larger size, because the earlier URL may still take it.
+	// The row's lock keeps the sweep from removing the object before the holder is written. A file that was announced
+	// twice counts with the larger size, because the earlier URL may still take it.
 	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
 		VALUES ($1, $2, $3, CASE WHEN NOT $4 THEN now_ms() END)
 		ON CONFLICT (asset_key) DO UPDATE SET content_type = excluded.content_type, seen_at = excluded.seen_at,
@@ -184,9 +184,8 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 // ErrUnknown is the answer at the address of an asset that does not exist, or that the user does not hold.
 var ErrUnknown = fault.NotFoundf("asset not found")
 
-// DownloadURL returns an address from which anyone can read an asset that the user holds until it expires,
-// with head for HEAD requests. The error for an asset that the user does not hold and for a missing object is
-// ErrUnknown.
+// DownloadURL returns an address from which anyone can read an asset that the user holds until it expires, with head
+// for HEAD requests. The error for an asset that the user does not hold and for a missing object is ErrUnknown.
 func (s *Service) DownloadURL(ctx context.Context, userID string, key Key, head bool) (string, error) {
 	if s.Bucket == nil {
 		return "", ErrDisabled

@@ -72,8 +72,8 @@ func (p *rig) use(userID string, between func(), keys ...asset.Key) error {
 
 func nothing() {}
 
-// Each announcement permits an upload for a while, so the file counts with the largest announced size until
-// the object exists. Then the object's size counts, for each of its holders.
+// Each announcement permits an upload for a while, so the file counts with the largest announced size until the object
+// exists. Then the object's size counts, for each of its holders.
 func TestAFileCountsWithTheLargestSizeAnnounced(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann, ben, body := p.user("ann"), p.user("ben"), "a clip"
@@ -127,8 +127,7 @@ func TestARunningJobKeepsAnObject(t *testing.T) {
 	})
 }
 
-// A client that uses an asset while the sweep removes it either keeps the object or learns
-// that it is gone.
+// A client that uses an asset while the sweep removes it either keeps the object or learns that it is gone.
 func TestTheSweepAndAHoldAreSerialized(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann, ben := p.user("ann"), p.user("ben")
@@ -189,8 +188,7 @@ func (p *rig) stored(userID string) int64 {
 	return u.StoredBytes
 }
 
-// An upload may end after its object was deleted: one that replaces it within the hour, and one
-// that takes longer.
+// An upload may end after its object was deleted: one that replaces it within the hour, and one that takes longer.
 func TestAnObjectIsDeletedAgainAfterAnHourAndADay(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, p *rig) {
 		ann := p.user("ann")

@@ -34,9 +34,8 @@ func (e *MissingError) Unwrap() error { return objectstore.ErrNotFound }
 // parallelLookups bounds the concurrent bucket calls of one request.
 const parallelLookups = 8
 
-// Lookup looks for the objects of keys in parallel. The error joins those of all keys, in their
-// order; that of a missing object is a MissingError. Pass what was found to [Hold] in the
-// transaction that uses it.
+// Lookup looks for the objects of keys in parallel. The error joins those of all keys, in their order; that of a
+// missing object is a MissingError. Pass what was found to [Hold] in the transaction that uses it.
 func (s *Service) Lookup(ctx context.Context, keys ...Key) ([]Found, error) {
 	if s.Bucket == nil {
 		return nil, ErrDisabled

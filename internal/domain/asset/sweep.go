@@ -21,8 +21,8 @@ const (
 	sweepBatch = 2000
 	// parallelCalls bounds the calls of one sweep to the bucket at a time.
 	parallelCalls = 8
-	// secondRemoval and lastRemoval are when an object is deleted again after it was given up,
-	// because a PUT that began before may have ended since.
+	// secondRemoval and lastRemoval are when an object is deleted again after it was given up, because a PUT that began
+	// before may have ended since.
 	secondRemoval = time.Hour
 	lastRemoval   = 24 * time.Hour
 	// lookEvery is how often an object is looked for: a rule of the bucket may have removed it, or it may never have
@@ -161,9 +161,9 @@ func (s *Service) remove(ctx context.Context, key Key) error {
 	return s.noteRemoval(ctx, key, removals, next, true)
 }
 
-// noteRemoval notes that a removal has ended, and when the next one is due after the asset was
-// given up; after the last, next is 0. If the object was erased, the asset no longer counts for
-// those who gave it up, unless a URL may still be valid.
+// noteRemoval notes that a removal has ended, and when the next one is due after the asset was given up; after the
+// last, next is 0. If the object was erased, the asset no longer counts for those who gave it up, unless a URL may
+// still be valid.
 func (s *Service) noteRemoval(ctx context.Context, key Key, removals int64, next time.Duration, erased bool) error {
 	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
 		var n int

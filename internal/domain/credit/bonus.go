@@ -20,8 +20,8 @@ func (l *Ledger) hadBonus(ctx context.Context, tx *db.Tx, userID string) (bool, 
 	return db.HasRow(ctx, tx, `SELECT 1 FROM bonus_identities WHERE identity_hash = $1`, hash)
 }
 
-// identityOf returns the hash that identifies a user's identity in the ledger: an HMAC of provider and subject.
-// It is "" for an unknown user, and if every account gets the bonus.
+// identityOf returns the hash that identifies a user's identity in the ledger: an HMAC of provider and subject. It is
+// "" for an unknown user, and if every account gets the bonus.
 func (l *Ledger) identityOf(ctx context.Context, tx *db.Tx, userID string) (string, error) {
 	if l.o.BonusKey == "" {
 		return "", nil
@@ -35,8 +35,8 @@ func (l *Ledger) identityOf(ctx context.Context, tx *db.Tx, userID string) (stri
 	return hex.EncodeToString(m.Sum(nil)), nil
 }
 
-// Forget removes the order numbers of a user's purchases inside the transaction that deletes the user. It keeps
-// the fact that they were paid out and, if the bonus is granted once per identity, that this identity had it.
+// Forget removes the order numbers of a user's purchases inside the transaction that deletes the user. It keeps the
+// fact that they were paid out and, if the bonus is granted once per identity, that this identity had it.
 func (l *Ledger) Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	if _, err := lockBalance(ctx, tx, userID); err != nil {
 		return err

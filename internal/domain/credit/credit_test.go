@@ -309,8 +309,7 @@ func TestForgedReceiptsDoNotReachTheStore(t *testing.T) {
 	})
 }
 
-// A revoked admin cannot grant credits, and grants older than a day do not count towards the
-// cap.
+// A revoked admin cannot grant credits, and grants older than a day do not count towards the cap.
 func TestAdminGrantsByRoleAndDay(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l, admin := newLedger(t, d, &store{}), addUser(t, d)

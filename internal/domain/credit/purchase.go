@@ -44,8 +44,8 @@ type Store interface {
 	Refunds(ctx context.Context, asked []receipt.Transaction) (map[string]receipt.Share, error)
 }
 
-// maxAsking is the number of concurrent requests from this process to one store. Forged receipts must not use
-// up the app's quota at the store.
+// maxAsking is the number of concurrent requests from this process to one store. Forged receipts must not use up the
+// app's quota at the store.
 const maxAsking = 8
 
 // limitedStore is a Store with a limit on concurrent requests.
@@ -139,8 +139,8 @@ func platformOf(name string) (string, error) {
 // Order names a purchase by the number that its store gave it.
 type Order struct{ Platform, TransactionID string }
 
-// Hash stands for the order after its buyer's account is deleted. The ledger can still recognise the order, and
-// the hash contains no personal data.
+// Hash stands for the order after its buyer's account is deleted. The ledger can still recognise the order, and the
+// hash contains no personal data.
 func (o Order) Hash() string {
 	sum := sha256.Sum256([]byte(o.Platform + "\x00" + o.TransactionID))
 	return hex.EncodeToString(sum[:])
@@ -246,7 +246,8 @@ func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err err
 	return n == 1, nil
 }
 
-// The most credits that an account gets for free tests on platform_b, in any such time. Anybody may become a tester there.
+// The most credits that an account gets for free tests on platform_b, in any such time. Anybody may become a tester
+// there.
 const (
 	maxTested    = 1000
 	testedWithin = day

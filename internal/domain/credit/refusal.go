@@ -15,8 +15,8 @@ import (
 // receiptInvalid is the error code for a receipt that a store refuses.
 const receiptInvalid = "receipt_invalid"
 
-// ReasonUnanswered is the error code for a store that does not answer, and the reason of a recorded attempt
-// that ended so.
+// ReasonUnanswered is the error code for a store that does not answer, and the reason of a recorded attempt that ended
+// so.
 const ReasonUnanswered = "receipt_verify_unavailable"
 
 // recordTimeout bounds the record of an attempt whose own deadline may be over.
@@ -31,8 +31,8 @@ const (
 	refusalsPerUser = 100
 )
 
-// recordUnanswered records an attempt that the store did not answer, and returns its failure. The record does
-// not depend on the request, which may have ended while it waited for the store.
+// recordUnanswered records an attempt that the store did not answer, and returns its failure. The record does not
+// depend on the request, which may have ended while it waited for the store.
 func (l *Ledger) recordUnanswered(ctx context.Context, p purchase, failure *fault.Error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

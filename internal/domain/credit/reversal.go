@@ -124,9 +124,10 @@ func (s paidSale) changes(share receipt.Share) bool {
 	return share.Credits(s.credits) > s.refunded || share == (receipt.Share{}) && s.refunded > 0
 }
 
-// applyRefund brings the credits of a purchase to the share that its store has refunded so far. It takes what is missing,
-// as far as the balance covers it; the rest becomes the user's debt. Once the store has refunded nothing any more, it
-// gives back what was taken, and cancels the debt. It does nothing for a purchase that is unknown, or up to date.
+// applyRefund brings the credits of a purchase to the share that its store has refunded so far. It takes what is
+// missing, as far as the balance covers it; the rest becomes the user's debt. Once the store has refunded nothing any
+// more, it gives back what was taken, and cancels the debt. It does nothing for a purchase that is unknown, or up to
+// date.
 func (l *Ledger) applyRefund(ctx context.Context, o Order, share receipt.Share) error {
 	// Nearly all answers change nothing, and need no lock.
 	switch s, err := o.readSale(ctx, l.o.DB, ""); {
@@ -204,8 +205,8 @@ func (s *paidSale) ifBuyer(n int64) int64 {
 	return n
 }
 
-// How long a notification is kept that is not settled, and how long one whose purchase was not paid out: longer than its
-// store may take to confirm it.
+// How long a notification is kept that is not settled, and how long one whose purchase was not paid out: longer than
+// its store may take to confirm it.
 const (
 	noticeLife = 3 * day
 	unpaidLife = 10 * time.Minute
@@ -286,8 +287,8 @@ func (l *Ledger) claimNotices(ctx context.Context) (due []keptNotice, err error)
 	return due, nil
 }
 
-// How often the service asks the stores about past sales: about once a night for each purchase while a refund
-// is likely, askBatch purchases at a time.
+// How often the service asks the stores about past sales: about once a night for each purchase while a refund is
+// likely, askBatch purchases at a time.
 const (
 	askAgain  = 20 * time.Hour
 	askWithin = 90 * day

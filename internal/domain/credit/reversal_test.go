@@ -540,8 +540,8 @@ func TestTheBonusOutlivesAnAccountAsAHash(t *testing.T) {
 	})
 }
 
-// In any order of changes, sequential or concurrent, the balance is the sum of the ledger and never negative,
-// and each change takes effect once.
+// In any order of changes, sequential or concurrent, the balance is the sum of the ledger and never negative, and each
+// change takes effect once.
 func TestLedgerInvariants(t *testing.T) {
 	if err := flag.Set("rapid.checks", "16"); err != nil {
 		t.Fatal(err)

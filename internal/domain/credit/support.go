@@ -13,11 +13,11 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// Support writes a support entry inside the caller's transaction: credits given (amount > 0) or taken back
-// (amount < 0). Its reference in the ledger is support-<id>, so each id works once. Support reports whether the
-// entry is new. Taking more than the balance is insufficient_credits. Credits taken settle the user's debts,
-// the oldest first. The error is [user.ErrDeleted] for an account whose deletion has begun: the credits, and an order
-// spent for them, would be lost with it.
+// Support writes a support entry inside the caller's transaction: credits given (amount > 0) or taken back (amount <
+// 0). Its reference in the ledger is support-<id>, so each id works once. Support reports whether the entry is new.
+// Taking more than the balance is insufficient_credits. Credits taken settle the user's debts, the oldest first. The
+// error is [user.ErrDeleted] for an account whose deletion has begun: the credits, and an order spent for them, would
+// be lost with it.
 func Support(ctx context.Context, tx *db.Tx, userID, id string, amount int64) (bool, error) {
 	if err := user.Lock(ctx, tx, userID); err != nil {
 		return false, err
@@ -46,9 +46,9 @@ func SpendOrder(ctx context.Context, tx *db.Tx, userID string, o Order, credits 
 	return purchase{Order: o, buyer: userID, product: bySupport, credits: credits, bySupport: true}.insert(ctx, tx)
 }
 
-// VerifyOrder asks a store about an order that a user claims, and pays out as [Ledger.Purchase] does. Support
-// need not know the product: VerifyOrder tries the products of the catalog until one matches. platform_b needs
-// no receipt. The user's limit of refused receipts does not apply, and VerifyOrder does not record a refusal.
+// VerifyOrder asks a store about an order that a user claims, and pays out as [Ledger.Purchase] does. Support need not
+// know the product: VerifyOrder tries the products of the catalog until one matches. platform_b needs no receipt. The
+// user's limit of refused receipts does not apply, and VerifyOrder does not record a refusal.
 func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token string) (Grant, error) {
 	p := purchase{Order: o, buyer: userID}
 	if grant, spent, err := l.replay(ctx, p); spent || err != nil {
@@ -77,8 +77,8 @@ func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token 
 // supportSpace is the UUID namespace of support entries for a job.
 var supportSpace = uuid.MustParse("5b0c2a3e-5e8d-4d43-9d0a-6a1a3f1f7c55")
 
-// SupportID returns the id of a new support entry. Entries for the same job get the same id, so the ledger's
-// unique reference refuses a second one.
+// SupportID returns the id of a new support entry. Entries for the same job get the same id, so the ledger's unique
+// reference refuses a second one.
 func SupportID(jobID string) string {
 	if jobID == "" {
 		return uuid.NewString()

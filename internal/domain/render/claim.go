@@ -62,8 +62,8 @@ func oldestJob(condition, suffix string) string {
 		ORDER BY j.created_at, j.id LIMIT 1` + suffix + `)`
 }
 
-// firstOwners ends a query that reads the first owners t in line for whom job finds one. ORDER BY and LIMIT must
-// be in the same SELECT. Otherwise PostgreSQL may find the jobs of all owners first and sort them afterwards.
+// firstOwners ends a query that reads the first owners t in line for whom job finds one. ORDER BY and LIMIT must be in
+// the same SELECT. Otherwise PostgreSQL may find the jobs of all owners first and sort them afterwards.
 func firstOwners(job string, limit int) string {
 	return fmt.Sprintf(`FROM render_turns t WHERE t.next_job_id IS NOT NULL AND %s IS NOT NULL AND %s
 		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, job, user.NotErasing("t.user_id"), limit)

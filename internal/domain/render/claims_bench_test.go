@@ -19,8 +19,8 @@ var (
 	benchQueue  = flag.Int("bench-claims-queue", 100_000, "the longest queue")
 )
 
-// TestBenchmarkClaims prints the rows of two tables in docs/benchmarks.md. It is in this package because
-// the public loop of the workers does more than claim jobs.
+// TestBenchmarkClaims prints the rows of two tables in docs/benchmarks.md. It is in this package because the public
+// loop of the workers does more than claim jobs.
 func TestBenchmarkClaims(t *testing.T) {
 	if *benchClaims == 0 {
 		t.Skip("run by make bench-scale")
@@ -73,8 +73,8 @@ func newLongQueue(t *testing.T, owners, waiting, finished int) *longQueue {
 	return q
 }
 
-// work runs workers that claim jobs, each on its own replica. After each claim a worker calls end, which
-// ends the job and returns how long that took. cpu is PostgreSQL's CPU time for each cycle.
+// work runs workers that claim jobs, each on its own replica. After each claim a worker calls end, which ends the job
+// and returns how long that took. cpu is PostgreSQL's CPU time for each cycle.
 func (q *longQueue) work(workers int, end func(s *Service, j claimedJob) (time.Duration, error)) (c benchtest.Claims, cpu time.Duration) {
 	q.T.Helper()
 	q.Exec(`VACUUM ANALYZE`) // the test server has no autovacuum
@@ -85,8 +85,8 @@ func (q *longQueue) work(workers int, end func(s *Service, j claimedJob) (time.D
 	cycle := func(worker int) (claim, took time.Duration, err error) {
 		s, began := services[worker], time.Now()
 		for {
-			// A statement sees the queue as of its start. If it was delayed, other workers
-			// may have claimed all jobs of a short queue.
+			// A statement sees the queue as of its start. If it was delayed, other workers may have claimed all jobs of
+			// a short queue.
 			j, ok, err := s.claim(q.T.Context())
 			if err != nil {
 				return 0, 0, err

@@ -1,5 +1,5 @@
-// Several replicas make one film: the parts of a render are rows of render_parts, which the replica that renders the job
-// shares (partCoordinator), and which replicas with an idle slot claim and make (assistant).
+// Several replicas make one film: the parts of a render are rows of render_parts, which the replica that renders the
+// job shares (partCoordinator), and which replicas with an idle slot claim and make (assistant).
 
 package render
 
@@ -142,8 +142,8 @@ func (c *partCoordinator) Next(ctx context.Context) (part engine.Part, err error
 	return part, nil
 }
 
-// End implements engine.PartCoordinator. If the claim was lost, because its lease ran out, another worker makes the part
-// as well: both are equal.
+// End implements engine.PartCoordinator. If the claim was lost, because its lease ran out, another worker makes the
+// part as well: both are equal.
 func (c *partCoordinator) End(ctx context.Context, key string, made bool) error {
 	state := "FAILED"
 	if made {

@@ -19,8 +19,8 @@ import (
 	"cutroom/internal/testkit/jobtest"
 )
 
-// A part has at most one live maker, even if makers crash, stop or report too late. Lost parts are made
-// again; reported parts are not.
+// A part has at most one live maker, even if makers crash, stop or report too late. Lost parts are made again; reported
+// parts are not.
 func TestEveryPartHasOneMaker(t *testing.T) {
 	if err := flag.Set("rapid.checks", "20"); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,8 @@ func TestAnAssistantOutlivesAPanic(t *testing.T) {
 	})
 }
 
-// A job that no replica may claim, here because no disk has room for it, neither stops assistance nor takes the queue's lock.
+// A job that no replica may claim, here because no disk has room for it, neither stops assistance nor takes the queue's
+// lock.
 func TestAJobThatNobodyMayClaimDelaysNobody(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		film := r.service(&jobtest.Engine{}, r.DB)

@@ -30,8 +30,8 @@ func (r *harness) folders() (left []string) {
 	return left
 }
 
-// If a worker stores files after its film or the owner's account was erased, it deletes them when it stops. An assistant
-// does the same.
+// If a worker stores files after its film or the owner's account was erased, it deletes them when it stops. An
+// assistant does the same.
 func TestNothingStoredAfterAnErasureStays(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		r.UseBucket()
@@ -77,8 +77,8 @@ func TestNothingStoredAfterAnErasureStays(t *testing.T) {
 	})
 }
 
-// In any order of operations by workers, assistants, sweeps and deletions, sequential or concurrent, each
-// render is deleted once, and nothing of it is left or comes back.
+// In any order of operations by workers, assistants, sweeps and deletions, sequential or concurrent, each render is
+// deleted once, and nothing of it is left or comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "8"); err != nil {
 		t.Fatal(err)

@@ -84,8 +84,8 @@ func TestAClaimFollowsIndexes(t *testing.T) {
 	}
 }
 
-// If all jobs were waiting when PostgreSQL analysed the table, it may prefer indexes that also contain
-// ended jobs. The long ids make the right index look more expensive.
+// If all jobs were waiting when PostgreSQL analysed the table, it may prefer indexes that also contain ended jobs. The
+// long ids make the right index look more expensive.
 func TestAClaimReadsFewRows(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
 	const insert = `INSERT INTO jobs (id, kind, user_id, state, source_duration_ms, created_at, finished_at) `

@@ -84,8 +84,8 @@ func (r *harness) enqueue(n int, owner string, sources map[string]object) (ids [
 	return ids
 }
 
-// untilBlocked waits until a transaction waits for a lock. The calling transaction must hold that lock, and is not the one
-// that looks, because a transaction reads pg_stat_activity only once.
+// untilBlocked waits until a transaction waits for a lock. The calling transaction must hold that lock, and is not the
+// one that looks, because a transaction reads pg_stat_activity only once.
 func (r *harness) untilBlocked() {
 	r.T.Helper()
 	for r.Number(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 0 {

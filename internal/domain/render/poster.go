@@ -16,8 +16,8 @@ import (
 // Poster opens the picture of the owner's film, for reading until ctx ends. It does not renew the film's lifetime. The
 // caller closes the object. If the job failed to make one, Poster makes and stores it.
 //
-// Posters are streamed from a bucket too, without a redirect: apps cache pictures by a constant URL
-// and their ETag, and would send their bearer token to a presigned URL, which a bucket refuses.
+// Posters are streamed from a bucket too, without a redirect: apps cache pictures by a constant URL and their ETag, and
+// would send their bearer token to a presigned URL, which a bucket refuses.
 func (s *Service) Poster(ctx context.Context, owner, jobID string) (obj objectstore.Object, fileName string, err error) {
 	f, err := s.findFilm(ctx, owner, jobID)
 	if err != nil {

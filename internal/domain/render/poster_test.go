@@ -22,8 +22,7 @@ func (e *noPosters) Poster(ctx context.Context, film, jpeg string) error {
 	return e.Engine.Poster(ctx, film, jpeg)
 }
 
-// If a film has no poster after a failure, a request makes it. If the film is deleted meanwhile, no poster is
-// left.
+// If a film has no poster after a failure, a request makes it. If the film is deleted meanwhile, no poster is left.
 func TestPosterIsMadeLater(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		engine := &noPosters{&jobtest.Engine{}, errors.New("no JPEG today")}

@@ -1,8 +1,8 @@
 // Package render owns render jobs: segments, music and stems in, one mp4 or m4a out. It holds the queue, the workers,
 // the cached inputs, the outputs and their sweeps. The engine knows how a film is made.
 //
-// A job is a row of jobs and one of renders, and every move is a guarded UPDATE that names the state it
-// comes from and, when a worker makes it, the fence of the worker's lease:
+// A job is a row of jobs and one of renders, and every move is a guarded UPDATE that names the state it comes from and,
+// when a worker makes it, the fence of the worker's lease:
 //
 //	          claim                 output stored
 //	PENDING ─────────▶ PROCESSING ────────────────▶ COMPLETED

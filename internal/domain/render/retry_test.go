@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// If a render failed for a reason other than its sources, a retry runs it with its uploads and all its
-// attempts. Any other retry is refused with a reason.
+// If a render failed for a reason other than its sources, a retry runs it with its uploads and all its attempts. Any
+// other retry is refused with a reason.
 func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.User(0)
@@ -73,8 +73,8 @@ func TestRetryRunsAFailedRenderAgain(t *testing.T) {
 	})
 }
 
-// A retry reads stems only while they may be read. The object of a stem is still there while the transaction that removes
-// the stem is open.
+// A retry reads stems only while they may be read. The object of a stem is still there while the transaction that
+// removes the stem is open.
 func TestRetryRefusesStemsThatAreRemoved(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		owner := r.User(0)

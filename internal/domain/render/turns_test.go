@@ -198,8 +198,8 @@ func TestTurnsFollowTheRules(t *testing.T) {
 	})
 }
 
-// A job gets its turn even if it is submitted while the owner's last waiting job ends. Before that end
-// reads the owner's oldest job, it waits until the submission commits.
+// A job gets its turn even if it is submitted while the owner's last waiting job ends. Before that end reads the
+// owner's oldest job, it waits until the submission commits.
 func TestASubmissionBesideAnEndGetsItsTurn(t *testing.T) {
 	r := newHarness(t, dbtest.Postgres(t))
 	s, owner := r.service(&jobtest.Engine{}, r.DB), r.User(0)

@@ -1,5 +1,5 @@
-// The workers of a replica: each claims a job, fetches its sources, lets the engine make the film, stores it, and ends the
-// job with what end.go decides if that fails.
+// The workers of a replica: each claims a job, fetches its sources, lets the engine make the film, stores it, and ends
+// the job with what end.go decides if that fails.
 
 package render
 

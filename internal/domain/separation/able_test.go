@@ -28,8 +28,8 @@ func TestJobsGoToTheReplicaThatCanWork(t *testing.T) {
 	r.waitState(id, StateReady)
 }
 
-// A disk that fills while stems are converted hands the job to another replica, and does not blame the
-// provider, whichever way ffmpeg shows it.
+// A disk that fills while stems are converted hands the job to another replica, and does not blame the provider,
+// whichever way ffmpeg shows it.
 func TestAFullDiskDuringConversionHandsTheJobOver(t *testing.T) {
 	for name, end := range map[string]string{
 		"empty file":      `ffmpeg "$@" && truncate -s 0 "$out"`,

@@ -12,8 +12,8 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// If the provider is busy at any call before payment, the service retries after the provider's Retry-After.
-// That costs neither an attempt nor a second charge.
+// If the provider is busy at any call before payment, the service retries after the provider's Retry-After. That costs
+// neither an attempt nor a second charge.
 func TestABusyProviderIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for status, step := range map[int]string{503: "register", 429: "audio-separation"} {
@@ -87,8 +87,8 @@ func TestABusyProviderIsNotWaitedForForever(t *testing.T) {
 	})
 }
 
-// While the provider is busy, the service does not submit the jobs behind the refused ones. They fail after
-// the same time as those, not after each has been refused for that long.
+// While the provider is busy, the service does not submit the jobs behind the refused ones. They fail after the same
+// time as those, not after each has been refused for that long.
 func TestJobsBehindRefusedOnesDoNotWaitForever(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		for name, test := range map[string]struct {

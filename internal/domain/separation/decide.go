@@ -1,4 +1,5 @@
-// What becomes of a job whose attempt failed: decide says it, outcome says how it is written, and package job writes it.
+// What becomes of a job whose attempt failed: decide says it, outcome says how it is written, and package job writes
+// it.
 
 package separation
 
@@ -91,8 +92,8 @@ func judge(err error) (*fault.Error, slog.Level) {
 // againAfter is the pause before another attempt at paid stems; each next one is longer.
 const againAfter = 30 * time.Second
 
-// outcome is how a verdict is written. A job whose owner deleted it does not go back to the queue: it fails, because the
-// provider does not have it.
+// outcome is how a verdict is written. A job whose owner deleted it does not go back to the queue: it fails, because
+// the provider does not have it.
 func outcome(j claimedJob, v verdict, cause error) job.Outcome {
 	deleted := &job.Ending{Failure: job.ErrDeleted, Withdraw: unasked(j, cause)}
 	switch v {

@@ -127,9 +127,8 @@ func (l *lifetimes) work(ctx context.Context, moves int, refused bool) {
 	}
 }
 
-// In any order of operations by workers, sweeps and deletions, sequential or concurrent, the balance matches
-// the ledger. A deleted job is refunded once, and only if it was not submitted to the provider. Nothing of it
-// comes back.
+// In any order of operations by workers, sweeps and deletions, sequential or concurrent, the balance matches the
+// ledger. A deleted job is refunded once, and only if it was not submitted to the provider. Nothing of it comes back.
 func TestDeletionsAmongAllMoves(t *testing.T) {
 	if err := flag.Set("rapid.checks", "15"); err != nil {
 		t.Fatal(err)

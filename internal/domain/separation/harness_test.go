@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// eachDatabase runs a test on both databases, in parallel with other tests, because many tests wait until a
-// lease expires.
+// eachDatabase runs a test on both databases, in parallel with other tests, because many tests wait until a lease
+// expires.
 func eachDatabase(t *testing.T, test func(t *testing.T, r *harness)) {
 	t.Parallel()
 	dbtest.EachParallel(t, func(t *testing.T, d *db.DB) { test(t, newHarness(t, d)) })
@@ -64,8 +64,7 @@ func newHarness(t testing.TB, d *db.DB) *harness {
 	return &harness{Harness: jobtest.New(t, d)}
 }
 
-// withProvider starts the provider's stand-in. It returns no speakers, because each would need four more
-// ffmpeg passes.
+// withProvider starts the provider's stand-in. It returns no speakers, because each would need four more ffmpeg passes.
 func (r *harness) withProvider() *harness {
 	r.T.Helper()
 	p, err := fakeprovider.New(fakeprovider.Options{APIKey: providerKey, Space: providerSpace, Dir: filepath.Join(r.Dir, "provider"), Fast: true,

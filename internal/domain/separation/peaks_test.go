@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/work/quota"
 )
 
-// The first request for the peaks of a stem that has none computes and stores them. If the job is
-// deleted meanwhile, no peaks are left.
+// The first request for the peaks of a stem that has none computes and stores them. If the job is deleted meanwhile, no
+// peaks are left.
 func TestPeaksAreMadeLater(t *testing.T) {
 	t.Parallel()
 	r := onSQLite(t).withProvider()

@@ -13,8 +13,8 @@ import (
 // claims over all replicas.
 const TopicQueue = "separation-queue"
 
-// The conditions of jobs j that wait, and of those that count against the limit. A query on one state at work
-// names both, because a database uses a partial index only if the query repeats its condition.
+// The conditions of jobs j that wait, and of those that count against the limit. A query on one state at work names
+// both, because a database uses a partial index only if the query repeats its condition.
 const (
 	queued   = `j.kind = 'separation' AND j.` + job.Waiting
 	inFlight = `j.kind = 'separation' AND j.` + job.AtWork
@@ -30,8 +30,8 @@ var ownerNotErasing = user.NotErasing("j.user_id")
 const oldest = ` ORDER BY j.created_at, j.id`
 
 // claim claims a job for this replica: a PROCESSING one whose worker died, or else the oldest queued one, if the limit
-// of jobs in flight allows it. Counting and claiming are one step over all replicas. A PROCESSING job has the provider's
-// project id in its row, so the provider is not asked again.
+// of jobs in flight allows it. Counting and claiming are one step over all replicas. A PROCESSING job has the
+// provider's project id in its row, so the provider is not asked again.
 func (s *Service) claim(ctx context.Context) (claimedJob, bool, error) {
 	return job.Queue[claimedJob]{Table: s.jobs, Look: s.look, Read: func(ctx context.Context, tx *db.Tx, c job.Claim) (claimedJob, error) {
 		j, err := scanJob(tx.QueryRow(ctx, selectJob+`j.id = $1`, c.ID))

@@ -72,8 +72,8 @@ func TestClaimsKeepLimitAndOrder(t *testing.T) {
 	})
 }
 
-// Submissions of several replicas commit in the order of created_at. Otherwise a job could be claimed before
-// an older one commits.
+// Submissions of several replicas commit in the order of created_at. Otherwise a job could be claimed before an older
+// one commits.
 func TestSubmissionsAreSeenInOrder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, r *harness) {
 		const submitters, each = 6, 12
@@ -246,8 +246,8 @@ func TestDeletionAndTheQueue(t *testing.T) {
 	})
 }
 
-// A replica that freezes in the middle of a claim, like a paused machine, delays the queue only briefly, not
-// until its connection times out.
+// A replica that freezes in the middle of a claim, like a paused machine, delays the queue only briefly, not until its
+// connection times out.
 func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t)
@@ -281,8 +281,8 @@ func TestFrozenReplicaDoesNotHoldTheQueue(t *testing.T) {
 	}
 }
 
-// SQLite uses a partial index only if it recognises the index's condition.
-// These queries run every two to five seconds on every replica.
+// SQLite uses a partial index only if it recognises the index's condition. These queries run every two to five seconds
+// on every replica.
 func TestHotQueriesUseTheirIndexes(t *testing.T) {
 	d := dbtest.Open(t, db.Options{URL: "sqlite::memory:", MaxPool: 1})
 	sweep := func(which, and string) string { // see job.Table.Sweep

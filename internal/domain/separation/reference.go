@@ -57,9 +57,9 @@ var (
 	errNoAsset   = fault.NotFoundf("sourceAssetKey: the asset does not exist in the object store")
 )
 
-// SubmitReference is Submit for a stretch of an asset. Unless the owner wants the sound separated again, it
-// answers with the owner's newest job of the same sound, as long as that has its stems or will have them. Reused
-// reports this. The owner then needs neither credits nor room, and the job's life is not lengthened.
+// SubmitReference is Submit for a stretch of an asset. Unless the owner wants the sound separated again, it answers
+// with the owner's newest job of the same sound, as long as that has its stems or will have them. Reused reports this.
+// The owner then needs neither credits nor room, and the job's life is not lengthened.
 func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference,
 	key idempotency.Key) (jobID string, reused bool, err error) {
 	// A job may be inserted after we looked for it, and it may end before we look again.
@@ -213,8 +213,8 @@ var errCut = errors.New("cut asset")
 // wavHeader is at least the size of the header of a WAV file.
 const wavHeader = 128
 
-// bytes is at least the size of the cut's file. The average of the AAC encoder stays within 5 % of its
-// bit rate, container included.
+// bytes is at least the size of the cut's file. The average of the AAC encoder stays within 5 % of its bit rate,
+// container included.
 func (c cut) bytes() int64 {
 	perSecond := 2 * int64(c.Channels) * int64(c.SampleRate)
 	if c.AAC {
@@ -226,8 +226,8 @@ func (c cut) bytes() int64 {
 // cutTimeout bounds the decoding and encoding of a cut: AAC of the usual size limit takes a minute and a half.
 const cutTimeout = 3 * time.Minute
 
-// makeCut writes the stretch to a file in dir, as WAV, which is exact, or as AAC if the WAV file would be
-// too large for the provider.
+// makeCut writes the stretch to a file in dir, as WAV, which is exact, or as AAC if the WAV file would be too large for
+// the provider.
 func (s *Service) makeCut(ctx context.Context, dir, stored, file string) error {
 	var c cut
 	if err := json.Unmarshal([]byte(stored), &c); err != nil {

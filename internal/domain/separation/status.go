@@ -200,8 +200,8 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format str
 	return obj, stemID + ext, nil
 }
 
-// noteCollection makes a job count as collected now, so that its stems stay for as long as a client reads
-// them. One note a second is enough.
+// noteCollection makes a job count as collected now, so that its stems stay for as long as a client reads them. One
+// note a second is enough.
 func (s *Service) noteCollection(ctx context.Context, t storedStem) error {
 	if t.collected {
 		return nil

@@ -1,5 +1,5 @@
-// The files of a job after its end: stems are kept while somebody may read them, and removed when their owner deletes the
-// job or nobody collects them.
+// The files of a job after its end: stems are kept while somebody may read them, and removed when their owner deletes
+// the job or nobody collects them.
 
 package separation
 
@@ -19,9 +19,9 @@ import (
 // readable is the condition that the stems of job j may be downloaded with a token.
 var readable = `j.state = 'READY' AND j.deleted_at IS NULL AND ` + user.Exists("j.user_id")
 
-// keepStems locks the row of a separation if its stems may be read. No stem of it is removed before the
-// transaction ends. Code that removes stems must lock this row first, and only then check who reads them: its next
-// statement sees what this transaction wrote.
+// keepStems locks the row of a separation if its stems may be read. No stem of it is removed before the transaction
+// ends. Code that removes stems must lock this row first, and only then check who reads them: its next statement sees
+// what this transaction wrote.
 func keepStems(ctx context.Context, tx *db.Tx, jobID string) (ok bool, err error) {
 	ok, err = db.HasRow(ctx, tx, `SELECT 1 FROM jobs j WHERE j.id = $1 AND `+readable+tx.ForUpdate(), jobID)
 	if err != nil {
@@ -48,8 +48,8 @@ func Keep(ctx context.Context, tx *db.Tx, stems ...StemRef) error {
 	return nil
 }
 
-// forgetStems moves READY to DISPOSED and removes the rows of the stems. The transaction has locked
-// the job's row. Objects that a render holds stay until that render has ended.
+// forgetStems moves READY to DISPOSED and removes the rows of the stems. The transaction has locked the job's row.
+// Objects that a render holds stay until that render has ended.
 func (s *Service) forgetStems(ctx context.Context, tx *db.Tx, jobID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM separation_stems WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("forget stems: %w", err)
@@ -58,8 +58,8 @@ func (s *Service) forgetStems(ctx context.Context, tx *db.Tx, jobID string) erro
 	return err
 }
 
-// abandoned is the condition that the stems of a READY separation were not collected for $1 milliseconds, and
-// that no render reads them.
+// abandoned is the condition that the stems of a READY separation were not collected for $1 milliseconds, and that no
+// render reads them.
 var abandoned = `COALESCE(d.collected_at, 0) < now_ms() - $1
 	AND NOT EXISTS (SELECT 1 FROM separation_stems t WHERE t.job_id = d.job_id AND ` + job.Held("t.object_key") + `)`
 
@@ -153,8 +153,8 @@ func (s *Service) cleanUp(ctx context.Context, c job.Claim, r job.Result) {
 	s.dropSource(ctx, source)
 }
 
-// removeOrphanStems removes stored stems of a job that will not be READY. The sweep of orphans
-// removes what it could not.
+// removeOrphanStems removes stored stems of a job that will not be READY. The sweep of orphans removes what it could
+// not.
 func (s *Service) removeOrphanStems(ctx context.Context, c job.Claim) {
 	if c.State != StateProcessing {
 		return // nothing can have been stored yet

@@ -72,8 +72,7 @@ func (j newJob) price() int64 { return credit.Price(j.audio.DurationMs) }
 // maxFileName is the number of characters kept of an upload's name.
 const maxFileName = 255
 
-// fileName is the name of an upload as its status shows it, without the folders that some clients
-// send.
+// fileName is the name of an upload as its status shows it, without the folders that some clients send.
 func fileName(name string) string {
 	return db.Clean(name[strings.LastIndexAny(name, `/\`)+1:], maxFileName)
 }

@@ -1,4 +1,5 @@
-// What no worker does for a job: jobs that are stuck or wait in vain are ended, and files that nobody needs are removed.
+// What no worker does for a job: jobs that are stuck or wait in vain are ended, and files that nobody needs are
+// removed.
 
 package separation
 

@@ -52,8 +52,7 @@ func (s signer) check(jobID, stemID, token string, now time.Time) error {
 	if err != nil || strconv.FormatInt(expiry, 10) != exp {
 		return errInvalidToken
 	}
-	// Compare the text, not the decoded bytes: decoders skip line breaks, so one stem would have
-	// many valid tokens.
+	// Compare the text, not the decoded bytes: decoders skip line breaks, so one stem would have many valid tokens.
 	signed := func(secret string) bool { return hmac.Equal([]byte(sig), []byte(sign(secret, jobID, stemID, expiry))) }
 	if !signed(s.secret) && (s.previous == "" || !signed(s.previous)) {
 		return errInvalidToken

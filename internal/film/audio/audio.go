@@ -1,6 +1,5 @@
-// Package audio processes sound as samples: it stretches, mixes and limits files of interleaved little-endian
-// float32, stereo at 48 kHz. It does not handle containers, codecs or timelines, and its errors are not meant
-// for clients.
+// Package audio processes sound as samples: it stretches, mixes and limits files of interleaved little-endian float32,
+// stereo at 48 kHz. It does not handle containers, codecs or timelines, and its errors are not meant for clients.
 package audio
 
 import (
@@ -77,8 +76,8 @@ func (p *pcmFile) read(dst []frame, at int64) error {
 	return nil
 }
 
-// sample converts float32 bits. NaN and infinity, which a broken file may contain, become 0: one NaN would
-// silence the whole mix.
+// sample converts float32 bits. NaN and infinity, which a broken file may contain, become 0: one NaN would silence the
+// whole mix.
 func sample(bits uint32) float64 {
 	const exponent = 0xff << 23
 	if bits&exponent == exponent {

@@ -32,17 +32,17 @@ const (
 	Decibels              // linear in dB; both gains must be above zero
 )
 
-// Mute is a half-open range of output samples with ramps inside it: the muted region falls from full to silent
-// over FadeIn samples after Start, and rises again over the FadeOut samples before End. It complements a region
-// with the same span and fades: the two gains add up to one.
+// Mute is a half-open range of output samples with ramps inside it: the muted region falls from full to silent over
+// FadeIn samples after Start, and rises again over the FadeOut samples before End. It complements a region with the
+// same span and fades: the two gains add up to one.
 type Mute struct{ Start, End, FadeIn, FadeOut int64 }
 
-// Curve is a gain interpolated between knots in ascending order. It is constant before the first knot and after
-// the last one.
+// Curve is a gain interpolated between knots in ascending order. It is constant before the first knot and after the
+// last one.
 type Curve []Knot
 
-// Knot is a point of a curve. At is an instant of the output in samples. Sample n lasts from n to n+1 and has
-// the gain at its middle. Two knots at the same instant are a step.
+// Knot is a point of a curve. At is an instant of the output in samples. Sample n lasts from n to n+1 and has the gain
+// at its middle. Two knots at the same instant are a step.
 type Knot struct {
 	At, Gain float64
 	Shape    Shape // Linear or Decibels, up to the next knot
@@ -106,8 +106,8 @@ func (c Curve) multiply(dst []float64, from int64) {
 	}
 }
 
-// between multiplies dst by the gains between knots k-1 and k. first is the instant of the middle of dst's
-// first sample.
+// between multiplies dst by the gains between knots k-1 and k. first is the instant of the middle of dst's first
+// sample.
 func (c Curve) between(k int, dst []float64, first float64) {
 	a, b := c[max(0, k-1)], c[min(k, len(c)-1)]
 	if a.Gain == b.Gain || k == 0 || k == len(c) {

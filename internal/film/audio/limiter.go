@@ -2,17 +2,16 @@ package audio
 
 import "math"
 
-// limiter keeps a mix within full scale. It looks ahead, so the gain has already fallen when a peak arrives. It
-// returns frames unchanged, bit by bit, as long as no sample exceeds the threshold, and never raises a quiet
-// mix.
+// limiter keeps a mix within full scale. It looks ahead, so the gain has already fallen when a peak arrives. It returns
+// frames unchanged, bit by bit, as long as no sample exceeds the threshold, and never raises a quiet mix.
 type limiter struct {
 	threshold, ceiling float64 // peaks above the threshold are lowered to the ceiling
 
 	delay []frame // ring of the frames not yet returned
 	at    int
 
-	// need is a ring of the gains that the delayed frames require. low is a monotonic queue over it: the
-	// positions of its rising minima.
+	// need is a ring of the gains that the delayed frames require. low is a monotonic queue over it: the positions of
+	// its rising minima.
 	low    []lowPoint
 	count  int64 // frames pushed
 	held   float64

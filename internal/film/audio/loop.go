@@ -24,8 +24,8 @@ const (
 // loop repeats the samples [first, first+period) of a file without a gap.
 type loop struct {
 	first, period int64
-	// joint replaces the last samples of a repetition that is followed by another one. It is empty if the ends
-	// meet without a click.
+	// joint replaces the last samples of a repetition that is followed by another one. It is empty if the ends meet
+	// without a click.
 	joint []frame
 	whole []frame // all samples of the period if it is short: a block may hold many repetitions
 }
@@ -51,8 +51,7 @@ func newLoop(in *pcmFile, first, period int64) (*loop, error) {
 	return l, nil
 }
 
-// read fills dst with what plays n samples after the start of the first repetition, in a region of length
-// samples.
+// read fills dst with what plays n samples after the start of the first repetition, in a region of length samples.
 func (l *loop) read(in *pcmFile, dst []frame, n, length int64) error {
 	for len(dst) > 0 {
 		at := n % l.period
@@ -107,8 +106,8 @@ func endsMeet(tail, head []frame) bool {
 	return true
 }
 
-// joinEnds cross-fades tail into a prediction of what would precede head, so that the beginning of the loop,
-// which may be a beat, stays unchanged.
+// joinEnds cross-fades tail into a prediction of what would precede head, so that the beginning of the loop, which may
+// be a beat, stays unchanged.
 func joinEnds(tail, head []frame) []frame {
 	joint := make([]frame, len(tail))
 	for side := range 2 {
@@ -140,8 +139,8 @@ func extrapolate(signal []float64, order, n int) []float64 {
 	return all[len(signal):]
 }
 
-// burg returns the coefficients a of the prediction x[i] = -(a[0]x[i-1] + a[1]x[i-2] + ...) that minimise the
-// error forwards and backwards.
+// burg returns the coefficients a of the prediction x[i] = -(a[0]x[i-1] + a[1]x[i-2] + ...) that minimise the error
+// forwards and backwards.
 func burg(signal []float64, order int) []float64 {
 	forward, backward := slices.Clone(signal), slices.Clone(signal)
 	a := make([]float64, 0, order)

@@ -150,8 +150,8 @@ func (m *LoudnessMeter) peak(c *loudnessChannel) float64 {
 	return truePeak(c.samples[:peakTaps+m.hop], c.peak)
 }
 
-// kWeighting contains the two filters that BS.1770 applies before measuring power, at SampleRate: a shelf for
-// the head, and a high pass.
+// kWeighting contains the two filters that BS.1770 applies before measuring power, at SampleRate: a shelf for the head,
+// and a high pass.
 type kWeighting struct{ shelf, high [2]float64 }
 
 // power filters samples and returns the sum of their squares.
@@ -178,8 +178,7 @@ func settled(x float64) float64 {
 }
 
 const (
-	// The true peak is searched at peakPhases times the sample rate. Each interpolated value uses peakTaps
-	// samples.
+	// The true peak is searched at peakPhases times the sample rate. Each interpolated value uses peakTaps samples.
 	peakPhases = 4
 	peakTaps   = 32
 	peakStep   = peakTaps / 2 // samples checked together
@@ -225,8 +224,8 @@ func bessel(x float64) float64 {
 	return sum
 }
 
-// truePeak returns the highest value between and at the samples after the first peakTaps ones, or highest if
-// that is higher. It does not filter samples that cannot exceed highest, which are nearly all.
+// truePeak returns the highest value between and at the samples after the first peakTaps ones, or highest if that is
+// higher. It does not filter samples that cannot exceed highest, which are nearly all.
 func truePeak(samples []float64, highest float64) float64 {
 	older, old := level(samples[:peakStep]), level(samples[peakStep:peakTaps])
 	for at := peakTaps; at < len(samples); at += peakStep {

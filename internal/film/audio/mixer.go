@@ -14,13 +14,12 @@ import (
 // mixBlock is the number of frames mixed at a time. Memory does not grow with the number or length of regions.
 const mixBlock = 4096
 
-// Region is a stretch of a file on the output's time line. All positions and
-// lengths count samples.
+// Region is a stretch of a file on the output's time line. All positions and lengths count samples.
 type Region struct {
 	Name string // for messages
 	File string // in the mixer's folder
-	// Offset is the sample of the file that plays at Start. The region is silent before the file's first sample
-	// and after its last one.
+	// Offset is the sample of the file that plays at Start. The region is silent before the file's first sample and
+	// after its last one.
 	Offset int64
 	// Period, unless 0, makes the region repeat the file's samples [Offset, Offset+Period).
 	Period int64
@@ -35,8 +34,7 @@ type playing struct {
 	loop *loop // nil until its first sample, and if it does not repeat
 }
 
-// Mixer is an io.Reader of the sum of all regions, limited, as float32 frames. It is not safe for concurrent
-// use.
+// Mixer is an io.Reader of the sum of all regions, limited, as float32 frames. It is not safe for concurrent use.
 type Mixer struct {
 	// OnProgress is called with the number of frames mixed so far. It may be nil.
 	OnProgress func(frames int64)

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// A sudden start of a sound, such as a clap, a drum or a plosive, is what listeners judge sync by. Onsets are
-// found by energy in steps of one millisecond: at an onset, the next steps have onsetRise times the energy of
-// each previous step.
+// A sudden start of a sound, such as a clap, a drum or a plosive, is what listeners judge sync by. Onsets are found by
+// energy in steps of one millisecond: at an onset, the next steps have onsetRise times the energy of each previous
+// step.
 const (
 	onsetStep   = SampleRate / 1000 // samples
 	onsetBefore = 25                // steps; longer than a period of the lowest tone
@@ -16,8 +16,8 @@ const (
 	onsetFloor  = onsetStep * 1e-5  // energy of a step at -50 dBFS: softer sounds do not count
 )
 
-// onsets returns the samples in [from, to) at which a sound starts suddenly and, if ends is set, those at which one ends
-// suddenly. They are as far from each other and from both ends as apart says for a sample. Whether a sample is an
+// onsets returns the samples in [from, to) at which a sound starts suddenly and, if ends is set, those at which one
+// ends suddenly. They are as far from each other and from both ends as apart says for a sample. Whether a sample is an
 // onset depends only on its neighbourhood, not on where the range begins.
 func onsets(ctx context.Context, in *pcmFile, from, to int64, apart func(at int64) int64, ends bool) ([]int64, error) {
 	first := floorDiv(from, onsetStep)

@@ -5,9 +5,9 @@ import "math"
 // Span is a half-open range of samples.
 type Span struct{ Start, End int64 }
 
-// PresenceDetector is an io.Writer of stereo samples that finds where a voice is present: where the RMS of the
-// louder channel over presenceWindow exceeds presenceLevel, including pauses shorter than presencePause. Its
-// memory grows only with the number of spans, at most two a second.
+// PresenceDetector is an io.Writer of stereo samples that finds where a voice is present: where the RMS of the louder
+// channel over presenceWindow exceeds presenceLevel, including pauses shorter than presencePause. Its memory grows only
+// with the number of spans, at most two a second.
 //
 // A window extends beyond the voice in it, so the ends of a span are refined by the RMS over presenceEdge: the
 // voice begins with the first edge above the level, and ends with the last one.
@@ -68,8 +68,8 @@ func (d *PresenceDetector) push(f frame) {
 	d.at++
 }
 
-// begin starts a span at the first loud edge within the window, or continues the last span if the pause was
-// short. A window above the level always contains an edge above the level.
+// begin starts a span at the first loud edge within the window, or continues the last span if the pause was short. A
+// window above the level always contains an edge above the level.
 func (d *PresenceDetector) begin() {
 	first := max(0, d.at-presenceWindow+1)
 	for first < d.at && !d.loud[first%presenceWindow] {

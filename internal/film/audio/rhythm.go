@@ -10,10 +10,9 @@ import (
 	"slices"
 )
 
-// RhythmDetector is an io.Writer of interleaved float32 samples at SampleRate that finds the onsets that a
-// person would cut to: drums, notes and words. It compares the spectral flux, which is how much louder the
-// bands of the spectrum have become since two steps ago, with a threshold that follows the sound. Its memory is
-// constant.
+// RhythmDetector is an io.Writer of interleaved float32 samples at SampleRate that finds the onsets that a person would
+// cut to: drums, notes and words. It compares the spectral flux, which is how much louder the bands of the spectrum
+// have become since two steps ago, with a threshold that follows the sound. Its memory is constant.
 type RhythmDetector struct {
 	portions portions
 	channels int
@@ -44,8 +43,8 @@ const (
 	bandsPerOctave        = 12
 	lowestBand, highBands = 40.0, 16000.0 // Hz
 
-	// A step is an onset if its flux is the highest within fluxAround steps on both sides, and exceeds the mean
-	// of the steps nearby by fluxAbove, by fluxRise of that mean and by fluxShare of the recent level.
+	// A step is an onset if its flux is the highest within fluxAround steps on both sides, and exceeds the mean of the
+	// steps nearby by fluxAbove, by fluxRise of that mean and by fluxShare of the recent level.
 	fluxAround  = 4
 	meanBefore  = 10
 	meanAfter   = 6

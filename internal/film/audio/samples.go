@@ -33,8 +33,7 @@ func (w *portions) each(p []byte, f func([]byte)) (int, error) {
 // float reads the first sample of b.
 func float(b []byte) float64 { return sample(binary.LittleEndian.Uint32(b)) }
 
-// PeakMeter is an io.Writer of float32 samples that remembers the highest absolute one. The zero value is ready
-// to use.
+// PeakMeter is an io.Writer of float32 samples that remembers the highest absolute one. The zero value is ready to use.
 type PeakMeter struct {
 	peak     float64
 	portions portions

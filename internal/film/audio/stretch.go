@@ -11,27 +11,27 @@ import (
 	"os"
 )
 
-// Stretching changes the tempo and keeps the pitch, by WSOLA (waveform similarity overlap-add). The output
-// consists of windows that overlap by half. The window whose middle is output sample o comes from around source
-// sample From + o*Tempo, moved by up to searchRadius to where it best continues the previous window.
+// Stretching changes the tempo and keeps the pitch, by WSOLA (waveform similarity overlap-add). The output consists of
+// windows that overlap by half. The window whose middle is output sample o comes from around source sample From +
+// o*Tempo, moved by up to searchRadius to where it best continues the previous window.
 //
-// ffmpeg's atempo is similar but drifts: compared with the exact map from output to source time it leads by 42
-// ms at half speed, and for tempos beyond 2 it needs chained filters, whose drifts add up. Here the map places
-// every window, so the sound stays within searchRadius of the picture at every tempo, and the length is exact.
+// ffmpeg's atempo is similar but drifts: compared with the exact map from output to source time it leads by 42 ms at
+// half speed, and for tempos beyond 2 it needs chained filters, whose drifts add up. Here the map places every window,
+// so the sound stays within searchRadius of the picture at every tempo, and the length is exact.
 //
 // If the tempo changes, it is divided at the sudden ends of sounds as well: how long a sound lasts then depends on its
 // place, and a window that outlasts it would move its middle.
 //
-// Windows smear sudden starts: at half speed a clap would be heard 20 ms early. So the source is divided at its
-// onsets. No window before an onset reaches into it, and a new window begins at the onset, at exactly the
-// sample given by the map.
+// Windows smear sudden starts: at half speed a clap would be heard 20 ms early. So the source is divided at its onsets.
+// No window before an onset reaches into it, and a new window begins at the onset, at exactly the sample given by the
+// map.
 const (
 	stretchWindow = 2048              // samples; 43 ms contain two periods of the lowest voice
 	stretchHop    = stretchWindow / 2 // between windows in the output
 	searchRadius  = 600               // samples; 12.5 ms to each side: together more than a period at 50 Hz
 	coarse        = 6                 // the search starts with averages of six samples: 8 kHz
-	// stretchJoin is the length in samples of the fade from the sound before an onset into the onset, which is
-	// loud enough to mask the seam.
+	// stretchJoin is the length in samples of the fade from the sound before an onset into the onset, which is loud
+	// enough to mask the seam.
 	stretchJoin = 2 * onsetStep
 	// stretchSection is the minimum distance between two onsets: the section between them must have room for a
 	// window at every place that the search may try.
@@ -99,8 +99,8 @@ func (s Stretch) fastestTo(source float64) float64 {
 	return max(tempo(source), tempo(source-2*stretchSection), tempo(source+2*stretchSection))
 }
 
-// Write creates the file dst, which must not exist, from the file src, whose first sample has the number first.
-// If ctx ends, it returns ctx's cause.
+// Write creates the file dst, which must not exist, from the file src, whose first sample has the number first. If ctx
+// ends, it returns ctx's cause.
 func (s Stretch) Write(ctx context.Context, src string, first int64, dst string) error {
 	in, err := openPCM(src, first)
 	if err != nil {
@@ -119,8 +119,8 @@ type stretcher struct {
 	in     *pcmFile
 	window [stretchWindow]float64
 
-	// span is the source around the window being placed, mono the sum of its channels, and low the same at a
-	// sixth of the rate.
+	// span is the source around the window being placed, mono the sum of its channels, and low the same at a sixth of
+	// the rate.
 	span []frame
 	mono []float64
 	low  []float64
@@ -157,8 +157,7 @@ type section struct {
 	lowest, beyond int64
 }
 
-// divide splits the output at the source's onsets. Each section but the last extends stretchJoin into the next
-// one.
+// divide splits the output at the source's onsets. Each section but the last extends stretchJoin into the next one.
 func (s *stretcher) divide(ctx context.Context, want Stretch) ([]section, error) {
 	from := want.From
 	apart := func(at int64) int64 {
@@ -244,16 +243,16 @@ func (s *stretcher) write(f frame) error {
 	return err
 }
 
-// section creates one section. If joined is set, its first samples fade in over the samples of the previous
-// section in join. If leaves is set, its own last samples are stored in join.
+// section creates one section. If joined is set, its first samples fade in over the samples of the previous section in
+// join. If leaves is set, its own last samples are stored in join.
 func (s *stretcher) section(ctx context.Context, p section, want Stretch, joined, leaves bool) error {
-	// A sound that rises slowly is best continued by itself, so the search moves windows around its start as
-	// far as allowed, always in the same direction. Subtracting half of that everywhere splits the error evenly
-	// between starting and lasting sounds.
+	// A sound that rises slowly is best continued by itself, so the search moves windows around its start as far as
+	// allowed, always in the same direction. Subtracting half of that everywhere splits the error evenly between
+	// starting and lasting sounds.
 	bias := func(tempo float64) float64 { return max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2 }
 	s.ahead = 0
-	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the section. Once it is placed, the samples before
-	// k*hop are complete.
+	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the section. Once it is placed, the samples before k*hop are
+	// complete.
 	for k := int64(0); (k-1)*stretchHop < p.length; k++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -317,12 +316,11 @@ func (s *stretcher) place(begin int64, first bool, p section) error {
 	return s.remember(at + stretchHop)
 }
 
-// crossFade writes the cross-fade from the second half of the last window to the first half of the next one
-// into ready.
+// crossFade writes the cross-fade from the second half of the last window to the first half of the next one into ready.
 //
-// The weights of the halves add up to 1, which keeps the level of similar halves. For dissimilar halves, as in
-// wind or applause, only the powers add up, and the middle would lose half the power. So the sum is amplified
-// by what halves of equal power lose at their correlation, between 0 and 3 dB.
+// The weights of the halves add up to 1, which keeps the level of similar halves. For dissimilar halves, as in wind or
+// applause, only the powers add up, and the middle would lose half the power. So the sum is amplified by what halves of
+// equal power lose at their correlation, between 0 and 3 dB.
 func (s *stretcher) crossFade(first []frame) {
 	var a, b, both float64
 	for i, x := range s.second {
@@ -344,8 +342,7 @@ func (s *stretcher) crossFade(first []frame) {
 	}
 }
 
-// remember stores the source's own continuation of the window just placed, which the next window should
-// resemble.
+// remember stores the source's own continuation of the window just placed, which the next window should resemble.
 func (s *stretcher) remember(at int64) error {
 	var next [stretchWindow]frame
 	if err := s.in.read(next[:], at); err != nil {
@@ -369,8 +366,8 @@ func downsample(dst, src []float64) {
 	}
 }
 
-// search returns where in signal the window fits best, by correlation with tail: first on the downsampled
-// signal over the whole range, then sample by sample around the best place. home is its place by the map.
+// search returns where in signal the window fits best, by correlation with tail: first on the downsampled signal over
+// the whole range, then sample by sample around the best place. home is its place by the map.
 func (s *stretcher) search(signal []float64, home int) int {
 	last := len(signal) - stretchWindow
 	low := s.low[:len(signal)/coarse]
@@ -383,8 +380,8 @@ func (s *stretcher) search(signal []float64, home int) int {
 	if _, at = bestMatch(signal, s.tail[:], from, to, at*coarse, searchRadius); at < 0 {
 		return home
 	}
-	// The best place lies between two samples. Rounding it in every window would add up and detune a tone, so
-	// the next windows compensate the error.
+	// The best place lies between two samples. Rounding it in every window would add up and detune a tone, so the next
+	// windows compensate the error.
 	exact := float64(at) + peakOffset(signal, s.tail[:], at)
 	taken := min(max(int(math.Round(exact-s.ahead)), 0), last)
 	s.ahead += float64(taken) - exact
@@ -410,8 +407,8 @@ func peakOffset(signal, pattern []float64, at int) float64 {
 	return max(-0.5, min(0.5, (before-after)/(2*bend)))
 }
 
-// bestMatch slides pattern over signal and returns the normalised correlation and the place of the best match
-// in [from, to]. Among equal matches it prefers the one nearest to home, so that steady sound follows the map.
+// bestMatch slides pattern over signal and returns the normalised correlation and the place of the best match in [from,
+// to]. Among equal matches it prefers the one nearest to home, so that steady sound follows the map.
 func bestMatch(signal, pattern []float64, from, to, home, radius int) (best float64, at int) {
 	n := len(pattern)
 	var energy float64

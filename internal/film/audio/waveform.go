@@ -27,8 +27,7 @@ const (
 // Len is the number of pairs.
 func (w Waveform) Len() int { return len(w.Pairs) / 2 }
 
-// Coarser returns the waveform with at most that many pairs, each of which covers the same number of pairs of
-// w.
+// Coarser returns the waveform with at most that many pairs, each of which covers the same number of pairs of w.
 func (w Waveform) Coarser(pairs int) Waveform {
 	group := (w.Len() + pairs - 1) / pairs
 	if group <= 1 {

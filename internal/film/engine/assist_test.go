@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// assisted is a coordinator that lets another machine make the parts for which wants is true, before the machine that renders
-// the film claims any.
+// assisted is a coordinator that lets another machine make the parts for which wants is true, before the machine that
+// renders the film claims any.
 type assisted struct {
 	assist func(ctx context.Context, first engine.Part) error
 	wants  func(engine.Part) bool
@@ -63,7 +63,8 @@ func (c *assisted) Await(_ context.Context, keys []string) (map[string]bool, err
 	return ended, nil
 }
 
-// A film of which another machine, with other cores, made half of the parts, dissolves among them, is the film of one machine.
+// A film of which another machine, with other cores, made half of the parts, dissolves among them, is the film of one
+// machine.
 func TestAnAssistantsPartsMakeTheSameFilm(t *testing.T) {
 	t.Parallel()
 	clips := mediatest.Clips(t, mediatest.Spec{Width: 160, Height: 90, Duration: 3 * time.Second, Tone: 440},

@@ -79,8 +79,7 @@ func TestWhatARenderWritesIsBounded(t *testing.T) {
 	}
 }
 
-// Stems that play at the same time cost little to decode, but the mix of each costs its
-// length.
+// Stems that play at the same time cost little to decode, but the mix of each costs its length.
 func TestTheWorkOfMixingIsBounded(t *testing.T) {
 	infos := map[string]*Info{"s": fakeVideo(r(30, 1), 300, 0)}
 	tl := filmOf(ms(0, 10_000))

@@ -30,8 +30,8 @@ func (w *watched) Put(ctx context.Context, scope, key, src string) error {
 	return w.PartCache.Put(ctx, scope, key, src)
 }
 
-// Hundreds of stretches that play at once share a few open files. Not parallel, because
-// other tests would open files in the same process.
+// Hundreds of stretches that play at once share a few open files. Not parallel, because other tests would open files in
+// the same process.
 func TestManyStretchesHoldFewFilesOpen(t *testing.T) {
 	w := &watched{}
 	b := newBench(t, func(c *engine.Config) { w.PartCache, c.Cache = c.Cache, w })

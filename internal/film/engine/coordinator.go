@@ -24,8 +24,8 @@ type Part struct {
 }
 
 // PartCoordinator shares the video parts of one render among machines that use the same part cache: the one that
-// renders the job and those that assist. It remembers the parts, so that a render which continues after a crash makes the
-// same ones. It is safe for concurrent use.
+// renders the job and those that assist. It remembers the parts, so that a render which continues after a crash makes
+// the same ones. It is safe for concurrent use.
 type PartCoordinator interface {
 	// Announce offers the parts to be made, in the order in which to claim them. The machine that renders the job calls
 	// it once, before anything else. A part that an earlier attempt announced keeps its threads: Announce returns the
@@ -35,8 +35,8 @@ type PartCoordinator interface {
 	Next(ctx context.Context) (Part, error)
 	// End ends the claim of a part, also if ctx has ended. Made says that the part is in the cache.
 	End(ctx context.Context, key string, made bool) error
-	// Await waits for parts that other machines claimed. It returns the parts whose claims have ended and
-	// whether they were made. It returns none if there is a part to claim.
+	// Await waits for parts that other machines claimed. It returns the parts whose claims have ended and whether they
+	// were made. It returns none if there is a part to claim.
 	Await(ctx context.Context, keys []string) (made map[string]bool, err error)
 }
 

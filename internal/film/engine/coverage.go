@@ -9,9 +9,8 @@ import (
 	"cutroom/internal/film/media"
 )
 
-// ffmpeg reports success even if it decodes almost nothing of a broken file, and fills
-// the gaps with repeated frames and silence. So every decoding pass also writes a log
-// with the muxer mkvtimestamp_v2.
+// ffmpeg reports success even if it decodes almost nothing of a broken file, and fills the gaps with repeated frames
+// and silence. So every decoding pass also writes a log with the muxer mkvtimestamp_v2.
 
 // readTimes reads such a log, see media.DecodedTimes.
 func readTimes(path string) ([]int64, error) {
@@ -48,8 +47,8 @@ func (s *shot) decoded(times []int64) coverage {
 	wanted := int64(float64(info.Starts[s.last]-info.Starts[s.first])*ms) + usual
 	var got int64
 	if len(times) > 0 {
-		// The muxer chooses the log's zero, so only distances count. A late first frame is a gap as well, which
-		// the sum includes.
+		// The muxer chooses the log's zero, so only distances count. A late first frame is a gap as well, which the sum
+		// includes.
 		got = media.Covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
 	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}

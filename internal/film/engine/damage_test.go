@@ -85,8 +85,7 @@ func TestCutOffFilesFailWhereTheyAreCutOff(t *testing.T) {
 	})
 }
 
-// A file with garbage in its middle is damaged, although ffmpeg succeeds. A few wrong
-// bits are not damage.
+// A file with garbage in its middle is damaged, although ffmpeg succeeds. A few wrong bits are not damage.
 func TestRottenDataIsNoticed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -111,8 +110,7 @@ func TestRottenDataIsNoticed(t *testing.T) {
 	mediatest.ConstantRate(t, out.Path, 30, 180, 20*time.Microsecond)
 }
 
-// Files that are not media are refused with a sentence. The media package tests that they
-// cannot open other files.
+// Files that are not media are refused with a sentence. The media package tests that they cannot open other files.
 func TestWhatIsNoMedia(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -185,8 +183,8 @@ func TestLimitsHaveNames(t *testing.T) {
 	checkSentence(t, b.fails(t, film(cut(clip, 0, 0))), `timed_out: the render took longer than the allowed 1ms`)
 }
 
-// The header only describes the first picture. The later ones cost no more than the limit
-// allows, and the film is refused because they are missing.
+// The header only describes the first picture. The later ones cost no more than the limit allows, and the film is
+// refused because they are missing.
 func TestPicturesThatGrowAreNotDecoded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -226,8 +224,8 @@ func TestNoiseIsNoFilm(t *testing.T) {
 	checkSentence(t, b.fails(t, film(cut(noisy, 0, 0))), `source_unreadable: segments\[0\]: (the source is damaged: .*|the video could not be decoded)`)
 }
 
-// If the preset needs too much memory for a large picture, the encoder uses cheaper
-// settings. If those do not fit either, the error states the picture's size.
+// If the preset needs too much memory for a large picture, the encoder uses cheaper settings. If those do not fit
+// either, the error states the picture's size.
 func TestLargePicturesFitIntoMemory(t *testing.T) {
 	t.Parallel()
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 1920, Height: 1080, Duration: 500 * time.Millisecond})

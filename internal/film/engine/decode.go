@@ -14,8 +14,7 @@ import (
 	"cutroom/internal/film/media"
 )
 
-// audioVersion is part of every key. Raise it when decoding the same source gives other
-// samples.
+// audioVersion is part of every key. Raise it when decoding the same source gives other samples.
 const audioVersion = 7
 
 // decodedAudio is one source's sound, decoded once and without interruption to 48 kHz stereo. Cuts are reads at exact
@@ -34,16 +33,16 @@ type decodedAudio struct {
 }
 
 const (
-	// wholeAudio is the maximum length of a sound that is always decoded entirely. That is cheap, and later
-	// edits find it in the cache.
+	// wholeAudio is the maximum length of a sound that is always decoded entirely. That is cheap, and later edits find
+	// it in the cache.
 	wholeAudio = 3 * time.Minute
 	// maxWholeAudio is the maximum length of a sound that is decoded entirely if a quarter of it is used.
 	maxWholeAudio = 15 * time.Minute
-	// windowGrid is the grid, in samples, to which windows are rounded outwards, so that a slightly different
-	// trim still finds them in the cache.
+	// windowGrid is the grid, in samples, to which windows are rounded outwards, so that a slightly different trim
+	// still finds them in the cache.
 	windowGrid = 10 * sampleRate
-	// readMargin is how many samples are read before and after what plays, because a stretch searches around
-	// its ends for the best place to join.
+	// readMargin is how many samples are read before and after what plays, because a stretch searches around its ends
+	// for the best place to join.
 	readMargin = sampleRate / 4
 )
 
@@ -150,8 +149,8 @@ func (s *decodedAudio) sound() media.Sound {
 		First: info.Audio.First, End: info.Audio.End, Clockless: info.Audio.Clockless}
 }
 
-// pass returns the ffmpeg run that decodes the sound into out and writes the times of all decoded packets to
-// log (see coverage).
+// pass returns the ffmpeg run that decodes the sound into out and writes the times of all decoded packets to log (see
+// coverage).
 func (s *decodedAudio) pass(out, log string) media.Pass {
 	pass := s.counting()
 	pass.Args = append(s.sound().Args(),

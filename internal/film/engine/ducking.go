@@ -67,8 +67,8 @@ func (e ending) Read(p []byte) (int, error) {
 	return e.Reader.Read(p)
 }
 
-// duckingCurve falls before each voice begins and rises after it ends. If a pause is too short for both, the
-// rise ends where it meets the next fall.
+// duckingCurve falls before each voice begins and rises after it ends. If a pause is too short for both, the rise ends
+// where it meets the next fall.
 func duckingCurve(voices []audio.Span, d timeline.Ducking) audio.Curve {
 	if d.AmountDB == 0 {
 		return nil

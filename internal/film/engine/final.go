@@ -97,8 +97,7 @@ func movieHeader(created time.Time) []string {
 		"-movie_timescale", fmt.Sprint(movieTimescale), "-movflags", "+faststart"}
 }
 
-// reorderDelay is how many frames decoding runs ahead of display, as x264's B-frame
-// pyramid needs.
+// reorderDelay is how many frames decoding runs ahead of display, as x264's B-frame pyramid needs.
 const reorderDelay = 2
 
 // videoPass concatenates the parts and adds the mix. If not all parts have the same decoder configuration, each

@@ -100,8 +100,8 @@ func (s *shot) overBackdrop(w, h, n int) string {
 			label("front", n), label("backdrop", n), label("front", n), (s.canvas.Width-w)/4*2, (s.canvas.Height-h)/4*2)
 }
 
-// blurred puts bars of a blurred background around the picture. The background is blurred at a small size,
-// which costs a fraction and looks the same.
+// blurred puts bars of a blurred background around the picture. The background is blurred at a small size, which costs
+// a fraction and looks the same.
 func (s *shot) blurred(stack, bar1, bar2 string, n int) string {
 	small := s.backdrop()
 	fit, fill, from1, from2 := label("fit", n), label("fill", n), label("from", 2*n), label("from", 2*n+1)
@@ -197,8 +197,8 @@ func resize(from window, w, h int) string {
 	return fmt.Sprintf("scale=%d:%d:flags=bicubic", w, h)
 }
 
-// colour returns the filters that scale pictures of the window's size to w x h and convert them to 8-bit 4:2:0
-// in BT.709 and limited range.
+// colour returns the filters that scale pictures of the window's size to w x h and convert them to 8-bit 4:2:0 in
+// BT.709 and limited range.
 func (s *shot) colour(from window, w, h int) []string {
 	video := s.source.info.Video
 	if video.HDR() {
@@ -221,9 +221,9 @@ func (s *shot) colour(from window, w, h int) []string {
 	if matrix == "bt709" && in == "tv" && primaries == "bt709" {
 		return append(chain, "format=yuv420p")
 	}
-	// The filter works on planar 4:2:0, 4:2:2 and 4:4:4 of 8 to 12 bits and converts
-	// matrix, range, depth and primaries at once. Both sides get a display's transfer
-	// function: those of SDR systems differ by less than players care about.
+	// The filter works on planar 4:2:0, 4:2:2 and 4:4:4 of 8 to 12 bits and converts matrix, range, depth and primaries
+	// at once. Both sides get a display's transfer function: those of SDR systems differ by less than players care
+	// about.
 	if !strings.HasPrefix(video.PixelFormat, "yuv4") && !strings.HasPrefix(video.PixelFormat, "yuvj4") && !isRGB(video.PixelFormat) {
 		chain = append(chain, "format=yuv420p")
 	}

@@ -26,8 +26,8 @@ var (
 	frameMapAll  = flag.Bool("framemap-all", false, "let TestEveryFrameIsTheRightOne cut all its clips, not only three")
 )
 
-// Numbered pictures: 4x4 black or white squares that encode a number and, to detect a
-// blurred picture, its lower bits again, inverted.
+// Numbered pictures: 4x4 black or white squares that encode a number and, to detect a blurred picture, its lower bits
+// again, inverted.
 const (
 	cell   = 16
 	side   = 4 * cell
@@ -49,8 +49,8 @@ func numberedPicture(n int) []byte {
 // cells are the mean levels of a picture's squares.
 type cells [16]float64
 
-// cellsIn reads the squares of a picture that was turned anticlockwise by degrees. It
-// ignores the edges of squares, which compression blurs.
+// cellsIn reads the squares of a picture that was turned anticlockwise by degrees. It ignores the edges of squares,
+// which compression blurs.
 func cellsIn(p []byte, degrees int) (c cells) {
 	for y := range 4 {
 		for x := range 4 {
@@ -139,8 +139,8 @@ func (c numberedClip) make(t *testing.T) string {
 	return again
 }
 
-// Every frame of a film shows the source frame that the plan's map states, whatever clock
-// the source uses. The pictures contain their numbers.
+// Every frame of a film shows the source frame that the plan's map states, whatever clock the source uses. The pictures
+// contain their numbers.
 func TestEveryFrameIsTheRightOne(t *testing.T) {
 	t.Parallel()
 	seed := *frameMapSeed
@@ -189,8 +189,8 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 	}
 }
 
-// randomCuts is a timeline of the whole source, which is encoded in chunks, and of cuts
-// from one frame up at all speeds and with all transitions.
+// randomCuts is a timeline of the whole source, which is encoded in chunks, and of cuts from one frame up at all speeds
+// and with all transitions.
 func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 	speeds := []float64{1, 1, 0.5, 2, 0.1, 10, 0.73, 1.25, 3.3}
 	ms := length.Milliseconds()
@@ -298,8 +298,8 @@ type layer struct {
 	weight  float64
 }
 
-// drawnBy returns the layers of each frame of the film by the rules of the API. It takes
-// only the starts and lengths of segments from the plan.
+// drawnBy returns the layers of each frame of the film by the rules of the API. It takes only the starts and lengths of
+// segments from the plan.
 func drawnBy(l *layout) [][]layer {
 	film := make([][]layer, l.frames)
 	for k, p := range l.segments {
@@ -334,9 +334,8 @@ func level(kind timeline.TransitionKind) float64 {
 	return 0
 }
 
-// shows compares a picture with its expected layers. It computes the source's frame again
-// in seconds: the last one that has begun by then, within the tolerance. Frames that
-// begin within two microseconds of that may count or not.
+// shows compares a picture with its expected layers. It computes the source's frame again in seconds: the last one that
+// has begun by then, within the tolerance. Frames that begin within two microseconds of that may count or not.
 func (m *frameMap) shows(l *layout, layers []layer, got cells) bool {
 	mixes, blended := []cells{{}}, false
 	for _, y := range layers {

@@ -69,8 +69,7 @@ func TestCanvasIsBounded(t *testing.T) {
 	}
 }
 
-// rampClip is a clip in which brightness encodes the position from left to right, and
-// blue from top to bottom.
+// rampClip is a clip in which brightness encodes the position from left to right, and blue from top to bottom.
 func rampClip(t *testing.T, size, filters string, options ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ramp.mp4")
@@ -80,8 +79,8 @@ func rampClip(t *testing.T, size, filters string, options ...string) string {
 	return path
 }
 
-// hd states that the levels of generated pictures are those of the film, see shot.matrix. Stating it to the
-// encoder alone would make ffmpeg 7 convert the pictures.
+// hd states that the levels of generated pictures are those of the film, see shot.matrix. Stating it to the encoder
+// alone would make ffmpeg 7 convert the pictures.
 const hd = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709"
 
 // rendered renders clips of half a second and returns a picture of each as planes of 4:2:0.
@@ -113,8 +112,8 @@ func rendered(t *testing.T, tl timeline.Timeline) (pictures []*image.YCbCr) {
 	return pictures
 }
 
-// The level of every point of the film tells which point of the source it shows, see
-// rampClip. Blurred bars show what cover would show there.
+// The level of every point of the film tells which point of the source it shows, see rampClip. Blurred bars show what
+// cover would show there.
 func TestCoverKeepsTheFocus(t *testing.T) {
 	t.Parallel()
 	type framed struct {
@@ -180,8 +179,8 @@ func TestCoverKeepsTheFocus(t *testing.T) {
 	}
 }
 
-// The blurred background has the picture's colours and none of its detail. The picture
-// itself is unchanged on top of it.
+// The blurred background has the picture's colours and none of its detail. The picture itself is unchanged on top of
+// it.
 func TestBlurredBackground(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "stripes.mp4")
@@ -230,8 +229,8 @@ func TestBlurredBackground(t *testing.T) {
 
 func absDiff(a, b byte) byte { return max(a, b) - min(a, b) }
 
-// A segment's own fit takes precedence over the canvas's. No fit changes a picture with
-// the canvas's aspect: it is the same part.
+// A segment's own fit takes precedence over the canvas's. No fit changes a picture with the canvas's aspect: it is the
+// same part.
 func TestFitOfASegment(t *testing.T) {
 	wide, tall := fakeVideo(r(30, 1), 60, 0), fakeVideo(r(30, 1), 60, 0)
 	tall.Video.Width, tall.Video.Height, tall.Video.DisplayWidth, tall.Video.DisplayHeight = 180, 320, 180, 320

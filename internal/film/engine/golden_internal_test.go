@@ -19,8 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// describe prints a plan the way it runs, one argument per line, with the
-// clips' names in place of their paths.
+// describe prints a plan the way it runs, one argument per line, with the clips' names in place of their paths.
 func describe(p *Plan, names map[string]string) string {
 	var b strings.Builder
 	args := func(list []string) {
@@ -94,8 +93,7 @@ func jobOf(t *testing.T, tl timeline.Timeline) Job {
 	return Job{Dir: t.TempDir(), Timeline: tl, Sources: sources}
 }
 
-// Every golden plan is also rendered, so that no golden plan contains a command that
-// ffmpeg refuses.
+// Every golden plan is also rendered, so that no golden plan contains a command that ffmpeg refuses.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	engine := newEngine(t, newCache(t)) // the clips are analysed once

@@ -37,8 +37,8 @@ type videoInfo struct {
 	Starts []int64
 	Keys   []time.Duration // starts of the keyframes, file time, ascending
 	End    time.Duration   // real end
-	// ClaimedEnd is where the undamaged file would end. It is greater than End only if
-	// part of the file is known to be missing.
+	// ClaimedEnd is where the undamaged file would end. It is greater than End only if part of the file is known to be
+	// missing.
 	ClaimedEnd time.Duration
 	Untimed    int   // see media.Measured
 	Step       int64 // between the untimed frames
@@ -99,8 +99,8 @@ func (v *videoInfo) start(n int, zero time.Duration) float64 {
 	return float64(v.Starts[n])*v.TimeBase.Float() - zero.Seconds()
 }
 
-// microsAt returns the file time of the n-th frame in microseconds, rounded as ffmpeg rounds from one time base
-// to another: to the nearest, halves away from zero.
+// microsAt returns the file time of the n-th frame in microseconds, rounded as ffmpeg rounds from one time base to
+// another: to the nearest, halves away from zero.
 func (v *videoInfo) microsAt(n int) int64 {
 	return media.MulDiv(v.Starts[n], v.TimeBase.Num*1_000_000, v.TimeBase.Den)
 }
@@ -161,8 +161,8 @@ func (v *videoInfo) duration(ticks float64) time.Duration {
 	return time.Duration(ticks * v.TimeBase.Float() * float64(time.Second))
 }
 
-// analyse reads a file's headers and the times of all its packets. The error wraps
-// media.ErrNotMedia if the file is to blame.
+// analyse reads a file's headers and the times of all its packets. The error wraps media.ErrNotMedia if the file is to
+// blame.
 func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, error) {
 	probe, err := runner.Probe(ctx, path)
 	if err != nil {
@@ -175,16 +175,16 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 	return newInfo(probe, share), nil
 }
 
-// newInfo combines what the headers claim with what the packets show. share is the fraction of the file's data
-// that is present: 1 unless data is known to be missing.
+// newInfo combines what the headers claim with what the packets show. share is the fraction of the file's data that is
+// present: 1 unless data is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	zero := p.Zero()
 	info := &Info{Kind: p.Kind, Streams: p.Streams, Zero: zero, Unshown: p.Unshown}
 	if m := p.VideoPackets; m.Packets > 0 {
 		v := &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts[m.Lead:], Keys: m.Keyframes, End: m.End,
 			Untimed: m.Untimed, Step: m.Step}
-		// ffmpeg gives the last reordered frame a length of one tick, and keeps it when
-		// it copies frames. That is not its real length.
+		// ffmpeg gives the last reordered frame a length of one tick, and keeps it when it copies frames. That is not
+		// its real length.
 		last := time.Duration(v.microsAt(len(v.Starts)-1)) * time.Microsecond
 		if v.End <= last+v.duration(1)+time.Microsecond {
 			v.End = max(v.End, last+v.usualStep())

@@ -39,8 +39,7 @@ func drawn(t *testing.T, v *videoPart) []byte {
 	return raw
 }
 
-// Before encoding, every pixel of a join is the mix of two pictures that the contract
-// states, in all three planes.
+// Before encoding, every pixel of a join is the mix of two pictures that the contract states, in all three planes.
 func TestMixesAreExact(t *testing.T) {
 	t.Parallel()
 	runner := newEngine(t, nil).cfg.Media
@@ -163,8 +162,7 @@ func moved(a, b []byte, kind timeline.TransitionKind, direction timeline.Directi
 	return out
 }
 
-// The parts of a film with many segments cover every frame, and changing one transition
-// only changes what it overlaps.
+// The parts of a film with many segments cover every frame, and changing one transition only changes what it overlaps.
 func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 	infos := map[string]*Info{"s": fakeVideo(r(30000, 1001), 3000, 0)}
 	for key := int64(0); key < 100; key += 2 {
@@ -223,8 +221,8 @@ func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 	}
 }
 
-// If segments dissolve, their sounds cross-fade with equal power over the same frames. At
-// a fade they fade to silence and back.
+// If segments dissolve, their sounds cross-fade with equal power over the same frames. At a fade they fade to silence
+// and back.
 func TestSoundOfJoins(t *testing.T) {
 	rate := r(30000, 1001)
 	infos := map[string]*Info{"a": fakeVideo(rate, 300, 0), "b": fakeVideo(rate, 300, 0), "c": fakeVideo(rate, 300, 0)}
@@ -306,8 +304,8 @@ func gainsAre(t *testing.T, p *Plan, want map[string]func(n int64) float64) {
 	}
 }
 
-// A directive's range moves with the segments that it lies in; one that lies in two, because they overlap, moves with the
-// second. A range over several segments does not move.
+// A directive's range moves with the segments that it lies in; one that lies in two, because they overlap, moves with
+// the second. A range over several segments does not move.
 func TestRangesOnAFilmWithOverlaps(t *testing.T) {
 	l := planned(t, fakeVideo(r(30, 1), 900, 0), ms(10, 4000), joinedBy(timeline.Dissolve, 1000, ms(10005, 14000)), joinedBy(timeline.Dissolve, 1000, ms(20000, 24000)))
 	a, b, c := l.segments[0], l.segments[1], l.segments[2]

@@ -85,8 +85,7 @@ const (
 func layOut(t timeline.Timeline, sources map[string]*Source) (*layout, error) {
 	ordered, indexes := t.InOrder()
 	l := &layout{rate: media.Rational{Num: audioGridRate, Den: 1}}
-	// Transitions and fades count frames, so an audio-only render with them uses the film's
-	// grid.
+	// Transitions and fades count frames, so an audio-only render with them uses the film's grid.
 	if v := sources[ordered[0].SourceKey].info.Video; t.OutputKind == timeline.Video || t.CountsFrames() {
 		switch {
 		case t.Canvas != nil && t.Canvas.FrameRate != nil:
@@ -135,8 +134,7 @@ func (p *placed) trim(kind timeline.OutputKind) error {
 	return nil
 }
 
-// damaged returns a fault if the file promises a stream for [in, promised) and the
-// stream ends clearly before that.
+// damaged returns a fault if the file promises a stream for [in, promised) and the stream ends clearly before that.
 func damaged(user string, in, promised, end time.Duration) error {
 	wanted, got := promised-in, max(0, end-in)
 	if !media.CutOff(got, wanted) {

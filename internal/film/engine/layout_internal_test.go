@@ -18,8 +18,8 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// fakeVideo is a source of n frames at an even rate that begins at start ticks of a 90
-// kHz clock, with sound of the same length.
+// fakeVideo is a source of n frames at an even rate that begins at start ticks of a 90 kHz clock, with sound of the
+// same length.
 func fakeVideo(rate media.Rational, n int, start int64) *Info {
 	v := &videoInfo{Packets: int64(n)}
 	v.TimeBase = media.Rational{Num: 1, Den: 90000}
@@ -162,8 +162,8 @@ func TestSamplesAtIsExact(t *testing.T) {
 	}
 }
 
-// For every timeline, the film is as long as its segments, sound and picture of each
-// segment start together, runs are seamless, and stems align with the sound.
+// For every timeline, the film is as long as its segments, sound and picture of each segment start together, runs are
+// seamless, and stems align with the sound.
 func TestLayoutProperties(t *testing.T) {
 	rates := []media.Rational{r(24, 1), r(25, 1), r(30, 1), r(30000, 1001), r(50, 1), r(60, 1), r(12, 1), r(10, 1)}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -211,9 +211,8 @@ func TestLayoutProperties(t *testing.T) {
 				if off := math.Abs(float64(p.sample)/sampleRate - p.start); off > 2.0/sampleRate {
 					rt.Fatalf("segment %d: sound and picture begin %.6f s apart", k, off)
 				}
-				// A stem that the client places by the segment's own clock matches the
-				// sound to the sample: source time t plays at t - sample, and at shift +
-				// the client's t.
+				// A stem that the client places by the segment's own clock matches the sound to the sample: source time
+				// t plays at t - sample, and at shift + the client's t.
 				first := samplesAt(p.frame, l.rate)
 				client := p.begin*sampleRate + (p.start-p.in.Seconds())*sampleRate
 				if d := math.Abs(client + float64(p.shift) - float64(first)); d > 2 {
@@ -262,8 +261,7 @@ func TestSplittingKeepsTheFrames(t *testing.T) {
 		a := planned(t, info, slices.Concat(before, []timeline.Segment{whole}, after)...)
 		b := planned(t, info, slices.Concat(before, []timeline.Segment{first, second}, after)...)
 		k := len(before)
-		// A second half without frames cannot lose one for the drift; the next segment
-		// does.
+		// A second half without frames cannot lose one for the drift; the next segment does.
 		if one, two := a.segments[k].frames, b.segments[k].frames+b.segments[k+1].frames; one != two && b.segments[k+1].frames > 0 || a.frames != b.frames {
 			t.Errorf("%d to %d ms, split at %d, speed %v at %v: %d frames became %d, the film's %d became %d",
 				from, from+length, at, whole.Speed, a.rate, one, two, a.frames, b.frames)

@@ -90,8 +90,8 @@ func (l Limits) checkWork(p *Plan) error {
 		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
-// mixedSounds is how many times Limits.MaxSound a mix may add up. By default that is 384 hours: the longest film with 64
-// clips and 16 stems. It is affordable because one core mixes an hour of one sound in less than a second.
+// mixedSounds is how many times Limits.MaxSound a mix may add up. By default that is 384 hours: the longest film with
+// 64 clips and 16 stems. It is affordable because one core mixes an hour of one sound in less than a second.
 const mixedSounds = 16
 
 // checkSound limits the sound that a planned film needs, before any of it is decoded.
@@ -119,8 +119,7 @@ func (l Limits) checkSound(p *Plan) error {
 	return check(mixed, "mix", mixedSounds*l.MaxSound)
 }
 
-// ErrNoSpace ends a render when the disk fills up. Another machine, or the same one
-// later, may have room.
+// ErrNoSpace ends a render when the disk fills up. Another machine, or the same one later, may have room.
 var ErrNoSpace = fault.Sentencef(fault.Unavailable, "the server has no room for this render at the moment")
 
 // noSpace turns a failure caused by a full disk into ErrNoSpace.

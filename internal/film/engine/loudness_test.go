@@ -32,8 +32,7 @@ func loudnessOf(t *testing.T, path string) (lufs, peak float64, ok bool) {
 	return lufs, 20 * math.Log10(meter.TruePeak()), ok
 }
 
-// The delivered film has the requested loudness, unless its true peak reaches the limit
-// first.
+// The delivered film has the requested loudness, unless its true peak reaches the limit first.
 func TestLoudnessIsMet(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -120,8 +120,8 @@ func describeLight(t *testing.T, path string) {
 	}
 }
 
-// variable makes a film whose n-th frame shows the grey level 20*n+20 from times[n] ms
-// on. The last frame is as long as the one before it.
+// variable makes a film whose n-th frame shows the grey level 20*n+20 from times[n] ms on. The last frame is as long as
+// the one before it.
 func variable(t *testing.T, container string, times ...int) string {
 	t.Helper()
 	expr := fmt.Sprint(times[len(times)-1])
@@ -144,8 +144,7 @@ func greys(t *testing.T, path string) []int {
 	return levels
 }
 
-// With a variable rate, the frame visible at the trim start comes first, and every frame
-// appears on time.
+// With a variable rate, the frame visible at the trim start comes first, and every frame appears on time.
 func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -169,8 +168,7 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 			t.Errorf("frame %d of the output shows %d", n, got)
 		}
 	}
-	// If two frames have the same time, the later one is shown, also in a part that
-	// begins with them or has no others.
+	// If two frames have the same time, the later one is shown, also in a part that begins with them or has no others.
 	doubled := mediatest.Remux(t, variable(t, "mkv", 0, 40, 80, 120, 160, 200, 240, 280, 320, 360), "mkv", "-bsf:v", "setts=pts=80*floor(PTS/80)+80")
 	shown = greys(t, b.render(t, film(cut(doubled, 160, 320), cut(doubled, 240, 290))).Path)
 	for i := range shown {
@@ -181,8 +179,7 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 	}
 }
 
-// A trim is exact to the frame between key frames, with reordered frames and in every
-// container.
+// A trim is exact to the frame between key frames, with reordered frames and in every container.
 func TestTrimIsExactToTheFrame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -301,8 +298,7 @@ func TestTheRightTracksAreUsed(t *testing.T) {
 	})
 }
 
-// Video that starts late keeps its offset to the sound. A video shorter than its sound
-// holds its last frame.
+// Video that starts late keeps its offset to the sound. A video shorter than its sound holds its last frame.
 func TestLateAndShortVideo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -490,8 +486,8 @@ func TestPicturesThatCannotBeShown(t *testing.T) {
 	b.render(t, film(cut(dolby("eight", 8, 4), 0, 0), cut(recording, 0, 0))) // with a base layer
 }
 
-// The parts of a film have the same decoder configuration, whatever position of chroma samples their sources state. Some
-// players read only the first configuration.
+// The parts of a film have the same decoder configuration, whatever position of chroma samples their sources state.
+// Some players read only the first configuration.
 func TestPartsShareADecoderConfiguration(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

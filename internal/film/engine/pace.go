@@ -282,8 +282,8 @@ type step struct {
 	value string
 }
 
-// search returns an expression for a step function of a variable, as a balanced tree of comparisons. The last step has no
-// end.
+// search returns an expression for a step function of a variable, as a balanced tree of comparisons. The last step has
+// no end.
 func search(variable string, steps []step) string {
 	if len(steps) == 1 {
 		return steps[0].value
@@ -292,8 +292,8 @@ func search(variable string, steps []step) string {
 	return fmt.Sprintf("if(lte(%s,%d),%s,%s)", variable, steps[half-1].until, search(variable, steps[:half]), search(variable, steps[half:]))
 }
 
-// blending returns the filters that mix the upper picture of each frame into the lower one. The timings repeat one stream
-// of pictures as lower and as upper ones. Its colour tags have to be those of the mask. n numbers the labels.
+// blending returns the filters that mix the upper picture of each frame into the lower one. The timings repeat one
+// stream of pictures as lower and as upper ones. Its colour tags have to be those of the mask. n numbers the labels.
 func (s *shot) blending(n int, lower, upper []string) string {
 	below, above, under, over, mask := label("below", n), label("above", n), label("under", n), label("over", n), label("blend", n)
 	return neutral + fmt.Sprintf(",split[%s][%s];", below, above) +

@@ -27,9 +27,9 @@ func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
 	return cmp.Compare(b.cost(), a.cost())
 }
 
-// makeParts makes every video part and every sound that the cache lacks. Cores and memory limit how many video parts are
-// made at once (see machine.go). The most expensive parts go first, so that small ones fill the gaps at the end. Sounds
-// need little CPU and memory, so they are made beside the video parts.
+// makeParts makes every video part and every sound that the cache lacks. Cores and memory limit how many video parts
+// are made at once (see machine.go). The most expensive parts go first, so that small ones fill the gaps at the end.
+// Sounds need little CPU and memory, so they are made beside the video parts.
 func (r *run) makeParts(ctx context.Context) error {
 	missing := r.missingParts(ctx)
 	if err := r.reserveSpace(); err != nil {

@@ -134,8 +134,8 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 	return uses, nil
 }
 
-// placeClip places a clip whose range plays for length samples. cutOff means that the music would continue
-// after it. It returns nil if the clip is not audible.
+// placeClip places a clip whose range plays for length samples. cutOff means that the music would continue after it. It
+// returns nil if the clip is not audible.
 func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUse {
 	start, end := samplesOf(c.Start), total
 	ended := c.End > 0 && samplesOf(c.End) < total // it ends by endMs, unless its range ends earlier
@@ -177,8 +177,8 @@ func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUs
 }
 
 const (
-	// ownSlack is how many seconds of a directive's range may lie outside a run of segments to which it belongs: clients
-	// round their times, some to frames.
+	// ownSlack is how many seconds of a directive's range may lie outside a run of segments to which it belongs:
+	// clients round their times, some to frames.
 	ownSlack = 0.04
 	// endSlack is how many seconds beyond the end of a run still mean the end.
 	endSlack = 0.0015
@@ -207,9 +207,9 @@ func (l *layout) runs() (all []runSpan) {
 // place returns where in the film a directive's range plays, and the samples by which that is later than the client's
 // times. It may be empty.
 //
-// A range that lies in one run of segments plays what belongs to them, so it moves with them. If it lies in two, because they
-// overlap, it moves with the second. A range over several runs, such as a recording, plays through at the client's own
-// times, as music does.
+// A range that lies in one run of segments plays what belongs to them, so it moves with them. If it lies in two,
+// because they overlap, it moves with the second. A range over several runs, such as a recording, plays through at the
+// client's own times, as music does.
 func (l *layout) place(r timeline.Range) (at span, shift int64) {
 	runs := l.runs()
 	whole := runSpan{end: runs[len(runs)-1].end, span: span{0, l.samples()}}

@@ -13,8 +13,8 @@ import (
 // sampleRate is the rate of all sound inside the engine and in the output, Hz.
 const sampleRate = audio.SampleRate
 
-// samplesAt returns the number of the sample at the start of frame n: n * 48000 / rate, rounded to the nearest.
-// It is exact for every n >= 0.
+// samplesAt returns the number of the sample at the start of frame n: n * 48000 / rate, rounded to the nearest. It is
+// exact for every n >= 0.
 func samplesAt(n int64, rate media.Rational) int64 {
 	return media.MulDiv(n, sampleRate*rate.Den, rate.Num)
 }
@@ -27,8 +27,7 @@ func framesDuration(n int64, rate media.Rational) time.Duration {
 // micros converts seconds to microseconds, rounded to the nearest.
 func micros(seconds float64) int64 { return int64(math.Round(seconds * 1e6)) }
 
-// samplesOf converts a time to samples, rounded to the nearest. Whole
-// milliseconds are exact.
+// samplesOf converts a time to samples, rounded to the nearest. Whole milliseconds are exact.
 func samplesOf(d time.Duration) int64 {
 	return media.MulDiv(int64(d), sampleRate, int64(time.Second))
 }
@@ -86,8 +85,7 @@ func constantRate(v *videoInfo) media.Rational {
 		}
 		return media.Rational{Num: 30, Den: 1}
 	}
-	// Every frame must lie where an even rate puts it, within the rounding of the
-	// container's clock (1 ms in matroska).
+	// Every frame must lie where an even rate puts it, within the rounding of the container's clock (1 ms in matroska).
 	step := float64(v.Starts[n-1]-v.Starts[0]) / float64(n-1)
 	tick := v.TimeBase.Float()
 	slack := max(1.01, 0.0011/tick, step*0.02)
@@ -129,8 +127,8 @@ func snap(f float64) media.Rational {
 	return media.Rational{}
 }
 
-// nearestStandard returns the standard rate closest to f by ratio. Between 29.97 and 30 the whole rate wins
-// unless f is almost exactly the other one: variable rates usually aim at 30.
+// nearestStandard returns the standard rate closest to f by ratio. Between 29.97 and 30 the whole rate wins unless f is
+// almost exactly the other one: variable rates usually aim at 30.
 func nearestStandard(f float64) media.Rational {
 	if f < 4 {
 		return media.Rational{Num: max(1, int64(math.Round(f))), Den: 1}

@@ -39,7 +39,8 @@ type audioUse struct {
 	from   float64 // first needed sample of the source, at 48 kHz
 	tempo  float64
 	pace   *timeline.Pace // in place of tempo, which is 1; nil if the tempo is constant
-	// turned means that the source plays backwards: its sample last is sample 0 of the turned one, on which from counts.
+	// turned means that the source plays backwards: its sample last is sample 0 of the turned one, on which from
+	// counts.
 	turned bool
 	last   int64
 

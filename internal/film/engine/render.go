@@ -24,10 +24,9 @@ const infoVersion = 8
 
 // Render makes the film. It returns after every process it started has ended.
 //
-// The error is a *fault.Error if the client's media or timeline is to blame (or the disk
-// is full), wraps ctx's cause if ctx ended, and is internal otherwise. Rendering the same
-// job again after an interruption continues from the parts in the cache and gives the
-// same film.
+// The error is a *fault.Error if the client's media or timeline is to blame (or the disk is full), wraps ctx's cause if
+// ctx ended, and is internal otherwise. Rendering the same job again after an interruption continues from the parts in
+// the cache and gives the same film.
 func (e *Engine) Render(ctx context.Context, job Job) (Output, error) {
 	r := e.newRun(job)
 	defer r.close()
@@ -147,17 +146,16 @@ func (r *run) analyse(ctx context.Context, s *Source) error {
 	return err
 }
 
-// encode runs a pass in the working folder. corrupt counts the frames that were decoded
-// with errors.
+// encode runs a pass in the working folder. corrupt counts the frames that were decoded with errors.
 func (r *run) encode(ctx context.Context, pass media.Pass) (corrupt int, err error) {
 	pass.Dir, pass.Watch = r.work, r.watch
 	corrupt, err = r.cfg.Media.Encode(ctx, pass)
 	return corrupt, noSpace(err)
 }
 
-// blame turns the failure of a pass over a client's file into a sentence about the file. what names the field
-// and the stream: "segments[2]: the video". ended is the fault if ffmpeg itself failed, or nil if that is an
-// internal error. The file is not to blame for a full disk or a killed process.
+// blame turns the failure of a pass over a client's file into a sentence about the file. what names the field and the
+// stream: "segments[2]: the video". ended is the fault if ffmpeg itself failed, or nil if that is an internal error.
+// The file is not to blame for a full disk or a killed process.
 func (r *run) blame(ctx context.Context, err error, what string, ended *fault.Error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -70,8 +70,8 @@ func TestOnlyWhatChangedIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A long segment is made in chunks on the source's own grid, so trimming or splitting it
-// does not change the inner chunks.
+// A long segment is made in chunks on the source's own grid, so trimming or splitting it does not change the inner
+// chunks.
 func TestLongSegmentsAreMadeInPieces(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -120,8 +120,7 @@ func TestChangedEndsEncodeTheirPartsAlone(t *testing.T) {
 	}
 }
 
-// A cache that loses, breaks or refuses parts only costs time. Parts belong to the user
-// for whom they were made.
+// A cache that loses, breaks or refuses parts only costs time. Parts belong to the user for whom they were made.
 func TestCachesThatHaveNothingCostTimeOnly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -23,9 +23,9 @@ func newScratch(free func(dir string) (int64, error)) *scratch {
 	return &scratch{free: free, renders: map[string]int64{}}
 }
 
-// reserve checks that dir, the working folder of a render, can grow to that many bytes and leave leaveFree
-// bytes while other renders use their reservations. A render may reserve again; bytes that it has already
-// written are not counted twice.
+// reserve checks that dir, the working folder of a render, can grow to that many bytes and leave leaveFree bytes while
+// other renders use their reservations. A render may reserve again; bytes that it has already written are not counted
+// twice.
 func (s *scratch) reserve(dir string, bytes, leaveFree int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (r *run) reserveSpace() error {
 	return r.scratch.reserve(r.work, r.plan.scratchBytes(), r.cfg.Limits.MinFreeBytes)
 }
 
-// watch bounds what the passes of the render write. A film may take more than expected while the disk has
-// room for it, but never more than its raw pictures.
+// watch bounds what the passes of the render write. A film may take more than expected while the disk has room for it,
+// but never more than its raw pictures.
 func (r *run) watch(sizeBytes int64, files int) error {
 	expected := r.plan.scratchBytes()
 	switch {
@@ -84,12 +84,11 @@ func (r *run) diskFull() bool {
 	return err == nil && free < r.cfg.Limits.MinFreeBytes
 }
 
-// scratchBytes returns how much the render is expected to write into its working folder. An eighth of a bit
-// per pixel is well above CRF 20 on busy pictures.
+// scratchBytes returns how much the render is expected to write into its working folder. An eighth of a bit per pixel
+// is well above CRF 20 on busy pictures.
 func (p *Plan) scratchBytes() int64 { return p.spaceFor(1. / 8) }
 
-// maxScratchBytes is the most that the render may write: as much as raw pictures take, and a margin for lists
-// and logs.
+// maxScratchBytes is the most that the render may write: as much as raw pictures take, and a margin for lists and logs.
 func (p *Plan) maxScratchBytes() int64 { return p.spaceFor(12) + 64<<20 }
 
 // maxFiles is the most files that the working folder may hold. A part has a log for each shot, a sound one log.
@@ -104,8 +103,7 @@ func (p *Plan) spaceFor(bitsPerPixel float64) int64 {
 	for _, s := range p.Stretches {
 		need += s.Length * audio.FrameBytes
 	}
-	// The film is written three times: as parts, as output, and as a copy with the index
-	// moved to the front.
+	// The film is written three times: as parts, as output, and as a copy with the index moved to the front.
 	film := int64(float64(p.Canvas.Width*p.Canvas.Height) * float64(p.Frames) * bitsPerPixel / 8)
 	film += int64(p.Samples / sampleRate * 24000)
 	return need + 3*film

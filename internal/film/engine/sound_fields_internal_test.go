@@ -115,8 +115,7 @@ func soundOf(segments ...timeline.Segment) timeline.Timeline {
 	return tl
 }
 
-// checkGains compares what a level of 0.5 became with the expected gain at each second,
-// except near steps.
+// checkGains compares what a level of 0.5 became with the expected gain at each second, except near steps.
 func checkGains(t *testing.T, what string, samples []float64, want func(at float64) float64, steps ...float64) {
 	t.Helper()
 	const around = 0.0021 // a seam is softened over 2 ms
@@ -263,8 +262,8 @@ func TestVolumePointsCountFromTheStartOfTheirClip(t *testing.T) {
 	}
 }
 
-// A recording over several segments plays as it would over one: their joins, which the film's frames move, change no sample
-// of it, nor of the music that it turns down.
+// A recording over several segments plays as it would over one: their joins, which the film's frames move, change no
+// sample of it, nor of the music that it turns down.
 func TestARecordingPlaysThroughJoins(t *testing.T) {
 	t.Parallel()
 	given := sounds{"silence": {9, silence, silence}, "music": {10, half, half},
@@ -298,8 +297,8 @@ func TestARecordingPlaysThroughJoins(t *testing.T) {
 	}
 }
 
-// duckedGain is the gain of ducked music by the contract: the lowest gain that any voice
-// requires, including the fall before it and the rise after it.
+// duckedGain is the gain of ducked music by the contract: the lowest gain that any voice requires, including the fall
+// before it and the rise after it.
 func duckedGain(voices [][2]float64, d timeline.Ducking, at float64) float64 {
 	gain := 0.0 // dB
 	for _, v := range voices {
@@ -316,8 +315,8 @@ func duckedGain(voices [][2]float64, d timeline.Ducking, at float64) float64 {
 
 func TestMusicStepsBackForVoices(t *testing.T) {
 	t.Parallel()
-	// Voices only on the right, the louder channel. The pause before the second voice is
-	// short enough to belong to the first; the pause before the third is not.
+	// Voices only on the right, the louder channel. The pause before the second voice is short enough to belong to the
+	// first; the pause before the third is not.
 	given := sounds{"music": {10, half, silence}, "speech": {8, silence, spoken(0.4, 1, 2, 2.3, 3, 4, 5)},
 		"other": {8, silence, spoken(0.4, 6, 6.5)}, "soft": {8, silence, spoken(0.005, 0, 8)}}
 	stem := func(id, source string, volume float64, points ...timeline.Point) []timeline.Directive {

@@ -87,8 +87,8 @@ func TestEveryKindOfSoundKeepsItsLevel(t *testing.T) {
 		for side, s := range sides {
 			s = s[48000*i : 48000*(i+1)]
 			near(t, fmt.Sprintf("%s: level of side %d in dB", name, side), db(mediatest.ToneAmplitude(s[4800:43200], 440)), want, 0.1)
-			// There is no silence inside: an unbroken 440 Hz tone is never below a tenth
-			// of its peak for half a millisecond.
+			// There is no silence inside: an unbroken 440 Hz tone is never below a tenth of its peak for half a
+			// millisecond.
 			gap := 0
 			for at, x := range s[1440:46560] {
 				if gap++; math.Abs(x) > 0.025 {
@@ -193,8 +193,8 @@ func toneEdges(samples []float64) (start, end float64) {
 	return float64(first) / mediatest.SampleRate, float64(last) / mediatest.SampleRate
 }
 
-// A stem that replaces the original at volume 1 changes nothing, not even at the ends of
-// its range. Neither do two stems that add up to it.
+// A stem that replaces the original at volume 1 changes nothing, not even at the ends of its range. Neither do two
+// stems that add up to it.
 func TestStemsAddUpToTheOriginal(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -207,8 +207,7 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 		"-map", "0", "-map", "1", "-c:v", "libx264", "-preset", "ultrafast", "-c:a", "pcm_f32le", original,
 		"-map", "2", "-c:a", "pcm_f32le", voice, "-map", "3", "-c:a", "pcm_f32le", background)
 
-	// With cuts between frames, the film's grid and the client's clock differ, and the
-	// stems must follow the film.
+	// With cuts between frames, the film's grid and the client's clock differ, and the stems must follow the film.
 	tl := sound(cut(original, 517, 2333), cut(original, 2333, 3001), cut(original, 3700, 5811))
 	tl.Quality = timeline.High
 	plain := b.render(t, tl)
@@ -235,8 +234,7 @@ func TestStemsAddUpToTheOriginal(t *testing.T) {
 	}
 }
 
-// Cuts that only change the volume cause no click, and cuts without a change cause no
-// gap.
+// Cuts that only change the volume cause no click, and cuts without a change cause no gap.
 func TestPiecesOfOneSoundReadOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -295,8 +293,7 @@ func directive(from, to, offset int64, speed float64, stems ...string) timeline.
 	return d
 }
 
-// Speed changes how long a segment plays, but not its pitch or level, and keeps picture
-// and sound in sync.
+// Speed changes how long a segment plays, but not its pitch or level, and keeps picture and sound in sync.
 func TestSpeedKeepsPitchAndSync(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -341,8 +338,7 @@ func TestSpeedKeepsPitchAndSync(t *testing.T) {
 	}
 }
 
-// Noise at full scale decodes far beyond it even after the limiter, because no encoder
-// preserves the waveform of noise.
+// Noise at full scale decodes far beyond it even after the limiter, because no encoder preserves the waveform of noise.
 func TestSoundDecodesWithinFullScale(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -371,8 +367,7 @@ func TestStemBeyondItsEndIsSilent(t *testing.T) {
 	}
 }
 
-// Only the window of a long sound that plays is decoded, at its exact place and for any
-// sample rate.
+// Only the window of a long sound that plays is decoded, at its exact place and for any sample rate.
 func TestWindowOfALongSoundKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "long.wav")
@@ -386,8 +381,8 @@ func TestWindowOfALongSoundKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// The encoder's priming is not part of the sound. A bare AAC stream does not declare it.
-// In matroska and ogg it lies before zero.
+// The encoder's priming is not part of the sound. A bare AAC stream does not declare it. In matroska and ogg it lies
+// before zero.
 func TestMusicStartsOnTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

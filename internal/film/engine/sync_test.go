@@ -18,8 +18,8 @@ func pieces(path string, total int64, n int64) []timeline.Segment {
 	return s
 }
 
-// Gaps in the sound's timestamps stay: after a lost packet, or the start of a fragmented
-// file, the sound must not be early. Edit lists are obeyed.
+// Gaps in the sound's timestamps stay: after a lost packet, or the start of a fragmented file, the sound must not be
+// early. Edit lists are obeyed.
 func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -62,8 +62,8 @@ func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 	}
 }
 
-// Segments from all over a clip, at awkward rates: sound and picture stay in sync within
-// each, and the total has the requested length.
+// Segments from all over a clip, at awkward rates: sound and picture stay in sync within each, and the total has the
+// requested length.
 func TestSoundStaysInSyncInScatteredSegments(t *testing.T) {
 	t.Parallel()
 	clip := mediatest.FlashBeep(t, 8*time.Second, "30000/1001")

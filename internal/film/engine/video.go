@@ -143,8 +143,8 @@ func baseChunks(s *placed, rate media.Rational) []span {
 	return append(out, span{from, s.base})
 }
 
-// keyLine returns the first output frame in [frame, frame+within) that shows a key frame of the source, or
-// frame if there is none. A part that begins at a key frame repeats no decoding.
+// keyLine returns the first output frame in [frame, frame+within) that shows a key frame of the source, or frame if
+// there is none. A part that begins at a key frame repeats no decoding.
 func (s *placed) keyLine(frame, within int64, step float64) int64 {
 	keys := s.source.info.Video.Keys
 	zero := s.start + s.source.info.Zero.Seconds() + s.tolerance

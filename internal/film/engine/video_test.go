@@ -23,8 +23,7 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// quarters is a lavfi picture of four colours: red and lime above, blue and
-// white below.
+// quarters is a lavfi picture of four colours: red and lime above, blue and white below.
 func quarters(w, h int, fps string, d time.Duration) []string {
 	return []string{"-f", "lavfi", "-t", fmt.Sprintf("%.6f", d.Seconds()), "-i", fmt.Sprintf(
 		"color=c=red:s=%dx%d:r=%s,drawbox=x=iw/2:y=0:w=iw:h=ih/2:c=lime:t=fill,drawbox=x=0:y=ih/2:w=iw/2:h=ih:c=blue:t=fill,drawbox=x=iw/2:y=ih/2:w=iw/2:h=ih/2:c=white:t=fill",
@@ -94,8 +93,7 @@ func TestRotationAndMirror(t *testing.T) {
 	}
 }
 
-// Odd sizes, pixels that are not square, and pictures fitted into the first segment's
-// canvas with black bars.
+// Odd sizes, pixels that are not square, and pictures fitted into the first segment's canvas with black bars.
 func TestSizesAndPixelShapes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -155,8 +153,7 @@ func TestSizesAndPixelShapes(t *testing.T) {
 
 func rgbName(c color.RGBA) string { return fmt.Sprintf("0x%02x%02x%02x", c.R, c.G, c.B) }
 
-// Colours look the same in the output as in the source, whatever its matrix, range,
-// subsampling and depth.
+// Colours look the same in the output as in the source, whatever its matrix, range, subsampling and depth.
 func TestColoursAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -331,8 +328,8 @@ func TestKeyFramesAndHeader(t *testing.T) {
 	}
 }
 
-// A recording that rotates midway has pictures of two sizes in one track. Each is shown
-// whole, in its own shape, on the canvas of the first. The second also changes its depth.
+// A recording that rotates midway has pictures of two sizes in one track. Each is shown whole, in its own shape, on the
+// canvas of the first. The second also changes its depth.
 func TestPicturesThatChangeInTheMiddle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -65,8 +65,8 @@ func (r *Runner) Check(ctx context.Context) (Report, error) {
 // worksFor is how long a successful run counts as proof that ffmpeg starts.
 const worksFor = 5 * time.Second
 
-// Works returns nil if ffmpeg starts in its confinement, else the reason. It starts ffmpeg
-// unless the last run succeeded recently.
+// Works returns nil if ffmpeg starts in its confinement, else the reason. It starts ffmpeg unless the last run
+// succeeded recently.
 func (r *Runner) Works(ctx context.Context) error {
 	if last := r.succeeded.Load(); last != nil && time.Since(*last) < worksFor {
 		return nil
@@ -104,8 +104,8 @@ func (r *Runner) version(ctx context.Context, binary string) (string, error) {
 	return line, nil
 }
 
-// listed returns the names in the second column of one of ffmpeg's lists. Several
-// names of one demuxer are separated by commas.
+// listed returns the names in the second column of one of ffmpeg's lists. Several names of one demuxer are separated by
+// commas.
 func listed(list string) map[string]bool {
 	names := map[string]bool{}
 	for line := range strings.Lines(list) {

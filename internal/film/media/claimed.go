@@ -6,10 +6,10 @@ import (
 	"cutroom/internal/film/media/container"
 )
 
-// ClaimedEnd returns where a stream that ends at end would end if its file were whole. Headers often state wrong durations
-// (a fragmented mp4 of one second may claim 40 hours), so a claim counts only with evidence that data is missing: the
-// container was cut off (share < 1, see container.PresentShare) and, in an mp4, packets of its index are not there. In a
-// whole mp4 an edit list hides such packets.
+// ClaimedEnd returns where a stream that ends at end would end if its file were whole. Headers often state wrong
+// durations (a fragmented mp4 of one second may claim 40 hours), so a claim counts only with evidence that data is
+// missing: the container was cut off (share < 1, see container.PresentShare) and, in an mp4, packets of its index are
+// not there. In a whole mp4 an edit list hides such packets.
 func (p Probe) ClaimedEnd(end, claim time.Duration, missingPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case container.MP4:

@@ -166,8 +166,7 @@ func serverMain() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	// Without a Dir the pass may not write to any folder; a null output does not need
-	// one.
+	// Without a Dir the pass may not write to any folder; a null output does not need one.
 	_, err = r.Encode(context.Background(), endless("", func(p media.Progress) { fmt.Println("running") }))
 	fmt.Println("ended:", err)
 	os.Exit(1)

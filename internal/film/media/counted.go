@@ -16,8 +16,7 @@ import (
 	"cutroom/internal/film/media/container"
 )
 
-// Sound may change its rate or its channels on the way, and a file that was joined from several
-// begins its clock again.
+// Sound may change its rate or its channels on the way, and a file that was joined from several begins its clock again.
 // ffmpeg rebuilds its graph at a change, and then no filter knows what came before. So such sound is decoded from the
 // start of the file, and the window is cut by counting samples.
 
@@ -40,8 +39,8 @@ const rebuildSlack = 100 * time.Millisecond
 // agree reports whether decoded sound lasts as long as its packets. The ends of a file may differ by what a codec adds
 // there and no container has to declare: a frame before the sound and the rest of one behind it, at most 85 ms together
 // (HE-AAC, 2 x 2048 samples at 48 kHz). The first frame of an mp3 that was cut lacks its reservoir, 72 ms at most. The
-// clock of a container may have ticks of a millisecond for packets of 21 ms, or durations at the rate before a change: half
-// a percent. More is allowed for other places in the sound.
+// clock of a container may have ticks of a millisecond for packets of 21 ms, or durations at the rate before a change:
+// half a percent. More is allowed for other places in the sound.
 func agree(decoded, packets, more time.Duration) bool {
 	return (decoded - packets).Abs() <= rebuildSlack+packets/200+more
 }
@@ -114,8 +113,8 @@ func linkArgs(kind container.Kind, path string, links []int64, i int) []string {
 		"-i", fmt.Sprintf("subfile,,start,%d,end,%d,,:%s", links[i], end, inputURL(path))}
 }
 
-// recount measures the sound of joined files by decoding it, and compares it with their packets. It leaves other streams
-// as they are. The error wraps ErrNotMedia if ffmpeg cannot decode what follows a join.
+// recount measures the sound of joined files by decoding it, and compares it with their packets. It leaves other
+// streams as they are. The error wraps ErrNotMedia if ffmpeg cannot decode what follows a join.
 func (r *Runner) recount(ctx context.Context, path string, kind container.Kind, opts MeasureOptions, m *Measured) error {
 	if m.Type != "audio" || m.Packets == 0 {
 		return nil

@@ -19,8 +19,8 @@ func DecodedTimes(log []byte) (times []int64) {
 	return times
 }
 
-// Covered returns how many milliseconds of [from, to) the frames starting at times fill. A frame lasts until
-// the next one, but at most longest.
+// Covered returns how many milliseconds of [from, to) the frames starting at times fill. A frame lasts until the next
+// one, but at most longest.
 func Covered(times []int64, from, to, longest int64) int64 {
 	var sum int64
 	for i, t := range times {
@@ -42,8 +42,8 @@ func ClearlyLess(got, wanted time.Duration) bool {
 	return missing > 250*time.Millisecond && missing > wanted/10
 }
 
-// MissesSound reports whether the frames at the times, from a pass with Sound.Log, leave a part of a window of the sound
-// out that the file has packets for.
+// MissesSound reports whether the frames at the times, from a pass with Sound.Log, leave a part of a window of the
+// sound out that the file has packets for.
 func (p Probe) MissesSound(s Sound, times []int64) bool {
 	m, zero := p.AudioPackets, p.Zero()
 	part := func(from, to time.Duration) time.Duration { return max(0, min(to, s.To)-max(from, s.From)) }

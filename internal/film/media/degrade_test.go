@@ -19,8 +19,8 @@ import (
 // refuseEnv names what the test's kernel refuses: "namespaces" or "landlock".
 const refuseEnv = "CUTROOM_MEDIA_TEST_REFUSE"
 
-// TestConfinementDegrades runs passes while the kernel refuses a layer. The refusal is
-// reported, the other layers hold, and the pass succeeds.
+// TestConfinementDegrades runs passes while the kernel refuses a layer. The refusal is reported, the other layers hold,
+// and the pass succeeds.
 func TestConfinementDegrades(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -55,8 +55,7 @@ func poorKernelMain() {
 	case "namespaces":
 		must(os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0))
 	case "landlock":
-		// Filters bind the thread that calls exec: install the filter, then exec this
-		// program.
+		// Filters bind the thread that calls exec: install the filter, then exec this program.
 		runtime.LockOSThread()
 		must(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		must(refuseCall(unix.SYS_LANDLOCK_CREATE_RULESET))

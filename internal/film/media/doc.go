@@ -1,6 +1,6 @@
-// Package media runs ffmpeg and ffprobe. It owns the processes: it starts, confines, watches and stops them,
-// and interprets their results. It handles containers, streams and packets, but no timelines, jobs or anything
-// else of the domain: callers build a [Pass], and [Runner.Encode] runs it.
+// Package media runs ffmpeg and ffprobe. It owns the processes: it starts, confines, watches and stops them, and
+// interprets their results. It handles containers, streams and packets, but no timelines, jobs or anything else of the
+// domain: callers build a [Pass], and [Runner.Encode] runs it.
 //
 // Uploaded files are untrusted. Three things protect the server from them:
 //

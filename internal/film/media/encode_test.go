@@ -51,8 +51,7 @@ func TestEncodeFailureKeepsTheReason(t *testing.T) {
 	_, err := newRunner(t).Encode(t.Context(), media.Pass{
 		Name: "normalize segment 0", Dir: t.TempDir(), Args: []string{"-i", "file:missing.mp4", "out.mp4"},
 	})
-	// 5.1 exits with status 1 and a line about the file; later versions exit with another
-	// status and a summary.
+	// 5.1 exits with status 1 and a line about the file; later versions exit with another status and a summary.
 	says := fmt.Sprint(err)
 	if exit, ok := errors.AsType[*media.ExitError](err); !ok || exit.Code <= 0 || !strings.Contains(exit.Stderr, "No such file") ||
 		!strings.HasPrefix(says, "normalize segment 0: exit status ") || !strings.HasSuffix(says, "No such file or directory") {
@@ -96,8 +95,8 @@ func (r *slowReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEncodeWaitsForItsReader ends a pass that ignores its input while the reader is in
-// Read. The caller may then close the source, so Encode must have stopped reading.
+// TestEncodeWaitsForItsReader ends a pass that ignores its input while the reader is in Read. The caller may then close
+// the source, so Encode must have stopped reading.
 func TestEncodeWaitsForItsReader(t *testing.T) {
 	t.Parallel()
 	r := &slowReader{ready: make(chan struct{})}

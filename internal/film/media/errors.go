@@ -15,20 +15,20 @@ var ErrTimeout = errors.New("ffmpeg timed out")
 // ErrTooMuchOutput means that a pass filled its folder beyond what it may write.
 var ErrTooMuchOutput = errors.New("ffmpeg wrote too much")
 
-// ErrNotMedia means that the service cannot open the file: it is text, a playlist, an image, an empty or
-// truncated file, or an unknown container. The sender is to blame, never the server.
+// ErrNotMedia means that the service cannot open the file: it is text, a playlist, an image, an empty or truncated
+// file, or an unknown container. The sender is to blame, never the server.
 var ErrNotMedia = errors.New("not a media file")
 
-// ErrEncrypted means that the media in a file is encrypted: ffmpeg would decode it to
-// noise. It is a kind of ErrNotMedia.
+// ErrEncrypted means that the media in a file is encrypted: ffmpeg would decode it to noise. It is a kind of
+// ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
 
-// ErrMixedSound means that the fragments of a file use several descriptions of its sound, of which ffmpeg would use only
-// the first. It is a kind of ErrNotMedia.
+// ErrMixedSound means that the fragments of a file use several descriptions of its sound, of which ffmpeg would use
+// only the first. It is a kind of ErrNotMedia.
 var ErrMixedSound = fmt.Errorf("%w: several descriptions of the sound", ErrNotMedia)
 
-// PictureError is the error for a file whose pictures exceed [Config.MaxPixels] by so much that ffprobe refuses
-// to open it. It is a kind of ErrNotMedia.
+// PictureError is the error for a file whose pictures exceed [Config.MaxPixels] by so much that ffprobe refuses to open
+// it. It is a kind of ErrNotMedia.
 type PictureError struct{ Width, Height int }
 
 // Error names the size.

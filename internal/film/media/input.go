@@ -6,9 +6,9 @@ import (
 	"cutroom/internal/film/media/container"
 )
 
-// InputArgs returns the arguments, including `-i`, that open path only as kind. Every input from outside must
-// be opened with them; other options for the same input (-ss, -t) precede them. An unknown kind gets a
-// whitelist that matches no demuxer, so ffmpeg refuses the file.
+// InputArgs returns the arguments, including `-i`, that open path only as kind. Every input from outside must be opened
+// with them; other options for the same input (-ss, -t) precede them. An unknown kind gets a whitelist that matches no
+// demuxer, so ffmpeg refuses the file.
 func InputArgs(kind container.Kind, path string) []string {
 	return append(openArgs(kind, path), "-i", inputURL(path))
 }

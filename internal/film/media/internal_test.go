@@ -112,8 +112,8 @@ func TestPacketScanDoesNotCareHowOutputArrives(t *testing.T) {
 	}
 }
 
-// TestPacketScanRemembersSoManyFrames scans a file with many tracks, which may all refer
-// to the same few bytes. The server's memory must not grow with them.
+// TestPacketScanRemembersSoManyFrames scans a file with many tracks, which may all refer to the same few bytes. The
+// server's memory must not grow with them.
 func TestPacketScanRemembersSoManyFrames(t *testing.T) {
 	s := probing()
 	s.frames = maxAllFrames - 9000
@@ -222,8 +222,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 }
 
-// TestScanReadsEveryFFprobe gives the scan one file's packets as ffprobe 5 and as
-// ffprobe 7 and later print them.
+// TestScanReadsEveryFFprobe gives the scan one file's packets as ffprobe 5 and as ffprobe 7 and later print them.
 func TestScanReadsEveryFFprobe(t *testing.T) {
 	for version, section := range map[string][2]string{
 		"5": {"side_data|", "\n"},

@@ -18,18 +18,17 @@ import (
 	"cutroom/internal/film/media/container"
 )
 
-// Measured describes a stream by its packets instead of its header. Nothing is decoded. Packets that the
-// container marks for discarding (before the start of an edit list, codec priming) count in Discarded, Samples and
-// Span.
+// Measured describes a stream by its packets instead of its header. Nothing is decoded. Packets that the container
+// marks for discarding (before the start of an edit list, codec priming) count in Discarded, Samples and Span.
 type Measured struct {
 	Index int
 	Type  string // "video" or "audio"
 	Codec string // ffmpeg's name, "" when it knows none
 	Cover bool   // cover art, not video to play
 
-	// First and End are the presentation times between which a decoder yields frames or samples: from the start
-	// of the first packet to the end of the last, without the samples that audio decoders drop (encoder delay
-	// and padding of MP3 and Opus). Packets of Opus in webm do not show its delay, so First may be 7 ms early.
+	// First and End are the presentation times between which a decoder yields frames or samples: from the start of the
+	// first packet to the end of the last, without the samples that audio decoders drop (encoder delay and padding of
+	// MP3 and Opus). Packets of Opus in webm do not show its delay, so First may be 7 ms early.
 	First, End         time.Duration
 	Packets, Discarded int64
 	Bytes              int64 // of all packets, discarded ones included
@@ -46,19 +45,20 @@ type Measured struct {
 	// Samples and End then come from decoding it.
 	Clockless bool
 
-	// Gaps are places where two neighbouring packets begin much further apart than earlier packets. Only the
-	// first few thousand are kept.
+	// Gaps are places where two neighbouring packets begin much further apart than earlier packets. Only the first few
+	// thousand are kept.
 	Gaps []Gap
 
 	leading time.Duration // from the end of the first packet to the start of the second
 
-	// Starts are the starts of all packets in ticks of the stream's time base, in presentation order, and
-	// Keyframes the ascending presentation times of key frames. Only a Probe sets them,
-	// for video, and keeps at most the first million of each.
+	// Starts are the starts of all packets in ticks of the stream's time base, in presentation order, and Keyframes the
+	// ascending presentation times of key frames. Only a Probe sets them, for video, and keeps at most the first
+	// million of each.
 	Starts    []int64
 	Keyframes []time.Duration
-	// Untimed is how many of Starts precede a Matroska file's time 0. ffmpeg returns their packets without times, so Step, in
-	// ticks, is assumed to lie between them. ffmpeg decodes them first, but gives them the times of the frames that follow.
+	// Untimed is how many of Starts precede a Matroska file's time 0. ffmpeg returns their packets without times, so
+	// Step, in ticks, is assumed to lie between them. ffmpeg decodes them first, but gives them the times of the frames
+	// that follow.
 	Untimed int
 	Step    int64
 	// Lead is how many of Starts precede the first key frame, if the first packet of the stream is none. Nothing
@@ -95,10 +95,9 @@ const (
 	maxGaps      = 4096          // of a stream
 )
 
-// Measure reads the packets of all audio and video streams of a file of the given kind
-// once. It returns one value per stream, ordered by index, even for a stream without
-// packets. Its memory is constant. The error wraps ErrNotMedia if the file cannot be
-// demuxed, and ErrTimeout if that takes too long.
+// Measure reads the packets of all audio and video streams of a file of the given kind once. It returns one value per
+// stream, ordered by index, even for a stream without packets. Its memory is constant. The error wraps ErrNotMedia if
+// the file cannot be demuxed, and ErrTimeout if that takes too long.
 func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, opts MeasureOptions) ([]Measured, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -130,8 +129,8 @@ const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:pack
 	"stream_side_data=displaymatrix,dv_profile,dv_bl_signal_compatibility_id:stream_tags=enc_key_id,alpha_mode:" +
 	"format=duration,start_time"
 
-// scan runs ffprobe over the headers and packets of a file, confined, with the demuxer
-// of its kind. input comes from InputArgs or linkArgs, and path is absolute.
+// scan runs ffprobe over the headers and packets of a file, confined, with the demuxer of its kind. input comes from
+// InputArgs or linkArgs, and path is absolute.
 func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kind, input []string, s *packetScan) (outcome, error) {
 	if kind == container.Unknown {
 		return outcome{}, fmt.Errorf("%s: %w: unknown magic bytes", name, ErrNotMedia)
@@ -156,9 +155,8 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 //	stream|index=1|codec_name=aac|profile=LC|codec_type=audio|sample_rate=48000|channels=2|disposition:attached_pic=0
 //	format|start_time=0.000000|duration=5.016000
 //
-// The lines of streams follow those of packets, so times stay in ticks until then. Since
-// ffmpeg 7 the fields of side data have their section before a colon
-// (side_datum/skip_samples:skip_samples=1105).
+// The lines of streams follow those of packets, so times stay in ticks until then. Since ffmpeg 7 the fields of side
+// data have their section before a colon (side_datum/skip_samples:skip_samples=1105).
 type packetScan struct {
 	opts       MeasureOptions
 	wantFrames bool // remember the frames of video

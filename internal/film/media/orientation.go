@@ -33,14 +33,13 @@ var filters = map[Orientation]string{
 	{0, true}: "hflip", {90, true}: "transpose=clock_flip", {180, true}: "vflip", {270, true}: "transpose=cclock_flip",
 }
 
-// Filter returns the ffmpeg filter (or chain) that applies the orientation to a stream decoded with
-// -noautorotate, or "" if nothing is to be done. It does not depend on how a version of ffmpeg handles mirrored
-// frames.
+// Filter returns the ffmpeg filter (or chain) that applies the orientation to a stream decoded with -noautorotate, or
+// "" if nothing is to be done. It does not depend on how a version of ffmpeg handles mirrored frames.
 func (o Orientation) Filter() string { return filters[o] }
 
-// parseDisplayMatrix parses the 3x3 matrix as ffprobe prints it, in lines such as "00000000: 0 65536 0". It
-// maps a coded point (x, y), y downwards, to (a*x + c*y, b*x + d*y), with a, b in the first line and c, d in
-// the second. Other angles are rounded to the nearest right angle. A matrix that is not a rotation is ignored.
+// parseDisplayMatrix parses the 3x3 matrix as ffprobe prints it, in lines such as "00000000: 0 65536 0". It maps a
+// coded point (x, y), y downwards, to (a*x + c*y, b*x + d*y), with a, b in the first line and c, d in the second. Other
+// angles are rounded to the nearest right angle. A matrix that is not a rotation is ignored.
 func parseDisplayMatrix(text string) Orientation {
 	var m []float64
 	for line := range strings.Lines(text) {

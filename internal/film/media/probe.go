@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/film/media/container"
 )
 
-// Probe describes a file: its headers, the streams to use, and the packets of those
-// streams. Durations are claims of the headers, except those of Measured.
+// Probe describes a file: its headers, the streams to use, and the packets of those streams. Durations are claims of
+// the headers, except those of Measured.
 type Probe struct {
 	Kind     container.Kind
 	Duration time.Duration // claimed, 0 when the header has none
@@ -27,8 +27,8 @@ type Probe struct {
 
 	VideoPackets, AudioPackets Measured // zero without such a stream
 
-	// Unshown completes "The file ..." with the reason why its pictures cannot be shown. Video is then nil, and Audio may
-	// be too.
+	// Unshown completes "The file ..." with the reason why its pictures cannot be shown. Video is then nil, and Audio
+	// may be too.
 	Unshown string
 
 	// Clockless is set if the sound is that of several joined files: its clock begins again on the way, or its frames
@@ -47,8 +47,7 @@ type VideoStream struct {
 	// Orientation turns the coded frame into the displayed one.
 	Orientation Orientation
 	SAR         Rational // pixel width/height; 1/1 if the file does not say
-	// DisplayWidth and DisplayHeight are the size that a player shows, after pixel shape and rotation. They may
-	// be odd.
+	// DisplayWidth and DisplayHeight are the size that a player shows, after pixel shape and rotation. They may be odd.
 	DisplayWidth, DisplayHeight int
 
 	AvgFrameRate Rational // frames divided by duration
@@ -68,8 +67,7 @@ type VideoStream struct {
 	Default         bool
 }
 
-// HDR reports whether the transfer function is PQ or HLG, so that an SDR output needs
-// tone-mapping.
+// HDR reports whether the transfer function is PQ or HLG, so that an SDR output needs tone-mapping.
 func (v *VideoStream) HDR() bool {
 	return v.ColorTransfer == "smpte2084" || v.ColorTransfer == "arib-std-b67"
 }
@@ -105,16 +103,16 @@ type AudioStream struct {
 	Default         bool
 }
 
-// maxPackets exceeds the packets of twelve hours of film with several audio tracks. A small file can contain an index of
-// a billion packets.
+// maxPackets exceeds the packets of twelve hours of film with several audio tracks. A small file can contain an index
+// of a billion packets.
 const maxPackets = 6_000_000
 
 // AnalysisLimits bound what reading one file for a request may cost.
 var AnalysisLimits = MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: 512 << 20, Timeout: 60 * time.Second}
 
-// Probe reads a file's headers and packets with ffprobe, confined, with the demuxer for its magic bytes. The
-// error wraps ErrNotMedia if the service cannot open the file, and ErrEncrypted if the media is encrypted. Any
-// other error means that the file could not be read or that ffprobe did not work.
+// Probe reads a file's headers and packets with ffprobe, confined, with the demuxer for its magic bytes. The error
+// wraps ErrNotMedia if the service cannot open the file, and ErrEncrypted if the media is encrypted. Any other error
+// means that the file could not be read or that ffprobe did not work.
 func (r *Runner) Probe(ctx context.Context, path string) (Probe, error) {
 	return r.ProbeWithin(ctx, path, MeasureOptions{MaxPackets: maxPackets, MaxMemoryBytes: min(1<<30, r.cfg.MaxMemoryBytes)})
 }
@@ -171,9 +169,9 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	return p, err
 }
 
-// The index of an mp4 whose samples continue in fragments has no edit list. ffmpeg's muxer makes its first packet of sound
-// last until the second, to hide that the sound begins late. Players resume behind a short gap without silence. A gap
-// between minLeading and maxLeading counts as none.
+// The index of an mp4 whose samples continue in fragments has no edit list. ffmpeg's muxer makes its first packet of
+// sound last until the second, to hide that the sound begins late. Players resume behind a short gap without silence. A
+// gap between minLeading and maxLeading counts as none.
 const (
 	minLeading = 20 * time.Millisecond
 	maxLeading = 200 * time.Millisecond
@@ -195,9 +193,8 @@ func (p *Probe) hidePictures(reason string) {
 	p.Video, p.VideoPackets, p.Unshown = nil, Measured{}, reason
 }
 
-// notMediaIfExit blames the file if ffprobe failed on it, crashed or reached a limit of its confinement. The
-// file is not to blame if ffprobe was cancelled or killed from outside, for example by the kernel because
-// memory ran out.
+// notMediaIfExit blames the file if ffprobe failed on it, crashed or reached a limit of its confinement. The file is
+// not to blame if ffprobe was cancelled or killed from outside, for example by the kernel because memory ran out.
 func notMediaIfExit(err error) error {
 	if exit, ok := errors.AsType[*ExitError](err); ok && !exit.stoppedFromOutside() {
 		if large := tooLargePicture(exit.Stderr); large != nil {
@@ -243,17 +240,16 @@ func (h header) lacksBaseLayer() bool {
 	return profile == 5 || profile >= 8 && h["dv_bl_signal_compatibility_id"] == "0"
 }
 
-// isVideo reports whether the stream is video to play: not cover art, a known codec, a
-// frame size, and not declared empty.
+// isVideo reports whether the stream is video to play: not cover art, a known codec, a frame size, and not declared
+// empty.
 func (h header) isVideo() bool {
 	return h["codec_type"] == "video" && h.number("attached_pic") == 0 && h.number("timed_thumbnails") == 0 &&
 		h.text("codec_name") != "" && h.number("width") > 0 && h.number("height") > 0 && h["nb_frames"] != "0"
 }
 
-// betterVideo prefers the stream with more than twice the pictures, then the larger
-// frame, then the default track, then the earlier one. So a declared but empty track
-// loses, as do the few large stills beside the film of a motion photo and the pictures of
-// chapters.
+// betterVideo prefers the stream with more than twice the pictures, then the larger frame, then the default track, then
+// the earlier one. So a declared but empty track loses, as do the few large stills beside the film of a motion photo
+// and the pictures of chapters.
 func betterVideo(a *VideoStream, aPackets Measured, b *VideoStream, bPackets Measured) bool {
 	if na, nb := aPackets.Packets, bPackets.Packets; na > 2*nb || nb > 2*na {
 		return na > nb
@@ -298,8 +294,8 @@ func readAudio(index int, h header) *AudioStream {
 	}
 }
 
-// displaySize makes pixels square by stretching their shorter side, so that no detail is lost. It treats a
-// pixel shape beyond 1:16 as damage.
+// displaySize makes pixels square by stretching their shorter side, so that no detail is lost. It treats a pixel shape
+// beyond 1:16 as damage.
 func displaySize(w, h int, sar Rational) (int, int) {
 	ratio := sar.Float()
 	switch {

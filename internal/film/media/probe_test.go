@@ -26,8 +26,8 @@ func probe(t *testing.T, path string) media.Probe {
 	return p
 }
 
-// TestForcedInputOpensNoPlaylist skips the check of the magic bytes. Even then a playlist
-// cannot read the film beside it, although the pass may.
+// TestForcedInputOpensNoPlaylist skips the check of the magic bytes. Even then a playlist cannot read the film beside
+// it, although the pass may.
 func TestForcedInputOpensNoPlaylist(t *testing.T) {
 	t.Parallel()
 	r, dir := newRunner(t), t.TempDir()
@@ -78,8 +78,7 @@ func TestProbeTakesTheRealVideo(t *testing.T) {
 	}
 }
 
-// TestProbeSurvivesDamage cuts and flips a film. The result comes soon and is a Probe or
-// ErrNotMedia.
+// TestProbeSurvivesDamage cuts and flips a film. The result comes soon and is a Probe or ErrNotMedia.
 func TestProbeSurvivesDamage(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -122,7 +121,8 @@ func TestProbeFindsTheSoundOfCompressedFiles(t *testing.T) {
 	for i, path := range mediatest.Clips(t, specs...) {
 		s, tolerance := specs[i], time.Microsecond
 		if s.Container == "webm" || s.AudioCodec == "libvorbis" {
-			// Packets of webm are timed in milliseconds and hide its delay. The first packet of Vorbis decodes to nothing.
+			// Packets of webm are timed in milliseconds and hide its delay. The first packet of Vorbis decodes to
+			// nothing.
 			tolerance = 8 * time.Millisecond
 		}
 		if m := probe(t, path).AudioPackets; (m.Duration() - 3*time.Second).Abs() > tolerance {

@@ -36,8 +36,8 @@ func (m *progressMeter) take(line []byte) {
 	}
 }
 
-// tail keeps the last bytes written to it. It also counts the frames decoded with errors: ffmpeg reports each
-// of them only by a line in the log.
+// tail keeps the last bytes written to it. It also counts the frames decoded with errors: ffmpeg reports each of them
+// only by a line in the log.
 type tail struct {
 	corrupt int
 	lines   lineSplitter
@@ -63,8 +63,7 @@ func (t *tail) String() string { return strings.ToValidUTF8(string(t.buf), "?") 
 // lineSplitter splits its input into lines.
 type lineSplitter struct{ rest []byte }
 
-// split calls take for each line that p completes. It truncates lines of more than limit
-// bytes and then returns false.
+// split calls take for each line that p completes. It truncates lines of more than limit bytes and then returns false.
 func (l *lineSplitter) split(p []byte, limit int, take func(line []byte)) (whole bool) {
 	whole = true
 	for {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Rational is an exact ratio, as ffmpeg writes frame rates, time bases and
-// pixel shapes. The zero value means unknown.
+// Rational is an exact ratio, as ffmpeg writes frame rates, time bases and pixel shapes. The zero value means unknown.
 type Rational struct{ Num, Den int64 }
 
 // Known reports whether the ratio is a positive number.
@@ -27,8 +26,8 @@ func (r Rational) Float() float64 {
 // String is "num/den", as ffmpeg reads it.
 func (r Rational) String() string { return fmt.Sprintf("%d/%d", r.Num, r.Den) }
 
-// parseRational parses "30000/1001" or "4:3" as ffmpeg's 32-bit numbers. Anything else, and a ratio with a
-// zero, is unknown.
+// parseRational parses "30000/1001" or "4:3" as ffmpeg's 32-bit numbers. Anything else, and a ratio with a zero, is
+// unknown.
 func parseRational(s string) Rational {
 	a, b, ok := strings.Cut(strings.Replace(s, ":", "/", 1), "/")
 	if !ok {
@@ -43,8 +42,8 @@ func parseRational(s string) Rational {
 	return r
 }
 
-// MulDiv returns a*b/c rounded to the nearest, halves away from zero as ffmpeg rounds, computed with 128 bits.
-// b >= 0 and c > 0. A result beyond int64 saturates.
+// MulDiv returns a*b/c rounded to the nearest, halves away from zero as ffmpeg rounds, computed with 128 bits. b >= 0
+// and c > 0. A result beyond int64 saturates.
 func MulDiv(a, b, c int64) int64 {
 	abs := uint64(a)
 	if a < 0 {
@@ -64,8 +63,8 @@ func MulDiv(a, b, c int64) int64 {
 	return result
 }
 
-// ticksToDuration converts ticks of base seconds to a Duration, rounded to the nearest
-// nanosecond. Values beyond a Duration (292 years) saturate.
+// ticksToDuration converts ticks of base seconds to a Duration, rounded to the nearest nanosecond. Values beyond a
+// Duration (292 years) saturate.
 func ticksToDuration(ticks int64, base Rational) time.Duration {
 	if !base.Known() {
 		return 0

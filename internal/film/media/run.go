@@ -82,8 +82,8 @@ func (r *Runner) confinement(ctx context.Context) (confine.Layers, []confine.Lay
 
 // runWith starts one process, waits for it and turns its failure into an error.
 //
-// The goroutine stays on its thread until the process has ended, because the kernel sends the parent-death
-// signal when the *thread* that forked ends. That signal kills ffmpeg when the server is killed.
+// The goroutine stays on its thread until the process has ended, because the kernel sends the parent-death signal when
+// the *thread* that forked ends. That signal kills ffmpeg when the server is killed.
 func (r *Runner) runWith(ctx context.Context, binary string, p Pass, layers confine.Layers) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("%s: %w", p.Name, context.Cause(ctx))
@@ -136,8 +136,8 @@ func (r *Runner) runWith(ctx context.Context, binary string, p Pass, layers conf
 // watchEvery is how often the writable folder of a process is measured.
 const watchEvery = 250 * time.Millisecond
 
-// watch measures the writable folder while the process runs, and ends the process if the folder holds too
-// much. Call the result after the process has ended: it measures once more and returns the first error.
+// watch measures the writable folder while the process runs, and ends the process if the folder holds too much. Call
+// the result after the process has ended: it measures once more and returns the first error.
 func (p *Pass) watch(abort func(error)) (end func() error) {
 	if p.Dir == "" {
 		return func() error { return nil }
@@ -167,8 +167,8 @@ func (p *Pass) watch(abort func(error)) (end func() error) {
 	}
 }
 
-// exitError turns a process's exit into an error. A process that finished its work counts as finished even if
-// ctx ended at the same moment.
+// exitError turns a process's exit into an error. A process that finished its work counts as finished even if ctx ended
+// at the same moment.
 func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr error, stderr string) error {
 	success := state != nil && state.Success()
 	switch {
@@ -190,8 +190,8 @@ func exitError(ctx context.Context, name string, state *os.ProcessState, waitErr
 	return exit
 }
 
-// rescuedReader turns a panic of its reader into an error. os/exec reads and writes in its own goroutines,
-// where nothing else recovers a panic.
+// rescuedReader turns a panic of its reader into an error. os/exec reads and writes in its own goroutines, where
+// nothing else recovers a panic.
 type rescuedReader struct{ from io.Reader }
 
 func (r rescuedReader) Read(p []byte) (n int, err error) {

@@ -43,8 +43,8 @@ type Config struct {
 	MaxPixels      int64 // width x height of any decoded frame, whatever the header states; default 8192x4320
 }
 
-// defaultMaxMemory is three quarters of the machine's memory, between 1 and 8 GiB.
-// Encoding 3840x2160 with the slow preset takes about 2 GiB.
+// defaultMaxMemory is three quarters of the machine's memory, between 1 and 8 GiB. Encoding 3840x2160 with the slow
+// preset takes about 2 GiB.
 func defaultMaxMemory() int64 {
 	const lowest, highest = 1 << 30, 8 << 30
 	var info unix.Sysinfo_t
@@ -68,8 +68,8 @@ type Runner struct {
 	succeeded atomic.Pointer[time.Time] // end of ffmpeg's last run; nil if that run failed
 }
 
-// New finds the binaries. It fails if one is missing, or if the program did not call confine.Main first: every
-// pass would then start the whole program again.
+// New finds the binaries. It fails if one is missing, or if the program did not call confine.Main first: every pass
+// would then start the whole program again.
 func New(cfg Config) (*Runner, error) {
 	if !confine.Armed() {
 		return nil, errors.New("media: confine.Main must be the first statement of main")
@@ -115,25 +115,24 @@ func findBinary(name string) (string, error) {
 type Pass struct {
 	Name string // for logs and errors: "normalize segment 0"
 
-	// Args follow the flags that the runner adds itself: -nostdin, -hide_banner,
-	// -loglevel repeat+warning, -y and -progress, and -max_pixels for each input. Open
-	// inputs from outside with InputArgs.
+	// Args follow the flags that the runner adds itself: -nostdin, -hide_banner, -loglevel repeat+warning, -y and
+	// -progress, and -max_pixels for each input. Open inputs from outside with InputArgs.
 	Args []string
 
 	Dir    string   // working directory, absolute: the only place the pass may write
 	Inputs []string // further files (or folders) the pass may read, absolute
 
-	// Watch is called four times a second and at the end, with the size and number of the files in Dir. An
-	// error ends the pass and is wrapped in Encode's. If Watch is nil, the files may have as many bytes as
-	// one file, and be maxFiles. The pass can make no folders and remove no file.
+	// Watch is called four times a second and at the end, with the size and number of the files in Dir. An error ends
+	// the pass and is wrapped in Encode's. If Watch is nil, the files may have as many bytes as one file, and be
+	// maxFiles. The pass can make no folders and remove no file.
 	Watch func(sizeBytes int64, files int) error
 
 	Timeout        time.Duration  // 0 means none
 	MaxMemoryBytes int64          // 0 means the configured limit
 	OnProgress     func(Progress) // may be nil; called from one goroutine, never after Encode has returned
 
-	// Stdin is the input on pipe:0. It may be nil. Encode waits for a Read in progress and makes none after it
-	// has returned. If Stdin fails with an error other than io.EOF, the pass fails too.
+	// Stdin is the input on pipe:0. It may be nil. Encode waits for a Read in progress and makes none after it has
+	// returned. If Stdin fails with an error other than io.EOF, the pass fails too.
 	Stdin io.Reader
 	// Stdout receives the output on pipe:1; progress is not reported then. If it is nil, pipe:1 carries the
 	// progress and the pass must not write to it. A failing writer ends the pass.
@@ -150,8 +149,8 @@ type Progress struct {
 // is an *ExitError if ffmpeg failed. It wraps ErrTimeout if the pass took longer than its Timeout, and the context's
 // cause if ctx ended first.
 //
-// A nil error does not prove that the output is complete. If memory runs out or the input is damaged, ffmpeg
-// treats that as the end of the video and exits with 0. The caller should measure the output.
+// A nil error does not prove that the output is complete. If memory runs out or the input is damaged, ffmpeg treats
+// that as the end of the video and exits with 0. The caller should measure the output.
 //
 // When Encode returns, the process has ended and nothing writes to Dir any more.
 func (r *Runner) Encode(ctx context.Context, p Pass) (corruptFrames int, err error) {
@@ -187,8 +186,8 @@ func (r *Runner) withinLimits(sizeBytes int64, files int) error {
 // pixelSlack allows for decoders that round up the sides of a frame.
 const pixelSlack = 1 << 20
 
-// maxPixels makes the decoders of the next input refuse frames beyond the limit. The header states only the
-// size of the first frames; later ones may be larger.
+// maxPixels makes the decoders of the next input refuse frames beyond the limit. The header states only the size of the
+// first frames; later ones may be larger.
 func (r *Runner) maxPixels() []string {
 	return []string{"-max_pixels", strconv.FormatInt(r.cfg.MaxPixels+pixelSlack, 10)}
 }

@@ -61,16 +61,15 @@ func TestFairSlotsTakeTurns(t *testing.T) {
 			next <- struct{}{}
 			synctest.Wait()
 		}
-		// a and b end in no fixed order. c was waiting when they did, and comes before
-		// their next work.
+		// a and b end in no fixed order. c was waiting when they did, and comes before their next work.
 		if len(order) != 6 || order[2] != "c" || order[5] != "a" {
 			t.Errorf("the order was %q", order)
 		}
 	})
 }
 
-// TestReservedSlots fills the unreserved slots with holders that always have work. A holder that used
-// no slot within the last minute gets a reserved one at once.
+// TestReservedSlots fills the unreserved slots with holders that always have work. A holder that used no slot within
+// the last minute gets a reserved one at once.
 func TestReservedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := media.NewFairSlots(media.FairLimits{Slots: 4, PerHolder: 2, Reserved: 2, Recent: time.Minute})

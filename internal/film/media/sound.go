@@ -22,8 +22,8 @@ func (p Probe) Zero() time.Duration {
 		zero = 0
 	}
 	if a := p.AudioPackets; a.Packets > 0 && p.Kind == container.AAC {
-		// A bare stream does not state its encoder delay. It is at least one frame, which
-		// holds what the transform needs before the first sample.
+		// A bare stream does not state its encoder delay. It is at least one frame, which holds what the transform
+		// needs before the first sample.
 		first := a.Duration() / time.Duration(a.Packets)
 		if p.Clockless { // the frames last differently
 			first = 1024 * time.Second / time.Duration(max(1, p.Audio.SampleRate))
@@ -85,8 +85,8 @@ func (s Sound) Args() []string {
 	if s.From > seekLead && seeksExactly(s.Kind) {
 		args = append(args, "-seek_timestamp", "1", "-ss", seconds(s.From-seekLead+s.Zero))
 	}
-	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and
-	// ALAC at an edit list, and lose every second packet of the rest.
+	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and ALAC at an edit list, and lose
+	// every second packet of the rest.
 	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(s.Kind, s.Path)...)
 	graph, before := fmt.Sprintf("[0:%d]", s.Stream.Index), s.Zero+s.From
 	if s.Log {
@@ -94,10 +94,10 @@ func (s Sound) Args() []string {
 		graph += fmt.Sprintf("asetpts=PTS-(%s)/TB,asplit[sound][log];[sound]", seconds(s.Zero))
 		before = s.From
 	}
-	// The window begins at 0 in the graph, because first_pts counts samples at the source's rate, which the
-	// header may state wrongly. first_pts fills with silence up to that point, or cuts. async fills gaps of
-	// more than 20 ms, such as a lost packet or the start of a fragmented file, and never stretches. min_comp
-	// makes the first sample exact too.
+	// The window begins at 0 in the graph, because first_pts counts samples at the source's rate, which the header may
+	// state wrongly. first_pts fills with silence up to that point, or cuts. async fills gaps of more than 20 ms, such
+	// as a lost packet or the start of a fragmented file, and never stretches. min_comp makes the first sample exact
+	// too.
 	graph += fmt.Sprintf("asetpts=PTS-(%s)/TB%s,aresample=%d:async=1:min_comp=0.00001:min_hard_comp=0.02:first_pts=0",
 		seconds(before), s.remix(), s.SampleRate)
 	if s.To > 0 {

@@ -14,8 +14,8 @@ type packet struct {
 	key, discard, remember, sound        bool
 }
 
-// streamScan summarises one stream. Packets arrive in decoding order. The scan holds back a few starts to sort
-// them into presentation order, and needs no other memory.
+// streamScan summarises one stream. Packets arrive in decoding order. The scan holds back a few starts to sort them
+// into presentation order, and needs no other memory.
 type streamScan struct {
 	header header
 

@@ -107,8 +107,8 @@ type Place struct {
 	In, Out    Join
 }
 
-// Arrange places segments, given in play order with the frames that each plays,
-// on a film of rateNum/rateDen frames a second:
+// Arrange places segments, given in play order with the frames that each plays, on a film of rateNum/rateDen frames a
+// second:
 //
 //	            cut          dissolve, N frames          fade, N frames
 //	A ├──────────┤

@@ -1,9 +1,9 @@
 // Package timeline represents the edit that a client requested: which ranges of which sources play after one
 // another, which music plays under them, and which separated stems replace or join the original sound.
 //
-// The types are pure values. The package checks everything that can be checked without opening a file; the
-// engine checks the media (how long a source really is, whether it decodes). It uses neither HTTP nor ffmpeg:
-// the package that owns the two wire formats turns them into a Timeline.
+// The types are pure values. The package checks everything that can be checked without opening a file; the engine
+// checks the media (how long a source really is, whether it decodes). It uses neither HTTP nor ffmpeg: the package that
+// owns the two wire formats turns them into a Timeline.
 package timeline
 
 import (

@@ -24,8 +24,7 @@ type Client struct {
 func New(base string) *Client {
 	return &Client{Base: strings.TrimSuffix(base, "/"), HTTP: &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 4, ResponseHeaderTimeout: 2 * time.Minute},
-		// A download is redirected to the object store, which must not receive the
-		// service's access token.
+		// A download is redirected to the object store, which must not receive the service's access token.
 		CheckRedirect: func(next *http.Request, _ []*http.Request) error {
 			next.Header.Del("Authorization")
 			return nil
@@ -83,8 +82,8 @@ func (c *Client) Send(ctx context.Context, r Request) (Response, error) {
 	return Response{res.StatusCode, res.Header, body}, nil
 }
 
-// Call sends a request, decodes the JSON answer into answer unless that is nil, and returns the answer's header.
-// A status other than 2xx is an *Error.
+// Call sends a request, decodes the JSON answer into answer unless that is nil, and returns the answer's header. A
+// status other than 2xx is an *Error.
 func (c *Client) Call(ctx context.Context, r Request, answer any) (http.Header, error) {
 	res, err := c.Send(ctx, r)
 	if err != nil {
@@ -121,8 +120,7 @@ func (c *Client) Post(ctx context.Context, path string, body, answer any) error 
 // User is a signed-in user.
 type User struct{ Sub, Email, Role string }
 
-// SignIn exchanges an identity token of provider_a for an access token, which the
-// client's later calls use.
+// SignIn exchanges an identity token of provider_a for an access token, which the client's later calls use.
 func (c *Client) SignIn(ctx context.Context, idToken string) (User, error) {
 	var answer struct {
 		AccessToken string

@@ -2,9 +2,9 @@
 // refuses what the real store refuses; SetManner makes it refuse what other stores refuse. Objects are kept in a folder
 // and survive a restart.
 //
-// It omits everything that the service does not use: anonymous access, versions, access lists, several buckets,
-// copies, bulk deletion, chunked bodies, metadata. Of the checksums it supports only the signature's, because
-// tests put bytes that do not match their key.
+// It omits everything that the service does not use: anonymous access, versions, access lists, several buckets, copies,
+// bulk deletion, chunked bodies, metadata. Of the checksums it supports only the signature's, because tests put bytes
+// that do not match their key.
 package bucket
 
 import (
@@ -167,8 +167,8 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	answer(w, f.status, errorBody{Code: f.code, Message: f.message, Resource: r.URL.Path, RequestID: w.Header().Get("X-Amz-Request-Id")})
 }
 
-// compressing is the writer of an answer to a request that accepts gzip. Like MinIO, the stand-in compresses documents then,
-// but never objects.
+// compressing is the writer of an answer to a request that accepts gzip. Like MinIO, the stand-in compresses documents
+// then, but never objects.
 type compressing struct{ http.ResponseWriter }
 
 func (c compressing) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -87,8 +87,7 @@ func TestWrongSignatures(t *testing.T) {
 	}
 }
 
-// The tests of package objectstore check what a presigned address binds, against this
-// bucket and a real one.
+// The tests of package objectstore check what a presigned address binds, against this bucket and a real one.
 func TestPresignedPut(t *testing.T) {
 	b := start(t)
 	body := []byte("0123456789")

@@ -23,8 +23,8 @@ import (
 // minPartBytes is the minimum size of every part but the last.
 const minPartBytes = 5 << 20
 
-// upload is a multipart upload in progress. It is guarded by Bucket.mu. It does not survive a restart, just as
-// a lifecycle rule would remove an abandoned upload.
+// upload is a multipart upload in progress. It is guarded by Bucket.mu. It does not survive a restart, just as a
+// lifecycle rule would remove an abandoned upload.
 type upload struct {
 	id      string
 	object  Object

@@ -25,8 +25,7 @@ func described(r *http.Request, key string) Object {
 	return o
 }
 
-// receive writes a request's body into the data folder and records it in o. On failure it
-// leaves nothing there.
+// receive writes a request's body into the data folder and records it in o. On failure it leaves nothing there.
 func (b *Bucket) receive(r *http.Request, s signature, o *Object) error {
 	switch {
 	case strings.HasPrefix(s.payload, "STREAMING-"):
@@ -128,8 +127,7 @@ func (b *Bucket) deleteObject(w http.ResponseWriter, _ *http.Request, key string
 // maxKeys is how many keys a page of a listing has.
 const maxKeys = 1000
 
-// listObjects answers with a page of the keys with a prefix. The token of the next page
-// is this page's last key.
+// listObjects answers with a page of the keys with a prefix. The token of the next page is this page's last key.
 func (b *Bucket) listObjects(w http.ResponseWriter, r *http.Request, _ string, _ signature) error {
 	query := r.URL.Query()
 	type entry struct {

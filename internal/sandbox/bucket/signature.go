@@ -37,8 +37,7 @@ type signature struct {
 	payload                 string // x-amz-content-sha256
 }
 
-// authorize verifies a request's signature (version 4, header or presigned
-// URL) and returns it.
+// authorize verifies a request's signature (version 4, header or presigned URL) and returns it.
 func (b *Bucket) authorize(r *http.Request) (signature, error) {
 	s, err := readSignature(r)
 	if err != nil {

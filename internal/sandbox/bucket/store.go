@@ -26,9 +26,9 @@ type Object struct {
 	File        string    `json:"file"` // in the data folder; never reused
 }
 
-// store keeps objects in a folder: data/<random> has the bytes, meta/<hash of the key>.json the metadata.
-// Replacing an object writes new bytes first, so readers of the old ones are not disturbed. The caller of its
-// methods holds Bucket.mu.
+// store keeps objects in a folder: data/<random> has the bytes, meta/<hash of the key>.json the metadata. Replacing an
+// object writes new bytes first, so readers of the old ones are not disturbed. The caller of its methods holds
+// Bucket.mu.
 type store struct {
 	dir     string
 	objects map[string]Object

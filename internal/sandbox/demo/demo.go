@@ -1,9 +1,9 @@
-// Package demo runs cutroom's main job end to end and measures the results. It signs in, requests the price,
-// separates the voice of a clip from its background, and downloads the stems. Then it renders a film of two
-// clips with music and remixed stems through both submission paths, and once more as audio only.
+// Package demo runs cutroom's main job end to end and measures the results. It signs in, requests the price, separates
+// the voice of a clip from its background, and downloads the stems. Then it renders a film of two clips with music and
+// remixed stems through both submission paths, and once more as audio only.
 //
-// It is a client of the public API like the mobile app: it imports nothing of the service and uses only HTTP.
-// If the user supplies no clips, it generates pictures, music and speech itself.
+// It is a client of the public API like the mobile app: it imports nothing of the service and uses only HTTP. If the
+// user supplies no clips, it generates pictures, music and speech itself.
 package demo
 
 import (
@@ -94,8 +94,8 @@ func ownFile(option, path string, kinds ...string) error {
 	return nil
 }
 
-// Run is the command `sandbox demo`. It returns flag.ErrHelp if help was requested, and an error if a step
-// fails or a measurement is out of tolerance.
+// Run is the command `sandbox demo`. It returns flag.ErrHelp if help was requested, and an error if a step fails or a
+// measurement is out of tolerance.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -157,8 +157,8 @@ func (r *run) prepare() error {
 // path returns the path of a result.
 func (r *run) path(name string) string { return filepath.Join(r.out, filepath.FromSlash(name)) }
 
-// step runs a step of the demonstration and shows it as a line on the screen. do returns the text for the end
-// of the line.
+// step runs a step of the demonstration and shows it as a line on the screen. do returns the text for the end of the
+// line.
 func (r *run) step(name string, do func(on *step) (string, error)) error {
 	began := time.Now()
 	on := r.screen.begin(name)

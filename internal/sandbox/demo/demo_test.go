@@ -53,8 +53,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// Both clips have the stated length, the upright one is stored sideways with a rotation,
-// and lamp and tick coincide to the frame.
+// Both clips have the stated length, the upright one is stored sideways with a rotation, and lamp and tick coincide to
+// the frame.
 func TestClips(t *testing.T) {
 	dir := t.TempDir()
 	chirp, err := tickSound(t.Context())
@@ -93,8 +93,8 @@ func TestClips(t *testing.T) {
 	}
 }
 
-// A deviation must be measured as one: a sound that is quieter than requested, at another
-// place, or audible where it was not requested.
+// A deviation must be measured as one: a sound that is quieter than requested, at another place, or audible where it
+// was not requested.
 func TestUnmix(t *testing.T) {
 	noise := func(seed int) audio {
 		s, err := stereo(t.Context(), "-f", "lavfi", "-i", fmt.Sprintf("anoisesrc=r=48000:a=0.2:c=pink:d=3:seed=%d", seed))

@@ -64,11 +64,10 @@ type film struct {
 	remixes  []remix
 }
 
-// The mix of the demonstration. In the first third of the first segment, its original sound plays. In the
-// second third its voice is raised. In the last third both stems have their original volume, and the music
-// pauses, so that nothing covers the comparison. A moment of silence leads to the dissolve, in which the two
-// clips' own sounds cross-fade. A push leads to the third segment. Both ends fade, and the music ends before
-// the fade at the end.
+// The mix of the demonstration. In the first third of the first segment, its original sound plays. In the second third
+// its voice is raised. In the last third both stems have their original volume, and the music pauses, so that nothing
+// covers the comparison. A moment of silence leads to the dissolve, in which the two clips' own sounds cross-fade. A
+// push leads to the third segment. Both ends fade, and the music ends before the fade at the end.
 const (
 	liftVoice      = 1.4
 	liftBackground = 0.4
@@ -139,8 +138,8 @@ func edit(clips []clip, musicLength time.Duration) film {
 	return f
 }
 
-// overlapped overlaps the start of s with the end of the previous segment, by whole frames of the film. If
-// the segments are too short, they are joined by a cut.
+// overlapped overlaps the start of s with the end of the previous segment, by whole frames of the film. If the segments
+// are too short, they are joined by a cut.
 func (f film) overlapped(s segment, join string) segment {
 	before, frames := f.segments[len(f.segments)-1], f.frameAt(overlap)
 	if f.clips[s.clip].lamp != nil {
@@ -191,8 +190,8 @@ func (f film) fade() time.Duration { return f.timeOf(f.frameAt(ends)) }
 // length returns how long the film lasts.
 func (f film) length() time.Duration { return f.segments[len(f.segments)-1].end() }
 
-// canvas returns the film's resolution and frame rate: the first clip's, with even sides and at most 60 frames
-// a second.
+// canvas returns the film's resolution and frame rate: the first clip's, with even sides and at most 60 frames a
+// second.
 func (f film) canvas() (width, height int, rate *big.Rat) {
 	c := f.clips[0]
 	rate = c.rate
@@ -231,8 +230,8 @@ func (f film) remixAt(at time.Duration) *remix {
 	return nil
 }
 
-// musicGains returns bounds of the music's gain from a time on, by its volume. The gain changes where a voice
-// ducks the music and where it fades.
+// musicGains returns bounds of the music's gain from a time on, by its volume. The gain changes where a voice ducks the
+// music and where it fades.
 func (f film) musicGains(at time.Duration) (least, most float64) {
 	for _, m := range f.music {
 		switch r := f.remixAt(at); {
@@ -271,8 +270,7 @@ func (f film) lampArea(n int) lamp {
 	return lamp{x: a.left + int(float64(c.lamp.x)*scale), y: a.top + int(float64(c.lamp.y)*scale), radius: int(float64(c.lamp.radius) * scale)}
 }
 
-// Names of the media in a submission: the parts of a multipart request, or the
-// keys of the assets.
+// Names of the media in a submission: the parts of a multipart request, or the keys of the assets.
 type sources struct {
 	clips  []string
 	music  string

@@ -20,18 +20,18 @@ import (
 // The music's grid: four beats to a bar.
 const (
 	bar = 2800 * time.Millisecond
-	// lead is the time in both clips before the music's first bar. It is trimmed away, and it keeps the ticks
-	// at whole seconds off most beats.
+	// lead is the time in both clips before the music's first bar. It is trimmed away, and it keeps the ticks at whole
+	// seconds off most beats.
 	lead       = 500 * time.Millisecond
 	songLength = 6 * bar
 )
 
-// tick is a chirp of 24 ms at every whole second. Its pitch rises so fast that it can be
-// located to a fraction of a millisecond under music and speech.
+// tick is a chirp of 24 ms at every whole second. Its pitch rises so fast that it can be located to a fraction of a
+// millisecond under music and speech.
 const tick = "lt(mod(t,1),.024)*sqrt(max(0,.5-.5*cos(2*PI*mod(t,1)/.024)))*sin(2*PI*(6500*mod(t,1)+104167*pow(mod(t,1),2)))"
 
-// The layers of the music, as expressions for ffmpeg's aevalsrc. ld(0) is the root of the bar's chord in Hz,
-// ld(1) its third; %g is the side, -1 or 1.
+// The layers of the music, as expressions for ffmpeg's aevalsrc. ld(0) is the root of the bar's chord in Hz, ld(1) its
+// third; %g is the side, -1 or 1.
 const (
 	chords = "0*(st(2,mod(floor(t/2.8),4))+st(0,110*pow(2,if(eq(ld(2),0),0,if(eq(ld(2),1),-4,if(eq(ld(2),2),3,-2)))/12))" +
 		"+st(1,if(eq(ld(2),0),1.1892,1.2599)))"
@@ -171,8 +171,8 @@ func dub(ctx context.Context, c clip, voice, path string) error {
 		"-map", "1:v:0", "-map", "[sound]", "-c:v", "copy", "-c:a", codec, "-b:a", "192k", "file:"+path)
 }
 
-// Samples writes the demonstration's clips, its music, and the sound of its first clip as a recording to
-// separate, into a new folder.
+// Samples writes the demonstration's clips, its music, and the sound of its first clip as a recording to separate, into
+// a new folder.
 func Samples(ctx context.Context, dir string) (err error) {
 	part, err := os.MkdirTemp(filepath.Dir(dir), ".samples-")
 	if err != nil {

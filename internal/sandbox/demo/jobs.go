@@ -90,8 +90,7 @@ func (c *client) submit(ctx context.Context, path string, on *step, form ...api.
 	return answer.JobID, err
 }
 
-// render submits a film by the multipart path, with the parts in the mobile app's order:
-// media first.
+// render submits a film by the multipart path, with the parts in the mobile app's order: media first.
 func (c *client) render(ctx context.Context, config map[string]any, names sources, clips []clip, music string, on *step) (string, error) {
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -116,8 +115,8 @@ func (c *client) renderAssets(ctx context.Context, config map[string]any) (strin
 // errNoObjectStore means that the service runs without an object store.
 var errNoObjectStore = errors.New("the service has no object store")
 
-// upload puts a file into the object store by a presigned URL and returns its key. It does not send a file that
-// is already stored.
+// upload puts a file into the object store by a presigned URL and returns its key. It does not send a file that is
+// already stored.
 func (c *client) upload(ctx context.Context, path string, report func(float64)) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

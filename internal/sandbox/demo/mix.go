@@ -70,8 +70,8 @@ func (s audio) shape(gain func(at time.Duration) float64) {
 	}
 }
 
-// cross fades a sound in or out with equal power over a join that began into ago. If it is hardly audible there,
-// it becomes silence, because its gain would be a guess.
+// cross fades a sound in or out with equal power over a join that began into ago. If it is hardly audible there, it
+// becomes silence, because its gain would be a guess.
 func (s audio) cross(into, length time.Duration, in bool) {
 	s.shape(func(at time.Duration) float64 {
 		turn := math.Pi / 2 * float64(into+at) / float64(length)
@@ -95,8 +95,8 @@ func (g *gains) add(want, got string, ok bool) {
 	g.want, g.got, g.off = append(g.want, want), append(g.got, got), g.off || !ok
 }
 
-// mix decomposes the film's sound, range by range: each sound must have the gain that the edit states. A sound
-// at a wrong place would not be found, so this checks places too.
+// mix decomposes the film's sound, range by range: each sound must have the gain that the edit states. A sound at a
+// wrong place would not be found, so this checks places too.
 func (j *judge) mix(context.Context) error {
 	heard := j.heard[j.video]
 	allowed := 0.3 // dB
@@ -159,8 +159,8 @@ func (j *judge) addGains(name string, g gains, separator, tolerance string) {
 
 func decibels(gain float64) float64 { return 20 * math.Log10(math.Abs(gain)) }
 
-// unmix estimates the gain of each of several known sounds in a mix: the gains with which their sum is closest
-// to it (least squares). A silent sound gets NaN.
+// unmix estimates the gain of each of several known sounds in a mix: the gains with which their sum is closest to it
+// (least squares). A silent sound gets NaN.
 func unmix(mix audio, parts []part) []float64 {
 	gains := make([]float64, len(parts))
 	var used []int

@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/sandbox/measure"
 )
 
-// pictures compares the frames of the fades, the dissolve and the push with those of the clips, and the bars
-// beside the second clip with the blurred picture.
+// pictures compares the frames of the fades, the dissolve and the push with those of the clips, and the bars beside the
+// second clip with the blurred picture.
 func (j *judge) pictures(ctx context.Context) error {
 	if !j.ownMedia() || len(j.film.segments) < 2 {
 		return nil // the user's clips may have any rate, and bright edges
@@ -25,8 +25,7 @@ func (j *judge) pictures(ctx context.Context) error {
 	return nil
 }
 
-// thumbnails returns the brightness of frames frames, starting at first, averaged to columns by rows of an
-// area.
+// thumbnails returns the brightness of frames frames, starting at first, averaged to columns by rows of an area.
 func thumbnails(ctx context.Context, path, filter string, first, frames, columns, rows int) ([]byte, error) {
 	pictures, err := measure.Pictures(ctx, path,
 		fmt.Sprintf("%s,trim=start_frame=%d:end_frame=%d,scale=%d:%d:flags=area+accurate_rnd",
@@ -75,8 +74,8 @@ func (j *judge) dissolved(ctx context.Context) error {
 	return nil
 }
 
-// fades measures both ends of the film: the first and the last frame are black, and the frames between them and
-// the undimmed picture have the right share of it.
+// fades measures both ends of the film: the first and the last frame are black, and the frames between them and the
+// undimmed picture have the right share of it.
 func (j *judge) fades(ctx context.Context) error {
 	const columns, rows, within, black = 16, 9, 3.0, 1 // levels of 255
 	n, last := j.film.frameAt(ends), len(j.film.segments)-1

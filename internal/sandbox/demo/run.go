@@ -53,8 +53,8 @@ func about(clips []clip) string {
 	return strings.Join(all, ", ")
 }
 
-// ownClips probes the user's films. The first one needs a voice to separate. If it has no
-// sound, or if --speech provides a recording, it is dubbed.
+// ownClips probes the user's films. The first one needs a voice to separate. If it has no sound, or if --speech
+// provides a recording, it is dubbed.
 func (r *run) ownClips(ctx context.Context) (string, error) {
 	for i, path := range r.videos {
 		c, err := probeClip(ctx, path)
@@ -80,8 +80,7 @@ func (r *run) ownClips(ctx context.Context) (string, error) {
 	return about(r.clips), nil
 }
 
-// connect finds the service, or starts a sandbox, and signs in. stop ends what it
-// started.
+// connect finds the service, or starts a sandbox, and signs in. stop ends what it started.
 func (r *run) connect(ctx context.Context) (stop func() error, err error) {
 	stop = func() error { return nil }
 	identity := r.identity
@@ -277,8 +276,7 @@ func (r *run) render(ctx context.Context, title, kind, file string) error {
 	})
 }
 
-// renderByReference uploads the media to the object store and renders the same film from
-// there.
+// renderByReference uploads the media to the object store and renders the same film from there.
 func (r *run) renderByReference(ctx context.Context) error {
 	keys := sources{assets: true}
 	err := r.step("Upload by reference", func(on *step) (string, error) {

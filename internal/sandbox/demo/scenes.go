@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// scene is a moving picture that ffmpeg generates: gradients for the sky, and silhouettes
-// from sums of sines, drawn once and moved past each other.
+// scene is a moving picture that ffmpeg generates: gradients for the sky, and silhouettes from sums of sines, drawn
+// once and moved past each other.
 type scene struct {
 	file, name, about string
 	width, height     int // as displayed
@@ -75,14 +75,13 @@ color=black:s=160x160:r=25:d=0.04,format=rgba,geq=r=255:g='205-70*abs(Y-66)/40':
 [s7][l1]overlay=x='310+20*sin(t*.7+2)':y='620-t*48'[s8];
 [s8][l2]overlay=x='520+22*sin(t*.9+4)':y='400-t*40'[scene]`
 
-// lamp is a disc that is bright only in the first three frames of every whole second,
-// when the sound ticks.
+// lamp is a disc that is bright only in the first three frames of every whole second, when the sound ticks.
 type lamp struct{ x, y, radius int } // pixels of the displayed picture
 
 func (s scene) lamp() lamp { return lamp{x: s.width - 74, y: 74, radius: 28} }
 
-// picture returns the filters of the whole picture, ending in [picture]: the scene, its image in rippled water,
-// the lamp, a name and the time code.
+// picture returns the filters of the whole picture, ending in [picture]: the scene, its image in rippled water, the
+// lamp, a name and the time code.
 func (s scene) picture() string {
 	depth := s.height - s.shore
 	water := fmt.Sprintf(`;

@@ -127,8 +127,8 @@ func (j *judge) about() string {
 	return fmt.Sprintf("%.1f s · %d×%d · %s · H.264 + AAC", j.film.length().Seconds(), width, height, rateText(rate))
 }
 
-// chosen returns the frames that the sheet shows: evenly spaced, with the middle of each overlap in place of
-// the frame nearest to it.
+// chosen returns the frames that the sheet shows: evenly spaced, with the middle of each overlap in place of the frame
+// nearest to it.
 func (j *judge) chosen() []int {
 	var frames []int
 	n, all := sheetColumns*sheetRows, j.made.First("video").Packets

@@ -28,8 +28,8 @@ func rateOf(s process.Stream) *big.Rat {
 
 const sampleRate = measure.SampleRate
 
-// audio is decoded sound with left and right samples alternating; 1 is full scale. The first sample is the
-// file's time zero.
+// audio is decoded sound with left and right samples alternating; 1 is full scale. The first sample is the file's time
+// zero.
 type audio []float32
 
 // decode decodes the first audio stream of a file, see stereo.
@@ -58,8 +58,8 @@ func (s audio) length() time.Duration {
 	return time.Duration(float64(len(s)/2) / sampleRate * float64(time.Second))
 }
 
-// cut returns the sound from one time to another. Outside s it is silent, so the result always has the
-// requested length.
+// cut returns the sound from one time to another. Outside s it is silent, so the result always has the requested
+// length.
 func (s audio) cut(from, to time.Duration) audio {
 	first := at(from)
 	out := make(audio, max(at(to)-first, 0))
@@ -94,8 +94,8 @@ func (s audio) plus(others ...audio) audio {
 	return out
 }
 
-// difference returns the largest distance between two samples at the same place, and the
-// level of the whole difference relative to a, in dB.
+// difference returns the largest distance between two samples at the same place, and the level of the whole difference
+// relative to a, in dB.
 func difference(a, b audio) (largest, relative float64) {
 	var sum, all float64
 	for i := range min(len(a), len(b)) {
@@ -107,8 +107,7 @@ func difference(a, b audio) (largest, relative float64) {
 	return largest, 10 * math.Log10(sum/all)
 }
 
-// loudnessOf returns the integrated loudness of a file by EBU R 128, and the higher true peak of its channels
-// in dB.
+// loudnessOf returns the integrated loudness of a file by EBU R 128, and the higher true peak of its channels in dB.
 func loudnessOf(ctx context.Context, path string) (lufs, peak float64, err error) {
 	raw, err := process.Output(ctx, "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-i", "file:"+path, "-map", "0:a:0",
 		"-af", `ebur128=peak=true:metadata=1,ametadata=mode=print:file=-`, "-f", "null", "-")

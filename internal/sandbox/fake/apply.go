@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// apply applies the fault to one call. It panics with http.ErrAbortHandler to break the
-// connection, as net/http requires.
+// apply applies the fault to one call. It panics with http.ErrAbortHandler to break the connection, as net/http
+// requires.
 func (rule *activeRule) apply(w http.ResponseWriter, r *http.Request, next http.HandlerFunc) {
 	real := httptest.NewRecorder()
 	switch rule.Kind {
@@ -82,8 +82,8 @@ func (rule *activeRule) answer(w http.ResponseWriter, r *http.Request) {
 	if rule.Kind == KindClose {
 		panic(http.ErrAbortHandler)
 	}
-	// Read the whole body first. An earlier answer would often be lost in a connection reset, and net/http
-	// notices a disconnecting client only after the body.
+	// Read the whole body first. An earlier answer would often be lost in a connection reset, and net/http notices a
+	// disconnecting client only after the body.
 	_, _ = io.Copy(io.Discard, r.Body)
 	switch rule.Kind {
 	case KindStall:

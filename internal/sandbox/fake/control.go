@@ -83,8 +83,8 @@ func jsonType(t reflect.Type) string {
 	return "number"
 }
 
-// ReadControl decodes the body of a control call into v. It refuses fields that v does
-// not have, because a misspelt field would silently change nothing.
+// ReadControl decodes the body of a control call into v. It refuses fields that v does not have, because a misspelt
+// field would silently change nothing.
 func ReadControl(r *http.Request, v any) error {
 	body := json.NewDecoder(io.LimitReader(r.Body, 64<<20))
 	body.DisallowUnknownFields()

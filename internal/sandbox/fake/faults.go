@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// LeakMarker is part of the default body of an injected failure. If a test finds it in an answer of the
-// service, upstream text has leaked to a client.
+// LeakMarker is part of the default body of an injected failure. If a test finds it in an answer of the service,
+// upstream text has leaked to a client.
 const LeakMarker = "upstream-detail-7f3a"
 
 // AnyStep selects every step of a stand-in, as in an outage.
@@ -64,8 +64,8 @@ var kinds = []faultKind{
 	{KindRedirect, "answers 302, or status, with location", Rule{Location: "http://192.0.2.1/"}},
 }
 
-// Rule makes some calls of one step fail. The zero values of Nth and Times mean every call from the next one
-// on, until Clear.
+// Rule makes some calls of one step fail. The zero values of Nth and Times mean every call from the next one on, until
+// Clear.
 type Rule struct {
 	Step  string `json:"step"`            // a step of the stand-in, or AnyStep
 	Path  string `json:"path,omitempty"`  // only requests whose path and query contain this
@@ -82,8 +82,8 @@ type Rule struct {
 	BytesPerSec int               `json:"bytesPerSec,omitempty"`
 	LengthDelta int64             `json:"lengthDelta,omitempty"`
 
-	// Effect lets the call take effect at the vendor although the client sees a failure: the project exists,
-	// but the answer is lost.
+	// Effect lets the call take effect at the vendor although the client sees a failure: the project exists, but the
+	// answer is lost.
 	Effect bool `json:"effect,omitempty"`
 }
 
@@ -125,8 +125,8 @@ func (f *Faults) register(step, route string) {
 	f.steps[step] = route
 }
 
-// Add adds rules. If several match one call, the earliest wins. An unknown step or kind is an error, and then
-// no rule is added.
+// Add adds rules. If several match one call, the earliest wins. An unknown step or kind is an error, and then no rule
+// is added.
 func (f *Faults) Add(rules ...Rule) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,8 +157,7 @@ func (f *Faults) Clear() {
 	f.rules = nil
 }
 
-// Count returns the number of calls of a step since the start or ResetCalls, including failed ones. AnyStep
-// counts all.
+// Count returns the number of calls of a step since the start or ResetCalls, including failed ones. AnyStep counts all.
 func (f *Faults) Count(step string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package fake is shared by all vendor stand-ins: an HTTP server, a log of its calls, faults for single calls,
-// and a small control API under /__control/, which lists its own calls and gives other processes the same
-// control.
+// Package fake is shared by all vendor stand-ins: an HTTP server, a log of its calls, faults for single calls, and a
+// small control API under /__control/, which lists its own calls and gives other processes the same control.
 //
 // It contains no vendor's wire format and nothing of the service under test.
 package fake
@@ -25,16 +24,16 @@ import (
 	"time"
 )
 
-// ControlPrefix is the prefix of the path of every control call. Control calls are neither counted nor subject
-// to faults.
+// ControlPrefix is the prefix of the path of every control call. Control calls are neither counted nor subject to
+// faults.
 const ControlPrefix = "/__control/"
 
 // StepUnknown counts requests to a path that the vendor does not have, which reveals a client with a wrong
 // protocol.
 const StepUnknown = "unknown"
 
-// Host is one HTTP server of a stand-in. Stand-ins embed it. Routes are added
-// before Listen; everything else is safe for concurrent use.
+// Host is one HTTP server of a stand-in. Stand-ins embed it. Routes are added before Listen; everything else is safe
+// for concurrent use.
 type Host struct {
 	// Faults decides which calls fail. Several hosts of one vendor may share it.
 	Faults *Faults
@@ -63,15 +62,15 @@ func NewHost(faults *Faults) *Host {
 	return h
 }
 
-// Handle adds a route of the vendor. pattern has net/http's syntax; step is the name by which calls are counted
-// and faults are selected.
+// Handle adds a route of the vendor. pattern has net/http's syntax; step is the name by which calls are counted and
+// faults are selected.
 func (h *Host) Handle(step, pattern string, handler http.HandlerFunc) {
 	h.Faults.register(step, pattern)
 	h.vendor.Handle(pattern, h.Faults.wrap(step, handler))
 }
 
-// HandleSteps adds a route whose step depends on the request, for protocols such as S3
-// that have many operations on one path. steps lists every name that name may return.
+// HandleSteps adds a route whose step depends on the request, for protocols such as S3 that have many operations on one
+// path. steps lists every name that name may return.
 func (h *Host) HandleSteps(steps []string, name func(*http.Request) string, pattern string, handler http.HandlerFunc) {
 	for _, step := range steps {
 		h.Faults.register(step, "")
@@ -109,13 +108,13 @@ func unclean(p string) bool {
 	return p != clean && p != clean+"/"
 }
 
-// Publish makes the host reachable under a name, also from other machines: the next Listen accepts connections
-// on every interface, and URL uses that name.
+// Publish makes the host reachable under a name, also from other machines: the next Listen accepts connections on every
+// interface, and URL uses that name.
 func (h *Host) Publish(name string) { h.public = name }
 
-// Listen starts the host on addr ("" means a free port, on loopback unless it is
-// published) and returns when it accepts connections. It serves until Close. A closed
-// host may listen again on the same address, which simulates the end of an outage.
+// Listen starts the host on addr ("" means a free port, on loopback unless it is published) and returns when it accepts
+// connections. It serves until Close. A closed host may listen again on the same address, which simulates the end of an
+// outage.
 func (h *Host) Listen(addr string) error {
 	_, port, err := net.SplitHostPort(cmp.Or(addr, "127.0.0.1:0"))
 	if err != nil {
@@ -178,8 +177,7 @@ func (h *Host) Addr() string {
 	return h.addr
 }
 
-// Close breaks all connections and returns after every handler has ended. It does nothing
-// if the host does not listen.
+// Close breaks all connections and returns after every handler has ended. It does nothing if the host does not listen.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	end := h.end

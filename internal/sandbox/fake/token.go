@@ -8,8 +8,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// CheckToken checks a token by which the app's server authenticates, as vendors do: its algorithm, audience,
-// issuer and key, and a lifetime of at most an hour.
+// CheckToken checks a token by which the app's server authenticates, as vendors do: its algorithm, audience, issuer and
+// key, and a lifetime of at most an hour.
 func CheckToken(raw, algorithm, audience, issuer, keyID string, key any) (jwt.MapClaims, error) {
 	claims := jwt.MapClaims{}
 	_, err := jwt.NewParser(

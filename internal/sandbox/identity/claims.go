@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Claims describes one identity token. Every zero value means "as in a valid token of the
-// provider", so Claims{Email: …} is enough for a sign-in.
+// Claims describes one identity token. Every zero value means "as in a valid token of the provider", so Claims{Email:
+// …} is enough for a sign-in.
 type Claims struct {
 	Subject       string `json:"sub,omitempty"` // default: derived from Email
 	Email         string `json:"email,omitempty"`
@@ -30,8 +30,8 @@ type Claims struct {
 	Omit  []string `json:"omit,omitempty"` // claims to leave out
 	Forge Forge    `json:"forge,omitempty"`
 
-	// Lenient makes provider_a's token-info endpoint answer 200 whatever the claims are,
-	// even for an expired token. Then only the verifier's checks count.
+	// Lenient makes provider_a's token-info endpoint answer 200 whatever the claims are, even for an expired token.
+	// Then only the verifier's checks count.
 	Lenient bool `json:"lenient,omitempty"`
 }
 
@@ -76,8 +76,8 @@ func (c Claims) build(defaults jwt.MapClaims) jwt.MapClaims {
 // stranger is a key that no provider ever had.
 var stranger = sync.OnceValue(fake.NewSigningKey)
 
-// The providers of every world in a process start with the same keys. Tests start dozens of worlds, and
-// generating a key takes longer than the rest of a start.
+// The providers of every world in a process start with the same keys. Tests start dozens of worlds, and generating a
+// key takes longer than the rest of a start.
 var firstKeyA, firstKeyB = sync.OnceValue(fake.NewSigningKey), sync.OnceValue(fake.NewSigningKey)
 
 // sign turns claims into a compact token as c.Forge requests.

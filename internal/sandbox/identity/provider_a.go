@@ -59,8 +59,8 @@ func (p *ProviderA) Mint(c Claims) (string, error) {
 	return c.sign(c.build(defaults), p.key)
 }
 
-// tokenInfo answers like the public endpoint: every value is a string, and a token that
-// is expired or from another issuer is a 400.
+// tokenInfo answers like the public endpoint: every value is a string, and a token that is expired or from another
+// issuer is a 400.
 func (p *ProviderA) tokenInfo(w http.ResponseWriter, r *http.Request) {
 	raw := r.FormValue("id_token")
 	if raw == "" {

@@ -65,8 +65,8 @@ func ffmpeg(ctx context.Context, args ...string) ([]byte, error) {
 	return process.Output(ctx, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...)...)
 }
 
-// Flashes returns the first bright frame of every flash, by the brightness of all frames, 0..255. A frame ends a flash only
-// if it is clearly darker than one that begins a flash, so that an encoder's flicker counts once.
+// Flashes returns the first bright frame of every flash, by the brightness of all frames, 0..255. A frame ends a flash
+// only if it is clearly darker than one that begins a flash, so that an encoder's flicker counts once.
 func Flashes[T byte | float64](brightness []T) (starts []int) {
 	const bright, dark = 150, 110
 	lit := false
@@ -80,9 +80,9 @@ func Flashes[T byte | float64](brightness []T) (starts []int) {
 	return starts
 }
 
-// Turn copies an mp4 and gives its first track the display matrix a b c d (x' = ax + cy, y' = bx + dy), as phones do. It
-// patches the track header, because ffmpeg cannot write mirrored matrices, and its option for the others differs between
-// versions.
+// Turn copies an mp4 and gives its first track the display matrix a b c d (x' = ax + cy, y' = bx + dy), as phones do.
+// It patches the track header, because ffmpeg cannot write mirrored matrices, and its option for the others differs
+// between versions.
 func Turn(from, to string, m [4]int32) error {
 	data, err := os.ReadFile(from)
 	if err != nil {

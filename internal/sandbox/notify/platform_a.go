@@ -16,8 +16,7 @@ const (
 	StepSend  = "send"  // POST /v1/projects/{project}/messages:send
 )
 
-// PlatformA stands in for platform_a's push service: an OAuth2 token endpoint for
-// service accounts, and messages:send.
+// PlatformA stands in for platform_a's push service: an OAuth2 token endpoint for service accounts, and messages:send.
 type PlatformA struct {
 	*inbox
 	account *fake.ServiceAccount
@@ -33,8 +32,8 @@ func NewPlatformA(arrive func(line string)) *PlatformA {
 	return s
 }
 
-// ServiceAccountJSON returns the key file of the service account, on one line. Call it
-// after Listen: its token_uri is this stand-in's address.
+// ServiceAccountJSON returns the key file of the service account, on one line. Call it after Listen: its token_uri is
+// this stand-in's address.
 func (s *PlatformA) ServiceAccountJSON() string { return s.account.JSON(s.URL()) }
 
 // sent is a message. Like the real service, the stand-in refuses unknown fields.

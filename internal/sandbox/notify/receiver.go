@@ -18,8 +18,7 @@ import (
 // StepHook is the receiver's only step: POST /webhook.
 const StepHook = "webhook"
 
-// Receiver is an operator's web hook. It refuses calls without a valid signature of
-// Standard Webhooks 1.0.
+// Receiver is an operator's web hook. It refuses calls without a valid signature of Standard Webhooks 1.0.
 type Receiver struct {
 	*inbox
 	secret []byte

@@ -82,8 +82,8 @@ func TestEveryRequestMayFail(t *testing.T) {
 	}
 }
 
-// insist waits until a condition holds, and clicks like a patient person: again when there is a button after the page has
-// said that something failed.
+// insist waits until a condition holds, and clicks like a patient person: again when there is a button after the page
+// has said that something failed.
 func insist(p *browsertest.Page, selector, condition string) {
 	p.Until(fmt.Sprintf(`(() => {
 		if (%s) return true;

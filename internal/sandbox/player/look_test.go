@@ -164,7 +164,8 @@ func looks(t *testing.T, address string) {
 	p.Quiet("looks")
 }
 
-// cutLooks splits segments that play backwards, move and change their speed. Each of them plays 500..2500 ms of its clip.
+// cutLooks splits segments that play backwards, move and change their speed. Each of them plays 500..2500 ms of its
+// clip.
 func cutLooks(t *testing.T, address string) {
 	p := browsertest.Open(t)
 	enter(p, address, "Cora Cut")
@@ -201,7 +202,8 @@ func cutLooks(t *testing.T, address string) {
 		}
 		return s
 	}
-	// 600 ms after its begin the first curve has played 2000 (e^0.3 - 1) = 700 ms, the second one after 613.7 ms 718 ms.
+	// 600 ms after its begin the first curve has played 2000 (e^0.3 - 1) = 700 ms, the second one after 613.7 ms 718
+	// ms.
 	first := []sentSpeed{{0, 1}, {700, 1.35}}
 	second := []sentSpeed{{0, 1.35}, {1300, 2}}
 	want := []sentSegment{

@@ -66,8 +66,8 @@ func TestManyClipsFitIntoMemory(t *testing.T) {
 	t.Logf("at most %d MB", top>>20)
 }
 
-// pageMemory returns the memory of the largest page of this program's browser, in bytes. Of what several processes share, it
-// counts the page's part.
+// pageMemory returns the memory of the largest page of this program's browser, in bytes. Of what several processes
+// share, it counts the page's part.
 func pageMemory(t *testing.T) (most int) {
 	t.Helper()
 	for _, pid := range benchtest.Family(os.Getpid()) {

@@ -1,5 +1,5 @@
-// Package player serves the studio, a page for making a film with the sandbox. It uses only the public API, and
-// the control calls that mint an identity or register a purchase.
+// Package player serves the studio, a page for making a film with the sandbox. It uses only the public API, and the
+// control calls that mint an identity or register a purchase.
 package player
 
 import (
@@ -22,8 +22,7 @@ import (
 // Prefix is the prefix of all paths of the page. The API must be on the same host.
 const Prefix = "/player/"
 
-// The page as it was built from web/player. It is kept beside the source so that
-// building the sandbox needs no Node.
+// The page as it was built from web/player. It is kept beside the source so that building the sandbox needs no Node.
 //
 //go:embed all:dist
 var dist embed.FS
@@ -51,8 +50,8 @@ func (p *Page) Prepare(ctx context.Context) error {
 	return demo.Samples(ctx, p.samples)
 }
 
-// New serves the page under Prefix. servers returns the addresses of the stand-ins by name. samples is a folder
-// for the material that the page offers.
+// New serves the page under Prefix. servers returns the addresses of the stand-ins by name. samples is a folder for the
+// material that the page offers.
 func New(servers func() map[string]string, samples string) *Page {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -81,8 +80,8 @@ func New(servers func() map[string]string, samples string) *Page {
 	return p
 }
 
-// page serves a file with a policy that allows its own scripts and styles, and requests to its own server and
-// to the object store, for uploads and downloads.
+// page serves a file with a policy that allows its own scripts and styles, and requests to its own server and to the
+// object store, for uploads and downloads.
 func page(next http.Handler, servers func() map[string]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		store := servers()["object_store"]

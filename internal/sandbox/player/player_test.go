@@ -140,7 +140,8 @@ func reload(p *browsertest.Page) {
 	p.Reload()
 }
 
-// tab presses Tab until the focus is on the element of a selector, or Shift and Tab while the element is above the focus.
+// tab presses Tab until the focus is on the element of a selector, or Shift and Tab while the element is above the
+// focus.
 func tab(t *testing.T, p *browsertest.Page, selector string) {
 	t.Helper()
 	p.Until(fmt.Sprintf(`document.querySelector(%q)`, selector))
@@ -347,8 +348,7 @@ func makeFilm(t *testing.T, address string) {
 	}
 	drop("dusk.mp4", "again.mp4")
 	p.Until(`document.querySelector('[aria-label="Edit Segment 3, 3.0 s"]')`)
-	// If this browser cannot read a file, the service measures it, and it has no
-	// thumbnail.
+	// If this browser cannot read a file, the service measures it, and it has no thumbnail.
 	drop("odd.mp4", "phone.mp4")
 	p.Until(`document.querySelector('[aria-label="Edit Segment 4, 2.0 s"]')`)
 	drop("song.m4a", "song.mp4")

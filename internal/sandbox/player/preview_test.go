@@ -29,7 +29,8 @@ func numbered(t *testing.T, size, rate string, frames int) string {
 	return path
 }
 
-// lossless cuts off the start of a clip as a phone's "Trim" does: an edit list hides the frames back to the last key frame.
+// lossless cuts off the start of a clip as a phone's "Trim" does: an edit list hides the frames back to the last key
+// frame.
 func lossless(t *testing.T, clip, from string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lossless.mp4")
@@ -141,8 +142,8 @@ func renderEdit(t *testing.T, p *browsertest.Page, edit string) string {
 	return film
 }
 
-// The player's sound is that of the film: volumes, joins, stems, music with fades and points that is ducked, the film's ends.
-// Not compared: the matching of a film's loudness, which the player leaves out.
+// The player's sound is that of the film: volumes, joins, stems, music with fades and points that is ducked, the film's
+// ends. Not compared: the matching of a film's loudness, which the player leaves out.
 func TestPreviewSoundsLikeTheFilm(t *testing.T) {
 	t.Parallel()
 	p := browsertest.Open(t)

@@ -1,5 +1,5 @@
-// Package process runs programs: tools until they end, and the service as a child process. It waits for the
-// child, stops it, and kills it with everything it started.
+// Package process runs programs: tools until they end, and the service as a child process. It waits for the child,
+// stops it, and kills it with everything it started.
 package process
 
 import (
@@ -60,8 +60,8 @@ type Child struct {
 	ended chan struct{} // closed after the program has ended and its output is written
 }
 
-// Start starts a program in its own process group, with exactly env as its environment. Ctrl-C in a terminal
-// does not reach it; Kill reaches everything it started. If this process is killed, the program gets a SIGTERM.
+// Start starts a program in its own process group, with exactly env as its environment. Ctrl-C in a terminal does not
+// reach it; Kill reaches everything it started. If this process is killed, the program gets a SIGTERM.
 func Start(program, dir string, env []string, log io.Writer, args ...string) (*Child, error) {
 	c := &Child{cmd: exec.Command(program, args...), ended: make(chan struct{})}
 	c.cmd.Dir, c.cmd.Env, c.cmd.Stdout, c.cmd.Stderr = dir, env, log, log
@@ -112,8 +112,8 @@ func (c *Child) Kill() {
 	<-c.ended
 }
 
-// Stop sends the signal and returns the exit status. If the program has not ended when ctx ends, Stop kills it
-// and returns an error.
+// Stop sends the signal and returns the exit status. If the program has not ended when ctx ends, Stop kills it and
+// returns an error.
 func (c *Child) Stop(ctx context.Context, signal os.Signal) (status int, err error) {
 	if err := c.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return -1, fmt.Errorf("signal %s: %w", c.cmd.Path, err)
@@ -127,8 +127,7 @@ func (c *Child) Stop(ctx context.Context, signal os.Signal) (status int, err err
 	}
 }
 
-// Healthy polls /healthz of the service at base until it returns 200, or the service or
-// ctx ends.
+// Healthy polls /healthz of the service at base until it returns 200, or the service or ctx ends.
 func (c *Child) Healthy(ctx context.Context, client *http.Client, base string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

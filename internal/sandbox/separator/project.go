@@ -109,8 +109,8 @@ func (p *Provider) separate(ctx context.Context, pr *project, raw string) (map[s
 	return files, nil
 }
 
-// writeTar packs the speaker tracks as the provider does: a folder with files numbered
-// from 1, without leading zeros, in arbitrary order.
+// writeTar packs the speaker tracks as the provider does: a folder with files numbered from 1, without leading zeros,
+// in arbitrary order.
 func writeTar(path string, tracks []string, ext string) error {
 	out, err := os.Create(path)
 	if err != nil {
@@ -284,8 +284,8 @@ func (p *Provider) serveResult(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", at, file)
 }
 
-// isStale acts like a CDN that cached a miss: the first links of a result that are
-// fetched return 404 from then on. The caller holds the lock.
+// isStale acts like a CDN that cached a miss: the first links of a result that are fetched return 404 from then on. The
+// caller holds the lock.
 func (p *Provider) isStale(pr *project, name, link string) bool {
 	seen := pr.stale[name]
 	if slices.Contains(seen, link) {

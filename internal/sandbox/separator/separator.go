@@ -49,8 +49,7 @@ type Behaviour struct {
 
 	// Speakers forces the number of speaker tracks, 0..20; nil uses the number found. At submit.
 	Speakers *int `json:"speakers,omitempty"`
-	// NoVoice, NoBackground, NoSubBackground and NoSpeakers omit a result: its flag is
-	// false and its path is missing.
+	// NoVoice, NoBackground, NoSubBackground and NoSpeakers omit a result: its flag is false and its path is missing.
 	NoVoice         bool `json:"noVoice,omitempty"`
 	NoBackground    bool `json:"noBackground,omitempty"`
 	NoSubBackground bool `json:"noSubBackground,omitempty"`
@@ -63,8 +62,7 @@ type Behaviour struct {
 	// StaleLinks is how many different links of each result return 404 permanently, like a CDN that cached the
 	// miss. Only a link requested later works.
 	StaleLinks int `json:"staleLinks,omitempty"`
-	// Bytes replaces the bytes of a result (base64 in JSON), e.g. a hostile
-	// archive under ResultSpeakers.
+	// Bytes replaces the bytes of a result (base64 in JSON), e.g. a hostile archive under ResultSpeakers.
 	Bytes map[string][]byte `json:"bytes,omitempty"`
 }
 
@@ -136,8 +134,7 @@ func (p *Provider) Listen() error {
 	return errors.Join(p.API.Listen(""), p.Storage.Listen(""), p.Upload.Listen(""))
 }
 
-// Close stops the hosts and the running separations. Uploads and results stay in the
-// folder.
+// Close stops the hosts and the running separations. Uploads and results stay in the folder.
 func (p *Provider) Close() error {
 	err := errors.Join(p.API.Close(), p.Storage.Close(), p.Upload.Close())
 	p.stop()
@@ -159,8 +156,8 @@ func (p *Provider) Behaviour() Behaviour {
 	return p.behaviour
 }
 
-// Titles returns the titles of all separations ever started, oldest first. A title that occurs once proves that
-// its job was paid for once.
+// Titles returns the titles of all separations ever started, oldest first. A title that occurs once proves that its job
+// was paid for once.
 func (p *Provider) Titles() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,8 +1,6 @@
-// Package stems separates mixed audio into voice and background, and the voice by
-// speaker. It uses ffmpeg's filters, not a trained model. That is enough to make a
-// demonstration plausible, and gives tests stems with exact arithmetic: voice +
-// background is the input, and the speakers' sum is the voice, sample by sample, in
-// 16-bit integers.
+// Package stems separates mixed audio into voice and background, and the voice by speaker. It uses ffmpeg's filters,
+// not a trained model. That is enough to make a demonstration plausible, and gives tests stems with exact arithmetic:
+// voice + background is the input, and the speakers' sum is the voice, sample by sample, in 16-bit integers.
 package stems
 
 import (
@@ -33,12 +31,10 @@ const SpeakersFound = -1
 
 // Options chooses how Split works.
 type Options struct {
-	// Fast splits by frequency instead of detecting a voice. Everything above 600 Hz is
-	// voice, and each speaker has an equal part of its time. A test can then trace a
-	// tone.
+	// Fast splits by frequency instead of detecting a voice. Everything above 600 Hz is voice, and each speaker has an
+	// equal part of its time. A test can then trace a tone.
 	Fast bool
-	// Speakers is the number of per-speaker tracks: 0..MaxSpeakers, or
-	// SpeakersFound. Fast finds two.
+	// Speakers is the number of per-speaker tracks: 0..MaxSpeakers, or SpeakersFound. Fast finds two.
 	Speakers int
 }
 
@@ -49,20 +45,19 @@ type Result struct {
 	Speakers   []string // in order of first appearance; their sum is Voice
 }
 
-// The filters that extract the voice from a mix. Both have linear phase. Their delay of half the taps is cut
-// off at the front.
+// The filters that extract the voice from a mix. Both have linear phase. Their delay of half the taps is cut off at the
+// front.
 const (
 	highTones = "firequalizer=gain='if(gte(f,600),0,-200)':delay=0.05:wfunc=nuttall"
 	// Dialogue is in the centre of the stereo image, in the band of speech.
 	middle = "pan=stereo|c0=.5*c0+.5*c1|c1=.5*c0+.5*c1,firequalizer=gain='if(between(f,120,7500),0,-200)':delay=0.05:wfunc=nuttall"
 )
 
-// shortest is the minimum number of frames to analyse. For fewer frames a resampler outputs nothing, and ffmpeg
-// 7 then fails.
+// shortest is the minimum number of frames to analyse. For fewer frames a resampler outputs nothing, and ffmpeg 7 then
+// fails.
 const shortest = SampleRate / 10
 
-// Split separates the raw PCM of Decode and writes voice.wav, background.wav and
-// speaker_<n>.wav into dir.
+// Split separates the raw PCM of Decode and writes voice.wav, background.wav and speaker_<n>.wav into dir.
 func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, err error) {
 	n := opts.Speakers
 	if n < SpeakersFound || n > MaxSpeakers {
@@ -106,8 +101,8 @@ func Split(ctx context.Context, rawPath, dir string, opts Options) (_ Result, er
 	return result, nil
 }
 
-// write writes all tracks. The voice is the estimated voice during the speakers' turns;
-// the background is the rest of the input.
+// write writes all tracks. The voice is the estimated voice during the speakers' turns; the background is the rest of
+// the input.
 func (r Result) write(ctx context.Context, rawPath, estimatePath string, frames int64, turns []turn) (err error) {
 	var in [2]*bufio.Reader
 	for i, path := range []string{rawPath, estimatePath} {
@@ -191,8 +186,8 @@ func createWAV(path string, frames int64) (*os.File, error) {
 	return file, nil
 }
 
-// Decode converts the first audio track of any file to raw PCM in rawPath and returns the number of sample
-// frames. A file without audio is an error.
+// Decode converts the first audio track of any file to raw PCM in rawPath and returns the number of sample frames. A
+// file without audio is an error.
 func Decode(ctx context.Context, path, rawPath string) (frames int64, err error) {
 	file, err := process.Probe(ctx, path)
 	toStereo := []string{"-ac", "2"}

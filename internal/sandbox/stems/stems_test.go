@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// split runs Split, reads its files and fails unless voice + background is the
-// input and the speakers' sum is the voice, sample by sample.
+// split runs Split, reads its files and fails unless voice + background is the input and the speakers' sum is the
+// voice, sample by sample.
 func split(t *testing.T, in []int16, opts Options) (voice, background []int16, speakers [][]int16) {
 	t.Helper()
 	raw, err := binary.Append(nil, binary.LittleEndian, in)

@@ -40,8 +40,8 @@ const (
 	stepFrames = SampleRate / 100
 )
 
-// listen finds the turns in a mono track of the voice. n speakers take turns. For SpeakersFound it
-// distinguishes a deep and a high voice and returns their number.
+// listen finds the turns in a mono track of the voice. n speakers take turns. For SpeakersFound it distinguishes a deep
+// and a high voice and returns their number.
 func listen(path string, n int) ([]turn, int, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

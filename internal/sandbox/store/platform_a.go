@@ -1,5 +1,5 @@
-// Package store stands in for the two in-app purchase stores. Each stores the purchases registered with it,
-// issues the credentials that a developer would get from the real store, and checks them on every call.
+// Package store stands in for the two in-app purchase stores. Each stores the purchases registered with it, issues the
+// credentials that a developer would get from the real store, and checks them on every call.
 package store
 
 import (
@@ -44,8 +44,8 @@ type PurchaseA struct {
 	Omit []string       `json:"omit,omitempty"`
 }
 
-// PlatformA stands in for platform_a: an OAuth2 token endpoint for service
-// accounts and purchases.products.get under /androidpublisher/v3.
+// PlatformA stands in for platform_a: an OAuth2 token endpoint for service accounts and purchases.products.get under
+// /androidpublisher/v3.
 type PlatformA struct {
 	*fake.Host
 	packageName string
@@ -87,8 +87,8 @@ type refundA struct {
 	Notify string `json:"notify,omitempty"`
 }
 
-// Register adds a purchase, or replaces the one with the same token, and returns it as stored. It generates a
-// blank Token or OrderID.
+// Register adds a purchase, or replaces the one with the same token, and returns it as stored. It generates a blank
+// Token or OrderID.
 func (s *PlatformA) Register(p PurchaseA) PurchaseA {
 	if p.Token == "" {
 		p.Token = fake.RandomHex(24) + ".AO-J1O" + fake.RandomHex(20)

@@ -36,13 +36,14 @@ type TransactionB struct {
 	TransactionID string `json:"transactionId"`
 	ProductID     string `json:"productId"`
 	BundleID      string `json:"bundleId,omitempty"` // default: the store's app
-	// Environment is "Sandbox" by default. One that is Sandbox expressly is a tester's: only the address under SandboxPath
-	// knows it.
+	// Environment is "Sandbox" by default. One that is Sandbox expressly is a tester's: only the address under
+	// SandboxPath knows it.
 	Environment   string `json:"environment,omitempty"`
 	OwnershipType string `json:"ownershipType,omitempty"` // default PURCHASED
 	AccountToken  string `json:"accountToken,omitempty"`  // appAccountToken, if the app passed one
 	RevokedAtMs   int64  `json:"revokedAtMs,omitempty"`   // revocationDate, epoch ms
-	// RefundedShare is revocationPercentage: the share refunded so far, in thousandths of a percent; 0: absent, all of it.
+	// RefundedShare is revocationPercentage: the share refunded so far, in thousandths of a percent; 0: absent, all of
+	// it.
 	RefundedShare int64 `json:"refundedShare,omitempty"`
 	Quantity      int64 `json:"quantity,omitempty"` // default 1
 	// Forged signs with a chain that ends in another root.
@@ -122,8 +123,7 @@ func (s *PlatformB) RootPEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.good.root.Raw}))
 }
 
-// Register adds a transaction, or replaces the one with the same id, and returns it as stored. It generates a
-// blank id.
+// Register adds a transaction, or replaces the one with the same id, and returns it as stored. It generates a blank id.
 func (s *PlatformB) Register(t TransactionB) TransactionB {
 	if t.TransactionID == "" {
 		t.TransactionID = "2" + randomDigits(15)
@@ -188,8 +188,7 @@ func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request, belon
 	fake.WriteJSON(w, http.StatusOK, map[string]string{"signedTransactionInfo": s.Sign(t)})
 }
 
-// checkRequestToken makes the store's checks of a request token, including the app's
-// bundle.
+// checkRequestToken makes the store's checks of a request token, including the app's bundle.
 func (s *PlatformB) checkRequestToken(r *http.Request) error {
 	raw, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !found {

@@ -27,8 +27,7 @@ func (p Push) Send(ctx context.Context, address string) error {
 	return err
 }
 
-// Refund reverses a purchase: its state becomes cancelled, and it is listed among the
-// voided purchases.
+// Refund reverses a purchase: its state becomes cancelled, and it is listed among the voided purchases.
 func (s *PlatformA) Refund(token string) (PurchaseA, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

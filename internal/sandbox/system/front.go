@@ -28,8 +28,8 @@ import (
 // methods are the steps of the API's front, in lower case.
 var methods = []string{"get", "head", "post", "put", "delete", "options"}
 
-// front is a proxy between apps and the service. It forwards requests, makes selected ones fail, and holds
-// requests while the service restarts with another clock or other settings.
+// front is a proxy between apps and the service. It forwards requests, makes selected ones fail, and holds requests
+// while the service restarts with another clock or other settings.
 type front struct {
 	*fake.Host
 	proxy     httputil.ReverseProxy
@@ -184,8 +184,8 @@ func (s *System) change(ctx context.Context, want service) error {
 	return err
 }
 
-// clockFile is the file that records how far the clock is ahead, because the rows in a data folder have times
-// of that clock.
+// clockFile is the file that records how far the clock is ahead, because the rows in a data folder have times of that
+// clock.
 func (s *System) clockFile() string { return filepath.Join(filepath.Dir(s.dir), "clock") }
 
 func (s *System) readClock() (time.Duration, error) {

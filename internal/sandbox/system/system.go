@@ -1,6 +1,6 @@
-// Package system runs the whole service on one machine: a sandbox world, `cutroom serve` as a child process,
-// and a front that can be made to fail, with a user and an admin signed in. It uses only the service's public
-// interface: a command line, an environment and HTTP.
+// Package system runs the whole service on one machine: a sandbox world, `cutroom serve` as a child process, and a
+// front that can be made to fail, with a user and an admin signed in. It uses only the service's public interface: a
+// command line, an environment and HTTP.
 package system
 
 import (
@@ -34,11 +34,10 @@ const (
 // Options configures Start.
 type Options struct {
 	World sandbox.Options
-	// Cutroom is the service's binary; "" uses the one in the running executable's
-	// folder.
+	// Cutroom is the service's binary; "" uses the one in the running executable's folder.
 	Cutroom string
-	// Serve is a program that runs the service in place of Cutroom. It is called as `serve --ahead <duration>`,
-	// the offset of the service's clock.
+	// Serve is a program that runs the service in place of Cutroom. It is called as `serve --ahead <duration>`, the
+	// offset of the service's clock.
 	Serve string
 	// Port is the API's port; 0 uses a free one.
 	Port int
@@ -80,8 +79,8 @@ type System struct {
 	end   func() // closes ended
 }
 
-// Start starts world and service, waits for the health check, and signs in a user and an admin. Stop ends them.
-// If ctx ends before Start returns, everything is stopped again; afterwards ctx has no effect.
+// Start starts world and service, waits for the health check, and signs in a user and an admin. Stop ends them. If ctx
+// ends before Start returns, everything is stopped again; afterwards ctx has no effect.
 func Start(ctx context.Context, opts Options) (_ *System, err error) {
 	if opts.Cutroom == "" {
 		if opts.Cutroom, err = FindCutroom(); err != nil {

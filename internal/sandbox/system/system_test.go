@@ -21,8 +21,8 @@ import (
 	"cutroom/internal/sandbox/system"
 )
 
-// TestMain also acts as cutroom: the system under test runs this test binary as the
-// service, with the command line and interface that cutroom documents.
+// TestMain also acts as cutroom: the system under test runs this test binary as the service, with the command line and
+// interface that cutroom documents.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || strings.HasPrefix(os.Args[1], "-test.") {
 		os.Exit(m.Run())

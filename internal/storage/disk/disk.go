@@ -23,8 +23,8 @@ var ErrFull error = unix.ENOSPC
 // IsFull reports whether err means that a disk or a quota on it is full.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// Usage returns the size and the number of the files in a folder, not in its subfolders. It skips files that
-// have just been removed.
+// Usage returns the size and the number of the files in a folder, not in its subfolders. It skips files that have just
+// been removed.
 func Usage(dir string) (sizeBytes int64, files int) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -126,8 +126,8 @@ func Remove(path string) error {
 	return nil
 }
 
-// RemoveOld removes the files and folders in dir whose names begin with prefix and that have not been modified
-// for longer than age.
+// RemoveOld removes the files and folders in dir whose names begin with prefix and that have not been modified for
+// longer than age.
 func RemoveOld(dir, prefix string, age time.Duration) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package diskcache keeps files that can be fetched or made again on the local disk, up to a size.
 //
-// A key is a file name, which always stands for the same content. Get and Put use hard links if the file system
-// allows it, so a job keeps its files even if this or another process that shares the folder evicts them. A
-// file's modification time is its last use, and a file under its final name is complete.
+// A key is a file name, which always stands for the same content. Get and Put use hard links if the file system allows
+// it, so a job keeps its files even if this or another process that shares the folder evicts them. A file's
+// modification time is its last use, and a file under its final name is complete.
 package diskcache
 
 import (
@@ -31,13 +31,13 @@ import (
 type Config struct {
 	Dir      string // created when missing
 	MaxBytes int64  // 0 = no limit; evicts the least recently used files first
-	// Volatile skips flushing files to the disk and drops files written before the machine last started,
-	// because a power failure may have truncated them. A killed process leaves no such file.
+	// Volatile skips flushing files to the disk and drops files written before the machine last started, because a
+	// power failure may have truncated them. A killed process leaves no such file.
 	Volatile bool
 }
 
-// Cache is a folder of files. It is safe for concurrent use. Processes that share a folder each apply the limit
-// to the files that they have listed.
+// Cache is a folder of files. It is safe for concurrent use. Processes that share a folder each apply the limit to the
+// files that they have listed.
 type Cache struct {
 	cfg   Config
 	alive sync.RWMutex // held for writing while folders of scopes are removed
@@ -64,8 +64,8 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Get links or copies the file to dst, which must not exist, and reports whether the cache had it. The cache
-// may share the file at dst, so callers may read or remove it but never write to it.
+// Get links or copies the file to dst, which must not exist, and reports whether the cache had it. The cache may share
+// the file at dst, so callers may read or remove it but never write to it.
 func (c *Cache) Get(ctx context.Context, scope, key, dst string) (bool, error) {
 	c.alive.RLock()
 	defer c.alive.RUnlock()
@@ -104,8 +104,8 @@ func (c *Cache) Put(ctx context.Context, scope, key, src string) error {
 	return nil
 }
 
-// keep calls fill to create the file under a temporary name, publishes it at path, and evicts others if the
-// cache is full.
+// keep calls fill to create the file under a temporary name, publishes it at path, and evicts others if the cache is
+// full.
 func (c *Cache) keep(path string, fill func(temp string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
@@ -124,8 +124,7 @@ func (c *Cache) keep(path string, fill func(temp string) error) error {
 	if err != nil {
 		return err
 	}
-	// Renaming one link of a file to another link of it does nothing; the deferred Remove then
-	// drops the spare name.
+	// Renaming one link of a file to another link of it does nothing; the deferred Remove then drops the spare name.
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
@@ -140,8 +139,8 @@ func (c *Cache) keep(path string, fill func(temp string) error) error {
 	return nil
 }
 
-// Sweep removes files unused for ttl, then the least recently used files beyond the limit, and temporary files
-// of dead processes.
+// Sweep removes files unused for ttl, then the least recently used files beyond the limit, and temporary files of dead
+// processes.
 func (c *Cache) Sweep(ttl time.Duration) error {
 	if err := errors.Join(c.trim("", time.Now().Add(-ttl)), c.removeEmptyScopes()); err != nil {
 		return fmt.Errorf("file cache: sweep: %w", err)
@@ -178,8 +177,8 @@ func (c *Cache) EraseScope(_ context.Context, scope string) error {
 	return nil
 }
 
-// folder returns the folder of a scope's files; "" is the cache's own folder. Hashing allows any scope and
-// keeps user ids off the disk.
+// folder returns the folder of a scope's files; "" is the cache's own folder. Hashing allows any scope and keeps user
+// ids off the disk.
 func (c *Cache) folder(scope string) string {
 	if scope == "" {
 		return c.cfg.Dir

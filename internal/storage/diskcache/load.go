@@ -15,8 +15,8 @@ import (
 // Loader creates the file of a key at a path that does not exist yet.
 type Loader func(ctx context.Context, path string) error
 
-// Load is Get without a scope, but loads a missing file first. The file at dst is read-only. Callers for the
-// same key share one load and its error. If the context of the caller that began it ends, another begins again.
+// Load is Get without a scope, but loads a missing file first. The file at dst is read-only. Callers for the same key
+// share one load and its error. If the context of the caller that began it ends, another begins again.
 func (c *Cache) Load(ctx context.Context, key, dst string, load Loader) error {
 	return c.have(ctx, key, load, func(string) (bool, error) { return c.Get(ctx, "", key, dst) })
 }

@@ -48,8 +48,8 @@ func standInBackend(t *testing.T) *backend {
 	return b
 }
 
-// realBackend puts a proxy before the S3 server of CUTROOM_TEST_S3, and skips the test if
-// there is none. The proxy keeps the client's Host header, because it is signed.
+// realBackend puts a proxy before the S3 server of CUTROOM_TEST_S3, and skips the test if there is none. The proxy
+// keeps the client's Host header, because it is signed.
 func realBackend(t *testing.T) *backend {
 	t.Helper()
 	value := os.Getenv("CUTROOM_TEST_S3")

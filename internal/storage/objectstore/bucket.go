@@ -44,8 +44,8 @@ type BucketConfig struct {
 	AccessKeyID     string
 	SecretAccessKey string
 
-	// HTTP is the client to use; nil gives the bucket its own. NewBucket copies it, and the copy
-	// never follows a redirect.
+	// HTTP is the client to use; nil gives the bucket its own. NewBucket copies it, and the copy never follows a
+	// redirect.
 	HTTP *http.Client
 
 	// PartSizeBytes is the size of one ranged GET or uploaded part. 0 means 16 MiB; S3 requires at least 5 MiB.
@@ -53,8 +53,7 @@ type BucketConfig struct {
 	PartSizeBytes int64
 	// MaxBackoff bounds the random, growing pause between tries; 0 means 5 s.
 	MaxBackoff time.Duration
-	// StallTimeout ends a try when no byte has moved for this long; 0 means 10 s. A stalled try is repeated
-	// once.
+	// StallTimeout ends a try when no byte has moved for this long; 0 means 10 s. A stalled try is repeated once.
 	StallTimeout time.Duration
 	// CallTimeout bounds all tries of a call that transfers no file, because a user is waiting; 0 means 8 s.
 	CallTimeout time.Duration
@@ -75,8 +74,7 @@ type Bucket struct {
 
 var _ Store = (*Bucket)(nil)
 
-// NewBucket returns a Store in the configured bucket. It makes no request; call Check to test the
-// bucket.
+// NewBucket returns a Store in the configured bucket. It makes no request; call Check to test the bucket.
 func NewBucket(cfg BucketConfig) *Bucket {
 	cfg.Region = cmp.Or(cfg.Region, defaultRegion)
 	cfg.PartSizeBytes = cmp.Or(cfg.PartSizeBytes, defaultPartSize)
@@ -104,8 +102,8 @@ func NewBucket(cfg BucketConfig) *Bucket {
 			o.MaxAttempts = attempts
 			o.MaxBackoff = cfg.MaxBackoff
 			o.Backoff = backoff
-			// After a burst of failures the default limiter stops retrying altogether. MaxAttempts
-			// already bounds the retries.
+			// After a burst of failures the default limiter stops retrying altogether. MaxAttempts already bounds the
+			// retries.
 			o.RateLimiter = ratelimit.None
 		}),
 	}
@@ -138,8 +136,7 @@ func (b *Bucket) pause(ctx context.Context, try int) error {
 
 // NewTransport returns the transport for a bucket that is configured without a client.
 func NewTransport() *http.Transport {
-	// Use one connection per part: over HTTP/2 all parts would share one TCP connection and its
-	// congestion window.
+	// Use one connection per part: over HTTP/2 all parts would share one TCP connection and its congestion window.
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	return &http.Transport{
@@ -155,8 +152,8 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// call bounds a call that transfers no file. The first try may use half of the time, so that a dead idle
-// connection leaves time for another.
+// call bounds a call that transfers no file. The first try may use half of the time, so that a dead idle connection
+// leaves time for another.
 func (b *Bucket) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithValue(ctx, tryLimitKey{}, b.timeout/2), b.timeout)
 }
@@ -178,8 +175,7 @@ func (b *Bucket) Stat(ctx context.Context, key string) (info Info, err error) {
 		ETag: aws.ToString(out.ETag), ContentType: aws.ToString(out.ContentType)}, nil
 }
 
-// Delete sends one request per object: the bulk request needs a checksum header that some
-// compatible services refuse.
+// Delete sends one request per object: the bulk request needs a checksum header that some compatible services refuse.
 func (b *Bucket) Delete(ctx context.Context, keys ...string) (err error) {
 	ctx, end := tracing.Start(ctx, "bucket delete")
 	defer func() { end(err) }()

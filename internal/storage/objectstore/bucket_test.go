@@ -144,15 +144,14 @@ func TestStalledTriesEndAndAreRetried(t *testing.T) {
 	asked.Wait()
 }
 
-// silence reads the request and never answers. A server only notices that its client has
-// gone after it has read the body.
+// silence reads the request and never answers. A server only notices that its client has gone after it has read the
+// body.
 func silence(r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
-// stallAfter lets a number of body bytes pass and then waits until the client
-// disconnects.
+// stallAfter lets a number of body bytes pass and then waits until the client disconnects.
 type stallAfter struct {
 	http.ResponseWriter
 	ctx  context.Context
@@ -363,8 +362,8 @@ func TestMissingBucketIsNotAMissingObject(t *testing.T) {
 	})
 }
 
-// TestTransfersKeepMemoryFlat moves 160 MB each way and measures the total allocations,
-// which bound the memory in use at any time.
+// TestTransfersKeepMemoryFlat moves 160 MB each way and measures the total allocations, which bound the memory in use
+// at any time.
 func TestTransfersKeepMemoryFlat(t *testing.T) {
 	bucket := realBackend(t).bucket(t, func(c *objectstore.BucketConfig) { c.PartSizeBytes = 16 << 20 })
 	const size = 160 << 20

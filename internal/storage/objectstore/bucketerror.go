@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/base/httpcall"
 )
 
-// opError is a failure of the service or of the connection to it. It carries a scrubbed text
-// instead of the SDK's error, which may print a signed request.
+// opError is a failure of the service or of the connection to it. It carries a scrubbed text instead of the SDK's
+// error, which may print a signed request.
 type opError struct {
 	op, key string
 	text    string
@@ -105,8 +105,7 @@ func explain(err error) string {
 	return strings.TrimSpace(fmt.Sprintf("store answered %d %s: %s", status, code, message))
 }
 
-// describe extracts status, code and message from an SDK error. The status is 0 if there was no
-// response.
+// describe extracts status, code and message from an SDK error. The status is 0 if there was no response.
 func describe(err error) (status int, code, message string) {
 	var response *smithyhttp.ResponseError
 	if errors.As(err, &response) && response.Response != nil && response.Response.Response != nil {

@@ -96,8 +96,8 @@ func (o *bucketObject) nextSpan() {
 // Close ends the connection, if one is open.
 func (o *bucketObject) Close() error { return o.span.Close() }
 
-// rangeReader reads a range of an object. It resumes a broken connection where it stopped, and
-// gives up after several tries in a row that made little progress.
+// rangeReader reads a range of an object. It resumes a broken connection where it stopped, and gives up after several
+// tries in a row that made little progress.
 type rangeReader struct {
 	ctx       context.Context
 	bucket    *Bucket

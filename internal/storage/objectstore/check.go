@@ -22,10 +22,9 @@ import (
 	"cutroom/internal/base/httpcall"
 )
 
-// Check tests every operation that the service needs: put, get, presigned uploads that bind type
-// and length, multipart uploads if the store has them, presigned downloads and delete. It works on
-// an object of its own under "doctor/". The error names the failed step. The notes are sentences about what an operator
-// should know of a bucket that works.
+// Check tests every operation that the service needs: put, get, presigned uploads that bind type and length, multipart
+// uploads if the store has them, presigned downloads and delete. It works on an object of its own under "doctor/". The
+// error names the failed step. The notes are sentences about what an operator should know of a bucket that works.
 func (b *Bucket) Check(ctx context.Context) (notes []string, err error) {
 	token := rand.Text()
 	c := &check{bucket: b, key: "doctor/" + token + ".txt", content: bytes.Repeat([]byte(token), checkBytes/len(token)+1)[:checkBytes]}
@@ -72,12 +71,12 @@ func (b *Bucket) checkVersioning(ctx context.Context, c *check) {
 	}
 }
 
-// checkBytes is the size of the test object. A bucket that is almost full or near its quota may still accept a
-// few bytes.
+// checkBytes is the size of the test object. A bucket that is almost full or near its quota may still accept a few
+// bytes.
 const checkBytes = 1 << 20
 
-// refusedBytes is the size of a body that the store may refuse unread. With a longer one, the store could close
-// the connection during the upload, and its answer would be lost.
+// refusedBytes is the size of a body that the store may refuse unread. With a longer one, the store could close the
+// connection during the upload, and its answer would be lost.
 const refusedBytes = 16
 
 // check is one run of Bucket.Check.

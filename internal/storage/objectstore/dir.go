@@ -18,8 +18,8 @@ import (
 	"cutroom/internal/storage/disk"
 )
 
-// tempName is the folder under a Dir's root where objects are written before a rename publishes
-// them. Its leading dot keeps it out of the valid keys.
+// tempName is the folder under a Dir's root where objects are written before a rename publishes them. Its leading dot
+// keeps it out of the valid keys.
 const tempName = ".tmp"
 
 // staleTemp is the age after which NewDir treats a temp file as left behind by a killed process.
@@ -34,8 +34,8 @@ type Dir struct {
 
 var _ Store = (*Dir)(nil)
 
-// NewDir returns a Store in the directory root, which it creates if missing. It removes temporary
-// files that an earlier process left behind.
+// NewDir returns a Store in the directory root, which it creates if missing. It removes temporary files that an earlier
+// process left behind.
 func NewDir(root string) (*Dir, error) {
 	abs, err := filepath.Abs(root)
 	if err != nil {
@@ -53,8 +53,7 @@ func NewDir(root string) (*Dir, error) {
 
 func (d *Dir) path(key string) string { return filepath.Join(d.root, filepath.FromSlash(key)) }
 
-// Put stores the file at path under key, by a hard link if the file system allows it, otherwise by
-// a copy.
+// Put stores the file at path under key, by a hard link if the file system allows it, otherwise by a copy.
 func (d *Dir) Put(ctx context.Context, key, path, _ string) error {
 	if err := CheckKey(key); err != nil {
 		return err
@@ -287,8 +286,8 @@ func fileInfo(key string, st fs.FileInfo) Info {
 	}
 }
 
-// notFound maps the errors of an unusable path to ErrNotFound: ENOTDIR means that "a" of "a/b" is an object,
-// ELOOP a symbolic link, which this package never creates.
+// notFound maps the errors of an unusable path to ErrNotFound: ENOTDIR means that "a" of "a/b" is an object, ELOOP a
+// symbolic link, which this package never creates.
 func notFound(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return ErrNotFound

@@ -95,8 +95,7 @@ func TestDirRemovesFilesOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// TestDirFoldersComeAndGo runs many writers and deleters in one folder, which is removed
-// whenever it is empty.
+// TestDirFoldersComeAndGo runs many writers and deleters in one folder, which is removed whenever it is empty.
 func TestDirFoldersComeAndGo(t *testing.T) {
 	d, root := newDir(t)
 	src := file(t, []byte("x"))

@@ -19,8 +19,7 @@ import (
 )
 
 var (
-	// ErrNoUpload is returned for an unknown multipart upload, or one that was completed, aborted
-	// or has expired.
+	// ErrNoUpload is returned for an unknown multipart upload, or one that was completed, aborted or has expired.
 	ErrNoUpload = errors.New("no such multipart upload")
 
 	// ErrUnsupported is returned by a store without multipart uploads or conditional writes.
@@ -34,8 +33,7 @@ type Part struct {
 	ETag      string
 }
 
-// CreateUpload starts a multipart upload and returns its id. Clients send the parts to URLs from
-// PresignPart.
+// CreateUpload starts a multipart upload and returns its id. Clients send the parts to URLs from PresignPart.
 func (b *Bucket) CreateUpload(ctx context.Context, key, contentType string) (id string, err error) {
 	if err := CheckKey(key); err != nil {
 		return "", err
@@ -68,9 +66,9 @@ func (b *Bucket) UploadParts(ctx context.Context, key, id string) (map[int]Part,
 	return parts, nil
 }
 
-// CompleteUpload assembles the parts, in order, into the object. It returns ErrChanged if a part
-// was replaced since it was listed, and ErrExists if the key is taken. Without conditional completion at the store, two
-// completions at the same moment may both succeed.
+// CompleteUpload assembles the parts, in order, into the object. It returns ErrChanged if a part was replaced since it
+// was listed, and ErrExists if the key is taken. Without conditional completion at the store, two completions at the
+// same moment may both succeed.
 func (b *Bucket) CompleteUpload(ctx context.Context, key, id string, parts []Part) error {
 	err := b.complete(ctx, key, id, parts, aws.String("*"))
 	e, _ := errors.AsType[*opError](err)
@@ -134,9 +132,9 @@ func (b *Bucket) PresignPart(ctx context.Context, key, id string, number int, si
 	return signed.URL, nil
 }
 
-// AbortUploads aborts multipart uploads under the prefixes that are older than age, and returns how many. Their
-// clients or replicas are gone, and the database may not list them. It returns ErrUnsupported if the store or
-// the key's policy does not allow listing uploads.
+// AbortUploads aborts multipart uploads under the prefixes that are older than age, and returns how many. Their clients
+// or replicas are gone, and the database may not list them. It returns ErrUnsupported if the store or the key's policy
+// does not allow listing uploads.
 func (b *Bucket) AbortUploads(ctx context.Context, age time.Duration, prefixes ...string) (aborted int, err error) {
 	var old []types.MultipartUpload
 	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{Bucket: &b.bucket})

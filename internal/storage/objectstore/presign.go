@@ -16,12 +16,12 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// PresignPut returns a URL that allows anyone to PUT exactly sizeBytes of exactly contentType under key until
-// ttl has passed, at most 7 days. The store refuses any other type or length.
+// PresignPut returns a URL that allows anyone to PUT exactly sizeBytes of exactly contentType under key until ttl has
+// passed, at most 7 days. The store refuses any other type or length.
 //
-// The SHA-256 of the bytes is part of the signed URL, not of the headers that the client must send. Only some
-// stores enforce it there, so a reader of the object must verify the hash itself. With onlyNew the client must
-// also send If-None-Match: *, and cannot replace an object.
+// The SHA-256 of the bytes is part of the signed URL, not of the headers that the client must send. Only some stores
+// enforce it there, so a reader of the object must verify the hash itself. With onlyNew the client must also send
+// If-None-Match: *, and cannot replace an object.
 func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBytes int64,
 	sum [sha256.Size]byte, ttl time.Duration, onlyNew bool) (string, error) {
 	if err := CheckKey(key); err != nil {
@@ -46,8 +46,8 @@ func (b *Bucket) PresignPut(ctx context.Context, key, contentType string, sizeBy
 	return signed.URL, nil
 }
 
-// withQuery adds a parameter to a URL before it is signed. The SDK would turn the checksum into a
-// header that the client has to send.
+// withQuery adds a parameter to a URL before it is signed. The SDK would turn the checksum into a header that the
+// client has to send.
 func withQuery(name, value string) func(*s3.PresignOptions) {
 	add := middleware.BuildMiddlewareFunc("AddQuery", func(ctx context.Context, in middleware.BuildInput, next middleware.BuildHandler) (
 		middleware.BuildOutput, middleware.Metadata, error) {
@@ -63,9 +63,9 @@ func withQuery(name, value string) func(*s3.PresignOptions) {
 	}))
 }
 
-// PresignGet returns a URL that allows anyone to download the object until ttl has passed, as an attachment
-// called fileName and of contentType. fileName must be printable ASCII without quotes and backslashes. The URL
-// works for GET, or with head for HEAD: a signature covers the method.
+// PresignGet returns a URL that allows anyone to download the object until ttl has passed, as an attachment called
+// fileName and of contentType. fileName must be printable ASCII without quotes and backslashes. The URL works for GET,
+// or with head for HEAD: a signature covers the method.
 func (b *Bucket) PresignGet(ctx context.Context, key string, ttl time.Duration, fileName, contentType string, head bool) (string, error) {
 	switch err := CheckKey(key); {
 	case err != nil:

@@ -322,8 +322,8 @@ func testCancelled(t *testing.T, s objectstore.Store) {
 	}
 }
 
-// testNeverHalf overwrites one object repeatedly while others read it. Each reader sees
-// one of the two contents as a whole, or gets an error.
+// testNeverHalf overwrites one object repeatedly while others read it. Each reader sees one of the two contents as a
+// whole, or gets an error.
 func testNeverHalf(t *testing.T, s objectstore.Store) {
 	key := space() + "deep/a.bin"
 	contents := [][]byte{content(300_000, 1), content(6<<20, 2)}

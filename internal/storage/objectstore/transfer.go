@@ -62,8 +62,8 @@ func (b *Bucket) putParts(ctx context.Context, key string, f io.ReaderAt, size i
 		err = b.complete(ctx, key, id, parts, nil)
 	}
 	if errors.Is(err, ErrNoUpload) {
-		// Either an earlier try completed the upload and its answer was lost, or a lifecycle rule
-		// aborted it. A new Put settles both cases.
+		// Either an earlier try completed the upload and its answer was lost, or a lifecycle rule aborted it. A new Put
+		// settles both cases.
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err != nil {
@@ -97,13 +97,12 @@ func (b *Bucket) sendParts(ctx context.Context, key, id string, f io.ReaderAt, s
 	return parts, g.Wait()
 }
 
-// abort discards a multipart upload, because the store would keep and bill its parts until a lifecycle rule
-// removes them. It runs even if ctx has ended.
+// abort discards a multipart upload, because the store would keep and bill its parts until a lifecycle rule removes
+// them. It runs even if ctx has ended.
 func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	// A part that is still arriving may survive an abort, so repeat it a few times until the upload
-	// is gone.
+	// A part that is still arriving may survive an abort, so repeat it a few times until the upload is gone.
 	for try := 1; ; try++ {
 		err := b.abortOnce(ctx, key, id)
 		switch {
@@ -118,8 +117,8 @@ func (b *Bucket) abort(ctx context.Context, key, id string) error {
 	}
 }
 
-// Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If the object
-// is overwritten during the download, Fetch starts over; after a few times it returns ErrChanged.
+// Fetch downloads the object to dst.part, several ranges at once, and renames it when complete. If the object is
+// overwritten during the download, Fetch starts over; after a few times it returns ErrChanged.
 func (b *Bucket) Fetch(ctx context.Context, key, dst string) error {
 	_, err := b.FetchVersion(ctx, key, dst)
 	return err
@@ -180,8 +179,8 @@ func (b *Bucket) fetch(ctx context.Context, key string, f *os.File) (etag string
 	return first.etag, cmp.Or(g.Wait(), context.Cause(ctx)) // if ctx ended the loop, no part need have failed
 }
 
-// copyRange copies bytes of an object to the same place of f. body is the response with those bytes, or nil if
-// they are not requested yet.
+// copyRange copies bytes of an object to the same place of f. body is the response with those bytes, or nil if they are
+// not requested yet.
 func (b *Bucket) copyRange(ctx context.Context, f io.WriterAt, key, etag string, at, length int64, body io.ReadCloser) error {
 	r := &rangeReader{ctx: ctx, bucket: b, key: key, etag: etag, at: at, end: at + length, body: body, progress: 1 << 20}
 	defer r.Close()
@@ -206,8 +205,8 @@ type ranged struct {
 // errEmptyRange is returned by get for a range of an empty object.
 var errEmptyRange = errors.New("object is empty")
 
-// get requests up to length bytes from offset. If etag is set, the object must still have it. When get fails,
-// the SDK has already retried. The context call, derived from ctx, ends with the body.
+// get requests up to length bytes from offset. If etag is set, the object must still have it. When get fails, the SDK
+// has already retried. The context call, derived from ctx, ends with the body.
 func (b *Bucket) get(ctx, call context.Context, key, etag string, offset, length int64) (*ranged, error) {
 	span := fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)
 	out, err := b.client.GetObject(call, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, Range: &span})

@@ -106,8 +106,8 @@ func (c *httpClient) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// deliversObject reports whether the answer's body is an object. An object's encoding is the uploader's, and its bytes must
-// stay as they are.
+// deliversObject reports whether the answer's body is an object. An object's encoding is the uploader's, and its bytes
+// must stay as they are.
 func deliversObject(req *http.Request, res *http.Response) bool {
 	operation := awsmiddleware.GetOperationName(req.Context())
 	presigned := operation == ""

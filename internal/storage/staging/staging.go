@@ -1,6 +1,5 @@
-// Package staging owns the uploads directory. Request bodies stream into it, are hashed on the way, and are
-// then moved to the object store or removed. Files remain only if the process is killed; [Area.Sweep] removes
-// those.
+// Package staging owns the uploads directory. Request bodies stream into it, are hashed on the way, and are then moved
+// to the object store or removed. Files remain only if the process is killed; [Area.Sweep] removes those.
 package staging
 
 import (
@@ -21,8 +20,7 @@ import (
 	"cutroom/internal/storage/disk"
 )
 
-// ErrTooLarge is returned for a body longer than its limit. Receive has read at most one byte
-// beyond the limit.
+// ErrTooLarge is returned for a body longer than its limit. Receive has read at most one byte beyond the limit.
 var ErrTooLarge = errors.New("larger than the limit")
 
 // batchPrefix is the prefix of every request's folder.
@@ -66,8 +64,8 @@ func (a *Area) Batch() (*Batch, error) {
 	}
 }
 
-// lockName is a file in each batch. A lock on it shows that the owning process is alive: the kernel releases
-// the lock however the process ends.
+// lockName is a file in each batch. A lock on it shows that the owning process is alive: the kernel releases the lock
+// however the process ends.
 const lockName = "lock"
 
 var errSwept = errors.New("batch was swept")
@@ -91,8 +89,7 @@ func lockNew(path string) (*os.File, error) {
 
 func tryLock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// Sweep removes the batches of dead processes, and any other file in the directory that is older
-// than olderThan.
+// Sweep removes the batches of dead processes, and any other file in the directory that is older than olderThan.
 func (a *Area) Sweep(olderThan time.Duration) error {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -129,8 +126,7 @@ func sweepEntry(path string, olderThan time.Duration) error {
 	return os.RemoveAll(path)
 }
 
-// File is a received body on disk, complete and closed. It belongs to its batch until it is moved
-// or linked elsewhere.
+// File is a received body on disk, complete and closed. It belongs to its batch until it is moved or linked elsewhere.
 type File struct {
 	Name      string // name of the part, as given to Receive
 	FileName  string // the client's name for it; never part of Path

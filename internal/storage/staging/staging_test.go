@@ -182,8 +182,8 @@ func TestReceiveKeepsMemoryFlat(t *testing.T) {
 	}
 }
 
-// TestSweepRemovesFilesOfADeadProcess leaves a batch behind by dying: this test
-// starts itself again in a process of its own.
+// TestSweepRemovesFilesOfADeadProcess leaves a batch behind by dying: this test starts itself again in a process of its
+// own.
 func TestSweepRemovesFilesOfADeadProcess(t *testing.T) {
 	if dir := os.Getenv("STAGING_DIE_IN"); dir != "" {
 		a, err := staging.New(dir)

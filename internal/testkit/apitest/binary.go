@@ -19,8 +19,8 @@ import (
 // buildDir is the folder of the binary that this process built, which Main removes, or "".
 var buildDir string
 
-// Binary returns the path of the cutroom binary: CUTROOM_BIN, or a new build of this module. The sandbox's
-// binary is in the same folder. Each test process builds them at most once.
+// Binary returns the path of the cutroom binary: CUTROOM_BIN, or a new build of this module. The sandbox's binary is in
+// the same folder. Each test process builds them at most once.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("CUTROOM_BIN"); path != "" {
 		return filepath.Abs(path)
@@ -42,8 +42,8 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return filepath.Join(buildDir, "cutroom"), nil
 })
 
-// moduleRoot returns the folder that contains go.mod. It searches upwards from the working
-// directory, which under `go test` is the package's folder.
+// moduleRoot returns the folder that contains go.mod. It searches upwards from the working directory, which under `go
+// test` is the package's folder.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -61,8 +61,8 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// Run runs the binary in the folder dir until it exits, and returns its exit status and output.
-// The environment is env plus PATH, HOME and TMPDIR. Run kills the binary when ctx ends.
+// Run runs the binary in the folder dir until it exits, and returns its exit status and output. The environment is env
+// plus PATH, HOME and TMPDIR. Run kills the binary when ctx ends.
 func Run(ctx context.Context, dir string, env map[string]string, args ...string) (status int, output string, err error) {
 	binary, err := Binary()
 	if err != nil {

@@ -45,8 +45,8 @@ type Response struct {
 	name string
 }
 
-// Do sends a request, checks the exchange against openapi.yaml, and checks the response for
-// leaks. It does not follow redirects.
+// Do sends a request, checks the exchange against openapi.yaml, and checks the response for leaks. It does not follow
+// redirects.
 func (s *Server) Do(t testing.TB, r Request) *Response {
 	t.Helper()
 	res, err := s.TryDo(t, r)
@@ -94,8 +94,8 @@ func (r Request) plain() api.Request {
 	return api.Request{Method: r.Method, Path: r.Path, Token: r.Token, Header: r.Header, JSON: r.JSON, Raw: r.Raw, Form: r.Form}
 }
 
-// exchange returns what to check against openapi.yaml. In its copy of a multipart form, media is shortened and
-// JSON fields have the content type that clients may omit.
+// exchange returns what to check against openapi.yaml. In its copy of a multipart form, media is shortened and JSON
+// fields have the content type that clients may omit.
 func (r Request) exchange(ctx context.Context, base string, answer api.Response) (exchange, error) {
 	plain := r.plain()
 	plain.Form = slices.Clone(r.Form)
@@ -139,8 +139,8 @@ func (r *Response) Error(status int, code string) *Response {
 	return r
 }
 
-// Sentence fails the test unless the response has the status and its error is a sentence that
-// contains all the words. Case is ignored.
+// Sentence fails the test unless the response has the status and its error is a sentence that contains all the words.
+// Case is ignored.
 func (r *Response) Sentence(status int, words ...string) *Response {
 	r.t.Helper()
 	text := r.ErrorText()
@@ -194,8 +194,7 @@ func (s *Server) pathOf(t testing.TB, absolute string) string {
 	return u.RequestURI()
 }
 
-// Outside sends a request to another server, such as a presigned upload. It does not check the
-// response.
+// Outside sends a request to another server, such as a presigned upload. It does not check the response.
 func (s *Server) Outside(t testing.TB, method, address string, header http.Header, body []byte) *Response {
 	t.Helper()
 	r := api.Request{Method: method, Path: address, Header: header, Raw: string(body)}

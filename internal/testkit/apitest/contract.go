@@ -141,8 +141,8 @@ func (x exchange) answer(route *routers.Route) [sha256.Size]byte {
 	return [sha256.Size]byte(sum.Sum(nil))
 }
 
-// authenticated accepts a request that has the credentials its security scheme requires. The
-// service checks whether they are genuine.
+// authenticated accepts a request that has the credentials its security scheme requires. The service checks whether
+// they are genuine.
 func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) error {
 	r := in.RequestValidationInput.Request
 	if in.SecurityScheme.Type == "http" {
@@ -218,8 +218,7 @@ func (x exchange) checkUnknownPath(c contract) error {
 	return x.checkErrorBody(c)
 }
 
-// optional reports whether a path is outside the API: pages that a setting can turn off, and
-// files.
+// optional reports whether a path is outside the API: pages that a setting can turn off, and files.
 func optional(path string) bool {
 	return strings.HasPrefix(path, "/swagger") || strings.HasPrefix(path, "/api/v2/testdata/")
 }

@@ -75,8 +75,8 @@ func (u *User) WaitReady(t testing.TB, jobID string) SeparationStatus {
 	return u.WaitSeparation(t, jobID, "READY")
 }
 
-// WaitSeparation waits until a separation has a status. It ends the test if the separation ends with another status, and
-// fails it if the progress falls.
+// WaitSeparation waits until a separation has a status. It ends the test if the separation ends with another status,
+// and fails it if the progress falls.
 func (u *User) WaitSeparation(t testing.TB, jobID, want string) SeparationStatus {
 	t.Helper()
 	var last SeparationStatus
@@ -117,8 +117,7 @@ type RenderStatus struct {
 // M is a JSON object of a request.
 type M = map[string]any
 
-// RenderForm returns the multipart body of a render: config, marshalled unless it is a string,
-// and the media parts.
+// RenderForm returns the multipart body of a render: config, marshalled unless it is a string, and the media parts.
 func RenderForm(t testing.TB, config any, media ...Part) []Part {
 	t.Helper()
 	text, isText := config.(string)
@@ -158,8 +157,7 @@ func (u *User) WaitRendered(t testing.TB, jobID string) {
 	}
 }
 
-// WaitFinished waits until a render is COMPLETED or FAILED, and fails the test if its
-// progress falls.
+// WaitFinished waits until a render is COMPLETED or FAILED, and fails the test if its progress falls.
 func (u *User) WaitFinished(t testing.TB, jobID string) RenderStatus {
 	t.Helper()
 	var last RenderStatus
@@ -174,8 +172,7 @@ func (u *User) WaitFinished(t testing.TB, jobID string) RenderStatus {
 	return last
 }
 
-// Download downloads a rendered file to a temporary file. It follows a redirect to the object
-// store.
+// Download downloads a rendered file to a temporary file. It follows a redirect to the object store.
 func (u *User) Download(t testing.TB, jobID string) string {
 	t.Helper()
 	res := u.Get(t, "/api/v2/render/"+jobID+"/download")
@@ -206,8 +203,8 @@ func With(m M, more M) M {
 	return out
 }
 
-// Eventually polls until done returns true. After the deadline it ends the test with the message
-// that say returns. The interval grows, to leave the CPU to other tests.
+// Eventually polls until done returns true. After the deadline it ends the test with the message that say returns. The
+// interval grows, to leave the CPU to other tests.
 func Eventually(t testing.TB, deadline time.Duration, done func() bool, say func() string) {
 	t.Helper()
 	began := time.Now()

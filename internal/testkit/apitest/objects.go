@@ -36,9 +36,9 @@ func s3Client(env map[string]string) *s3.Client {
 	})
 }
 
-// RealBucket creates a bucket on the S3 server that CUTROOM_TEST_S3 names, and returns the
-// settings for it, whose address is that of a [ChangingProxy]. Without that variable it returns nil. Each test needs its
-// own bucket: two services with different databases would sweep each other's objects.
+// RealBucket creates a bucket on the S3 server that CUTROOM_TEST_S3 names, and returns the settings for it, whose
+// address is that of a [ChangingProxy]. Without that variable it returns nil. Each test needs its own bucket: two
+// services with different databases would sweep each other's objects.
 func RealBucket(t testing.TB) (map[string]string, error) {
 	value := os.Getenv("CUTROOM_TEST_S3")
 	if value == "" {
@@ -104,8 +104,7 @@ func (s *Server) ObjectKeys(t testing.TB) []string {
 	return keys
 }
 
-// PendingUploads lists the keys of multipart uploads in the service's bucket that are neither
-// completed nor aborted.
+// PendingUploads lists the keys of multipart uploads in the service's bucket that are neither completed nor aborted.
 func (s *Server) PendingUploads(t testing.TB) []string {
 	t.Helper()
 	out, err := s3Client(s.env).ListMultipartUploads(t.Context(),

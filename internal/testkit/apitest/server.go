@@ -1,11 +1,10 @@
 // Package apitest runs the real service for black-box tests.
 //
-// Start builds the binary once per test process and runs `cutroom serve` as a child process with
-// its own database, storage folder and vendor stand-ins. Tests send it HTTP requests. The package
-// checks every exchange against openapi.yaml, and searches responses and logs for leaks.
+// Start builds the binary once per test process and runs `cutroom serve` as a child process with its own database,
+// storage folder and vendor stand-ins. Tests send it HTTP requests. The package checks every exchange against
+// openapi.yaml, and searches responses and logs for leaks.
 //
-// The environment of `go test` chooses the shape of the service, so one suite runs
-// in every shape:
+// The environment of `go test` chooses the shape of the service, so one suite runs in every shape:
 //
 //	CUTROOM_TEST_DB=sqlite|postgres   default sqlite
 //	CUTROOM_TEST_BUCKET=1             with an object store
@@ -45,16 +44,14 @@ import (
 	"cutroom/internal/testkit/relaytest"
 )
 
-// Deadlines for starting and stopping the service. They are generous because the machine may be
-// busy.
+// Deadlines for starting and stopping the service. They are generous because the machine may be busy.
 const (
 	startDeadline = 2 * time.Minute
 	stopDeadline  = 2 * time.Minute
 )
 
-// Server is the service under test: one process, or several behind a front.
-// Its methods may be called from parallel subtests, except those that start
-// and stop processes.
+// Server is the service under test: one process, or several behind a front. Its methods may be called from parallel
+// subtests, except those that start and stop processes.
 type Server struct {
 	URL     string // without a trailing slash
 	World   *World // the vendors
@@ -103,8 +100,8 @@ func StandInBucket() Option { return func(o *options) { o.bucket, o.standIn = tr
 // write to find out whether it takes files.
 func Unready() Option { return func(o *options) { o.bucket, o.standIn, o.unready = true, true, true } }
 
-// ClockAhead runs the service with a clock that is wrong by d, or late if d is negative. Only the sandbox's
-// binary can do that. Times that libraries and ffmpeg read themselves, such as in presigned addresses, stay right.
+// ClockAhead runs the service with a clock that is wrong by d, or late if d is negative. Only the sandbox's binary can
+// do that. Times that libraries and ffmpeg read themselves, such as in presigned addresses, stay right.
 func ClockAhead(d time.Duration) Option { return func(o *options) { o.ahead = d } }
 
 // Relay sets *r to a relay between the service and the server whose address the key holds.
@@ -113,8 +110,8 @@ func Relay(r **relaytest.Relay, key string) Option { return func(o *options) { o
 // Replicas runs n processes behind a round-robin front. Two or more need PostgreSQL.
 func Replicas(n int) Option { return func(o *options) { o.replicas = n } }
 
-// Roles runs a replica for each list of roles. They share only the bucket and the
-// database, which must be PostgreSQL. The first list must contain api.
+// Roles runs a replica for each list of roles. They share only the bucket and the database, which must be PostgreSQL.
+// The first list must contain api.
 func Roles(lists ...string) Option {
 	return func(o *options) { o.roles, o.replicas, o.bucket = lists, len(lists), true }
 }
@@ -128,9 +125,8 @@ func Replication() int {
 	return max(1, n)
 }
 
-// Start runs the service until the test ends. It ends the test if the service does
-// not start, and fails it if the service does not stop cleanly or its log contains
-// a secret or a panic.
+// Start runs the service until the test ends. It ends the test if the service does not start, and fails it if the
+// service does not stop cleanly or its log contains a secret or a panic.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := start(t, opts)
@@ -184,8 +180,7 @@ func start(t testing.TB, opts []Option) *Server {
 	return s
 }
 
-// newClient returns a client that follows no redirects. It keeps few connections, so
-// processes stop quickly.
+// newClient returns a client that follows no redirects. It keeps few connections, so processes stop quickly.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true},
@@ -252,9 +247,8 @@ func (s *Server) makeReplicas(t testing.TB, o options) {
 	}
 }
 
-// roundRobin passes each request to the next target. It leaves X-Forwarded-For as the
-// client sent it, so the hop count is the same in every shape. If a target closes its connection,
-// the front closes the client's.
+// roundRobin passes each request to the next target. It leaves X-Forwarded-For as the client sent it, so the hop count
+// is the same in every shape. If a target closes its connection, the front closes the client's.
 func roundRobin(targets []*url.URL) http.Handler {
 	var turn atomic.Uint64
 	return &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
@@ -299,8 +293,7 @@ func (s *Server) killAll() {
 // KillReplica is Kill9 for one of several processes.
 func (s *Server) KillReplica(t testing.TB, i int) { s.Replica(i).Kill9(t) }
 
-// Stop ends all processes with SIGTERM and fails the test unless each exits
-// with status 0 in time.
+// Stop ends all processes with SIGTERM and fails the test unless each exits with status 0 in time.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	s.StopBy(t, syscall.SIGTERM)
@@ -328,8 +321,7 @@ func (s *Server) StopBy(t testing.TB, sig syscall.Signal) {
 	wg.Wait()
 }
 
-// Restart starts the stopped processes again with the same configuration and storage, and waits
-// until they respond.
+// Restart starts the stopped processes again with the same configuration and storage, and waits until they respond.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	for _, r := range s.replicas {
@@ -352,8 +344,8 @@ func (s *Server) SetEnv(key, value string) {
 	}
 }
 
-// Command runs another command of the binary, such as `admin grant`, with the
-// service's configuration, and returns its exit status and output.
+// Command runs another command of the binary, such as `admin grant`, with the service's configuration, and returns its
+// exit status and output.
 func (s *Server) Command(t testing.TB, args ...string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -427,8 +419,8 @@ func (s *Server) shutdown(t testing.TB) {
 	}
 }
 
-// checkLeaks fails the test if a response contains an upstream's text, a path of the server, SQL,
-// a stack trace or a secret.
+// checkLeaks fails the test if a response contains an upstream's text, a path of the server, SQL, a stack trace or a
+// secret.
 func (s *Server) checkLeaks(t testing.TB, name string, res *Response) {
 	t.Helper()
 	if !strings.Contains(res.Header.Get("Content-Type"), "json") {
@@ -471,8 +463,8 @@ func (s *Server) Replica(i int) *Server {
 	return r
 }
 
-// At returns the service at another address, such as a front's. It shares everything else with s,
-// and is valid as long as s.
+// At returns the service at another address, such as a front's. It shares everything else with s, and is valid as long
+// as s.
 func (s *Server) At(address string) *Server {
 	at := *s
 	at.URL = address

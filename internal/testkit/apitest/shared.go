@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// shared is the service of the tests that need no special configuration. Each test uses its own
-// users.
+// shared is the service of the tests that need no special configuration. Each test uses its own users.
 var shared struct {
 	once   sync.Once
 	server *Server
@@ -22,24 +21,23 @@ var forever struct {
 	life *lifetime
 }
 
-// Forever returns a testing.TB whose folders last until the test process ends, when its cleanups
-// run. It is for fixtures that several tests use. A failure fails the process; Fatal panics. The
-// package's TestMain must call Main.
+// Forever returns a testing.TB whose folders last until the test process ends, when its cleanups run. It is for
+// fixtures that several tests use. A failure fails the process; Fatal panics. The package's TestMain must call Main.
 func Forever(t testing.TB) testing.TB {
 	forever.once.Do(func() { forever.life = &lifetime{TB: t} })
 	return forever.life
 }
 
-// NewLife returns a testing.TB for a program that is not a test. end runs the cleanups and reports
-// whether anything failed.
+// NewLife returns a testing.TB for a program that is not a test. end runs the cleanups and reports whether anything
+// failed.
 func NewLife() (t testing.TB, end func() (failed bool)) {
 	l := &lifetime{}
 	return l, l.end
 }
 
-// Shared returns a service that runs until the test process ends. API docs and dev mock are off;
-// everything else has its default. Tests that inject faults, change the configuration, stop
-// processes or count something across all users need Start. The package's TestMain must call Main.
+// Shared returns a service that runs until the test process ends. API docs and dev mock are off; everything else has
+// its default. Tests that inject faults, change the configuration, stop processes or count something across all users
+// need Start. The package's TestMain must call Main.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	shared.once.Do(func() {
@@ -68,8 +66,8 @@ func unusual(log string) string {
 	return b.String()
 }
 
-// Main runs the tests of a package, stops the shared service and removes the binary. It returns
-// the exit status: os.Exit(apitest.Main(m)).
+// Main runs the tests of a package, stops the shared service and removes the binary. It returns the exit status:
+// os.Exit(apitest.Main(m)).
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared.server != nil {
@@ -84,8 +82,7 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// lifetime is a testing.TB that may outlive a test. It implements only the methods that helpers in
-// this module use.
+// lifetime is a testing.TB that may outlive a test. It implements only the methods that helpers in this module use.
 type lifetime struct {
 	testing.TB // for the interface's private method; may be nil
 

@@ -19,9 +19,8 @@ type World struct {
 	*sandbox.World
 }
 
-// startWorld starts the stand-ins until the test ends. The separation provider is fast and treats
-// sound above 600 Hz as voice. It returns no speakers unless a test asks for them, because each
-// costs the service four more ffmpeg passes.
+// startWorld starts the stand-ins until the test ends. The separation provider is fast and treats sound above 600 Hz as
+// voice. It returns no speakers unless a test asks for them, because each costs the service four more ffmpeg passes.
 func startWorld(t testing.TB, bucket bool) *World {
 	w := must(sandbox.Start(sandbox.Options{DataDir: filepath.Join(t.TempDir(), "world"), Fast: true, Bucket: bucket}))(t)
 	t.Cleanup(func() {
@@ -48,8 +47,8 @@ func (w *World) MintB(t testing.TB, c identity.Claims) string {
 // PurchaseA registers a purchase at platform_a. Blank ids become unique ones.
 func (w *World) PurchaseA(p store.PurchaseA) store.PurchaseA { return w.PlatformA.Register(p) }
 
-// TransactionB registers a transaction at platform_b and returns it with the client's receipt,
-// which is its signed form.
+// TransactionB registers a transaction at platform_b and returns it with the client's receipt, which is its signed
+// form.
 func (w *World) TransactionB(tr store.TransactionB) (store.TransactionB, string) {
 	tr = w.PlatformB.Register(tr)
 	return tr, w.PlatformB.Sign(tr)

@@ -1,5 +1,5 @@
-// Package benchtest has what benchmarks share: sections of the results page, workers that claim
-// jobs, and the CPU time and memory of processes.
+// Package benchtest has what benchmarks share: sections of the results page, workers that claim jobs, and the CPU time
+// and memory of processes.
 package benchtest
 
 import (
@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// Section is one section of docs/benchmarks.md. It also prints everything written to it, because
-// a benchmark takes minutes.
+// Section is one section of docs/benchmarks.md. It also prints everything written to it, because a benchmark takes
+// minutes.
 type Section struct {
 	name string
 	text strings.Builder
 }
 
-// New begins the section that `make name` writes. Call it before measuring: it records the machine
-// and its load.
+// New begins the section that `make name` writes. Call it before measuring: it records the machine and its load.
 func New(name, title string) *Section {
 	s := &Section{name: name}
 	s.print("## " + title)
@@ -46,8 +45,7 @@ func (s *Section) print(text string) {
 	s.text.WriteString(text + "\n")
 }
 
-// Save replaces the section in a page. It returns an error if the page has no place for the
-// section.
+// Save replaces the section in a page. It returns an error if the page has no place for the section.
 func (s *Section) Save(page string) error {
 	old, err := os.ReadFile(page)
 	if err != nil {

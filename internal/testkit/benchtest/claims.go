@@ -14,8 +14,8 @@ type Claims struct {
 	PerSecond  float64         // cycles
 }
 
-// MeasureClaims runs cycles in parallel workers until the limit has passed. A cycle claims a job
-// and ends it, and returns how long each took.
+// MeasureClaims runs cycles in parallel workers until the limit has passed. A cycle claims a job and ends it, and
+// returns how long each took.
 func MeasureClaims(workers int, limit time.Duration, cycle func(worker int) (claim, end time.Duration, err error)) (c Claims, err error) {
 	var mu sync.Mutex
 	var all errgroup.Group

@@ -44,8 +44,7 @@ func Running(pid int, name string) (n int) {
 	return n
 }
 
-// FamilyCPU returns the CPU time of a process and its living descendants, in nanoseconds if the
-// kernel counts them.
+// FamilyCPU returns the CPU time of a process and its living descendants, in nanoseconds if the kernel counts them.
 func FamilyCPU(pid int) (sum time.Duration) {
 	for _, member := range Family(pid) {
 		p, err := procfs.NewProc(member)

@@ -1,5 +1,5 @@
-// Package browsertest lets a test use a web page as a user would, in the installed Chromium. It
-// does not depend on the service.
+// Package browsertest lets a test use a web page as a user would, in the installed Chromium. It does not depend on the
+// service.
 package browsertest
 
 import (
@@ -51,10 +51,9 @@ var shared struct {
 	err  error
 }
 
-// Open opens an empty tab until the test ends. It shares no cookies and no storage with
-// other tabs, but all tabs of a test process share a browser, which takes seconds of
-// processor time to start. If the machine has no browser, Open skips the test, or in CI
-// fails it.
+// Open opens an empty tab until the test ends. It shares no cookies and no storage with other tabs, but all tabs of a
+// test process share a browser, which takes seconds of processor time to start. If the machine has no browser, Open
+// skips the test, or in CI fails it.
 func Open(t testing.TB) *Page {
 	t.Helper()
 	program := find()
@@ -153,8 +152,8 @@ func (p *Page) Reload() {
 	do(p, chromedp.Reload())
 }
 
-// Eval runs a JavaScript expression, waits for it if it is a promise, and
-// returns its value: a string as it is, anything else as JSON.
+// Eval runs a JavaScript expression, waits for it if it is a promise, and returns its value: a string as it is,
+// anything else as JSON.
 func (p *Page) Eval(expression string) string {
 	p.t.Helper()
 	v, err := p.eval(expression)
@@ -176,10 +175,10 @@ func (p *Page) eval(expression string) (string, error) {
 	return text, err
 }
 
-// Until waits for a JavaScript expression to become true. After maxWait it ends the test
-// and prints what the page shows. It does not use the library's own wait, which stops when
-// the page changes, and evaluates text as code, which the page's policy forbids. It asks less and less often:
-// a question costs the browser and the test more than a millisecond of processor time.
+// Until waits for a JavaScript expression to become true. After maxWait it ends the test and prints what the page
+// shows. It does not use the library's own wait, which stops when the page changes, and evaluates text as code, which
+// the page's policy forbids. It asks less and less often: a question costs the browser and the test more than a
+// millisecond of processor time.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
 	pause := 16 * time.Millisecond
@@ -324,7 +323,8 @@ func (p *Page) Screenshot() []byte {
 }
 
 // wide, unnamed and pale list what must not be on a page: elements beyond the right edge of the window, controls
-// without a name for screen readers, and texts whose contrast with their background is below 4.5 to 1 (WCAG 2.2, 1.4.3).
+// without a name for screen readers, and texts whose contrast with their background is below 4.5 to 1 (WCAG 2.2,
+// 1.4.3).
 const (
 	wide    = `((over) => over > 0 ? [over + ' pixels'] : [])(document.documentElement.scrollWidth - document.documentElement.clientWidth)`
 	unnamed = `[...document.querySelectorAll('a, button, input, progress, [role=img], [role=region]')]
@@ -379,8 +379,8 @@ func (p *Page) Quiet(name string) {
 	}
 }
 
-// Problems returns the browser's complaints since the last call: errors of scripts,
-// of loading and on the console, and violations of the page's policy.
+// Problems returns the browser's complaints since the last call: errors of scripts, of loading and on the console, and
+// violations of the page's policy.
 func (p *Page) Problems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -389,8 +389,7 @@ func (p *Page) Problems() []string {
 	return out
 }
 
-// event collects problems. The browser sends its events before it answers the next
-// command.
+// event collects problems. The browser sends its events before it answers the next command.
 func (p *Page) event(event any) {
 	var problem string
 	switch e := event.(type) {

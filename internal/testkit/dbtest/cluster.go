@@ -69,8 +69,8 @@ local   all,replication all trust
 hostssl all all 127.0.0.1/32 scram-sha-256
 `
 
-// supervise runs the server until its standard input ends, then stops the server and removes its
-// folder ($2). The input also ends if the process that started the script is killed.
+// supervise runs the server until its standard input ends, then stops the server and removes its folder ($2). The input
+// also ends if the process that started the script is killed.
 const supervise = `
 "$1/postgres" -D "$2" >"$2/server.log" 2>&1 &
 pid=$!
@@ -80,8 +80,8 @@ wait $pid
 rm -rf "$2"
 `
 
-// Start creates and starts a cluster. config holds additional lines for its configuration. The
-// cluster stops with Stop or with the process.
+// Start creates and starts a cluster. config holds additional lines for its configuration. The cluster stops with Stop
+// or with the process.
 func Start(ctx context.Context, config ...string) (*Cluster, error) {
 	return start(ctx, strings.Join(config, "\n"), initdb(ctx))
 }
@@ -98,8 +98,8 @@ func start(ctx context.Context, settings string, fill func(c *Cluster) error) (*
 	if err != nil {
 		return nil, err
 	}
-	// Not t.TempDir: the cluster outlives the test that started it, and the server's user must be
-	// able to enter the folder.
+	// Not t.TempDir: the cluster outlives the test that started it, and the server's user must be able to enter the
+	// folder.
 	dir, err := os.MkdirTemp("", "cutroom-pg-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for PostgreSQL: %w", err)
@@ -179,8 +179,8 @@ func writeFiles(dir string, owner *syscall.Credential, files map[string][]byte) 
 func (c *Cluster) run() error {
 	c.cmd = exec.Command("sh", "-c", supervise, "postgres-for-tests", c.bin, c.dir)
 	c.cmd.Dir = "/"
-	// The cluster has its own process group, because an interrupt from the terminal must not stop it
-	// before the tests end.
+	// The cluster has its own process group, because an interrupt from the terminal must not stop it before the tests
+	// end.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.cred, Setpgid: true}
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -239,8 +239,8 @@ func binaries() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return version(a) - version(b) })), nil
 }
 
-// serverUser makes the user that the server will run as the owner of dir, because PostgreSQL does
-// not run as root. Nil means the current user.
+// serverUser makes the user that the server will run as the owner of dir, because PostgreSQL does not run as root. Nil
+// means the current user.
 func serverUser(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

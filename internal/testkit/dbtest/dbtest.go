@@ -1,9 +1,9 @@
 // Package dbtest gives each test its own database, on SQLite, PostgreSQL or both.
 //
-// On first use it starts a private PostgreSQL cluster for the test process, from the installed
-// binaries. The cluster uses TLS because the service requires it. Each database is a copy of a
-// migrated template. Command withpg starts one cluster and template for all packages of a
-// `go test ./...`, and names them in CUTROOM_TEST_PG_URL and CUTROOM_TEST_PG_TEMPLATE.
+// On first use it starts a private PostgreSQL cluster for the test process, from the installed binaries. The cluster
+// uses TLS because the service requires it. Each database is a copy of a migrated template. Command withpg starts one
+// cluster and template for all packages of a `go test ./...`, and names them in CUTROOM_TEST_PG_URL and
+// CUTROOM_TEST_PG_TEMPLATE.
 //
 // The package depends on the service's migrations, and on nothing else of the service.
 package dbtest
@@ -28,12 +28,11 @@ import (
 )
 
 // EnvURL names the variable that holds the address of a running cluster,
-// postgres://user:password@host:port/postgres?sslmode=require. The user must
-// be allowed to create databases.
+// postgres://user:password@host:port/postgres?sslmode=require. The user must be allowed to create databases.
 const EnvURL = "CUTROOM_TEST_PG_URL"
 
-// EnvTemplate names the variable that holds the name of a migrated database in that cluster.
-// Without it, every process migrates its own template.
+// EnvTemplate names the variable that holds the name of a migrated database in that cluster. Without it, every process
+// migrates its own template.
 const EnvTemplate = "CUTROOM_TEST_PG_TEMPLATE"
 
 // server is a cluster with a migrated template.
@@ -43,8 +42,8 @@ type server struct {
 	template string
 }
 
-// shared returns the process's cluster, and keeps it reachable, because a garbage-collected pipe to its supervisor would
-// stop it. When the process ends, the pipe closes and the cluster removes itself.
+// shared returns the process's cluster, and keeps it reachable, because a garbage-collected pipe to its supervisor
+// would stop it. When the process ends, the pipe closes and the cluster removes itself.
 var shared = sync.OnceValues(func() (s server, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -178,8 +177,8 @@ func Notify(t testing.TB, d *db.DB, topics ...string) {
 	}
 }
 
-// Plan returns the steps of a query's plan. settings are statements that PostgreSQL runs first,
-// because by default it scans small tables instead of using an index.
+// Plan returns the steps of a query's plan. settings are statements that PostgreSQL runs first, because by default it
+// scans small tables instead of using an index.
 func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []string) {
 	t.Helper()
 	explain, before := `EXPLAIN QUERY PLAN `, []any{new(int), new(int), new(int)}
@@ -204,9 +203,8 @@ func Plan(t testing.TB, d *db.DB, settings, query string, args ...any) (steps []
 	return steps
 }
 
-// URL creates a migrated database that is dropped when the test ends. The address has no
-// credentials; user and password belong to the database's owner, who is not a superuser. If
-// PostgreSQL is not installed, the test fails.
+// URL creates a migrated database that is dropped when the test ends. The address has no credentials; user and password
+// belong to the database's owner, who is not a superuser. If PostgreSQL is not installed, the test fails.
 func URL(t testing.TB) (address, user, password string) {
 	t.Helper()
 	return create(t, true)
@@ -218,8 +216,8 @@ func Empty(t testing.TB) (address, user, password string) {
 	return create(t, false)
 }
 
-// RowsOnly is URL with a role that owns nothing and can only read and write rows. grants are the
-// statements that grant these rights, with %s for the role's name.
+// RowsOnly is URL with a role that owns nothing and can only read and write rows. grants are the statements that grant
+// these rights, with %s for the role's name.
 func RowsOnly(t testing.TB, grants string) (address, user, password string) {
 	t.Helper()
 	address, owner, password := URL(t)

@@ -8,9 +8,9 @@ import (
 	"cutroom/internal/testkit/relaytest"
 )
 
-// Lossy opens one PostgreSQL database twice: directly, and through a relay. Before the relay
-// delivers a piece of a response it calls lose, which may run concurrently. If lose returns true, the relay
-// drops the response, whose statement has already taken effect, and closes the connection.
+// Lossy opens one PostgreSQL database twice: directly, and through a relay. Before the relay delivers a piece of a
+// response it calls lose, which may run concurrently. If lose returns true, the relay drops the response, whose
+// statement has already taken effect, and closes the connection.
 func Lossy(t testing.TB, lose func(direct *db.DB) bool) (direct, lossy *db.DB) {
 	t.Helper()
 	address, user, password := URL(t)

@@ -19,8 +19,7 @@ type Pair struct {
 	promoted         bool
 }
 
-// replicated are the settings for a failover without loss. The default settings of this package
-// turn them off.
+// replicated are the settings for a failover without loss. The default settings of this package turn them off.
 const replicated = `
 wal_level = replica
 max_wal_senders = 4
@@ -85,8 +84,7 @@ func (p *Pair) PSQL() string {
 	return fmt.Sprintf("%s/psql -h %s -p %s -U postgres", c.bin, c.dir, c.port)
 }
 
-// StopStandby suspends the standby, as if its machine hung. Commits on the primary wait until
-// ContinueStandby.
+// StopStandby suspends the standby, as if its machine hung. Commits on the primary wait until ContinueStandby.
 func (p *Pair) StopStandby() error { return p.standby.signal(syscall.SIGSTOP) }
 
 // ContinueStandby resumes the standby.

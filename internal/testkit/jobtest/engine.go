@@ -15,8 +15,8 @@ import (
 	"cutroom/internal/film/engine"
 )
 
-// Engine simulates renders, which take a fixed time and no CPU. It shares parts by the loop of the
-// real engine, with one encoder.
+// Engine simulates renders, which take a fixed time and no CPU. It shares parts by the loop of the real engine, with
+// one encoder.
 type Engine struct {
 	Takes time.Duration    // time to make a film, or each of its parts
 	Parts int              // parts in a film; 0 makes films in one piece, without a coordinator

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Interleave performs 10 to 30 random operations on random jobs, some concurrently and some in
-// sequence. do performs one operation on one job, with a random n from 0 to 29, and reports whether
-// it deleted the job. Interleave returns how often each job was deleted.
+// Interleave performs 10 to 30 random operations on random jobs, some concurrently and some in sequence. do performs
+// one operation on one job, with a random n from 0 to 29, and reports whether it deleted the job. Interleave returns
+// how often each job was deleted.
 func Interleave(t *testing.T, rt *rapid.T, jobs, operations []string,
 	do func(operation, job string, n int) (deleted bool, err error)) map[string]int {
 	var mu sync.Mutex

@@ -15,8 +15,7 @@ import (
 // SampleRate is the rate of all decoded audio.
 const SampleRate = measure.SampleRate
 
-// Window is the half-open span [From, To) of a file's timeline. The zero value
-// is the whole file.
+// Window is the half-open span [From, To) of a file's timeline. The zero value is the whole file.
 type Window struct{ From, To time.Duration }
 
 // Between is the window from..to in milliseconds.
@@ -35,9 +34,8 @@ func (w Window) cut(samples []float64) []float64 {
 
 func sampleAt(d time.Duration) int { return int(math.Round(d.Seconds() * SampleRate)) }
 
-// Samples decodes the first audio stream at SampleRate, and returns one slice per channel with
-// samples in -1..1. The first sample is at time zero; zeros precede audio that starts later. The
-// caller must not change the slices.
+// Samples decodes the first audio stream at SampleRate, and returns one slice per channel with samples in -1..1. The
+// first sample is at time zero; zeros precede audio that starts later. The caller must not change the slices.
 func Samples(t testing.TB, path string) [][]float64 {
 	t.Helper()
 	return once(t, "samples", path, func() [][]float64 {
@@ -65,8 +63,7 @@ func Mono(t testing.TB, path string) []float64 {
 	return sum
 }
 
-// RMS returns the root mean square of the window in dBFS, or -Inf for silence. A full-scale sine
-// has -3.01.
+// RMS returns the root mean square of the window in dBFS, or -Inf for silence. A full-scale sine has -3.01.
 func RMS(t testing.TB, path string, w Window) float64 {
 	t.Helper()
 	samples := w.cut(Mono(t, path))
@@ -92,15 +89,14 @@ func Peak(t testing.TB, path string, w Window) float64 {
 	return peak
 }
 
-// ToneLevel returns the level of one frequency in the window, as the peak of its sine in dBFS: the
-// tone of a Clip with Amplitude 0.25 has -12.04. Tones less than about 4/window apart interfere.
+// ToneLevel returns the level of one frequency in the window, as the peak of its sine in dBFS: the tone of a Clip with
+// Amplitude 0.25 has -12.04. Tones less than about 4/window apart interfere.
 func ToneLevel(t testing.TB, path string, hz float64, w Window) float64 {
 	t.Helper()
 	return 20 * math.Log10(ToneAmplitude(w.cut(Mono(t, path)), hz))
 }
 
-// ToneAmplitude returns the peak amplitude of a frequency in samples, by Goertzel's algorithm with
-// a Hann window.
+// ToneAmplitude returns the peak amplitude of a frequency in samples, by Goertzel's algorithm with a Hann window.
 func ToneAmplitude(samples []float64, hz float64) float64 {
 	n := len(samples)
 	if n == 0 {
@@ -127,10 +123,9 @@ func DominantTone(t testing.TB, path string, w Window, candidates ...float64) fl
 	})
 }
 
-// Discontinuity returns how far the window deviates from an unbroken sine of hz, and where. A sine
-// obeys x[n] = 2cos(w)x[n-1] - x[n-2]; residual is the largest deviation of a sample, relative to
-// the sine's peak. An unbroken sine through AAC stays below 0.002; a jump, a gap or a repeated
-// sample exceeds 0.01.
+// Discontinuity returns how far the window deviates from an unbroken sine of hz, and where. A sine obeys x[n] =
+// 2cos(w)x[n-1] - x[n-2]; residual is the largest deviation of a sample, relative to the sine's peak. An unbroken sine
+// through AAC stays below 0.002; a jump, a gap or a repeated sample exceeds 0.01.
 func Discontinuity(t testing.TB, path string, hz float64, w Window) (residual float64, at time.Duration) {
 	t.Helper()
 	samples := w.cut(Mono(t, path))
@@ -148,8 +143,7 @@ func Discontinuity(t testing.TB, path string, hz float64, w Window) (residual fl
 	return residual, at
 }
 
-// Silent returns the longest time in the window for which the magnitude stays below level. Full
-// scale is 1.
+// Silent returns the longest time in the window for which the magnitude stays below level. Full scale is 1.
 func Silent(t testing.TB, path string, level float64, w Window) time.Duration {
 	t.Helper()
 	run, longest := 0, 0

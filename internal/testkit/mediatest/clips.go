@@ -68,8 +68,7 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// args returns the ffmpeg options of a clip's inputs and of its output. input is the number of its
-// first input.
+// args returns the ffmpeg options of a clip's inputs and of its output. input is the number of its first input.
 func (s Spec) args(input int) (in, out []string) {
 	if s.Width > 0 {
 		source := fmt.Sprintf("testsrc2=s=%dx%d:r=%s", s.Width, s.Height, s.FPS)
@@ -96,8 +95,8 @@ func (s Spec) args(input int) (in, out []string) {
 	return in, append(out, s.Output...)
 }
 
-// sine returns a lavfi source of an exact sine. ffmpeg's sine filter uses 16-bit tables; aevalsrc
-// computes in double precision.
+// sine returns a lavfi source of an exact sine. ffmpeg's sine filter uses 16-bit tables; aevalsrc computes in double
+// precision.
 func sine(hz, amplitude float64, rate, channels int) string {
 	wave := fmt.Sprintf("%.6f*sin(2*PI*%.6f*t)", amplitude, hz)
 	return fmt.Sprintf("aevalsrc=exprs='%s':s=%d:c=%dc", strings.Join(slices.Repeat([]string{wave}, channels), "|"), rate, channels)
@@ -122,8 +121,8 @@ func Tones(t testing.TB, hz ...float64) string {
 	return path
 }
 
-// FlashBeep makes a 160x90 mp4 for measuring sync: black, with white frames and a 1 kHz beep during
-// the first 100 ms of every second. Its audio is FLAC, so no codec delay blurs the start of a beep.
+// FlashBeep makes a 160x90 mp4 for measuring sync: black, with white frames and a 1 kHz beep during the first 100 ms of
+// every second. Its audio is FLAC, so no codec delay blurs the start of a beep.
 func FlashBeep(t testing.TB, d time.Duration, fps string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "flashbeep.mp4")
@@ -135,8 +134,8 @@ func FlashBeep(t testing.TB, d time.Duration, fps string) string {
 	return path
 }
 
-// Remux copies a file's streams into another container. output holds additional ffmpeg arguments:
-// Remux(t, clip, "mp4", "-movflags", "frag_keyframe").
+// Remux copies a file's streams into another container. output holds additional ffmpeg arguments: Remux(t, clip, "mp4",
+// "-movflags", "frag_keyframe").
 func Remux(t testing.TB, path, container string, output ...string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "remux."+container)

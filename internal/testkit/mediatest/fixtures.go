@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// fixturesEnv names a folder that keeps the files that ffmpeg makes for tests, under a hash
-// of its program, its arguments and its inputs. Without it, every test makes its own.
+// fixturesEnv names a folder that keeps the files that ffmpeg makes for tests, under a hash of its program, its
+// arguments and its inputs. Without it, every test makes its own.
 const fixturesEnv = "CUTROOM_TEST_FIXTURES"
 
-// recall copies the files that an earlier run of ffmpeg wrote. If there was none, it calls run and
-// keeps what that wrote.
+// recall copies the files that an earlier run of ffmpeg wrote. If there was none, it calls run and keeps what that
+// wrote.
 func recall(t testing.TB, args []string, run func()) {
 	t.Helper()
 	kept, outputs := identify(t, args)
@@ -43,9 +43,9 @@ func recall(t testing.TB, args []string, run func()) {
 	}
 }
 
-// identify returns the folder for a run of ffmpeg, and the files that it writes: every absolute
-// path that is not an input. It returns no files if nothing is kept, and if the run also reads or
-// writes others, or writes to standard output.
+// identify returns the folder for a run of ffmpeg, and the files that it writes: every absolute path that is not an
+// input. It returns no files if nothing is kept, and if the run also reads or writes others, or writes to standard
+// output.
 func identify(t testing.TB, args []string) (kept string, outputs []string) {
 	t.Helper()
 	folder := os.Getenv(fixturesEnv)

@@ -72,9 +72,9 @@ func Lumas(t testing.TB, path string, width, height int) [][]byte {
 	return pictures
 }
 
-// ConstantRate fails the test unless the video has the given number of frames, the first one at
-// zero and each one within tolerance of its time at fps (such as 30000.0/1001). It computes each
-// time from zero, so small errors cannot add up.
+// ConstantRate fails the test unless the video has the given number of frames, the first one at zero and each one
+// within tolerance of its time at fps (such as 30000.0/1001). It computes each time from zero, so small errors cannot
+// add up.
 func ConstantRate(t testing.TB, path string, fps float64, frames int, tolerance time.Duration) {
 	t.Helper()
 	times := FrameTimes(t, path)
@@ -131,8 +131,8 @@ func Every(first, step time.Duration, n int) (times []time.Duration) {
 	return times
 }
 
-// ColorAt returns the mean colour of the 9x9 pixels around a point. x and y are fractions of the
-// width and the height, so a point is valid in any resolution.
+// ColorAt returns the mean colour of the 9x9 pixels around a point. x and y are fractions of the width and the height,
+// so a point is valid in any resolution.
 func ColorAt(img *image.RGBA, x, y float64) color.RGBA {
 	b := img.Bounds()
 	cx, cy := int(x*float64(b.Dx())), int(y*float64(b.Dy()))
@@ -164,8 +164,8 @@ type SyncPoint struct {
 // Offset returns how much later than the flash the beep is.
 func (p SyncPoint) Offset() time.Duration { return p.Beep - p.Flash }
 
-// SyncPoints finds all flashes and pairs each with the nearest beep. It ends the test if a flash has
-// no beep within 300 ms. Flashes are as exact as frame times, beeps to about half a millisecond.
+// SyncPoints finds all flashes and pairs each with the nearest beep. It ends the test if a flash has no beep within 300
+// ms. Flashes are as exact as frame times, beeps to about half a millisecond.
 func SyncPoints(t testing.TB, path string) []SyncPoint {
 	t.Helper()
 	var points []SyncPoint
@@ -190,9 +190,8 @@ func SyncPoints(t testing.TB, path string) []SyncPoint {
 	return points
 }
 
-// beepStarts returns the times at which a 1 kHz tone follows silence. The threshold is a tenth of
-// the loudest sample: a 1 kHz sine crosses it within 20 microseconds, and an AAC encoder's pre-echo
-// stays below it.
+// beepStarts returns the times at which a 1 kHz tone follows silence. The threshold is a tenth of the loudest sample: a
+// 1 kHz sine crosses it within 20 microseconds, and an AAC encoder's pre-echo stays below it.
 func beepStarts(samples []float64) []time.Duration {
 	var peak float64
 	for _, v := range samples {

@@ -1,8 +1,8 @@
-// Package mediatest makes small clips for tests and measures films: durations, frames, pixels,
-// levels, tones and the sync of audio and video. It decodes the media to measure it.
+// Package mediatest makes small clips for tests and measures films: durations, frames, pixels, levels, tones and the
+// sync of audio and video. It decodes the media to measure it.
 //
-// It runs ffmpeg and ffprobe from PATH directly, not through the service's code, so a mistake there
-// cannot affect both sides of a comparison. All functions end the test if a tool fails.
+// It runs ffmpeg and ffprobe from PATH directly, not through the service's code, so a mistake there cannot affect both
+// sides of a comparison. All functions end the test if a tool fails.
 package mediatest
 
 import (
@@ -17,8 +17,7 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// FFmpeg runs ffmpeg with args, after -nostdin -hide_banner -loglevel error -y,
-// and returns what it wrote to stdout.
+// FFmpeg runs ffmpeg with args, after -nostdin -hide_banner -loglevel error -y, and returns what it wrote to stdout.
 func FFmpeg(t testing.TB, args ...string) (out []byte) {
 	t.Helper()
 	recall(t, args, func() {
@@ -32,8 +31,8 @@ func FFmpeg(t testing.TB, args ...string) (out []byte) {
 	return out
 }
 
-// results caches what was measured. Tests measure the same film many times, and starting ffmpeg
-// costs as much as decoding a short film.
+// results caches what was measured. Tests measure the same film many times, and starting ffmpeg costs as much as
+// decoding a short film.
 var results sync.Map
 
 // resultKey identifies a measurement of one version of a file.
@@ -42,8 +41,8 @@ type resultKey struct {
 	size, modified int64
 }
 
-// once calls read unless its result for this version of the file is cached. The cache keeps the
-// result until the test ends.
+// once calls read unless its result for this version of the file is cached. The cache keeps the result until the test
+// ends.
 func once[T any](t testing.TB, what, path string, read func() T) T {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -95,8 +94,8 @@ func Inspect(t testing.TB, path string) Media {
 	})
 }
 
-// IndexFirst reports whether the mp4's index (moov) precedes its media (mdat), which lets playback
-// start during the download.
+// IndexFirst reports whether the mp4's index (moov) precedes its media (mdat), which lets playback start during the
+// download.
 func IndexFirst(t testing.TB, path string) bool {
 	t.Helper()
 	b, err := os.ReadFile(path)

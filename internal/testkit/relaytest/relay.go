@@ -15,8 +15,8 @@ type Fault struct {
 	Latency   time.Duration // delays what the server sends
 	Rate      int           // bytes a second in each direction; 0: no limit
 
-	// Lose drops what the server has sent, and ends the connection, if it returns true. It is called for
-	// every piece of an answer, possibly concurrently.
+	// Lose drops what the server has sent, and ends the connection, if it returns true. It is called for every piece of
+	// an answer, possibly concurrently.
 	Lose func() bool
 }
 

@@ -24,8 +24,8 @@ func init() {
 	sql.Register(driverName, &scheduledDriver{inner: pool.Driver()})
 }
 
-// scheduledDriver opens one in-memory database, to which all its connections lead. A call of a replica waits for its turn
-// in its connection, and the calls of a transaction are one step, so the calls do not meet in the database.
+// scheduledDriver opens one in-memory database, to which all its connections lead. A call of a replica waits for its
+// turn in its connection, and the calls of a transaction are one step, so the calls do not meet in the database.
 type scheduledDriver struct {
 	inner  driver.Driver
 	mu     sync.Mutex
@@ -192,7 +192,8 @@ var openDatabase = sync.OnceValues(func() (*database, error) {
 	return &database{d, append(empty, `UPDATE separation_pause SET until_ms = 0, refusals = 0`)}, err
 })
 
-// reset empties the database. It leaves foreign keys on: each change of that pragma would discard all prepared statements.
+// reset empties the database. It leaves foreign keys on: each change of that pragma would discard all prepared
+// statements.
 func (d *database) reset(ctx context.Context) error {
 	return d.InTx(ctx, func(tx *db.Tx) error {
 		for _, statement := range d.empty {

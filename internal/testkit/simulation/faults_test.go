@@ -38,8 +38,7 @@ var kindNames = [kinds]string{"", "fails", "answer lost", "statement fails", "de
 
 func (k kind) String() string { return kindNames[k] }
 
-// fault strikes the first suitable call from a position on. The position counts the calls
-// that have an effect.
+// fault strikes the first suitable call from a position on. The position counts the calls that have an effect.
 type fault struct {
 	at   int
 	kind kind
@@ -63,8 +62,8 @@ func (f fault) suits(c *call) bool {
 	return true
 }
 
-// maxFaults bounds the faults of one schedule. Failures that need two faults are rare,
-// and none was seen that needs five.
+// maxFaults bounds the faults of one schedule. Failures that need two faults are rare, and none was seen that needs
+// five.
 const maxFaults = 5
 
 // drawFaults draws the faults of a schedule.

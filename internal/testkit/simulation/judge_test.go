@@ -208,8 +208,8 @@ func (j *judge) files() {
 	needed, err := db.Texts(j.w.db.Query(ctx, `SELECT object_key FROM separation_stems UNION ALL SELECT peaks_key FROM separation_stems WHERE peaks_key IS NOT NULL
 		UNION ALL SELECT output_key FROM renders WHERE output_key IS NOT NULL UNION ALL SELECT poster_key FROM renders WHERE poster_key IS NOT NULL`))
 	if err == nil {
-		// If the store did not confirm a poster, the service makes it again on request, under the same
-		// key, and deletes it with its film.
+		// If the store did not confirm a poster, the service makes it again on request, under the same key, and deletes
+		// it with its film.
 		unconfirmed, err = db.Texts(j.w.db.Query(ctx, `SELECT replace(output_key, '.mp4', '.jpg') FROM renders WHERE output_key IS NOT NULL AND poster_key IS NULL`))
 	}
 	if err != nil {

@@ -17,8 +17,8 @@ var plant = flag.Bool("planted", false, "run TestPlantedBugsAreFound, which comp
 // edit replaces one text of a file of the service by another.
 type edit struct{ file, from, to string }
 
-// planted are bugs that the simulation must find. They exist only in copies of source files, which
-// a compiler overlay puts in place of the originals.
+// planted are bugs that the simulation must find. They exist only in copies of source files, which a compiler overlay
+// puts in place of the originals.
 var planted = []struct {
 	name  string
 	edits []edit

@@ -21,10 +21,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// scheduler lets calls pass one at a time: calls to the database, the store, the
-// provider, the app store and the receiver of web hooks. Between two calls a goroutine
-// touches nothing that it shares with another replica, so the order of the calls is the
-// schedule. All its methods are called in the bubble of one schedule.
+// scheduler lets calls pass one at a time: calls to the database, the store, the provider, the app store and the
+// receiver of web hooks. Between two calls a goroutine touches nothing that it shares with another replica, so the
+// order of the calls is the schedule. All its methods are called in the bubble of one schedule.
 type scheduler struct {
 	order  *rand.Rand // which call goes next
 	faults []fault    // sorted by position; faults that struck are removed
@@ -44,8 +43,7 @@ type scheduler struct {
 	tx               txFault // of the current transaction
 }
 
-// event is something that the scheduler does at a set time. A separate timer would race
-// with those of the service.
+// event is something that the scheduler does at a set time. A separate timer would race with those of the service.
 type event struct {
 	at time.Time
 	do func()
@@ -120,9 +118,8 @@ func (s *scheduler) pass(ctx context.Context, from *replica, w weight, what stri
 	return f, nil
 }
 
-// await waits for the turn of a call, or for the end of its context unless its replica is
-// frozen. The end of a context is not a step, because a goroutine may or may not make
-// another call after it.
+// await waits for the turn of a call, or for the end of its context unless its replica is frozen. The end of a context
+// is not a step, because a goroutine may or may not make another call after it.
 func (s *scheduler) await(c *call) fault {
 	select {
 	case f := <-c.resume:
@@ -247,8 +244,7 @@ func client(ctx context.Context) int {
 
 type clientKey struct{}
 
-// step lets a call pass, with the fault that strikes it, and waits until all goroutines
-// block.
+// step lets a call pass, with the fault that strikes it, and waits until all goroutines block.
 func (s *scheduler) step(c *call) {
 	var f fault
 	if !s.quiet {
@@ -417,8 +413,7 @@ func weigh(query string) weight {
 
 func same(err error) error { return err }
 
-// do makes a call to anything but the database. effect happens unless the call fails
-// before it.
+// do makes a call to anything but the database. effect happens unless the call fails before it.
 func (r *replica) do(ctx context.Context, w weight, what, about string, effect func() error) error {
 	f, err := r.world.sched.pass(ctx, r, w, what, about)
 	switch {

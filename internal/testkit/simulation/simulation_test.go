@@ -150,8 +150,8 @@ func report(t *testing.T, dir string, p plan) {
 	t.Logf("shrunk: %s\n%v\n%v", out.why, p, tr)
 }
 
-// orders is the number of other orders that shrink tries for a smaller plan. With one call fewer,
-// the same seed of the order leads to different steps.
+// orders is the number of other orders that shrink tries for a smaller plan. With one call fewer, the same seed of the
+// order leads to different steps.
 const orders = 25
 
 // shrink removes requests and faults as long as the plan still fails.
@@ -186,9 +186,9 @@ func shrink(t *testing.T, dir string, p plan) plan {
 	return p
 }
 
-// The same seed must make the same steps, or a failure could not be replayed. If several
-// cases of a select are ready, Go chooses at random, so one seed in thousands differs
-// occasionally. A seed that always differs depends on something else.
+// The same seed must make the same steps, or a failure could not be replayed. If several cases of a select are ready,
+// Go chooses at random, so one seed in thousands differs occasionally. A seed that always differs depends on something
+// else.
 func TestSeedsRepeat(t *testing.T) {
 	dir := scratch(t)
 	for seed := range uint64(*repeats) {

@@ -79,8 +79,7 @@ var quietLog = slog.New(slog.DiscardHandler)
 
 const replicas = 2
 
-// The simulated lifetimes. They are shorter than in production, so that a schedule
-// reaches what happens at their end.
+// The simulated lifetimes. They are shorter than in production, so that a schedule reaches what happens at their end.
 const (
 	stuckAfter  = 30 * time.Second
 	pollTimeout = 90 * time.Second
@@ -201,8 +200,7 @@ func (r *replica) stop() {
 	w.all.Go(func() { r.ended.Wait(); r.comeBack() })
 }
 
-// comeBack starts the replica again, sometimes before and sometimes after its leases
-// expire.
+// comeBack starts the replica again, sometimes before and sometimes after its leases expire.
 func (r *replica) comeBack() {
 	w := r.world
 	w.down++

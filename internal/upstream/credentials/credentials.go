@@ -1,5 +1,5 @@
-// Package credentials parses the key files that vendors issue to us, and their certificates, and gets access tokens. Its
-// errors never quote a key, a token or a vendor's answer.
+// Package credentials parses the key files that vendors issue to us, and their certificates, and gets access tokens.
+// Its errors never quote a key, a token or a vendor's answer.
 package credentials
 
 import (

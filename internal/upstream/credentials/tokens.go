@@ -22,8 +22,8 @@ import (
 const (
 	// tokenTimeout bounds one request for an access token, which may have many callers.
 	tokenTimeout = 10 * time.Second
-	// renewBefore is how long before its expiry an access token is replaced, so that it does not expire on the
-	// way to the vendor.
+	// renewBefore is how long before its expiry an access token is replaced, so that it does not expire on the way to
+	// the vendor.
 	renewBefore = time.Minute
 	// maxTokenLife bounds the lifetime that a vendor may state.
 	maxTokenLife = 24 * time.Hour
@@ -39,8 +39,8 @@ func (e *TokenError) Error() string { return "access token: " + e.err.Error() }
 
 func (e *TokenError) Unwrap() error { return e.err }
 
-// AccessTokens caches a service account's access token and renews it shortly before it expires.
-// Concurrent callers share one request.
+// AccessTokens caches a service account's access token and renews it shortly before it expires. Concurrent callers
+// share one request.
 type AccessTokens struct {
 	signer  jwt.Config
 	client  *http.Client

@@ -1,8 +1,8 @@
 // Package identity turns an identity token of provider_a or provider_b into neutral claims.
 //
-// It owns both wire formats, every check that makes a token trustworthy, and the cache of provider_b's signing
-// keys. It does not handle users, our own access tokens or HTTP statuses: a caller learns only whether the
-// token is valid, invalid ([ErrRejected]) or cannot be checked now ([ErrUnavailable]).
+// It owns both wire formats, every check that makes a token trustworthy, and the cache of provider_b's signing keys. It
+// does not handle users, our own access tokens or HTTP statuses: a caller learns only whether the token is valid,
+// invalid ([ErrRejected]) or cannot be checked now ([ErrUnavailable]).
 package identity
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of them. Their
-// text is for the log and never contains the token.
+// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of them. Their text is
+// for the log and never contains the token.
 var (
 	// ErrRejected means that the token is not valid.
 	ErrRejected = errors.New("identity token rejected")
@@ -36,14 +36,13 @@ type Claims struct {
 }
 
 const (
-	// maxTokenBytes is far above what the providers issue (1 to 2 KiB) and small enough for query
-	// strings and parsers.
+	// maxTokenBytes is far above what the providers issue (1 to 2 KiB) and small enough for query strings and parsers.
 	maxTokenBytes = 16 << 10
-	// callTimeout bounds one call to a provider, unless client or context have a tighter limit: a
-	// user is waiting at the sign-in screen.
+	// callTimeout bounds one call to a provider, unless client or context have a tighter limit: a user is waiting at
+	// the sign-in screen.
 	callTimeout = 20 * time.Second
-	// maxClockSkew tolerates a provider's clock that runs ahead of ours, for the start of a token's
-	// validity (iat, nbf). Its expiry is exact.
+	// maxClockSkew tolerates a provider's clock that runs ahead of ours, for the start of a token's validity (iat,
+	// nbf). Its expiry is exact.
 	maxClockSkew = 60 * time.Second
 )
 
@@ -55,8 +54,8 @@ func checkSize(idToken string) error {
 	return nil
 }
 
-// claimSet is a decoded JSON object of claims. Decode numbers as json.Number: a float could not represent a
-// time exactly.
+// claimSet is a decoded JSON object of claims. Decode numbers as json.Number: a float could not represent a time
+// exactly.
 type claimSet map[string]any
 
 // policy is what a provider's claims must contain for us to accept them.
@@ -67,8 +66,8 @@ type policy struct {
 	addressOptional bool
 }
 
-// check applies the rules that both providers share and extracts the claims. Its errors name the
-// broken rule; the caller adds ErrRejected.
+// check applies the rules that both providers share and extracts the claims. Its errors name the broken rule; the
+// caller adds ErrRejected.
 func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	if issuer := c.text("iss"); !slices.Contains(p.issuers, issuer) {
 		return Claims{}, fmt.Errorf("issuer %.80q is not the provider's", issuer)
@@ -109,8 +108,8 @@ func (p policy) check(c claimSet, now time.Time) (Claims, error) {
 	}, nil
 }
 
-// checkBegun rejects a token from the future, with maxClockSkew of leeway. Both claims are optional; an
-// unreadable one is rejected.
+// checkBegun rejects a token from the future, with maxClockSkew of leeway. Both claims are optional; an unreadable one
+// is rejected.
 func (c claimSet) checkBegun(now time.Time) error {
 	for _, name := range []string{"iat", "nbf"} {
 		if c[name] == nil {
@@ -133,8 +132,8 @@ func (c claimSet) text(name string) string {
 	return s
 }
 
-// seconds parses an epoch time, a number or a string of digits. It truncates a fraction, so a token can only
-// expire earlier.
+// seconds parses an epoch time, a number or a string of digits. It truncates a fraction, so a token can only expire
+// earlier.
 func (c claimSet) seconds(name string) (int64, bool) {
 	switch v := c[name].(type) {
 	case string:

@@ -21,8 +21,7 @@ const clientID = "ios.cutroom.example"
 // start is an instant with a fraction, so that rounding mistakes show.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
 
-// wantOnly checks that err is want and not the other of the two errors, and
-// that it does not repeat the token.
+// wantOnly checks that err is want and not the other of the two errors, and that it does not repeat the token.
 func wantOnly(t *testing.T, err, want error, token string) {
 	t.Helper()
 	for _, sentinel := range []error{identity.ErrRejected, identity.ErrUnavailable} {

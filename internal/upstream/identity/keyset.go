@@ -24,8 +24,7 @@ const (
 	// keyLifetime is how long a key counts after it was last seen in the set, and so how long a fetched set is used
 	// before it is fetched again.
 	keyLifetime = 24 * time.Hour
-	// refetchInterval is the shortest time between two refetches of a set that we already hold,
-	// whatever triggers them.
+	// refetchInterval is the shortest time between two refetches of a set that we already hold, whatever triggers them.
 	refetchInterval = time.Minute
 
 	minModulusBits = 2048
@@ -35,10 +34,10 @@ const (
 
 // keySet caches a provider's published signing keys.
 //
-// An unknown key id triggers a refetch, at most once a minute. The minute starts at the last refetch that took
-// place: forged ids do not postpone the next one, so a key rotation takes effect after a minute at the latest.
-// A failed refetch keeps the last good set. A refetched set is merged into it: right after a rotation not every
-// server of the provider lists every key, so a missing key still counts for keyLifetime.
+// An unknown key id triggers a refetch, at most once a minute. The minute starts at the last refetch that took place:
+// forged ids do not postpone the next one, so a key rotation takes effect after a minute at the latest. A failed
+// refetch keeps the last good set. A refetched set is merged into it: right after a rotation not every server of the
+// provider lists every key, so a missing key still counts for keyLifetime.
 type keySet struct {
 	address string
 	client  *http.Client
@@ -58,14 +57,15 @@ type heldKey struct {
 	seen time.Time
 }
 
-// lookup returns the key with that id, and fetches the set if that may help. ErrRejected means that the
-// provider has no such key, ErrUnavailable that the provider did not answer.
+// lookup returns the key with that id, and fetches the set if that may help. ErrRejected means that the provider has no
+// such key, ErrUnavailable that the provider did not answer.
 func (s *keySet) lookup(ctx context.Context, kid string) (*rsa.PublicKey, error) {
 	key, seen := s.fresh(kid)
 	if key != nil {
 		return key, nil
 	}
-	// Lookups in the same set share a fetch. It must outlive the lookup that started it, because others wait for it too.
+	// Lookups in the same set share a fetch. It must outlive the lookup that started it, because others wait for it
+	// too.
 	fetched := s.flights.DoChan(seen.String(), func() (any, error) {
 		s.refetch(context.WithoutCancel(ctx), seen)
 		return nil, nil
@@ -163,8 +163,8 @@ type webKey struct {
 	Exponent string `json:"e"`
 }
 
-// parseKeys decodes a set and drops keys that cannot sign a token for us. A set without a usable key is an
-// error, so that it never replaces a good one. If two keys share an id, the first one wins.
+// parseKeys decodes a set and drops keys that cannot sign a token for us. A set without a usable key is an error, so
+// that it never replaces a good one. If two keys share an id, the first one wins.
 func parseKeys(body []byte) (map[string]*rsa.PublicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -189,8 +189,8 @@ func parseKeys(body []byte) (map[string]*rsa.PublicKey, error) {
 	return keys, nil
 }
 
-// publicKey returns the RSA signing key that the entry describes, or nil. The standard makes use
-// and alg optional; a wrong value disqualifies the key.
+// publicKey returns the RSA signing key that the entry describes, or nil. The standard makes use and alg optional; a
+// wrong value disqualifies the key.
 func (k webKey) publicKey() *rsa.PublicKey {
 	if k.ID == "" || k.Type != "RSA" ||
 		(k.Use != "" && k.Use != "sig") || (k.Alg != "" && k.Alg != "RS256") {

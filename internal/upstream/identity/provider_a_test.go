@@ -18,8 +18,8 @@ import (
 	"cutroom/internal/upstream/identity"
 )
 
-// answerA is a good token-info answer, all values strings as provider_a writes
-// them, with changes applied; a nil change removes the member.
+// answerA is a good token-info answer, all values strings as provider_a writes them, with changes applied; a nil change
+// removes the member.
 func answerA(changes map[string]any) string {
 	answer := map[string]any{
 		"iss": "https://accounts.google.com", "aud": clientID, "azp": "other",

@@ -23,8 +23,8 @@ type ProviderBConfig struct {
 	Now       func() time.Time // nil means time.Now
 }
 
-// ProviderB verifies identity tokens by their RS256 signature against the key set that provider_b,
-// or another OpenID Connect provider, publishes. It is safe for concurrent use.
+// ProviderB verifies identity tokens by their RS256 signature against the key set that provider_b, or another OpenID
+// Connect provider, publishes. It is safe for concurrent use.
 type ProviderB struct {
 	name   string
 	policy policy
@@ -63,8 +63,8 @@ func (p *ProviderB) Verify(ctx context.Context, idToken string) (Claims, error) 
 	var claims Claims
 	set := jwt.MapClaims{}
 	_, err := p.parser.ParseWithClaims(idToken, set, func(token *jwt.Token) (any, error) {
-		// Check the unverified claims before the signature: a token that will be rejected anyway must not cause
-		// a fetch of keys.
+		// Check the unverified claims before the signature: a token that will be rejected anyway must not cause a fetch
+		// of keys.
 		var err error
 		if claims, err = p.policy.check(claimSet(set), p.now()); err != nil {
 			return nil, err

@@ -409,8 +409,7 @@ func TestProviderBConcurrentFetchesCollapse(t *testing.T) {
 	})
 	token := signRS(t, "k0", rsaKeys()[0], at.Now())
 
-	// One caller gives up during the fetch that it started. The others must still get
-	// their keys from that fetch.
+	// One caller gives up during the fetch that it started. The others must still get their keys from that fetch.
 	impatient, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	gaveUp := make(chan error, 1)

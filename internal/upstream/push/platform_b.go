@@ -91,8 +91,8 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	return got.failed(reason)
 }
 
-// Check sends a message to a device token that does not exist. The service complains about the device only
-// after it has accepted our key, team and topic.
+// Check sends a message to a device token that does not exist. The service complains about the device only after it has
+// accepted our key, team and topic.
 func (p *PlatformB) Check(ctx context.Context) error {
 	err := p.Send(ctx, Message{Token: "check", Type: "check", JobID: "check", Expires: p.cfg.Now()})
 	if errors.Is(err, ErrUnregistered) {
@@ -127,8 +127,8 @@ func (p *PlatformB) discard(bearer string) {
 	}
 }
 
-// reasonB returns the reason in an answer's body, or "", and since when the service knows that the token is invalid, zero
-// if it does not say.
+// reasonB returns the reason in an answer's body, or "", and since when the service knows that the token is invalid,
+// zero if it does not say.
 func reasonB(body []byte) (reason string, since time.Time) {
 	var refusal struct {
 		Reason    string `json:"reason"`

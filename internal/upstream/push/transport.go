@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// TransportB returns a transport for platform_b's service at baseURL, which requires HTTP/2: over TLS, or
-// without TLS to a stand-in on this machine. It modifies base.
+// TransportB returns a transport for platform_b's service at baseURL, which requires HTTP/2: over TLS, or without TLS
+// to a stand-in on this machine. It modifies base.
 func TransportB(base *http.Transport, baseURL string) http.RoundTripper {
 	if strings.HasPrefix(baseURL, "http:") {
 		prior := base.Clone()
@@ -21,8 +21,8 @@ func TransportB(base *http.Transport, baseURL string) http.RoundTripper {
 	return base
 }
 
-// cleartext uses HTTP/2 without TLS. If a server has never answered in HTTP/2, it repeats the request in
-// HTTP/1.1: the server may be a stand-in that supports nothing else.
+// cleartext uses HTTP/2 without TLS. If a server has never answered in HTTP/2, it repeats the request in HTTP/1.1: the
+// server may be a stand-in that supports nothing else.
 type cleartext struct {
 	http2, http1 http.RoundTripper
 	answered     atomic.Bool // in HTTP/2

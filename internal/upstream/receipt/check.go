@@ -43,8 +43,8 @@ func reasonOf(body []byte) string {
 	return answer.Error.Errors[0].Reason
 }
 
-// Check tests our credentials with a query for a transaction that does not exist. The store answers it only for
-// a known app.
+// Check tests our credentials with a query for a transaction that does not exist. The store answers it only for a known
+// app.
 func (p *PlatformB) Check(ctx context.Context) error {
 	return p.check(ctx, p.cfg.BaseURL)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The extensions that mark the certificates with which platform_b signs transactions. Other certificates under
-// the same root lack them and belong to other parties.
+// The extensions that mark the certificates with which platform_b signs transactions. Other certificates under the same
+// root lack them and belong to other parties.
 var (
 	leafMarker         = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 11, 1}
 	intermediateMarker = asn1.ObjectIdentifier{1, 2, 840, 113635, 100, 6, 2, 1}
@@ -53,8 +53,7 @@ func verifySigned(text string, roots []*x509.Certificate, now time.Time) ([]byte
 var signedParser = jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodES256.Alg()}),
 	jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
 
-// chainOf returns the certificate chain in a header, and refuses a header with a critical
-// extension.
+// chainOf returns the certificate chain in a header, and refuses a header with a critical extension.
 func chainOf(header map[string]any) ([]*x509.Certificate, error) {
 	if _, ok := header["crit"]; ok {
 		return nil, errors.New("header demands an extension")
@@ -79,8 +78,8 @@ func chainOf(header map[string]any) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// verifyChain checks that chain is exactly leaf, intermediate and one of our roots, and returns the
-// leaf's key. The root in the chain is only compared with ours, never trusted.
+// verifyChain checks that chain is exactly leaf, intermediate and one of our roots, and returns the leaf's key. The
+// root in the chain is only compared with ours, never trusted.
 func verifyChain(chain []*x509.Certificate, roots []*x509.Certificate, now time.Time) (*ecdsa.PublicKey, error) {
 	leaf, intermediate, root := chain[0], chain[1], chain[2]
 	if !slices.ContainsFunc(roots, root.Equal) {
@@ -96,14 +95,14 @@ func verifyChain(chain []*x509.Certificate, roots []*x509.Certificate, now time.
 		return nil, errors.New("leaf is not for signatures")
 	}
 
-	// Check the intermediate against the root first: verifying a signature with an attacker's key of a million
-	// bits would take minutes.
+	// Check the intermediate against the root first: verifying a signature with an attacker's key of a million bits
+	// would take minutes.
 	if err := intermediate.CheckSignatureFrom(root); err != nil {
 		return nil, fmt.Errorf("intermediate: %w", err)
 	}
 
-	// Each pool holds one certificate, so only the presented path can verify, or one that skips the
-	// intermediate, which is refused below.
+	// Each pool holds one certificate, so only the presented path can verify, or one that skips the intermediate, which
+	// is refused below.
 	anchors, between := x509.NewCertPool(), x509.NewCertPool()
 	anchors.AddCert(root)
 	between.AddCert(intermediate)

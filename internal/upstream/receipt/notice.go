@@ -25,8 +25,8 @@ var (
 type Transaction struct {
 	// ID is the order or transaction id, "" if only ProductID and Token are known.
 	ID string
-	// ProductID and Token allow a query to platform_a about this purchase. Without them Refunds reads only the
-	// list of recent refunds.
+	// ProductID and Token allow a query to platform_a about this purchase. Without them Refunds reads only the list of
+	// recent refunds.
 	ProductID, Token string
 }
 
@@ -57,9 +57,8 @@ type notificationA struct {
 // refundOfAll is the store's code for a refund of the whole purchase.
 const refundOfAll = 1
 
-// Notification parses a push from platform_a: a Pub/Sub message with a developer notification in
-// it. bearer is the token of the push. The error is ErrNotConfigured, ErrForged or ErrUnavailable under
-// errors.Is.
+// Notification parses a push from platform_a: a Pub/Sub message with a developer notification in it. bearer is the
+// token of the push. The error is ErrNotConfigured, ErrForged or ErrUnavailable under errors.Is.
 func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte) (Notice, error) {
 	if p.cfg.Sender == nil {
 		return Notice{}, fmt.Errorf("platform_a: %w", ErrNotConfigured)
@@ -73,8 +72,8 @@ func (p *PlatformA) Notification(ctx context.Context, bearer string, body []byte
 		} `json:"message"`
 	}
 	var notice notificationA
-	// An unreadable message with a valid token will never become readable: accept it, so that the store does
-	// not send it again.
+	// An unreadable message with a valid token will never become readable: accept it, so that the store does not send
+	// it again.
 	if json.Unmarshal(body, &push) != nil {
 		return Notice{}, nil
 	}
@@ -104,10 +103,10 @@ func Unconfirmed(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrCredentials)
 }
 
-// Refunds returns the order ids of purchases that platform_a has refunded or voided, each wholly: those among asked, and
-// all others in the store's list, which covers the last 30 days. The list is read only for a transaction with an id that
-// its token does not answer. The error is ErrUnavailable, ErrInvalid, or, with all that was read, says that the list is
-// too long.
+// Refunds returns the order ids of purchases that platform_a has refunded or voided, each wholly: those among asked,
+// and all others in the store's list, which covers the last 30 days. The list is read only for a transaction with an id
+// that its token does not answer. The error is ErrUnavailable, ErrInvalid, or, with all that was read, says that the
+// list is too long.
 func (p *PlatformA) Refunds(ctx context.Context, asked []Transaction) (map[string]Share, error) {
 	refunded := map[string]Share{}
 	open := false
@@ -175,8 +174,8 @@ func (p *PlatformA) voided(ctx context.Context, query url.Values, refunded map[s
 	return page.Pages.Next, nil
 }
 
-// Notification parses a notification of platform_b: a signed payload with a signed transaction in
-// it. The error is ErrForged under errors.Is.
+// Notification parses a notification of platform_b: a signed payload with a signed transaction in it. The error is
+// ErrForged under errors.Is.
 func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Notice, error) {
 	var sent struct {
 		SignedPayload string `json:"signedPayload"`
@@ -209,8 +208,8 @@ func (p *PlatformB) Notification(_ context.Context, _ string, body []byte) (Noti
 	return Notice{Transaction: Transaction{ID: t.TransactionID}}, nil
 }
 
-// Refunds asks platform_b about each transaction and returns for each known id the share that platform_b has refunded so
-// far. With ErrUnavailable it also returns the answers received so far.
+// Refunds asks platform_b about each transaction and returns for each known id the share that platform_b has refunded
+// so far. With ErrUnavailable it also returns the answers received so far.
 func (p *PlatformB) Refunds(ctx context.Context, asked []Transaction) (map[string]Share, error) {
 	known := map[string]Share{}
 	for _, t := range asked {

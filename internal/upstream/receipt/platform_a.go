@@ -26,8 +26,8 @@ type PlatformAConfig struct {
 	PackageName        string // the app's package
 	ServiceAccountJSON []byte // key file of a service account, as downloaded
 	AllowTest          bool   // accept purchases of licence testers
-	// Sender checks the bearer token of a push: it returns nil if the store issued it, else
-	// ErrForged or ErrUnavailable. If Sender is nil, Notification returns ErrNotConfigured.
+	// Sender checks the bearer token of a push: it returns nil if the store issued it, else ErrForged or
+	// ErrUnavailable. If Sender is nil, Notification returns ErrNotConfigured.
 	Sender func(ctx context.Context, bearer string) error
 	HTTP   *http.Client     // nil means http.DefaultClient; redirects are never followed
 	Now    func() time.Time // nil means time.Now
@@ -55,7 +55,8 @@ func NewPlatformA(cfg PlatformAConfig) (*PlatformA, error) {
 	}, nil
 }
 
-// Verify asks the store about the purchase token in in.Receipt. The error is ErrInvalid or ErrUnavailable under errors.Is.
+// Verify asks the store about the purchase token in in.Receipt. The error is ErrInvalid or ErrUnavailable under
+// errors.Is.
 func (p *PlatformA) Verify(ctx context.Context, in Purchase) (sold Sale, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -117,8 +118,8 @@ func (p *PlatformA) get(ctx context.Context, address string) (status int, body [
 	return status, body, err
 }
 
-// accessToken returns an access token. The error is ErrInvalid and ErrCredentials if the token endpoint answers 400, and
-// otherwise ErrUnavailable.
+// accessToken returns an access token. The error is ErrInvalid and ErrCredentials if the token endpoint answers 400,
+// and otherwise ErrUnavailable.
 func (p *PlatformA) accessToken(ctx context.Context) (string, error) {
 	access, err := p.access.Get(ctx)
 	if failed, ok := errors.AsType[*credentials.TokenError](err); ok {

@@ -23,8 +23,7 @@ import (
 
 const (
 	platformBAudience = "appstoreconnect-v1"
-	// requestLifetime is the validity of a signed request. The store allows an hour; one call needs
-	// far less.
+	// requestLifetime is the validity of a signed request. The store allows an hour; one call needs far less.
 	requestLifetime = 10 * time.Minute
 	// clockSlack backdates what we sign, in case the store's clock runs behind.
 	clockSlack = 10 * time.Second
@@ -92,8 +91,8 @@ func (p *PlatformB) RootExpiry() time.Time {
 	return slices.MinFunc(p.roots, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }
 
-// Verify asks the store about the transaction in in.TransactionID. It ignores in.Receipt: only what the store signs now is
-// proof. The error is ErrInvalid or ErrUnavailable under errors.Is.
+// Verify asks the store about the transaction in in.TransactionID. It ignores in.Receipt: only what the store signs now
+// is proof. The error is ErrInvalid or ErrUnavailable under errors.Is.
 func (p *PlatformB) Verify(ctx context.Context, in Purchase) (sold Sale, err error) {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
@@ -165,8 +164,8 @@ func (p *PlatformB) ask(ctx context.Context, address, transactionID, environment
 
 const transactionsPath = "/inApps/v1/transactions/"
 
-// The store's error codes that we tell apart. It calls the second to fourth retryable: account, app or transaction may be
-// found later.
+// The store's error codes that we tell apart. It calls the second to fourth retryable: account, app or transaction may
+// be found later.
 const (
 	codeUnknownTransaction = 4040010
 	codeAccountLater       = 4040002
@@ -236,7 +235,8 @@ type transaction struct {
 	Ownership       string `json:"inAppOwnershipType"`
 	RevocationDate  any    `json:"revocationDate"`
 	AppAccountToken string `json:"appAccountToken"` // UUID that the app named at the purchase, if any
-	// RevocationPercentage is the share refunded so far, in thousandths of a percent, present after the refund of a share.
+	// RevocationPercentage is the share refunded so far, in thousandths of a percent, present after the refund of a
+	// share.
 	RevocationPercentage *float64 `json:"revocationPercentage"`
 }
 

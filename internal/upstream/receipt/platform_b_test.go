@@ -53,8 +53,8 @@ type authority struct {
 	key         crypto.Signer
 }
 
-// issue makes a certificate that parent signs, or that signs itself when parent
-// is nil. It is valid around start unless change says otherwise.
+// issue makes a certificate that parent signs, or that signs itself when parent is nil. It is valid around start unless
+// change says otherwise.
 func issue(parent *authority, key crypto.Signer, name string, isCA bool, marker asn1.ObjectIdentifier, change func(*x509.Certificate)) *authority {
 	template := &x509.Certificate{
 		SerialNumber: must(rand.Int(rand.Reader, big.NewInt(1<<62))),
@@ -135,7 +135,8 @@ func rootPEM(c chain) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.root.certificate.Raw})
 }
 
-// newPlatformB returns a verifier, which also trusts the chain of the tests, and a store that knows a valid transaction.
+// newPlatformB returns a verifier, which also trusts the chain of the tests, and a store that knows a valid
+// transaction.
 func newPlatformB(t *testing.T, change func(*receipt.PlatformBConfig)) (*receipt.PlatformB, *store.PlatformB) {
 	t.Helper()
 	s := store.NewPlatformB("com.cutroom.app")
@@ -207,8 +208,8 @@ func TestPlatformBJudgesTheTransaction(t *testing.T) {
 	}
 }
 
-// The store's review and TestFlight buy in the sandbox with the released app. The production address does not know such a
-// transaction, and answers 401 until the app is released.
+// The store's review and TestFlight buy in the sandbox with the released app. The production address does not know such
+// a transaction, and answers 401 until the app is released.
 func TestPlatformBAsksTheSandboxAboutTests(t *testing.T) {
 	denied := func(status, code int) *fake.Rule {
 		r := fake.Rule{Step: store.StepTransaction, Kind: fake.KindStatus, Status: status, Body: fmt.Sprintf(`{"errorCode":%d}`, code)}
@@ -332,8 +333,8 @@ func TestPlatformBRefusesForgedChains(t *testing.T) {
 	}
 }
 
-// Anybody may send a chain, and verifying with a huge key takes minutes. No key may be
-// used before the root has signed it.
+// Anybody may send a chain, and verifying with a huge key takes minutes. No key may be used before the root has signed
+// it.
 func TestPlatformBUsesNoStrangersKey(t *testing.T) {
 	good, forged := trusted(), newChain()
 	signed := signJWS(jwt.SigningMethodES256, forged.leaf.key, map[string]any{"x5c": x5c(forged.leaf, forged.intermediate, good.root)}, payloadB(nil))
@@ -344,8 +345,7 @@ func TestPlatformBUsesNoStrangersKey(t *testing.T) {
 	}
 }
 
-// signedBySmallLeaf has a mathematically correct signature of ES256's length by a leaf on
-// a smaller curve.
+// signedBySmallLeaf has a mathematically correct signature of ES256's length by a leaf on a smaller curve.
 func signedBySmallLeaf(good chain, payload map[string]any) string {
 	key := newECKey(elliptic.P224())
 	leaf := issue(good.intermediate, key, "Leaf", false, leafMarker, nil)
@@ -360,8 +360,7 @@ func signedBySmallLeaf(good chain, payload map[string]any) string {
 	return input + "." + encode(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// forgedUnder signs with a whole chain under a root that only has the name of the trusted
-// root.
+// forgedUnder signs with a whole chain under a root that only has the name of the trusted root.
 func forgedUnder(root *authority, payload map[string]any) string {
 	intermediate := issue(root, newECKey(elliptic.P384()), "Intermediate", true, intermediateMarker, nil)
 	leaf := issue(intermediate, newECKey(p256), "Leaf", false, leafMarker, nil)

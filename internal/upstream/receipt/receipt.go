@@ -1,8 +1,8 @@
 // Package receipt asks the stores whether a purchase was made, and whether it was reversed since.
 //
-// It owns the wire formats of platform_a and platform_b, our credentials there, and the rules by which an
-// answer counts as proof. It does not handle credits, users or prices: a purchase is proven (nil), not proven
-// ([ErrInvalid], with a [Reason]) or undecidable for now ([ErrUnavailable]).
+// It owns the wire formats of platform_a and platform_b, our credentials there, and the rules by which an answer counts
+// as proof. It does not handle credits, users or prices: a purchase is proven (nil), not proven ([ErrInvalid], with a
+// [Reason]) or undecidable for now ([ErrUnavailable]).
 package receipt
 
 import (
@@ -16,8 +16,8 @@ import (
 	"cutroom/internal/base/httpcall"
 )
 
-// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of them. Their
-// text is for the log and never contains a purchase token or a credential.
+// The two outcomes of a failed verification. Every error of a Verify method matches exactly one of them. Their text is
+// for the log and never contains a purchase token or a credential.
 var (
 	// ErrInvalid means that the store does not confirm the purchase.
 	ErrInvalid = errors.New("receipt invalid")
@@ -26,8 +26,8 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 )
 
-// ErrCredentials is matched by an ErrInvalid that only means that the store refuses our credentials. It says nothing about
-// the purchase and must not count against the user.
+// ErrCredentials is matched by an ErrInvalid that only means that the store refuses our credentials. It says nothing
+// about the purchase and must not count against the user.
 var ErrCredentials = errors.New("the store refuses our credentials")
 
 // Sale is what a store confirms.
@@ -98,8 +98,8 @@ type Purchase struct {
 	AccountID     string // claiming account; must match the account the store recorded, if any
 }
 
-// maxQuantity bounds the quantity of one purchase. The stores allow less; the bound keeps an absurd number out
-// of the ledger.
+// maxQuantity bounds the quantity of one purchase. The stores allow less; the bound keeps an absurd number out of the
+// ledger.
 const maxQuantity = 1000
 
 // quantityOf returns the quantity of a purchase, 1 if the store states none.
@@ -115,16 +115,14 @@ func quantityOf(claimed *int64) (int64, error) {
 }
 
 const (
-	// maxPartBytes bounds a path segment from client input. Purchase tokens have about 150 characters, ids
-	// fewer.
+	// maxPartBytes bounds a path segment from client input. Purchase tokens have about 150 characters, ids fewer.
 	maxPartBytes = 4 << 10
-	// verifyTimeout bounds a whole verification, unless client or context have a tighter limit: a
-	// buyer is waiting.
+	// verifyTimeout bounds a whole verification, unless client or context have a tighter limit: a buyer is waiting.
 	verifyTimeout = 30 * time.Second
 )
 
-// segment escapes one path segment. An empty or oversized one, or one that a server might resolve
-// as a folder, is ErrInvalid.
+// segment escapes one path segment. An empty or oversized one, or one that a server might resolve as a folder, is
+// ErrInvalid.
 func segment(name, part string) (string, error) {
 	if part == "" || part == "." || part == ".." || len(part) > maxPartBytes {
 		return "", fmt.Errorf("%w: %s of %d bytes cannot be one", ErrInvalid, name, len(part))

@@ -33,8 +33,7 @@ const (
 // start is the time of the verifiers. It is about now, because the stand-ins go by the real time.
 var start = time.Now().Truncate(time.Second)
 
-// wantOnly checks that err is want and not the other of the two errors, and
-// that it repeats none of the secrets.
+// wantOnly checks that err is want and not the other of the two errors, and that it repeats none of the secrets.
 func wantOnly(t *testing.T, err, want error, secrets ...string) {
 	t.Helper()
 	for _, sentinel := range []error{receipt.ErrInvalid, receipt.ErrUnavailable} {

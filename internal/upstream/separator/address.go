@@ -35,8 +35,8 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && hostName(a) == hostName(b) && port(a) == port(b)
 }
 
-// checkURL checks a URL from the provider: it needs a host, no credentials, and https. Plain http would expose
-// the audio to the network, so it is limited to loopback and to hosts that the operator configured with http.
+// checkURL checks a URL from the provider: it needs a host, no credentials, and https. Plain http would expose the
+// audio to the network, so it is limited to loopback and to hosts that the operator configured with http.
 func (c *Client) checkURL(u *url.URL) error {
 	switch {
 	case u.Opaque != "" || u.Hostname() == "":
@@ -57,8 +57,8 @@ func loopbackName(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// resolveLink turns a download link of the provider into a URL, and reports whether to send the API key: only
-// paths under the API base get it.
+// resolveLink turns a download link of the provider into a URL, and reports whether to send the API key: only paths
+// under the API base get it.
 func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) {
 	u, err = url.Parse(link)
 	if err != nil {
@@ -74,8 +74,7 @@ func (c *Client) resolveLink(link string) (u *url.URL, withKey bool, err error) 
 	if strings.HasPrefix(link, "/perso-storage/") {
 		base = c.storage
 	}
-	// Text after a base without query or trailing slash can only be path and query, so it cannot name another
-	// host.
+	// Text after a base without query or trailing slash can only be path and query, so it cannot name another host.
 	if u, err = url.Parse(base.String() + link); err != nil || u.Host != base.Host {
 		return nil, false, fmt.Errorf("%w: link is not a path", errForbidden)
 	}
@@ -93,8 +92,8 @@ func (c *Client) checkLink(u *url.URL) error {
 	return nil
 }
 
-// refusePrivate is a net.Dialer's Control. It runs after the name is resolved, so it catches a name that
-// becomes private between check and use.
+// refusePrivate is a net.Dialer's Control. It runs after the name is resolved, so it catches a name that becomes
+// private between check and use.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || !public(ap.Addr()) {
@@ -103,9 +102,9 @@ func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic lists what IANA excludes from the public internet, beyond netip's own predicates. IPv6 outside
-// 2000::/3 is refused entirely (loopback, mapped, NAT64, unique-local, link-local, multicast), so the list has
-// only the exceptions within it.
+// notPublic lists what IANA excludes from the public internet, beyond netip's own predicates. IPv6 outside 2000::/3 is
+// refused entirely (loopback, mapped, NAT64, unique-local, link-local, multicast), so the list has only the exceptions
+// within it.
 var notPublic = func() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range []string{

@@ -130,8 +130,8 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// The address is checked after name resolution: localhost passes as the name in an upload
-// address, and is refused when dialled.
+// The address is checked after name resolution: localhost passes as the name in an upload address, and is refused when
+// dialled.
 func TestPrivateAddressBehindAName(t *testing.T) {
 	p := newProvider(t)
 	p.blobURL = strings.Replace(p.storage.URL, "127.0.0.1", "localhost", 1) + "/blob/a"
@@ -152,8 +152,7 @@ func TestPrivateAddressBehindAName(t *testing.T) {
 	}
 }
 
-// The operator's own hosts may use http and private addresses; hosts that they name may
-// not.
+// The operator's own hosts may use http and private addresses; hosts that they name may not.
 func TestConfiguredHosts(t *testing.T) {
 	links := []string{"http://provider:9000/a", "http://provider/a", "http://media.internal/a", "http://10.0.0.7:9000/a", "http://10.0.0.8/a",
 		"http://127.0.0.1:1/a", "https://localhost/a", "http://[::1]:9/a", "https://evil.example/a", "https://169.254.169.254/a"}

@@ -28,12 +28,12 @@ type archiveLimits struct {
 	totalBytes int64 // of all files, and of the archive itself when decompressed
 }
 
-// unpack writes the audio files of a tar archive, plain or gzipped, to dir as speaker_0, speaker_1, ... with
-// the extension of their content, in the natural order of their names in the archive.
+// unpack writes the audio files of a tar archive, plain or gzipped, to dir as speaker_0, speaker_1, ... with the
+// extension of their content, in the natural order of their names in the archive.
 //
-// The archive is hostile input. Its names determine only the order, never a path. unpack skips entries that are
-// not regular files or not audio. If the archive is broken or exceeds the limits, it returns an *Error and
-// leaves nothing in dir.
+// The archive is hostile input. Its names determine only the order, never a path. unpack skips entries that are not
+// regular files or not audio. If the archive is broken or exceeds the limits, it returns an *Error and leaves nothing
+// in dir.
 func unpack(ctx context.Context, archive, dir string, limits archiveLimits) (stems []Stem, err error) {
 	f, err := os.Open(archive)
 	if err != nil {

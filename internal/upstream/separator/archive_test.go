@@ -93,8 +93,7 @@ func paxHeader(pairs ...string) []byte {
 // block fills up a block of a tar.
 func block(s string) []byte { return append([]byte(s), make([]byte, 512-len(s))...) }
 
-// sparseWav is an archive of a few kilobytes with a WAV file of realSize bytes that is
-// almost entirely a hole.
+// sparseWav is an archive of a few kilobytes with a WAV file of realSize bytes that is almost entirely a hole.
 func sparseWav(realSize int64) []byte {
 	return slices.Concat(
 		paxHeader("GNU.sparse.major", "1", "GNU.sparse.minor", "0", "GNU.sparse.name", "bomb.wav", "GNU.sparse.realsize", fmt.Sprint(realSize)),
@@ -121,8 +120,8 @@ func unpackBytes(t testing.TB, content []byte, limits archiveLimits) (dir string
 	return dir, paths, err
 }
 
-// checkContained fails unless the archive left only regular files at the returned paths,
-// speaker_0, speaker_1, ... in dir.
+// checkContained fails unless the archive left only regular files at the returned paths, speaker_0, speaker_1, ... in
+// dir.
 func checkContained(t testing.TB, root, dir string, paths []string) {
 	t.Helper()
 	for i, path := range paths {

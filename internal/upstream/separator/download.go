@@ -20,8 +20,8 @@ import (
 // that still returns 404. They add up to 12 s, which a user watches.
 var lagPauses = []time.Duration{time.Second, time.Second, 2 * time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
 
-// How many polls in a row must find the same stems before a project that has a voice but lacks other stems
-// counts as complete.
+// How many polls in a row must find the same stems before a project that has a voice but lacks other stems counts as
+// complete.
 const (
 	settledPolls     = 3 // with a background: only the speakers or the combined voice are missing
 	settledVoiceOnly = 5 // without
@@ -100,8 +100,7 @@ func (c *Client) settledProject(ctx context.Context, projectID int64) (project, 
 	}
 }
 
-// holding is the set of stems that a project has so far. It excludes links, which are signed anew in each
-// answer.
+// holding is the set of stems that a project has so far. It excludes links, which are signed anew in each answer.
 type holding struct{ voice, background, speakers, subBackground, subBackgroundPath bool }
 
 func (p project) holding() holding {
@@ -137,8 +136,7 @@ func (c *Client) target(projectID int64, t target) lookUp {
 	return func(ctx context.Context) (string, error) { return c.targetLink(ctx, projectID, t) }
 }
 
-// background downloads the first background stem that exists, or a sub-background; the Stem is
-// empty if there is none.
+// background downloads the first background stem that exists, or a sub-background; the Stem is empty if there is none.
 func (c *Client) background(ctx context.Context, dir string, projectID int64, p project) (Stem, error) {
 	var places []lookUp
 	if p.Path.Background != "" {

@@ -10,16 +10,15 @@ import (
 	"cutroom/internal/base/fault"
 )
 
-// Error is a failure of the provider or of the connection to it. Failures of the local disk are
-// ordinary errors.
+// Error is a failure of the provider or of the connection to it. Failures of the local disk are ordinary errors.
 type Error struct {
 	Op     string // the call that failed, named as in Call.Endpoint
 	Status int    // HTTP status of the answer; 0 if there was none
 	// Transient means that the same call may succeed later: no answer, a 5xx or a malformed one, and for a poll also a
 	// 408 or 429. Any other 4xx and a file with unexpected content are not transient.
 	Transient bool
-	// Busy means that the provider refused the call for now, with a 429 or with a 503 that has a Retry-After,
-	// and did nothing.
+	// Busy means that the provider refused the call for now, with a 429 or with a 503 that has a Retry-After, and did
+	// nothing.
 	Busy bool
 	// RetryAfter is how long a busy provider asks us to wait, 0 if it does not say.
 	RetryAfter time.Duration

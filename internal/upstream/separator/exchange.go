@@ -42,9 +42,9 @@ type exchange struct {
 // beforePayment are the endpoints at which a refusal means that nothing has been paid yet.
 var beforePayment = []string{"upload-token", "upload", "register", "audio-separation"}
 
-// newTransport returns a transport without keep-alive and proxy. The server may close an idle connection during
-// a request, and a POST that failed this way may have been executed. A proxy would resolve names and so bypass
-// our address check.
+// newTransport returns a transport without keep-alive and proxy. The server may close an idle connection during a
+// request, and a POST that failed this way may have been executed. A proxy would resolve names and so bypass our
+// address check.
 func (c *Client) newTransport() *http.Transport {
 	configured := &net.Dialer{Timeout: c.cfg.ConnectTimeout}
 	guarded := &net.Dialer{Timeout: c.cfg.ConnectTimeout, Control: refusePrivate}

@@ -63,11 +63,10 @@ func TestBusyIsARefusalBeforeAnythingIsPaid(t *testing.T) {
 	}
 }
 
-// TestFaults combines every fault of the provider with every step. The column api is for
-// upload-token and register. It also holds for progress, project and the link look-up,
-// except that they are called once, and again later after a 408 or 429. submit is
-// audio-separation. upload is the blob PUT, whose answer's body is not read. file is
-// following a download link.
+// TestFaults combines every fault of the provider with every step. The column api is for upload-token and register. It
+// also holds for progress, project and the link look-up, except that they are called once, and again later after a 408
+// or 429. submit is audio-separation. upload is the blob PUT, whose answer's body is not read. file is following a
+// download link.
 func TestFaults(t *testing.T) {
 	refused := func(status int, sentence string) want { return want{1, status, sentence, false} }
 	broken := func(status int) want { return want{3, status, down, true} }
@@ -168,8 +167,8 @@ func checkFault(t *testing.T, p *provider, step string, do misbehaviour, w want)
 	}
 }
 
-// run makes the call of a step. For the step "file" the project has a voice and a
-// background, but no speakers to fall back on.
+// run makes the call of a step. For the step "file" the project has a voice and a background, but no speakers to fall
+// back on.
 func (p *provider) run(ctx context.Context, c *Client, step string) (err error) {
 	switch step {
 	case "upload-token", "upload", "register":

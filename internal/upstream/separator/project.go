@@ -17,9 +17,8 @@ import (
 	"strings"
 )
 
-// Upload sends the file at path to the provider under the name fileName and registers it. It may be repeated:
-// each call makes a new upload, free of charge. It calls ready before each request, and stops with ready's
-// error.
+// Upload sends the file at path to the provider under the name fileName and registers it. It may be repeated: each call
+// makes a new upload, free of charge. It calls ready before each request, and stops with ready's error.
 func (c *Client) Upload(ctx context.Context, path, fileName string, ready func(ctx context.Context) error) (Medium, error) {
 	send := func(x exchange, read reader) error {
 		if err := ready(ctx); err != nil {
@@ -81,9 +80,9 @@ type Medium struct {
 	DurationMs int64 // as the provider measured it; 0 if unknown
 }
 
-// Submit starts the separation of an uploaded file and returns the provider's project id. Each project costs
-// money, so Submit retries only if no connection was established, because then the request was not sent. The
-// protocol has no way to find a project by its title: if the outcome is unknown, a created project is lost.
+// Submit starts the separation of an uploaded file and returns the provider's project id. Each project costs money, so
+// Submit retries only if no connection was established, because then the request was not sent. The protocol has no way
+// to find a project by its title: if the outcome is unknown, a created project is lost.
 func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (projectID int64, err error) {
 	var project struct {
 		IDs []json.Number `json:"startGenerateProjectIdList"`
@@ -124,8 +123,8 @@ type Progress struct {
 	Failed  bool // the provider gave up; never true together with Done
 }
 
-// Progress requests the state of a project. Like all polls of a paid project it does not retry: the caller
-// polls again later.
+// Progress requests the state of a project. Like all polls of a paid project it does not retry: the caller polls again
+// later.
 func (c *Client) Progress(ctx context.Context, projectID int64) (Progress, error) {
 	// Between two processing steps the provider gives a reason but no number, or null.
 	var p struct {
@@ -232,8 +231,8 @@ func (x exchange) withJSON(fields map[string]any) exchange {
 // noProject is the id of a project that does not exist.
 const noProject = 1
 
-// Check tests the key and the space with calls that cost nothing: it requests an upload address that it does
-// not use, and the progress of a project that does not exist.
+// Check tests the key and the space with calls that cost nothing: it requests an upload address that it does not use,
+// and the progress of a project that does not exist.
 func (c *Client) Check(ctx context.Context) error {
 	send := func(x exchange, read reader) error { return c.once(ctx, x, read) }
 	_, err := c.uploadAddress("check", send)

@@ -78,8 +78,7 @@ func wantJSON(t *testing.T, body string, want map[string]any) {
 	}
 }
 
-// wantStems checks which stems exist, by the tags of their content, and that dir contains
-// nothing else.
+// wantStems checks which stems exist, by the tags of their content, and that dir contains nothing else.
 func wantStems(t *testing.T, dir string, got Stems, voice, background string, speakers ...string) {
 	t.Helper()
 	files := 0

@@ -31,8 +31,7 @@ const (
 	testSpace = 7
 )
 
-// provider is a stand-in that speaks the provider's protocol on two real servers, and
-// misbehaves as a test tells it to.
+// provider is a stand-in that speaks the provider's protocol on two real servers, and misbehaves as a test tells it to.
 type provider struct {
 	t       *testing.T
 	api     *httptest.Server
@@ -55,8 +54,8 @@ type provider struct {
 	files   map[string][]byte // served by the storage, by path
 }
 
-// misbehaviour answers the n-th request of a step in place of the stand-in. If it returns
-// false, the stand-in answers after all.
+// misbehaviour answers the n-th request of a step in place of the stand-in. If it returns false, the stand-in answers
+// after all.
 type misbehaviour func(w http.ResponseWriter, r *http.Request, n int) bool
 
 const fullProject = `{"result":{"downloadInfo":{"hasOriginalVoiceOnly":true,"hasOriginalBackground":true,
@@ -65,8 +64,8 @@ const fullProject = `{"result":{"downloadInfo":{"hasOriginalVoiceOnly":true,"has
 
 func newProvider(t *testing.T) *provider { return newProviderOn(t, httptest.NewServer) }
 
-// inBubble runs a test with its own clock and a stand-in connected by pipes. Long
-// silences take no time, and a busy machine cannot cause a silence.
+// inBubble runs a test with its own clock and a stand-in connected by pipes. Long silences take no time, and a busy
+// machine cannot cause a silence.
 func inBubble(t *testing.T, test func(t *testing.T, p *provider)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := wires{}
@@ -182,8 +181,7 @@ func (p *provider) serveFile(w http.ResponseWriter, r *http.Request) {
 	w.Write(content)
 }
 
-// step counts a request, lets a fault answer it, and checks the rules for every request
-// of the protocol.
+// step counts a request, lets a fault answer it, and checks the rules for every request of the protocol.
 func (p *provider) step(name string, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -250,8 +248,7 @@ func (p *provider) client(change ...func(*Config)) *Client {
 	return c
 }
 
-// recorded returns how many calls of that endpoint the client recorded, and how many of
-// them as successes.
+// recorded returns how many calls of that endpoint the client recorded, and how many of them as successes.
 func (p *provider) recorded(endpoint string) (all, good int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package separator is the client of the separation provider: it uploads audio, submits it for separation,
-// polls the project and downloads the stems.
+// Package separator is the client of the separation provider: it uploads audio, submits it for separation, polls the
+// project and downloads the stems.
 //
-// It owns the provider's wire format, its time-outs and retries, the rules about which addresses may be
-// contacted, and the unpacking of the provider's archive, which it treats as hostile. It does not handle jobs,
-// credits or users: callers pass file paths and titles, and get paths, numbers and [Error] values.
+// It owns the provider's wire format, its time-outs and retries, the rules about which addresses may be contacted, and
+// the unpacking of the provider's archive, which it treats as hostile. It does not handle jobs, credits or users:
+// callers pass file paths and titles, and get paths, numbers and [Error] values.
 //
 // The steps, in the order a job takes them:
 //
@@ -31,8 +31,8 @@ import (
 // Config says where the provider is, who we are, and which time-outs and limits apply. A zero value means the
 // default given beside the field.
 type Config struct {
-	// The operator configured the base URLs explicitly, so they may be plain http and private. That applies
-	// only to these hosts.
+	// The operator configured the base URLs explicitly, so they may be plain http and private. That applies only to
+	// these hosts.
 	BaseURL        string // API, without a trailing slash
 	StorageBaseURL string // stem downloads, without a trailing slash; never receives the key
 	APIKey         string
@@ -49,8 +49,8 @@ type Config struct {
 
 	MaxDownloadBytes int64 // one stem, downloaded or unpacked; 2 GiB
 
-	// Record, if set, receives every HTTP call after it has ended, including retries. It runs in the goroutine
-	// of the method that made the call, so it must be quick and safe for concurrent use.
+	// Record, if set, receives every HTTP call after it has ended, including retries. It runs in the goroutine of the
+	// method that made the call, so it must be quick and safe for concurrent use.
 	Record func(Call)
 	// Observe, if set, wraps the transport of every request.
 	Observe func(http.RoundTripper) http.RoundTripper

@@ -63,9 +63,9 @@ func (m *Maker) Close() {
 	m.running.Wait()
 }
 
-// Get reads an object. If it is missing, Get first waits until produce has made it, called here or
-// for an earlier request. After MaxWait Get returns ErrBusy while produce continues: a repeated
-// request finds the object or joins the wait. Holders, which are users or jobs, take turns.
+// Get reads an object. If it is missing, Get first waits until produce has made it, called here or for an earlier
+// request. After MaxWait Get returns ErrBusy while produce continues: a repeated request finds the object or joins the
+// wait. Holders, which are users or jobs, take turns.
 func Get[T any](ctx context.Context, m *Maker, holder, key string, read func() (T, error), produce func(context.Context) error) (T, error) {
 	found, err := read()
 	if !errors.Is(err, objectstore.ErrNotFound) {
@@ -77,8 +77,8 @@ func Get[T any](ctx context.Context, m *Maker, holder, key string, read func() (
 	return read()
 }
 
-// Do returns the result of work. A request with the key of work that is under way joins the wait for it.
-// After MaxWait Do returns ErrBusy while work continues. Holders take turns.
+// Do returns the result of work. A request with the key of work that is under way joins the wait for it. After MaxWait
+// Do returns ErrBusy while work continues. Holders take turns.
 func Do[T any](ctx context.Context, m *Maker, holder, key string, work func(context.Context) (T, error)) (result T, err error) {
 	done := m.flights.DoChan(key, func() (any, error) {
 		var made T
@@ -141,8 +141,7 @@ type Recipe struct {
 	Bytes       int64 // of disk space that Run needs
 	// Make makes the object from a copy of the source, and stores it.
 	Make func(source, dir string) error
-	// Note records the key, and returns 0 if the source was deleted in the meantime. The new object
-	// is then deleted.
+	// Note records the key, and returns 0 if the source was deleted in the meantime. The new object is then deleted.
 	Note func() (rows int64, err error)
 }
 
@@ -166,8 +165,8 @@ func (r Recipe) Run(ctx context.Context) error {
 	return nil
 }
 
-// WithCopy calls do with a copy of a source, which fetch writes, and an empty folder. ffmpeg may change anything in
-// the folder, but not the copy: it may share its bytes with the store. Both are in a new work folder, whose path follows
+// WithCopy calls do with a copy of a source, which fetch writes, and an empty folder. ffmpeg may change anything in the
+// folder, but not the copy: it may share its bytes with the store. Both are in a new work folder, whose path follows
 // the pattern, see [os.MkdirTemp], and which WithCopy removes.
 func WithCopy(pattern string, fetch func(source string) error, do func(source, dir string) error) error {
 	folder, err := os.MkdirTemp(filepath.Dir(pattern), filepath.Base(pattern))
@@ -185,8 +184,8 @@ func WithCopy(pattern string, fetch func(source string) error, do func(source, d
 	return do(source, dir)
 }
 
-// Space reserves disk space for what requests write. Only looking at the free space would admit many
-// requests of which one fits. It is safe for concurrent use.
+// Space reserves disk space for what requests write. Only looking at the free space would admit many requests of which
+// one fits. It is safe for concurrent use.
 type Space struct {
 	// canWork returns how many bytes this replica may still write, or why it must not work now.
 	canWork  func(context.Context) (freeBytes int64, err error)
@@ -199,8 +198,8 @@ func NewSpace(canWork func(context.Context) (freeBytes int64, err error)) *Space
 	return &Space{canWork: canWork}
 }
 
-// Reserve reserves so many bytes until release is called. It returns ErrBusy if they do not fit, or if this
-// replica cannot work. Bytes count as reserved even after they were written.
+// Reserve reserves so many bytes until release is called. It returns ErrBusy if they do not fit, or if this replica
+// cannot work. Bytes count as reserved even after they were written.
 func (s *Space) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	free, err := s.canWork(ctx)
 	s.mu.Lock()

@@ -52,8 +52,7 @@ func TestObjectsAreMadeOnce(t *testing.T) {
 	})
 }
 
-// A request that waits too long gets ErrBusy, and the work continues for the next one, even if all
-// clients leave.
+// A request that waits too long gets ErrBusy, and the work continues for the next one, even if all clients leave.
 func TestNextRequestFindsSlowObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMaker(1)

@@ -25,8 +25,8 @@ const (
 	pollEvery = time.Second
 	// AttemptTimeout bounds one attempt, from its connection to the end of the answer.
 	AttemptTimeout = 15 * time.Second
-	// claimLife is how long a claim lasts. If its process dies, the delivery is due again afterwards. It is
-	// longer than an attempt plus the write of its outcome.
+	// claimLife is how long a claim lasts. If its process dies, the delivery is due again afterwards. It is longer than
+	// an attempt plus the write of its outcome.
 	claimLife = 35 * time.Second
 	// settleTimeout bounds the write of an attempt's outcome.
 	settleTimeout = 10 * time.Second

@@ -1,9 +1,9 @@
-// Package idempotency remembers a user's answers to requests with an Idempotency-Key for 24 hours,
-// so that a client may repeat them.
+// Package idempotency remembers a user's answers to requests with an Idempotency-Key for 24 hours, so that a client may
+// repeat them.
 //
-// The transaction that does the work also stores the answer, so a repeat finds both or neither. The
-// fingerprint covers what the request means, not its bytes on the wire: a repeated multipart body has
-// another boundary, and an encoder may write the same JSON in another order.
+// The transaction that does the work also stores the answer, so a repeat finds both or neither. The fingerprint covers
+// what the request means, not its bytes on the wire: a repeated multipart body has another boundary, and an encoder may
+// write the same JSON in another order.
 package idempotency
 
 import (
@@ -23,8 +23,7 @@ const Lifetime = 24 * time.Hour
 // MaxKeyLength bounds a key, in bytes.
 const MaxKeyLength = 255
 
-// Key is one client's idempotency key. The zero Key means that the client sent none. Every function
-// then does nothing.
+// Key is one client's idempotency key. The zero Key means that the client sent none. Every function then does nothing.
 type Key struct {
 	UserID      string
 	Value       string
@@ -42,8 +41,8 @@ var errReused = fault.Sentencef(fault.Invalid, "Idempotency-Key was already used
 // calls Find again.
 var errRace = errors.New("idempotency key stored concurrently")
 
-// Find returns the stored answer of k, or "" if there is none. A key that was used with another
-// fingerprint is the client's error.
+// Find returns the stored answer of k, or "" if there is none. A key that was used with another fingerprint is the
+// client's error.
 func Find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	answer, err = find(ctx, q, k)
 	if answer != "" {
@@ -105,8 +104,7 @@ func Known(ctx context.Context, q db.Querier, k Key) (bool, error) {
 	return false, err
 }
 
-// save stores the answer of k in the transaction that does the work. It returns errRace if the key
-// already exists.
+// save stores the answer of k in the transaction that does the work. It returns errRace if the key already exists.
 func save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 	if k.Value == "" {
 		return nil
@@ -127,9 +125,9 @@ func save(ctx context.Context, tx *db.Tx, k Key, answer string) error {
 	return nil
 }
 
-// Once runs work in a transaction under key k and returns its answer. If another request with the
-// same key has committed since the caller's Find, Once returns that request's answer instead, even
-// if work failed: the first of two equal requests may have spent the credits that the second lacks.
+// Once runs work in a transaction under key k and returns its answer. If another request with the same key has
+// committed since the caller's Find, Once returns that request's answer instead, even if work failed: the first of two
+// equal requests may have spent the credits that the second lacks.
 func Once(ctx context.Context, d *db.DB, k Key,
 	work func(tx *db.Tx) (answer string, err error)) (answer string, first bool, err error) {
 	err = d.InTx(ctx, func(tx *db.Tx) error {

@@ -86,8 +86,8 @@ func CheckDisk(ctx context.Context, d *db.DB, dir string) error {
 	return nil
 }
 
-// AdoptDisk makes the disk that holds dir the disk of the database, and returns the ids of the disk before ("" for none)
-// and after. The audit record names the actor.
+// AdoptDisk makes the disk that holds dir the disk of the database, and returns the ids of the disk before ("" for
+// none) and after. The audit record names the actor.
 func AdoptDisk(ctx context.Context, d *db.DB, dir, actor string) (before, after string, err error) {
 	id, err := ID(ctx, d)
 	if err != nil {

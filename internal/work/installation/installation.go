@@ -1,6 +1,5 @@
-// Package installation ties a database to its bucket by an id that both carry. A bucket with
-// another id, or with objects but no id, belongs to another database, and nothing may be removed
-// from it.
+// Package installation ties a database to its bucket by an id that both carry. A bucket with another id, or with
+// objects but no id, belongs to another database, and nothing may be removed from it.
 package installation
 
 import (
@@ -22,8 +21,7 @@ import (
 // objectKey is the object that holds the id.
 const objectKey = "cutroom-installation"
 
-// settle is how long the claim of an empty bucket waits for rival claims if the store has no
-// conditional writes.
+// settle is how long the claim of an empty bucket waits for rival claims if the store has no conditional writes.
 const settle = time.Second
 
 // ForeignError says that a bucket does not belong to the database.
@@ -66,9 +64,8 @@ func known(ctx context.Context, d *db.DB) (id string, err error) {
 	return id, nil
 }
 
-// Claim checks that the bucket belongs to the database, and claims an empty bucket for it. It
-// returns a ForeignError for any other bucket. lost reports that a database which has had a bucket
-// found an empty one without an id.
+// Claim checks that the bucket belongs to the database, and claims an empty bucket for it. It returns a ForeignError
+// for any other bucket. lost reports that a database which has had a bucket found an empty one without an id.
 func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) (lost bool, err error) {
 	before, err := known(ctx, d)
 	if err != nil {
@@ -109,9 +106,9 @@ func Check(ctx context.Context, d *db.DB, b *objectstore.Bucket) error {
 	return compare(b, ours, theirs)
 }
 
-// Adopt gives the bucket the id of the database, whatever it held, and returns the bucket's id
-// before ("" for none) and after. The audit record names the actor. It is written first: a recorded
-// adoption that did not happen is better than an unrecorded one that did.
+// Adopt gives the bucket the id of the database, whatever it held, and returns the bucket's id before ("" for none) and
+// after. The audit record names the actor. It is written first: a recorded adoption that did not happen is better than
+// an unrecorded one that did.
 func Adopt(ctx context.Context, d *db.DB, b *objectstore.Bucket, actor string) (before, after string, err error) {
 	if after, err = ID(ctx, d); err != nil {
 		return "", "", err
@@ -177,8 +174,8 @@ func read(ctx context.Context, b *objectstore.Bucket) (string, error) {
 	return id, nil
 }
 
-// write puts our id into an empty bucket and returns the id that the bucket then has, because
-// another installation may be writing at the same time.
+// write puts our id into an empty bucket and returns the id that the bucket then has, because another installation may
+// be writing at the same time.
 func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, error) {
 	data := []byte(ours + "\n")
 	err := b.Create(ctx, objectKey, data)
@@ -200,8 +197,8 @@ func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, err
 	return settled(ctx, b)
 }
 
-// settled returns the id in the bucket after the last rival write. A rival that found the bucket
-// empty did so before our id was visible, so its write arrives within settle.
+// settled returns the id in the bucket after the last rival write. A rival that found the bucket empty did so before
+// our id was visible, so its write arrives within settle.
 func settled(ctx context.Context, b *objectstore.Bucket) (string, error) {
 	if err := httpcall.Sleep(ctx, settle); err != nil {
 		return "", err
@@ -212,8 +209,7 @@ func settled(ctx context.Context, b *objectstore.Bucket) (string, error) {
 // errFound ends a listing early.
 var errFound = errors.New("found")
 
-// isEmpty reports whether the bucket holds nothing but the id and leftovers of an interrupted
-// probe.
+// isEmpty reports whether the bucket holds nothing but the id and leftovers of an interrupted probe.
 func isEmpty(ctx context.Context, b *objectstore.Bucket) (bool, error) {
 	err := b.List(ctx, "", func(o objectstore.Info) error {
 		if o.Key == objectKey || strings.HasPrefix(o.Key, "doctor/") || strings.HasPrefix(o.Key, "ready/") {

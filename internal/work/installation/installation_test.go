@@ -21,8 +21,8 @@ import (
 	"cutroom/internal/work/installation"
 )
 
-// eachStore runs a test on stores that honour a conditional write, refuse it or
-// ignore it, and on the real server where there is one.
+// eachStore runs a test on stores that honour a conditional write, refuse it or ignore it, and on the real server where
+// there is one.
 func eachStore(t *testing.T, test func(t *testing.T, b *objectstore.Bucket)) {
 	bucketWhere := func(condition func(b *fakebucket.Bucket, w http.ResponseWriter, r *http.Request) (answered bool)) func(t *testing.T) {
 		return func(t *testing.T) {

@@ -84,7 +84,8 @@ func (t Table) EraseFiles(ctx context.Context, ids ...string) error {
 // expireBatch bounds the jobs that one transaction deletes.
 const expireBatch = 1000
 
-// Expire deletes the jobs of a condition that ended in a state longer ago than a lifetime. The totals keep counting them.
+// Expire deletes the jobs of a condition that ended in a state longer ago than a lifetime. The totals keep counting
+// them.
 func (t Table) Expire(ctx context.Context, lifetime time.Duration, state, condition string) error {
 	for {
 		n, err := t.DB.Exec(ctx, `DELETE FROM jobs WHERE state = $2 AND id IN (SELECT id FROM jobs WHERE kind = $1 AND state = $2

@@ -22,8 +22,8 @@ type New struct {
 	ID, UserID, State string
 	SourceDurationMs  int64
 	StoredBytes       int64 // of files stored for this job alone
-	// Reserve takes what the job needs, such as credits, or refuses the job. It runs in the transaction
-	// that inserts the job, after the owner's account was locked; nil takes nothing.
+	// Reserve takes what the job needs, such as credits, or refuses the job. It runs in the transaction that inserts
+	// the job, after the owner's account was locked; nil takes nothing.
 	Reserve func(ctx context.Context, tx *db.Tx) error
 	Details map[string]any // the columns of the kind's own row
 	Holds   []string       // keys of the objects that it reads; see [Hold]

@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// Files stored for a job are removed only if the job certainly does not exist. They stay if the response to
-// the commit was lost, because the commit may have inserted the job.
+// Files stored for a job are removed only if the job certainly does not exist. They stay if the response to the commit
+// was lost, because the commit may have inserted the job.
 func TestEnqueueKnowsWhetherThereIsAJob(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {

@@ -61,8 +61,8 @@ type Lease struct {
 	Table string // a constant of the program, never input
 	ID    string
 	Fence int64
-	// Asked is when the claim was asked for, which is before the database wrote it. The holder's first
-	// deadline counts from then.
+	// Asked is when the claim was asked for, which is before the database wrote it. The holder's first deadline counts
+	// from then.
 	Asked time.Time
 }
 
@@ -93,13 +93,15 @@ func (k *Renewer) KeepAlive(ctx context.Context, l Lease) *Holder {
 	})
 }
 
-// Holder renews one lease. After an outage it continues to renew, so that no other worker claims the
-// job and it can be handed back.
+// Holder renews one lease. After an outage it continues to renew, so that no other worker claims the job and it can be
+// handed back.
 type Holder struct {
-	// Work ends with cause [ErrLost] when the row is no longer this holder's, at once if that is announced on [revoked];
-	// with [ErrOutage] when renewals have failed for so long that the lease may run out; and with its parent.
+	// Work ends with cause [ErrLost] when the row is no longer this holder's, at once if that is announced on
+	// [revoked]; with [ErrOutage] when renewals have failed for so long that the lease may run out; and with its
+	// parent.
 	Work context.Context
-	// Release waits for the last heartbeat and leaves the row as it is; the statement that ends the job clears the lease.
+	// Release waits for the last heartbeat and leaves the row as it is; the statement that ends the job clears the
+	// lease.
 	Release func()
 
 	renewer *Renewer

@@ -91,8 +91,8 @@ func TestHolderIsNotifiedOfARevocation(t *testing.T) {
 				}, func(context.Context) error { return nil })
 			},
 		} {
-			// Without the notification, a holder notices at its first renewal. The test uses the fastest of
-			// several runs, because the machine may be busy.
+			// Without the notification, a holder notices at its first renewal. The test uses the fastest of several
+			// runs, because the machine may be busy.
 			quickest := time.Hour
 			for range 20 {
 				l := claim(h, "me")
@@ -216,8 +216,7 @@ func TestAReplicaIsRegisteredWhileItRuns(t *testing.T) {
 	})
 }
 
-// A live holder keeps its lease. Another replica gets the lease after it expires, or soon after the holder
-// releases it.
+// A live holder keeps its lease. Another replica gets the lease after it expires, or soon after the holder releases it.
 func TestOneReplicaAtATime(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, h *jobtest.Harness) {

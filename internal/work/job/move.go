@@ -1,6 +1,6 @@
-// The moves of jobs: each is one transaction, in which one guarded UPDATE decides. A move by a worker names the fence of
-// its claim, so that a worker which lost its lease moves nothing. outcome.go decides between moves when an attempt ends,
-// and queue.go claims.
+// The moves of jobs: each is one transaction, in which one guarded UPDATE decides. A move by a worker names the fence
+// of its claim, so that a worker which lost its lease moves nothing. outcome.go decides between moves when an attempt
+// ends, and queue.go claims.
 
 package job
 
@@ -40,8 +40,8 @@ func (m moved) end(state string, reason fault.Reason) End {
 	return End{ID: m.ID, UserID: m.UserID, State: state, Reason: reason, Deleted: m.deleted, Asked: m.asked}
 }
 
-// Guard locks a claimed job's row until the transaction ends. It returns [ErrMoved] if the job has
-// another holder or another state.
+// Guard locks a claimed job's row until the transaction ends. It returns [ErrMoved] if the job has another holder or
+// another state.
 func (t Table) Guard(ctx context.Context, tx *db.Tx, c Claim) error {
 	held, err := db.HasRow(ctx, tx, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`+tx.ForUpdate(),
 		c.ID, c.Fence, c.State)
@@ -69,8 +69,8 @@ func (t Table) still(ctx context.Context, tx *db.Tx, c Claim, condition Fragment
 	return db.HasRow(ctx, tx, query, args...)
 }
 
-// did reports whether a job is in a state and its fence has been raised by so much since it was claimed. Then an earlier
-// try to move it, whose answer was lost, has succeeded: the next one finds that the claim no longer holds.
+// did reports whether a job is in a state and its fence has been raised by so much since it was claimed. Then an
+// earlier try to move it, whose answer was lost, has succeeded: the next one finds that the claim no longer holds.
 func (t Table) did(ctx context.Context, q db.Querier, c Claim, raised int64, state string) (bool, error) {
 	did, err := db.HasRow(ctx, q, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`, c.ID, c.Fence+raised, state)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// A worker stops before its lease expires in an outage. After the outage it still holds the job, unless
-// another worker has claimed it.
+// A worker stops before its lease expires in an outage. After the outage it still holds the job, unless another worker
+// has claimed it.
 func TestAttemptOutlastsAnOutage(t *testing.T) {
 	t.Parallel()
 	for name, taken := range map[string]bool{"nobody claimed it": false, "another worker claimed it": true} {
@@ -50,8 +50,7 @@ func TestAttemptOutlastsAnOutage(t *testing.T) {
 	}
 }
 
-// A worker does not claim jobs right after an outage, when the leases of living workers may
-// have expired.
+// A worker does not claim jobs right after an outage, when the leases of living workers may have expired.
 func TestClaimsWaitForTheDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	asked := 0

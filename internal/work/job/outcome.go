@@ -1,5 +1,5 @@
-// What becomes of a job whose attempt ended without success, or whose worker is lost: the kinds of jobs decide, and what
-// they decide is written and logged here, once for all kinds.
+// What becomes of a job whose attempt ended without success, or whose worker is lost: the kinds of jobs decide, and
+// what they decide is written and logged here, once for all kinds.
 
 package job
 

@@ -22,15 +22,15 @@ type Pick struct {
 // Queue is the jobs of a kind as its workers see them. J is what a worker needs of a job.
 type Queue[J any] struct {
 	Table
-	// Look returns the ways to claim a job, in their order; none if no job waits that this replica may claim. It takes no
-	// lock. Most claims end with it.
+	// Look returns the ways to claim a job, in their order; none if no job waits that this replica may claim. It takes
+	// no lock. Most claims end with it.
 	Look func(ctx context.Context) ([]Pick, error)
 	// Read reads a job in the transaction that claims it.
 	Read func(ctx context.Context, tx *db.Tx, c Claim) (J, error)
 }
 
-// Claim claims the next job. A stop of the service does not cut a claim short, because its outcome would be unknown, and
-// no claim takes longer than the lease lasts.
+// Claim claims the next job. A stop of the service does not cut a claim short, because its outcome would be unknown,
+// and no claim takes longer than the lease lasts.
 func (q Queue[J]) Claim(ctx context.Context) (j J, ok bool, err error) {
 	// A frozen database answers only after every lease has run out, so do not wait for it.
 	picks, err := q.Look(db.WithLimit(ctx, TTL/3))
@@ -77,7 +77,8 @@ func (q Queue[J]) Claim(ctx context.Context) (j J, ok bool, err error) {
 	return j, true, nil
 }
 
-// Take claims the job that p picks, if it is still in the state from which p takes it. Ok reports whether there was one.
+// Take claims the job that p picks, if it is still in the state from which p takes it. Ok reports whether there was
+// one.
 func (t Table) Take(ctx context.Context, tx *db.Tx, p Pick) (c Claim, ok bool, err error) {
 	var m moved
 	var ageMs int64

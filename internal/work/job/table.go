@@ -53,8 +53,8 @@ const Expired = `COALESCE(j.lease_until, 0) < now_ms()`
 type Table struct {
 	Kind   string // of [Kinds]
 	Prefix string // of every id
-	// QueueLock, unless "", makes jobs become visible in the order of created_at. Otherwise a job could be
-	// claimed before an older one.
+	// QueueLock, unless "", makes jobs become visible in the order of created_at. Otherwise a job could be claimed
+	// before an older one.
 	QueueLock string
 
 	DB      *db.DB
@@ -80,8 +80,8 @@ type Table struct {
 
 // Observer counts what metrics tell of jobs.
 type Observer interface {
-	// Stage counts how long a stage took: "wait" until the first attempt, "total" until the job
-	// succeeded, and what a kind of job names between.
+	// Stage counts how long a stage took: "wait" until the first attempt, "total" until the job succeeded, and what a
+	// kind of job names between.
 	Stage(stage string, took time.Duration)
 	// Ended is called in the transaction that ends a job in a state.
 	Ended(state string)

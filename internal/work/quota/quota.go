@@ -33,8 +33,8 @@ type Limits struct {
 	Query string
 }
 
-// New returns limits. waiting and stored are SQL expressions that count the waiting jobs of the
-// user $1, and the user's bytes, which are added up.
+// New returns limits. waiting and stored are SQL expressions that count the waiting jobs of the user $1, and the user's
+// bytes, which are added up.
 func New(maximum Usage, waiting string, stored ...string) *Limits {
 	return &Limits{Max: maximum, Query: `SELECT ` + waiting + `, ` + strings.Join(stored, " + ")}
 }

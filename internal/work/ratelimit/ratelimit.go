@@ -1,6 +1,5 @@
-// Package ratelimit counts events in the database, so that all replicas share one count that
-// survives a restart. It owns the table with the latest times of each key, and knows neither users
-// nor addresses: a key is any text.
+// Package ratelimit counts events in the database, so that all replicas share one count that survives a restart. It
+// owns the table with the latest times of each key, and knows neither users nor addresses: a key is any text.
 package ratelimit
 
 import (
@@ -12,8 +11,8 @@ import (
 	"cutroom/internal/base/fault"
 )
 
-// A Limit allows at most PerMinute (>= 1) events per key in any span of 60 seconds. Limits with
-// different names count separately.
+// A Limit allows at most PerMinute (>= 1) events per key in any span of 60 seconds. Limits with different names count
+// separately.
 type Limit struct {
 	Name      string
 	PerMinute int
@@ -27,8 +26,8 @@ const digits = 13
 // Take counts one event. If that exceeds the limit it counts nothing and returns the
 // [fault.RateLimited] for the client.
 //
-// The row of a key holds its last PerMinute times. A new time replaces the oldest once that is a
-// minute old. Both happen in one statement, and the row's lock serializes requests of one key.
+// The row of a key holds its last PerMinute times. A new time replaces the oldest once that is a minute old. Both
+// happen in one statement, and the row's lock serializes requests of one key.
 func (l Limit) Take(ctx context.Context, d *db.DB, key string) error {
 	_, err := l.Reserve(ctx, d, key)
 	return err
@@ -56,8 +55,8 @@ func (l Limit) Reserve(ctx context.Context, d *db.DB, key string) (taken string,
 // Return takes back what Reserve counted. Until then it counts, so that at no time more than PerMinute events are under
 // way or counted.
 //
-// The time that the event replaced was at least a minute old, so the row does not need it back. Of several events in one
-// millisecond, any may go.
+// The time that the event replaced was at least a minute old, so the row does not need it back. Of several events in
+// one millisecond, any may go.
 func (l Limit) Return(ctx context.Context, d *db.DB, key, taken string) error {
 	for at := range l.PerMinute {
 		n, err := d.Exec(ctx, `UPDATE request_times SET times = substr(times, 1, $3) || substr(times, $3 + $4 + 1)
@@ -76,8 +75,7 @@ func (l Limit) Return(ctx context.Context, d *db.DB, key, taken string) error {
 	return nil
 }
 
-// Check answers like [Limit.Take] and counts nothing, for limits on what is known only afterwards,
-// such as refusals.
+// Check answers like [Limit.Take] and counts nothing, for limits on what is known only afterwards, such as refusals.
 func (l Limit) Check(ctx context.Context, d *db.DB, key string) error {
 	wait, err := l.wait(ctx, d, key)
 	if err != nil || wait <= 0 {

@@ -1,5 +1,5 @@
-// Package sweep removes from the object store what the database no longer needs. The packages that own the
-// objects supply rules about what is needed; this package decides how cautiously to remove the rest.
+// Package sweep removes from the object store what the database no longer needs. The packages that own the objects
+// supply rules about what is needed; this package decides how cautiously to remove the rest.
 package sweep
 
 import (
@@ -15,25 +15,24 @@ import (
 	"cutroom/internal/storage/objectstore"
 )
 
-// The brake: if more than this share of the listed objects, and more than this many, are unknown to the
-// database, the sweep removes nothing. It is then more likely that the service is connected to the wrong
-// database.
+// The brake: if more than this share of the listed objects, and more than this many, are unknown to the database, the
+// sweep removes nothing. It is then more likely that the service is connected to the wrong database.
 const (
 	brakeShare   = 10 // one tenth
 	brakeObjects = 100
 )
 
-// Rule defines which objects under a prefix are needed. Its queries return 1 for a needed object, 0 for one
-// that is no longer needed, and no row if the database does not know it.
+// Rule defines which objects under a prefix are needed. Its queries return 1 for a needed object, 0 for one that is no
+// longer needed, and no row if the database does not know it.
 type Rule struct {
 	Kind string // for people, such as "render outputs"
-	// Prefix is the start of the keys. The owner is the name after the prefix's last slash, up to
-	// the next: under the prefix uploads/sep-, the owner of uploads/sep-1/source is sep-1.
+	// Prefix is the start of the keys. The owner is the name after the prefix's last slash, up to the next: under the
+	// prefix uploads/sep-, the owner of uploads/sep-1/source is sep-1.
 	Prefix string
 	// Owner is a query: does the owner $1 need its objects?
 	Owner string
-	// Object is a query that runs if the owner's answer is not enough: does the owner $1 need the object with
-	// key $2? It may be blank.
+	// Object is a query that runs if the owner's answer is not enough: does the owner $1 need the object with key $2?
+	// It may be blank.
 	Object string
 	// Grace is how old an unknown object must be before it is removed: its row may not be written yet.
 	Grace time.Duration
@@ -53,13 +52,13 @@ type Options struct {
 	DB    *db.DB
 	Store objectstore.Store
 	Rules []Rule
-	// Check returns an error unless the store belongs to the database. It runs before any removal. It may be
-	// nil if no other installation can reach the store.
+	// Check returns an error unless the store belongs to the database. It runs before any removal. It may be nil if no
+	// other installation can reach the store.
 	Check func(context.Context) error
 	// Listed is called with the total size of the objects that a rule covers. It may be nil.
 	Listed func(kind string, sizeBytes int64)
-	// Removed is called after every removal. Held is called after every sweep, with the number of objects that
-	// the brake kept. Both may be nil.
+	// Removed is called after every removal. Held is called after every sweep, with the number of objects that the
+	// brake kept. Both may be nil.
 	Removed func(kind string, objects int)
 	Held    func(objects int)
 	Log     *slog.Logger
@@ -172,8 +171,8 @@ func (s *Sweeper) Remove(ctx context.Context, kind string, keys ...string) error
 	return s.clean(ctx, kind, "expired", objects)
 }
 
-// Clean removes unneeded objects under a prefix within a rule's, such as the folder of one job, without waiting
-// for Grace.
+// Clean removes unneeded objects under a prefix within a rule's, such as the folder of one job, without waiting for
+// Grace.
 func (s *Sweeper) Clean(ctx context.Context, kind, prefix string) error {
 	var objects []objectstore.Info
 	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {
@@ -277,8 +276,7 @@ const (
 	unknown
 )
 
-// check decides whether an object may be removed. It caches answers about owners in owners, unless
-// that is nil.
+// check decides whether an object may be removed. It caches answers about owners in owners, unless that is nil.
 func (s *Sweeper) check(ctx context.Context, rule Rule, o objectstore.Info, owners map[string]verdict) (verdict, error) {
 	age := time.Since(o.ModTime)
 	owner := rule.owner(o.Key)

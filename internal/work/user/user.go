@@ -1,8 +1,8 @@
-// Package user owns the table users. It alone decides what a deletion in progress means: from its
-// first write on, the account exists for no request.
+// Package user owns the table users. It alone decides what a deletion in progress means: from its first write on, the
+// account exists for no request.
 //
-// Other packages call [Lock] in their own transactions, or put the condition [Exists] into their
-// own queries. Sign-in and erasure belong to package account.
+// Other packages call [Lock] in their own transactions, or put the condition [Exists] into their own queries. Sign-in
+// and erasure belong to package account.
 package user
 
 import (
@@ -26,14 +26,14 @@ var ErrNotAdmin = fault.New(fault.Forbidden, "admin_required")
 // ErrSignedOut is returned for an access token that a sign-out has ended.
 var ErrSignedOut = fault.New(fault.Unauthorized, "invalid_token")
 
-// Lock marks a user as active and holds the row until the transaction ends: a deletion of the
-// account either sees what the transaction writes, or makes Lock return ErrDeleted.
+// Lock marks a user as active and holds the row until the transaction ends: a deletion of the account either sees what
+// the transaction writes, or makes Lock return ErrDeleted.
 func Lock(ctx context.Context, tx *db.Tx, id string) error {
 	return change(ctx, tx, `last_active_at = now_ms()`, id)
 }
 
-// LockSession is [Lock] for a request with an access token issued at the given time. It returns ErrSignedOut if the user
-// signed out afterwards, which a replica may not know yet.
+// LockSession is [Lock] for a request with an access token issued at the given time. It returns ErrSignedOut if the
+// user signed out afterwards, which a replica may not know yet.
 func LockSession(ctx context.Context, tx *db.Tx, id string, issued time.Time) (User, error) {
 	if err := Lock(ctx, tx, id); err != nil {
 		return User{}, err
@@ -45,8 +45,8 @@ func LockSession(ctx context.Context, tx *db.Tx, id string, issued time.Time) (U
 	return u, err
 }
 
-// LockAdmin holds the row of an admin until the transaction ends, so that a revocation happens
-// either before, as ErrNotAdmin, or after.
+// LockAdmin holds the row of an admin until the transaction ends, so that a revocation happens either before, as
+// ErrNotAdmin, or after.
 func LockAdmin(ctx context.Context, tx *db.Tx, id string) error {
 	return found(ctx, tx, ErrNotAdmin, admin+tx.ForUpdate(), id)
 }
@@ -79,15 +79,14 @@ func Exists(column string) string {
 	return `EXISTS (SELECT 1 FROM users u WHERE u.id = ` + column + ` AND u.erasing_at IS NULL)`
 }
 
-// NotErasing is [Exists] for a scan of many rows that refer to users. It is neither a join nor an
-// EXISTS: both databases may turn those into a join that reads a whole queue to find its head. Few
-// accounts are being deleted, and the list of them is read once.
+// NotErasing is [Exists] for a scan of many rows that refer to users. It is neither a join nor an EXISTS: both
+// databases may turn those into a join that reads a whole queue to find its head. Few accounts are being deleted, and
+// the list of them is read once.
 func NotErasing(column string) string {
 	return column + ` NOT IN (SELECT u.id FROM users u WHERE u.erasing_at IS NOT NULL)`
 }
 
-// ExistsQuery returns 1 for the user $1, 0 while the account is being erased, and no row if it is
-// deleted.
+// ExistsQuery returns 1 for the user $1, 0 while the account is being erased, and no row if it is deleted.
 const ExistsQuery = `SELECT CASE WHEN erasing_at IS NULL THEN 1 ELSE 0 END FROM users WHERE id = $1`
 
 // User is a person with an account.
@@ -142,8 +141,8 @@ func Upsert(ctx context.Context, d *db.DB, who Identity, email, name, picture st
 	return u, nil
 }
 
-// IdentityOf returns a user's identity at the provider, the zero Identity if there is no such user.
-// It includes accounts that are being erased.
+// IdentityOf returns a user's identity at the provider, the zero Identity if there is no such user. It includes
+// accounts that are being erased.
 func IdentityOf(ctx context.Context, q db.Querier, id string) (Identity, error) {
 	var who Identity
 	err := q.QueryRow(ctx, `SELECT provider, provider_sub FROM users WHERE id = $1`, id).Scan(&who.Provider, &who.Subject)
@@ -165,8 +164,7 @@ func Get(ctx context.Context, q db.Querier, id string) (User, error) {
 	return u, nil
 }
 
-// Find returns the users with this e-mail (any case), at most one per provider, or the user with
-// this id.
+// Find returns the users with this e-mail (any case), at most one per provider, or the user with this id.
 func Find(ctx context.Context, d *db.DB, emailOrID string) ([]User, error) {
 	return list(ctx, d, `(id = $1 OR (email <> '' AND `+d.Fold("email")+` = $1)) ORDER BY id`,
 		strings.ToLower(strings.TrimSpace(emailOrID)))
@@ -190,8 +188,8 @@ func SetRole(ctx context.Context, tx *db.Tx, id, role string) error {
 	return change(ctx, tx, `role = $2`, id, role)
 }
 
-// SignOut revokes all of a user's tokens as of now. It reports whether the last sign-out is at least a second
-// ago. It returns ErrDeleted if there is no such user.
+// SignOut revokes all of a user's tokens as of now. It reports whether the last sign-out is at least a second ago. It
+// returns ErrDeleted if there is no such user.
 func SignOut(ctx context.Context, tx *db.Tx, id string) (moved bool, err error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET signed_out_at = now_ms() WHERE id = $1 AND erasing_at IS NULL
 		AND (signed_out_at IS NULL OR signed_out_at <= now_ms() - 1000)`, id)

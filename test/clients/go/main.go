@@ -1,6 +1,6 @@
-// Command film makes a film with the client that oapi-codegen generates. BASE is the service's address,
-// ID_TOKEN the user's identity token; the arguments are the paths of a clip and of the film. It is a
-// separate module, so its dependencies are not the service's.
+// Command film makes a film with the client that oapi-codegen generates. BASE is the service's address, ID_TOKEN the
+// user's identity token; the arguments are the paths of a clip and of the film. It is a separate module, so its
+// dependencies are not the service's.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package calltest helps to test clients of other services: a clock that the test moves, servers on loopback,
-// and an address where none listens.
+// Package calltest helps to test clients of other services: a clock that the test moves, servers on loopback, and an
+// address where none listens.
 package calltest
 
 import (
@@ -44,8 +44,8 @@ func Serve(t *testing.T, handler http.HandlerFunc) (address string, client *http
 	return server.URL, server.Client()
 }
 
-// DeadAddress returns a loopback address that refuses connections. Its port is taken, so nothing else can
-// listen on it while the test runs.
+// DeadAddress returns a loopback address that refuses connections. Its port is taken, so nothing else can listen on it
+// while the test runs.
 func DeadAddress(t *testing.T) string {
 	t.Helper()
 	taken, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -39,8 +39,7 @@ type Meter struct {
 // SlotWait is how long an upload waits for a slot, and a refused client before it tries again.
 const SlotWait = 20 * time.Second
 
-// The limits of an upload beside media.AnalysisLimits. Two million packets are more than twelve hours
-// of AAC.
+// The limits of an upload beside media.AnalysisLimits. Two million packets are more than twelve hours of AAC.
 const (
 	maxPackets = 2_000_000
 	maxTracks  = 32
@@ -186,9 +185,9 @@ const (
 // time. The packets of longer files are counted, if they can be.
 const maxDecoded = 2 * time.Hour
 
-// length measures the longest track of a file, for its price. The longest counts, because the provider gets all of them.
-// It decodes every track, because headers, clocks and edit lists can declare too little, and leaves out a plausible
-// amount of encoder padding.
+// length measures the longest track of a file, for its price. The longest counts, because the provider gets all of
+// them. It decodes every track, because headers, clocks and edit lists can declare too little, and leaves out a
+// plausible amount of encoder padding.
 func (m *Meter) length(ctx context.Context, path string, kind container.Kind, balance int64) (time.Duration, error) {
 	opts := media.AnalysisLimits
 	opts.MaxPackets, opts.MaxStreams, opts.IgnoreEdits = packetBudget(kind, balance), maxTracks, true
@@ -290,8 +289,8 @@ func (m *Meter) tracks(ctx context.Context, path string, kind container.Kind, op
 	return tracks, nil
 }
 
-// isCountable reports whether the packets of a track determine how many samples they contain. Containers state
-// that number for the others, such as FLAC, and may state too few.
+// isCountable reports whether the packets of a track determine how many samples they contain. Containers state that
+// number for the others, such as FLAC, and may state too few.
 func isCountable(m media.Measured) bool {
 	switch m.Codec {
 	case "aac", "opus", "gsm", "gsm_ms":

@@ -123,8 +123,8 @@ func TestPriceFollowsTheRealLength(t *testing.T) {
 	}
 }
 
-// The content of a file decides whether it is accepted, not its name. A damaged mp3 is priced by its size.
-// If its content is ambiguous, its name must have a matching extension.
+// The content of a file decides whether it is accepted, not its name. A damaged mp3 is priced by its size. If its
+// content is ambiguous, its name must have a matching extension.
 func TestContentDecidesWhatIsAccepted(t *testing.T) {
 	m := meter(t)
 	file := func(content string) string {
@@ -330,7 +330,8 @@ func TestUncountedIsRefused(t *testing.T) {
 	}
 }
 
-// An index whose boxes make readers stop or loop is refused at once, unless a plain decoder finds the sound in spite of it.
+// An index whose boxes make readers stop or loop is refused at once, unless a plain decoder finds the sound in spite of
+// it.
 func TestAbsurdIndexIsRefused(t *testing.T) {
 	m := meter(t)
 	whole, err := os.ReadFile(silence(t, 4, "a.m4a", "-c:a", "aac", "-metadata", "title=A song"))

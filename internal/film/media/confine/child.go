@@ -17,8 +17,7 @@ func enter(orderText string, args []string) error {
 	if err := json.Unmarshal([]byte(orderText), &o); err != nil {
 		return fmt.Errorf("order: %w", err)
 	}
-	// If memory runs out, the kernel should kill the program, not the server. Some containers forbid this
-	// setting.
+	// If memory runs out, the kernel should kill the program, not the server. Some containers forbid this setting.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 	// Close files that the server itself inherited without close-on-exec.
 	_ = unix.CloseRange(aliveFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
@@ -34,8 +33,7 @@ func enter(orderText string, args []string) error {
 	if err := applyLimits(o); err != nil {
 		return err
 	}
-	// Entering a namespace may have cleared the signal set at the fork, and the server
-	// may have died since then.
+	// Entering a namespace may have cleared the signal set at the fork, and the server may have died since then.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("parent-death signal: %w", err)
 	}
@@ -55,8 +53,8 @@ func enter(orderText string, args []string) error {
 	return fmt.Errorf("exec %s: %w", o.Binary, err)
 }
 
-// maxThreads is far above what any encoder uses. It is not set without a user namespace,
-// because there it would count all threads of the server's user.
+// maxThreads is far above what any encoder uses. It is not set without a user namespace, because there it would count
+// all threads of the server's user.
 const maxThreads = 2048
 
 // applyLimits lowers the resource limits of the process. It keeps hard limits that are already lower.
@@ -71,9 +69,8 @@ func applyLimits(o order) error {
 		{"threads", unix.RLIMIT_NPROC, maxThreads},
 		{"file size", unix.RLIMIT_FSIZE, o.FileBytes},
 		{"cpu", unix.RLIMIT_CPU, uint64((o.CPU + time.Second - 1) / time.Second)},
-		// RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count
-		// address space that is only reserved: 64 MiB for each thread's arena, and
-		// every mapped library. The seccomp filter refuses shared memory.
+		// RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count address space that is only reserved:
+		// 64 MiB for each thread's arena, and every mapped library. The seccomp filter refuses shared memory.
 		{"memory", unix.RLIMIT_DATA, o.MemoryBytes},
 	}
 	for _, l := range limits {
@@ -86,8 +83,7 @@ func applyLimits(o order) error {
 		}
 		lim := unix.Rlimit{Cur: min(l.value, now.Max), Max: min(l.value, now.Max)}
 		if l.resource == unix.RLIMIT_CPU {
-			// At the soft limit ffmpeg ends by itself and logs the reason; the hard limit
-			// is a bare SIGKILL.
+			// At the soft limit ffmpeg ends by itself and logs the reason; the hard limit is a bare SIGKILL.
 			lim.Max = min(l.value+5, now.Max)
 		}
 		if err := unix.Setrlimit(l.resource, &lim); err != nil {

@@ -1,18 +1,17 @@
-// Package confine runs one program on untrusted files so that an attacker who takes over the program gains
-// nothing. From the outside in:
+// Package confine runs one program on untrusted files so that an attacker who takes over the program gains nothing.
+// From the outside in:
 //
 //	server ── clone(new user, network, IPC and PID namespaces; parent-death signal) ──▶ the same binary
 //	the same binary, in Main: Landlock → resource limits → seccomp → exec the program
 //
-// The user namespace maps the server's user to nobody, so even a server that runs as root starts a program
-// without any capability. The program's files must be accessible to the server's user by ownership or mode,
-// even if that is root. The network namespace is empty. The program is the first process of its PID namespace:
-// it cannot name processes outside, and the processes that it starts end with it. Landlock lets it write to one
-// folder, read its inputs and the shared libraries, and execute no other program. The seccomp filter allows
-// only the system calls that a decoder needs: no sockets, no processes, no shared memory without a file, no
-// limits or priorities of other processes, no metadata of files, for which Landlock has no rules. If namespaces
-// are refused, as in most container engines, the filter alone provides their protection. It also covers what an
-// old Landlock cannot restrict.
+// The user namespace maps the server's user to nobody, so even a server that runs as root starts a program without any
+// capability. The program's files must be accessible to the server's user by ownership or mode, even if that is root.
+// The network namespace is empty. The program is the first process of its PID namespace: it cannot name processes
+// outside, and the processes that it starts end with it. Landlock lets it write to one folder, read its inputs and the
+// shared libraries, and execute no other program. The seccomp filter allows only the system calls that a decoder needs:
+// no sockets, no processes, no shared memory without a file, no limits or priorities of other processes, no metadata of
+// files, for which Landlock has no rules. If namespaces are refused, as in most container engines, the filter alone
+// provides their protection. It also covers what an old Landlock cannot restrict.
 //
 // The package is independent of media.
 package confine
@@ -45,8 +44,7 @@ const (
 // armed is set once this program has called Main, so that Command may start it again.
 var armed atomic.Bool
 
-// Armed reports whether Main was called. If it was not, Command would start the
-// whole program again.
+// Armed reports whether Main was called. If it was not, Command would start the whole program again.
 func Armed() bool { return armed.Load() }
 
 // Layers are the parts of the confinement, each of which a kernel may refuse.
@@ -122,9 +120,8 @@ func environment() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/nonexistent"}
 }
 
-// aliveness returns the read end of a pipe whose write end this process holds until it dies. If a new process
-// finds the pipe closed, its server has died. It cannot check the parent's process id, which is always 0 in a
-// PID namespace.
+// aliveness returns the read end of a pipe whose write end this process holds until it dies. If a new process finds the
+// pipe closed, its server has died. It cannot check the parent's process id, which is always 0 in a PID namespace.
 var aliveness = sync.OnceValues(func() (*os.File, error) {
 	r, w, err := os.Pipe()
 	writingEnds <- w
@@ -149,8 +146,8 @@ func Hide() error {
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 }
 
-// Start starts a Command. The calling goroutine must stay on its thread until the process has ended, because
-// the kernel sends the parent-death signal when the thread that forked ends.
+// Start starts a Command. The calling goroutine must stay on its thread until the process has ended, because the kernel
+// sends the parent-death signal when the thread that forked ends.
 //
 // An ordinary user may write the id maps of a new user namespace only while its creator is not hidden, so Start
 // makes the server visible for that moment. Programs in other namespaces cannot exploit it. Without namespaces
@@ -170,9 +167,8 @@ func Start(cmd *exec.Cmd) error {
 	return errors.Join(cmd.Start(), unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }
 
-// Main must be the first statement of main, and of TestMain in tests that run ffmpeg. In
-// a process started by Command it confines the process, becomes the program and never
-// returns. In any other process it returns at once.
+// Main must be the first statement of main, and of TestMain in tests that run ffmpeg. In a process started by Command
+// it confines the process, becomes the program and never returns. In any other process it returns at once.
 func Main() {
 	armed.Store(true)
 	if len(os.Args) < 2 || os.Args[0] != arg0 {

@@ -47,8 +47,8 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// imprison runs this test program confined, like a decoder that was taken over, and
-// returns the results of its attempts.
+// imprison runs this test program confined, like a decoder that was taken over, and returns the results of its
+// attempts.
 func imprison(t *testing.T, layers confine.Layers, dir string, v victim, args ...string) string {
 	t.Helper()
 	runtime.LockOSThread()
@@ -71,8 +71,8 @@ func imprison(t *testing.T, layers confine.Layers, dir string, v victim, args ..
 	return out.String()
 }
 
-// victim is the target of the attempts: the server, a file of its user outside the
-// sandbox, and a file that the prisoner may read.
+// victim is the target of the attempts: the server, a file of its user outside the sandbox, and a file that the
+// prisoner may read.
 type victim struct {
 	server      int
 	file, input string
@@ -91,8 +91,7 @@ func newVictim(t *testing.T) victim {
 	return v
 }
 
-// attempts are things that a decoder must not be able to do; each returns nil if it
-// worked.
+// attempts are things that a decoder must not be able to do; each returns nil if it worked.
 var attempts = map[string]func(v victim) error{
 	"limit another's processor time": func(v victim) error {
 		return unix.Prlimit(v.server, unix.RLIMIT_NOFILE, nil, &unix.Rlimit{})
@@ -314,7 +313,8 @@ func open(path string, how int) error {
 // refusals are the errors of a refused call. ENOENT, ESRCH and ENETUNREACH come from a namespace.
 var refusals = []error{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EXDEV, unix.ENOENT, unix.ESRCH, unix.ENETUNREACH, unix.ENOMEM}
 
-// prisoner makes the named attempts and prints those that worked. Then it must still be able to start a thread and write.
+// prisoner makes the named attempts and prints those that worked. Then it must still be able to start a thread and
+// write.
 func prisoner(args []string) int {
 	server, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -340,8 +340,8 @@ func prisoner(args []string) int {
 	return 0
 }
 
-// TestPrisonerCanDoNothing makes every attempt with namespaces and without, as in most
-// container engines, on the Landlock versions of kernels since Debian 12's.
+// TestPrisonerCanDoNothing makes every attempt with namespaces and without, as in most container engines, on the
+// Landlock versions of kernels since Debian 12's.
 func TestPrisonerCanDoNothing(t *testing.T) {
 	t.Setenv("AUTH_JWT_SECRET", "a secret of the server")
 	for _, namespaces := range []bool{true, false} {
@@ -365,8 +365,8 @@ func TestPrisonerCanDoNothing(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreReal makes the attempts that need no privilege and do no harm without
-// any confinement: an attempt that fails by itself would prove nothing.
+// TestAttemptsAreReal makes the attempts that need no privilege and do no harm without any confinement: an attempt that
+// fails by itself would prove nothing.
 func TestAttemptsAreReal(t *testing.T) {
 	real := []string{"change a mode", "change a mode by a descriptor", "change an owner", "change times", "watch files", "watch a folder",
 		"be asked before others open", "empty an input", "empty a file by the mode 3", "empty a file by openat2", "truncate a file",
@@ -394,8 +394,7 @@ func TestPrisonerWithoutFilter(t *testing.T) {
 	}
 }
 
-// TestNothingOutlivesTheProgram starts a process in its own session that keeps the output
-// open; no filter forbids it.
+// TestNothingOutlivesTheProgram starts a process in its own session that keeps the output open; no filter forbids it.
 func TestNothingOutlivesTheProgram(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -443,8 +442,8 @@ func TestOrphanDoesNotStart(t *testing.T) {
 // hiderEnv makes the test program a server that hides itself.
 const hiderEnv = "CUTROOM_CONFINE_TEST_HIDE"
 
-// TestHiddenServerStillConfines runs as an ordinary user. To write the id maps of a
-// namespace, a hidden server must show itself for a moment.
+// TestHiddenServerStillConfines runs as an ordinary user. To write the id maps of a namespace, a hidden server must
+// show itself for a moment.
 func TestHiddenServerStillConfines(t *testing.T) {
 	if os.Getenv(hiderEnv) != "" {
 		if err := confine.Hide(); err != nil {

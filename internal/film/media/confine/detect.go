@@ -9,9 +9,9 @@ type Layer struct {
 	Detail  string // why it is missing
 }
 
-// Detect determines which layers this kernel grants. try must start a program that does nothing within the
-// given layers. Detect tries all layers first. If that fails, it tries each alone, to name the refused one and
-// keep the others. An error means that the program does not start at all.
+// Detect determines which layers this kernel grants. try must start a program that does nothing within the given
+// layers. Detect tries all layers first. If that fails, it tries each alone, to name the refused one and keep the
+// others. An error means that the program does not start at all.
 func Detect(try func(Layers) error) (Layers, []Layer, error) {
 	got := Layers{Namespaces: true, Landlock: landlockABI() > 0, Seccomp: true}
 	report := []Layer{

@@ -59,8 +59,8 @@ func handled(abi int) unix.LandlockRulesetAttr {
 }
 
 // applyLandlock gives the calling thread one writable folder, read access to its inputs, its own binary and the
-// libraries, and the null device. Restricting this thread is enough, because it becomes the program. A library
-// that restricts all threads would look for them in /proc under a process id of another namespace.
+// libraries, and the null device. Restricting this thread is enough, because it becomes the program. A library that
+// restricts all threads would look for them in /proc under a process id of another namespace.
 func applyLandlock(o order) error {
 	abi := landlockABI()
 	if older := o.Layers.LandlockABI; older > 0 {

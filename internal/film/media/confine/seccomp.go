@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowedCalls are the calls that ffmpeg needs: the calls it made in traces on Debian 12 and 13 (about 45 of
-// these), and calls that the C library and codec libraries may also make. Rules on arguments, Landlock and
-// limits restrict what an allowed call may do. Other calls return EPERM, so that a library that tries one
-// continues without it: sockets, other processes, shared memory, file metadata, watches, truncation by path,
-// io_uring and so on. It can make no folders, reserve no space, and neither remove nor replace a file, so the
-// server sees in one folder all that the program has written.
+// allowedCalls are the calls that ffmpeg needs: the calls it made in traces on Debian 12 and 13 (about 45 of these),
+// and calls that the C library and codec libraries may also make. Rules on arguments, Landlock and limits restrict what
+// an allowed call may do. Other calls return EPERM, so that a library that tries one continues without it: sockets,
+// other processes, shared memory, file metadata, watches, truncation by path, io_uring and so on. It can make no
+// folders, reserve no space, and neither remove nor replace a file, so the server sees in one folder all that the
+// program has written.
 var allowedCalls = []uint32{
 	// Memory.
 	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MSYNC, unix.SYS_MINCORE,
@@ -45,10 +45,9 @@ var allowedCalls = []uint32{
 	unix.SYS_SYSINFO, unix.SYS_UNAME, unix.SYS_GETRANDOM,
 }
 
-// newCalls are allowed as well. From firstNewCall on, all processors number the calls
-// alike. Those that are not listed return ENOSYS, as on an older kernel. They include
-// clone3 and openat2, whose arguments a filter cannot see (the C library falls back to
-// clone and openat), and the calls of future kernels.
+// newCalls are allowed as well. From firstNewCall on, all processors number the calls alike. Those that are not listed
+// return ENOSYS, as on an older kernel. They include clone3 and openat2, whose arguments a filter cannot see (the C
+// library falls back to clone and openat), and the calls of future kernels.
 var newCalls = []uint32{
 	unix.SYS_CLOSE_RANGE, unix.SYS_FACCESSAT2, unix.SYS_EPOLL_PWAIT2, unix.SYS_FUTEX_WAITV,
 	453, 454, 455, 456, // map_shadow_stack, futex_wake, futex_wait, futex_requeue
@@ -60,9 +59,8 @@ const firstNewCall = 424
 const (
 	x32Bit = 0x40000000 // second numbering of the same calls on amd64
 
-	// Offsets in struct seccomp_data. Arguments are 64 bits wide, and both processors
-	// store the lower half first. The kernel uses only that half of the arguments checked
-	// here.
+	// Offsets in struct seccomp_data. Arguments are 64 bits wide, and both processors store the lower half first. The
+	// kernel uses only that half of the arguments checked here.
 	dataNr, dataArch, dataArg0 = 0, 4, 16
 
 	load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -76,16 +74,14 @@ const (
 	unsupported = 0x00050000 | uint32(unix.ENOSYS)
 )
 
-// applySeccomp installs the filter on this thread; it survives exec. The caller
-// has set no_new_privs.
+// applySeccomp installs the filter on this thread; it survives exec. The caller has set no_new_privs.
 func applySeccomp() error {
 	filter := filterProgram()
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 }
 
-// filterProgram returns the filter for this process. It refuses calls through any call table but the native
-// one.
+// filterProgram returns the filter for this process. It refuses calls through any call table but the native one.
 func filterProgram() []unix.SockFilter {
 	program := []unix.SockFilter{
 		{Code: load, K: dataArch},
@@ -123,9 +119,8 @@ func argumentRules() []argumentRule {
 		getTermios2       = 0x802c542a // TCGETS2
 		nameMemory        = 0x53564d41 // PR_SET_VMA
 	)
-	// With access mode 3 an open file can be neither read nor written, so Landlock
-	// requires no right, but O_TRUNC still empties the file. Before version 3, Landlock
-	// also allows O_TRUNC together with reading.
+	// With access mode 3 an open file can be neither read nor written, so Landlock requires no right, but O_TRUNC still
+	// empties the file. Before version 3, Landlock also allows O_TRUNC together with reading.
 	access, truncate := uint32(unix.O_ACCMODE), uint32(unix.O_TRUNC)
 	refusedFlags := []uint32{access, access | truncate, truncate}
 	// A file without a name could not be counted.
@@ -139,8 +134,7 @@ func argumentRules() []argumentRule {
 		{unix.SYS_MMAP, 3, sharedWithoutFile, []uint32{sharedWithoutFile}, false}, // memory that no limit counts
 		{unix.SYS_OPENAT, 2, access | truncate | nameless, refusedFlags, false},
 		{openCall, 1, access | truncate | nameless, refusedFlags, false},
-		// Refuse signals to other processes through a file, and file notifications and
-		// leases.
+		// Refuse signals to other processes through a file, and file notifications and leases.
 		{unix.SYS_FCNTL, 1, all, []uint32{unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG, unix.F_NOTIFY, unix.F_SETLEASE}, false},
 		{unix.SYS_IOCTL, 1, all, []uint32{unix.TCGETS, getTermios2, unix.TIOCGWINSZ, unix.TIOCINQ}, true},
 		// In particular, refuse PR_SET_PDEATHSIG: the program must not outlive the server.

@@ -4,8 +4,7 @@ import "golang.org/x/sys/unix"
 
 const auditArch = 0xc00000b7 // AUDIT_ARCH_AARCH64
 
-// openCall is the call that openat replaces; this processor has none, so no call has this
-// number.
+// openCall is the call that openat replaces; this processor has none, so no call has this number.
 const openCall = 0xffffffff
 
 // oldCalls are allowed calls by the name that only this processor has for them.

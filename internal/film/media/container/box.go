@@ -35,8 +35,8 @@ type box struct {
 // unlimited is the end of a box in a file of unknown size.
 const unlimited = 1 << 62
 
-// boxes yields the boxes of r from at to end. A box with an impossible size is yielded
-// with an error, cut to its parent, and is the last one.
+// boxes yields the boxes of r from at to end. A box with an impossible size is yielded with an error, cut to its
+// parent, and is the last one.
 func boxes(r io.ReaderAt, at, end int64) iter.Seq2[box, error] {
 	return func(yield func(box, error) bool) {
 		for end-at >= 8 {
@@ -54,8 +54,7 @@ func boxes(r io.ReaderAt, at, end int64) iter.Seq2[box, error] {
 	}
 }
 
-// parseBox parses the header of the box at an offset of a file. head has 16 bytes, or
-// fewer at the end of the file.
+// parseBox parses the header of the box at an offset of a file. head has 16 bytes, or fewer at the end of the file.
 func parseBox(head []byte, at, end int64) (box, error) {
 	if len(head) < 8 {
 		return box{}, fmt.Errorf("%w: cut off at %d", ErrDamaged, at)

@@ -24,8 +24,8 @@ const (
 )
 
 // firstFrame finds frames of MPEG audio layer III or ADTS, and returns their kind and where they begin. A single sync
-// word occurs in any data, so consecutive frames must agree: two if only zeros precede them, otherwise four, or fewer if
-// the file ends.
+// word occurs in any data, so consecutive frames must agree: two if only zeros precede them, otherwise four, or fewer
+// if the file ends.
 func firstFrame(window []byte) (kind Kind, at int) {
 	padding := len(window) - len(bytes.TrimLeft(window, "\x00"))
 	for ; at < min(len(window), frameWindow); at++ {
@@ -97,8 +97,8 @@ func chained(b []byte, parse parser, first bool) bool {
 	}
 }
 
-// agree reports whether two frames can belong to one stream: they have the same version,
-// layer, sample rate and mono flag.
+// agree reports whether two frames can belong to one stream: they have the same version, layer, sample rate and mono
+// flag.
 func agree(a, b []byte) bool {
 	return a[1] == b[1] && a[2]&0x0c == b[2]&0x0c && (a[3]>>6 == 3) == (b[3]>>6 == 3)
 }
@@ -127,8 +127,8 @@ func isTrailer(b []byte) bool {
 	return beginsWithAny(b, "TAG", "APETAGEX", "LYRICSBEGIN", "ID3")
 }
 
-// tagBytes returns the length of the tag at the start of b, or 0. Text that begins with
-// the letters ID3 has no valid version and size after them.
+// tagBytes returns the length of the tag at the start of b, or 0. Text that begins with the letters ID3 has no valid
+// version and size after them.
 func tagBytes(b []byte) int64 {
 	switch {
 	case len(b) >= 10 && bytes.HasPrefix(b, []byte("ID3")) && b[3] >= 2 && b[3] <= 4 && b[4] < 0xff && (b[6]|b[7]|b[8]|b[9])&0x80 == 0:
@@ -167,11 +167,11 @@ func isSync(b []byte) bool {
 // Frames sums up a file's bare frames, whatever lies between them. It is zero for a kind without bare frames.
 type Frames struct {
 	Duration time.Duration // without the tag of an encoder at the start of an mp3
-	// Joined is set if the rate or the channels change, or if a tag or anything else lies between frames, as in files that
-	// were joined.
+	// Joined is set if the rate or the channels change, or if a tag or anything else lies between frames, as in files
+	// that were joined.
 	Joined bool
-	// Around adds up a frame for each place where a frame does not directly follow one of its kind. A decoder may lose or
-	// repeat a frame there.
+	// Around adds up a frame for each place where a frame does not directly follow one of its kind. A decoder may lose
+	// or repeat a frame there.
 	Around time.Duration
 }
 
@@ -239,8 +239,8 @@ func walkFrames(path string, kind Kind, do func(frame []byte, follows bool, last
 	}
 }
 
-// mpegVersions has the samples of a frame, the sample rates and the bit rates of layer III, by the version's number in a
-// frame's header.
+// mpegVersions has the samples of a frame, the sample rates and the bit rates of layer III, by the version's number in
+// a frame's header.
 var mpegVersions = [4]struct {
 	samples int
 	rates   [3]int  // Hz

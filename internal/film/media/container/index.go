@@ -25,8 +25,8 @@ type Index struct {
 }
 
 const (
-	// maxIndexBytes is how much of an index is read. Videos of several hours have smaller indexes. A larger
-	// index counts as one with video, because the unread part may declare anything.
+	// maxIndexBytes is how much of an index is read. Videos of several hours have smaller indexes. A larger index
+	// counts as one with video, because the unread part may declare anything.
 	maxIndexBytes = 16 << 20
 	maxTopBoxes   = 64
 )
@@ -82,9 +82,8 @@ func (x *Index) readFragments(path string) error {
 }
 
 // read reports whether a track has several descriptions that differ. It searches for the names of boxes, because a
-// damaged index may state wrong sizes for the enclosing boxes.
-// A handler box contains its name, version and flags, four reserved bytes and the type. A protection scheme contains
-// its name, version and flags and the scheme.
+// damaged index may state wrong sizes for the enclosing boxes. A handler box contains its name, version and flags, four
+// reserved bytes and the type. A protection scheme contains its name, version and flags and the scheme.
 func (x *Index) read(index []byte) (described bool) {
 	x.Video = x.Video || len(index) > maxIndexBytes
 	eachNamed(index, "hdlr", func(b []byte) { x.Video = x.Video || string(b[8:12]) == "vide" })

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Movie describes an mp4 that this program wrote, in enough detail to check that it is complete without
-// starting another process.
+// Movie describes an mp4 that this program wrote, in enough detail to check that it is complete without starting
+// another process.
 type Movie struct {
 	IndexFirst   bool  // before the media, so that playback starts before the download ends
 	Video, Audio Track // the only one of its kind; zero if there is none
@@ -38,8 +38,7 @@ const (
 	sound = "soun"
 )
 
-// ReadMovie reads the index of an mp4. The error wraps ErrDamaged if the mp4 is
-// incomplete.
+// ReadMovie reads the index of an mp4. The error wraps ErrDamaged if the mp4 is incomplete.
 func ReadMovie(path string) (m Movie, err error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -202,8 +201,8 @@ func (t *Track) readDurations(r io.ReaderAt, stts box) error {
 // Neutral reports whether a player shows the frames unchanged, neither rotated nor as HDR.
 func (t Track) Neutral() bool { return t.upright && len(t.lightAt) == 0 }
 
-// Neutralize removes metadata of the source from an mp4. ffmpeg copies the display matrix and the light levels
-// of an HDR master to the output although filters have already rotated and tone-mapped the frames.
+// Neutralize removes metadata of the source from an mp4. ffmpeg copies the display matrix and the light levels of an
+// HDR master to the output although filters have already rotated and tone-mapped the frames.
 func Neutralize(path string) error {
 	m, err := ReadMovie(path)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// PresentShare compares the lengths that the container states with the size of the file.
-// 1 is a whole file. Except for an mp4, a file that states no length counts as whole.
+// PresentShare compares the lengths that the container states with the size of the file. 1 is a whole file. Except for
+// an mp4, a file that states no length counts as whole.
 func PresentShare(path string, kind Kind) (float64, error) {
 	f, size, err := open(path)
 	if err != nil {
@@ -25,8 +25,8 @@ func PresentShare(path string, kind Kind) (float64, error) {
 	return 1, nil
 }
 
-// mp4Share returns how much of the declared boxes is in the file. A box without a size
-// may have been cut off: nothing says otherwise, so the share is almost 0.
+// mp4Share returns how much of the declared boxes is in the file. A box without a size may have been cut off: nothing
+// says otherwise, so the share is almost 0.
 func mp4Share(r io.ReaderAt, size int64) float64 {
 	seen := 0
 	for b := range boxes(r, 0, unlimited) {
@@ -40,8 +40,8 @@ func mp4Share(r io.ReaderAt, size int64) float64 {
 	return 1
 }
 
-// matroskaShare returns how much of the Segment element, which contains the whole video,
-// is in the file. Live recordings leave its size unknown and count as whole.
+// matroskaShare returns how much of the Segment element, which contains the whole video, is in the file. Live
+// recordings leave its size unknown and count as whole.
 func matroskaShare(r io.ReaderAt, size int64) float64 {
 	const segmentID = 0x18538067
 	var off int64
@@ -71,8 +71,8 @@ func matroskaShare(r io.ReaderAt, size int64) float64 {
 	return 1
 }
 
-// ebmlNumber parses a number of 1 to 8 bytes; the zero bits at its start give its length. mask removes the
-// length marker. A length of 0 means that b contains no number.
+// ebmlNumber parses a number of 1 to 8 bytes; the zero bits at its start give its length. mask removes the length
+// marker. A length of 0 means that b contains no number.
 func ebmlNumber(b []byte, mask bool) (value uint64, length int) {
 	if len(b) == 0 || b[0] == 0 {
 		return 0, 0
@@ -90,8 +90,8 @@ func ebmlNumber(b []byte, mask bool) (value uint64, length int) {
 	return value, length
 }
 
-// wavShare returns how much of the data chunk is in the file. Streaming writers give it
-// the size 0 or a number near 2^31 or 2^32, which means unknown.
+// wavShare returns how much of the data chunk is in the file. Streaming writers give it the size 0 or a number near
+// 2^31 or 2^32, which means unknown.
 func wavShare(r io.ReaderAt, size int64) float64 {
 	off := int64(12)
 	head := make([]byte, 8)

@@ -16,8 +16,8 @@ import (
 type Class struct {
 	Kind Kind
 
-	// What the file claims to be, although the rest may be damaged. Much weaker evidence than Kind: any data
-	// may begin like this by coincidence.
+	// What the file claims to be, although the rest may be damaged. Much weaker evidence than Kind: any data may begin
+	// like this by coincidence.
 	Brand  string // major brand of a mov-family file that has one: "isom", "M4A ", ...
 	Tagged bool   // begins with an ID3 tag
 	Synced bool   // begins with a sync word of MPEG audio layer III, and no stream follows
@@ -37,8 +37,8 @@ func SniffFile(path string) (Class, error) {
 	return c, nil
 }
 
-// Sniff detects the kind of a file. No other code does; callers pass the Kind on. Text, scripts, playlists,
-// images and empty files are Unknown without an error. An error means that reading failed.
+// Sniff detects the kind of a file. No other code does; callers pass the Kind on. Text, scripts, playlists, images and
+// empty files are Unknown without an error. An error means that reading failed.
 func Sniff(r io.ReaderAt) (Class, error) {
 	head, err := readAt(r, 0, magicBytes)
 	if err != nil {
@@ -109,9 +109,9 @@ var imageBrands = map[string]bool{
 	"heis": true, "hevc": true, "hevx": true, "hevm": true, "hevs": true,
 }
 
-// isMov detects the mov family by `ftyp` (or `styp` of a fragment) with a brand other than an image's. Files older
-// than brands begin with other boxes that cameras and QuickTime write first. Their names are also words ("All
-// free music"), so such a box must contain, or precede, another box.
+// isMov detects the mov family by `ftyp` (or `styp` of a fragment) with a brand other than an image's. Files older than
+// brands begin with other boxes that cameras and QuickTime write first. Their names are also words ("All free music"),
+// so such a box must contain, or precede, another box.
 func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	if len(head) < 16 {
 		return false, nil
@@ -141,15 +141,13 @@ func isMov(r io.ReaderAt, head []byte) (bool, error) {
 	return len(following) == 8 && topBoxes[string(following[4:])], nil
 }
 
-// foreignMagic lists the first bytes of files that the service does not open but that may
-// contain frames of MPEG audio.
+// foreignMagic lists the first bytes of files that the service does not open but that may contain frames of MPEG audio.
 var foreignMagic = []string{
 	"RIFF", "RIFX", "FORM", "caff", "FLV", "\x00\x00\x01\xba", "\x00\x00\x01\xb3", "\x30\x26\xb2\x75", ".RMF", "#!AMR",
 	"PK\x03\x04", "Rar!", "7z\xbc\xaf", "%PDF", "\x89PNG", "GIF8", "\xff\xd8\xff", "\x7fELF", "#EXT", "ffconcat",
 }
 
-// isForeign reports whether a file is known to be something else, so that it is not
-// searched for frames.
+// isForeign reports whether a file is known to be something else, so that it is not searched for frames.
 func isForeign(head []byte) bool {
 	if beginsWithAny(head, foreignMagic...) || len(head) >= 8 && topBoxes[string(head[4:8])] {
 		return true

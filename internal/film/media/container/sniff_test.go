@@ -33,8 +33,7 @@ func TestSniffKnowsNothingOfStrangers(t *testing.T) {
 	}
 }
 
-// TestSniffTellsWhatDamagedFilesSetOutToBe sniffs files of which only the beginning is
-// left.
+// TestSniffTellsWhatDamagedFilesSetOutToBe sniffs files of which only the beginning is left.
 func TestSniffTellsWhatDamagedFilesSetOutToBe(t *testing.T) {
 	mov := func(brand string) container.Class { return container.Class{Kind: container.MP4, Brand: brand} }
 	tagged, synced, unknown := container.Class{Tagged: true}, container.Class{Synced: true}, container.Class{}
@@ -114,8 +113,7 @@ func TestSniffRealFiles(t *testing.T) {
 	}
 }
 
-// TestSniffFindsTheFirstFrame puts data before the frames as real files do. ffmpeg must
-// find all of the sound after it.
+// TestSniffFindsTheFirstFrame puts data before the frames as real files do. ffmpeg must find all of the sound after it.
 func TestSniffFindsTheFirstFrame(t *testing.T) {
 	t.Parallel()
 	size := 100000 // of a tag with a cover, syncsafe

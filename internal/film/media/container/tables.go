@@ -11,8 +11,8 @@ import (
 	"io"
 )
 
-// Tables is what the sample tables of an mp4 declare: how much a demuxer would read, determined without reading
-// it. Nothing in it is checked against the media.
+// Tables is what the sample tables of an mp4 declare: how much a demuxer would read, determined without reading it.
+// Nothing in it is checked against the media.
 type Tables struct {
 	Tracks     []SampleTable
 	Compressed bool // the index is compressed, so what it declares is unknown
@@ -40,8 +40,8 @@ var pcm = map[string]bool{
 	"lpcm": true, "ipcm": true, "fpcm": true, "ulaw": true, "alaw": true,
 }
 
-// packetSamples is the number of audio samples in a packet, by sample entry: MPEG audio and AAC without ADTS,
-// ALAC as every encoder writes it, AC-3.
+// packetSamples is the number of audio samples in a packet, by sample entry: MPEG audio and AAC without ADTS, ALAC as
+// every encoder writes it, AC-3.
 var packetSamples = map[string]int64{
 	"mp4a": 1024, ".mp3": 1152, "ms\x00U": 1152, "alac": 4096, "ac-3": 1536, "ec-3": 1536,
 }
@@ -62,8 +62,8 @@ func (t SampleTable) Seconds() (seconds int64, counted bool) {
 // read them by the chunk.
 var blocks = map[string]bool{"ima4": true, "agsm": true, "ms\x00\x02": true, "ms\x00\x11": true, "ms\x001": true}
 
-// Chunked reports whether ffmpeg treats each chunk of the track as one packet, as if the sound were
-// uncompressed. It then finds fewer packets than other demuxers.
+// Chunked reports whether ffmpeg treats each chunk of the track as one packet, as if the sound were uncompressed. It
+// then finds fewer packets than other demuxers.
 func (t SampleTable) Chunked() bool { return t.Sound && t.ticks && !pcm[t.Codec] && !blocks[t.Codec] }
 
 // Packets returns how many packets a demuxer makes from the track. It reads up to 1024 frames of PCM at once.
@@ -84,8 +84,8 @@ const (
 // ErrTooManyBoxes means that an mp4 exceeds the limits on boxes or tracks.
 var ErrTooManyBoxes = errors.New("too many boxes")
 
-// ReadTables reads the sample tables of an mp4, whole or fragmented, but not their
-// entries. A box that is cut off ends the reading of its parent.
+// ReadTables reads the sample tables of an mp4, whole or fragmented, but not their entries. A box that is cut off ends
+// the reading of its parent.
 func ReadTables(path string) (Tables, error) {
 	f, size, err := open(path)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 // maxChunks is more than any real WAV file has.
 const maxChunks = 1024
 
-// UnclaimedWAV returns how many bytes at the end of a WAV file belong to no chunk. If the data chunk declares
-// too few bytes, they are the rest of its sound: players that ignore the declared size play them. It returns 0
-// for a streamed file, whose sound extends to its end.
+// UnclaimedWAV returns how many bytes at the end of a WAV file belong to no chunk. If the data chunk declares too few
+// bytes, they are the rest of its sound: players that ignore the declared size play them. It returns 0 for a streamed
+// file, whose sound extends to its end.
 func UnclaimedWAV(path string) (int64, error) {
 	f, size, err := open(path)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command withpg starts a private PostgreSQL cluster with a migrated template and runs a command
-// that finds both in its environment (see package dbtest). The packages of one `go test ./...`
-// then share them:
+// Command withpg starts a private PostgreSQL cluster with a migrated template and runs a command that finds both in its
+// environment (see package dbtest). The packages of one `go test ./...` then share them:
 //
 //	go run ./internal/testkit/dbtest/withpg go test ./...
 package main
