@@ -175,46 +175,47 @@ func (p *pictures) between(played, step float64) (m mix, ok bool) {
 }
 
 // maxReversed is how many bytes of pictures ffmpeg may hold to turn a part round.
-const maxReversed = 320 << 20
+const maxReversed = 400 << 20
 
-// mixedChunks splits a segment whose pictures are not a straight line. Pieces of a reversed one are so short that
-// their pictures fit into memory. A piece ends at a key frame if it can, because the next one begins to decode there.
+// partOverhead is how many pictures could be decoded in the time that one more process takes.
+const partOverhead = 30
+
+// mixedChunks splits a segment whose pictures are not a straight line where the parts decode the fewest pictures: each
+// begins at the key frame before its first picture. Pieces of a reversed segment are so short that their pictures fit
+// into memory, so they decode a long group of pictures more than once.
 func (p *placed) mixedChunks(canvas Canvas) []span {
 	longest := int64(math.Round(chunkSeconds * canvas.Rate.Float()))
 	if p.segment.Reverse {
 		longest = min(longest, mostReversed(canvas))
 	}
-	keys := map[int]bool{}
 	video := p.source.info.Video
+	// begins is where decoding begins for each of the source's pictures.
+	begins := make([]int, len(video.Starts))
 	for _, k := range video.Keys {
-		keys[video.visibleAt(k.Seconds()+1e-6, 0)] = true
+		n := video.visibleAt(k.Seconds()+1e-6, 0)
+		begins[n] = n
 	}
-	// begins reports whether a part that ends before the frame saves decoding.
-	begins := func(frame int64) bool {
-		before, at := p.mixed[frame-1].lower, p.mixed[frame].lower
-		if p.segment.Reverse {
-			return keys[before] && at != before
-		}
-		return keys[at] && at != before
+	for n := 1; n < len(begins); n++ {
+		begins[n] = max(begins[n], begins[n-1])
 	}
-	var all []span
 	from, to := p.join.Overlap(), p.frames-p.next.Overlap()
-	for to-from > longest {
-		cut := from + longest
-		if to-cut < longest/2 { // no crumbs
-			cut = from + (to-from)/2
-		}
-		for at := cut; at > from+longest/2; at-- {
-			if begins(at) {
-				cut = at
-				break
+	// rest[n] is the least cost of the frames from n on, if a part begins there, and ends[n] is where that part ends.
+	rest, ends := make([]int, p.frames+1), make([]int64, p.frames)
+	for n := to - 1; n >= from; n-- {
+		rest[n] = math.MaxInt
+		for end := min(to, n+longest); end > n; end-- {
+			first, last := p.mixed[n].lower, p.mixed[end-1].upper
+			if p.segment.Reverse {
+				first, last = p.mixed[end-1].lower, p.mixed[n].upper
+			}
+			if cost := last - begins[first] + partOverhead + rest[end]; cost < rest[n] {
+				rest[n], ends[n] = cost, end
 			}
 		}
-		all = append(all, span{from, cut})
-		from = cut
 	}
-	if from < to {
-		all = append(all, span{from, to})
+	var all []span
+	for n := from; n < to; n = ends[n] {
+		all = append(all, span{n, ends[n]})
 	}
 	return all
 }

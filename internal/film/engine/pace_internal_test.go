@@ -58,6 +58,30 @@ func TestReversedPartsAreShort(t *testing.T) {
 	}
 }
 
+// Parts of a reversed segment are cut where they decode little twice, also if key frames are rarer than cuts.
+func TestReversedPartsDecodeLittleTwice(t *testing.T) {
+	for _, tt := range []struct {
+		every int // pictures from one key frame to the next
+		most  int64
+	}{{30, 610}, {100, 610}, {150, 725}, {240, 825}} {
+		info := fakeVideo(r(30, 1), 900, 0)
+		info.Video.Width, info.Video.Height, info.Video.DisplayWidth, info.Video.DisplayHeight = 1920, 1080, 1920, 1080
+		for n := 0; n < 900; n += tt.every {
+			info.Video.Keys = append(info.Video.Keys, time.Duration(info.Video.Starts[n])*time.Second/90000)
+		}
+		s := ms(300, 20_300)
+		s.Reverse = true
+		p := planOf(t, map[string]*Info{"s": info}, nil, s)
+		var decoded int64
+		for _, v := range p.Sequence {
+			decoded += v.shots[0].decodes()
+		}
+		if decoded > tt.most {
+			t.Errorf("a key frame in %d pictures: %d pictures of 600 are decoded in %d parts, want at most %d", tt.every, decoded, len(p.Sequence), tt.most)
+		}
+	}
+}
+
 // A segment that smooth does not change has the parts that it has without it, and the same sound.
 func TestSmoothChangesOnlyBlends(t *testing.T) {
 	infos := map[string]*Info{"s": fakeVideo(r(30, 1), 300, 0)}
