@@ -172,6 +172,37 @@ func TestFadesAreInsideThePlayedSpan(t *testing.T) {
 	}
 }
 
+// Stems play where their directive's range lies on the film's time, also in a segment that changes its speed, and in what
+// follows it: a speed from 1 to 2 in a second of the source takes ln 2 seconds.
+func TestStemsInSegmentsThatChangeTheirSpeed(t *testing.T) {
+	t.Parallel()
+	given := sounds{"take": {8, half, silence}, "stem": {8, half, silence}}
+	curved := of("take", ms(2000, 4000))
+	curved.SpeedPoints = []timeline.SpeedPoint{{Speed: 1}, {At: time.Second, Speed: 2}}
+	for _, backwards := range []bool{false, true} {
+		curved.Reverse = backwards
+		tl := soundOf(of("take", ms(0, 2000)), curved, of("take", ms(0, 2000)))
+		for _, r := range []timeline.Range{{Start: msec(2200), End: msec(2900)}, {Start: msec(3000), End: msec(3500)}} {
+			tl.Directives = append(tl.Directives, timeline.Directive{ID: "d", Range: r, MuteOriginal: true, AppliedSpeed: 1,
+				Selections: []timeline.Selection{{StemID: "background", SourceKey: "stem", Volume: 0.25}}})
+		}
+		mixed := given.mix(t, tl)[0]
+		if end := 4 + math.Ln2 + 0.5; math.Abs(float64(len(mixed))/sampleRate-end) > 0.04 {
+			t.Errorf("the sound has %d samples, want %.3f s", len(mixed), end)
+		}
+		var steps []float64
+		for _, at := range []float64{2, 2.2, 2.9, 2.5 + math.Ln2, 3, 3.5} {
+			steps = append(steps, at-0.004, at, at+0.004) // stems fade for 5 ms
+		}
+		checkGains(t, "a curve", mixed, func(at float64) float64 {
+			if at >= 2.2 && at < 2.9 || at >= 3 && at < 3.5 {
+				return 0.25
+			}
+			return 1
+		}, steps...)
+	}
+}
+
 func TestALoopRepeatsItsRange(t *testing.T) {
 	t.Parallel()
 	given := sounds{"silence": {5, silence, silence}, "music": {3,
