@@ -174,8 +174,9 @@ func (p *pictures) between(played, step float64) (m mix, ok bool) {
 	return mix{lower: from, upper: to, weight: weight}, true
 }
 
-// maxReversed is how many bytes of pictures ffmpeg may hold to turn a part round.
-const maxReversed = 400 << 20
+// maxReversed is how many bytes of pictures ffmpeg may hold to turn a part round. Two encoders of 1080p with that many fit
+// into the memory of four cores.
+const maxReversed = 380 << 20
 
 // partOverhead is how many pictures could be decoded in the time that one more process takes.
 const partOverhead = 30

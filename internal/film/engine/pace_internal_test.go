@@ -53,6 +53,10 @@ func TestReversedPartsAreShort(t *testing.T) {
 	if frames != p.Frames || frames != 1050 {
 		t.Errorf("%d frames, want %d", frames, p.Frames)
 	}
+	four := Machine{Cores: 4, MemoryBytes: 4 * memoryPerCore}
+	if together, _ := four.encoders(largestMemory(p.Parts, 2)); together != 2 {
+		t.Errorf("four cores run %d encoders at once, want 2", together)
+	}
 	if decoded > 2400 { // twice 600 once, and what two pieces of a group of pictures share
 		t.Errorf("%d pictures are decoded", decoded)
 	}
@@ -63,7 +67,7 @@ func TestReversedPartsDecodeLittleTwice(t *testing.T) {
 	for _, tt := range []struct {
 		every int // pictures from one key frame to the next
 		most  int64
-	}{{30, 610}, {100, 610}, {150, 725}, {240, 825}} {
+	}{{30, 610}, {100, 610}, {150, 730}, {240, 835}} {
 		info := fakeVideo(r(30, 1), 900, 0)
 		info.Video.Width, info.Video.Height, info.Video.DisplayWidth, info.Video.DisplayHeight = 1920, 1080, 1920, 1080
 		for n := 0; n < 900; n += tt.every {
