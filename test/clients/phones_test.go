@@ -49,6 +49,7 @@ var scenarios = [][]step{
 	{{"killed in an upload", true}, {scenario: "continued after that"}},
 	{{scenario: "a purchase is credited once"}, {scenario: "errors have a next step"}},
 	{{scenario: "a submit and a purchase that the app cancels"}},
+	{{scenario: "another user signs in while a submit is open"}},
 	{{scenario: "a server that does not answer"}},
 	{{scenario: "the samples of docs/app"}},
 }
@@ -81,6 +82,7 @@ func phonePackage(t *testing.T, language, program string) {
 			bought := s.World.PurchaseA(store.PurchaseA{ProductID: "credits.10"})
 			env := append(os.Environ(), "PACKAGE="+language, "BASE="+s.URL, "STORE="+dir, "HOME="+dir, "CLIP="+clip, "FILES="+files,
 				"SILENT="+silent(t), "ID_TOKEN="+s.World.MintA(t, identity.Claims{Email: "u@client.example", Name: "U"}),
+				"OTHER_ID_TOKEN="+s.World.MintA(t, identity.Claims{Email: "v@client.example", Name: "V"}),
 				"ORDER="+bought.OrderID, "RECEIPT="+bought.Token, "ORDER_B="+boughtB.TransactionID, "RECEIPT_B="+receiptB,
 				"LARGE="+hashed(t, dir, recording(40<<20+1000)))
 			if steps[0].scenario == "a dropped connection in one part of an upload" {

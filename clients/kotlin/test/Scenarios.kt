@@ -96,7 +96,8 @@ private val large = File(env("LARGE"))
 private val net = Net()
 private val waits = CopyOnWriteArrayList<Double>()
 private val ended = CopyOnWriteArrayList<Reason>()
-private val cutroom = client(FileStore(File(store, "store")))
+private val files = FileStore(File(store, "store"))
+private val cutroom = client(files)
 
 private fun client(store: Store, transport: Transport = net, ahead: Long = 0) = Cutroom(
     base, store, transport, now = { System.currentTimeMillis() + ahead }, onSignedOut = { ended.add(it) }, onWait = { s -> s?.let(waits::add) },
@@ -344,6 +345,31 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
         check(cutroom.purchases.present().single() is Settled.Credited)
         same(cutroom.purchases.waiting().size, 0)
         same(balance(), paid + 10)
+    },
+    "another user signs in while a submit is open" to {
+        signIn()
+        val recording = SeparationByReference(sourceAssetKey = cutroom.assets.upload(clip))
+        val before = balance()
+        net.hold("/separate/v3")
+        interrupted(net.acted::acquire) { cutroom.jobs.separate(recording, "voice") }
+        files.put("cutroom.firstUser", null) // as earlier versions left the store
+        cutroom.signOut()
+        same(cutroom.jobs.unanswered("voice"), null)
+        same(thrown<CutroomError> { cutroom.jobs.separate(recording, "voice") }.next, Next.SIGN_IN)
+        cutroom.signIn(Provider.A, env("OTHER_ID_TOKEN"))
+        same(cutroom.jobs.unanswered("voice"), null)
+        same(cutroom.assets.upload(clip), recording.sourceAssetKey)
+        cutroom.jobs.separate(recording, "voice")
+        cutroom.signOut()
+        signIn()
+        val job = cutroom.jobs.unanswered("voice")!!
+        val sent = net.sent("/separate/v3")
+        same(sent.map { it.replayed }, listOf(false, false, true))
+        same(sent[2].key, sent[0].key)
+        check(sent[1].key != sent[0].key) { "it is the other user's key" }
+        same(cutroom.jobs.unanswered("voice"), null)
+        same(balance(), before - cutroom.jobs.stems(job.jobId).credits)
+        same(cutroom.jobs.separations().jobs.size, 1)
     },
     "errors have a next step" to {
         signIn()

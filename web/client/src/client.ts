@@ -149,12 +149,15 @@ export class Cutroom {
     }
   }
 
-  /** Sends a request, signed, and repeats it by the rules of docs/app/errors.md. */
-  private async request(request: Request): Promise<Response> {
+  /**
+   * Sends a request, signed, and repeats it by the rules of docs/app/errors.md. If a `user` is named, it is sent as
+   * theirs or not at all.
+   */
+  async request(request: Request, user?: string): Promise<Response> {
     const { signal } = request;
     await unlessAborted(this.online(), signal);
     const signIn = request.url.includes('/api/v2/auth/provider_');
-    const token = signIn ? undefined : await unlessAborted(this.sessions.token(), signal);
+    const token = signIn ? undefined : await unlessAborted(this.sessions.token(user), signal);
     if (token) request.headers.set('Authorization', `Bearer ${token}`);
     if (request.method === 'POST' && this.options.strict !== false) request.headers.append('Prefer', 'handling=strict');
     const safe = request.method !== 'POST' || request.headers.has('Idempotency-Key') || repeatable.some((path) => request.url.split('?')[0]?.endsWith(`/api/v2${path}`));

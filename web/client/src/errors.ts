@@ -44,6 +44,9 @@ export class CutroomError extends Error {
   }
 }
 
+/** The answer to a request of a user who is no longer signed in. */
+export const signedOut = () => new CutroomError(401, { error: 'unauthorized' });
+
 /** A job that ended in FAILED. The credits of a separation have been refunded. */
 export class JobFailed extends Error {
   constructor(

@@ -4,8 +4,9 @@ import { bytesToHex } from '@noble/hashes/utils.js';
 import type { components } from '../../api/schema.js';
 import type { Cutroom } from './client.js';
 import { pollSec, waitSec } from './contract.js';
-import { CutroomError, JobFailed } from './errors.js';
+import { CutroomError, JobFailed, signedOut } from './errors.js';
 import { check, pause } from './pause.js';
+import { firstUser } from './session.js';
 import { read, write } from './store.js';
 
 type Schemas = components['schemas'];
@@ -18,6 +19,12 @@ interface Open {
   path: Submit;
   key: string;
   text: string;
+}
+
+/** Where the open submit of a user's slot is kept. */
+interface Place {
+  user: string;
+  key: string;
 }
 
 /** A job that the server has taken. `reused` says that a former submit made the same. */
@@ -56,8 +63,6 @@ function newKey(): string {
   return bytesToHex(bytes);
 }
 
-const openKey = (slot: string) => `cutroom.submit.${slot}`;
-
 export class Jobs {
   constructor(private cutroom: Cutroom) {}
 
@@ -67,47 +72,66 @@ export class Jobs {
   /**
    * Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
    * A call with the same slot and body, also after a crash of the app or the signal, is the same submit: it is charged once.
+   * Each user has slots of their own.
    */
   separate = (body: Schemas['SeparationByReference'], slot = 'separate', signal?: AbortSignal) =>
     this.submit('/api/v2/separate/v3', body, slot, signal);
 
   private async submit(path: Submit, body: unknown, slot: string, signal?: AbortSignal): Promise<Submitted> {
     const { store } = this.cutroom;
+    const place = await this.place(slot);
+    if (!place) throw signedOut();
     const text = JSON.stringify(body);
-    const before = await read<Open>(store, openKey(slot));
+    const before = await read<Open>(store, place.key);
     const open = before?.path === path && before.text === text ? before : { path, text, key: newKey() };
-    await write(store, openKey(slot), open);
-    return this.resume(slot, open, signal);
+    await write(store, place.key, open);
+    return this.resume(place, open, signal);
   }
 
-  /** Sends a submit that got no answer, in this or a former run of the app. Undefined if there is none in this slot. */
+  /**
+   * Sends a submit of the signed-in user that got no answer, in this or a former run of the app. Undefined if there is
+   * none in this slot.
+   */
   async unanswered(slot: string, signal?: AbortSignal): Promise<Submitted | undefined> {
-    const open = await read<Open>(this.cutroom.store, openKey(slot));
-    return open && this.resume(slot, open, signal);
+    const place = await this.place(slot);
+    const open = place && (await read<Open>(this.cutroom.store, place.key));
+    return open && this.resume(place, open, signal);
   }
 
-  private async resume(slot: string, { path, key, text }: Open, signal?: AbortSignal): Promise<Submitted> {
+  /**
+   * The place of the signed-in user's slot. Earlier versions had one for all users: it belongs to the first user, so
+   * that their submits are still found.
+   */
+  private async place(slot: string): Promise<Place | undefined> {
+    const user = (await this.cutroom.session())?.user.sub;
+    if (!user) return undefined;
+    const first = (await read<string>(this.cutroom.store, firstUser)) ?? user;
+    return { user, key: user === first ? `cutroom.submit.${slot}` : `cutroom.open.${user}.${slot}` };
+  }
+
+  private async resume(place: Place, { path, key, text }: Open, signal?: AbortSignal): Promise<Submitted> {
     const { api, answer } = this.cutroom;
-    const init = { params: { header: { 'Idempotency-Key': key } }, body: {} as never, bodySerializer: () => text, ...ends(signal) };
+    const fetch = (request: Request) => this.cutroom.request(request, place.user);
+    const init = { params: { header: { 'Idempotency-Key': key } }, body: {} as never, bodySerializer: () => text, fetch, ...ends(signal) };
     try {
       const { jobId, ...rest } = await answer<{ jobId: string; reused?: boolean }>(
         path === '/api/v2/render/v3' ? api.POST('/api/v2/render/v3', init) : api.POST('/api/v2/separate/v3', init),
       );
-      await this.forget(slot, key);
+      await this.forget(place, key);
       return { jobId, reused: rest.reused ?? false };
     } catch (e) {
       // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try may have
       // been accepted, which a 401, a 429 or the page of a proxy does not deny.
       const refused = e instanceof CutroomError && e.code && e.status >= 400 && e.status < 500 && ![401, 408, 429].includes(e.status);
-      if (refused) await this.forget(slot, key);
+      if (refused) await this.forget(place, key);
       throw e;
     }
   }
 
   /** Removes an answered submit, unless another one has taken its slot. */
-  private async forget(slot: string, key: string): Promise<void> {
+  private async forget(place: Place, key: string): Promise<void> {
     const { store } = this.cutroom;
-    if ((await read<Open>(store, openKey(slot)))?.key === key) await write(store, openKey(slot), undefined);
+    if ((await read<Open>(store, place.key))?.key === key) await write(store, place.key, undefined);
   }
 
   /** Follows a render until it is COMPLETED. Throws JobFailed if it fails. */

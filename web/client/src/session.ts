@@ -2,11 +2,15 @@
 
 import type { components } from '../../api/schema.js';
 import { renewBeforeSec } from './contract.js';
+import { signedOut } from './errors.js';
 import { read, write, type Store } from './store.js';
 
 export type Session = components['schemas']['AuthResponse'];
 
 const key = 'cutroom.session';
+
+/** The store's key of the first user: the one signed in when this version first runs, else the first to sign in. */
+export const firstUser = 'cutroom.firstUser';
 
 /** How long a failed renewal is not repeated, in milliseconds. */
 const renewalPauseMs = 60_000;
@@ -34,8 +38,9 @@ export class Sessions {
   }
 
   async keep(session: Session | undefined): Promise<void> {
-    await this.get();
+    const user = ((await this.get()) ?? session)?.user.sub;
     this.current = session;
+    if (user && !(await read(this.store, firstUser))) await write(this.store, firstUser, user);
     await write(this.store, key, session);
   }
 
@@ -45,11 +50,13 @@ export class Sessions {
     if (!Number.isNaN(at)) this.skewMs = at - this.now();
   }
 
-  /** The access token. Renews it first when less than half of a week is left; only one renewal runs at a time. */
-  async token(): Promise<string | undefined> {
+  /**
+   * The access token. Renews it first when less than half of a week is left; only one renewal runs at a time. Throws a
+   * CutroomError of status 401 if a `user` is named and is not the one who is signed in.
+   */
+  async token(user?: string): Promise<string | undefined> {
     const session = await this.get();
-    if (!session) return undefined;
-    const renew = session.expiresAt - (this.now() + this.skewMs) < 1000 * renewBeforeSec;
+    const renew = session && session.expiresAt - (this.now() + this.skewMs) < 1000 * renewBeforeSec;
     if (renew && Math.abs(this.now() - this.failedAt) >= renewalPauseMs) {
       this.renewing ??= this.refresh(session)
         // A sign-out or another sign-in in the meantime wins.
@@ -58,6 +65,7 @@ export class Sessions {
         .finally(() => (this.renewing = undefined));
       await this.renewing;
     }
+    if (user && this.current?.user.sub !== user) throw signedOut();
     return this.current?.accessToken;
   }
 }

@@ -2,9 +2,18 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Cutroom } from '../dist/index.js';
+import { Cutroom, memory } from '../dist/index.js';
 
 const baseUrl = 'https://server.example';
+
+const session = (sub) => ({ accessToken: sub, expiresAt: Date.now() + 7 * 86_400_000, user: { sub } });
+
+/** A store in which a user is signed in. */
+function signedIn() {
+  const store = memory();
+  store.setItem('cutroom.session', JSON.stringify(session('u')));
+  return store;
+}
 
 /** A client whose requests are all answered with this status and body, and what it sent. */
 function device(status, body, options = {}) {
@@ -38,7 +47,7 @@ test('a fetch that ignores its signal is given up', async () => {
 test('a key is made where there is no crypto, as in React Native', async () => {
   const own = Object.getOwnPropertyDescriptor(globalThis, 'crypto');
   Object.defineProperty(globalThis, 'crypto', { value: undefined, configurable: true });
-  const { sent, cutroom } = device(400, { error: 'no' });
+  const { sent, cutroom } = device(400, { error: 'no' }, { store: signedIn() });
   try {
     for (const slot of ['a', 'b']) await assert.rejects(cutroom.jobs.render({ segments: [] }, slot));
   } finally {
@@ -52,7 +61,7 @@ test('a key is made where there is no crypto, as in React Native', async () => {
 test('the late answer of a submit leaves its slot to a newer one', async () => {
   const answers = [];
   const fetch = () => new Promise((done) => answers.push((jobId) => done(Response.json({ jobId, reused: false }))));
-  const cutroom = new Cutroom({ baseUrl, fetch });
+  const cutroom = new Cutroom({ baseUrl, store: signedIn(), fetch });
   const old = cutroom.jobs.render({ segments: [] }, 'draft');
   while (answers.length < 1) await new Promise(setImmediate);
   const stop = new AbortController();
@@ -66,4 +75,18 @@ test('the late answer of a submit leaves its slot to a newer one', async () => {
   while (answers.length < 3) await new Promise(setImmediate);
   answers[2]('rnd-2');
   assert.equal((await again)?.jobId, 'rnd-2');
+});
+
+test('a submit that waits for the network is not sent as the user who signs in meanwhile', async () => {
+  let back;
+  const networks = [new Promise((done) => (back = done))];
+  const online = async () => networks.shift();
+  const { sent, cutroom } = device(200, session('v'), { store: signedIn(), online });
+  const open = cutroom.jobs.render({ segments: [] }, 'draft');
+  while (networks.length) await new Promise(setImmediate);
+  await cutroom.signIn('provider_a', 'token');
+  back();
+  await assert.rejects(open, { status: 401, next: 'signIn' });
+  assert.equal(await cutroom.jobs.unanswered('draft'), undefined);
+  assert.deepEqual(sent.map((request) => new URL(request.url).pathname), ['/api/v2/auth/provider_a']);
 });

@@ -9,7 +9,7 @@ import { basename, join } from 'node:path';
 import { Cutroom, CutroomError, JobFailed, memory } from '../dist/index.js';
 import { firstFilm } from './first-film.mjs';
 
-const { BASE: baseUrl, ID_TOKEN: idToken, STORE: folder, CLIP, LARGE, FILES, SILENT, ORDER, RECEIPT } = process.env;
+const { BASE: baseUrl, ID_TOKEN: idToken, OTHER_ID_TOKEN: otherToken, STORE: folder, CLIP, LARGE, FILES, SILENT, ORDER, RECEIPT } = process.env;
 const day = 86_400_000;
 const never = new Promise(() => {});
 const same = assert.deepEqual;
@@ -125,6 +125,17 @@ async function refusal(call) {
   if (!(e instanceof CutroomError)) throw e;
   return e;
 }
+
+/** Ends a call when the server has acted on its request. */
+const cancelled = async (path, call) => {
+  const { acted, release } = net.hold(path);
+  const stop = new AbortController();
+  const failed = failure(call(stop.signal));
+  await acted;
+  stop.abort(new Error('enough'));
+  same((await failed).message, 'enough');
+  release();
+};
 
 /** A device with this session and nothing else. */
 function holding(session) {
@@ -333,15 +344,6 @@ const scenarios = {
 
   'a submit and a purchase that the app cancels': async () => {
     await signIn();
-    const cancelled = async (path, call) => {
-      const { acted, release } = net.hold(path);
-      const stop = new AbortController();
-      const failed = failure(call(stop.signal));
-      await acted;
-      stop.abort(new Error('enough'));
-      same((await failed).message, 'enough');
-      release();
-    };
     const recording = { sourceAssetKey: await upload(CLIP) };
     const before = await balance();
     await cancelled('/separate/v3', (signal) => cutroom.jobs.separate(recording, 'voice', signal));
@@ -358,6 +360,31 @@ const scenarios = {
     same((await cutroom.purchases.add(purchase)).map((s) => s.outcome), ['credited']);
     same(await cutroom.purchases.waiting(), []);
     same(await balance(), paid + 10);
+  },
+
+  'another user signs in while a submit is open': async () => {
+    await signIn();
+    const recording = { sourceAssetKey: await upload(CLIP) };
+    const before = await balance();
+    await cancelled('/separate/v3', (signal) => cutroom.jobs.separate(recording, 'voice', signal));
+    await inFiles.removeItem('cutroom.firstUser'); // as earlier versions left the store
+    await cutroom.signOut();
+    same(await cutroom.jobs.unanswered('voice'), undefined);
+    same((await refusal(cutroom.jobs.separate(recording, 'voice'))).next, 'signIn');
+    await cutroom.signIn('provider_a', otherToken);
+    same(await cutroom.jobs.unanswered('voice'), undefined);
+    same(await upload(CLIP), recording.sourceAssetKey);
+    await cutroom.jobs.separate(recording, 'voice');
+    await cutroom.signOut();
+    await cutroom.signIn('provider_a', idToken);
+    const { jobId } = await cutroom.jobs.unanswered('voice');
+    const sent = net.sent('/separate/v3');
+    same(sent.map((call) => call.replayed), [false, false, true]);
+    same(sent[2].key, sent[0].key);
+    assert.notEqual(sent[1].key, sent[0].key);
+    same(await cutroom.jobs.unanswered('voice'), undefined);
+    same(await balance(), before - (await cutroom.jobs.stems(jobId)).credits);
+    same((await cutroom.jobs.separations()).jobs.length, 1);
   },
 
   'errors have a next step': async () => {

@@ -20,6 +20,9 @@ enum class Reason { ACCOUNT_DELETED, SIGNED_OUT }
 /** The providers of identity tokens. */
 enum class Provider { A, B }
 
+/** The store's key of the first user: the one signed in when this version first runs, else the first to sign in. */
+internal const val FIRST_USER = "cutroom.firstUser"
+
 /** An answer whose text has arrived whole. */
 internal class Answer(val status: Int, val headers: Map<String, String>, private val text: String) {
     val ok get() = status in 200..299
@@ -129,15 +132,19 @@ class Cutroom(
     fun call(method: String, path: String, body: JSONObject? = null, headers: Map<String, String> = emptyMap()): JSONObject =
         send(method, path, body?.toString(), headers).json()
 
-    /** Sends a request, signed, and repeats it. [receive] takes an answer that is no error instead of its text. */
+    /**
+     * Sends a request, signed, and repeats it. If a [user] is named, it is sent as theirs or not at all. [receive]
+     * takes an answer that is no error instead of its text.
+     */
     internal fun send(
         method: String,
         path: String,
         text: String? = null,
         headers: Map<String, String> = emptyMap(),
+        user: String? = null,
         receive: ((Response) -> Unit)? = null,
     ): Answer {
-        val token = if (path.startsWith("/auth/provider_")) null else token()
+        val token = if (path.startsWith("/auth/provider_")) null else token(user)
         val safe = method != "POST" || "Idempotency-Key" in headers || path.substringBefore('?') in Contract.repeatable
         val request = request(method, path, text, headers, token, safe)
         var attempt = 1
@@ -160,17 +167,19 @@ class Cutroom(
         }
     }
 
-    private fun token(): String? {
-        val session = session() ?: return null
-        if (isFresh(session)) return session.accessToken
-        renewal.lockInterruptibly()
-        try {
-            // Another thread may have renewed it in the meantime.
-            session()?.let { if (!isFresh(it)) renew(it) }
-        } finally {
-            renewal.unlock()
+    private fun token(user: String?): String? {
+        if (session()?.let(::isFresh) == false) {
+            renewal.lockInterruptibly()
+            try {
+                // Another thread may have renewed it in the meantime.
+                session()?.let { if (!isFresh(it)) renew(it) }
+            } finally {
+                renewal.unlock()
+            }
         }
-        return session()?.accessToken
+        val session = session()
+        if (user != null && session?.user?.sub != user) throw signedOut()
+        return session?.accessToken
     }
 
     private fun isFresh(session: AuthResponse) = session.expiresAt - (now() + skewMs) >= 1000L * Contract.RENEW_BEFORE_SEC
@@ -191,7 +200,8 @@ class Cutroom(
     }
 
     private fun keep(session: AuthResponse?): Unit = synchronized(lock) {
-        loaded = true
+        val user = (session() ?: session)?.user?.sub
+        if (user != null && store.get(FIRST_USER) == null) store.put(FIRST_USER, user)
         current = session
         store.put(SESSION, session?.json()?.toString())
     }

@@ -31,6 +31,9 @@ class CutroomError internal constructor(
     }
 }
 
+/** The answer to a request of a user who is no longer signed in. */
+internal fun signedOut() = CutroomError(401, JSONObject().put("error", "unauthorized"))
+
 /** A job that ended in FAILED. The credits of a separation have been refunded. */
 class JobFailed(
     val jobId: String,

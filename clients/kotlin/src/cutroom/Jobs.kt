@@ -16,40 +16,61 @@ class Jobs internal constructor(private val cutroom: Cutroom) {
 
     /**
      * Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
-     * A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once.
+     * A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once. Each
+     * user has slots of their own.
      */
     fun separate(body: SeparationByReference, slot: String = "separate") = submit("/separate/v3", body.json(), slot)
 
     private fun submit(path: String, body: JSONObject, slot: String): Submitted {
+        val place = place(slot) ?: throw signedOut()
         val text = body.toString()
-        val before = open(slot)
+        val before = open(place)
         val open = if (before != null && before.getString("path") == path && before.getString("text") == text) before else {
             // The text is kept: the server compares it.
             JSONObject().put("path", path).put("text", text).put("key", UUID.randomUUID().toString())
-                .also { cutroom.store.put(SLOT + slot, it.toString()) }
+                .also { cutroom.store.put(place.key, it.toString()) }
         }
-        return resume(slot, open)
+        return resume(place, open)
     }
 
-    /** Sends a submit of a former run of the app that got no answer. Null if there is none in this slot. */
-    fun unanswered(slot: String): Submitted? = open(slot)?.let { resume(slot, it) }
+    /**
+     * Sends a submit of the signed-in user that got no answer in a former run of the app. Null if there is none in this
+     * slot.
+     */
+    fun unanswered(slot: String): Submitted? {
+        val place = place(slot) ?: return null
+        return open(place)?.let { resume(place, it) }
+    }
 
-    private fun open(slot: String) = cutroom.store.get(SLOT + slot)?.let(::JSONObject)
+    /** Where the open submit of a user's slot is kept. */
+    private class Place(val user: String, val key: String)
 
-    private fun resume(slot: String, open: JSONObject): Submitted {
+    /**
+     * The place of the signed-in user's slot. Earlier versions had one for all users: it belongs to the first user, so
+     * that their submits are still found.
+     */
+    private fun place(slot: String): Place? {
+        val user = cutroom.session()?.user?.sub ?: return null
+        val first = cutroom.store.get(FIRST_USER) ?: user
+        return Place(user, if (user == first) "cutroom.submit.$slot" else "cutroom.open.$user.$slot")
+    }
+
+    private fun open(place: Place) = cutroom.store.get(place.key)?.let(::JSONObject)
+
+    private fun resume(place: Place, open: JSONObject): Submitted {
         val key = open.getString("key")
-        val answer = cutroom.send("POST", open.getString("path"), open.getString("text"), mapOf("Idempotency-Key" to key))
+        val answer = cutroom.send("POST", open.getString("path"), open.getString("text"), mapOf("Idempotency-Key" to key), place.user)
         // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try may
         // have been accepted, which a 401, a 429 or the page of a proxy does not deny.
-        if (answer.status in 400..499 && answer.status !in UNDECIDED && answer.code != null) forget(slot, key)
+        if (answer.status in 400..499 && answer.status !in UNDECIDED && answer.code != null) forget(place, key)
         val job = answer.read { Submitted(it.getString("jobId"), it.optBoolean("reused")) }
-        forget(slot, key)
+        forget(place, key)
         return job
     }
 
     /** Removes an answered submit, unless another one has taken its slot. */
-    private fun forget(slot: String, key: String) {
-        if (open(slot)?.getString("key") == key) cutroom.store.put(SLOT + slot, null)
+    private fun forget(place: Place, key: String) {
+        if (open(place)?.getString("key") == key) cutroom.store.put(place.key, null)
     }
 
     /** Stops a job in any state and erases its files. It is unknown afterwards. */
@@ -148,7 +169,6 @@ class Jobs internal constructor(private val cutroom: Cutroom) {
     }
 
     private companion object {
-        const val SLOT = "cutroom.submit."
         val UNDECIDED = setOf(401, 408, 429)
         val ID = Regex("[A-Za-z0-9-]+")
 

@@ -112,13 +112,19 @@ struct Call: Sendable {
     var query: [String: String] = [:]
     var headers: [String: String] = [:]
     var json: Data?
+    /// If a user is named, the request is sent as theirs or not at all.
+    var user: String?
 
-    init(_ method: String, _ path: String, query: [String: String] = [:], headers: [String: String] = [:], json: Data? = nil) {
+    init(
+        _ method: String, _ path: String, query: [String: String] = [:], headers: [String: String] = [:], json: Data? = nil,
+        user: String? = nil
+    ) {
         self.method = method
         self.path = path
         self.query = query
         self.headers = headers
         self.json = json
+        self.user = user
     }
 }
 
@@ -191,7 +197,8 @@ final class API: Sendable {
 
     /// The last answer of a call, whatever it is. Throws a `CutroomError` of status 0 if there is none.
     func exchange(_ call: Call, toFile: Bool = false) async throws -> Answer {
-        let token = call.path.hasPrefix("/auth/provider_") ? nil : try await sessions.token { try await self.refresh($0) }
+        let signIn = call.path.hasPrefix("/auth/provider_")
+        let token = signIn ? nil : try await sessions.token(of: call.user) { try await self.refresh($0) }
         let request = request(call, token: token)
         let safe = call.method != "POST" || call.headers["Idempotency-Key"] != nil || Contract.repeatable.contains(call.path)
         var attempt = 1

@@ -35,6 +35,9 @@ public struct CutroomError: Error, Sendable {
         CutroomError(status: 0, body: ErrorBody(error: sentence))
     }
 
+    /// The answer to a request of a user who is no longer signed in.
+    static var signedOut: CutroomError { CutroomError(status: 401, body: ErrorBody(error: "unauthorized")) }
+
     private static func next(status: Int, code: String, field: String) -> Next {
         if let known = Contract.next[code] { return known }
         if status == 401 { return .signIn }

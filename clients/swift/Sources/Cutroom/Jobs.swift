@@ -15,6 +15,12 @@ public final class Jobs: Sendable {
         let json: Data
     }
 
+    /// Where the open submit of a user's slot is kept.
+    private struct Place: Sendable {
+        let user: String
+        let key: String
+    }
+
     private let api: API
 
     init(_ api: API) { self.api = api }
@@ -25,15 +31,17 @@ public final class Jobs: Sendable {
     }
 
     /// Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
-    /// A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once.
+    /// A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once. Each
+    /// user has slots of their own.
     public func separate(_ body: SeparationByReference, slot: String = "separate") async throws -> Submitted {
         try await submit("/separate/v3", encode(body), slot)
     }
 
-    /// Sends a submit of a former run of the app that got no answer. Nil if there is none in this slot.
+    /// Sends a submit of the signed-in user that got no answer in a former run of the app. Nil if there is none in
+    /// this slot.
     public func unanswered(slot: String) async throws -> Submitted? {
-        guard let open = try api.store.load(Open.self, storeKey(slot)) else { return nil }
-        return try await resume(open, slot)
+        guard let place = try await place(slot), let open = try api.store.load(Open.self, place.key) else { return nil }
+        return try await resume(open, place)
     }
 
     /// Follows a render until it is COMPLETED. `onState` is called with every state that differs from the last,
@@ -84,40 +92,48 @@ public final class Jobs: Sendable {
         try await api.send(Call("GET", "/separate", query: page(limit, cursor))).decoded()
     }
 
-    private func storeKey(_ slot: String) -> String { "cutroom.submit.\(slot)" }
-
-    private func submit(_ path: String, _ json: Data, _ slot: String) async throws -> Submitted {
-        let before = try api.store.load(Open.self, storeKey(slot))
-        if let before, before.path == path && before.json == json { return try await resume(before, slot) }
-        let open = Open(path: path, key: UUID().uuidString.lowercased(), json: json)
-        try api.store.save(storeKey(slot), open)
-        return try await resume(open, slot)
+    /// The place of the signed-in user's slot. Earlier versions had one for all users: it belongs to the first user, so
+    /// that their submits are still found.
+    private func place(_ slot: String) async throws -> Place? {
+        guard let user = try await api.sessions.get()?.user.sub else { return nil }
+        let first = try api.store.load(String.self, Sessions.firstUser) ?? user
+        return Place(user: user, key: user == first ? "cutroom.submit.\(slot)" : "cutroom.open.\(user).\(slot)")
     }
 
-    private func resume(_ open: Open, _ slot: String) async throws -> Submitted {
+    private func submit(_ path: String, _ json: Data, _ slot: String) async throws -> Submitted {
+        guard let place = try await place(slot) else { throw CutroomError.signedOut }
+        let before = try api.store.load(Open.self, place.key)
+        if let before, before.path == path && before.json == json { return try await resume(before, place) }
+        let open = Open(path: path, key: UUID().uuidString.lowercased(), json: json)
+        try api.store.save(place.key, open)
+        return try await resume(open, place)
+    }
+
+    private func resume(_ open: Open, _ place: Place) async throws -> Submitted {
         struct Body: Decodable {
             let jobId: String
             let reused: Bool?
         }
-        let answer = try await api.exchange(Call("POST", open.path, headers: ["Idempotency-Key": open.key], json: open.json))
+        let answer = try await api.exchange(
+            Call("POST", open.path, headers: ["Idempotency-Key": open.key], json: open.json, user: place.user))
         guard answer.isSuccess else {
             let error = answer.error
             // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try
             // may have been accepted, which a 401, a 429 or the page of a proxy does not deny.
             if (400..<500).contains(error.status), ![401, 408, 429].contains(error.status), !error.code.isEmpty {
-                try forget(open, slot)
+                try forget(open, place)
             }
             throw error
         }
         let body = try answer.decoded(Body.self)
-        try forget(open, slot)
+        try forget(open, place)
         return Submitted(jobId: body.jobId, reused: body.reused ?? false)
     }
 
     /// Removes an answered submit, unless another one has taken its slot.
-    private func forget(_ open: Open, _ slot: String) throws {
-        guard try api.store.load(Open.self, storeKey(slot))?.key == open.key else { return }
-        try api.store.write(storeKey(slot), nil)
+    private func forget(_ open: Open, _ place: Place) throws {
+        guard try api.store.load(Open.self, place.key)?.key == open.key else { return }
+        try api.store.write(place.key, nil)
     }
 
     private struct State: Decodable {

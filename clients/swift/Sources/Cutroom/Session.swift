@@ -5,6 +5,8 @@ public typealias Session = AuthResponse
 /// The signed-in session: kept in the store, renewed in time, by the server's clock.
 actor Sessions {
     private static let key = "cutroom.session"
+    /// The store's key of the first user: the one signed in when this version first runs, else the first to sign in.
+    static let firstUser = "cutroom.firstUser"
     private let store: any Store
     private let now: @Sendable () -> Date
     private var current: Session?
@@ -35,7 +37,9 @@ actor Sessions {
     }
 
     func keep(_ session: Session?) throws {
-        loaded = true
+        if let user = try (get() ?? session)?.user.sub, try store.load(String.self, Self.firstUser) == nil {
+            try store.save(Self.firstUser, user)
+        }
         current = session
         try store.save(Self.key, session)
     }
@@ -52,15 +56,18 @@ actor Sessions {
         if let at = date.flatMap(dates.date(from:)) { skew = at.timeIntervalSince(now()) }
     }
 
-    /// The access token. Renews it first when less than half of a week is left; only one renewal runs at a time.
-    func token(refresh: @escaping @Sendable (Session) async throws -> Session) async throws -> String? {
-        guard let session = try get() else { return nil }
-        let left = Double(session.expiresAt) / 1000 - now().timeIntervalSince1970 - skew
-        if left < Double(Contract.renewBeforeSec), abs(now().timeIntervalSince(failed)) > 60 {
-            let renewal = renewing ?? Task { await self.renew(session, refresh) }
-            renewing = renewal
-            try await end(of: renewal)
+    /// The access token. Renews it first when less than half of a week is left; only one renewal runs at a time. Throws
+    /// a `CutroomError` of status 401 if a `user` is named and is not the one who is signed in.
+    func token(of user: String?, refresh: @escaping @Sendable (Session) async throws -> Session) async throws -> String? {
+        if let session = try get() {
+            let left = Double(session.expiresAt) / 1000 - now().timeIntervalSince1970 - skew
+            if left < Double(Contract.renewBeforeSec), abs(now().timeIntervalSince(failed)) > 60 {
+                let renewal = renewing ?? Task { await self.renew(session, refresh) }
+                renewing = renewal
+                try await end(of: renewal)
+            }
         }
+        if let user, current?.user.sub != user { throw CutroomError.signedOut }
         return current?.accessToken
     }
 

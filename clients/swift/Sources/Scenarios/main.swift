@@ -422,6 +422,34 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         _ = try await cutroom.purchases.add(purchase)
         equal(try await balance(), paid + 10)
     },
+    "another user signs in while a submit is open": {
+        try await signIn()
+        let recording = SeparationByReference(sourceAssetKey: try await cutroom.assets.upload(file: clip))
+        let before = try await balance()
+        await net.fail("/separate/v3", .hold)
+        let submit = Task { try await cutroom.jobs.separate(recording, slot: "voice") }
+        try await net.acted()
+        submit.cancel()
+        _ = await failure { try await submit.value }
+        try files.write("cutroom.firstUser", nil)  // as earlier versions left the store
+        try await cutroom.signOut()
+        check(try await cutroom.jobs.unanswered(slot: "voice") == nil, "nobody has an open submit")
+        equal(await refusal { try await cutroom.jobs.separate(recording, slot: "voice") }.next, .signIn)
+        try await cutroom.signIn(.a, idToken: env("OTHER_ID_TOKEN"))
+        check(try await cutroom.jobs.unanswered(slot: "voice") == nil, "it is the other user's submit")
+        equal(try await cutroom.assets.upload(file: clip), recording.sourceAssetKey)
+        _ = try await cutroom.jobs.separate(recording, slot: "voice")
+        try await cutroom.signOut()
+        try await signIn()
+        let job = try await cutroom.jobs.unanswered(slot: "voice")!
+        let sent = await net.sent("/separate/v3")
+        equal(sent.map(\.replayed), [false, false, true])
+        equal(sent[2].key, sent[0].key)
+        check(sent[1].key != sent[0].key, "it is the other user's key")
+        check(try await cutroom.jobs.unanswered(slot: "voice") == nil, "an answered submit was kept")
+        equal(try await balance(), before - (try await cutroom.jobs.stems(job.jobId).credits))
+        equal(try await cutroom.jobs.separations().jobs.count, 1)
+    },
     "errors have a next step": {
         try await signIn()
         let missing = await refusal {
