@@ -101,7 +101,7 @@ func TestCreditHistoryIsTheLedger(t *testing.T) {
 func TestHistoryPagesAreChecked(t *testing.T) {
 	t.Parallel()
 	u := apitest.Shared(t).SignIn(t)
-	for _, limit := range []string{"0", "101", "-1", "x", "", "1.5", "%2B5", "99999999999999999999"} {
+	for _, limit := range []string{"0", "101", "-1", "x", "", "1.5", "%2B5", "99999999999999999999", "5&limit=5"} {
 		u.Send(t, apitest.Request{Path: "/api/v2/credits/history?limit=" + limit}).Error(400, "invalid_limit")
 	}
 	for _, cursor := range []string{"", "x", "MTIz", "MTIzIA", "%00", "MTIzIAA", strings.Repeat("A", 4096), "LTEgYQ"} {

@@ -89,6 +89,7 @@ func TestAccountDeletionLeavesNothing(t *testing.T) {
 		{Path: "/api/v2/render", Form: apitest.RenderForm(t, M{"videoDurationMs": 500}, video)},
 		{Path: "/api/v2/render/inputs", Form: []apitest.Part{video}},
 		{Path: "/api/v2/render/v3", JSON: ofAsset("assets/"+strings.Repeat("a", 64)+".mp4", 5)},
+		{Path: separateV3Path, JSON: M{"sourceAssetKey": 1}},
 	} {
 		q.Method = "POST"
 		r.Send(t, q).Error(401, "account_deleted")

@@ -72,17 +72,17 @@ func TestRenderStems(t *testing.T) {
 			t.Errorf("%v of silence in the muted range", d)
 		}
 	})
-	t.Run("path-only URL, audio output, music is not muted", func(t *testing.T) {
+	t.Run("path-only URL of a voice that the request misnames, audio output, music is turned down, not muted", func(t *testing.T) {
 		path := voice
-		path.URL = stemPath(t, voice)
+		path.URL, path.StemID = stemPath(t, voice), background.StemID
 		sound := u.RenderFilm(t, M{
 			"outputKind":           "audio",
 			"segments":             []M{apitest.Segment("video_0", 0, mixtureLength)},
-			"bgmClips":             []M{{"audioFileKey": "bgm_0", "startMs": 0, "volume": 0.5}},
+			"bgmClips":             []M{{"audioFileKey": "bgm_0", "startMs": 0, "volume": 0.5, "ducking": M{"amountDb": 12}}},
 			"separationDirectives": []M{directive(0, 3000, M{"muteOriginalSegmentAudio": true, "selections": []M{selection(path, 1)}})},
 		}, apitest.File("video_0", mixtureClip(t)), apitest.File("bgm_0", music(t)))
 		levelIs(t, sound, 1200, mediatest.Between(200, 2800), mixtureLevel)
-		levelIs(t, sound, 1500, mediatest.Between(200, 2800), clipLevel-6.02)
+		levelIs(t, sound, 1500, mediatest.Between(200, 2800), clipLevel-6.02-12)
 		absent(t, sound, 300, mediatest.Between(200, 2800))
 	})
 }

@@ -156,8 +156,9 @@ func TestRequestsAreComparedByMeaning(t *testing.T) {
 				"durationMs":5e2,"order":0.0,"\u0073ourceAssetKey":"FILM","volumeScale":1.0,"speedScale":1,"trimStartMs":0,"trimEndMs":0,
 				"volumePoints":[],"fit":"contain","focusX":0.5,"transition":null}]}`,
 			`{"canvas":{"fit":"cover"},"quality":"high","quality":"medium","canvas":null,"segments":[` + segment + `]}`,
+			`{"segments":[` + segment + `],"canvas":{}}`, `{"segments":[` + segment + `],"canvas":{"aspect":"source","maxSide":null,"fit":"contain"}}`,
 		}, []string{
-			`{"segments":[` + segment + `],"quality":"high"}`, `{"segments":[` + segment + `],"fadeIn":{}}`, `{"segments":[` + segment + `],"canvas":{}}`,
+			`{"segments":[` + segment + `],"quality":"high"}`, `{"segments":[` + segment + `],"fadeIn":{}}`, `{"segments":[` + segment + `],"canvas":{"aspect":"1:1"}}`,
 			`{"segments":[{"sourceAssetKey":"FILM","order":0,"durationMs":500,"volumeScale":0}]}`,
 		}},
 		{"separate/v3", raw(separateV3Path), 202, `{"sourceAssetKey":"SPEECH"}`, []string{

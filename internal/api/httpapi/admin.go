@@ -77,7 +77,7 @@ func queryDay(query url.Values, name string, fallback admin.Day, code string) (a
 	if !query.Has(name) {
 		return fallback, nil
 	}
-	t, err := time.Parse(time.DateOnly, query.Get(name))
+	t, err := time.Parse(time.DateOnly, only(query, name))
 	if err != nil {
 		return 0, fault.New(fault.Invalid, code)
 	}
@@ -178,5 +178,9 @@ func (s *Server) adminEvents(r *http.Request, p admin.Page) (list []events.Entry
 }
 
 func (s *Server) adminUsers(r *http.Request, p admin.Page) ([]admin.User, int64, error) {
-	return s.o.Admin.Users(r.Context(), r.URL.Query().Get("q"), p)
+	query := r.URL.Query()
+	if len(query["q"]) > 1 {
+		return nil, 0, errBadRequest.WithDetail("q is given more than once")
+	}
+	return s.o.Admin.Users(r.Context(), query.Get("q"), p)
 }

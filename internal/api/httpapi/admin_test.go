@@ -172,6 +172,7 @@ func TestAdminDateRange(t *testing.T) {
 		{"?from=2026-02-30", "invalid_from_date"},
 		{"?from=2026-01-01&to=yesterday", "invalid_to_date"},
 		{"?to=", "invalid_to_date"},
+		{"?from=2026-01-01&from=2026-01-02", "invalid_from_date"},
 	} {
 		for _, path := range []string{"/stats/daily", "/stats/external-calls", "/stats/signups", "/revenue/daily"} {
 			status, body := s.report(path + c.query)

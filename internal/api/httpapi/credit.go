@@ -20,7 +20,7 @@ func (s *Server) balance(w http.ResponseWriter, r *http.Request, user account.Pr
 }
 
 func (s *Server) cost(w http.ResponseWriter, r *http.Request, user account.Principal) error {
-	ms, err := strconv.ParseInt(r.URL.Query().Get("durationMs"), 10, 64)
+	ms, err := strconv.ParseInt(only(r.URL.Query(), "durationMs"), 10, 64)
 	if err != nil {
 		return fault.New(fault.Invalid, "missing_duration_ms")
 	}

@@ -62,5 +62,8 @@ func meaning(t timeline.Timeline) timeline.Timeline {
 		focus := s.FocusOf()
 		t.Segments[i].Fit, t.Segments[i].Focus = t.FitOf(s), &focus
 	}
+	if c := t.Canvas; c != nil && *c == (timeline.Canvas{Aspect: timeline.SourceAspect, Fit: timeline.Contain}) {
+		t.Canvas = nil // the film's size is the same
+	}
 	return t
 }

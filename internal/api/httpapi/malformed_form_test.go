@@ -157,8 +157,8 @@ func TestMalformedRenders(t *testing.T) {
 		add(s+rest, segment(rest), sentence(s), part{name: "video", file: "x"})
 	}
 	add("no film", `{"videoDurationMs":5}`, sentence("video is required"))
-	add("empty film", `{"videoDurationMs":5}`, sentence("segments[0].sourceFileKey: the uploaded part is empty"), part{name: "video"})
-	add("text for a film", `{"videoDurationMs":5}`, sentence("segments[0].sourceFileKey: the uploaded part is not a video or audio file of a supported format"), part{name: "video", file: "hello"})
+	add("empty film", `{"videoDurationMs":5}`, sentence("video: the uploaded part is empty"), part{name: "video"})
+	add("text for a film", `{"videoDurationMs":5}`, sentence("video: the uploaded part is not a video or audio file of a supported format"), part{name: "video", file: "hello"})
 	for name, id := range map[string]string{"unknown": "0123456789abcdef", "NUL": "a\x00b", "not UTF-8": "\xff\xfe", "long": strings.Repeat("f", 100000)} {
 		add("input "+name, `{"videoDurationMs":5}`, sentence("inputId is unknown or has expired; upload the video again"), part{name: "inputId", text: id})
 	}

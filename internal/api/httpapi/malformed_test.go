@@ -174,7 +174,7 @@ func TestMalformedCosts(t *testing.T) {
 	for want, queries := range map[string][]string{
 		`{"error":"missing_duration_ms"}`: {"", "?", "?durationMs", "?durationMs=", "?durationMs=x", "?durationMs=1.5", "?durationMs=1e3", "?durationMs=0x10", "?durationMs=+5",
 			"?durationMs=9223372036854775808", "?durationMs=-9223372036854775809", "?durationMs=%00", "?durationMs=1%00", "?durationMs=%ff", "?durationMs=1_000", "?durationms=1",
-			"?durationMs=%D9%A1", "?durationMs=NaN", "?durationMs=" + strings.Repeat("9", 5000)},
+			"?durationMs=%D9%A1", "?durationMs=NaN", "?durationMs=1&durationMs=2", "?durationMs=" + strings.Repeat("9", 5000)},
 		`{"error":"bad_request","detail":"the query cannot be parsed"}`: {"?durationMs=%zz", "?durationMs=1;durationMs=2", "?durationMs=1&x=%"},
 		`{"error":"duration_ms_negative"}`:                              {"?durationMs=-1", "?durationMs=-9223372036854775808"},
 	} {

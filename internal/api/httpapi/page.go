@@ -28,22 +28,29 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 	}
 	if query.Has("cursor") {
 		var err error
-		if p.After, err = cursor.Parse(query.Get("cursor")); err != nil {
+		if p.After, err = cursor.Parse(only(query, "cursor")); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
 }
 
+// only returns a parameter of the query, and "" if it is absent or given more than once: nobody can tell which is meant.
+func only(query url.Values, name string) string {
+	if len(query[name]) != 1 {
+		return ""
+	}
+	return query.Get(name)
+}
+
 // queryNumber reads a number within bounds from the query. It is not valid if it is given twice or has a sign.
 func queryNumber(query url.Values, name string, fallback, lowest, highest int) (n int, valid bool) {
-	values := query[name]
-	if len(values) == 0 {
+	if len(query[name]) == 0 {
 		return fallback, true
 	}
-	parsed, err := strconv.ParseUint(values[0], 10, 63)
+	parsed, err := strconv.ParseUint(only(query, name), 10, 63)
 	n = int(parsed)
-	return n, err == nil && len(values) == 1 && n >= lowest && n <= highest
+	return n, err == nil && n >= lowest && n <= highest
 }
 
 // history returns the endpoint of a page of one of the user's lists; the answer holds the list under name.

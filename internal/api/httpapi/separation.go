@@ -176,11 +176,11 @@ func bodyOfSeparation(st separation.Status) separationStatusBody {
 
 func (s *Server) stem(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	format := query.Get("format")
+	format := only(query, "format")
 	if format == "" && query.Has("format") {
 		format = "none" // refused like any unknown format
 	}
-	obj, name, err := s.o.Separations.OpenStem(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), query.Get("token"), format)
+	obj, name, err := s.o.Separations.OpenStem(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), only(query, "token"), format)
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s *Server) peaks(w http.ResponseWriter, r *http.Request) error {
 	if !valid {
 		points = 0 // refused after the token
 	}
-	wave, err := s.o.Separations.Peaks(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), query.Get("token"), points)
+	wave, err := s.o.Separations.Peaks(r.Context(), r.PathValue("jobId"), r.PathValue("stemId"), only(query, "token"), points)
 	if err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func (s *Server) routes() {
 	s.handle("POST /api/v2/stores/platform_b/notifications", s.storeNotification(credit.PlatformB))
 
 	s.handle("POST /api/v2/separate", s.signedIn(s.unpaused(job.Separation, keyed(s.separate)), limitSeparate))
-	s.handle("POST /api/v2/separate/v3", s.signedIn(s.unpaused(job.Separation, s.withBucket(keyed(s.separateV3))), limitSeparate))
+	s.handle("POST /api/v2/separate/v3", s.submitter(s.unpaused(job.Separation, s.withBucket(keyed(s.separateV3))), limitSeparate))
 	s.handle("GET /api/v2/separate", s.signedIn(history("jobs", s.o.Separations.History, listedSeparation)))
 	s.handle("GET /api/v2/separate/{jobId}", s.signedIn(s.separationStatus))
 	s.handle("DELETE /api/v2/separate/{jobId}", s.signedIn(deleteJob(s.o.Separations.Delete)))

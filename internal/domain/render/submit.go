@@ -31,6 +31,8 @@ type Submission struct {
 	InputID string
 	// Assets are the sources by their keys in the timeline, nil if they are uploads.
 	Assets map[string]asset.Key
+	// Legacy means that the request has no segments: errors name its part, video, in place of a segment's field.
+	Legacy bool
 }
 
 // Has reports whether a source key that begins with "video" names an upload or the cached input.
@@ -106,7 +108,8 @@ func (r *resolver) stems(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			sel.SourceKey = stemSource + ref.JobID + "/" + ref.StemID
+			// The link says which stem plays, whatever the request calls it: ducking follows voices.
+			sel.StemID, sel.SourceKey = ref.StemID, stemSource+ref.JobID+"/"+ref.StemID
 			r.sources[sel.SourceKey] = object{Object: ref.ObjectKey, SHA256: ref.SHA256}
 		}
 	}
@@ -159,7 +162,11 @@ func (r *resolver) files(ctx context.Context) error {
 		}
 	}
 	for i := range t.Segments {
-		if err := r.source(t.Segments[i].SourceKey, fmt.Sprintf("segments[%d].sourceFileKey", i)); err != nil {
+		field := fmt.Sprintf("segments[%d].sourceFileKey", i)
+		if r.sub.Legacy {
+			field = "video"
+		}
+		if err := r.source(t.Segments[i].SourceKey, field); err != nil {
 			return err
 		}
 	}
