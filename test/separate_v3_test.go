@@ -23,7 +23,7 @@ const separateV3Path = "/api/v2/separate/v3"
 func separateV3(t testing.TB, u *apitest.User, body M) string {
 	t.Helper()
 	var answer struct{ JobID string }
-	u.Post(t, separateV3Path, body).Expect(202).JSON(&answer)
+	whenFree(t, func() *apitest.Response { return u.Post(t, separateV3Path, body) }).Expect(202).JSON(&answer)
 	return answer.JobID
 }
 

@@ -80,7 +80,7 @@ type Sound struct {
 }
 
 // version changes whenever the analysis of an asset would have another result.
-const version = 6
+const version = 7
 
 // Get returns the analysis of an asset, with at most this many points of its waveform. It counts as a use of the asset
 // by the owner.

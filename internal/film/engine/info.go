@@ -22,6 +22,7 @@ type Info struct {
 	Video   *videoInfo // nil without video
 	Audio   *audioInfo // nil without sound
 	Unshown string     // why the pictures cannot be shown, see media.Probe
+	Unheard bool       // there is sound that cannot be decoded, and no other
 
 	// Zero is the file's timestamp that counts as time 0 of the source: the start of its first stream. All other
 	// times of Info are relative to it.
@@ -179,7 +180,7 @@ func analyse(ctx context.Context, runner *media.Runner, path string) (*Info, err
 // present: 1 unless data is known to be missing.
 func newInfo(p media.Probe, share float64) *Info {
 	zero := p.Zero()
-	info := &Info{Kind: p.Kind, Streams: p.Streams, Zero: zero, Unshown: p.Unshown}
+	info := &Info{Kind: p.Kind, Streams: p.Streams, Zero: zero, Unshown: p.Unshown, Unheard: p.Unheard}
 	if m := p.VideoPackets; m.Packets > 0 {
 		v := &videoInfo{VideoStream: *p.Video, Packets: m.Packets, Starts: m.Starts[m.Lead:], Keys: m.Keyframes, End: m.End,
 			Untimed: m.Untimed, Step: m.Step}

@@ -137,13 +137,15 @@ type use struct {
 	key, name    string // name is the field: "segments[0]"
 	noun         string // the client's word for the source there
 	video, audio bool   // the streams that the source must have
+	heard        bool   // its sound plays, if it has any
 }
 
 // uses lists the fields that name sources, in the order in which they are checked.
 func uses(t timeline.Timeline) []use {
 	var all []use
 	for i, s := range t.Segments {
-		all = append(all, use{key: s.SourceKey, name: fmt.Sprintf("segments[%d]", i), noun: "file", video: t.OutputKind == timeline.Video})
+		all = append(all, use{key: s.SourceKey, name: fmt.Sprintf("segments[%d]", i), noun: "file", video: t.OutputKind == timeline.Video,
+			heard: s.Volume > 0})
 	}
 	for i, c := range t.Clips {
 		all = append(all, use{key: c.SourceKey, name: fmt.Sprintf("bgmClips[%d]", i), noun: "file", audio: true})
@@ -169,6 +171,9 @@ func checkSources(t timeline.Timeline, sources map[string]*Source, limits Limits
 		}
 		if u.video && s.info.Video == nil {
 			return fault.Failedf(fault.NoMedia, "%s: the %s has no video", u.name, u.noun)
+		}
+		if (u.audio || u.heard) && s.info.Unheard {
+			return fault.Failedf(fault.SourceUnreadable, "%s: the %s has sound that this server cannot decode", u.name, u.noun)
 		}
 		if u.audio && s.info.Audio == nil {
 			return fault.Failedf(fault.NoMedia, "%s: the %s has no sound", u.name, u.noun)

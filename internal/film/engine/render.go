@@ -20,7 +20,7 @@ import (
 )
 
 // Raise infoVersion when the analysis of the same file gives another result.
-const infoVersion = 8
+const infoVersion = 9
 
 // Render makes the film. It returns after every process it started has ended.
 //
@@ -128,6 +128,7 @@ func (r *run) analyse(ctx context.Context, s *Source) error {
 	var err error
 	s.info, err = analyse(ctx, r.cfg.Media, s.Path)
 	large, tooLarge := errors.AsType[*media.PictureError](err)
+	sound, wrongSound := errors.AsType[*media.SoundError](err)
 	switch {
 	case err == nil:
 		return r.keepJSON(ctx, key, s.info)
@@ -137,9 +138,8 @@ func (r *run) analyse(ctx context.Context, s *Source) error {
 		return r.blame(ctx, err, s.user, nil)
 	case errors.Is(err, media.ErrEncrypted):
 		return fault.Failedf(fault.SourceProtected, "%s: the file is encrypted", s.user).WithCause(err)
-	case errors.Is(err, media.ErrMixedSound):
-		return fault.Failedf(fault.SourceUnreadable, "%s: the file changes how its sound is encoded on the way; send its pieces as "+
-			"clips of their own", s.user).WithCause(err)
+	case wrongSound:
+		return fault.Failedf(fault.SourceUnreadable, "%s: the file %s", s.user, sound.Reason).WithCause(err)
 	case errors.Is(err, media.ErrNotMedia):
 		return fault.Failedf(fault.SourceUnreadable, "%s: the file is not a video or sound that can be opened", s.user).WithCause(err)
 	}

@@ -86,7 +86,8 @@ func (r *Runner) Count(ctx context.Context, s Sound, pass Pass, to io.Writer) (e
 	graph := fmt.Sprintf("[0:%d]%s,aresample=%d[out]", s.Stream.Index, strings.TrimPrefix(s.remix(), ","), s.SampleRate)
 	pass.Stdout = w
 	for i := range links {
-		pass.Args = append(append([]string{"-vn", "-sn", "-dn", "-threads", "1"}, linkArgs(s.Kind, s.Path, links, i)...),
+		input := append(s.Stream.decoder(), linkArgs(s.Kind, s.Path, links, i)...)
+		pass.Args = append(append([]string{"-vn", "-sn", "-dn", "-threads", "1"}, input...),
 			"-filter_complex", graph, "-map", "[out]", "-c:a", "pcm_f32le", "-f", "f32le", "pipe:1")
 		before := w.taken
 		if _, err := r.Encode(ctx, pass); err != nil {

@@ -23,9 +23,17 @@ var ErrNotMedia = errors.New("not a media file")
 // ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
 
-// ErrMixedSound means that the fragments of a file use several descriptions of its sound, of which ffmpeg would use
-// only the first. It is a kind of ErrNotMedia.
-var ErrMixedSound = fmt.Errorf("%w: several descriptions of the sound", ErrNotMedia)
+// SoundError is the error for a file whose sound ffmpeg would decode to something else than what it holds. It is a kind
+// of ErrNotMedia.
+type SoundError struct {
+	Reason string // completes "The file ..."
+}
+
+// Error names the reason.
+func (e *SoundError) Error() string { return fmt.Sprintf("%v: it %s", ErrNotMedia, e.Reason) }
+
+// Unwrap returns ErrNotMedia.
+func (e *SoundError) Unwrap() error { return ErrNotMedia }
 
 // PictureError is the error for a file whose pictures exceed [Config.MaxPixels] by so much that ffprobe refuses to open
 // it. It is a kind of ErrNotMedia.

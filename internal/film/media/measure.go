@@ -49,6 +49,9 @@ type Measured struct {
 	// thousand are kept.
 	Gaps []Gap
 
+	// steady is the same sound if its clock only jitters, else nil: counted from the mean of what its packets' times say.
+	steady *Measured
+
 	leading time.Duration // from the end of the first packet to the start of the second
 
 	// Starts are the starts of all packets in ticks of the stream's time base, in presentation order, and Keyframes the
@@ -124,7 +127,7 @@ func (r *Runner) Measure(ctx context.Context, path string, kind container.Kind, 
 const scanned = "packet=codec_type,stream_index,pts,dts,duration,size,flags:packet_side_data=skip_samples,discard_padding:" +
 	"stream=index,codec_name,codec_type,profile,width,height,sample_aspect_ratio,pix_fmt,bits_per_raw_sample," +
 	"color_range,color_space,color_transfer,color_primaries,field_order,r_frame_rate,avg_frame_rate,time_base," +
-	"start_time,duration,nb_frames,sample_rate,channels,bits_per_sample:" +
+	"start_time,duration,nb_frames,sample_rate,channels,channel_layout,bits_per_sample:" +
 	"stream_disposition=default,attached_pic,timed_thumbnails:" +
 	"stream_side_data=displaymatrix,dv_profile,dv_bl_signal_compatibility_id:stream_tags=enc_key_id,alpha_mode:" +
 	"format=duration,start_time"
@@ -164,6 +167,7 @@ type packetScan struct {
 	timed      bool // every packet of the container has a time
 	packets    int64
 	frames     int // kept in memory
+	heard      int // packets of sound whose times are kept in memory
 	lines      lineSplitter
 	streams    map[int]*streamScan
 	headers    int // streams in the file
@@ -232,8 +236,8 @@ func (s *packetScan) packet(text string) {
 	for name, value := range fields(text) {
 		switch name {
 		case "codec_type":
-			p.remember = s.wantFrames && value == "video" && s.frames < maxAllFrames
 			p.sound = value == "audio"
+			p.remember = s.wantFrames && (value == "video" && s.frames < maxAllFrames || p.sound && s.heard < maxFrames)
 			continue
 		case "flags":
 			p.key, p.discard = strings.HasPrefix(value, "K"), strings.Contains(value, "D")
@@ -261,7 +265,10 @@ func (s *packetScan) packet(text string) {
 		}
 	}
 	s.packets++
-	if p.remember {
+	switch {
+	case p.remember && p.sound:
+		s.heard++
+	case p.remember:
 		s.frames++
 	}
 	if st := s.at(index); st != nil {
@@ -289,6 +296,9 @@ func (s *packetScan) finish() []Measured {
 		if st := s.streams[i]; st.header["codec_type"] == "video" || st.header["codec_type"] == "audio" {
 			m := st.finish()
 			m.Index = i
+			if m.steady != nil {
+				m.steady.Index = i
+			}
 			all = append(all, m)
 		}
 	}

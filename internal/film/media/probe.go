@@ -31,8 +31,12 @@ type Probe struct {
 	// may be too.
 	Unshown string
 
+	// Unheard is set if the file has sound, but none that can be decoded. Audio is then nil.
+	Unheard bool
+
 	// Clockless is set if the sound is that of several joined files: its clock begins again on the way, or its frames
-	// change their rate. The sound is then what a decoder returns from the start of the file, in order.
+	// change their rate; or if its clock only jitters. The sound is then what a decoder returns from the start of the
+	// file, in order.
 	Clockless bool
 
 	Streams int // of all types
@@ -97,10 +101,20 @@ type AudioStream struct {
 	Codec           string
 	SampleRate      int // Hz
 	Channels        int
+	Layout          string        // ffmpeg's name for the channels: "stereo", "BL+BR", ...; "" when unknown
 	BitDepth        int           // bits of a lossless sample, 0 when unknown
 	Frames          int64         // packets claimed by the container, 0 when it does not say
 	Start, Duration time.Duration // claimed; Duration is 0 when unknown
 	Default         bool
+}
+
+// decoder returns the arguments that choose the stream's decoder, none for ffmpeg's choice. ffmpeg takes integers of 24
+// bits in 32 for numbers with a fraction, and returns noise.
+func (a *AudioStream) decoder() []string {
+	if a.Codec != "pcm_f24le" {
+		return nil
+	}
+	return []string{fmt.Sprintf("-c:%d", a.Index), "pcm_s32le"}
 }
 
 // maxPackets exceeds the packets of twelve hours of film with several audio tracks. A small file can contain an index
@@ -142,8 +156,18 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 		return Probe{}, fmt.Errorf("probe: %w", ErrEncrypted)
 	}
 	p := scan.probe(class.Kind)
-	if index.MixedSound && p.Audio != nil {
-		return Probe{}, fmt.Errorf("probe: %w", ErrMixedSound)
+	const edited = "has an edit list with a pause or with another speed, which this server cannot follow; export it again without"
+	for _, sound := range []struct {
+		wrong  bool
+		reason string
+	}{
+		{index.MixedSound, "changes how its sound is encoded on the way; send its pieces as clips of their own"},
+		{index.RestartedSound, restarts},
+		{index.EditedSound, edited},
+	} {
+		if sound.wrong && p.Audio != nil {
+			return Probe{}, fmt.Errorf("probe: %w", &SoundError{sound.reason})
+		}
 	}
 	if gap := p.AudioPackets.leading; index.Continued && gap > minLeading && gap < maxLeading {
 		p.AudioPackets.Clockless = true
@@ -151,6 +175,12 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	}
 	if index.MixedVideo && p.Video != nil {
 		p.hidePictures("changes how its pictures are encoded on the way; send its pieces as clips of their own")
+	}
+	if index.RestartedVideo && p.Video != nil {
+		p.hidePictures(restarts)
+	}
+	if index.EditedVideo && p.Video != nil {
+		p.hidePictures(edited)
 	}
 	if index.DolbyAV1 && p.Video == nil && p.Unshown == "" {
 		p.hidePictures("has Dolby Vision pictures in AV1, which this server cannot show; export it as HDR10, HLG or SDR")
@@ -165,9 +195,21 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 		return Probe{}, fmt.Errorf("probe: %w", ErrTooManyPackets)
 	}
 	err = r.recount(ctx, path, class.Kind, opts, &p.AudioPackets)
+	if steady := p.AudioPackets.steady; err == nil && steady != nil && !p.AudioPackets.Clockless {
+		steady.Clockless = true
+		switch err = r.recount(ctx, path, class.Kind, opts, steady); {
+		case err == nil:
+			p.AudioPackets = *steady
+		case errors.Is(err, ErrNotMedia): // its clock is all there is
+			err = nil
+		}
+	}
 	p.Clockless = p.AudioPackets.Clockless
 	return p, err
 }
+
+// restarts is the reason why a file with a second recording behind the first cannot be used.
+const restarts = "holds several recordings one after another; send them as clips of their own"
 
 // The index of an mp4 whose samples continue in fragments has no edit list. ffmpeg's muxer makes its first packet of
 // sound last until the second, to hide that the sound begins late. Players resume behind a short gap without silence. A
@@ -219,16 +261,20 @@ func (s *packetScan) probe(kind container.Kind) Probe {
 				restarted = kind == container.Matroska && s.streams[m.Index].restarted
 			}
 		case m.Type == "audio":
-			if a := readAudio(m.Index, h); m.Codec != "" && a.Channels > 0 && a.SampleRate > 0 && (p.Audio == nil || a.Default && !p.Audio.Default) {
+			a := readAudio(m.Index, h)
+			if m.Codec == "" || a.Channels == 0 || a.SampleRate == 0 {
+				p.Unheard = p.Unheard || m.Packets > 0
+			} else if p.Audio == nil || a.Default && !p.Audio.Default {
 				p.Audio, p.AudioPackets = a, m
 			}
 		}
 	}
+	p.Unheard = p.Unheard && p.Audio == nil
 	switch {
 	case p.Video == nil && enhanced:
 		p.hidePictures("has Dolby Vision pictures without a base layer, which cannot be shown; export it as HDR10, HLG or SDR")
 	case restarted:
-		p.hidePictures("holds several recordings one after another; send them as clips of their own")
+		p.hidePictures(restarts)
 	}
 	return p
 }
@@ -248,8 +294,8 @@ func (h header) isVideo() bool {
 }
 
 // betterVideo prefers the stream with more than twice the pictures, then the larger frame, then the default track, then
-// the earlier one. So a declared but empty track loses, as do the few large stills beside the film of a motion photo
-// and the pictures of chapters.
+// the earlier one. So a declared but empty track loses, as do the few large stills beside the film of a motion photo and
+// the pictures of chapters.
 func betterVideo(a *VideoStream, aPackets Measured, b *VideoStream, bPackets Measured) bool {
 	if na, nb := aPackets.Packets, bPackets.Packets; na > 2*nb || nb > 2*na {
 		return na > nb
@@ -289,7 +335,7 @@ func readVideo(index int, h header) *VideoStream {
 func readAudio(index int, h header) *AudioStream {
 	return &AudioStream{
 		Index: index, Codec: h.text("codec_name"), SampleRate: int(h.number("sample_rate")), Channels: int(h.number("channels")),
-		BitDepth: int(h.number("bits_per_raw_sample")), Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]),
+		Layout: h.text("channel_layout"), BitDepth: int(h.number("bits_per_raw_sample")), Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]),
 		Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
 	}
 }

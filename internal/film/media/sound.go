@@ -87,7 +87,7 @@ func (s Sound) Args() []string {
 	}
 	// One thread: with several, ffmpeg 7.1 and later trim the wrong packets of FLAC and ALAC at an edit list, and lose
 	// every second packet of the rest.
-	args = append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), InputArgs(s.Kind, s.Path)...)
+	args = append(append(append(args, "-vn", "-sn", "-dn", "-threads", "1"), s.Stream.decoder()...), InputArgs(s.Kind, s.Path)...)
 	graph, before := fmt.Sprintf("[0:%d]", s.Stream.Index), s.Zero+s.From
 	if s.Log {
 		// The log's muxer shifts negative times, so they count from the file's zero before they are logged.
@@ -111,13 +111,23 @@ func (s Sound) Args() []string {
 // scales the sum down for integer samples but not for float samples, which may exceed full scale. The filters do not
 // depend on the header, because the sound may change its channels on the way.
 func (s Sound) remix() string {
+	// One channel is mono and two are stereo, whatever speakers the header names: ffmpeg has no way from "rear left and
+	// rear right" to stereo, and turns "left" alone down.
+	named := ""
+	switch layout := s.Stream.Layout; {
+	case layout == "":
+	case s.Stream.Channels == 1 && layout != "mono":
+		named = ",channelmap=map=0-0:channel_layout=mono"
+	case s.Stream.Channels == 2 && layout != "stereo":
+		named = ",channelmap=map=0-0|1-1:channel_layout=stereo"
+	}
 	switch s.Layout {
 	case "":
-		return ""
+		return named
 	case "stereo":
-		return ",aformat=sample_fmts=fltp,aformat=channel_layouts=mono|stereo,pan=stereo|FL=FL+FC|FR=FR+FC"
+		return named + ",aformat=sample_fmts=fltp,aformat=channel_layouts=mono|stereo,pan=stereo|FL=FL+FC|FR=FR+FC"
 	}
-	return ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + s.Layout
+	return named + ",aformat=sample_fmts=fltp,aformat=channel_layouts=" + s.Layout
 }
 
 // seconds formats a time for ffmpeg.

@@ -33,7 +33,8 @@ type streamScan struct {
 	shortest int64 // distance of two, 0 before the first
 	leading  int64 // distance of the first two
 
-	starts, keyframes []int64 // in decoding order
+	starts, keyframes []int64 // of pictures, in decoding order
+	heard             []int64 // starts of sound
 
 	decoding  int64 // latest decoding time
 	restarted bool  // the clock began again
@@ -113,7 +114,9 @@ func (s *streamScan) add(p packet) {
 	if len(s.order) > reorderDepth {
 		s.step()
 	}
-	if p.remember && len(s.starts) < maxFrames {
+	if p.remember && p.sound {
+		s.heard = append(s.heard, p.pts)
+	} else if p.remember && len(s.starts) < maxFrames {
 		s.starts = append(s.starts, p.pts)
 		if p.key {
 			s.keyframes = append(s.keyframes, p.pts)
@@ -175,6 +178,12 @@ func (s *streamScan) finish() Measured {
 		shortened := ticksToDuration(s.longest-s.last, base)
 		m.End = max(m.First, m.End-max(0, ticksToDuration(s.trim, sample)-shortened))
 	}
+	if at, jitters := s.steadyStart(base); jitters {
+		steady := m
+		steady.First += at - ticksToDuration(s.heard[0], base)
+		steady.End += at - ticksToDuration(s.heard[0], base)
+		m.steady = &steady
+	}
 	m.leading = ticksToDuration(s.leading-s.shortest, base)
 	for _, g := range s.gaps {
 		m.Gaps = append(m.Gaps, Gap{ticksToDuration(g[0], base), ticksToDuration(g[1], base)})
@@ -186,6 +195,48 @@ func (s *streamScan) finish() Measured {
 		m.Keyframes = append(m.Keyframes, ticksToDuration(t, base))
 	}
 	return m
+}
+
+// A clock of sound jitters if packets begin early or late but none stays so: recorders stamp packets when they arrive,
+// sometimes several at once. Filling and cutting by such a clock would chop the sound up.
+const (
+	jitterSlack  = 20 * time.Millisecond // as in Sound.Args: less is not filled or cut
+	jitterSpan   = time.Second           // within which the packets must come back to where they belong
+	longestDelay = time.Second
+)
+
+// steadyStart returns where the first packet of sound begins by the mean of all packets' times, if the clock jitters.
+// The first time does not count, because recorders let the first packet last until the second.
+func (s *streamScan) steadyStart(base Rational) (at time.Duration, jitters bool) {
+	length, unit := s.header.samples(1, 0), Rational{1, s.header.number("sample_rate")} // of each packet
+	if length == 0 && s.timed && s.header["codec_name"] == "opus" {
+		length, unit = s.longest, base
+	}
+	if length == 0 || !unit.Known() || int64(len(s.heard)) != s.packets {
+		return 0, false
+	}
+	span := max(1, int(jitterSpan/max(1, ticksToDuration(length, unit))))
+	if len(s.heard) < 2*span {
+		return 0, false
+	}
+	// The earliest and the latest of all packets, and the latest of the spans' earliest and the earliest of their latest.
+	first, last, lowest, highest := time.Duration(math.MaxInt64), time.Duration(math.MinInt64), time.Duration(math.MinInt64), time.Duration(math.MaxInt64)
+	var sum float64
+	for begin := 1; begin < len(s.heard); begin += span {
+		earliest, latest := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+		for i := begin; i < min(begin+span, len(s.heard)); i++ {
+			late := ticksToDuration(s.heard[i]-s.heard[1], base) - ticksToDuration(int64(i-1)*length, unit)
+			earliest, latest = min(earliest, late), max(latest, late)
+			sum += float64(late)
+		}
+		first, last = min(first, earliest), max(last, latest)
+		lowest, highest = max(lowest, earliest), min(highest, latest)
+	}
+	if last-first <= jitterSlack || last-first > longestDelay || lowest-highest > jitterSlack {
+		return 0, false
+	}
+	mean := time.Duration(sum / float64(len(s.heard)-1))
+	return ticksToDuration(s.heard[1], base) + mean - ticksToDuration(length, unit), true
 }
 
 // between returns the time between two moments, or the longest Duration if it does not fit.

@@ -22,6 +22,12 @@ type Index struct {
 	// MixedVideo is set if a video track has samples that ffmpeg would decode by the description of others: of several
 	// codecs, or of fragments that do not use the track's first description. MixedSound is the same for sound.
 	MixedVideo, MixedSound bool
+	// EditedVideo is set if the edit list of a video track pauses between two stretches of the media, or plays one at
+	// another speed. ffmpeg does neither, and shows other media. EditedSound is the same for sound.
+	EditedVideo, EditedSound bool
+	// RestartedVideo is set if the fragments of a video track begin again, as those of several recordings do. ffmpeg
+	// sorts them by time, and drops some. RestartedSound is the same for sound.
+	RestartedVideo, RestartedSound bool
 }
 
 const (
@@ -39,7 +45,7 @@ func ReadIndex(path string) (Index, error) {
 	}
 	defer f.Close()
 	var x Index
-	seen, described, fragments := 0, false, false
+	seen, described := 0, false
 	for b, err := range boxes(f, 0, size) {
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			return x, err
@@ -48,7 +54,7 @@ func ReadIndex(path string) (Index, error) {
 		case "mdat":
 			x.Media = true
 		case "moof":
-			x.Media, fragments = true, true
+			x.Media = true
 		case "moov":
 			x.Media = true
 			content, err := b.content(f, maxIndexBytes+1)
@@ -61,22 +67,23 @@ func ReadIndex(path string) (Index, error) {
 			break
 		}
 	}
-	if described && fragments {
-		err = x.readFragments(path)
-	}
-	return x, err
+	return x, x.readTables(path, described)
 }
 
-// readFragments finds fragments that use another description than the first of their track. ffmpeg ignores which one a
-// fragment names.
-func (x *Index) readFragments(path string) error {
+// readTables finds tracks that ffmpeg shows otherwise than their tables say: fragments that use another description
+// than the first of their track, if they are described differently, or begin again, and edit lists.
+func (x *Index) readTables(path string, described bool) error {
 	tables, err := ReadTables(path)
 	if errors.Is(err, ErrTooManyBoxes) {
 		return nil
 	}
 	for _, t := range tables.Tracks {
-		x.MixedVideo = x.MixedVideo || t.redescribed && t.pictures
-		x.MixedSound = x.MixedSound || t.redescribed && t.Sound
+		x.MixedVideo = x.MixedVideo || described && t.redescribed && t.pictures
+		x.MixedSound = x.MixedSound || described && t.redescribed && t.Sound
+		x.EditedVideo = x.EditedVideo || t.edited && t.pictures
+		x.EditedSound = x.EditedSound || t.edited && t.Sound
+		x.RestartedVideo = x.RestartedVideo || t.restarted && t.pictures
+		x.RestartedSound = x.RestartedSound || t.restarted && t.Sound
 	}
 	return err
 }

@@ -32,6 +32,10 @@ type SampleTable struct {
 	pictures    bool
 	described   uint32 // number of the sample entry that fragments use if they name none
 	redescribed bool   // a fragment uses another sample entry than the first
+	edited      bool   // see Index.EditedVideo
+	restarted   bool   // a fragment begins no later than one before it that has samples
+	begun       int64  // when the latest fragment begins, in ticks; -1 before the first
+	before      int64  // Samples before the latest fragment
 }
 
 // pcm are the sample entries of uncompressed sound, in which each sample is one frame.
@@ -118,7 +122,7 @@ func (s *tableScan) walk(within box, depth int) error {
 		}
 		switch b.kind {
 		case "trak":
-			s.tables.Tracks = append(s.tables.Tracks, SampleTable{})
+			s.tables.Tracks = append(s.tables.Tracks, SampleTable{begun: -1})
 			fallthrough
 		case "moov", "mdia", "minf", "stbl", "mvex", "udta", "edts", "moof", "traf":
 			if depth < maxNested {
@@ -126,7 +130,7 @@ func (s *tableScan) walk(within box, depth int) error {
 			}
 		case "cmov":
 			s.tables.Compressed, err = true, nil
-		case "tkhd", "mdhd", "hdlr", "stsd", "stts", "stsz", "stz2", "trex", "tfhd", "trun":
+		case "tkhd", "mdhd", "hdlr", "stsd", "stts", "stsz", "stz2", "trex", "tfhd", "tfdt", "trun", "elst":
 			var content []byte
 			if content, err = b.content(s.r, maxEntry); err == nil {
 				s.field(b.kind, content)
@@ -153,6 +157,16 @@ func (s *tableScan) field(kind string, b []byte) {
 		s.fragment, s.entry = number(b, 4), 0
 		if flags := number(b, 0); flags&2 != 0 {
 			s.entry = number(b, 8+8*int(flags&1)) // behind an offset, if there is one
+		}
+		return
+	case "tfdt":
+		if t := s.track(s.fragment); t != nil && len(b) >= 8 {
+			begins := int64(number(b, 4))
+			if b[0] == 1 {
+				begins = begins<<32 | int64(number(b, 8))
+			}
+			t.restarted = t.restarted || begins < t.begun || begins == t.begun && t.Samples > t.before
+			t.begun, t.before = begins, t.Samples
 		}
 		return
 	case "trun":
@@ -185,7 +199,30 @@ func (s *tableScan) field(kind string, b []byte) {
 		t.Samples += int64(number(b, 8))
 	case "stsd":
 		t.entry(b)
+	case "elst":
+		t.edited = t.edited || oddEdits(b)
 	}
+}
+
+// oddEdits reports whether an edit list pauses between two stretches of the media, or plays one at another speed.
+func oddEdits(elst []byte) bool {
+	size, media := 12, 8 // of an entry, and where its rate is
+	if len(elst) > 0 && elst[0] == 1 {
+		size, media = 20, 16
+	}
+	played, paused := 0, false
+	for at := 8; at+size <= len(elst) && at < 8+size*int(number(elst, 4)); at += size {
+		if number(elst, at+media-4) == 0xFFFFFFFF { // nothing; before the media it only delays them
+			paused = played > 0
+			continue
+		}
+		played++
+		rate := number(elst, at+media)
+		if paused || rate != 1<<16 && (rate != 0 || played > 1) { // some writers leave the only rate out
+			return true
+		}
+	}
+	return false
 }
 
 // track returns the first track with an id, or nil.
