@@ -335,8 +335,8 @@ func readVideo(index int, h header) *VideoStream {
 func readAudio(index int, h header) *AudioStream {
 	return &AudioStream{
 		Index: index, Codec: h.text("codec_name"), SampleRate: int(h.number("sample_rate")), Channels: int(h.number("channels")),
-		Layout: h.text("channel_layout"), BitDepth: int(h.number("bits_per_raw_sample")), Frames: h.number("nb_frames"), Start: parseSeconds(h["start_time"]),
-		Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
+		Layout: h.text("channel_layout"), BitDepth: int(h.number("bits_per_raw_sample")), Frames: h.number("nb_frames"),
+		Start: parseSeconds(h["start_time"]), Duration: parseSeconds(h["duration"]), Default: h.number("default") != 0,
 	}
 }
 

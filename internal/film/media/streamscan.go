@@ -200,9 +200,10 @@ func (s *streamScan) finish() Measured {
 // A clock of sound jitters if packets begin early or late but none stays so: recorders stamp packets when they arrive,
 // sometimes several at once. Filling and cutting by such a clock would chop the sound up.
 const (
-	jitterSlack  = 20 * time.Millisecond // as in Sound.Args: less is not filled or cut
-	jitterSpan   = time.Second           // within which the packets must come back to where they belong
-	longestDelay = time.Second
+	jitterSlack = 20 * time.Millisecond  // as in Sound.Args: less is not filled or cut
+	jitterSpan  = 250 * time.Millisecond // within which the packets must come back to where they belong
+	// maxJitter is the most that the earliest and the latest packet may differ. More is a pause, which stays.
+	maxJitter = 200 * time.Millisecond
 )
 
 // steadyStart returns where the first packet of sound begins by the mean of all packets' times, if the clock jitters.
@@ -219,11 +220,13 @@ func (s *streamScan) steadyStart(base Rational) (at time.Duration, jitters bool)
 	if len(s.heard) < 2*span {
 		return 0, false
 	}
-	// The earliest and the latest of all packets, and the latest of the spans' earliest and the earliest of their latest.
-	first, last, lowest, highest := time.Duration(math.MaxInt64), time.Duration(math.MinInt64), time.Duration(math.MinInt64), time.Duration(math.MaxInt64)
+	const never, always = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+	first, last := never, always // how late the earliest and the latest packet of all are
+	// A clock that stays late has a span whose earliest packet is later than the latest of another.
+	lowest, highest := always, never
 	var sum float64
 	for begin := 1; begin < len(s.heard); begin += span {
-		earliest, latest := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+		earliest, latest := never, always
 		for i := begin; i < min(begin+span, len(s.heard)); i++ {
 			late := ticksToDuration(s.heard[i]-s.heard[1], base) - ticksToDuration(int64(i-1)*length, unit)
 			earliest, latest = min(earliest, late), max(latest, late)
@@ -232,7 +235,7 @@ func (s *streamScan) steadyStart(base Rational) (at time.Duration, jitters bool)
 		first, last = min(first, earliest), max(last, latest)
 		lowest, highest = max(lowest, earliest), min(highest, latest)
 	}
-	if last-first <= jitterSlack || last-first > longestDelay || lowest-highest > jitterSlack {
+	if last-first <= jitterSlack || last-first > maxJitter || lowest-highest > jitterSlack {
 		return 0, false
 	}
 	mean := time.Duration(sum / float64(len(s.heard)-1))
