@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"cutroom/internal/film/media/container"
@@ -112,14 +113,13 @@ func (s Sound) Args() []string {
 // depend on the header, because the sound may change its channels on the way.
 func (s Sound) remix() string {
 	// One channel is mono and two are stereo, whatever speakers the header names: ffmpeg has no way from "rear left and
-	// rear right" to stereo, and turns "left" alone down.
+	// rear right" to stereo, and turns "left" alone down. It describes such layouts as "2 channels (BL+BR)".
 	named := ""
-	switch layout := s.Stream.Layout; {
-	case layout == "":
-	case s.Stream.Channels == 1 && layout != "mono":
-		named = ",channelmap=map=0-0:channel_layout=mono"
-	case s.Stream.Channels == 2 && layout != "stereo":
-		named = ",channelmap=map=0-0|1-1:channel_layout=stereo"
+	if strings.HasPrefix(s.Stream.Layout, fmt.Sprintf("%d channels (", s.Stream.Channels)) {
+		named = map[int]string{
+			1: ",channelmap=map=0-0:channel_layout=mono",
+			2: ",channelmap=map=0-0|1-1:channel_layout=stereo",
+		}[s.Stream.Channels]
 	}
 	switch s.Layout {
 	case "":
