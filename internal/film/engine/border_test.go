@@ -16,9 +16,8 @@ func TestSoundWhoseClockJitters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for name, args := range map[string][]string{
-		"four.m4a":   {"-c:a", "aac", "-bsf:a", `setts=ts=4096*floor(N/4)+mod(N\,4)`},
-		"three.webm": {"-c:a", "libopus", "-bsf:a", `setts=ts=60*floor(N/3)+mod(N\,3)`},
-		"pause.m4a":  {"-c:a", "aac", "-bsf:a", `setts=ts=4096*floor(N/4)+mod(N\,4)+if(gte(N\,120)\,24000)`}, // half a second
+		"four.m4a":  {"-c:a", "aac", "-bsf:a", `setts=ts=4096*floor(N/4)+mod(N\,4)`},
+		"pause.m4a": {"-c:a", "aac", "-bsf:a", `setts=ts=4096*floor(N/4)+mod(N\,4)+if(gte(N\,120)\,24000)`}, // half a second
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		mediatest.FFmpeg(t, append(append([]string{"-f", "lavfi", "-i", "sine=440:r=48000:d=5"}, args...), path)...)
@@ -65,11 +64,6 @@ func TestFilesThatFfmpegReadsOtherwise(t *testing.T) {
 	clip := mediatest.Clip(t, mediatest.Spec{Width: 160, Height: 120, Duration: time.Second, Tone: 440})
 	fragmented := filepath.Join(t.TempDir(), "fragmented.mp4")
 	mediatest.FFmpeg(t, "-i", clip, "-c", "copy", "-movflags", "frag_keyframe+empty_moov+default_base_moof", fragmented)
-	plain := filepath.Join(t.TempDir(), "plain.mov")
-	mediatest.FFmpeg(t, "-i", clip, "-c:v", "copy", "-c:a", "pcm_s16le", plain)
-	unknown := altered(t, plain, func(file []byte) []byte {
-		return bytes.Replace(file, []byte("sowt\x00\x00"), []byte("ac-4\x00\x00"), 1)
-	})
 	edit := func(change func(entry []byte)) string {
 		return altered(t, clip, func(file []byte) []byte {
 			at := bytes.Index(file, []byte("elst"))
@@ -83,13 +77,9 @@ func TestFilesThatFfmpegReadsOtherwise(t *testing.T) {
 	for name, c := range map[string]struct{ path, want string }{
 		"two recordings": {altered(t, fragmented, func(file []byte) []byte { return append(file, file...) }), "several recordings"},
 		"another speed":  {edit(func(entry []byte) { binary.BigEndian.PutUint32(entry[8:], 1<<15) }), "an edit list with a pause or with another speed"},
-		"unknown sound":  {unknown, "sound that this server cannot decode"},
 	} {
 		if got := b.fails(t, film(cut(c.path, 0, 0))); !strings.HasPrefix(got, "source_unreadable: segments[0]: the file ") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
-	silent := film(cut(unknown, 0, 0))
-	silent.Segments[0].Volume = 0
-	b.render(t, silent)
 }
