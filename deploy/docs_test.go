@@ -65,7 +65,7 @@ func commands(text string) string {
 	return b.String()
 }
 
-// What the pages link to is there, and every table has its place in the architecture.
+// Every file that the pages link to exists, and the architecture names every table.
 func TestPagesNameWhatExists(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"cutroom/internal/testkit/dbtest"
 )
 
-// What gives no answer or refuses the service is counted; a request that was called off, a 404, and what was only asked
-// for, are not.
+// A call that gets no answer, or that the dependency refuses to serve, counts as its failure. Cancelled calls, 404 and
+// 400 do not.
 func TestFailuresOfDependenciesAreCounted(t *testing.T) {
 	d := dbtest.SQLite(t)
 	r := startReplica(t, d)

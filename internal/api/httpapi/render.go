@@ -64,10 +64,9 @@ func (s *Server) renderMultipart(w http.ResponseWriter, r *http.Request, user ac
 	if !storable(sub.InputID) {
 		sub.InputID = "-" // an id that no input has
 	}
-	if sub.Timeline, err = cfg.timeline(sub); err != nil {
+	if err := cfg.multipart(&sub); err != nil {
 		return err
 	}
-	sub.Legacy = len(cfg.Segments) == 0
 	key.Fingerprint = fingerprint("render", f.hashes(), sub.InputID, meaning(sub.Timeline))
 	id, err := s.o.Renders.Submit(r.Context(), user.UserID, sub, key)
 	return submitted(w, r, http.StatusOK, id, "/api/v2/render/"+id+"/status", jobBody{id}, err)

@@ -198,20 +198,22 @@ var (
 	referenceAbsent = []string{"sourceFileKey", "audioFileKey", "videoDurationMs"}
 )
 
-// timeline builds the timeline of a multipart submission.
-func (c *configWire) timeline(sub render.Submission) (timeline.Timeline, error) {
+// multipart sets the timeline of a multipart submission.
+func (c *configWire) multipart(sub *render.Submission) (err error) {
 	if len(c.Segments) > 0 || c.VideoDurationMs == nil {
 		if c.Segments == nil {
-			return timeline.Timeline{}, &fault.Error{Kind: fault.Invalid, Sentence: "segments or videoDurationMs is required", Field: "segments"}
+			return &fault.Error{Kind: fault.Invalid, Sentence: "segments or videoDurationMs is required", Field: "segments"}
 		}
-		return c.complete(timeline.Timeline{}, timeline.MultipartNames, multipartAbsent)
+		sub.Timeline, err = c.complete(timeline.Timeline{}, timeline.MultipartNames, multipartAbsent)
+		return err
 	}
 	const key = "video"
-	t, err := c.complete(timeline.Legacy(key, ms(*c.VideoDurationMs)), timeline.LegacyNames, multipartAbsent)
+	sub.Legacy = true
+	sub.Timeline, err = c.complete(timeline.Legacy(key, ms(*c.VideoDurationMs)), timeline.LegacyNames, multipartAbsent)
 	if err == nil && !sub.Has(key) {
 		err = fault.Invalidf("video is required")
 	}
-	return t, err
+	return err
 }
 
 // referenced builds a submission whose sources are assets.

@@ -1,5 +1,5 @@
-// What becomes of a job whose attempt failed: decide says it, outcome says how it is written, and package job writes
-// it.
+// Decides what a failed attempt means for its job: decide chooses, outcome says which columns change, and package job
+// writes them.
 
 package separation
 

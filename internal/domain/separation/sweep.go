@@ -1,5 +1,4 @@
-// What no worker does for a job: jobs that are stuck or wait in vain are ended, and files that nobody needs are
-// removed.
+// Does what no worker does for a job: ends those that are stuck or wait in vain, and removes files that nobody needs.
 
 package separation
 

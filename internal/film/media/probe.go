@@ -156,31 +156,26 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 		return Probe{}, fmt.Errorf("probe: %w", ErrEncrypted)
 	}
 	p := scan.probe(class.Kind)
-	const edited = "has an edit list with a pause or with another speed, which this server cannot follow; export it again without"
-	for _, sound := range []struct {
-		wrong  bool
-		reason string
+	for _, wrong := range []struct {
+		pictures, sound bool
+		reason          string
 	}{
-		{index.MixedSound, "changes how its sound is encoded on the way; send its pieces as clips of their own"},
-		{index.RestartedSound, restarts},
-		{index.EditedSound, edited},
+		{index.MixedVideo, false, "changes how its pictures are encoded on the way; send its pieces as clips of their own"},
+		{false, index.MixedSound, "changes how its sound is encoded on the way; send its pieces as clips of their own"},
+		{index.RestartedVideo, index.RestartedSound, restarts},
+		{index.EditedVideo, index.EditedSound,
+			"has an edit list with a pause or with another speed, which this server cannot follow; export it again without"},
 	} {
-		if sound.wrong && p.Audio != nil {
-			return Probe{}, fmt.Errorf("probe: %w", &SoundError{sound.reason})
+		if wrong.sound && p.Audio != nil {
+			return Probe{}, fmt.Errorf("probe: %w", &SoundError{wrong.reason})
+		}
+		if wrong.pictures && p.Video != nil {
+			p.hidePictures(wrong.reason)
 		}
 	}
 	if gap := p.AudioPackets.leading; index.Continued && gap > minLeading && gap < maxLeading {
 		p.AudioPackets.Clockless = true
 		p.AudioPackets.End -= gap
-	}
-	if index.MixedVideo && p.Video != nil {
-		p.hidePictures("changes how its pictures are encoded on the way; send its pieces as clips of their own")
-	}
-	if index.RestartedVideo && p.Video != nil {
-		p.hidePictures(restarts)
-	}
-	if index.EditedVideo && p.Video != nil {
-		p.hidePictures(edited)
 	}
 	if index.DolbyAV1 && p.Video == nil && p.Unshown == "" {
 		p.hidePictures("has Dolby Vision pictures in AV1, which this server cannot show; export it as HDR10, HLG or SDR")

@@ -1,5 +1,5 @@
-// What becomes of a job whose attempt ended without success, or whose worker is lost: the kinds of jobs decide, and
-// what they decide is written and logged here, once for all kinds.
+// Writes and logs how an unsuccessful attempt changes its job, also where the worker is lost. Each kind of job decides
+// that; this file does the rest for all kinds.
 
 package job
 
