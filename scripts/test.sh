@@ -52,13 +52,15 @@ later=(
 	TestChangedEndsEncodeTheirPartsAlone TestClipWithoutAKeyFrameAtItsStart TestPicturesThatCannotBeShown TestRottenDataIsNoticed
 	TestVariableRateShowsTheVisibleFrameFirst TestLateAndShortVideo TestLargePicturesFitIntoMemory
 	TestSoundStaysInSyncInScatteredSegments TestInterlacedIsWoven TestLongSegmentsAreMadeInPieces
+	TestWholeDemo # make test runs the pages of the sandbox, which make a film as well
 )
-# The same in the shape small. The engine's tests check the same pictures more closely, the shape large has the crashes
-# of uploaded files, and make test-long has the object store's faults at every step.
+# The same in the shape small. The engine's tests check the same pictures more closely, TestCorpus hears the same sounds
+# as music, the shape large has the crashes of uploaded files, and make test-long has the object store's faults at every
+# step.
 later_small=(
 	TestKillInTheMiddleOfASeparationByReference TestSeparationOnABadLine TestAnOutageOfTheStoreIsReportedAndPasses
 	TestRenderOfRealClips TestRenderBothEnds TestRenderCanvasSizeAndRate TestRenderTurnsMirrorsAndCrops TestRenderMovesSmoothly
-	TestAPIDocsOnlyWhenEnabled
+	TestAPIDocsOnlyWhenEnabled TestSoundThatChangesEverywhere
 )
 # Tests that make test runs in the shape large alone: SQLite's statements are those of the packages' own tests.
 large_only=(
@@ -112,7 +114,9 @@ compile)
 	MAKEFLAGS= make --no-print-directory build
 	go vet ./...
 	go -C deploy/kubernetes vet ./...
-	go list -test -export -deps ./... >/dev/null # compiles the tests, without linking them
+	# Compiles the tests, without linking them.
+	go list -test -export -deps ./... >/dev/null
+	go -C deploy/kubernetes list -test -export -deps ./... >/dev/null
 	go tool -modfile="$root/mk/test.mod" gotestsum --version
 	;;
 all | long | s3)
@@ -154,7 +158,7 @@ small)
 later)
 	step "what make test leaves out"
 	small -run "^($(any "${later_small[@]}" "${large_only[@]}"))\$" -- ./test
-	run -count=1 -run "$(any "${later[@]}")" -- ./internal/film/engine ./internal/sandbox/player
+	run -count=1 -run "$(any "${later[@]}")" -- ./internal/film/engine ./internal/sandbox/{player,demo}
 	"$0" mixed
 	;;
 mixed)

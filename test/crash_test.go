@@ -48,8 +48,9 @@ func TestARenderSurvivesAStopAndAKill(t *testing.T) {
 	s := apitest.Start(t)
 	u := s.SignIn(t)
 	// Several parts and a stretched sound, of which the next attempt finds some in the cache.
-	edit := M{"segments": []M{apitest.Segment("video_0", 0, noisyLength), apitest.With(apitest.Segment("video_0", 1, noisyLength), M{"trimEndMs": 3000}),
-		apitest.With(apitest.Segment("video_0", 2, noisyLength), M{"trimStartMs": 1000, "speedScale": 2})}}
+	edit := M{"segments": []M{apitest.With(apitest.Segment("video_0", 0, noisyLength), M{"trimEndMs": 2600}),
+		apitest.With(apitest.Segment("video_0", 1, noisyLength), M{"trimStartMs": 1000, "trimEndMs": 3000}),
+		apitest.With(apitest.Segment("video_0", 2, noisyLength), M{"trimStartMs": 2200, "speedScale": 2})}}
 	files := []apitest.Part{apitest.File("video_0", noisyClip(t)), apitest.File("bgm_0", music(t))}
 	edit["bgmClips"] = []M{{"audioFileKey": "bgm_0", "startMs": 0, "speed": 0.8}}
 	id := u.Render(t, edit, files...)
@@ -60,7 +61,7 @@ func TestARenderSurvivesAStopAndAKill(t *testing.T) {
 	}
 	u.WaitRendered(t, id)
 	film := u.Download(t, id)
-	isFilm(t, film, 640, 360, "25/1", 2*noisyLength)
+	isFilm(t, film, 640, 360, "25/1", 6*time.Second)
 	if undisturbed := s.SignIn(t).RenderFilm(t, edit, files...); mediatest.Digest(t, film) != mediatest.Digest(t, undisturbed) {
 		t.Error("the film differs from that of an undisturbed render")
 	}
