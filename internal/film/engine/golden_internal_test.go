@@ -124,9 +124,23 @@ func TestPlans(t *testing.T) {
 	audioAlone.OutputKind = timeline.Audio
 	long := film(segment(wide, 0, 0, 0.5))
 	long.Quality = timeline.Low
+	looks := film(segment(wide, 500, 1500, 1), segment(wide, 2000, 3000, 1), segment(tall, 0, 1000, 1), segment(mute, 500, 1000, 0.5))
+	looks.Quality = timeline.Low
+	looks.FadeIn = &timeline.FilmFade{Colour: timeline.White, Duration: 200 * time.Millisecond}
+	looks.Segments[0].Crop = timeline.Crop{Left: 0.1}
+	looks.Segments[0].Moves = []timeline.Move{{Scale: 1, X: 0.5, Y: 0.5}, {At: time.Second, Scale: 2, X: 0.25, Y: 0.5}}
+	looks.Segments[0].Adjust = timeline.Adjust{Exposure: 0.5, Warmth: 0.2}
+	looks.Segments[1].Reverse = true
+	looks.Segments[2].Fit = timeline.Blur
+	looks.Segments[3].Smooth = true
+	for i, kind := range []timeline.TransitionKind{timeline.Wipe, timeline.Push, timeline.Slide} {
+		direction := []timeline.Direction{timeline.Left, timeline.Up, timeline.Right}[i]
+		looks.Segments[i+1].Transition = &timeline.Transition{Kind: kind, Duration: 300 * time.Millisecond, Direction: direction}
+	}
 
 	for name, tl := range map[string]timeline.Timeline{
-		"one segment": film(segment(wide, 0, 2000, 1)), "mixed sources": mixed, "music and stems": stems, "sound alone": audioAlone, "in pieces at half speed": long,
+		"one segment": film(segment(wide, 0, 2000, 1)), "mixed sources": mixed, "music and stems": stems, "sound alone": audioAlone,
+		"looks and joins": looks, "in pieces at half speed": long,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

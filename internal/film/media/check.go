@@ -34,7 +34,9 @@ var needs = []struct {
 	{"filter", "-filters", []string{
 		"crop", "trim", "split", "bwdif", "scale", "colorspace", "zscale", "tonemap", "format", "transpose", "hflip", "vflip", "pad", "setsar",
 		"settb", "tpad", "setpts", "fps", "sidedata", "setparams", "premultiply", "alphaextract", "alphamerge", "overlay",
-		"asetpts", "asplit", "pan", "aformat", "aresample", "atrim", "amix",
+		"reverse", "perspective", "extractplanes", "mergeplanes", "lutyuv", "hstack", "vstack", "fillborders", "gblur",
+		"color", "geq", "drawbox", "maskedmerge",
+		"asetpts", "asplit", "pan", "channelmap", "aformat", "aresample", "atrim", "amix",
 	}},
 }
 
