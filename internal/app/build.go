@@ -407,8 +407,8 @@ func (a *App) claimStore(ctx context.Context) error {
 	}
 	lost, err := installation.Claim(ctx, a.db, a.bucket)
 	if lost && err == nil {
-		a.log.Warn("the bucket is empty and now belongs to this database, which had one before; " +
-			"if that had objects, OBJECT_STORE_BUCKET is wrong")
+		a.log.Warn("the bucket is empty and now belongs to this database, which is not new; " +
+			"if its files are in another bucket, OBJECT_STORE_BUCKET is wrong")
 	}
 	if _, foreign := errors.AsType[*installation.ForeignError](err); foreign {
 		return err
