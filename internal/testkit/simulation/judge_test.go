@@ -24,8 +24,11 @@ type judge struct {
 // row is what the judge reads of a job.
 type row struct {
 	kind, state, owner string
+	reason             string // why it failed, unless its owner deleted it
 	fence              int64
-	leasedUntil        int64 // by the database's clock
+	// By the database's clock.
+	leasedUntil int64
+	submitting  int64 // since when, or when it went back
 }
 
 func newJudge(w *world) *judge {
@@ -77,6 +80,9 @@ func (j *judge) after(c *call) {
 
 // moved checks a state change that a replica made.
 func (j *judge) moved(id string, was, is row, by *replica) {
+	now := time.Now().Add(j.w.ahead)
+	held := was.owner != "" && was.leasedUntil > now.UnixMilli()
+	stuck := was.kind == "separation" && was.submitting < now.Add(-stuckAfter).UnixMilli()
 	switch {
 	case is.fence < was.fence:
 		j.fail("%s: the fence fell", id)
@@ -84,8 +90,10 @@ func (j *judge) moved(id string, was, is row, by *replica) {
 		j.fail("%s went from %s to %s", id, was.state, is.state)
 	case (is.state == "READY" || is.state == "COMPLETED") && was.state != is.state && was.owner != by.name:
 		j.fail("%s became %s by %s, which did not hold it: %q did", id, is.state, by.name, was.owner)
-	case was.leasedUntil > time.Now().Add(j.w.ahead).UnixMilli() && was.owner != "" && is.owner != "" && is.owner != was.owner:
+	case held && is.owner != "" && is.owner != was.owner:
 		j.fail("%s was taken from %s by %s before its lease ran out", id, was.owner, is.owner)
+	case held && !stuck && was.owner != by.name && (is.state == separation.StateQueued || is.reason != was.reason && is.reason == "interrupted"):
+		j.fail("%s went from %s to %s by %s as if %s, which held it, were dead", id, was.state, is.state, by.name, was.owner)
 	}
 }
 
@@ -102,10 +110,11 @@ func (j *judge) rows() map[string]row {
 	err := db.Each(context.Background(), j.w.db, func(rows *db.Rows) error {
 		var id string
 		var r row
-		err := rows.Scan(&id, &r.kind, &r.state, &r.owner, &r.fence, &r.leasedUntil)
+		err := rows.Scan(&id, &r.kind, &r.state, &r.owner, &r.reason, &r.fence, &r.leasedUntil, &r.submitting)
 		out[id] = r
 		return err
-	}, `SELECT id, kind, state, COALESCE(lease_owner, ''), fence, COALESCE(lease_until, 0) FROM jobs`)
+	}, `SELECT id, kind, state, COALESCE(lease_owner, ''), CASE WHEN deleted_at IS NULL THEN COALESCE(error_code, '') ELSE '' END, fence, COALESCE(lease_until, 0), COALESCE(d.submitting_at, 0)
+		FROM jobs LEFT JOIN separations d ON d.job_id = id`)
 	if err != nil {
 		j.fail("read jobs: %v", err)
 	}

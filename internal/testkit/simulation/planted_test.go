@@ -41,6 +41,8 @@ var planted = []struct {
 	{"the provider is asked again after an intent", []edit{
 		{"domain/separation/sweep.go", `case asked:`, `case asked && c.Attempts > 2:`},
 		{"domain/separation/sweep.go", `r.Lost, r.Still = true, ` + "job.SQL(`j.asked_at IS NULL`)", "r.Lost = true"}}},
+	{"recovery takes jobs from living workers", []edit{{"domain/separation/sweep.go",
+		`s.recoverJobs(ctx, job.SQL(job.Expired))`, "s.recoverJobs(ctx, job.SQL(`j.fence > 0`))"}}},
 	{"an idempotency key is saved after the commit", []edit{{"work/idempotency/idempotency.go",
 		"		return save(ctx, tx, k, answer)\n	})\n", `		return nil
 	})
