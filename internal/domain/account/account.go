@@ -71,10 +71,10 @@ type Session struct {
 // maxSubject bounds a provider's id for a person, in characters. OpenID Connect allows 255.
 const maxSubject = 255
 
-// SignIn exchanges an identity token for a session, and creates the user at the first sign-in. Only the first sign-in
+// SignIn exchanges an identity token for a session, and creates the user on the first sign-in. Only the first sign-in
 // uses the name: provider_a puts it in its claims, provider_b's client sends it as fullName, which may be empty. Every
-// sign-in updates e-mail and picture. SignIn grants the signup bonus to a user who has not had it. If that fails,
-// SignIn logs it and the next sign-in tries again. The session begins when its token is issued.
+// sign-in updates the e-mail address and the picture. SignIn grants the signup bonus to a user who has not had it. If
+// that fails, SignIn logs it and the next sign-in tries again. The session begins when its token is issued.
 func (s *Service) SignIn(ctx context.Context, provider, idToken, fullName string) (Session, error) {
 	verifier := s.o.Providers[provider]
 	if verifier == nil {

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// Delete removes a user and all of the user's data. After its first write, no request finds the account. Then it
+// Delete removes a user and all of the user's data. Its first write hides the account from every request. Then Delete
 // erases the files, and finally the row, which cascades to everything else. [Service.FinishErasures] completes an
 // interrupted deletion. Deleting an unknown user succeeds. actor names the requester in the audit record.
 func (s *Service) Delete(ctx context.Context, userID, actor string) error {

@@ -31,8 +31,8 @@ func SignOut(ctx context.Context, d *db.DB, userID, actor string) error {
 	})
 }
 
-// issued is the issue time of a token for a user just read. It uses the database's clock, as sign-outs do: if a
-// replica's clock were fast, its tokens would outlive a sign-out.
+// issued returns the issue time of a token for a user whose row was just read. It uses the database's clock, as
+// sign-outs do: if a replica's clock were fast, its tokens would outlive a sign-out.
 func issued(u user.User) time.Time {
 	if from := u.ValidFrom(); u.Read.Before(from) {
 		return from
@@ -63,7 +63,7 @@ func (s *signOuts) check(ctx context.Context, p Principal) error {
 		return context.Cause(ctx)
 	}
 	defer s.turn.Release(1)
-	// A request that waited for its turn uses what was read after it arrived, however long the database took.
+	// A request that waited for its turn uses a list that was read after it arrived, however long the database took.
 	if s.at == nil || arrived.Sub(s.asked) >= SignOutDelay {
 		if s.failed.After(arrived) {
 			return s.err // if the database failed for one request, it fails for the next

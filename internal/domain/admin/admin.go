@@ -1,12 +1,12 @@
 // Package admin owns the reports about the service, the gauges for monitoring, the count of calls to the separation
 // provider, and the web app that shows all of these.
 //
-// It may read any table, but writes only its own: the provider's calls by day. It does not authenticate: the caller has
-// checked that the requester is an admin. Wherever it shows users, it hides those whose erasure has begun, and their
+// It may read any table, but writes only its own: the provider's calls by day. It does not authenticate: the caller
+// checks that the requester is an admin. Wherever it shows users, it hides those whose erasure has begun, and their
 // jobs. Totals count these jobs until their rows are deleted.
 //
 // Both people and programs read the reports: rows use the names of the API and are sent unchanged. A query names its
-// columns as the fields of its row.
+// columns after the fields of its row.
 package admin
 
 import (
@@ -25,7 +25,7 @@ type Reports struct{ db *db.DB }
 func New(d *db.DB) *Reports { return &Reports{db: d} }
 
 // dayMs is a day in milliseconds. Epoch time has no leap seconds, so a time divided by dayMs is the number of its day
-// in UTC. Integer division works alike in both databases, unlike their date functions.
+// in UTC. Integer division works the same in both databases, unlike their date functions.
 const dayMs = 24 * 60 * 60 * 1000
 
 // Day is a day in UTC: the number of days since 1970-01-01.
@@ -50,11 +50,12 @@ type Range struct{ From, To Day }
 // Days is the number of days in the range.
 func (r Range) Days() int { return int(r.To - r.From) }
 
-// bounds are the range's first instant and the first one after it, in epoch milliseconds.
+// bounds returns the first instant of the range and the first instant after it, in epoch milliseconds.
 func (r Range) bounds() (from, to int64) { return int64(r.From) * dayMs, int64(r.To) * dayMs }
 
-// byDay runs a query whose arguments are the range's bounds, with a row for each day that has any. The first field of T
-// is a Day, the column "date". byDay returns a row for every day of the range, with zeros for days without a row.
+// byDay runs a query that takes the range's bounds as arguments and returns a row for each day that has data. The first
+// field of T is a Day, the column "date". byDay returns a row for every day of the range, with zeros for days without a
+// row.
 func byDay[T any](ctx context.Context, d *db.DB, r Range, query string) ([]T, error) {
 	out := make([]T, r.Days())
 	dayOf := func(row *T) *Day { return reflect.ValueOf(row).Elem().Field(0).Addr().Interface().(*Day) }

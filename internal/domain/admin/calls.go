@@ -12,7 +12,7 @@ import (
 )
 
 // CallLog counts the provider's calls in the database, in the background, because a slow database must not slow down a
-// call. The workers' own limits bound how many calls are made, and so counted, at a time.
+// call. The workers' own limits bound how many calls are made, and so how many are counted, at the same time.
 type CallLog struct {
 	db      *db.DB
 	log     *slog.Logger
@@ -50,8 +50,8 @@ const callsByDay = `SELECT day AS date, endpoint, calls AS call_count, CAST(SUM(
 		FROM provider_call_days WHERE day >= $1 AND day < $2) AS ranked
 	GROUP BY day, endpoint, calls`
 
-// rounded is the latency as which a call is counted: exact below 50 ms, and within 5 % above, so that a day has few
-// different latencies.
+// rounded returns the latency under which a call is counted: exact below 50 ms, and within 5 % above, so that a day has
+// few distinct latencies.
 func rounded(ms int64) int64 {
 	const ratio = 1.08 // of the bounds of a bucket
 	if ms < 50 {

@@ -8,8 +8,8 @@ import (
 	"cutroom/internal/base/db"
 )
 
-// exports are the queries for a user's personal rows, by the name of the rows in the export; $1 is the user's id. They
-// leave out rows that serve only the operation of the service or concern another person.
+// exports holds the queries for a user's personal rows, keyed by the name of the rows in the export; $1 is the user's
+// id. They leave out rows that serve only the operation of the service or concern another person.
 var exports = map[string]string{
 	"account": `SELECT id, provider, provider_sub, email, name, picture, role, created_at, last_active_at, signed_out_at
 		FROM users WHERE id = $1`,
@@ -33,8 +33,8 @@ var exports = map[string]string{
 		WHERE job_id IN (SELECT id FROM jobs WHERE user_id = $1) ORDER BY job_id, ordinal`,
 }
 
-// Export returns all personal data of a user, ready to be written as JSON: rows by the name of their kind. An unknown
-// user is a 404.
+// Export returns all personal data of a user, ready to be written as JSON: rows keyed by the name of their kind. An
+// unknown user is a 404.
 func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[string]any, error) {
 	if _, err := r.count(ctx, `1`, userID); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (r *Reports) Export(ctx context.Context, userID string) (map[string][]map[s
 	return out, nil
 }
 
-// exported returns a row by the names of its columns. The names of times end in _at; spec is JSON.
+// exported returns a row keyed by column name. The names of columns that hold times end in _at; spec is JSON.
 func exported(rows *db.Rows) (map[string]any, error) {
 	columns, err := rows.Columns()
 	if err != nil {

@@ -78,8 +78,8 @@ var (
 		{"separation", "READY"}, {"separation", "FAILED"}, {"separation", "DISPOSED"}}, unfinishedStates...)
 )
 
-// drift sends the difference between the balances and the ledger. It caches it, because reading the whole ledger may
-// take at most a hundredth of the time.
+// drift sends the difference between the balances and the ledger. It caches the difference, so that reading the whole
+// ledger takes at most a hundredth of the time.
 func (g *Gauges) drift(ctx context.Context, ch chan<- prometheus.Metric) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

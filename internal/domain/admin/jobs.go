@@ -75,7 +75,7 @@ func unfinished(columns string) string {
 }
 
 // allJobs is the table expression for reports on all jobs. job_days counts the ended ones by day, state and bucket,
-// also those whose rows were deleted since. So the totals never fall, and the size of the result grows with the number
-// of days, not of jobs.
+// including those whose rows have since been deleted. So the totals never fall, and the result grows with the number of
+// days, not of jobs.
 var allJobs = `(SELECT kind, day, state, bucket, jobs, source_duration_ms FROM job_days UNION ALL ` +
 	unfinished(`kind, created_at / 86400000, state, `+job.Bucket("source_duration_ms")+`, 1, source_duration_ms`) + `) AS totals`

@@ -10,6 +10,6 @@ import (
 //go:embed all:page/dist
 var page embed.FS
 
-// App returns the files of the web app: index.html at the root and files with a hash of their content in the name under
-// assets/.
+// App returns the files of the web app: index.html at the root, and under assets/ the files whose names contain a hash
+// of their content.
 func App() (fs.FS, error) { return fs.Sub(page, "page/dist") }

@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// counted is the condition for purchases that count: the store has not refunded all of them, support did not grant
-// them by hand, and they were not free tests. sold is the credits of one that count.
+// counted is the condition for purchases that count: the store has not refunded all of them, support did not grant them
+// by hand, and they were not free tests. sold is the number of credits of such a purchase that count.
 const (
 	counted = `reversed_at IS NULL AND by_support = 0 AND test = 0`
 	sold    = `(credits - refunded)`

@@ -107,7 +107,7 @@ func (r *Reports) ExternalCalls(ctx context.Context, span Range) ([]Calls, error
 	return out, nil
 }
 
-// Bucket is a bar of the duration histogram. It includes the lower bound of its name, but not the upper one.
+// Bucket is a bar of the duration histogram. It includes the lower bound in its name, but not the upper one.
 type Bucket struct {
 	Bucket string `json:"bucket"`
 	Count  int64  `json:"count"`

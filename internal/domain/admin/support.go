@@ -62,8 +62,8 @@ func (r *Reports) count(ctx context.Context, rows, userID string) (n int64, err 
 // Page selects part of a list: Limit >= 1 rows after the first Offset >= 0.
 type Page struct{ Limit, Offset int64 }
 
-// ofUser returns a page of an existing user's rows and their total number. from is the query for all of them, from its
-// FROM on; $1 is the user.
+// ofUser returns a page of an existing user's rows and their total number. from is the query for all of them, starting
+// at its FROM; $1 is the user.
 func ofUser[T any](ctx context.Context, r *Reports, userID string, page Page,
 	columns, from, order string) (rows []T, total int64, err error) {
 	if total, err = r.count(ctx, `(SELECT COUNT(*) `+from+`)`, userID); err != nil {
@@ -95,7 +95,7 @@ type Purchase struct {
 	CreatedAt  Time   `json:"createdAt"`
 	ReversedAt Time   `json:"reversedAt"` // when the store refunded it
 	BySupport  bool   `json:"bySupport"`  // support granted the credits by hand
-	Refunded   int64  `json:"refunded"`   // of its credits, those of the share that the store has refunded
+	Refunded   int64  `json:"refunded"`   // credits of the share that the store has refunded
 	Test       bool   `json:"test"`       // nobody paid the store
 }
 
@@ -115,8 +115,8 @@ type Order struct {
 	PaidAt Time // zero if it was not paid out
 }
 
-// FindOrder looks up a store's order number among all purchases paid out or presented in vain. Deleting an account
-// replaces the number by its hash.
+// FindOrder looks up a store's order number among all orders that were paid out or presented without success. Deleting
+// an account leaves only the hash of the number.
 func (r *Reports) FindOrder(ctx context.Context, number string) (o Order, err error) {
 	number = strings.TrimSpace(number)
 	if !searchable(number) {
@@ -193,8 +193,8 @@ func (f *Refusal) explain(userID string) {
 	}
 }
 
-// quoted quotes a word for a shell unless it needs no quotes. Clients choose the order numbers, so one that looks
-// like a flag comes after the mark that ends the flags.
+// quoted quotes a word for a shell unless it needs no quotes. Clients choose the order numbers, so quoted puts the "--"
+// that ends the flags in front of one that looks like a flag.
 func quoted(word string) string {
 	endOfFlags := ""
 	if strings.HasPrefix(word, "-") {

@@ -52,7 +52,7 @@ func (r *Reports) Users(ctx context.Context, search string, page Page) (users []
 	if !searchable(search) {
 		return users, 0, nil
 	}
-	// Without a search, users are counted and paged in index order. A search must find its users only once.
+	// Without a search, users are counted and paged in index order. A search must be evaluated only once.
 	found, args := `NOT MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL)`, []any{page.Limit, page.Offset}
 	if search != "" {
 		found = `MATERIALIZED (SELECT id, last_active_at FROM users WHERE erasing_at IS NULL` + r.matching(search) + `)`

@@ -45,8 +45,8 @@ func New(o Options) *Service { return &Service{o, media.AnalysisLimits} }
 const (
 	slotWait     = 20 * time.Second
 	fetchTimeout = 2 * time.Minute
-	// retryAfter is how long an analysis that exceeded a limit is not repeated. Later it is, because the machine may
-	// have been busy.
+	// retryAfter is how long to wait before repeating an analysis that exceeded a limit. It is repeated because the
+	// machine may have been busy.
 	retryAfter = time.Hour
 )
 
@@ -79,7 +79,7 @@ type Sound struct {
 	Peaks              audio.Waveform
 }
 
-// version changes whenever the analysis of an asset would have another result.
+// version must change whenever the analysis of an asset would give a different result.
 const version = 7
 
 // Get returns the analysis of an asset, with at most this many points of its waveform. It counts as a use of the asset
@@ -119,7 +119,7 @@ func once[T any](ctx context.Context, s *Service, src source, key string, known 
 type source struct {
 	asset.Found
 	owner string
-	field string // of the request, for errors; "" if its address names the asset
+	field string // of the request, for errors; "" if the request's path names the asset
 }
 
 // use finds an asset and makes the owner a holder of it.
@@ -167,7 +167,7 @@ func (s *Service) derive(ctx context.Context, src source, do func(file, dir stri
 	}, do)
 }
 
-// result is what the bucket keeps of an analysis.
+// result is an analysis as it is stored in the bucket.
 type result[T any] struct {
 	Version  int
 	NotMedia bool  // the file has nothing to analyse
@@ -175,8 +175,8 @@ type result[T any] struct {
 	Found    T
 }
 
-// read returns a stored result, or the failure of the file. It returns ErrNotFound for a result of another version, and
-// if the analysis is due to be repeated.
+// read returns a stored result, or the failure of the file. It returns ErrNotFound if the result has another version,
+// or if the analysis is due to be repeated.
 func read[T any](ctx context.Context, s *Service, key string) (found T, err error) {
 	obj, err := s.o.Bucket.Open(ctx, key)
 	if err != nil {

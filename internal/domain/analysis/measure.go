@@ -61,8 +61,8 @@ func describeVideo(p media.Probe) *Video {
 	return &Video{Width: p.Video.DisplayWidth, Height: p.Video.DisplayHeight, FrameRate: math.Round(rate.Float()*1000) / 1000}
 }
 
-// listen decodes the sound once, for all measurements, and again by count if it changes on the way. Sound without a
-// single decodable sample counts as none.
+// listen decodes the sound once, for all measurements. If the sound turns out to change midway, listen decodes it again
+// by counting samples. Sound without a single decodable sample counts as no sound.
 func (s *Service) listen(ctx context.Context, file string, p media.Probe, timeout time.Duration) (*Sound, error) {
 	sound := p.Sound(file)
 	sound.SampleRate = audio.SampleRate
@@ -134,7 +134,7 @@ func (m *meters) sound() *Sound {
 }
 
 // skipper drops the first bytes written to it and passes on the rest. The silence before a film's sound begins would
-// make the sound quieter, as it fills parts of gating blocks.
+// lower the measured loudness, because it fills parts of gating blocks.
 type skipper struct {
 	io.Writer
 	bytes int64 // still to skip
@@ -147,9 +147,9 @@ func (s *skipper) Write(p []byte) (int, error) {
 	return int(skip) + n, err
 }
 
-// layoutFor returns the layout in which sound of so many channels is measured, and its number of channels. It is "" for
-// sound whose channels need no conversion. The loudness of the others depends on the place of each channel, such as the
-// centre or the LFE.
+// layoutFor returns the layout in which to measure sound with that many channels, and the number of channels of the
+// layout. The name is "" for sound that needs no conversion. With more than two channels, loudness depends on the
+// position of each channel, such as the centre or the LFE.
 func layoutFor(channels int) (name string, n int) {
 	switch {
 	case channels <= 2:
@@ -162,5 +162,5 @@ func layoutFor(channels int) (name string, n int) {
 	return "stereo", 2
 }
 
-// rounded is a level to a hundredth of a decibel.
+// rounded rounds a level to a hundredth of a decibel.
 func rounded(db float64) *float64 { return new(math.Round(db*100) / 100) }

@@ -19,14 +19,15 @@ type Extent struct {
 	Claimed    time.Duration // when it would end if the file were whole; at least To
 	SampleRate int           // Hz
 	Channels   int
-	// Declared is set, and everything else 0, for a long file of which only the declared length was read, because
-	// nobody who asked could pay for it.
+	// Declared is the length that a long file declares. If it is set, everything else is 0: the packets were not read,
+	// because no owner who asked could pay for the sound.
 	Declared time.Duration
 }
 
-// Sound measures the sound of an asset. Before it reads every packet of a long file, it asks worthwhile with the length
-// that the file declares, and returns its error; that one of the kind PaymentRequired came is remembered. The field
-// names the asset in errors. Like all analyses it is done once for each asset, for all accounts.
+// Sound measures the sound of an asset. Before it reads every packet of a long file, it calls worthwhile with the
+// length that the file declares, and returns its error. If that is of the kind PaymentRequired, Sound stores the
+// declared length, so that later requests are checked against it without fetching the file. field names the asset in
+// errors. Like every analysis, this one is made once for each asset, for all accounts.
 func (s *Service) Sound(ctx context.Context, owner string, a asset.Found, field string,
 	worthwhile func(declared time.Duration) error) (Extent, error) {
 	src, key := source{a, owner, field}, a.Key.Derived("sound.json")
@@ -70,7 +71,7 @@ func (s *Service) extent(ctx context.Context, file string, worthwhile func(time.
 		if f := fault.As(err); f != nil && f.Kind == fault.PaymentRequired {
 			return Extent{Declared: declared}, nil
 		}
-		if err != nil { // nobody knows whether it is worthwhile
+		if err != nil { // it is unknown whether reading on is worthwhile
 			return Extent{}, err
 		}
 	}
@@ -93,8 +94,8 @@ func (s *Service) extent(ctx context.Context, file string, worthwhile func(time.
 		SampleRate: p.Audio.SampleRate, Channels: channels}, nil
 }
 
-// declaredLength returns the least time that the sound of a file lasts by its frames or tables, or 0 if they do not
-// tell.
+// declaredLength returns the minimum length of a file's sound according to its frames or tables, or 0 if they do not
+// state one.
 func declaredLength(file string) (time.Duration, error) {
 	class, err := container.SniffFile(file)
 	if err != nil {

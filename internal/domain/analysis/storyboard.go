@@ -21,8 +21,8 @@ import (
 const (
 	MaxTiles, DefaultTiles              = 60, 12
 	MinHeight, MaxHeight, DefaultHeight = 45, 360, 90
-	maxStripWidth                       = 65_000 // JPEG has 65,535
-	maxStoryboards                      = 24     // kept of one asset
+	maxStripWidth                       = 65_000 // JPEG allows 65,535
+	maxStoryboards                      = 24     // kept for one asset
 	jpegQuality                         = 82
 )
 
@@ -36,8 +36,8 @@ var (
 )
 
 // Storyboard opens a JPEG with pictures of an asset: up to MaxTiles tiles of equal width from left to right, of a
-// height that is rounded down to an even number. It counts as a use of the asset by the owner. Like all analyses it is
-// made once, for all accounts.
+// height that is rounded down to an even number. It counts as a use of the asset by the owner. Like every analysis, it
+// is made once, for all accounts.
 func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, tiles, height int) (objectstore.Object, error) {
 	src, err := s.use(ctx, owner, name, "")
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Service) Storyboard(ctx context.Context, owner string, name asset.Key, 
 
 const (
 	storyboardPrefix = "storyboard-"
-	refusedSuffix    = ".json" // of the result that tells why there is no storyboard
+	refusedSuffix    = ".json" // of the result that says why there is no storyboard
 )
 
 func (s *Service) openStoryboard(ctx context.Context, key string) (objectstore.Object, error) {
@@ -109,8 +109,8 @@ func (s *Service) draw(ctx context.Context, board engine.Storyboard, key, file, 
 	return nil
 }
 
-// dropOldStoryboards keeps the newest storyboards of an asset: there are thousands of sizes, and none of them
-// counts for an account.
+// dropOldStoryboards keeps the newest storyboards of an asset: clients can ask for thousands of sizes, and storyboards
+// count against no account's limit.
 func (s *Service) dropOldStoryboards(ctx context.Context, key string) error {
 	var all []objectstore.Info
 	if err := s.o.Bucket.List(ctx, key[:strings.LastIndexByte(key, '/')+1]+storyboardPrefix, func(o objectstore.Info) error {

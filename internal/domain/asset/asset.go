@@ -61,7 +61,7 @@ type Options struct {
 // Service manages the assets in the bucket. It is safe for concurrent use.
 type Service struct {
 	Options
-	// Requests fetch assets in slots of their own: they keep no job waiting.
+	// Requests have their own download slots, so that they keep no job waiting.
 	jobDownloads, requestDownloads *semaphore.Weighted
 }
 
@@ -84,7 +84,7 @@ type Request struct {
 	UserID    string // who uploads
 }
 
-// Upload is where and whether to upload.
+// Upload says whether and where to upload a file.
 type Upload struct {
 	Key           Key
 	AlreadyExists bool
@@ -127,7 +127,7 @@ func (s *Service) offer(ctx context.Context, r Request, key Key) (Upload, error)
 	case !missing(err):
 		return Upload{}, err
 	}
-	if !intact { // otherwise no file has this hash and the declared size
+	if !intact { // if it is intact, no file can have both this hash and the declared size
 		announced := Found{Key: key, SizeBytes: r.SizeBytes, contentType: r.ContentType, announced: true}
 		if err := s.holdInTx(ctx, r.UserID, announced); err != nil {
 			return Upload{}, err
@@ -142,7 +142,7 @@ func (s *Service) offer(ctx context.Context, r Request, key Key) (Upload, error)
 	return s.presign(ctx, r, key, intact)
 }
 
-// presign allows one exact PUT, which may replace an object unless that is intact.
+// presign allows one exact PUT. It may replace an existing object, unless that is intact.
 func (s *Service) presign(ctx context.Context, r Request, key Key, intact bool) (Upload, error) {
 	var sum [sha256.Size]byte
 	if _, err := hex.Decode(sum[:], []byte(r.SHA256Hex)); err != nil {
@@ -155,7 +155,7 @@ func (s *Service) presign(ctx context.Context, r Request, key Key, intact bool) 
 	return Upload{Key: key, URL: url, Expires: urlLifetime}, nil
 }
 
-// verifyLimit bounds how often one user makes us read an object.
+// verifyLimit bounds how often one user can make us read an object.
 var verifyLimit = ratelimit.Limit{Name: "verify", PerMinute: 10}
 
 // isIntact verifies the object under a key when a client declares another size. Either the object or the client is
@@ -193,7 +193,7 @@ func (s *Service) verifiedSize(ctx context.Context, key Key) (sizeBytes int64, e
 	return sizeBytes, err
 }
 
-// verify waits for do as long as a request may. If do takes longer, a repeat of the request joins it or finds it done.
+// verify waits for do as long as a request may. If do takes longer, a repeated request joins it or finds it finished.
 func verify[T any](ctx context.Context, s *Service, userID, key string, do func(context.Context) (T, error)) (T, error) {
 	result, err := derived.Do(ctx, s.Verifier, userID, key, do)
 	if errors.Is(err, derived.ErrBusy) {

@@ -41,8 +41,8 @@ func (s *Service) fetch(ctx context.Context, key Key, dst string, slots *semapho
 	})
 }
 
-// maxDownloads bounds the objects that are fetched from the bucket at a time for jobs. As many may be fetched for
-// requests that read an asset. Each of them moves in several parts at once.
+// maxDownloads bounds the concurrent downloads from the bucket for jobs. Requests that read an asset have a separate
+// limit of the same size. Each download fetches several parts at once.
 const maxDownloads = 4
 
 // download fetches the object to dst, checks its hash, and notes that this version of it matches. It deletes an
@@ -76,7 +76,7 @@ func (s *Service) download(ctx context.Context, k Key, dst string) error {
 			err = s.Bucket.Delete(ctx, k.String())
 		}
 		if err != nil && !errors.Is(err, objectstore.ErrNotFound) {
-			// Not %w: that the store is unavailable now is not the job's failure.
+			// Not %w: the job fails because the asset is corrupt, not because the store is unavailable right now.
 			corrupt = fmt.Errorf("%w; not deleted: %v", corrupt, err)
 		}
 		return corrupt

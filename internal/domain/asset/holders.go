@@ -27,7 +27,7 @@ const removalTimeout = time.Minute
 var errRemoving = &fault.Error{Kind: fault.Unavailable,
 	Sentence: "a file with this hash is being removed, try again in a moment", RetryAfter: 5 * time.Second}
 
-// errRemoved reports that the sweep removed an object after it was looked at.
+// errRemoved reports that the sweep removed an object after it was looked up.
 var errRemoved = errors.New("the asset was removed")
 
 // Hold makes a user a holder of the assets that a request uses. It runs in the transaction that accepts the request,
@@ -51,7 +51,7 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	var removals, size int64
 	var removing bool
 	// The row's lock keeps the sweep from removing the object before the holder is written. A file that was announced
-	// twice counts with the larger size, because the earlier URL may still take it.
+	// twice counts with the larger size, because the earlier URL may still accept a file of that size.
 	err := tx.QueryRow(ctx, `INSERT INTO assets (asset_key, size_bytes, content_type, seen_at)
 		VALUES ($1, $2, $3, CASE WHEN NOT $4 THEN now_ms() END)
 		ON CONFLICT (asset_key) DO UPDATE SET content_type = excluded.content_type, seen_at = excluded.seen_at,
@@ -78,8 +78,8 @@ func hold(ctx context.Context, tx *db.Tx, userID string, f Found) error {
 	return count(ctx, tx, f.Key, size)
 }
 
-// count makes an asset count with its size for all its holders. The transaction has written the size to assets, and so
-// keeps others from writing another one.
+// count sets the size that an asset counts for all its holders. The caller's transaction has already written the size
+// to assets, which keeps others from writing a different one.
 func count(ctx context.Context, tx *db.Tx, key Key, size int64) error {
 	_, err := tx.Exec(ctx, `UPDATE asset_holders SET size_bytes = $2 WHERE asset_key = $1 AND size_bytes <> $2`,
 		key.String(), size)
@@ -184,8 +184,9 @@ func (s *Service) List(ctx context.Context, userID string, p cursor.Page) ([]Hel
 // ErrUnknown is the answer at the address of an asset that does not exist, or that the user does not hold.
 var ErrUnknown = fault.NotFoundf("asset not found")
 
-// DownloadURL returns an address from which anyone can read an asset that the user holds until it expires, with head
-// for HEAD requests. The error for an asset that the user does not hold and for a missing object is ErrUnknown.
+// DownloadURL returns an address of an asset that the user holds. Until the address expires, anyone can read the asset
+// from it, or, with head, send it HEAD requests. The error for an asset that the user does not hold and for a missing
+// object is ErrUnknown.
 func (s *Service) DownloadURL(ctx context.Context, userID string, key Key, head bool) (string, error) {
 	if s.Bucket == nil {
 		return "", ErrDisabled

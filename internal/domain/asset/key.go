@@ -18,7 +18,7 @@ const (
 	hashChars = 64 // hex characters of a SHA-256
 )
 
-// extensions are those that an asset may have, in the order shown to clients.
+// extensions lists the extensions that an asset may have, in the order shown to clients.
 var extensions = []string{"mp4", "mov", "m4v", "webm", "m4a", "mp3", "wav", "aac"}
 
 // ErrInvalidKey is the error for a malformed key.
@@ -51,5 +51,6 @@ func (k Key) fileName() string { return k.SHA256 + "." + k.Ext }
 // isHash reports whether s is 64 lower-case hex characters.
 func isHash(s string) bool { return len(s) == hashChars && strings.Trim(s, "0123456789abcdef") == "" }
 
-// Derived is where an object made from the asset's bytes is stored, for all extensions of these bytes.
+// Derived returns the key of an object made from the asset's bytes. Assets with the same bytes but different extensions
+// share that object.
 func (k Key) Derived(name string) string { return "analysis/" + k.SHA256 + "/" + name }

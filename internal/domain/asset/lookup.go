@@ -34,8 +34,8 @@ func (e *MissingError) Unwrap() error { return objectstore.ErrNotFound }
 // parallelLookups bounds the concurrent bucket calls of one request.
 const parallelLookups = 8
 
-// Lookup looks for the objects of keys in parallel. The error joins those of all keys, in their order; that of a
-// missing object is a MissingError. Pass what was found to [Hold] in the transaction that uses it.
+// Lookup looks for the objects of keys in parallel. The error joins the errors of all keys, in the order of the keys;
+// for a missing object it is a MissingError. Pass the result to [Hold] in the transaction that uses it.
 func (s *Service) Lookup(ctx context.Context, keys ...Key) ([]Found, error) {
 	if s.Bucket == nil {
 		return nil, ErrDisabled
@@ -66,14 +66,14 @@ func (s *Service) Find(ctx context.Context, key Key) (Found, error) {
 	return found[0], nil
 }
 
-// known is what the database says of an asset.
+// known is what the database says about an asset.
 type known struct {
 	removals int64
 	verified string // version
 }
 
-// rows reads what the database says of assets. It runs before their objects are looked up, so that
-// [Hold] notices a removal in between.
+// rows reads what the database says about assets. It runs before their objects are looked up, so that [Hold] notices a
+// removal in between.
 func (s *Service) rows(ctx context.Context, keys []Key) (map[string]known, error) {
 	all := map[string]known{}
 	if len(keys) == 0 {

@@ -87,7 +87,7 @@ func (s *Service) uploadInParts(ctx context.Context, r Request, key Key) (Upload
 			stored, err = s.Bucket.UploadParts(ctx, key.String(), p.storeID)
 		}
 		if p.completed || errors.Is(err, objectstore.ErrNoUpload) {
-			// Its object was removed since, or the store aborted the upload.
+			// The object has been removed since, or the store has aborted the upload.
 			if err := s.abandon(ctx, p); err != nil {
 				return Upload{}, err
 			}
@@ -143,7 +143,7 @@ func (s *Service) findOrBegin(ctx context.Context, r Request, key Key) (pending,
 			uuid.NewString(), r.UserID, key.String(), r.SizeBytes, storeID)
 		return err
 	})
-	if err != nil || n == 0 { // another request of the user was first
+	if err != nil || n == 0 { // another request of the user won the race
 		if aerr := s.Bucket.AbortUpload(ctx, key.String(), storeID); err == nil {
 			err = aerr
 		}
@@ -226,8 +226,8 @@ func (s *Service) complete(ctx context.Context, p pending) error {
 	return nil
 }
 
-// assemble completes the upload at the store if all parts have arrived. It also returns nil if another request was
-// first or the upload is over; the caller looks again.
+// assemble completes the upload at the store if all parts have arrived. It also returns nil if another request
+// completed it first or the upload is over; the caller looks again.
 func (s *Service) assemble(ctx context.Context, p pending) error {
 	stored, err := s.Bucket.UploadParts(ctx, p.key.String(), p.storeID)
 	switch {

@@ -1,5 +1,5 @@
-// The sweep of assets: objects that nobody holds are deleted, and deleted again while a presigned upload could bring
-// them back; rows of objects that vanished go as well.
+// The sweep of assets: it deletes objects that nobody holds, deletes them again as long as a presigned upload could
+// bring them back, and removes the rows of objects that have vanished.
 
 package asset
 
@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// sweepTime bounds one sweep. The next one continues with the oldest.
+	// sweepTime bounds one sweep. The next sweep continues with the oldest assets.
 	sweepTime = 10 * time.Minute
 	// sweepBatch is how many rows a sweep reads at a time.
 	sweepBatch = 2000
-	// parallelCalls bounds the calls of one sweep to the bucket at a time.
+	// parallelCalls bounds the concurrent calls of one sweep to the bucket.
 	parallelCalls = 8
-	// secondRemoval and lastRemoval are when an object is deleted again after it was given up, because a PUT that began
-	// before may have ended since.
+	// secondRemoval and lastRemoval are how long after it was given up an object is deleted again, because a PUT that
+	// began earlier may have finished since.
 	secondRemoval = time.Hour
 	lastRemoval   = 24 * time.Hour
-	// lookEvery is how often an object is looked for: a rule of the bucket may have removed it, or it may never have
-	// arrived.
+	// lookEvery is how often the sweep checks that an object is still there: a lifecycle rule of the bucket may have
+	// removed it, or it may never have arrived.
 	lookEvery = 24 * time.Hour
 )
 
 // Sweep erases the objects that no account and no running job holds, forgets assets whose objects are gone, and ends
-// expired uploads and holds. It takes the oldest first, and ends when nothing is due or its time is over.
+// expired uploads and holds. It takes the oldest first, and ends when nothing is due or its time is up.
 func (s *Service) Sweep(ctx context.Context) error {
 	if s.Bucket == nil {
 		return nil
@@ -50,8 +50,7 @@ func (s *Service) StoredBytes(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// endHolds ends the holds that were given up of an asset that somebody else holds, because that asset is not
-// erased.
+// endHolds deletes the given-up holds of assets that somebody else still holds, because such an asset is not erased.
 func (s *Service) endHolds(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		ended, err := s.DB.Exec(ctx, `DELETE FROM asset_holders WHERE (user_id, asset_key) IN (SELECT h.user_id, h.asset_key FROM asset_holders h
@@ -71,8 +70,8 @@ func (s *Service) endHolds(ctx context.Context, end time.Time) error {
 var unheld = `NOT EXISTS (SELECT 1 FROM asset_holders o WHERE o.asset_key = a.asset_key AND o.given_up_at IS NULL)
 	AND NOT ` + job.Held("a.asset_key")
 
-// removeUnheld deletes every object that is due. An asset that was just given up is due since then, and one of a
-// deleted account comes first.
+// removeUnheld deletes every object that is due. An asset becomes due when its last holder gives it up; one whose
+// holders' accounts are deleted comes first.
 func (s *Service) removeUnheld(ctx context.Context, end time.Time) error {
 	return s.eachDue(ctx, end, `SELECT a.asset_key, COALESCE(a.removal_at,
 			(SELECT MAX(o.given_up_at) FROM asset_holders o WHERE o.asset_key = a.asset_key), 0) AS due
@@ -81,8 +80,8 @@ func (s *Service) removeUnheld(ctx context.Context, end time.Time) error {
 		2*removalTimeout, s.remove)
 }
 
-// eachDue calls do for every key that a query returns, ordered by the time since which it is due. A key for which do
-// fails is not tried again. age is the query's $4.
+// eachDue calls do for every key that a query returns, ordered by the time at which the key became due. If do fails for
+// a key, eachDue does not try that key again. age is the query's $4.
 func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age time.Duration, do func(context.Context, Key) error) error {
 	type row struct {
 		key Key
@@ -112,11 +111,11 @@ func (s *Service) eachDue(ctx context.Context, end time.Time, query string, age 
 	return errors.Join(errs...)
 }
 
-// remove deletes the object of an asset, unless a user holds it now. Until the deletion has ended, the mark in its row
-// keeps requests from using the object.
+// remove deletes the object of an asset, unless the asset is held again by now. Until the deletion has ended, the mark
+// in its row keeps requests from using the object.
 func (s *Service) remove(ctx context.Context, key Key) error {
 	var seen bool
-	var since, removals int64 // since is for how long nobody holds the asset, in milliseconds
+	var since, removals int64 // since is how long nobody has held the asset, in milliseconds
 	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
 		// Hold locks the row first, so the second statement sees every hold that was written before this lock.
 		if err := tx.QueryRow(ctx, `SELECT seen_at IS NOT NULL OR verified IS NOT NULL OR removal_at IS NOT NULL FROM assets
@@ -136,15 +135,15 @@ func (s *Service) remove(ctx context.Context, key Key) error {
 	call, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
 	if !seen {
-		// The file was announced. If it was never uploaded, one removal is enough, after the last upload that may be
-		// under way.
+		// The file was only announced. If it was never uploaded, a single removal is enough, after the last upload that
+		// may be in progress.
 		if _, err := s.Bucket.Stat(call, key.String()); missing(err) {
 			return s.noteRemoval(ctx, key, removals, lastRemoval, false)
 		} else if err != nil {
 			return fmt.Errorf("look for asset: %w", err)
 		}
 	}
-	// If the same bytes are held under another extension, what was derived from them is made again.
+	// Objects derived from the bytes go, too. If the same bytes are held under another extension, they are made again.
 	if err := errors.Join(s.Bucket.Delete(call, key.String()), objectstore.DeletePrefix(call, s.Bucket, key.Derived(""))); err != nil {
 		return fmt.Errorf("remove asset: %w", err)
 	}
@@ -161,9 +160,9 @@ func (s *Service) remove(ctx context.Context, key Key) error {
 	return s.noteRemoval(ctx, key, removals, next, true)
 }
 
-// noteRemoval notes that a removal has ended, and when the next one is due after the asset was given up; after the
-// last, next is 0. If the object was erased, the asset no longer counts for those who gave it up, unless a URL may
-// still be valid.
+// noteRemoval records that a removal has ended. next is how long after the asset was given up the next removal is due,
+// or 0 if this was the last one. If the object was erased, the asset no longer counts for the accounts that gave it up,
+// unless an upload URL may still be valid.
 func (s *Service) noteRemoval(ctx context.Context, key Key, removals int64, next time.Duration, erased bool) error {
 	err := s.DB.InTx(ctx, func(tx *db.Tx) error {
 		var n int

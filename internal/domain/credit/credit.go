@@ -1,7 +1,7 @@
 // Package credit owns the price of a separation and the ledger of credits.
 //
 // A user's balance is never negative and always equals the sum of the user's ledger entries: every change writes an
-// entry and moves the balance in one transaction, and the entry's ref_id is a unique key, so a repeated change has no
+// entry and updates the balance in one transaction, and the entry's ref_id is a unique key, so a repeated change has no
 // effect. Functions that take a [db.Tx] join the caller's transaction, so that a charge and its job commit together.
 package credit
 
@@ -49,7 +49,7 @@ const (
 	kindReversal = "reversal"
 )
 
-// refPrefixes are the beginnings of the references of all kinds: the kind, or the platform of a purchase.
+// refPrefixes are the prefixes of the references of all kinds: the kind, or the platform of a purchase.
 var refPrefixes = []string{kindSignup + "-", "platform_", kindAdmin + "-", kindConsume + "-", kindRefund + "-",
 	kindSupport + "-", kindReversal + "-"}
 

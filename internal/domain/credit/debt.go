@@ -57,9 +57,9 @@ func settle(ctx context.Context, tx *db.Tx, userID string, credits int64, revers
 	return nil
 }
 
-// enterReversal writes an entry of an order's reversals, after so many earlier ones, and returns their new number. The
-// first has the reference reversal-<platform>-<transaction>, the others append -<n>. The caller's transaction must hold
-// the locks on balance and purchase.
+// enterReversal writes the next reversal entry of an order and returns the new number of them; earlier is the number so
+// far. The first entry has the reference reversal-<platform>-<transaction>, the others append -<n>. The caller's
+// transaction must hold the locks on balance and purchase.
 func (o Order) enterReversal(ctx context.Context, tx *db.Tx, userID string, earlier int, amount int64) (int, error) {
 	for n := earlier; ; n++ {
 		ref := "reversal-" + o.ref()

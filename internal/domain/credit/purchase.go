@@ -159,7 +159,8 @@ type purchase struct {
 	test           bool  // nobody paid
 }
 
-// of returns the purchase with what the store sold, of a product with so many credits.
+// of returns the purchase completed with what the store sold. credits is the number of credits of one unit of the
+// product.
 func (p purchase) of(sold receipt.Sale, credits int64) purchase {
 	p.credits = sold.Quantity * credits
 	p.refunded = sold.Refunded.Credits(p.credits)
@@ -177,7 +178,7 @@ func plausible(transaction string) bool {
 }
 
 // verify asks a store about a purchase, unless too many receipts of this user were refused within the last minute. It
-// records an attempt without success for support.
+// records an unsuccessful attempt for support.
 func (l *Ledger) verify(ctx context.Context, store *limitedStore, p purchase, token string) (receipt.Sale, error) {
 	done, err := store.acquire(ctx)
 	if err != nil {
@@ -246,8 +247,8 @@ func (p purchase) insert(ctx context.Context, tx *db.Tx) (inserted bool, err err
 	return n == 1, nil
 }
 
-// The most credits that an account gets for free tests on platform_b, in any such time. Anybody may become a tester
-// there.
+// The maximum number of credits that an account gets for free test purchases on platform_b, and the rolling period for
+// which it holds. Anybody can become a tester there.
 const (
 	maxTested    = 1000
 	testedWithin = day
@@ -313,7 +314,8 @@ func (l *Ledger) replay(ctx context.Context, p purchase) (grant Grant, spent boo
 		return Grant{}, false, err
 	}
 	if p.product != "" && product != bySupport && product != p.product {
-		// A cart of several products has one order, of which only the first product that came was granted.
+		// A cart with several products is a single order, and only the first product that was presented has been
+		// granted.
 		l.o.Log.Warn("an order that was paid out came again with another product; the app must sell one product per purchase",
 			"platform", p.Platform, "order", p.TransactionID, "user", p.buyer, "granted", product, "presented", p.product)
 	}
@@ -341,8 +343,8 @@ func (o Order) spentBy(ctx context.Context, q db.Querier) (buyer, product string
 // bySupport is the product of an order whose credits support granted.
 const bySupport = "support"
 
-// AdminGrant mints a product's credits for the calling admin, up to the cap in any rolling 24 hours. It is refused to a
-// user who has lost the role.
+// AdminGrant mints a product's credits for the calling admin, up to the cap in any rolling 24 hours. It refuses a user
+// who has lost the role.
 func (l *Ledger) AdminGrant(ctx context.Context, adminID, productID string) (Grant, error) {
 	credits, ok := l.o.Catalog[productID]
 	if !ok {

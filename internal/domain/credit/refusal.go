@@ -19,7 +19,7 @@ const receiptInvalid = "receipt_invalid"
 // so.
 const ReasonUnanswered = "receipt_verify_unavailable"
 
-// recordTimeout bounds the record of an attempt whose own deadline may be over.
+// recordTimeout bounds the write of the record of an attempt, whose own deadline may have passed.
 const recordTimeout = 5 * time.Second
 
 // refusals limits how many of a user's receipts a store may refuse before the service stops sending them.

@@ -1,5 +1,5 @@
-// Refunds by the stores: notifications and nightly questions bring the credits of a purchase to the share that its
-// store has refunded, by a reversal or its opposite.
+// Refunds by the stores: notifications and nightly queries adjust the credits of a purchase to the share that its store
+// has refunded. A reversal takes credits back, or returns them if the store no longer refunds the purchase.
 
 package credit
 
@@ -53,13 +53,13 @@ func (l *Ledger) Notify(ctx context.Context, platform, bearer string, body []byt
 	return l.keepNotice(ctx, platform, t)
 }
 
-// heeding is what became of a notification.
+// heeding is the outcome of handling a notification.
 type heeding int
 
 const (
 	settled     heeding = iota
 	unconfirmed         // the store must be asked again
-	unknown             // its purchase was not paid out, and may be just now
+	unknown             // its purchase was not paid out, but a payout may be in progress
 )
 
 // heed asks the store about the purchase of a notification, and takes back or gives back its credits.
@@ -93,7 +93,7 @@ func (s *limitedStore) refunds(ctx context.Context, asked []receipt.Transaction)
 	return s.Refunds(ctx, asked)
 }
 
-// applyRefunds brings the credits of purchases to the shares that a store has refunded.
+// applyRefunds adjusts the credits of purchases to the shares that a store has refunded.
 func (l *Ledger) applyRefunds(ctx context.Context, platform string, known map[string]receipt.Share) error {
 	for id, share := range known {
 		if err := l.applyRefund(ctx, Order{platform, id}, share); err != nil {
@@ -124,10 +124,10 @@ func (s paidSale) changes(share receipt.Share) bool {
 	return share.Credits(s.credits) > s.refunded || share == (receipt.Share{}) && s.refunded > 0
 }
 
-// applyRefund brings the credits of a purchase to the share that its store has refunded so far. It takes what is
-// missing, as far as the balance covers it; the rest becomes the user's debt. Once the store has refunded nothing any
-// more, it gives back what was taken, and cancels the debt. It does nothing for a purchase that is unknown, or up to
-// date.
+// applyRefund adjusts the credits of a purchase to the share that its store has refunded so far. It takes back the
+// missing credits as far as the balance covers them; the rest becomes the user's debt. If the store has reversed its
+// refund, applyRefund gives back the credits that it took, and cancels the debt. It does nothing for a purchase that is
+// unknown or up to date.
 func (l *Ledger) applyRefund(ctx context.Context, o Order, share receipt.Share) error {
 	// Nearly all answers change nothing, and need no lock.
 	switch s, err := o.readSale(ctx, l.o.DB, ""); {
@@ -181,7 +181,7 @@ func (l *Ledger) applyRefund(ctx context.Context, o Order, share receipt.Share) 
 	return nil
 }
 
-// move brings s to a share that changes it, and returns by how much the buyer's balance changes.
+// move applies a share that changes s, and returns by how much the buyer's balance changes.
 func (s *paidSale) move(share receipt.Share, balance int64) int64 {
 	if share == (receipt.Share{}) {
 		given := s.taken
@@ -205,7 +205,7 @@ func (s *paidSale) ifBuyer(n int64) int64 {
 	return n
 }
 
-// How long a notification is kept that is not settled, and how long one whose purchase was not paid out: longer than
+// How long a notification that is not settled is kept, and how long one whose purchase was not paid out: longer than
 // its store may take to confirm it.
 const (
 	noticeLife = 3 * day
@@ -263,7 +263,7 @@ func (l *Ledger) heedKept(ctx context.Context) error {
 	return nil
 }
 
-// claimNotices returns notifications that are due, and puts them off. It forgets those that are too old.
+// claimNotices returns the notifications that are due, and postpones them. It forgets those that are too old.
 func (l *Ledger) claimNotices(ctx context.Context) (due []keptNotice, err error) {
 	err = l.o.DB.InTx(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM sale_notices WHERE created_at < now_ms() - $1`, noticeLife.Milliseconds()); err != nil {
@@ -295,8 +295,8 @@ const (
 	askBatch  = 200
 )
 
-// CheckPastSales asks the stores which recent purchases they have refunded, or not any more, and again about
-// notifications that are not settled.
+// CheckPastSales asks the stores which recent purchases they have refunded and which refunds they have reversed. It
+// also asks again about notifications that are not settled.
 func (l *Ledger) CheckPastSales(ctx context.Context) error {
 	errs := []error{l.heedKept(ctx)}
 	for platform, store := range l.stores {
