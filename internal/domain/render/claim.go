@@ -18,8 +18,8 @@ import (
 // would both pick the same owner.
 const queueLock = "render-queue"
 
-// requeueDead puts the renders back into the queue whose workers died, unless it was their last attempt. It runs before
-// each claim, so that the table of turns counts only running jobs.
+// requeueDead requeues the renders whose workers died, unless that was their last attempt. It runs before each claim,
+// so that the table of turns counts only running jobs.
 func (s *Service) requeueDead(ctx context.Context) error {
 	dead := job.SQL(`j.kind = 'render' AND j.`+job.AtWork+` AND `+job.Expired+` AND `+user.NotErasing("j.user_id")+`
 		AND j.attempts < $1`, job.MaxAttempts)
@@ -28,8 +28,8 @@ func (s *Service) requeueDead(ctx context.Context) error {
 	})
 }
 
-// keepLine brings the turns of owners up to date in the transaction that moved their jobs. The lock is a statement of
-// its own, because the statement after it sees what others committed while this one waited.
+// keepLine updates the turns of owners in the transaction that moved their jobs. It takes the lock in a separate
+// statement, so that the next statement sees what others committed while this one waited for the lock.
 func keepLine(ctx context.Context, tx *db.Tx, owners []string) error {
 	for _, owner := range owners {
 		_, err := tx.Exec(ctx, `INSERT INTO render_turns (user_id) VALUES ($1)
@@ -53,8 +53,9 @@ const turnSQL = `UPDATE render_turns SET processing = (SELECT COUNT(*)` + runnin
 			WHERE user_id = $1 AND ` + job.Waiting + ` AND state = 'PENDING' ORDER BY created_at, id LIMIT 1)
 	WHERE user_id = $1`
 
-// oldestJob selects the oldest job of owner t that waits, whose pause is over, and that meets condition. suffix ends
-// the statement. Without the bound by the owner's oldest job, PostgreSQL may choose an index that holds all ended jobs.
+// oldestJob selects the oldest waiting job of owner t whose pause is over and which meets condition. suffix ends the
+// statement. Without the bound by the owner's oldest waiting job, PostgreSQL may choose an index that holds all ended
+// jobs.
 func oldestJob(condition, suffix string) string {
 	return `(SELECT j.id FROM jobs j WHERE j.` + job.Waiting + ` AND j.state = 'PENDING'
 		AND j.user_id = t.user_id AND (j.created_at, j.id) >= (t.next_created_at, t.next_job_id)
@@ -62,8 +63,9 @@ func oldestJob(condition, suffix string) string {
 		ORDER BY j.created_at, j.id LIMIT 1` + suffix + `)`
 }
 
-// firstOwners ends a query that reads the first owners t in line for whom job finds one. ORDER BY and LIMIT must be in
-// the same SELECT. Otherwise PostgreSQL may find the jobs of all owners first and sort them afterwards.
+// firstOwners returns the end of a query that reads the first owners t in line for whom the query job finds a job.
+// ORDER BY and LIMIT must be in the same SELECT. Otherwise PostgreSQL may find the jobs of all owners first and sort
+// them afterwards.
 func firstOwners(job string, limit int) string {
 	return fmt.Sprintf(`FROM render_turns t WHERE t.next_job_id IS NOT NULL AND %s IS NOT NULL AND %s
 		ORDER BY t.processing, t.last_started_at, t.next_created_at, t.next_job_id LIMIT %d`, job, user.NotErasing("t.user_id"), limit)
@@ -83,13 +85,13 @@ func pickSQL(skipLocked string) string {
 		ORDER BY processing, last_started_at, next_created_at, next_job_id LIMIT 1`
 }
 
-// room bounds what a replica may claim at a moment.
+// room bounds what a replica may claim at the moment.
 type room struct {
 	freeBytes int64
 	share     int // slots that one owner may hold while another owner waits: half of all, and at least one
 }
 
-// look reports whether a job waits that this replica may claim, and the room for it. It takes no lock.
+// look reports whether a job is waiting that this replica may claim, and the room for it. It takes no lock.
 func (s *Service) look(ctx context.Context) (r room, found bool, err error) {
 	var waiting int
 	if err := s.DB.QueryRow(ctx, waitingSQL).Scan(&waiting); err != nil || waiting == 0 {

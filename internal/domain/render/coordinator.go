@@ -1,5 +1,5 @@
-// Several replicas make one film: the parts of a render are rows of render_parts, which the replica that renders the
-// job shares (partCoordinator), and which replicas with an idle slot claim and make (assistant).
+// How several replicas make one film: the replica that renders the job shares the film's parts as rows of render_parts
+// (partCoordinator), and replicas with an idle slot claim and make them (assistant).
 
 package render
 
@@ -109,7 +109,7 @@ func (c *partCoordinator) Announce(ctx context.Context, parts []engine.Part) ([]
 		for i := range parts {
 			parts[i].Threads = threads[parts[i].Key]
 		}
-		if c.s.Bucket == nil { // nobody can assist
+		if c.s.Bucket == nil { // no other replica can assist
 			return nil
 		}
 		return tx.Notify(ctx, topicParts)
@@ -143,7 +143,7 @@ func (c *partCoordinator) Next(ctx context.Context) (part engine.Part, err error
 }
 
 // End implements engine.PartCoordinator. If the claim was lost, because its lease ran out, another worker makes the
-// part as well: both are equal.
+// part as well: both results are the same.
 func (c *partCoordinator) End(ctx context.Context, key string, made bool) error {
 	state := "FAILED"
 	if made {
@@ -162,8 +162,8 @@ func (c *partCoordinator) End(ctx context.Context, key string, made bool) error 
 	return nil
 }
 
-// The renderer polls the parts of other replicas after an eighth of the time that it has waited. Parts trigger no
-// notification, which would wake every replica.
+// The renderer polls for the parts that other replicas make. Each pause is an eighth of the time that it has waited so
+// far. Parts trigger no notification, because that would wake every replica.
 const minAwait, maxAwait = 25 * time.Millisecond, time.Second
 
 // Await implements engine.PartCoordinator.
@@ -181,8 +181,8 @@ func (c *partCoordinator) Await(ctx context.Context, keys []string) (map[string]
 	}
 }
 
-// endedParts returns the parts that have ended and whether they were made. Lost reports that no worker makes one of the
-// others.
+// endedParts returns the parts that have ended and whether they were made. lost reports that no worker is making one of
+// the others.
 func (c *partCoordinator) endedParts(ctx context.Context, keys []string) (made map[string]bool, lost bool, err error) {
 	states := map[string]string{}
 	err = db.Each(ctx, c.s.DB, func(row *db.Rows) error {
@@ -293,8 +293,8 @@ func (a *assistant) makeParts() (n int, err error) {
 		CacheScope: a.job.UserID, Log: a.s.jobs.AttemptLog(a.job.Claim), Coordinator: a.c}, a.part)
 }
 
-// stopAssisting gives the assisting slot to a job that waits for one and may be claimed here. The part in progress
-// is lost; another worker makes it.
+// stopAssisting frees the assisting slot if a job is waiting that this replica may claim. The part in progress is lost;
+// another worker makes it.
 func (s *Service) stopAssisting(ctx context.Context) error {
 	stop := s.assisting.Load()
 	if stop == nil {

@@ -15,10 +15,10 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// circumstances are those in which an attempt failed.
+// circumstances describes the situation in which an attempt failed.
 type circumstances struct {
 	taken   bool         // another worker has the job
-	stopped bool         // the service stops
+	stopped bool         // the service is stopping
 	overdue *fault.Error // unless nil, the job took too long
 	unable  error        // why this replica cannot work now
 	free    int64        // bytes that jobs here may still write

@@ -29,8 +29,8 @@ const inputIDLength = 16
 // InputBytes is what cached videos count against the limit of the account $1.
 var InputBytes = quota.Bytes("size_bytes", `render_inputs WHERE user_id = $1`)
 
-// SaveInput caches a video for later renders of its owner. The same bytes renew the entry, unless the key has an
-// answer. The staged file stays the caller's.
+// SaveInput caches a video for later renders of its owner. Saving the same bytes again renews the entry, unless the
+// idempotency key already has an answer. The caller keeps the staged file.
 func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File, key idempotency.Key) (Input, error) {
 	in := Input{ID: file.SHA256[:inputIDLength], SizeBytes: file.SizeBytes}
 	known, err := idempotency.Find(ctx, s.DB, key)
@@ -89,7 +89,7 @@ func (s *Service) SaveInput(ctx context.Context, owner string, file staging.File
 	return in.expiring(answer, nil)
 }
 
-// expiring completes an input with the answer that its key remembers: when it expires, in epoch ms.
+// expiring completes an input with the answer that the idempotency key remembers: when the input expires, in epoch ms.
 func (in Input) expiring(answer string, err error) (Input, error) {
 	if err != nil {
 		return Input{}, err
@@ -99,7 +99,8 @@ func (in Input) expiring(answer string, err error) (Input, error) {
 	return in, err
 }
 
-// roomForInput refuses an input that would exceed the account's space. An input that is cached already takes no more.
+// roomForInput refuses an input that would exceed the account's space. An input that is already cached takes no
+// additional space.
 func (s *Service) roomForInput(ctx context.Context, q db.Querier, owner string, in Input) error {
 	cached, err := db.HasRow(ctx, q, `SELECT 1 FROM render_inputs WHERE user_id = $1 AND input_id = $2 AND size_bytes >= $3`,
 		owner, in.ID, in.SizeBytes)

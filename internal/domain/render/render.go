@@ -58,8 +58,8 @@ type Options struct {
 	DB      *db.DB
 	Renewer *job.Renewer
 	Store   objectstore.Store
-	// Bucket is the same store if it is a bucket. Without one assets by reference are off, and outputs are streamed
-	// instead of redirected to.
+	// Bucket is the same store if that is a bucket. Without a bucket, assets by reference are off, and downloads are
+	// streamed instead of redirected.
 	Bucket      *objectstore.Bucket
 	Assets      *asset.Service
 	Separations *separation.Service
@@ -101,7 +101,7 @@ func New(o Options) *Service {
 	return &Service{Options: o, jobs: jobs}
 }
 
-// table has what the moves of renders need.
+// table returns what the moves of renders need.
 func table(d *db.DB) job.Table {
 	return job.Table{Kind: job.Render, Prefix: "rnd-", DB: d, Ended: ended, Line: keepLine, Unknown: errUnknownJob}
 }
@@ -123,7 +123,7 @@ func ended(ctx context.Context, tx *db.Tx, e job.End) error {
 	return events.Record(ctx, tx, events.Event{Type: what, JobID: e.ID, UserID: e.UserID, ErrorCode: string(e.Reason)})
 }
 
-// release lets the sweeps have what only this job still needed, and forgets its parts.
+// release ends the job's holds, so that the sweeps may remove what only this job still needed, and forgets its parts.
 func release(ctx context.Context, tx *db.Tx, jobID string) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM render_parts WHERE job_id = $1`, jobID); err != nil {
 		return fmt.Errorf("forget parts: %w", err)
@@ -158,7 +158,7 @@ var errUnknownJob = fault.NotFoundf("render job not found")
 // The failures for which the service is to blame.
 var (
 	errInternal    = fault.Failedf(fault.Unexplained, "The video could not be rendered because of an internal error")
-	errSlow        = fault.Failedf(fault.TimedOut, "%s", errInternal.Sentence) // a program of ours, three times
+	errSlow        = fault.Failedf(fault.TimedOut, "%s", errInternal.Sentence) // one of our programs, three times
 	errNoRoom      = fault.Failedf(fault.Stale, "The video could not be rendered: the service has been short of disk space for too long")
 	errInterrupted = fault.Failedf(fault.Interrupted, "The video could not be rendered: the service was interrupted too often")
 )

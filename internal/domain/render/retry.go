@@ -61,7 +61,7 @@ func Retry(ctx context.Context, assets *asset.Service, store objectstore.Store, 
 			return fmt.Errorf("the owner of render %s deletes the account: %w", jobID, err)
 		}
 		for _, key := range used {
-			// Holding an asset would give the owner back what the owner has removed.
+			// Holding an asset would restore what the owner has removed.
 			if held, err := asset.Holds(ctx, tx, j.UserID, key); err != nil {
 				return err
 			} else if !held {

@@ -88,12 +88,12 @@ func (s spec) objects(prefix string) (keys []string) {
 	return slices.Compact(keys)
 }
 
-// failedSpecs is how many failed jobs of a user keep their request, for support and a retry. A request may have a
-// megabyte, and failing is free.
+// failedSpecs is how many failed jobs of a user keep their request, for support and a retry. A request may be a
+// megabyte long, and failing costs the user nothing.
 const failedSpecs = 20
 
-// dropOldSpecs drops the requests of a user's failed jobs except the newest. [Service.Expire] drops what a sweep of
-// more than fifty jobs leaves.
+// dropOldSpecs drops the requests of a user's failed jobs except the newest. If a sweep fails more than fifty jobs at
+// once, [Service.Expire] drops the rest.
 func dropOldSpecs(ctx context.Context, tx *db.Tx, userID string) error {
 	_, err := tx.Exec(ctx, `UPDATE renders SET spec = '' WHERE spec <> '' AND job_id IN (SELECT j.id FROM jobs j
 		WHERE j.user_id = $1 AND j.kind = 'render' AND j.state = 'FAILED'

@@ -41,7 +41,7 @@ func (s Submission) Has(key string) bool {
 	return uploaded || s.InputID != ""
 }
 
-// Submit enqueues a job. The staged files stay the caller's. A repeat under the same idempotency key returns the first
+// Submit enqueues a job. The caller keeps the staged files. A repeat under the same idempotency key returns the first
 // job.
 func (s *Service) Submit(ctx context.Context, owner string, sub Submission, key idempotency.Key) (jobID string, err error) {
 	jobID = s.jobs.NewID()
@@ -249,7 +249,7 @@ func (r *resolver) uploadBytes() (n int64) {
 	return n
 }
 
-// job is the job with everything resolved.
+// job returns the job with everything resolved.
 func (r *resolver) job() (job.New, error) {
 	t := r.sub.Timeline
 	encoded, err := spec{Timeline: t, Sources: r.sources}.encode()
@@ -273,19 +273,20 @@ func (r *resolver) store(ctx context.Context) error {
 	return nil
 }
 
-// reserve refuses the job unless all its sources stay until it holds them.
+// reserve keeps all sources of the job until the job holds them, or refuses the job.
 func (r *resolver) reserve(ctx context.Context, tx *db.Tx) error {
 	return keepSources(ctx, tx, r.owner, spec{Sources: r.sources}, r.used)
 }
 
-// keepSources makes the sources of a job stay until the transaction commits, which holds them, and refuses those that
-// are gone. used is what a look found of the assets among them. The caller has locked the owner.
+// keepSources keeps the sources of a job from the sweeps until the transaction that holds them commits, and refuses the
+// job if a source is gone. used has the assets among the sources, as an earlier lookup found them. The caller has
+// locked the owner.
 func keepSources(ctx context.Context, tx *db.Tx, owner string, s spec, used []asset.Found) error {
 	if err := asset.Hold(ctx, tx, owner, used...); err != nil {
 		return err
 	}
 	for _, key := range s.objects("inputs/") {
-		// Using an input renews it, and fails when a sweep was faster.
+		// Using an input renews it, which fails if a sweep was faster.
 		n, err := tx.Exec(ctx, `UPDATE render_inputs SET last_used_at = now_ms() WHERE user_id = $1 AND object_key = $2`, owner, key)
 		if err != nil {
 			return fmt.Errorf("renew cached input: %w", err)

@@ -17,8 +17,8 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// SweepRules says which objects of renders are needed. uploadLifetime is for uploads that never got a job, partLifetime
-// for shared parts since they were made.
+// SweepRules says which objects of renders are needed. uploadLifetime applies to uploads that never got a job, and
+// partLifetime to shared parts, from when they were made.
 func SweepRules(uploadLifetime, partLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "render uploads", Prefix: "uploads/rnd-", Grace: uploadLifetime,
@@ -43,7 +43,7 @@ func (s *Service) SweepJobs(ctx context.Context) error {
 	}
 	free := live.MostFreeBytes
 	if live.Replicas == 0 {
-		free = math.MaxInt64 // nobody works, but nobody is short of room
+		free = math.MaxInt64 // no replica is alive, so none is short of room
 	}
 	// A job whose need is unknown needs at least one byte.
 	_, err = s.DB.Exec(ctx, `UPDATE renders SET short_since = CASE WHEN COALESCE(needs_bytes, 1) > $1 THEN now_ms() END
@@ -84,7 +84,7 @@ func (s *Service) Expire(ctx context.Context) error {
 		s.jobs.Expire(ctx, s.JobLifetime, StateCompleted, ` AND id NOT IN (SELECT job_id FROM renders WHERE output_key IS NOT NULL)`))
 }
 
-// expireOutputs forgets the films whose time is over.
+// expireOutputs forgets the films whose lifetime is over.
 func (s *Service) expireOutputs(ctx context.Context) error {
 	for n := expireBatch; n == expireBatch; {
 		err := s.DB.InTx(ctx, func(tx *db.Tx) error {

@@ -1,5 +1,5 @@
 // The workers of a replica: each claims a job, fetches its sources, lets the engine make the film, stores it, and ends
-// the job with what end.go decides if that fails.
+// the job. If the attempt fails, end.go decides what becomes of the job.
 
 package render
 
@@ -29,9 +29,9 @@ import (
 // pollQueue is how long a lost notification can delay a job, and how long an expired lease can go unnoticed.
 const pollQueue = 2 * time.Second
 
-// Run claims jobs, as many at a time as there are slots, and makes parts of other replicas' renders with a slot that
-// would be idle, until ctx ends. It then hands its jobs back and returns when all its work has stopped. Finished parts
-// are kept, so the next worker loses little.
+// Run claims jobs, as many at a time as there are slots, and uses a slot that would be idle to make parts of other
+// replicas' renders, until ctx ends. It then hands its jobs back and returns when all its work has stopped. Finished
+// parts are kept, so the next worker loses little.
 func (s *Service) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -159,7 +159,7 @@ func (s *Service) render(ctx context.Context, j claimedJob, dir string) error {
 		return err
 	}
 	s.observe("fetch", time.Since(fetched))
-	// Also where nobody can assist: the next attempt must make the same parts.
+	// Needed even if no replica can assist: the next attempt must make the same parts.
 	c := s.newPartCoordinator(ctx, j.ID)
 	defer c.stop()
 	out, err := s.Engine.Render(ctx, engine.Job{Dir: output, Timeline: j.Spec.Timeline, Sources: sources, CacheScope: j.UserID,
@@ -322,5 +322,5 @@ func (s *Service) writeProgress(ctx context.Context, j claimedJob, p *progressWr
 	}
 }
 
-// wholeMs is the length of a film as its status tells it.
+// wholeMs returns the length of a film as its status shows it.
 func wholeMs(length time.Duration) int64 { return length.Round(time.Millisecond).Milliseconds() }

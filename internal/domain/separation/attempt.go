@@ -44,7 +44,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// work drives one claimed job as far as it goes.
+// work drives one claimed job as far as possible.
 func (s *Service) work(ctx context.Context, j claimedJob) {
 	started := time.Now()
 	s.jobs.Work(ctx, j.Claim, func(ctx context.Context, dir string) error {
@@ -76,7 +76,7 @@ func (s *Service) advance(ctx context.Context, j *claimedJob, dir string) error 
 	return s.collect(ctx, j, dir)
 }
 
-// submit uploads the source and makes the provider start on it, once.
+// submit uploads the source and asks the provider, once, to start on it.
 func (s *Service) submit(ctx context.Context, j *claimedJob, dir string) error {
 	source := filepath.Join(dir, "source"+filepath.Ext(j.SourceName))
 	if err := s.fetchSource(ctx, j, dir, source); err != nil {
@@ -149,7 +149,7 @@ func (s *Service) intend(ctx context.Context, j *claimedJob) error {
 	return nil
 }
 
-// follow polls the provider until it is done. The poll time-out is kept by the sweep, which takes the job away from its
+// follow polls the provider until it is done. The sweep enforces the poll time-out: it takes the job away from its
 // worker.
 func (s *Service) follow(ctx context.Context, j *claimedJob) error {
 	for {

@@ -12,13 +12,13 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// errPaused ends an attempt at a job while submissions pause.
+// errPaused ends an attempt at a job while submissions are paused.
 var errPaused = errors.New("submissions pause, because the provider is busy")
 
-// notPaused is the condition that the provider may be asked for new jobs.
+// notPaused is the condition that new jobs may be submitted to the provider.
 const notPaused = `(SELECT until_ms FROM separation_pause WHERE id = 1) < now_ms()`
 
-// maySubmit returns errPaused while submissions pause.
+// maySubmit returns errPaused while submissions are paused.
 func (s *Service) maySubmit(ctx context.Context) error {
 	var open bool
 	if err := job.Retry(ctx, func() error { return s.DB.QueryRow(ctx, `SELECT `+notPaused).Scan(&open) }); err != nil {
@@ -30,7 +30,7 @@ func (s *Service) maySubmit(ctx context.Context) error {
 	return nil
 }
 
-// The pause without a Retry-After doubles from the first to the last of these.
+// Without a Retry-After, the pause doubles from firstPause up to longestPause.
 const firstPause, longestPause = 5 * time.Second, 2 * time.Minute
 
 // pauseSubmissions extends the pause of all replicas. Refusals during a pause belong to requests that were under way,

@@ -1,5 +1,5 @@
-// The end of a job that the provider has done: the stems are downloaded, measured, converted and stored, and the job is
-// READY.
+// The end of a job that the provider has finished: the stems are downloaded, measured, converted and stored, and the
+// job is READY.
 
 package separation
 
@@ -138,10 +138,10 @@ func (s *Service) ready(ctx context.Context, j *claimedJob, stems []stem) error 
 }
 
 // losslessInFLAC are the WAV codecs that FLAC stores without loss. It would clip floating-point samples above full
-// scale, which the parts of a loud mix have.
+// scale, which the stems of a loud mix have.
 var losslessInFLAC = []string{"pcm_u8", "pcm_s16le", "pcm_s24le"}
 
-// prepare converts PCM to FLAC, which has half the size, if that loses nothing. It leaves any other file as it is.
+// prepare converts PCM to FLAC, which is half the size, if that loses nothing. It leaves any other file as it is.
 func (s *Service) prepare(ctx context.Context, dir string, t *stem) (err error) {
 	if t.durationMs = t.audio.Duration().Milliseconds(); t.durationMs <= 0 {
 		return errEmptyStem
@@ -174,8 +174,8 @@ func (s *Service) audioOf(ctx context.Context, file separator.Stem) (*media.Meas
 // errEmptyStem is a stem without a single sample.
 var errEmptyStem = fmt.Errorf("%w: no sound", errProviderFailed)
 
-// maxShort is how much shorter than its PCM a converted stem may be, because a resampler rounds. A frame of FLAC is
-// longer.
+// maxShort is how much shorter than its PCM a converted stem may be, because a resampler rounds. It is shorter than a
+// frame of FLAC, so a missing frame is noticed.
 const maxShort = 10 * time.Millisecond
 
 // toFLAC encodes one stem, or the plain sum of several. Samples of 16 bits stay 16 bits; everything else becomes 24.

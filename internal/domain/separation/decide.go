@@ -32,16 +32,16 @@ const (
 	fail                    // it is FAILED and refunded
 )
 
-// circumstances are what decides, beside the error, what becomes of a job.
+// circumstances decide, together with the error, what becomes of a job.
 type circumstances struct {
 	taken    bool // another worker holds the job, or its row is deleted
-	stopped  bool // the service stops
+	stopped  bool // the service is stopping
 	unable   bool // this replica cannot work
 	busyWait time.Duration
 }
 
 // decide says what becomes of a job whose attempt ended with err. A job that the provider may be starting ends here,
-// unless the provider refused it for being busy: nobody may ask the provider again.
+// because nobody may ask the provider again. The exception is a job that the provider refused because it was busy.
 func decide(j claimedJob, err error, c circumstances) verdict {
 	refused, _ := errors.AsType[*separator.Error](err)
 	maybeStarted := j.State == StateSubmitting && j.AskedAt.Valid && !j.ProjectID.Valid
@@ -65,7 +65,7 @@ func decide(j claimedJob, err error, c circumstances) verdict {
 	return fail
 }
 
-// judge says why a job fails, for the client, and how loud that is logged: as an error if the service is to blame.
+// judge returns why a job fails, for the client, and the level at which to log it: error if the service is to blame.
 func judge(err error) (*fault.Error, slog.Level) {
 	refused, ok := errors.AsType[*separator.Error](err)
 	switch {
@@ -75,7 +75,7 @@ func judge(err error) (*fault.Error, slog.Level) {
 		return errProviderFailed, slog.LevelWarn
 	case errors.Is(err, errPriceMismatch):
 		return errPriceMismatch, slog.LevelWarn
-	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, asset.ErrCorrupt): // nothing else is fetched
+	case errors.Is(err, objectstore.ErrNotFound), errors.Is(err, asset.ErrCorrupt): // only the source is fetched
 		return errNoSource, slog.LevelError
 	case errors.Is(err, errCut) && media.BlameFor(err) == media.BlameFile:
 		return errUnreadable, slog.LevelWarn
@@ -89,10 +89,10 @@ func judge(err error) (*fault.Error, slog.Level) {
 	return errInternal, slog.LevelError
 }
 
-// againAfter is the pause before another attempt at paid stems; each next one is longer.
+// againAfter is the pause before another attempt at paid stems; each further pause is longer.
 const againAfter = 30 * time.Second
 
-// outcome is how a verdict is written. A job whose owner deleted it does not go back to the queue: it fails, because
+// outcome returns how to write a verdict. A job whose owner deleted it does not go back to the queue: it fails, because
 // the provider does not have it.
 func outcome(j claimedJob, v verdict, cause error) job.Outcome {
 	deleted := &job.Ending{Failure: job.ErrDeleted, Withdraw: unasked(j, cause)}
@@ -131,18 +131,18 @@ func toQueue() *job.Return {
 	return &job.Return{To: StateQueued, Set: job.SQL(`submitting_at = now_ms()`), Topics: []string{TopicQueue}}
 }
 
-// unsubmitted is toQueue without a lost attempt. The intent is void, because the provider was not asked or refused. A
-// deleted job is not queued again.
+// unsubmitted is toQueue for an attempt that does not count. It withdraws the intent, because the provider was not
+// asked, or refused. A deleted job is not queued again.
 func unsubmitted() *job.Return {
 	r := toQueue()
 	r.Forgive, r.Withdraw, r.Still = true, true, job.SQL(`j.deleted_at IS NULL`)
 	return r
 }
 
-// apply writes a verdict, and removes the files that the job does not need any more. If the verdict cannot be written,
-// the lease runs out and another worker recovers the job from its row.
+// apply writes a verdict, and removes the files that the job no longer needs. If the verdict cannot be written, the
+// lease runs out and another worker recovers the job from its row.
 func (s *Service) apply(ctx context.Context, j claimedJob, v verdict, cause error) {
-	if v == handBack && j.State == StateSubmitting && j.ProjectID.Valid { // the row does not say yet that the provider works
+	if v == handBack && j.State == StateSubmitting && j.ProjectID.Valid { // the row does not have the project id yet
 		if err := job.Retry(ctx, func() error { return s.started(ctx, &j, j.ProjectID.Int64) }); err != nil {
 			s.jobs.AttemptLog(j.Claim).Warn("project of the provider not written; the job will be recovered", "err", err)
 			return

@@ -1,4 +1,4 @@
-// What is made from a stem: its waveform, drawn when the job ends, and its WAV file, made at the first request.
+// The files derived from a stem: its waveform, drawn when the job ends, and its WAV file, made on the first request.
 
 package separation
 
@@ -25,8 +25,8 @@ import (
 
 var errInvalidPoints = fault.New(fault.Invalid, "invalid_points")
 
-// Peaks returns the waveform of a stem in at most so many points, by the stem's signed token. The job does not count as
-// collected. If the stem has no peaks after a failure, Peaks makes and stores them.
+// Peaks finds a stem by its signed token and returns its waveform with at most the given number of points. The job does
+// not count as collected. If the stem has no peaks after a failure, Peaks makes and stores them.
 func (s *Service) Peaks(ctx context.Context, jobID, stemID, token string, points int) (audio.Waveform, error) {
 	t, err := s.findStem(ctx, jobID, stemID, token)
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Service) makePeaks(ctx context.Context, t storedStem) error {
 	})
 }
 
-// deriveFromStem makes an object from a stored stem, and records its key and, of a WAV file, the bytes that count as
-// stored by the job's owner.
+// deriveFromStem makes an object from a stored stem, and records its key and, for a WAV file, the bytes that count
+// against the limit of the job's owner.
 func (s *Service) deriveFromStem(ctx context.Context, t storedStem, what string, bytes int64,
 	derive func(dir string, stored *stem) (counted int64, err error)) error {
 	key, counted := stemKey(t.jobID, t.stemID, what), int64(0)
@@ -168,14 +168,14 @@ const formatWAV = "wav"
 
 var errFormat = fault.Invalidf("format must be wav or absent")
 
-// openWAV opens the WAV file with the samples of a stem, which is made at first use.
+// openWAV opens the WAV file with the samples of a stem. The file is made on first use.
 func (s *Service) openWAV(ctx context.Context, t storedStem) (objectstore.Object, error) {
 	key := stemKey(t.jobID, t.stemID, "wav")
 	return derived.Get(ctx, s.OnDemand, t.jobID, key, func() (objectstore.Object, error) { return s.Store.Open(ctx, key) },
 		func(ctx context.Context) error { return s.makeWAV(ctx, t, key) })
 }
 
-// maxWAV is how many bytes a WAV file may have. The length of a longer one needs RF64 (EBU Tech 3306).
+// maxWAV is the maximum size of a WAV file in bytes. A larger file would need RF64 (EBU Tech 3306) to state its length.
 const maxWAV = 4<<30 - 1<<20
 
 func (s *Service) makeWAV(ctx context.Context, t storedStem, key string) error {

@@ -13,8 +13,8 @@ import (
 // claims over all replicas.
 const TopicQueue = "separation-queue"
 
-// The conditions of jobs j that wait, and of those that count against the limit. A query on one state at work names
-// both, because a database uses a partial index only if the query repeats its condition.
+// The conditions of jobs j that wait, and of those that count against the limit. A query for a single state at work
+// names inFlight as well, because a database uses a partial index only if the query repeats the index's condition.
 const (
 	queued   = `j.kind = 'separation' AND j.` + job.Waiting
 	inFlight = `j.kind = 'separation' AND j.` + job.AtWork
@@ -43,8 +43,8 @@ func (s *Service) claim(ctx context.Context) (claimedJob, bool, error) {
 	}}.Claim(ctx)
 }
 
-// look is the cheap query that most claims end with. It has the order of the queue's index; without it PostgreSQL may
-// read jobs that have ended.
+// look is the cheap query with which most claims end. It sorts in the order of the queue's index; otherwise PostgreSQL
+// may read jobs that have ended.
 func (s *Service) look(ctx context.Context) ([]job.Pick, error) {
 	var waiting int
 	err := s.DB.QueryRow(ctx, `SELECT COALESCE(

@@ -58,11 +58,11 @@ var (
 )
 
 // SubmitReference is Submit for a stretch of an asset. Unless the owner wants the sound separated again, it answers
-// with the owner's newest job of the same sound, as long as that has its stems or will have them. Reused reports this.
-// The owner then needs neither credits nor room, and the job's life is not lengthened.
+// with the owner's newest job of the same sound, as long as that has its stems or will have them. reused reports this.
+// The owner then needs neither credits nor room in the queue, and the job's lifetime is not extended.
 func (s *Service) SubmitReference(ctx context.Context, owner string, ref Reference,
 	key idempotency.Key) (jobID string, reused bool, err error) {
-	// A job may be inserted after we looked for it, and it may end before we look again.
+	// Another request may insert the job after we looked for it, and the job may end before we look again.
 	for range 3 {
 		answer, err := s.submitReference(ctx, owner, ref, key)
 		if !errors.Is(err, errChanged) {
@@ -132,7 +132,8 @@ func (s *Service) sameSound(ctx context.Context, q db.Querier, owner string, ref
 	return jobID, nil
 }
 
-// cut is a stretch of the sound of an asset, in the form in which the provider gets it. The job's row has it as JSON.
+// cut is a stretch of the sound of an asset, in the form in which the provider gets it. It is stored in the job's row
+// as JSON.
 type cut struct {
 	AssetKey   asset.Key
 	From, To   time.Duration
@@ -293,7 +294,7 @@ func (c cut) output(file string) []string {
 // cutSlack is more than an encoder adds to a cut.
 const cutSlack = 100 * time.Millisecond
 
-// longerThan reports whether the made file is longer than the cut, see media.Sound.Rebuilt.
+// longerThan reports whether the finished file is longer than the cut; see media.Sound.Rebuilt.
 func (s *Service) longerThan(ctx context.Context, made string, c cut) (bool, error) {
 	kind := container.WAV
 	if c.AAC {
@@ -306,7 +307,7 @@ func (s *Service) longerThan(ctx context.Context, made string, c cut) (bool, err
 	return max(all[0].Span, all[0].Samples) > c.To-c.From+cutSlack, nil
 }
 
-// countCut makes the cut of sound that changes on the way. It fails if it cannot decode all of the sound.
+// countCut makes a cut of sound that changes midway. It fails if it cannot decode all of the sound.
 func (s *Service) countCut(ctx context.Context, c cut, sound media.Sound, pass media.Pass, made string) error {
 	// Another part of the sound may have more channels than the first.
 	sound.Layout, c.Channels = "stereo", 2

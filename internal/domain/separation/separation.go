@@ -13,9 +13,9 @@
 //	    ▼                       ▼             out     ▼   ▼
 //	  FAILED ◀────────────────────────────────────────┘  DISPOSED
 //
-// The charge and the insert are one transaction, and so are every move to FAILED and its refund. The provider is
-// made to start (and bill) a job at most once: the worker writes its intent before that call. A job with an intent
-// but no project id fails and is refunded, because nobody knows whether the provider received the call.
+// The charge and the insert are one transaction, and so are every move to FAILED and its refund. The provider is asked
+// to start (and bill) a job at most once: the worker writes its intent before that call. A job with an intent but no
+// project id fails and is refunded, because nobody knows whether the provider received the call.
 package separation
 
 import (
@@ -128,7 +128,7 @@ type claimedJob struct {
 	DurationMs, Credits   int64          // of the source as measured, and what it cost
 	ProjectID             sql.NullInt64
 	AskedAt, DoneAt       sql.NullInt64 // the provider was asked, and was done
-	busyFor               time.Duration // since the provider first refused the job for being busy
+	busyFor               time.Duration // since the provider first refused the job because it was busy
 }
 
 // rows are the jobs j with their details d.
@@ -153,7 +153,7 @@ func sourceKey(jobID, ext string) string { return "uploads/" + jobID + "/source.
 // folder is the prefix of a job's results.
 func folder(jobID string) string { return "separation/" + jobID + "/" }
 
-// stemKey is where a stem is kept. What is made of it on demand has the extension peaks or wav.
+// stemKey is where a stem is kept. Objects made from it on demand have the extension peaks or wav.
 func stemKey(jobID, stemID, ext string) string { return folder(jobID) + stemID + "." + ext }
 
 // The stem identifiers.
@@ -179,16 +179,16 @@ func label(stemID string) string {
 // them apart.
 var errUnknownJob = fault.NotFoundf("separation job not found")
 
-// A project that failed or was not done in time is to a client what a 5xx is.
+// To a client, a project that failed or was not finished in time looks like a 5xx of the provider.
 const (
 	sentenceInternal = "Internal server error"
 	sentenceNoAnswer = "Provider service unavailable"
 )
 
-// The failures without a status of the provider.
+// The failures that have no status from the provider.
 var (
 	errInternal       = fault.Failedf(fault.Unexplained, sentenceInternal)
-	errSlow           = fault.Failedf(fault.TimedOut, sentenceInternal) // a program of ours
+	errSlow           = fault.Failedf(fault.TimedOut, sentenceInternal) // one of our programs timed out
 	errUnreadable     = fault.Failedf(fault.SourceUnreadable, "The sound of the asset cannot be decoded")
 	errTooLarge       = fault.Failedf(fault.SourceTooLarge, "The asset takes too much time or memory to cut")
 	errNoSource       = fault.Failedf(fault.SourceMissing, sentenceInternal)

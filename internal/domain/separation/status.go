@@ -76,7 +76,7 @@ func (s *Service) scanStatus(row db.Scanner, more ...any) (Status, error) {
 }
 
 // statusQuery reads a job and its stems, as "id milliseconds id milliseconds", in one row: a row for each stem would
-// have the job's columns in all of them.
+// repeat the job's columns.
 var statusQuery = `SELECT ` + statusColumns + `, COALESCE(CASE WHEN j.state = 'READY' THEN
 	(SELECT string_agg(t.stem_id || ' ' || t.duration_ms, ' ' ORDER BY t.ordinal) FROM separation_stems t WHERE t.job_id = j.id) END, '')
 	FROM ` + rows + ` WHERE j.id = $2 AND ` + job.Known
@@ -105,8 +105,8 @@ func (s *Service) Status(ctx context.Context, owner, jobID string) (Status, erro
 }
 
 // placeQuery counts the queued jobs up to one job, and averages how long a job takes: three minutes if none has
-// finished. Keep it out of statusQuery: most polled jobs are not queued, and it would make each poll half as expensive
-// again.
+// finished. Keep it out of statusQuery: most polled jobs are not queued, and it would make each poll 50 % more
+// expensive.
 const placeQuery = `SELECT COUNT(*), COALESCE((SELECT AVG(h.took) FROM (SELECT j.finished_at - d.submitting_at AS took
 		FROM ` + rows + ` WHERE j.kind = 'separation' AND j.finished_at IS NOT NULL AND j.state IN ('READY', 'DISPOSED')
 			AND d.submitting_at IS NOT NULL ORDER BY j.finished_at DESC LIMIT 50) h), 180000)
@@ -201,7 +201,7 @@ func (s *Service) OpenStem(ctx context.Context, jobID, stemID, token, format str
 }
 
 // noteCollection makes a job count as collected now, so that its stems stay for as long as a client reads them. One
-// note a second is enough.
+// write a second is enough.
 func (s *Service) noteCollection(ctx context.Context, t storedStem) error {
 	if t.collected {
 		return nil

@@ -30,8 +30,8 @@ func keepStems(ctx context.Context, tx *db.Tx, jobID string) (ok bool, err error
 	return ok, err
 }
 
-// Keep locks the separations of stems, so that no stem is removed between the look at it and the commit of the
-// transaction, which holds it. It returns invalid_stem_url if one may no longer be read.
+// Keep locks the separations of stems, so that no stem is removed between this check and the commit of the transaction,
+// which holds the stems. It returns invalid_stem_url if one may no longer be read.
 func Keep(ctx context.Context, tx *db.Tx, stems ...StemRef) error {
 	ids := make([]string, len(stems))
 	for i, t := range stems {
@@ -134,7 +134,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, j claimedJob) error {
 	return err
 }
 
-// cleanUp removes the files of a job that another worker has, that has failed, or whose row is gone.
+// cleanUp removes the leftover files of a job that has failed, that another worker has, or whose row is gone.
 func (s *Service) cleanUp(ctx context.Context, c job.Claim, r job.Result) {
 	if r == job.Left || r == job.Failed {
 		s.removeOrphanStems(ctx, c)
@@ -153,14 +153,13 @@ func (s *Service) cleanUp(ctx context.Context, c job.Claim, r job.Result) {
 	s.dropSource(ctx, source)
 }
 
-// removeOrphanStems removes stored stems of a job that will not be READY. The sweep of orphans removes what it could
-// not.
+// removeOrphanStems removes stored stems of a job that will not be READY. The sweep of orphans removes the rest.
 func (s *Service) removeOrphanStems(ctx context.Context, c job.Claim) {
 	if c.State != StateProcessing {
 		return // nothing can have been stored yet
 	}
 	err := user.Check(ctx, s.DB, c.UserID)
-	if errors.Is(err, user.ErrDeleted) { // whatever its row says while there is one
+	if errors.Is(err, user.ErrDeleted) { // whatever the job's row says, if it still exists
 		err = objectstore.DeletePrefix(ctx, s.Store, folder(c.ID))
 	} else if err == nil {
 		err = s.Sweeper.Clean(ctx, kindStems, folder(c.ID))

@@ -37,9 +37,9 @@ func (s *Service) Admit(ctx context.Context, owner string, key idempotency.Key) 
 	return err
 }
 
-// Submit charges the owner and enqueues the job in one transaction, so a crash leaves neither without the other.
-// The staged file stays the caller's. A repeat under the same idempotency key returns the first job and charges
-// nothing. The language is "auto" or an ISO code.
+// Submit charges the owner and enqueues the job in one transaction, so a crash leaves neither without the other. The
+// caller keeps the staged file. A repeat under the same idempotency key returns the first job and charges nothing. The
+// language is "auto" or an ISO code.
 func (s *Service) Submit(ctx context.Context, owner string, file staging.File, language string,
 	key idempotency.Key) (jobID string, err error) {
 	j := newJob{id: s.jobs.NewID(), owner: owner, language: language, fileName: fileName(file.FileName)}
@@ -115,7 +115,7 @@ func (s *Service) enqueue(ctx context.Context, key idempotency.Key, j newJob) (j
 	return answer, err
 }
 
-// job is a job with its price.
+// job returns the job with its price.
 func (s *Service) job(j newJob) job.New {
 	n := job.New{ID: j.id, UserID: j.owner, State: StateQueued, SourceDurationMs: j.audio.DurationMs, StoredBytes: j.sizeBytes,
 		Reserve: func(ctx context.Context, tx *db.Tx) error { return s.reserve(ctx, tx, j) },
@@ -134,7 +134,7 @@ func (s *Service) job(j newJob) job.New {
 	return n
 }
 
-// reserve charges the owner of a job and makes its asset stay until the job holds it.
+// reserve charges the owner of a job and keeps its asset from the sweep until the job holds it.
 func (s *Service) reserve(ctx context.Context, tx *db.Tx, j newJob) error {
 	if j.reference != nil && !j.reference.Again {
 		if id, err := s.sameSound(ctx, tx, j.owner, *j.reference); err != nil {

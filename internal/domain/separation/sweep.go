@@ -1,4 +1,5 @@
-// Does what no worker does for a job: ends those that are stuck or wait in vain, and removes files that nobody needs.
+// Does what no worker does for a job: ends the jobs that are stuck or cannot start, and removes files that nobody
+// needs.
 
 package separation
 
@@ -85,7 +86,7 @@ func (s *Service) failAll(ctx context.Context, failure *fault.Error, why string,
 const kindStems = "stems"
 
 // SweepRules says which objects of separations are needed. The stems of a PROCESSING job are stored before their rows,
-// and a render may still read those of a deleted job. uploadLifetime is for sources that never got a job.
+// and a render may still read those of a deleted job. uploadLifetime applies to sources that never got a job.
 func SweepRules(uploadLifetime time.Duration) []sweep.Rule {
 	return []sweep.Rule{
 		{Kind: "separation uploads", Prefix: "uploads/sep-", Grace: uploadLifetime,

@@ -36,10 +36,10 @@ type Meter struct {
 	Log   *slog.Logger
 }
 
-// SlotWait is how long an upload waits for a slot, and a refused client before it tries again.
+// SlotWait is how long an upload waits for a slot, and how long a refused client should wait before it tries again.
 const SlotWait = 20 * time.Second
 
-// The limits of an upload beside media.AnalysisLimits. Two million packets are more than twelve hours of AAC.
+// The limits of an upload, in addition to media.AnalysisLimits. Two million packets are more than twelve hours of AAC.
 const (
 	maxPackets = 2_000_000
 	maxTracks  = 32
@@ -58,8 +58,8 @@ var (
 )
 
 // Measure accepts m4a, mp3 and wav by their content. The name decides only if the content is of the right family but
-// cannot be read. A file that declares more than the owner's balance can pay for is [credit.Insufficient] before it
-// is read; without a free slot it returns fault.Unavailable.
+// cannot be read. If a file declares more than the owner's balance can pay for, Measure returns [credit.Insufficient]
+// without reading it. If no slot becomes free, it returns fault.Unavailable.
 func (m *Meter) Measure(ctx context.Context, owner string, balance int64, f staging.File) (Sound, error) {
 	class, err := container.SniffFile(f.Path)
 	if err != nil {
@@ -125,7 +125,7 @@ func checkTables(path string, balance int64) error {
 			others += t.Packets()
 		}
 		if t.Chunked() || t.Sound && t.Codec == "alac" && !counted {
-			return errUncounted // ffprobe tells neither how many packets there are nor how long they are
+			return errUncounted // ffprobe reports neither the number of packets nor their lengths
 		}
 	}
 	price := credit.Price(seconds * 1000)
@@ -140,8 +140,8 @@ func checkTables(path string, balance int64) error {
 	return nil
 }
 
-// maxPacketRate is more packets a second than any encoder makes, AAC at 96 kHz in its shortest frames and PCM at 192
-// kHz among them. WAV is bounded by its size.
+// maxPacketRate is more packets a second than any encoder makes, including AAC at 96 kHz in its shortest frames and PCM
+// at 192 kHz. WAV is bounded by its size.
 const maxPacketRate = 512
 
 // packetBudget is how many packets of a file to read. The index may hide packets, so the budget is what the balance
@@ -174,7 +174,7 @@ func refused(err error, kind container.Kind, balance int64) error {
 	return nil
 }
 
-// paddingSamples is more than encoders put before and behind the audio: up to 4095 samples each in the fields of MP3,
+// paddingSamples is more than encoders put before and after the audio: up to 4095 samples each in the fields of MP3,
 // about 3000 together in AAC. At low rates encoders add less than these would last.
 const (
 	paddingSamples = 8192
@@ -228,8 +228,8 @@ func (m *Meter) length(ctx context.Context, path string, kind container.Kind, ba
 	return length + hidden, err
 }
 
-// samples returns how long the samples of a track last, and 0 if nothing can decode it. If its packets already cost
-// more than the balance, they decide.
+// samples returns how long the samples of a track last, or 0 if nothing can decode it. If its packets alone already
+// cost more than the balance, their length decides.
 func (m *Meter) samples(ctx context.Context, path string, kind container.Kind, t media.Measured, balance int64,
 	opts media.MeasureOptions) (time.Duration, error) {
 	packets := max(t.Span, t.Samples)
@@ -244,12 +244,12 @@ func (m *Meter) samples(ctx context.Context, path string, kind container.Kind, t
 	return m.Media.DecodedLength(ctx, path, kind, t.Index, affordable(balance), opts)
 }
 
-// affordable is longer than any sound that the balance can pay for.
+// affordable returns a length that exceeds any sound that the balance can pay for.
 func affordable(balance int64) time.Duration {
 	return time.Duration(min(balance+1, 1<<20)) * credit.BillableBlockMs * time.Millisecond
 }
 
-// undeclared is the length of the sound behind a WAV file's data chunk, if that declares too little.
+// undeclared returns the length of the sound after a WAV file's data chunk, if the chunk declares too little.
 func undeclared(path string, kind container.Kind, tracks []media.Measured) (length time.Duration, err error) {
 	if kind != container.WAV {
 		return 0, nil
@@ -263,7 +263,7 @@ func undeclared(path string, kind container.Kind, tracks []media.Measured) (leng
 	return length, err
 }
 
-// tracks measures the audio of a file that holds nothing else, covers aside.
+// tracks measures the audio of a file that, apart from cover pictures, holds nothing else.
 func (m *Meter) tracks(ctx context.Context, path string, kind container.Kind, opts media.MeasureOptions) ([]media.Measured, error) {
 	all, err := m.Media.Measure(ctx, path, kind, opts)
 	if err != nil {
@@ -299,9 +299,9 @@ func isCountable(m media.Measured) bool {
 	return m.Samples > 0 || strings.HasPrefix(m.Codec, "adpcm_")
 }
 
-// priceBySize prices an mp3 or wav that could not be measured by its size: a decoder may still find sound in it. In a
-// damaged mp4 nothing can, so it is refused. Where the content is ambiguous, the name must decide: a damaged mp4 may
-// hold video, and random bytes may look like a frame header.
+// priceBySize prices an mp3 or wav that could not be measured: its size determines the price, because a decoder may
+// still find sound in it. A damaged mp4 is refused, because no decoder can find sound in it. Where the content is
+// ambiguous, the name must decide: a damaged mp4 may hold video, and random bytes may look like a frame header.
 func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) (Sound, error) {
 	kind, named := class.Kind, strings.TrimPrefix(strings.ToLower(filepath.Ext(f.FileName)), ".")
 	var index container.Index
@@ -335,5 +335,5 @@ func (m *Meter) priceBySize(f staging.File, class container.Class, cause error) 
 }
 
 // fallbackBytesPerSecond prices audio that cannot be measured. Almost all audio has more than 64 kbit/s, so the
-// estimated length is rather too long.
+// estimate errs on the long side.
 const fallbackBytesPerSecond = 8000
