@@ -70,7 +70,7 @@ func Record(ctx context.Context, tx *db.Tx, e Entry) error {
 	return nil
 }
 
-// Filter says which entries are wanted. A zero field asks for all.
+// Filter says which entries are wanted. A zero field matches every entry.
 type Filter struct {
 	Action, Target string
 	Since          time.Time

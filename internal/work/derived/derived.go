@@ -29,8 +29,8 @@ var ErrBusy = fault.Busy(5 * time.Second)
 
 // Options configures a Maker.
 type Options struct {
-	AtOnce    int           // pieces of work at a time
-	PerHolder int           // of these, for one holder
+	AtOnce    int           // pieces of work that run at the same time
+	PerHolder int           // how many of these one holder may have
 	MaxWait   time.Duration // of a request; the work continues without it
 	Space     *Space
 	Log       *slog.Logger
@@ -77,8 +77,8 @@ func Get[T any](ctx context.Context, m *Maker, holder, key string, read func() (
 	return read()
 }
 
-// Do returns the result of work. A request with the key of work that is under way joins the wait for it. After MaxWait
-// Do returns ErrBusy while work continues. Holders take turns.
+// Do returns the result of work. If work with the same key is already running, the request waits for its result. After
+// MaxWait Do returns ErrBusy while work continues. Holders take turns.
 func Do[T any](ctx context.Context, m *Maker, holder, key string, work func(context.Context) (T, error)) (result T, err error) {
 	done := m.flights.DoChan(key, func() (any, error) {
 		var made T
@@ -184,8 +184,8 @@ func WithCopy(pattern string, fetch func(source string) error, do func(source, d
 	return do(source, dir)
 }
 
-// Space reserves disk space for what requests write. Only looking at the free space would admit many requests of which
-// one fits. It is safe for concurrent use.
+// Space reserves disk space for what requests write. Checking only the free space would admit many requests although
+// only one fits. It is safe for concurrent use.
 type Space struct {
 	// canWork returns how many bytes this replica may still write, or why it must not work now.
 	canWork  func(context.Context) (freeBytes int64, err error)
@@ -198,7 +198,7 @@ func NewSpace(canWork func(context.Context) (freeBytes int64, err error)) *Space
 	return &Space{canWork: canWork}
 }
 
-// Reserve reserves so many bytes until release is called. It returns ErrBusy if they do not fit, or if this replica
+// Reserve reserves a number of bytes until release is called. It returns ErrBusy if they do not fit, or if this replica
 // cannot work. Bytes count as reserved even after they were written.
 func (s *Space) Reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	free, err := s.canWork(ctx)

@@ -40,7 +40,8 @@ func NewDevices(d *db.DB, platforms ...string) *Devices { return &Devices{db: d,
 func (s *Devices) PushTo(platform string) bool { return slices.Contains(s.platforms, platform) }
 
 // Register assigns a device to a user, even if it belonged to another user. issued is when the caller's access token
-// was issued: a sign-out afterwards has forgotten the user's devices, and a token that is older must not add one.
+// was issued: a later sign-out has forgotten the user's devices, and a token that is older than the sign-out must not
+// add one.
 func (s *Devices) Register(ctx context.Context, userID string, issued time.Time, platform, token string) error {
 	id, platform, err := s.check(platform, token)
 	if err != nil {

@@ -30,7 +30,7 @@ const (
 	claimLife = 35 * time.Second
 	// settleTimeout bounds the write of an attempt's outcome.
 	settleTimeout = 10 * time.Second
-	// inFlight is how many attempts of one channel may run at a time. A hanging receiver blocks each for
+	// inFlight is how many attempts of one channel may run at the same time. A hanging receiver blocks each of them for
 	// AttemptTimeout.
 	inFlight = 64
 	// fanOutBatch is how many events one transaction fans out.
@@ -71,7 +71,7 @@ type Pusher interface {
 type Options struct {
 	DB      *db.DB
 	Webhook *Webhook          // nil: none is configured
-	Push    map[string]Pusher // by platform; none for one that is not configured
+	Push    map[string]Pusher // by platform; a platform that is not configured has none
 	// Observe counts an attempt.
 	Observe func(channel, outcome string)
 	Log     *slog.Logger
@@ -151,7 +151,8 @@ func (d *Dispatcher) forgetUnconfigured(ctx context.Context) error {
 	return nil
 }
 
-// names returns the names of the configured channels for IN, and one that no channel has.
+// names returns the names of the configured channels for IN, plus a name that no channel has, so that the list is not
+// empty.
 func (d *Dispatcher) names() string {
 	names := `''`
 	for _, c := range d.channels {

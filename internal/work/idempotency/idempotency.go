@@ -78,9 +78,9 @@ func find(ctx context.Context, q db.Querier, k Key) (answer string, err error) {
 	return answer, nil
 }
 
-// Prepare returns the stored answer of k. If there is none, it calls work, which does all that must precede
-// [Once]. If work fails, Prepare looks for the answer again: an equal request may meanwhile have spent the
-// credits or taken the place that work lacked.
+// Prepare returns the stored answer of k. If there is none, it calls work, which does all that must precede [Once]. If
+// work fails, Prepare looks for the answer again: in the meantime, an equal request may have spent the credits or taken
+// the place that work lacked.
 func Prepare(ctx context.Context, q db.Querier, k Key, work func() error) (answer string, err error) {
 	if answer, err := Find(ctx, q, k); err != nil || answer != "" {
 		return answer, err

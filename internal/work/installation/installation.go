@@ -127,7 +127,7 @@ func Adopt(ctx context.Context, d *db.DB, b *objectstore.Bucket, actor string) (
 	return before, after, b.Save(ctx, objectKey, []byte(after+"\n"))
 }
 
-// State describes the pair without changing it, and returns an error if Claim would.
+// State describes database and bucket without changing them, and returns an error if Claim would.
 func State(ctx context.Context, d *db.DB, b *objectstore.Bucket) (string, error) {
 	ours, err := known(ctx, d)
 	if err != nil {
@@ -188,7 +188,7 @@ func write(ctx context.Context, b *objectstore.Bucket, ours string) (string, err
 		if theirs, err := read(ctx, b); theirs != "" || err != nil {
 			return theirs, err
 		}
-		err = nil // another installation is just writing it
+		err = nil // another installation is writing it right now
 	case errors.Is(err, objectstore.ErrUnsupported):
 		err = b.Save(ctx, objectKey, data)
 	}

@@ -19,12 +19,12 @@ func (t Table) AttemptLog(c Claim) *slog.Logger {
 	return t.Log.With("job", c.ID, "owner", c.UserID, "replica", t.Renewer.Owner(), "attempt", c.Attempts)
 }
 
-// lastWrite bounds what a worker writes when its work has ended.
+// lastWrite bounds the time of a worker's writes after its work has ended.
 const lastWrite = 10 * time.Second
 
 // Work runs one attempt in a work folder, which it removes afterwards. do gets a context that ends when the lease is
-// lost. settle writes down what came of the attempt, in a context that outlives a stop of the service. taken reports
-// that another worker holds the job, or that its row was deleted with its owner.
+// lost. settle records the outcome of the attempt, in a context that outlives a stop of the service. taken reports that
+// another worker holds the job, or that its row was deleted with its owner.
 func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, dir string) error,
 	settle func(last context.Context, taken bool, err error)) {
 	holder := t.Renewer.KeepAlive(ctx, c.Lease)
@@ -59,7 +59,7 @@ func (t Table) Work(ctx context.Context, c Claim, do func(ctx context.Context, d
 	settle(last, err != nil && (lost || errors.Is(err, ErrMoved) || db.IsForeignKey(err)), err)
 }
 
-// observeAge reports how long ago a job was submitted, or how long it took.
+// observeAge reports how long ago a job was submitted or, if it has ended, how long it took.
 func (t Table) observeAge(ctx context.Context, stage, id string) {
 	if t.Observer == nil {
 		return
@@ -70,8 +70,8 @@ func (t Table) observeAge(ctx context.Context, stage, id string) {
 	}
 }
 
-// Begin counts the attempt. A claim does not: its commit may take place although the answer is lost, and then no worker
-// has the job.
+// Begin counts the attempt. A claim does not count it: the claim may be committed although the answer is lost, and then
+// no worker has the job.
 func (t Table) Begin(ctx context.Context, c Claim) error {
 	return Retry(ctx, func() error {
 		return Guarded(t.DB.Exec(WithLimit(ctx), `UPDATE jobs SET attempts = $3 WHERE id = $1 AND fence = $2`, c.ID, c.Fence, c.Attempts))

@@ -30,7 +30,7 @@ func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx)
 	if err != nil {
 		return err
 	}
-	// The client may hang up; the erasure goes on.
+	// The erasure continues even if the client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eraseTimeout)
 	defer cancel()
 	if err := errors.Join(t.clearFolders(id), erase(ctx)); err != nil {
@@ -43,7 +43,7 @@ func (t Table) Delete(ctx context.Context, owner, id string, end func(tx *db.Tx)
 const eraseTimeout = 8 * time.Second
 
 // Erase takes a user's unfinished jobs away from their workers for good, and removes the files of all the user's jobs,
-// also from the work folders on this disk. Deleting the user deletes the rows.
+// including those in the work folders on this disk. Deleting the user deletes the rows.
 func (t Table) Erase(ctx context.Context, userID string) error {
 	err := t.DB.InTx(ctx, func(tx *db.Tx) error {
 		open, err := db.Texts(tx.Query(ctx, `UPDATE jobs SET fence = fence + 1, lease_owner = NULL, lease_until = NULL
@@ -84,8 +84,8 @@ func (t Table) EraseFiles(ctx context.Context, ids ...string) error {
 // expireBatch bounds the jobs that one transaction deletes.
 const expireBatch = 1000
 
-// Expire deletes the jobs of a condition that ended in a state longer ago than a lifetime. The totals keep counting
-// them.
+// Expire deletes the jobs that meet a condition and ended in the given state more than a lifetime ago. The totals keep
+// counting them.
 func (t Table) Expire(ctx context.Context, lifetime time.Duration, state, condition string) error {
 	for {
 		n, err := t.DB.Exec(ctx, `DELETE FROM jobs WHERE state = $2 AND id IN (SELECT id FROM jobs WHERE kind = $1 AND state = $2
@@ -100,8 +100,9 @@ func (t Table) Expire(ctx context.Context, lifetime time.Duration, state, condit
 	}
 }
 
-// Forget deletes all jobs of a user, in the transaction that deletes the account. The totals keep counting them, those
-// that have not ended as failed. Call it late, because other transactions wait for the totals that it locks.
+// Forget deletes all jobs of a user, in the transaction that deletes the account. The totals keep counting them, and
+// count unfinished ones as failed. Call it late in the transaction, because other transactions wait for the totals that
+// it locks.
 func Forget(ctx context.Context, tx *db.Tx, userID string) error {
 	gone := totals{}
 	err := db.Each(ctx, tx, func(rows *db.Rows) error {

@@ -80,9 +80,9 @@ func (t Table) insertRows(ctx context.Context, tx *db.Tx, n New) error {
 }
 
 // Enqueue is [Table.Insert] in one transaction with the answer to an idempotency key. The answer is the id of the job,
-// or of an earlier one under the same key. Unused reports that the job does not exist and never will, so that the
-// caller may delete what it stored for it. After an error whose outcome is unknown it stays false, and a sweep decides
-// later.
+// or of an earlier one under the same key. unused reports that the job does not exist and never will, so that the
+// caller may delete what it stored for the job. If an error leaves the outcome unknown, unused is false and a sweep
+// decides later.
 func (t Table) Enqueue(ctx context.Context, key idempotency.Key, n New) (answer string, unused bool, err error) {
 	inserted := false
 	answer, first, err := idempotency.Once(ctx, t.DB, key, func(tx *db.Tx) (string, error) {
@@ -99,7 +99,7 @@ func (t Table) Enqueue(ctx context.Context, key idempotency.Key, n New) (answer 
 	// The transaction may have committed although its answer was lost.
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if found, _ := db.HasRow(check, t.DB, `SELECT 1 FROM jobs WHERE id = $1`, n.ID); found { // the error that counts is err
+	if found, _ := db.HasRow(check, t.DB, `SELECT 1 FROM jobs WHERE id = $1`, n.ID); found { // err is what counts
 		t.Log.Warn("the answer to a commit was lost; the job is there", "job", n.ID, "err", err)
 		return n.ID, false, nil
 	}

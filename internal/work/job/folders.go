@@ -13,9 +13,9 @@ import (
 	"cutroom/internal/base/db"
 )
 
-// OrphanAge is the age from which an object or a work folder without a row counts as left behind. A submission stores
-// its objects before its row. If another installation uses the same bucket or disk by mistake, its running work
-// survives, too.
+// OrphanAge is the age at which an object or a work folder without a row counts as orphaned. Younger ones may belong to
+// a submission, which stores its objects before its row, or to the running work of another installation that uses the
+// same bucket or disk by mistake.
 const OrphanAge = time.Hour
 
 // WorkDir is the folder in which the holder of a lease works. Its name is the job's id and the fence.
@@ -49,8 +49,8 @@ func removeBusy(folder string) (err error) {
 	return err
 }
 
-// SweepFolders removes the work folders that a crash left behind, which are those of fences that nobody holds. Suffix
-// may follow a folder's name.
+// SweepFolders removes the work folders that a crash left behind, which are those of fences that nobody holds. A
+// folder's name may end with suffix.
 func (t Table) SweepFolders(ctx context.Context, suffix string) error {
 	entries, err := os.ReadDir(t.Folder)
 	if err != nil {

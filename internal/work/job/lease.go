@@ -1,5 +1,5 @@
-// Leases: a claim lives for TTL unless its holder renews it. Here is what a holder does when the lease is lost, when
-// the database is away, and when one replica is to do something alone.
+// Leases: a claim lives for TTL unless its holder renews it. This file says what a holder does when the lease is lost
+// or the database does not answer, and how one replica gets to do something alone.
 
 package job
 
@@ -51,8 +51,8 @@ const (
 	firstHeartbeat = heartbeat / 3
 	// retryPause is the pause after a failed renewal.
 	retryPause = 500 * time.Millisecond
-	// giveUp is how long after its last renewal a holder stops by itself: before the lease runs out, so that it never
-	// overlaps with the next holder.
+	// giveUp is how long after its last renewal a holder stops of its own accord: before the lease runs out, so that it
+	// never overlaps with the next holder.
 	giveUp = TTL - time.Second
 )
 
@@ -111,8 +111,8 @@ type Holder struct {
 	over    chan bool // receives, after an outage, whether the lease is still held
 }
 
-// KeepRenewing is [Renewer.KeepAlive] for everything that renew keeps alive for [TTL], on behalf of the job of that id.
-// It was claimed, or renewed, no earlier than asked.
+// KeepRenewing is [Renewer.KeepAlive] for everything that one call of renew keeps alive for [TTL], on behalf of the job
+// with the given id. The claim, or the last renewal, was made no earlier than asked.
 func (k *Renewer) KeepRenewing(ctx context.Context, jobID string, asked time.Time,
 	renew func(ctx context.Context) (held bool, err error)) *Holder {
 	h := &Holder{renewer: k, jobID: jobID, renew: renew, over: make(chan bool, 1)}
@@ -176,7 +176,8 @@ func (h *Holder) beat(asked time.Time, revoked, stop <-chan struct{}) {
 	}
 }
 
-// renewWithin renews the lease also while the work winds down, so that a clean stop keeps its job.
+// renewWithin also renews the lease while the work winds down after its context has ended, so that a clean stop keeps
+// its job.
 func (h *Holder) renewWithin(limit time.Duration) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Work), limit)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"cutroom/internal/work/user"
 )
 
-// moved is what moves need of a row that they have just changed or deleted.
+// moved holds the columns that moves need from a row that they have just changed or deleted.
 type moved struct {
 	ID, UserID          string
 	createdAt, sourceMs int64
@@ -55,7 +55,7 @@ func (t Table) Guard(ctx context.Context, tx *db.Tx, c Claim) error {
 }
 
 // still locks a claimed job's row, and reports whether the claim holds and the job j with its details d meets a
-// condition. The statement that looks begins with the lock held, so it sees what others wrote before.
+// condition. The statement that checks the condition begins with the lock held, so it sees what others wrote before.
 func (t Table) still(ctx context.Context, tx *db.Tx, c Claim, condition Fragment) (bool, error) {
 	if err := t.Guard(ctx, tx, c); errors.Is(err, ErrMoved) {
 		return false, nil
@@ -69,8 +69,9 @@ func (t Table) still(ctx context.Context, tx *db.Tx, c Claim, condition Fragment
 	return db.HasRow(ctx, tx, query, args...)
 }
 
-// did reports whether a job is in a state and its fence has been raised by so much since it was claimed. Then an
-// earlier try to move it, whose answer was lost, has succeeded: the next one finds that the claim no longer holds.
+// did reports whether a job is in the given state and its fence has been raised by the given number since the claim.
+// Then an earlier attempt to move it succeeded although its answer was lost, and that is why a repeated move finds that
+// the claim no longer holds.
 func (t Table) did(ctx context.Context, q db.Querier, c Claim, raised int64, state string) (bool, error) {
 	did, err := db.HasRow(ctx, q, `SELECT 1 FROM jobs WHERE id = $1 AND fence = $2 AND state = $3`, c.ID, c.Fence+raised, state)
 	if err != nil {
@@ -79,7 +80,8 @@ func (t Table) did(ctx context.Context, q db.Querier, c Claim, raised int64, sta
 	return did, nil
 }
 
-// Progress writes the percentage of a claimed job that is done, never a lower one, and assignments of details.
+// Progress writes the percentage of a claimed job that is done, never a lower one than before, and assignments of
+// details.
 func (t Table) Progress(ctx context.Context, c Claim, percent int, set Fragment) error {
 	return t.DB.InTx(ctx, func(tx *db.Tx) error {
 		if err := Guarded(tx.Exec(ctx, `UPDATE jobs SET progress = CASE WHEN progress < $3 THEN $3 ELSE progress END
@@ -93,15 +95,15 @@ func (t Table) Progress(ctx context.Context, c Claim, percent int, set Fragment)
 	})
 }
 
-// Ask records that the provider is about to be asked for a claimed job, in one guarded update. It returns
-// [ErrMoved] also if the owner's account is being deleted.
+// Ask records that the provider is about to be asked for a claimed job, in one guarded update. It also returns
+// [ErrMoved] if the owner's account is being deleted.
 func (t Table) Ask(ctx context.Context, c Claim) error {
 	return Guarded(t.DB.Exec(ctx, `UPDATE jobs SET asked_at = now_ms()
 		WHERE id = $1 AND fence = $2 AND state = $3 AND `+user.Exists("user_id"), c.ID, c.Fence, c.State))
 }
 
-// Advance moves a claimed job to its next state at work, and writes assignments of details. Its worker keeps it.
-// Repeat it if the answer is lost.
+// Advance moves a claimed job to its next working state, and writes assignments of details. The worker keeps the job.
+// If the answer is lost, call Advance again.
 func (t Table) Advance(ctx context.Context, c Claim, to string, set Fragment) error {
 	return t.DB.InTx(ctx, func(tx *db.Tx) error {
 		m, err := scanMoved(tx.QueryRow(ctx, `UPDATE jobs SET state = $4
@@ -125,19 +127,19 @@ func (t Table) Advance(ctx context.Context, c Claim, to string, set Fragment) er
 	})
 }
 
-// Return says how a job goes back to where another worker claims it.
+// Return says how a job is handed back, so that another worker can claim it.
 type Return struct {
 	To       string
 	Forgive  bool          // the attempt does not count
-	Spend    bool          // an attempt counts for work that went on from where it was
+	Spend    bool          // one more attempt counts, because continuing a job does not begin a new one
 	Pause    time.Duration // until the job may be claimed again
-	Lost     bool          // the worker gave no sign; support reads its name if the job fails
+	Lost     bool          // the worker stopped renewing its lease; support reads its name if the job fails
 	Withdraw bool          // the provider was not asked after all, or refused
-	Still    Fragment      // a condition on the job j and its details d, looked at when its row is locked
+	Still    Fragment      // a condition on the job j and its details d, checked while its row is locked
 	Set      Fragment      // assignments of details
-	Topics   []string      // to notify as well
+	Topics   []string      // further topics to notify
 
-	// What the log of an attempt says of it, unless "", instead of "handed back", how loud, and with what.
+	// The message (unless "") that the attempt's log has instead of "handed back", its level and its attributes.
 	Says  string
 	Level slog.Level
 	Attrs []any
@@ -146,10 +148,10 @@ type Return struct {
 // MaxAttempts bounds how many workers may begin to work on a job and fail or die.
 const MaxAttempts = 3
 
-// HandBack gives a claimed job back, at its place in the queue. It reports false when the job was no longer the
-// claim's, or not as the return demands.
+// HandBack returns a claimed job to its place in the queue. It reports false if the claim no longer holds the job, or
+// if the job does not meet the return's condition.
 func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err error) {
-	var attempts any // NULL keeps what is written
+	var attempts any // NULL keeps the stored number
 	if r.Forgive {
 		attempts = c.Attempts - 1
 	}
@@ -188,7 +190,7 @@ func (t Table) HandBack(ctx context.Context, c Claim, r Return) (ok bool, err er
 	return ok && err == nil, err
 }
 
-// Completion is how a job succeeded.
+// Completion says how a job succeeded.
 type Completion struct {
 	State       string
 	StoredBytes int64    // of its results
@@ -208,7 +210,7 @@ func (t Table) Complete(ctx context.Context, c Claim, done Completion) error {
 	if err == nil {
 		return nil
 	}
-	// Perhaps only the answer was lost. The lease ended with the job, so the worker's context may have ended, too.
+	// Maybe only the answer was lost. The lease ended with the job, so the worker's context may have ended, too.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), TTL/3)
 	defer cancel()
 	if did, derr := t.did(last, t.DB, c, 0, done.State); did && derr == nil {
@@ -241,17 +243,17 @@ func (t Table) complete(ctx context.Context, tx *db.Tx, c Claim, done Completion
 	return t.count(ctx, tx, "PROCESSING", done.State, m)
 }
 
-// Ending is how a job fails.
+// Ending says how a job fails.
 type Ending struct {
 	Failure  *fault.Error // the owner reads its sentence and its reason
-	Cause    error        // support reads it; without one, the workers that were lost
+	Cause    error        // for support; if it is nil, support reads which workers were lost
 	Withdraw bool         // the provider was not asked, or it refused
-	Still    Fragment     // a condition on the job j and its details d, looked at when its row is locked
+	Still    Fragment     // a condition on the job j and its details d, checked while its row is locked
 	Level    slog.Level   // of the attempt's last line in the log: an error if the service is to blame
 }
 
-// Fail moves one job to FAILED and takes it from its worker, in the caller's transaction. It reports false when the job
-// was no longer the claim's, or not as the ending demands.
+// Fail moves one job to FAILED and takes it from its worker, in the caller's transaction. It reports false if the claim
+// no longer holds the job, or if the job does not meet the ending's condition.
 func (t Table) Fail(ctx context.Context, tx *db.Tx, c Claim, e Ending) (ok bool, err error) {
 	if ok, err = t.still(ctx, tx, c, e.Still); err != nil || !ok {
 		return false, err
@@ -299,7 +301,7 @@ func (t Table) end(ctx context.Context, tx *db.Tx, e End) error {
 	return Announce(ctx, tx, e.ID)
 }
 
-// Move changes the state of an ended job if it meets a condition, with further assignments of its row, and says
+// Move changes the state of an ended job that meets a condition, with further assignments to its row, and reports
 // whether it did.
 func (t Table) Move(ctx context.Context, tx *db.Tx, id, from, to string, set, and Fragment) (bool, error) {
 	parts := []any{`UPDATE jobs SET state = $3`}

@@ -1,5 +1,5 @@
-// Writes and logs how an unsuccessful attempt changes its job, also where the worker is lost. Each kind of job decides
-// that; this file does the rest for all kinds.
+// Writes and logs how an unsuccessful attempt changes its job, even if the worker is lost. Each kind of job decides the
+// outcome; this file does the rest for all kinds.
 
 package job
 
@@ -12,7 +12,7 @@ import (
 )
 
 // Outcome is what becomes of a job whose attempt ended without success. A kind of job decides it from the error and the
-// circumstances; [Table.Apply] writes it. The zero value leaves the job to another worker, which has it.
+// circumstances; [Table.Apply] writes it. The zero value leaves the job to the worker that has it now.
 type Outcome struct {
 	Return *Return // the job goes back
 	Fail   *Ending // the job fails, if there is no Return, or if the job is not as the Return demands
@@ -80,7 +80,7 @@ func (t Table) Apply(ctx context.Context, c Claim, o Outcome, cause error) (resu
 	return result
 }
 
-// settle tries once to write an outcome.
+// settle makes one attempt to write an outcome.
 func (t Table) settle(ctx context.Context, c Claim, o Outcome) (Result, error) {
 	if o.Return != nil {
 		if ok, err := t.HandBack(ctx, c, *o.Return); err != nil {
@@ -106,7 +106,7 @@ func (t Table) settle(ctx context.Context, c Claim, o Outcome) (Result, error) {
 	return Left, nil
 }
 
-// settled looks whether an earlier try to write an outcome succeeded, although its answer was lost.
+// settled finds out whether an earlier attempt to write an outcome succeeded although its answer was lost.
 func (t Table) settled(ctx context.Context, c Claim, o Outcome) (Result, error) {
 	if o.Return != nil {
 		if did, err := t.did(ctx, t.DB, c, 1, o.Return.To); err != nil || did {
@@ -125,9 +125,9 @@ func (t Table) settled(ctx context.Context, c Claim, o Outcome) (Result, error) 
 const sweepBatch = 100
 
 // Sweep moves jobs that no worker will move, or whose workers died: the first ones that meet a condition on the job j
-// and its details d, oldest first. Each has the outcome that decide returns; asked says that the provider has been
-// asked. Sweep looks at each again once its row is locked, because a worker may have come back after an outage, or gone
-// on. A job that cannot be moved does not stop the others.
+// and its details d, oldest first. Each gets the outcome that decide returns; asked says that the provider has been
+// asked. Sweep checks each job again once its row is locked, because its worker may have come back after an outage, or
+// may have made progress. A job that cannot be moved does not stop the others.
 func (t Table) Sweep(ctx context.Context, which Fragment, decide func(c Claim, asked bool) Outcome) error {
 	type found struct {
 		Claim

@@ -41,7 +41,7 @@ func (k *Renewer) AfterOutages(work func(ctx context.Context) (bool, error)) fun
 	}
 }
 
-// Poll calls work until work reports that nothing was left, then again whenever wake receives and at least every
+// Poll calls work until work reports that nothing is left, then again whenever wake receives and at least every
 // interval, until ctx ends. After an error or a panic it waits as for an empty queue, and logs it once a minute while
 // it lasts.
 func Poll(ctx context.Context, log *slog.Logger, name string, wake <-chan struct{}, every time.Duration,
@@ -84,8 +84,8 @@ func drain[T any](c <-chan T) {
 	}
 }
 
-// Retry rides out a short failure of our own database or store: five tries over about fifteen seconds. A job that has
-// moved on is not tried again.
+// Retry rides out a short failure of our own database or store: it makes five attempts over about fifteen seconds. It
+// does not retry for a job that has moved on.
 func Retry(ctx context.Context, try func() error) error {
 	wait := time.Second
 	for attempt := 1; ; attempt++ {

@@ -10,20 +10,20 @@ import (
 
 // Pick is one way to claim a job.
 type Pick struct {
-	From, To string   // To is From if the worker goes on where another one stopped; then no new attempt begins
+	From, To string   // To is From if the worker continues where another one stopped; then no new attempt begins
 	Job      Fragment // a query for the id of the job
-	// Lock, unless "", names the lock of all replicas under which the query runs: what it picks depends on the jobs
-	// that are at work, so two claims at once could both pick too many.
+	// Lock, unless "", names the lock, shared by all replicas, under which the query runs: what it picks depends on the
+	// jobs that are at work, so two concurrent claims could together pick too many.
 	Lock   string
 	Set    Fragment // assignments of details
-	Topics []string // to notify as well
+	Topics []string // further topics to notify
 }
 
-// Queue is the jobs of a kind as its workers see them. J is what a worker needs of a job.
+// Queue is the jobs of a kind as its workers see them. J is what a worker needs to know about a job.
 type Queue[J any] struct {
 	Table
-	// Look returns the ways to claim a job, in their order; none if no job waits that this replica may claim. It takes
-	// no lock. Most claims end with it.
+	// Look returns the ways to claim a job, in order of preference; none if no job is waiting that this replica may
+	// claim. It takes no lock. Most claims end with it.
 	Look func(ctx context.Context) ([]Pick, error)
 	// Read reads a job in the transaction that claims it.
 	Read func(ctx context.Context, tx *db.Tx, c Claim) (J, error)

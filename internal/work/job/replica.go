@@ -45,7 +45,8 @@ func (r Replica) Run(ctx context.Context, d *db.DB) error {
 	}
 }
 
-// Announce records once that the replica lives and what it offers, and deletes replicas that have been silent for long.
+// Announce records once that the replica lives and what it offers, and deletes replicas that have been silent for a
+// long time.
 func (r Replica) Announce(ctx context.Context, d *db.DB) error {
 	slots, free := r.Offers(ctx)
 	_, err := d.Exec(ctx, `INSERT INTO replicas (id, slots, free_bytes, seen_at) VALUES ($1, $2, $3, now_ms())
@@ -70,7 +71,7 @@ func CheckWrites(ctx context.Context, d *db.DB, id string) error {
 
 // Offer is what all live replicas offer together.
 type Offer struct {
-	Replicas      int64 // 0 says nothing about room: a replica whose disk is full still lives
+	Replicas      int64 // 0 does not mean a lack of room: a replica whose disk is full is still alive
 	Slots         int64
 	MostFreeBytes int64 // of the replica that has most
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Fragment is a piece of a statement with its arguments: a condition, assignments, or a query for the id of a job. Its
-// parameters count from $1, whatever stands before it in the statement.
+// parameters count from $1, whatever precedes it in the statement.
 type Fragment struct {
 	text string
 	args []any
@@ -17,7 +17,7 @@ type Fragment struct {
 // SQL returns a Fragment. The text is a constant of the program, never input.
 func SQL(text string, args ...any) Fragment { return Fragment{text, args} }
 
-// And is the condition that both hold. The zero value holds always.
+// And returns the condition that both hold. The zero value always holds.
 func (f Fragment) And(g Fragment) Fragment {
 	switch {
 	case f.text == "":
@@ -31,7 +31,7 @@ func (f Fragment) And(g Fragment) Fragment {
 
 var parameter = regexp.MustCompile(`\$\d+`)
 
-// statement joins texts and fragments to one statement. The parameters of the texts are the given arguments; those of
+// statement joins texts and fragments into one statement. The parameters of the texts are the given arguments; those of
 // each fragment get the numbers after them.
 func statement(args []any, parts ...any) (query string, all []any) {
 	var b strings.Builder

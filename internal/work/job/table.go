@@ -69,8 +69,8 @@ type Table struct {
 
 	// Ended runs in the transaction that ends a job, whichever way it ends, except when its owner deletes it.
 	Ended func(ctx context.Context, tx *db.Tx, e End) error
-	// Line, unless nil, keeps the queue's line. It runs at the end of each transaction in which jobs of these owners
-	// begin or cease to wait or to be worked on.
+	// Line, unless nil, keeps the queue's line of owners up to date. It runs at the end of each transaction in which
+	// jobs of these owners begin or cease to wait or to be worked on.
 	Line func(ctx context.Context, tx *db.Tx, owners []string) error
 	// Swept, unless nil, cleans up after each job that [Table.Sweep] has moved.
 	Swept func(ctx context.Context, c Claim, r Result)
@@ -78,10 +78,10 @@ type Table struct {
 	Unknown error
 }
 
-// Observer counts what metrics tell of jobs.
+// Observer counts jobs for the metrics.
 type Observer interface {
-	// Stage counts how long a stage took: "wait" until the first attempt, "total" until the job succeeded, and what a
-	// kind of job names between.
+	// Stage counts how long a stage took: "wait" until the first attempt, "total" until the job succeeded, and the
+	// stages in between that each kind of job names.
 	Stage(stage string, took time.Duration)
 	// Ended is called in the transaction that ends a job in a state.
 	Ended(state string)
@@ -92,7 +92,7 @@ type Claim struct {
 	Lease
 	UserID   string
 	State    string // in which the worker holds the job
-	Attempts int    // this one included, which counts once its work has begun
+	Attempts int    // including this one, which counts once its work has begun
 	age      time.Duration
 }
 
@@ -125,8 +125,8 @@ func (t Table) Set(ctx context.Context, tx *db.Tx, id string, set Fragment) erro
 	return nil
 }
 
-// CountBytes sets what the files of a job count for its owner, and locks the job's row. The files of a deleted job
-// count nothing.
+// CountBytes sets how many bytes the files of a job count against its owner's limit, and locks the job's row. The files
+// of a deleted job count nothing.
 func CountBytes(ctx context.Context, tx *db.Tx, id string, bytes int64) error {
 	_, err := tx.Exec(ctx, `UPDATE jobs SET stored_bytes = CASE WHEN deleted_at IS NULL THEN CAST($2 AS BIGINT) ELSE 0 END
 		WHERE id = $1`, id, bytes)
@@ -144,7 +144,7 @@ func Announce(ctx context.Context, tx *db.Tx, id string, topics ...string) error
 // Topic announces every change of a job that its owner can see.
 func Topic(id string) string { return "job/" + id }
 
-// WorkTopic wakes the workers of every replica, because a job of a kind may be claimed.
+// WorkTopic wakes the workers of every replica, because a job of that kind may be claimed.
 func WorkTopic(kind string) string { return db.ForWorkers + kind }
 
 // revoked announces to the worker of a job, on any replica, that the job was taken away for good.

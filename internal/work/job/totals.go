@@ -1,5 +1,5 @@
 // The totals of jobs that have ended, by day, state and length: job_days. Every move that ends a job, or runs one
-// again, counts in its own transaction, so that reports need not read the jobs of years.
+// again, updates them in its own transaction, so that reports need not read years of jobs.
 
 package job
 
@@ -18,8 +18,8 @@ func ended(state string) bool {
 	return slices.Contains([]string{"COMPLETED", "READY", "DISPOSED", "FAILED"}, state)
 }
 
-// count counts jobs that moved from one state to another, and keeps the queue's line. From is "" if the jobs were
-// unfinished. It comes late in a transaction, because other moves wait for the totals that it locks.
+// count counts jobs that moved from one state to another, and keeps the queue's line up to date. from is "" if the jobs
+// were unfinished. Call it late in a transaction, because other moves wait for the totals that it locks.
 func (t Table) count(ctx context.Context, tx *db.Tx, from, to string, rows ...moved) error {
 	if t.Line != nil && !(ended(from) && ended(to)) {
 		owners := make([]string, len(rows))

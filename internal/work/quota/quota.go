@@ -26,7 +26,7 @@ type Report struct {
 	MaxWaitingJobs *int64 `json:"maxWaitingJobs"`
 }
 
-// Limits are those of every account. A nil *Limits limits nothing.
+// Limits are the limits of every account. A nil *Limits limits nothing.
 type Limits struct {
 	Max Usage
 	// Query reads the Usage of the user $1.
@@ -52,7 +52,7 @@ func (l *Limits) Usage(ctx context.Context, q db.Querier, userID string) (u Usag
 	return u, nil
 }
 
-// Report reads what an account has, beside its limits.
+// Report reads what an account has, together with its limits.
 func (l *Limits) Report(ctx context.Context, q db.Querier, userID string) (Report, error) {
 	has, err := l.Usage(ctx, q, userID)
 	r := Report{StoredBytes: has.StoredBytes, WaitingJobs: has.WaitingJobs}

@@ -55,8 +55,8 @@ func (l Limit) Reserve(ctx context.Context, d *db.DB, key string) (taken string,
 // Return takes back what Reserve counted. Until then it counts, so that at no time more than PerMinute events are under
 // way or counted.
 //
-// The time that the event replaced was at least a minute old, so the row does not need it back. Of several events in
-// one millisecond, any may go.
+// The time that the event replaced was at least a minute old, so the row does not need it back. If several events have
+// the same millisecond, Return may remove any of them.
 func (l Limit) Return(ctx context.Context, d *db.DB, key, taken string) error {
 	for at := range l.PerMinute {
 		n, err := d.Exec(ctx, `UPDATE request_times SET times = substr(times, 1, $3) || substr(times, $3 + $4 + 1)

@@ -64,7 +64,7 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Sweeper removes objects. It is safe for concurrent use, also by several replicas.
+// Sweeper removes objects. It is safe for concurrent use, even by several replicas.
 type Sweeper struct{ Options }
 
 // New returns a Sweeper.
@@ -171,8 +171,8 @@ func (s *Sweeper) Remove(ctx context.Context, kind string, keys ...string) error
 	return s.clean(ctx, kind, "expired", objects)
 }
 
-// Clean removes unneeded objects under a prefix within a rule's, such as the folder of one job, without waiting for
-// Grace.
+// Clean removes unneeded objects under a prefix that lies within a rule's prefix, such as the folder of one job,
+// without waiting for Grace.
 func (s *Sweeper) Clean(ctx context.Context, kind, prefix string) error {
 	var objects []objectstore.Info
 	err := s.Store.List(ctx, prefix, func(o objectstore.Info) error {

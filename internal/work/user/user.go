@@ -1,5 +1,5 @@
-// Package user owns the table users. It alone decides what a deletion in progress means: from its first write on, the
-// account exists for no request.
+// Package user owns the table users. It alone decides what a deletion in progress means: from its first write on, no
+// request finds the account.
 //
 // Other packages call [Lock] in their own transactions, or put the condition [Exists] into their own queries. Sign-in
 // and erasure belong to package account.
@@ -23,7 +23,7 @@ var ErrDeleted = fault.New(fault.Unauthorized, "account_deleted")
 // ErrNotAdmin is returned for a user who is not an admin.
 var ErrNotAdmin = fault.New(fault.Forbidden, "admin_required")
 
-// ErrSignedOut is returned for an access token that a sign-out has ended.
+// ErrSignedOut is returned for an access token that a sign-out has invalidated.
 var ErrSignedOut = fault.New(fault.Unauthorized, "invalid_token")
 
 // Lock marks a user as active and holds the row until the transaction ends: a deletion of the account either sees what
