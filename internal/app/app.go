@@ -60,7 +60,7 @@ type App struct {
 	dispatcher *events.Dispatcher
 	handler    http.Handler
 	stopping   chan struct{}                 // closed when the public listener is
-	workers    []func(context.Context) error // of the roles of this process
+	workers    []func(context.Context) error // for the roles of this process
 	makers     []*derived.Maker
 	rounds     []round // sweeps of what all replicas share
 	ownRounds  []round // sweeps of this replica's disk
@@ -71,7 +71,7 @@ type App struct {
 func New(ctx context.Context, cfg config.Config, version string, log *slog.Logger) (*App, error) {
 	a := &App{cfg: cfg, log: log, version: version, registry: prometheus.NewRegistry()}
 	b := &builder{App: a, deps: ops.NewDependencies(a.registry)}
-	// A wrong program or a missing wall must be found before anything is written.
+	// Detect an unsuitable ffmpeg or missing confinement before anything is written.
 	err := b.buildMedia(ctx)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (a *App) listen(ctx context.Context) (net.Listener, error) {
 }
 
 // Run serves until ctx ends. Then it refuses new requests, lets running requests end, and meanwhile hands running jobs
-// back to the queue. Last it closes the database. It returns nil after a clean stop.
+// back to the queue. Finally it closes the database. It returns nil after a clean stop.
 func (a *App) Run(ctx context.Context) error {
 	defer a.flush(ctx)
 	defer func() {
@@ -158,8 +158,8 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	signal.Ignore(syscall.SIGHUP) // unhandled, it would end the process without draining it
 	group, ctx := errgroup.WithContext(ctx)
-	// At a stop all of them end at once. Workers claim no more jobs, while the listener lets requests end: a job that
-	// these submit waits in its row for another replica, or for the next start.
+	// On a stop, all of these begin to end at the same time. Workers claim no more jobs while the listener still lets
+	// requests end: a job that such a request submits waits in its row for another replica, or for the next start.
 	var listeners []net.Listener
 	if public != nil {
 		listeners = append(listeners, public)

@@ -1,4 +1,4 @@
-// Builds the App: one build function for each area, in the order in which one thing needs another. Commands beside the
+// Builds the App: one build function for each area, in the order of their dependencies. Commands that run beside the
 // service use the exported constructors.
 
 package app
@@ -109,7 +109,7 @@ type builder struct {
 	devices       *events.Devices
 }
 
-// build makes everything that needs the database, in the order in which one thing needs another.
+// build makes everything that needs the database, in the order of its dependencies.
 func (b *builder) build(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		b.buildMonitor, b.buildTracer, b.buildStores, b.buildOps, b.buildCredits,
@@ -221,7 +221,8 @@ func (b *builder) buildStores(context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The rest of the disk is for jobs and uploads. On a large disk, more would seldom be read again before it expires.
+	// The rest of the disk is for jobs and uploads. On a large disk, a larger cache would rarely be read again before
+	// it expires.
 	b.assetCache, err = diskcache.New(diskcache.Config{Dir: b.dirs.assets, MaxBytes: min(size/4, 20<<30), Volatile: true})
 	if err != nil {
 		return err
@@ -471,7 +472,7 @@ func OpenStore(cfg config.Config, deps *ops.Dependencies) (objectstore.Store, *o
 	return dir, nil, err
 }
 
-// NewSweeper returns the sweeper of the configured installation, for a command beside the service.
+// NewSweeper returns the sweeper of the configured installation, for a command that runs beside the service.
 func NewSweeper(cfg config.Config, d *db.DB, log *slog.Logger) (*sweep.Sweeper, error) {
 	store, bucket, err := OpenStore(cfg, nil)
 	if err != nil {

@@ -1,5 +1,5 @@
-// The sweeps of a replica: which rounds of them it runs, how often, and how the one replica that sweeps what all share
-// is found.
+// The sweeps of a replica: which rounds of them it runs, how often, and how the replicas choose the one that sweeps
+// what they all share.
 
 package app
 
@@ -64,7 +64,7 @@ func (b *builder) buildSweeps(context.Context) error {
 			b.sweeps.SetStored("assets", sizeBytes)
 			return err
 		}}}},
-		{fileSweepEvery, []task{ // rows before the objects that they keep
+		{fileSweepEvery, []task{ // rows before the objects that they protect
 			{"events", func(ctx context.Context) error { return events.Sweep(ctx, b.db) }},
 			{"separations", b.separations.Expire},
 			{"renders", b.renders.Expire},
@@ -129,7 +129,8 @@ func (a *App) runSweeps(ctx context.Context) {
 	}
 }
 
-// runRounds runs each round at once and then at its interval. A panic stops neither the other sweeps nor the process.
+// runRounds runs each round immediately and then at its interval. A panic stops neither the other sweeps nor the
+// process.
 func (a *App) runRounds(ctx context.Context, rounds []round) {
 	var all sync.WaitGroup
 	for _, r := range rounds {

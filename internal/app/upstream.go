@@ -162,7 +162,8 @@ func (b *builder) buildEvents(context.Context) error {
 	return nil
 }
 
-// attemptLimits give the whole of an attempt to any part of it, whatever the limits of other outbound calls are.
+// attemptLimits lets any part of an attempt take as long as the whole attempt may, whatever the limits of other
+// outbound calls are.
 var attemptLimits = config.Outbound{ConnectTimeout: events.AttemptTimeout, RequestTimeout: events.AttemptTimeout,
 	SocketTimeout: events.AttemptTimeout}
 

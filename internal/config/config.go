@@ -42,7 +42,7 @@ type Config struct {
 // Roles are the parts of the service that this process runs.
 type Roles struct{ API, Render, Separation, Sweep bool }
 
-// AllRoles makes one process the whole service.
+// AllRoles makes one process run the whole service.
 var AllRoles = Roles{API: true, Render: true, Separation: true, Sweep: true}
 
 // Media reports whether the process runs ffmpeg.

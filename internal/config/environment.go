@@ -147,7 +147,8 @@ const fileSuffix = "_FILE"
 const maxSecretBytes = 64 << 10
 
 // readSecretFiles makes lookup return the content of the files that <KEY>_FILE names, under the names of their keys. A
-// line break at the end of a file is not part of the value. Setting a key of which one of these is wrong is skipped.
+// line break at the end of a file is not part of the value. If a file cannot be used, or if its key is set as well, the
+// key gets a problem and no value.
 func (r *reader) readSecretFiles() {
 	fromFile := map[string]string{}
 	for _, k := range Keys {

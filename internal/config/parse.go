@@ -152,7 +152,7 @@ func origins(text string) ([]string, string) {
 	const wrong = "must list origins such as https://app.example.com"
 	entries := splitList(text)
 	if len(entries) == 0 {
-		return nil, wrong // a list of commas must not allow every page
+		return nil, wrong // a list of only commas must not allow every page
 	}
 	for i, entry := range entries {
 		if entry == "*" {

@@ -145,7 +145,7 @@ func (v *Separation) allowHost(r *reader, key, address string) {
 	}
 }
 
-// isPlain reports whether an address is plain http to another machine than this one.
+// isPlain reports whether an address is plain http to a machine other than this one.
 func isPlain(u *url.URL) bool {
 	host := u.Hostname()
 	addr, err := netip.ParseAddr(host)

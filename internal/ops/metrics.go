@@ -31,8 +31,8 @@ type Metrics struct {
 	calls    *prometheus.HistogramVec
 }
 
-// NewMetrics adds to the registry what a process that runs version did, and the state of the database at the time of a
-// scrape.
+// NewMetrics adds to the registry the metrics of a process that runs version, and of the state of the database at the
+// time of a scrape.
 func NewMetrics(r prometheus.Registerer, version string, d *db.DB) *Metrics {
 	m := &Metrics{
 		requests: newHistogram(r, "cutroom_http_request_seconds", "Time to answer, by route and status.",
@@ -124,7 +124,8 @@ func (o jobObserver) Stage(stage string, took time.Duration) {
 // Ended implements job.Observer.
 func (o jobObserver) Ended(state string) { o.ended.WithLabelValues(o.kind, state).Inc() }
 
-// clockSkew returns the seconds by which this machine's clock is ahead of the database's, NaN if that does not answer.
+// clockSkew returns the seconds by which this machine's clock is ahead of the database's, or NaN if the database does
+// not answer.
 func clockSkew(d *db.DB) float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -144,7 +145,7 @@ type Sweeps struct {
 	stored                *prometheus.GaugeVec
 }
 
-// NewSweeps returns metrics in the registry. It may be nil: then nobody reads them.
+// NewSweeps returns metrics in the registry r. If r is nil, nobody reads them.
 func NewSweeps(r prometheus.Registerer) *Sweeps {
 	return &Sweeps{
 		leader: newGauge(r, "cutroom_sweep_leader", "1 on the replica that sweeps for all."),

@@ -32,8 +32,9 @@ const (
 	claimProbeAge = 2 * time.Second  // for a replica that is about to claim a job
 )
 
-// slowStart is how long ffmpeg counts as able to start after it last did, although a start takes longer than a probe
-// waits. A machine whose cores are all busy is slow, not broken; a program that hangs for longer is.
+// slowStart is how long after its last start ffmpeg still counts as able to start, even if starting it takes longer
+// than a probe waits. A machine whose cores are all busy is slow, not broken; an ffmpeg that hangs for longer than this
+// is broken.
 const slowStart = time.Minute
 
 // The reasons why a replica cannot work, each with a sentence for operators. The log has the cause.
@@ -82,7 +83,7 @@ type Readiness struct {
 }
 
 // NewReadiness returns a handler for /readyz, which is also a Prometheus collector. The service has just started
-// ffmpeg: without it, it would not have come this far.
+// ffmpeg: otherwise it would not have got this far.
 func NewReadiness(o ReadinessOptions) *Readiness {
 	return &Readiness{ReadinessOptions: o, ffmpegAt: time.Now()}
 }

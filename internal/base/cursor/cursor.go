@@ -1,5 +1,5 @@
 // Package cursor pages through a user's rows, newest first. A page begins after a row instead of at an offset, so rows
-// that are added or removed meanwhile shift nothing.
+// that are added or removed in the meantime shift nothing.
 package cursor
 
 import (
@@ -72,7 +72,7 @@ func List[T any](ctx context.Context, q db.Querier, query, owner string, p Page,
 	if p.After != Start && !slices.ContainsFunc(prefixes, ours) {
 		return nil, "", errInvalid
 	}
-	// One extra row tells whether there is another page.
+	// One extra row shows whether there is another page.
 	page, err = db.All(ctx, q, scan, query, owner, p.After.At, p.After.ID, p.Limit+1)
 	if err != nil || len(page) <= p.Limit {
 		return page, "", err

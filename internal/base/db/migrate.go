@@ -61,8 +61,8 @@ func (d *DB) provider(opts ...goose.ProviderOption) (*goose.Provider, error) {
 	return p, nil
 }
 
-// EnsureSchema is Migrate for a schema that is older than this program. On any other it only reads, so it needs no
-// right to change the schema.
+// EnsureSchema is Migrate for a schema that is older than this program. It only reads any other schema, so it then
+// needs no permission to change it.
 func (d *DB) EnsureSchema(ctx context.Context) error {
 	old := d.CheckSchema(ctx)
 	if !errors.Is(old, errOldSchema) {

@@ -38,7 +38,7 @@ func (t *tracer) count(ctx context.Context, err error) {
 }
 
 // minWait is the minimum duration of a PostgreSQL statement, or of a wait for SQLite's writer, that is recorded as a
-// span. A film's trace has hundreds of quick ones, which would hide the slow ones.
+// span. A film's trace would have hundreds of quick ones, which would hide the slow ones.
 const minWait = 10 * time.Millisecond
 
 // traceWait records a wait for the database that has just ended.

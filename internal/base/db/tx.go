@@ -31,7 +31,7 @@ func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return retry(ctx, func() error { return d.inTxOnce(ctx, fn) })
 }
 
-// retry calls run until it returns anything but a deadlock or serialisation failure, at most three times.
+// retry calls run, at most three times, until it returns anything but a deadlock or serialisation failure.
 func retry(ctx context.Context, run func() error) error {
 	var err error
 	for attempt := range 3 {

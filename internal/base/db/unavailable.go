@@ -33,8 +33,8 @@ func WithLimit(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, limitKey{}, limit)
 }
 
-// Gate admits a call to the database, or waits until it may. It returns an error if the context ends before, and for
-// a call that it refuses. The call leaves the gate when it has ended.
+// Gate admits a call to the database, or waits until it may. It returns an error if the context ends first, or if it
+// refuses the call. The call leaves the gate when it has ended.
 type Gate func(ctx context.Context) (leave func(), err error)
 
 type gateKey struct{}
@@ -45,7 +45,8 @@ func WithGate(ctx context.Context, g Gate) context.Context {
 	return context.WithValue(ctx, gateKey{}, g)
 }
 
-// enter is bounded for a call that takes a connection: it passes the gate of the context first. The wait counts.
+// enter is bounded for a call that takes a connection: the call first passes the context's gate. The wait at the gate
+// counts towards the limit.
 func enter(ctx context.Context) (context.Context, func(error) error, error) {
 	ctx, end := bounded(ctx)
 	gate, gated := ctx.Value(gateKey{}).(Gate)
@@ -69,7 +70,7 @@ func bounded(ctx context.Context) (context.Context, func(error) error) {
 	return until(ctx, end, limited)
 }
 
-// limitOf returns when a call that begins now must have ended.
+// limitOf returns the time by which a call that begins now must end.
 func limitOf(ctx context.Context) (end time.Time, limited bool) {
 	limit, limited := ctx.Value(limitKey{}).(time.Duration)
 	return time.Now().Add(limit), limited
@@ -113,9 +114,9 @@ var unavailableCodes = []string{
 	"25P03", "25P04", // the server ended a transaction that idled or took too long
 	"53",    // no disk, memory or connections left
 	"55P03", // lock_timeout
-	"57014", // statement_timeout, or an operator: the end of the caller's context was looked at before
+	"57014", // statement_timeout, or cancelled by an operator; classified has already checked the caller's context
 	"57P0",  // the server starts, stops or closed the session
-	"58",    // a failure of the server's system
+	"58",    // a system error of the server
 }
 
 func unavailable(err error) bool {
@@ -143,7 +144,7 @@ type Scanner interface{ Scan(dest ...any) error }
 type Row struct {
 	row *sql.Row
 	end func(error) error
-	err error // of a call that passed no gate
+	err error // of a call that did not pass the gate
 }
 
 // Scan reads the row. If there is none, the error is sql.ErrNoRows. Every Row must be scanned.
@@ -160,7 +161,7 @@ type Rows struct {
 	end func(error) error
 }
 
-// newRows returns the result of a query. end classifies its errors, also those of the rows.
+// newRows returns the result of a query. end classifies its errors, including those of the rows.
 func newRows(rows *sql.Rows, err error, end func(error) error) (*Rows, error) {
 	if err != nil {
 		return nil, end(err)

@@ -16,7 +16,7 @@ import (
 // Kind is the class of an Error. It determines the HTTP status.
 type Kind int
 
-// The kinds, with the status that httpapi answers.
+// The kinds, with the status that httpapi sends.
 const (
 	Internal        Kind = iota // 500
 	Invalid                     // 400

@@ -19,7 +19,7 @@ import (
 // maxAnswerBytes bounds how much of an answer is read. Real answers are a few KiB.
 const maxAnswerBytes = 1 << 20
 
-// ErrTooLong means that an answer with status 200 exceeds the size limit.
+// ErrTooLong means that the body of an answer with status 200 exceeds the size limit.
 var ErrTooLong = errors.New("answer too long")
 
 // Private returns a copy of client that follows no redirects and keeps no cookies; nil stands for http.DefaultClient.

@@ -14,8 +14,8 @@ var ErrIdle = errors.New("no bytes moved within the socket time-out")
 // IdleTimeout cancels a request when no byte of it has moved for a while. A fixed time-out would be too short for a
 // large body on a slow line and too long for a small one on a dead line.
 //
-// The timer is stopped while nobody reads the body of the answer: a slow consumer does not mean that the service is
-// silent.
+// The timer is stopped while nobody reads the body of the answer, because a slow consumer does not mean that the
+// service is silent.
 type IdleTimeout struct {
 	limit  atomic.Int64 // nanoseconds; atomic because the request and its answer may move at the same time
 	ctx    context.Context

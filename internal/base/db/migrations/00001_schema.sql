@@ -15,7 +15,7 @@ CREATE TABLE users (
     created_at     BIGINT NOT NULL,
     last_active_at BIGINT NOT NULL,
     signed_out_at  BIGINT, -- access tokens issued before this time are invalid
-    erasing_at     BIGINT, -- when deletion began; from then on the account is unknown, and the row goes with its files
+    erasing_at     BIGINT, -- when deletion began: the account is unknown from then on, and its row goes after its files
     UNIQUE (provider, provider_sub)
 );
 CREATE INDEX users_by_created ON users (created_at);
@@ -81,7 +81,7 @@ CREATE TABLE sale_notices (
 );
 CREATE INDEX sale_notices_due ON sale_notices (due_at);
 
--- credit: an order that a user presented in vain, without its receipt.
+-- credit: an order that a user presented without success; its receipt is not stored.
 CREATE TABLE receipt_refusals (
     user_id    TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     platform   TEXT NOT NULL,
@@ -96,14 +96,15 @@ CREATE INDEX receipt_refusals_by_order ON receipt_refusals (order_id);
 CREATE INDEX receipt_refusals_by_user ON receipt_refusals (user_id, created_at);
 CREATE INDEX receipt_refusals_by_time ON receipt_refusals (created_at);
 
--- credit: who had the signup bonus in an account that was deleted since, as a keyed hash of provider and subject.
+-- credit: a person who had the signup bonus in an account that has since been deleted, as a keyed hash of provider and
+-- subject.
 CREATE TABLE bonus_identities (
     identity_hash TEXT PRIMARY KEY,
     created_at    BIGINT NOT NULL
 );
 
--- job: a job of either kind: how far it is, and the lease of the worker that holds it. The columns of its kind are
--- in separations or in renders. Lock this row before you change those because of its state.
+-- job: a job of either kind, with its progress and the lease of the worker that holds it. The columns of its kind are
+-- in separations or in renders. Lock this row before you change those columns because of its state.
 CREATE TABLE jobs (
     id                 TEXT PRIMARY KEY, -- begins with sep- or rnd-
     kind               TEXT NOT NULL,
@@ -150,8 +151,8 @@ CREATE TABLE held_objects (
 );
 CREATE INDEX held_objects_by_key ON held_objects (object_key);
 
--- job: how many of the jobs submitted on a day ended in a state, by the bucket of the histogram of source durations.
--- A job whose row goes is counted for good.
+-- job: how many of the jobs submitted on a day ended in a state, by the bucket of the histogram of source durations. A
+-- job stays counted after its row is deleted.
 CREATE TABLE job_days (
     kind               TEXT NOT NULL,
     day                BIGINT NOT NULL, -- since 1970-01-01, in UTC
@@ -162,7 +163,7 @@ CREATE TABLE job_days (
     PRIMARY KEY (kind, day, state, bucket)
 );
 
--- separation: what a separation has beside its row in jobs.
+-- separation: what a separation has in addition to its row in jobs.
 CREATE TABLE separations (
     job_id             TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
     source_key         TEXT NOT NULL,
@@ -179,7 +180,7 @@ CREATE TABLE separations (
     processing_at      BIGINT,
     provider_done_at   BIGINT, -- the end of the provider's time-out; fetching the stems may take longer
     collected_at       BIGINT, -- the last download of a stem
-    busy_since         BIGINT, -- when the provider first refused the job for being busy
+    busy_since         BIGINT, -- when the provider first refused the job because it was busy
     busy_status        INTEGER
 );
 CREATE INDEX separations_by_reference ON separations (reference) WHERE reference IS NOT NULL;
@@ -211,27 +212,27 @@ CREATE TABLE separation_pause (
 );
 INSERT INTO separation_pause (id, until_ms, refusals) VALUES (1, 0, 0);
 
--- render: what a render has beside its row in jobs.
+-- render: what a render has in addition to its row in jobs.
 CREATE TABLE renders (
     job_id             TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
     spec               TEXT NOT NULL, -- the request, '' once nobody needs it
     output_kind        TEXT NOT NULL,
     quality            TEXT NOT NULL DEFAULT 'medium',
-    upload_bytes       BIGINT NOT NULL DEFAULT 0, -- of the files uploaded for this job alone
+    upload_bytes       BIGINT NOT NULL DEFAULT 0, -- of the files uploaded only for this job
     output_key         TEXT,
     output_size_bytes  BIGINT,
     output_sha256      TEXT,
     output_duration_ms BIGINT,
     poster_key         TEXT,
     needs_bytes        BIGINT, -- of free disk, if a replica had too little
-    short_since        BIGINT, -- when no live replica had needs_bytes any more
+    short_since        BIGINT, -- since when no live replica has had needs_bytes
     expires_at         BIGINT  -- of the output
 );
 CREATE INDEX renders_expiring ON renders (expires_at) WHERE output_key IS NOT NULL;
 CREATE INDEX renders_with_spec ON renders (job_id) WHERE spec <> '';
 
 -- render: an account that has submitted a render, in the order in which accounts get slots. Every move of a render
--- writes it.
+-- updates it.
 CREATE TABLE render_turns (
     user_id         TEXT PRIMARY KEY REFERENCES users (id) ON DELETE CASCADE,
     processing      BIGINT NOT NULL DEFAULT 0, -- the account's PROCESSING jobs
@@ -267,8 +268,8 @@ CREATE TABLE render_inputs (
 );
 CREATE INDEX render_inputs_by_use ON render_inputs (last_used_at);
 
--- job: a running process, with the number of jobs that it runs at once and the bytes it may still write. One
--- that was not seen for a while counts as gone.
+-- job: a running process, with the number of jobs that it runs at once and the bytes it may still write. A replica that
+-- has not been seen for a while counts as gone.
 CREATE TABLE replicas (
     id         TEXT PRIMARY KEY,
     slots      INTEGER NOT NULL,
@@ -276,7 +277,7 @@ CREATE TABLE replicas (
     seen_at    BIGINT NOT NULL
 );
 
--- job: the lease of work that one replica does for all, by the work's name.
+-- job: the lease for work that one replica does for all, by the name of the work.
 CREATE TABLE leases (
     id          TEXT PRIMARY KEY,
     lease_owner TEXT NOT NULL,
@@ -297,8 +298,8 @@ CREATE TABLE assets (
     content_type TEXT NOT NULL,
     seen_at      BIGINT, -- when the object was last seen in the bucket
     verified     TEXT,   -- size and ETag of the object whose bytes were hashed and fit the key
-    -- The sweep sets removing_at before it deletes an object that nobody holds, and raises removals: a hold
-    -- that began with an older look at the object is refused.
+    -- The sweep sets removing_at before it deletes an object that nobody holds, and raises removals: a hold that began
+    -- with an earlier lookup of the object is refused.
     removing_at  BIGINT,
     given_up_at  BIGINT, -- when the sweep first did so
     removal_at   BIGINT, -- when the sweep deletes the object again
@@ -310,7 +311,7 @@ CREATE INDEX assets_by_sight ON assets (COALESCE(seen_at, 0));
 CREATE TABLE asset_holders (
     user_id      TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE,
     asset_key    TEXT NOT NULL,
-    size_bytes   BIGINT NOT NULL, -- as in assets, and written together with it: the sum of an account reads no other table
+    size_bytes   BIGINT NOT NULL, -- as in assets, and written together with it: an account's sum reads no other table
     created_at   BIGINT NOT NULL,
     last_used_at BIGINT NOT NULL,
     given_up_at  BIGINT, -- the account gave the asset up, which counts for it until the object is erased
@@ -408,8 +409,8 @@ CREATE TABLE audit (
 CREATE INDEX audit_by_time ON audit (created_at, id);
 CREATE INDEX audit_by_target ON audit (target, created_at);
 
--- installation: one row, the id that the database shares with its bucket, or the id of its disk. Without it, a
--- database could take the objects of another one for its own, whose rows it has lost.
+-- installation: one row, the id that the database shares with its bucket, or the id of its disk. Without it, a database
+-- could mistake another database's objects for its own objects whose rows are lost.
 CREATE TABLE installation (
     single     INTEGER PRIMARY KEY CHECK (single = 1),
     id         TEXT NOT NULL,
@@ -417,7 +418,7 @@ CREATE TABLE installation (
     created_at BIGINT NOT NULL
 );
 
--- admin: how many of a day's calls to an endpoint took about so long.
+-- admin: how many of a day's calls to an endpoint took about latency_ms.
 CREATE TABLE provider_call_days (
     day        BIGINT NOT NULL, -- since 1970-01-01, in UTC
     provider   TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- What PostgreSQL needs beside the tables. SQLite gets now_ms() from its driver.
+-- What PostgreSQL needs in addition to the tables. SQLite gets now_ms() from its driver.
 
 -- +goose Up
 
@@ -7,8 +7,8 @@
 CREATE FUNCTION now_ms() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
 
--- By default a fifth of a table is dead before it is vacuumed: millions of rows. Free space in each page keeps the
--- renewal of a lease, every few seconds, from writing to the indexes.
+-- By default PostgreSQL vacuums a table only after a fifth of its rows, which may be millions, are dead. Free space in
+-- each page keeps lease renewals, which happen every few seconds, from writing to the indexes.
 ALTER TABLE jobs SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.01);
 ALTER TABLE separations SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.01);
