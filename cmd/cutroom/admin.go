@@ -14,7 +14,7 @@ const (
 	revoked = "no longer has the admin role."
 )
 
-// setRole gives a user a role. done is what to say then.
+// setRole gives a user a role. done is the sentence to print afterwards.
 func setRole(role, done string) runFunc {
 	return func(ctx context.Context, v *invocation) error {
 		u, err := account.SetRole(ctx, v.db, v.args[0], role, actor())

@@ -1,5 +1,5 @@
-// How a command line becomes a call: the names of commands, flags and arguments in any order, the configuration, the
-// log and the database that a command asks for, and the name that the audit gets.
+// How a command line becomes a call: this file looks up the command, parses flags and arguments in any order, opens the
+// configuration, the log and the database that the command needs, and finds the actor for the audit record.
 
 package main
 
@@ -134,8 +134,8 @@ func (v *invocation) parseSince(s string) (err error) {
 	return nil
 }
 
-// errorsOnOneLine joins the lines of an error, such as those of several attempts to connect, so that a search for
-// its cause finds the whole.
+// errorsOnOneLine joins the lines of an error, such as those of several attempts to connect, so that a search for its
+// cause finds the whole error.
 func errorsOnOneLine(_ []string, a slog.Attr) slog.Attr {
 	if err, isError := a.Value.Any().(error); isError && strings.Contains(err.Error(), "\n") {
 		return slog.String(a.Key, oneLine(err.Error()))

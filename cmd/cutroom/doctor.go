@@ -230,8 +230,8 @@ func checkProviderB(ctx context.Context, cfg config.Config) (string, error) {
 	return reach(ctx, http.MethodGet, cfg.Auth.ProviderB.KeysURL)
 }
 
-// credentialsOf returns the check of a vendor's service, which is nil if it is not configured. off says what is missing
-// then.
+// credentialsOf returns the check of a vendor's service. The service is nil if it is not configured; off then says what
+// is missing.
 func credentialsOf[C interface {
 	comparable
 	Check(ctx context.Context) error

@@ -71,7 +71,7 @@ func writeFields(w io.Writer, object json.RawMessage) {
 	}
 }
 
-// writeRows writes a JSON list as a table, at most limit rows of it.
+// writeRows writes at most limit rows of a JSON list as a table.
 func writeRows(w io.Writer, list json.RawMessage, limit int) {
 	for i, row := range elements(list) {
 		if i == limit {

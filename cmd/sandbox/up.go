@@ -34,8 +34,8 @@ const stopWait = 45 * time.Second
 // between.
 const firstStandIn = 10
 
-// numbers lists the keys of the service that hold a number. Clients of the sandbox may set them, but no path,
-// address or secret. The service must stay at its port.
+// numbers lists the keys of the service that hold a number. Clients of the sandbox may set these keys, but no path,
+// address or secret. The port is excluded, because the service must stay on it.
 func numbers() (keys []string) {
 	for _, k := range config.Keys {
 		if k.Max != 0 && k.Name != "PORT" {

@@ -19,8 +19,8 @@ import (
 const appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// appTypes are the content types of the files of a built app. The operating system's table would differ between
-// machines, and browsers must not guess.
+// appTypes are the content types of the files of a built app. The operating system's table differs between machines,
+// and browsers must not guess.
 var appTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",

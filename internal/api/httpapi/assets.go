@@ -65,7 +65,7 @@ type assetBody struct {
 	AssetKey    string `json:"assetKey"`
 	SizeBytes   int64  `json:"sizeBytes"`
 	ContentType string `json:"contentType"`
-	CreatedAt   int64  `json:"createdAt"` // these two in epoch ms
+	CreatedAt   int64  `json:"createdAt"` // this and the next in epoch ms
 	LastUsedAt  int64  `json:"lastUsedAt"`
 }
 

@@ -1,5 +1,5 @@
-// Decodes JSON bodies. encoding/json matches keys in any case and does not say where a value of the wrong type stands,
-// so this decoder walks the document itself.
+// Decodes JSON bodies. encoding/json matches keys in any case and does not say where a value of the wrong type is, so
+// this decoder walks the document itself.
 
 package httpapi
 

@@ -43,7 +43,7 @@ type errorBody struct {
 	*shortfallBody
 }
 
-// shortfallBody is what the answer insufficient_credits adds.
+// shortfallBody is what the answer insufficient_credits adds to an errorBody.
 type shortfallBody struct {
 	Required int64 `json:"required"`
 	Balance  int64 `json:"balance"`
@@ -109,8 +109,8 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) 
 // errUnavailable is the answer while a dependency is down.
 var errUnavailable = fault.Busy(10 * time.Second)
 
-// dependencyLimit is how long a request waits for the database or the bucket. It leaves time to answer within 10 s,
-// transfers of bodies aside.
+// dependencyLimit is how long a request waits for the database or the bucket. It leaves time to answer within 10 s, not
+// counting the transfer of bodies.
 const dependencyLimit = 7 * time.Second
 
 // withLimit bounds how long a request waits for database and bucket.

@@ -11,8 +11,8 @@ import (
 )
 
 // fingerprint returns a digest of what a request means to an endpoint, for its Idempotency-Key: apps that encode a
-// request again may write its keys in another order, its numbers in another form or its defaults out. The values are
-// decoded, with defaults filled in.
+// request again may write its keys in another order, write its numbers in another form, or spell out its defaults. The
+// values are decoded, with defaults filled in.
 func fingerprint(endpoint string, values ...any) string {
 	document := []any{endpoint}
 	for _, v := range values {

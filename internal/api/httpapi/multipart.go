@@ -151,7 +151,7 @@ func (f *form) read(body *headGuard, boundary string, rules formRules) error {
 	}
 }
 
-// take stores one part and returns its share of the limit on files.
+// take stores one part and returns how many bytes it takes from the limit on files.
 func (f *form) take(part *multipart.Part, rules formRules, left int64) (int64, error) {
 	name, fileName := partNames(part)
 	if name == "" || len(name) > maxPartName || name != db.Visible(name) {

@@ -35,7 +35,8 @@ func historyPage(r *http.Request) (cursor.Page, error) {
 	return p, nil
 }
 
-// only returns a parameter of the query, and "" if it is absent or given more than once: nobody can tell which is meant.
+// only returns a parameter of the query, and "" if it is absent or given more than once: then it is unclear which one
+// is meant.
 func only(query url.Values, name string) string {
 	if len(query[name]) != 1 {
 		return ""

@@ -29,7 +29,7 @@ var (
 )
 
 // limitedByAddress limits the requests of each address. A request that fails because something else is down does not
-// count: nobody has learned anything from it, and the user must try again.
+// count: the client has learned nothing from it, and the user must try again.
 func (s *Server) limitedByAddress(limit ratelimit.Limit, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		key := s.address(r)
@@ -40,7 +40,7 @@ func (s *Server) limitedByAddress(limit ratelimit.Limit, h handler) handler {
 		err = h(w, r)
 		if othersFault(err) {
 			if gerr := limit.Return(context.WithoutCancel(r.Context()), s.o.DB, key, taken); gerr != nil {
-				s.o.Log.Debug("a sign-in that failed counts for the limit", "err", gerr) // the database may be what is down
+				s.o.Log.Debug("a sign-in that failed counts for the limit", "err", gerr) // the database may be down
 			}
 		}
 		return err
@@ -96,9 +96,9 @@ const (
 	maxStrangers = 1000
 )
 
-// warn warns once an hour about a peer that sends X-Forwarded-For although it is not trusted: a proxy that is missing
-// in the configuration makes all its clients one address. Anybody may send the header, so the memory is bounded; beyond
-// it nothing is logged.
+// warn warns once an hour about a peer that sends X-Forwarded-For although it is not trusted: if a proxy is missing
+// from TRUSTED_PROXIES, all its clients count as one address. Anybody can send the header, so warn remembers a bounded
+// number of peers, and logs nothing about others.
 func (s *strangers) warn(log *slog.Logger, peer netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// The endpoints of renders: the two forms of submission, cached inputs, status, history, download and poster. The edit
-// itself is decoded in render_config.go.
+// The endpoints of renders: the two forms of submission, cached inputs, status, history, download and poster.
+// render_config.go decodes the edit itself.
 
 package httpapi
 

@@ -1,5 +1,5 @@
 // The wire form of an edit, RenderConfig and RenderConfigV3, and its conversion to a timeline. The rules are in package
-// timeline; here are only the fields that must be present.
+// timeline; this file only says which fields must be present.
 
 package httpapi
 
@@ -191,8 +191,8 @@ func optional[W, T any](w *W, convert func(W) T) *T {
 	return &t
 }
 
-// multipartAbsent and referenceAbsent list the fields that the form of a render does not accept, because its sources
-// are uploaded parts, or asset keys.
+// multipartAbsent and referenceAbsent list the fields that a render does not accept if its sources are uploaded parts
+// (multipartAbsent) or asset keys (referenceAbsent).
 var (
 	multipartAbsent = []string{"sourceAssetKey", "audioAssetKey"}
 	referenceAbsent = []string{"sourceFileKey", "audioFileKey", "videoDurationMs"}
@@ -245,8 +245,8 @@ func (c *configWire) assets() (map[string]asset.Key, error) {
 	return parsed, nil
 }
 
-// complete adds what the config describes to a timeline, which has the segment of a film without segments, and
-// validates it.
+// complete adds what the config describes to the timeline t, and validates it. For a config without segments, t already
+// has the film's only segment.
 func (c *configWire) complete(t timeline.Timeline, names timeline.Names, absent []string) (timeline.Timeline, error) {
 	if err := missing(reflect.ValueOf(c).Elem(), "", absent); err != nil {
 		return t, err

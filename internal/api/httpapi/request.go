@@ -1,5 +1,5 @@
 // What happens before an endpoint runs: bodies, the bearer token, rate limits, pauses, the Idempotency-Key and
-// preferences. The wrappers here are those that the table of routes names.
+// preferences. The table of routes names the wrappers in this file.
 
 package httpapi
 
@@ -83,8 +83,8 @@ func (s *Server) authenticate(r *http.Request) (account.Principal, error) {
 type userHandler func(w http.ResponseWriter, r *http.Request, user account.Principal) error
 
 // signedIn requires a valid bearer token. The limits count the request for the user of a valid token, otherwise for the
-// address. If the database cannot tell whether the token is valid, the request is not counted, because that would fail
-// as well.
+// address. If the database cannot say whether the token is valid, the request is not counted, because counting would
+// fail as well.
 func (s *Server) signedIn(h userHandler, limits ...ratelimit.Limit) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		user, refused := s.authenticate(r)

@@ -13,11 +13,11 @@ import (
 const (
 	// maxTurns is how many requests of one user work with the database at once, on this replica.
 	maxTurns = 16
-	// maxInLine is how many more may wait for their turn. An app never has as many requests under way.
+	// maxInLine is how many more may wait for their turn. No app ever has that many requests under way.
 	maxInLine = 256
 )
 
-// errLine refuses a request of a user with maxInLine others in line.
+// errLine refuses a request of a user who already has maxInLine requests in line.
 var errLine = fault.Busy(5 * time.Second)
 
 // turns keeps the requests of one user from taking all connections of the database. Further requests of the user wait,
@@ -28,7 +28,7 @@ type turns struct {
 	users map[string]*line // of users with a turn
 }
 
-// line is what one user has.
+// line holds the turns of one user and the requests that wait for one.
 type line struct {
 	taken   int             // turns, at most maxTurns
 	waiting []chan struct{} // closed when the turn comes
@@ -77,7 +77,7 @@ func (t *turns) take(ctx context.Context, userID string) error {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
 	}
 	t.mu.Unlock()
-	if at < 0 { // the turn came at the same moment
+	if at < 0 { // the turn arrived at the same moment
 		t.give(userID)
 	}
 	return ctx.Err()

@@ -59,7 +59,7 @@ func (s *Server) answerState(w http.ResponseWriter, r *http.Request, userID stri
 	}
 }
 
-// await waits for a change. It reports false if the wait ended for another reason.
+// await waits for a change. It reports false if the wait ended for any other reason.
 func (s *Server) await(r *http.Request, wake <-chan struct{}, over <-chan time.Time) bool {
 	began := time.Now()
 	defer func() { about(r.Context()).waited += time.Since(began) }()

@@ -53,21 +53,21 @@ func (s *Server) count(c net.Conn, state http.ConnState) {
 }
 
 const (
-	// unreadGrace is how long a stopping server waits for the first requests of its connections. Some clients
-	// connect ahead and send none.
+	// unreadGrace is how long a stopping server waits for the first requests of its connections. Some clients connect
+	// in advance and send none.
 	unreadGrace = 2 * time.Second
 	unreadTick  = 5 * time.Millisecond
 )
 
 // Stop closes the listener that Serve serves, waits for the first requests of its connections, and shuts the server
-// down. [http.Server.Shutdown] alone would close a connection whose request it reads later, and a front repeats no
-// POST.
+// down. [http.Server.Shutdown] alone would close a connection whose first request arrives a moment later, and a reverse
+// proxy does not retry a POST.
 func (s *Server) Stop(ctx context.Context, l net.Listener) error {
 	err := l.Close()
 	<-s.served
 	for end := time.Now().Add(unreadGrace); ; {
 		waiting := s.unread.Load() > 0
-		time.Sleep(unreadTick) // also after the last request was read: it must reach its handler
+		time.Sleep(unreadTick) // even after the last request was read: it must reach its handler
 		if !waiting || time.Now().After(end) {
 			return errors.Join(err, s.Shutdown(ctx))
 		}

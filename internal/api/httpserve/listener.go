@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxConnections bounds the open client connections of one process. Further ones wait in the kernel's queue.
+	// maxConnections bounds the open client connections of one process. Further connections wait in the kernel's queue.
 	maxConnections = 4096
 	// maxPerClient bounds the connections of one client, by address or /64. It is generous because many phones may
 	// share an address.

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Shares counts what each holder has at the same time and limits it. It is safe for concurrent use.
+// Shares counts, and limits, what each holder has at the same time. It is safe for concurrent use.
 type Shares struct {
 	limit int
 
@@ -14,10 +14,10 @@ type Shares struct {
 	held map[string]int
 }
 
-// NewShares returns Shares that allow each holder at most that many.
+// NewShares returns Shares that allow each holder at most limit at the same time.
 func NewShares(limit int) *Shares { return &Shares{limit: limit, held: map[string]int{}} }
 
-// Take counts one more for the holder. It reports false, and counts nothing, if the holder has its share.
+// Take counts one more for the holder. It reports false, and counts nothing, if the holder already has its share.
 func (s *Shares) Take(holder string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,5 @@
-// Access tokens of a service account: cached, renewed before they expire, one request for all callers that wait.
+// Access tokens of a service account: cached, renewed before they expire, and fetched by one request for all waiting
+// callers.
 
 package credentials
 
@@ -116,7 +117,7 @@ func (t *AccessTokens) renew(ctx context.Context) (string, error) {
 		}
 		return "", sent.tokenError()
 	}
-	// Not token.Expiry, which the library computes with another clock than ours.
+	// Not token.Expiry, which the library computes with a clock other than ours.
 	seconds, _ := token.Extra("expires_in").(float64) // 0 if the answer has none
 	life := time.Duration(min(max(0, seconds), maxTokenLife.Seconds())) * time.Second
 	t.mu.Lock()

@@ -18,8 +18,8 @@ import (
 const platformAScope = "https://www.googleapis.com/auth/firebase.messaging"
 
 const (
-	// timeToLive is how long the service keeps a message for a phone that it cannot reach, at most four weeks if the
-	// message does not say. The job's files do not live longer than that.
+	// timeToLive is how long the service keeps a message for a phone that it cannot reach; without it, that is up to
+	// four weeks. The job's files do not live longer than that.
 	timeToLive = "86400s"
 	// pauseA is how long to wait after a 429 without Retry-After. The service asks for at least a minute.
 	pauseA = time.Minute
@@ -101,7 +101,7 @@ func (p *PlatformA) post(ctx context.Context, message map[string]any) error {
 }
 
 // blamesToken reports whether an INVALID_ARGUMENT is about the device's token and not about the rest of the message.
-// The answer names the field, or, in its usual form, only says so in its text.
+// The answer names the field, or, in its usual form, only mentions it in its text.
 func blamesToken(body []byte) bool {
 	var refusal struct {
 		Error struct {

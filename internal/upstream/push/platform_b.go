@@ -44,7 +44,7 @@ type PlatformB struct {
 
 	mu     sync.Mutex
 	bearer string
-	signed time.Time // when bearer was
+	signed time.Time // when bearer was signed
 }
 
 // NewPlatformB parses the key and makes no request.
@@ -79,7 +79,7 @@ func (p *PlatformB) Send(ctx context.Context, m Message) error {
 	reason, since := reasonB(got.body)
 	switch {
 	case got.status == http.StatusGone && !since.IsZero() && since.Before(m.Registered):
-		// The token was invalid then, and the app has registered it again since.
+		// The token was invalid at that time, but the app has registered it again since.
 		return got.failed(reason)
 	case got.status == http.StatusGone,
 		got.status == http.StatusBadRequest && (reason == "BadDeviceToken" || reason == "DeviceTokenNotForTopic"):

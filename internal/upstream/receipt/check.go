@@ -49,7 +49,8 @@ func (p *PlatformB) Check(ctx context.Context) error {
 	return p.check(ctx, p.cfg.BaseURL)
 }
 
-// Tests checks the store of test purchases. It is nil if they are not accepted beside production ones.
+// Tests returns the check of the store of test purchases, or nil if these are not accepted in addition to production
+// ones.
 func (p *PlatformB) Tests() *PlatformBTests {
 	if p == nil || p.cfg.SandboxURL == "" {
 		return nil

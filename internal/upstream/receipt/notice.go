@@ -1,4 +1,4 @@
-// Refunds at the stores: their notifications, which are only claims, and the questions whose answers count.
+// Refunds at the stores: their notifications, which are only claims, and the queries whose answers count.
 
 package receipt
 
@@ -103,10 +103,10 @@ func Unconfirmed(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrCredentials)
 }
 
-// Refunds returns the order ids of purchases that platform_a has refunded or voided, each wholly: those among asked,
-// and all others in the store's list, which covers the last 30 days. The list is read only for a transaction with an id
-// that its token does not answer. The error is ErrUnavailable, ErrInvalid, or, with all that was read, says that the
-// list is too long.
+// Refunds returns the order ids of purchases that platform_a has refunded or voided, each in full: those among asked,
+// and all others in the store's list, which covers the last 30 days. Refunds reads the list only for a transaction with
+// an id about which its token gives no answer. The error is ErrUnavailable, ErrInvalid, or an error that says that the
+// list is too long; then Refunds returns all that it read.
 func (p *PlatformA) Refunds(ctx context.Context, asked []Transaction) (map[string]Share, error) {
 	refunded := map[string]Share{}
 	open := false

@@ -122,7 +122,7 @@ func (p *PlatformB) lookup(ctx context.Context, transactionID string) (transacti
 	return t, err
 }
 
-// denial is how a store denies a transaction, as far as it decides whether to ask another store.
+// denial classifies a store's denial of a transaction, to decide whether to ask another store.
 type denial int
 
 const (
@@ -164,7 +164,7 @@ func (p *PlatformB) ask(ctx context.Context, address, transactionID, environment
 
 const transactionsPath = "/inApps/v1/transactions/"
 
-// The store's error codes that we tell apart. It calls the second to fourth retryable: account, app or transaction may
+// The store's error codes that we distinguish. It calls the second to fourth retryable: account, app or transaction may
 // be found later.
 const (
 	codeUnknownTransaction = 4040010

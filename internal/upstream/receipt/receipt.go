@@ -26,8 +26,8 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 )
 
-// ErrCredentials is matched by an ErrInvalid that only means that the store refuses our credentials. It says nothing
-// about the purchase and must not count against the user.
+// ErrCredentials matches an ErrInvalid that only means that the store refuses our credentials. It says nothing about
+// the purchase and must not count against the user.
 var ErrCredentials = errors.New("the store refuses our credentials")
 
 // Sale is what a store confirms.
@@ -46,7 +46,7 @@ type Share struct{ Part, Of int64 }
 // All is the refund of a whole purchase.
 var All = Share{1, 1}
 
-// Credits returns the share of so many credits, rounded to the nearest number, halves up.
+// Credits returns this share of n credits, rounded to the nearest whole number, halves up.
 func (s Share) Credits(n int64) int64 {
 	if s.Of == 0 {
 		return 0
@@ -54,7 +54,7 @@ func (s Share) Credits(n int64) int64 {
 	return (2*n*s.Part + s.Of) / (2 * s.Of)
 }
 
-// Reason is the code of why a receipt is not valid.
+// Reason is a code for why a receipt is not valid.
 type Reason string
 
 // The reasons.

@@ -1,5 +1,5 @@
-// Unpacks the archive of speaker tracks, which is hostile input: bounded in files, bytes and time, and never by the
-// names in it.
+// Unpacks the archive of speaker tracks, which is hostile input: files, bytes and time are bounded, and the names in
+// the archive never become paths.
 
 package separator
 
@@ -84,7 +84,7 @@ type track struct {
 // decompressed returns the tar in f, decompressed if it is gzipped. Reading fails beyond maxBytes and when ctx
 // ends. The stream is not seekable, so skipping an entry reads and counts it.
 func decompressed(ctx context.Context, f *os.File, maxBytes int64) (io.Reader, error) {
-	// Below gzip, because one read of gzip may go through any number of empty members.
+	// Check ctx below gzip, because one read of gzip may go through any number of empty members.
 	in := bufio.NewReaderSize(endingReader{ctx, f}, 64<<10)
 	var r io.Reader = in
 	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
@@ -171,7 +171,7 @@ func isAudio(kind container.Kind) bool {
 var digits = regexp.MustCompile(`[0-9]+`)
 
 // naturalOrder returns a text that sorts as a person would sort the name: runs of digits by value, letters ignoring
-// case. Only the start of a very long name counts.
+// case. For a very long name, only its start counts.
 func naturalOrder(name string) string {
 	name = strings.ToLower(name[:min(len(name), 1024)])
 	return digits.ReplaceAllStringFunc(name, func(run string) string {

@@ -43,7 +43,7 @@ type Stem struct {
 // Download waits, for a limited time, for the flags of a finished project, looks up its links and downloads the
 // existing stems into the caller's folder dir, which must exist. Files are named by content and format, such as
 // voice.wav; a file with such a name is complete. On success there is at least one voice stem. The call may be
-// repeated, also into the same folder.
+// repeated, even into the same folder.
 func (c *Client) Download(ctx context.Context, projectID int64, dir string) (Stems, error) {
 	p, err := c.settledProject(ctx, projectID)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Client) settledProject(ctx context.Context, projectID int64) (project, 
 	}
 }
 
-// holding is the set of stems that a project has so far. It excludes links, which are signed anew in each answer.
+// holding is the set of stems that a project has so far. It excludes links, which are signed again in each answer.
 type holding struct{ voice, background, speakers, subBackground, subBackgroundPath bool }
 
 func (p project) holding() holding {

@@ -24,7 +24,7 @@ type Error struct {
 	RetryAfter time.Duration
 	Err        error // cause, for the log only; nil when Status is enough
 
-	again bool // worth another attempt within the same call
+	again bool // another attempt within the same call may succeed
 	sent  bool // a connection was established, so the request may have been sent
 }
 

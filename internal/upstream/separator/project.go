@@ -106,8 +106,8 @@ func (c *Client) Submit(ctx context.Context, mediaSeq int64, title string) (proj
 	return id(project.IDs[0]), nil
 }
 
-// id returns a positive number, or 0 if the provider sent another one or none. A [json.Number] may arrive as a
-// string.
+// id returns the number if it is positive, or 0 if the provider sent any other number or none. A [json.Number] may
+// arrive as a string.
 func id(n json.Number) int64 {
 	v, err := n.Int64()
 	if err != nil {
