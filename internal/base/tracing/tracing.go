@@ -35,7 +35,8 @@ type Tracer struct {
 
 // New returns a Tracer that exports by OTLP over HTTP. The SDK reads the collector's address, the sampler, headers and
 // everything else from the standard OTEL_* variables of the environment. Spans wait in a bounded queue in memory. If
-// the collector is away, the oldest spans are dropped and onError is called.
+// the collector does not answer, spans are lost: an export that fails drops its batch and calls onError, and a full
+// queue silently drops new spans.
 func New(ctx context.Context, version string, onError func(error)) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {

@@ -48,8 +48,8 @@ func (s *Service) recoverJobs(ctx context.Context, which job.Fragment) error {
 	})
 }
 
-// failStale fails queued jobs that cannot start: nobody has worked on any job since they entered the queue, or the
-// provider has only been busy since then. A job behind others is not stale, however long those take, while a worker
+// failStale fails jobs that have been queued for staleAfter and cannot start: for that long, nobody has worked on any
+// job, or the provider has only been busy. A job behind others is not stale, however long those take, while a worker
 // holds one of them or has just ended one. failBusy fails those that the provider refused.
 func (s *Service) failStale(ctx context.Context) error {
 	return s.failAll(ctx, errStale, "it could not start", job.SQL(queued+` AND j.created_at < now_ms() - $1 AND (

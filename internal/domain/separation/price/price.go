@@ -39,7 +39,8 @@ type Meter struct {
 // SlotWait is how long an upload waits for a slot, and how long a refused client should wait before it tries again.
 const SlotWait = 20 * time.Second
 
-// The limits of an upload, in addition to media.AnalysisLimits. Two million packets are more than twelve hours of AAC.
+// The limits of an upload, in addition to media.AnalysisLimits. Two million packets are almost twelve hours of AAC at
+// 48 kHz.
 const (
 	maxPackets = 2_000_000
 	maxTracks  = 32
