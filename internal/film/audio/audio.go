@@ -29,7 +29,8 @@ type pcmFile struct {
 	length int64 // samples
 	buffer []byte
 
-	// backwards numbers the samples from the one with the number last, which is 0, towards the file's begin.
+	// backwards reverses the numbering: the sample numbered last becomes sample 0, and the numbers rise towards the
+	// beginning of the file.
 	backwards bool
 	last      int64
 }

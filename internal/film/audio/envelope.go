@@ -28,7 +28,7 @@ type Shape int
 // The shapes.
 const (
 	Linear   Shape = iota // in amplitude
-	Power                 // a quarter of a sine: a cross-fade of two sounds keeps their power
+	Power                 // a quarter of a sine: a cross-fade of two sounds has constant power
 	Decibels              // linear in dB; both gains must be above zero
 )
 

@@ -3,7 +3,7 @@ package audio
 import "math"
 
 // limiter keeps a mix within full scale. It looks ahead, so the gain has already fallen when a peak arrives. It returns
-// frames unchanged, bit by bit, as long as no sample exceeds the threshold, and never raises a quiet mix.
+// frames unchanged, bit for bit, as long as no sample exceeds the threshold, and never raises a quiet mix.
 type limiter struct {
 	threshold, ceiling float64 // peaks above the threshold are lowered to the ceiling
 

@@ -1,5 +1,5 @@
-// Repeats a range of a sound without a click: where its end and its beginning do not meet, a prediction of what would
-// precede the beginning is cross-faded in.
+// Repeats a range of a sound without a click: where the end does not meet the beginning, it cross-fades into a
+// prediction of what would precede the beginning.
 
 package audio
 
@@ -139,8 +139,8 @@ func extrapolate(signal []float64, order, n int) []float64 {
 	return all[len(signal):]
 }
 
-// burg returns the coefficients a of the prediction x[i] = -(a[0]x[i-1] + a[1]x[i-2] + ...) that minimise the error
-// forwards and backwards.
+// burg returns the coefficients a of the prediction x[i] = -(a[0]x[i-1] + a[1]x[i-2] + ...) that minimise the forward
+// and backward prediction errors.
 func burg(signal []float64, order int) []float64 {
 	forward, backward := slices.Clone(signal), slices.Clone(signal)
 	a := make([]float64, 0, order)

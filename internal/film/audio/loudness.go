@@ -1,5 +1,5 @@
-// Loudness and true peak by ITU-R BS.1770-4, as sound arrives: K-weighting, gating blocks in a histogram, and
-// oversampling by a windowed sinc.
+// Measures loudness and true peak by ITU-R BS.1770-4 while sound streams in: K-weighting, gating blocks in a histogram,
+// and oversampling by a windowed sinc.
 
 package audio
 
@@ -30,7 +30,7 @@ const (
 	gatingBins = 100 * binsPerLU
 )
 
-// gatingBin counts the gating blocks of about the same loudness.
+// gatingBin counts the gating blocks that have about the same loudness.
 type gatingBin struct {
 	blocks int64
 	power  float64 // sum over the blocks
@@ -136,8 +136,8 @@ func (m *LoudnessMeter) TruePeak() float64 {
 	return highest
 }
 
-// peak returns the true peak of a channel so far. Before its start, the sound is extended by its mirror image,
-// because a sound that begins with a cut has no peak at the cut.
+// peak returns the true peak of a channel so far. It extends the sound before its start by a mirror image, because a
+// sound that begins with a cut has no peak at the cut.
 func (m *LoudnessMeter) peak(c *loudnessChannel) float64 {
 	if m.begun == 0 {
 		for n := 1; n <= peakTaps; n++ {
@@ -178,7 +178,7 @@ func settled(x float64) float64 {
 }
 
 const (
-	// The true peak is searched at peakPhases times the sample rate. Each interpolated value uses peakTaps samples.
+	// The true peak is measured at peakPhases times the sample rate. Each interpolated value uses peakTaps samples.
 	peakPhases = 4
 	peakTaps   = 32
 	peakStep   = peakTaps / 2 // samples checked together
@@ -224,8 +224,8 @@ func bessel(x float64) float64 {
 	return sum
 }
 
-// truePeak returns the highest value between and at the samples after the first peakTaps ones, or highest if that is
-// higher. It does not filter samples that cannot exceed highest, which are nearly all.
+// truePeak returns the highest value at and between the samples that follow the first peakTaps, or highest if that is
+// higher. It skips the filter where samples cannot exceed highest, which is nearly everywhere.
 func truePeak(samples []float64, highest float64) float64 {
 	older, old := level(samples[:peakStep]), level(samples[peakStep:peakTaps])
 	for at := peakTaps; at < len(samples); at += peakStep {

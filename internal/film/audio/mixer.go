@@ -42,7 +42,7 @@ type Mixer struct {
 	Gain Curve
 
 	dir     string
-	regions []*Region // that have not begun, by Start
+	regions []*Region // not yet begun, sorted by Start
 	playing []*playing
 	total   int64
 
@@ -80,7 +80,7 @@ func NewMixer(dir string, regions []*Region, total int64, level Level) *Mixer {
 // Peak returns the highest sample of the mix so far, after the gain and before the limiter.
 func (m *Mixer) Peak() float64 { return m.limiter.peak }
 
-// Err returns the error that stopped reading, nil at the regular end.
+// Err returns the error that stopped reading, or nil if the mix ended normally.
 func (m *Mixer) Err() error { return m.err }
 
 // Read returns the next bytes of the mix, and io.EOF after exactly total frames.
@@ -164,8 +164,8 @@ func (m *Mixer) add(p *playing) error {
 	return nil
 }
 
-// read fills dst with what the region plays from output sample at. It opens the file for each block: that costs little
-// beside mixing it, and a mix of hundreds of files needs no more descriptors than one of two.
+// read fills dst with what the region plays from output sample at. It opens the file for each block: that is cheap
+// compared with the mixing, and a mix of hundreds of files needs no more file descriptors than a mix of two.
 func (m *Mixer) read(p *playing, dst []frame, at int64) error {
 	in, err := openPCM(filepath.Join(m.dir, p.File), 0)
 	if err != nil {

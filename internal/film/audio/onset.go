@@ -17,7 +17,7 @@ const (
 )
 
 // onsets returns the samples in [from, to) at which a sound starts suddenly and, if ends is set, those at which one
-// ends suddenly. They are as far from each other and from both ends as apart says for a sample. Whether a sample is an
+// ends suddenly. Each is at least apart(at) samples from the previous one and from both ends. Whether a sample is an
 // onset depends only on its neighbourhood, not on where the range begins.
 func onsets(ctx context.Context, in *pcmFile, from, to int64, apart func(at int64) int64, ends bool) ([]int64, error) {
 	first := floorDiv(from, onsetStep)
@@ -54,7 +54,7 @@ func onsets(ctx context.Context, in *pcmFile, from, to int64, apart func(at int6
 			if judged < first || judged*onsetStep < last+space || judged*onsetStep > to-space {
 				continue
 			}
-			// sudden compares the steps on one side of a place with those on the other.
+			// sudden compares the steps on one side of a position with those on the other.
 			sudden := func(quiet, loud, direction int64) bool {
 				var before, ahead float64
 				for k := range int64(onsetBefore) {
@@ -63,7 +63,7 @@ func onsets(ctx context.Context, in *pcmFile, from, to int64, apart func(at int6
 				for k := range int64(onsetAhead + 1) {
 					ahead = max(ahead, *at(loud + direction*k))
 				}
-				// Not too soft, and begun: lossy codecs smear part of an onset to before it.
+				// Loud enough, and really begun: lossy codecs smear part of an onset into the time before it.
 				return ahead >= onsetRise*before+onsetFloor && *at(loud) >= ahead/16
 			}
 			if !sudden(judged-1, judged, 1) && !(ends && sudden(judged, judged-1, -1)) {

@@ -80,8 +80,8 @@ func (d *PresenceDetector) begin() {
 	}
 }
 
-// slidingPower is the mean power of the most recent samples. It adds them up anew once a window: in a running sum, one
-// absurd sample of a broken file would swallow all that follow.
+// slidingPower is the mean power of the most recent samples. It computes the sum afresh once per window: in a running
+// sum, one absurd sample from a broken file would swamp all the samples that follow.
 type slidingPower struct {
 	ring []frame
 	at   int

@@ -12,7 +12,7 @@ import (
 
 // RhythmDetector is an io.Writer of interleaved float32 samples at SampleRate that finds the onsets that a person would
 // cut to: drums, notes and words. It compares the spectral flux, which is how much louder the bands of the spectrum
-// have become since two steps ago, with a threshold that follows the sound. Its memory is constant.
+// have become over two steps, with a threshold that follows the sound. Its memory is constant.
 type RhythmDetector struct {
 	portions portions
 	channels int

@@ -10,7 +10,7 @@ import (
 	"cutroom/internal/film/audio"
 )
 
-// rhythm is sounds that begin at known times, in seconds.
+// rhythm is a series of sounds that begin at known times, in seconds.
 type rhythm struct {
 	name   string
 	onsets []float64

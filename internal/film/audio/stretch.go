@@ -19,8 +19,8 @@ import (
 // half speed, and for tempos beyond 2 it needs chained filters, whose drifts add up. Here the map places every window,
 // so the sound stays within searchRadius of the picture at every tempo, and the length is exact.
 //
-// If the tempo changes, it is divided at the sudden ends of sounds as well: how long a sound lasts then depends on its
-// place, and a window that outlasts it would move its middle.
+// If the tempo changes, the source is also divided where sounds end suddenly: how long a sound lasts then depends on
+// where it lies, and a window that outlasts the sound would shift its middle.
 //
 // Windows smear sudden starts: at half speed a clap would be heard 20 ms early. So the source is divided at its onsets.
 // No window before an onset reaches into it, and a new window begins at the onset, at exactly the sample given by the
@@ -44,8 +44,8 @@ type Stretch struct {
 	Tempo  float64 // 2 is twice as fast; 1 if there is a Pace
 	Length int64   // of the output in samples, exact
 
-	Pace Pace // of a tempo that changes; nil otherwise
-	// Backwards turns the source round first: its sample Last becomes sample 0. From counts on the turned source.
+	Pace Pace // set if the tempo changes; nil otherwise
+	// Backwards reverses the source first: its sample Last becomes sample 0, and From counts in the reversed source.
 	Backwards bool
 	Last      int64
 }
@@ -128,7 +128,7 @@ type stretcher struct {
 	// tail is the source's own continuation of the last window: the samples after its first half.
 	tail    [stretchWindow]float64
 	tailLow [stretchWindow / coarse]float64
-	ahead   float64 // sum of the rounding errors of the windows' places, in samples
+	ahead   float64 // sum of the rounding errors in the windows' positions, in samples
 
 	second [stretchHop]frame  // second half of the last window
 	ready  [stretchHop]frame  // finished output samples
@@ -246,9 +246,9 @@ func (s *stretcher) write(f frame) error {
 // section creates one section. If joined is set, its first samples fade in over the samples of the previous section in
 // join. If leaves is set, its own last samples are stored in join.
 func (s *stretcher) section(ctx context.Context, p section, want Stretch, joined, leaves bool) error {
-	// A sound that rises slowly is best continued by itself, so the search moves windows around its start as far as
-	// allowed, always in the same direction. Subtracting half of that everywhere splits the error evenly between
-	// starting and lasting sounds.
+	// A slowly rising sound is its own best continuation, so around its start the search moves windows as far as
+	// allowed, always in the same direction. Subtracting half of that everywhere splits the error evenly between sounds
+	// that start and sounds that last.
 	bias := func(tempo float64) float64 { return max(-searchRadius, min(searchRadius, stretchHop*(1-tempo))) / 2 }
 	s.ahead = 0
 	// Window k covers samples [(k-1)*hop, (k+1)*hop) of the section. Once it is placed, the samples before k*hop are
@@ -319,8 +319,8 @@ func (s *stretcher) place(begin int64, first bool, p section) error {
 // crossFade writes the cross-fade from the second half of the last window to the first half of the next one into ready.
 //
 // The weights of the halves add up to 1, which keeps the level of similar halves. For dissimilar halves, as in wind or
-// applause, only the powers add up, and the middle would lose half the power. So the sum is amplified by what halves of
-// equal power lose at their correlation, between 0 and 3 dB.
+// applause, only the powers add up, and the middle would lose half the power. So the sum is amplified by what two
+// halves of equal power lose at their correlation: 0 to 3 dB.
 func (s *stretcher) crossFade(first []frame) {
 	var a, b, both float64
 	for i, x := range s.second {
@@ -367,7 +367,7 @@ func downsample(dst, src []float64) {
 }
 
 // search returns where in signal the window fits best, by correlation with tail: first on the downsampled signal over
-// the whole range, then sample by sample around the best place. home is its place by the map.
+// the whole range, then sample by sample around the best place. home is where the map places it.
 func (s *stretcher) search(signal []float64, home int) int {
 	last := len(signal) - stretchWindow
 	low := s.low[:len(signal)/coarse]
@@ -381,7 +381,7 @@ func (s *stretcher) search(signal []float64, home int) int {
 		return home
 	}
 	// The best place lies between two samples. Rounding it in every window would add up and detune a tone, so the next
-	// windows compensate the error.
+	// windows compensate for the error.
 	exact := float64(at) + peakOffset(signal, s.tail[:], at)
 	taken := min(max(int(math.Round(exact-s.ahead)), 0), last)
 	s.ahead += float64(taken) - exact

@@ -128,7 +128,7 @@ func (p testPace) FilmTime(source float64) float64 {
 	return float64(n)/1000 + (source-p.source[n])/p.tempo[n]
 }
 
-// The middle of a tone comes out where a map puts it whose tempo changes.
+// The middle of a tone comes out where a map with a changing tempo puts it.
 func TestStretchFollowsAChangingTempo(t *testing.T) {
 	t.Parallel()
 	for _, speeds := range [][2]float64{{0.5, 2}, {0.25, 4}, {0.1, 0.5}, {1, 10}, {0.8, 1.2}} {
@@ -173,7 +173,7 @@ func TestStretchFollowsAChangingTempo(t *testing.T) {
 	}
 }
 
-// Backwards, the samples are the same ones, and a stretch of them is that of a source that was turned before.
+// Backwards, the samples are the same ones, and stretching them equals stretching a source that was reversed before.
 func TestStretchBackwards(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -1,6 +1,6 @@
 package timeline
 
-// Fit is how a picture fills a canvas of another shape.
+// Fit is how a picture fills a canvas with another aspect ratio.
 type Fit string
 
 // The fits, spelled as on the wire.

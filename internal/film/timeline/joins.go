@@ -1,4 +1,5 @@
-// Transitions and fades of a film, and where they put its segments: Arrange counts them in frames and has the drawing.
+// Transitions and fades of a film, and where they put its segments: Arrange counts them in frames, and its comment has
+// a diagram.
 
 package timeline
 
@@ -26,7 +27,8 @@ func (k TransitionKind) Moves() bool { return k == Wipe || k == Slide || k == Pu
 // fades reports whether the transition leads through a colour. All others lay the two segments over each other.
 func (k TransitionKind) fades() bool { return k == FadeBlack || k == FadeWhite }
 
-// Direction is where the edge between the two pictures of a wipe, slide or push moves, spelled as on the wire.
+// Direction is the direction in which the edge between the two pictures of a wipe, slide or push moves, spelled as on
+// the wire.
 type Direction string
 
 // The directions.
@@ -68,7 +70,7 @@ type FilmFade struct {
 	Duration time.Duration `json:"durationNs"` // minTransition..MaxTransition
 }
 
-// DefaultFilmFade is the meaning of a fade without fields.
+// DefaultFilmFade is what a fade without fields means.
 var DefaultFilmFade = FilmFade{Colour: Black, Duration: DefaultTransition}
 
 // FramesOf returns how many frames of a film fade: the duration in frames, halves rounded up, but at most half the
@@ -125,10 +127,10 @@ type Place struct {
 // N is the transition's duration in frames, halves rounded up, but at most half the frames of the shorter neighbour,
 // rounded down. So the transitions at the two ends of a segment never meet.
 //
-// All times that a client gives on the output timeline (a clip's startMs, the range of a directive) count on this film.
+// All times that a client gives on the output timeline (a clip's startMs, the range of a directive) refer to this film.
 // Times of a segment, such as its volume points, count from its Begin. A range that lies in one segment, or in segments
-// that continue one source, moves with it when whole frames move it; if it lies in two that overlap, with the second. A
-// range over several segments, and a clip, stay at the client's times.
+// that continue one source, moves with it when rounding to whole frames moves the segment; if it lies in two that
+// overlap, it moves with the second. A range over several segments, and a clip, stay at the client's times.
 func Arrange(segments []Segment, frames []int64, rateNum, rateDen int64) (places []Place, length int64) {
 	places = make([]Place, len(segments))
 	for k, s := range segments {

@@ -14,8 +14,8 @@ func join(kind timeline.TransitionKind, ms int64) timeline.Segment {
 	return timeline.Segment{Transition: &timeline.Transition{Kind: kind, Duration: timeline.Milliseconds(ms)}}
 }
 
-// Whatever the film: every segment keeps its frames, begins where the one before ends but for the overlap, and has room
-// for the transitions at both ends.
+// In any film, every segment keeps its frames, begins where the one before ends, minus the overlap, and has room for
+// the transitions at both ends.
 func TestArrangeProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		num := rapid.SampledFrom([]int64{1, 12, 25, 30, 60, 24000, 30000, 1000}).Draw(rt, "rate")

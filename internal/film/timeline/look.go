@@ -28,7 +28,7 @@ type Move struct {
 	Y     float64       `json:"y"`     // 0..1
 }
 
-// DefaultMove is the meaning of a move without fields: the whole canvas.
+// DefaultMove is what a move without fields means: the whole canvas.
 var DefaultMove = Move{Scale: 1, X: 0.5, Y: 0.5}
 
 // Adjust corrects a picture's light and colours. Every field is -1..1, and 0 changes nothing.

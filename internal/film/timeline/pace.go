@@ -16,12 +16,12 @@ const (
 // SpeedPoint is the speed of a segment at an instant of its source. Between two points the speed is linear in source
 // time; after the last it is constant.
 type SpeedPoint struct {
-	At    time.Duration `json:"atNs"`  // strictly ascending from 0; source time from the trim's begin
+	At    time.Duration `json:"atNs"`  // strictly ascending from 0; source time from the start of the trim
 	Speed float64       `json:"speed"` // 0.1..10
 }
 
 // Pace maps the source time of a segment to the time in which the film plays it, and back. Both count in seconds from
-// the segment's begin. Where the speed v changes by m a second, the film's time is the integral of ds/v, which is
+// the segment's start. Where the speed v changes by m per second, the film's time is the integral of ds/v, which is
 // log(v/v0)/m; its inverse is exponential.
 type Pace struct{ points []pacePoint }
 
@@ -53,7 +53,7 @@ func (s Segment) Pace() *Pace {
 	return p
 }
 
-// filmAt returns the film's time of a source time from the point on.
+// filmAt returns the film's time at a source time at or after the point.
 func (p pacePoint) filmAt(source float64) float64 {
 	ds := source - p.source
 	if p.slope == 0 {
@@ -62,7 +62,7 @@ func (p pacePoint) filmAt(source float64) float64 {
 	return p.film + math.Log1p(p.slope*ds/p.speed)/p.slope
 }
 
-// FilmTime returns the film's time at which a source time plays. Before the segment's begin it goes on at the first
+// FilmTime returns the film's time at which a source time plays. Before the segment's start, it continues at the first
 // speed.
 func (p *Pace) FilmTime(source float64) float64 {
 	if source < 0 {

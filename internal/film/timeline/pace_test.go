@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// The film's time of a source time is the integral of 1 / speed; the map ascends, and its inverse gives the source time
-// and the speed back.
+// The film's time at a source time is the integral of 1 / speed; the map ascends, and its inverse returns the source
+// time and the speed.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

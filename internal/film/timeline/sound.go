@@ -21,7 +21,7 @@ type Point struct {
 	Volume float64       `json:"volume"` // 0..10
 }
 
-// Ducking lowers music while somebody speaks. The gain falls before the voice begins, linearly in dB, and rises after
+// Ducking lowers music while a voice speaks. The gain falls before the voice begins, linearly in dB, and rises after
 // it.
 type Ducking struct {
 	AmountDB float64       `json:"amountDb"`  // 0..24
@@ -29,7 +29,7 @@ type Ducking struct {
 	Release  time.Duration `json:"releaseNs"` // 0..5 s
 }
 
-// DefaultDucking is the meaning of a ducking without fields.
+// DefaultDucking is what a ducking without fields means.
 var DefaultDucking = Ducking{AmountDB: 9, Attack: 150 * time.Millisecond, Release: 600 * time.Millisecond}
 
 // Loudness is the target for the whole mix, reached by one gain.
@@ -38,5 +38,5 @@ type Loudness struct {
 	MaxTruePeakDB float64 `json:"maxTruePeakDb"` // -9..0, takes precedence
 }
 
-// DefaultLoudness is the meaning of a loudness without fields.
+// DefaultLoudness is what a loudness without fields means.
 var DefaultLoudness = Loudness{TargetLUFS: -14, MaxTruePeakDB: -1}

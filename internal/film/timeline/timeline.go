@@ -86,9 +86,9 @@ type Segment struct {
 	Moves  []Move `json:"moves,omitempty"`
 	Adjust Adjust `json:"adjust,omitzero"`
 
-	// The trimmed range is turned round first: every time and speed of the segment counts on the turned range.
+	// The trimmed range is reversed first: every time and speed of the segment refers to the reversed range.
 	Reverse     bool         `json:"reverse,omitempty"`
-	Smooth      bool         `json:"smooth,omitempty"`      // blend where the film has more pictures than the source
+	Smooth      bool         `json:"smooth,omitempty"`      // blend where the film has more frames than the source
 	SpeedPoints []SpeedPoint `json:"speedPoints,omitempty"` // in place of Speed, which is 1 then; see Pace
 }
 

@@ -1,4 +1,4 @@
-// The rules of an edit with the sentence for each, the order of segments, and the stored form letter by letter.
+// The rules of an edit with the sentence for each, the order of segments, and the exact stored form.
 
 package timeline_test
 
@@ -130,7 +130,7 @@ func TestValidateNamesTheWireField(t *testing.T) {
 	}
 }
 
-// speeds returns so many valid speed points.
+// speeds returns n valid speed points.
 func speeds(n int) (points []timeline.SpeedPoint) {
 	for i := range n {
 		points = append(points, timeline.SpeedPoint{At: time.Duration(i), Speed: 0.1})
@@ -195,8 +195,8 @@ func TestMillisecondsSaturates(t *testing.T) {
 	}
 }
 
-// The stored form is pinned letter by letter: jobs written by an older program must stay readable, and its renders must
-// read what this one writes.
+// The stored form is pinned to the letter: jobs written by an older program must stay readable, and its renders must be
+// able to read what this one writes.
 func TestStoredFormIsStable(t *testing.T) {
 	least := full()
 	least.Segments, least.Clips, least.Directives[0].Selections = least.Segments[1:], nil, nil

@@ -307,7 +307,7 @@ func notNegative(at fieldName, field string, d time.Duration) error {
 	return at.check(d >= 0, field, "must be >= 0")
 }
 
-// within checks for a number in lowest..highest; NaN is not.
+// within checks that a number lies in lowest..highest; NaN does not.
 func within(at fieldName, field string, v, lowest, highest float64) error {
 	return at.check(v >= lowest && v <= highest, field, "must be %g..%g", lowest, highest)
 }
