@@ -63,8 +63,8 @@ func (c *assisted) Await(_ context.Context, keys []string) (map[string]bool, err
 	return ended, nil
 }
 
-// A film of which another machine, with other cores, made half of the parts, dissolves among them, is the film of one
-// machine.
+// A film is the same whether one machine makes it alone or another machine, with a different number of cores, makes
+// half of its parts, dissolves among them.
 func TestAnAssistantsPartsMakeTheSameFilm(t *testing.T) {
 	t.Parallel()
 	clips := mediatest.Clips(t, mediatest.Spec{Width: 160, Height: 90, Duration: 3 * time.Second, Tone: 440},

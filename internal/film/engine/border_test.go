@@ -11,7 +11,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// Recorders stamp packets of sound when they arrive, some several at once. The sound plays on, and a real pause stays.
+// Recorders stamp packets of sound when they arrive, sometimes several at once. The sound plays on, and a real pause
+// stays.
 func TestSoundWhoseClockJitters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -57,7 +58,7 @@ func TestSoundWithUnusualHeaders(t *testing.T) {
 	}
 }
 
-// What ffmpeg would drop or misplace without a word fails with a sentence.
+// A file fails with a sentence if ffmpeg would silently drop or misplace part of it.
 func TestFilesThatFfmpegReadsOtherwise(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

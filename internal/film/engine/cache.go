@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// PartCache keeps intermediate results between renders. The content of a key never changes. Implementations are safe
-// for concurrent use. A failing cache only costs time: the engine logs the error and makes the part itself.
+// PartCache keeps intermediate results between renders. The content stored under a key never changes. Implementations
+// are safe for concurrent use. A failing cache only costs time: the engine logs the error and makes the part itself.
 type PartCache interface {
 	// Get makes the part appear at dst, which does not exist yet, and reports whether the cache had it. The cache may
 	// share the file at dst: the caller may read and remove it, but must not write to it.

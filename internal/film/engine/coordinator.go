@@ -1,5 +1,5 @@
-// The loop that makes the parts of one render together with other machines: claim, make, fetch what others made, and
-// make what is missing in the end.
+// The loop that makes the parts of one render together with other machines: claim, make, fetch what others made, and in
+// the end make what is still missing.
 
 package engine
 
@@ -28,12 +28,12 @@ type Part struct {
 // the same ones. It is safe for concurrent use.
 type PartCoordinator interface {
 	// Announce offers the parts to be made, in the order in which to claim them. The machine that renders the job calls
-	// it once, before anything else. A part that an earlier attempt announced keeps its threads: Announce returns the
-	// parts as they are to be made.
+	// it once, before anything else. A part that an earlier attempt announced keeps its threads, so Announce returns
+	// the parts with the threads to use.
 	Announce(ctx context.Context, parts []Part) ([]Part, error)
 	// Next claims a part that nobody has claimed or whose machine was lost. Its key is "" if there is none.
 	Next(ctx context.Context) (Part, error)
-	// End ends the claim of a part, also if ctx has ended. Made says that the part is in the cache.
+	// End ends the claim of a part, even if ctx has ended. made means that the part is in the cache.
 	End(ctx context.Context, key string, made bool) error
 	// Await waits for parts that other machines claimed. It returns the parts whose claims have ended and whether they
 	// were made. It returns none if there is a part to claim.
@@ -43,7 +43,7 @@ type PartCoordinator interface {
 // PartLoop makes the parts of one render, together with other machines.
 type PartLoop struct {
 	Coordinator PartCoordinator // nil makes all parts here
-	// Parallel is how many parts to make here at once, if one of them has that many threads.
+	// Parallel returns how many parts to make here at once if the encoder of one of them has that many threads.
 	Parallel func(threads int) int
 	// Make makes a claimed part and puts it into the cache. It reports false for a part of a damaged source, which
 	// the cache does not keep.
@@ -96,7 +96,7 @@ func (l PartLoop) Claim(ctx context.Context, first Part) (made []string, err err
 	return l.claim(ctx, l.Parallel(first.Threads), first)
 }
 
-// claim is Claim of that many parts at once. If the key of first is "", nothing is claimed yet.
+// claim is Claim with the number of parts to make at once. If the key of first is "", no part is claimed yet.
 func (l PartLoop) claim(ctx context.Context, parallel int, first Part) (made []string, err error) {
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
@@ -131,7 +131,7 @@ func (l PartLoop) claim(ctx context.Context, parallel int, first Part) (made []s
 }
 
 // collect waits for parts that other machines claimed, and fetches those whose claims have ended. It makes those that
-// the others could not make or that the cache has lost. Making a part twice only costs time: both are equal.
+// the others could not make or that the cache has lost. Making a part twice only costs time: both copies are identical.
 func (l PartLoop) collect(ctx context.Context, parallel int, missing map[string]Part) ([]string, error) {
 	ended, err := l.Coordinator.Await(ctx, slices.Collect(maps.Keys(missing)))
 	if err != nil {

@@ -47,8 +47,8 @@ func (s *shot) decoded(times []int64) coverage {
 	wanted := int64(float64(info.Starts[s.last]-info.Starts[s.first])*ms) + usual
 	var got int64
 	if len(times) > 0 {
-		// The muxer chooses the log's zero, so only distances count. A late first frame is a gap as well, which the sum
-		// includes.
+		// The muxer chooses the log's zero, so only distances count. A late first frame is a gap too, and the sum
+		// includes it.
 		got = media.Covered(times, min(times[0], from), times[len(times)-1]+info.usualStep().Milliseconds(), int64(longest*1.5)+2)
 	}
 	c := coverage{got: time.Duration(min(got, wanted)) * time.Millisecond, wanted: time.Duration(wanted) * time.Millisecond}
@@ -73,7 +73,7 @@ func (s *decodedAudio) decoded(times []int64) coverage {
 	return c
 }
 
-// counted is decoded for sound that was counted up to end.
+// counted does the same as decoded for sound whose samples were counted, up to end.
 func (s *decodedAudio) counted(end time.Duration) coverage {
 	var c coverage
 	for need := range s.needed() {

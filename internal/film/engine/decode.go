@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/film/media"
 )
 
-// audioVersion is part of every key. Raise it when decoding the same source gives other samples.
+// audioVersion is part of every key. Raise it when decoding the same source gives different samples.
 const audioVersion = 8
 
 // decodedAudio is one source's sound, decoded once and without interruption to 48 kHz stereo. Cuts are reads at exact
@@ -165,10 +165,10 @@ func (s *decodedAudio) counting() media.Pass {
 		Timeout: passTimeout(samplesDuration(s.To-s.From), 0.5)}
 }
 
-// Raise stretchVersion when stretching the same samples gives another result.
+// Raise stretchVersion when stretching the same samples gives a different result.
 const stretchVersion = 3
 
-// stretchedAudio is a range of a sound at another tempo and the same pitch, or backwards.
+// stretchedAudio is a range of a sound at another tempo but the same pitch, or backwards.
 type stretchedAudio struct {
 	Key  string
 	File string // in the job's folder

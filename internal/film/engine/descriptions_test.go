@@ -56,7 +56,8 @@ func find(all []*atom, kind string) *[]byte {
 	return nil
 }
 
-// described makes a fragmented mp4 of two, whose fragments name the description of the file that they come from.
+// described makes one fragmented mp4 from two files. Its fragments name the description of the file that they come
+// from.
 func described(t *testing.T, first, second string, ticks uint64) string {
 	t.Helper()
 	var files [2][]*atom

@@ -23,8 +23,8 @@ func filmEnds(t timeline.Timeline, l *layout) []fade {
 // shortestCut is the length, in seconds, of the shortest part that a cut at an end of the film may leave.
 const shortestCut = 1
 
-// cutAtEnds cuts the chunks of a segment where the longest fades at the film's ends would stop. So changing the
-// length of such a fade encodes little.
+// cutAtEnds cuts the chunks of a segment where the longest fades at the film's ends would stop. Changing the length of
+// such a fade then re-encodes little.
 func (l *layout) cutAtEnds(chunks []span, s *placed, ends []fade) []span {
 	shortest := int64(math.Round(shortestCut * l.rate.Float()))
 	longest := (&timeline.FilmFade{Duration: timeline.MaxTransition}).FramesOf(l.frames, l.rate.Num, l.rate.Den)

@@ -79,7 +79,7 @@ type Output struct {
 	SizeBytes int64
 	Duration  time.Duration // of the timeline: Frames at FrameRate
 
-	Frames        int64          // video frames; in an audio-only render, lines of its grid
+	Frames        int64          // video frames; in an audio-only render, steps of its time grid
 	FrameRate     media.Rational // exact
 	Width, Height int            // 0 in an audio-only render
 	Samples       int64          // sound, per channel at 48 kHz

@@ -100,8 +100,8 @@ func movieHeader(created time.Time) []string {
 // reorderDelay is how many frames decoding runs ahead of display, as x264's B-frame pyramid needs.
 const reorderDelay = 2
 
-// videoPass concatenates the parts and adds the mix. If not all parts have the same decoder configuration, each
-// part's is repeated in the stream.
+// videoPass concatenates the parts and adds the mix. If the parts' decoder configurations differ, the stream repeats
+// each part's own.
 func videoPass(p *Plan, same bool, out string, created time.Time) []string {
 	convert := "1"
 	if same {
@@ -131,8 +131,8 @@ func (r *run) sameConfig() bool {
 	return true
 }
 
-// concatList returns the input of the concat demuxer. It states each part's duration, which the container rounds to a
-// millisecond, rounded to microseconds from the running total, so that errors do not add up.
+// concatList returns the input of the concat demuxer. It states each part's duration, because the container rounds
+// durations to a millisecond. They are rounded to microseconds from the running total, so that errors do not add up.
 func concatList(p *Plan) string {
 	var b strings.Builder
 	b.WriteString("ffconcat version 1.0\n")

@@ -1,5 +1,5 @@
-// The filters that turn a decoded picture into one of the canvas: crop, scale, colour, tone mapping, bars. At its end,
-// the check of a finished part.
+// The filters that fit a decoded picture to the canvas: crop, scale, colour, tone mapping, bars. At its end, the check
+// of a finished part.
 
 package engine
 
@@ -14,8 +14,8 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// picture returns the filters that turn a decoded frame into one of the canvas: size, colour, orientation, bars. It
-// crops and scales first, because the cost of later filters depends on the pixels. n numbers the labels.
+// picture returns the filters that fit a decoded frame to the canvas: size, colour, orientation, bars. It crops and
+// scales first, because the cost of later filters depends on the pixels. n numbers the labels.
 func (s *shot) picture(n int) []string {
 	video := s.source.info.Video
 	var opaque []string
@@ -268,8 +268,8 @@ func fullRange(v *videoInfo) bool {
 	return v.ColorRange == "pc" || strings.HasPrefix(v.PixelFormat, "yuvj")
 }
 
-// toneMap converts PQ and HLG to SDR. 203 cd/m2, the white of paper, becomes 1.0 and ends near 236 of 255. Every clip
-// has the peak of HLG, 1000 cd/m2, whatever its metadata claims, so that two clips of a scene look alike.
+// toneMap converts PQ and HLG to SDR. 203 cd/m2, the white of paper, becomes 1.0 and ends near 236 of 255. It assumes
+// HLG's peak of 1000 cd/m2 for every clip, whatever its metadata claims, so that two clips of one scene look alike.
 func (s *shot) toneMap(w, h int) []string {
 	video := s.source.info.Video
 	transfer := video.ColorTransfer
@@ -284,7 +284,7 @@ func (s *shot) toneMap(w, h int) []string {
 }
 
 // rebuilt reports whether ffmpeg rebuilt the graph in the middle of a part, which it also does when the pixel format
-// changes. The times then start again.
+// changes. The timestamps then start over.
 func (v *videoPart) rebuilt(path string) bool {
 	m, err := container.ReadMovie(path)
 	return err == nil && (!m.Video.Uniform || m.Video.Samples != v.Frames)

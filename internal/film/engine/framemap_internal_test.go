@@ -189,8 +189,8 @@ func TestEveryFrameIsTheRightOne(t *testing.T) {
 	}
 }
 
-// randomCuts is a timeline of the whole source, which is encoded in chunks, and of cuts from one frame up at all speeds
-// and with all transitions.
+// randomCuts is a timeline of the whole source, which is encoded in chunks, and of cuts of one frame or more, at all
+// speeds and with all kinds of transitions.
 func randomCuts(rng *rand.Rand, length time.Duration) []timeline.Segment {
 	speeds := []float64{1, 1, 0.5, 2, 0.1, 10, 0.73, 1.25, 3.3}
 	ms := length.Milliseconds()

@@ -26,7 +26,8 @@ func canvasSize(v view, c *timeline.Canvas) (width, height int) {
 		w, h = short*float64(a), short*float64(b)
 	}
 	if c.ShortSide != nil {
-		// The exact aspect, because a first segment with an odd side has another one on its even canvas.
+		// Use the exact aspect ratio: a first segment with an odd side gets a slightly different one on its even
+		// canvas.
 		if a > 0 {
 			w, h = float64(a), float64(b)
 		} else {

@@ -1,4 +1,4 @@
-// Golden plans: every argument of every pass, in testdata. Each is rendered, too. Write them with -update.
+// Golden plans: every argument of every pass, in testdata. Each is rendered, too. -update rewrites them.
 
 package engine
 

@@ -33,8 +33,8 @@ type Info struct {
 type videoInfo struct {
 	media.VideoStream
 	Packets int64
-	// Starts are the starts of the frames in TimeBase, file time, ascending. A clip that was cut without encoding it
-	// again may begin in the middle of a group of pictures; players show it from its first key frame.
+	// Starts are the starts of the frames in TimeBase, file time, ascending. A clip that was cut without re-encoding
+	// may begin in the middle of a group of pictures; players show it from its first key frame.
 	Starts []int64
 	Keys   []time.Duration // starts of the keyframes, file time, ascending
 	End    time.Duration   // real end

@@ -13,8 +13,8 @@ import (
 // weights are multiples of 1/steps.
 type fade struct {
 	colour string // in ffmpeg's syntax
-	// from is the frame at which the fade begins: of the film, or of its part, and then < 0 if it begins in an
-	// earlier one.
+	// from is the frame at which the fade begins, counted in the film or in its part. In a part it is < 0 if the fade
+	// begins in an earlier part.
 	from   int64
 	frames int64
 	steps  int64 // frames + 1 at a join; frames at an end of the film, where one frame is the pure colour
@@ -62,8 +62,8 @@ func (f fade) pure() int64 {
 	return f.from + f.frames - 1
 }
 
-// graph brings the part's shots, each decoded from its entry of keys, onto the canvas, joins two of them, and fades the
-// result into [out].
+// graph brings the part's shots onto the canvas, joins them if there are two, and fades the result into [out]. keys are
+// the file times from which the shots are decoded, see keyframes.
 func (v *videoPart) graph(keys []float64) string {
 	var graph []string
 	for i, s := range v.shots {
@@ -100,7 +100,7 @@ func (v *videoPart) graph(keys []float64) string {
 //	slide       beyond an edge                        the incoming one
 //	push        beyond an edge                        both, side by side, so that no mask is needed
 //
-// The edge moves through the canvas. It lies between even pixels, because colours have half the resolution.
+// The edge moves through the canvas. It lies between even pixels, because chroma has half the resolution.
 func (v *videoPart) overlap() []string {
 	if v.join.Kind == timeline.Dissolve {
 		return []string{
@@ -122,7 +122,7 @@ func (v *videoPart) overlap() []string {
 		shows, begin = fmt.Sprintf("lt(%s,%s)", position, revealed("N")), fmt.Sprintf("%d-%s", length, revealed("n"))
 		first, second = second, first
 	}
-	// moving lays two pictures beside each other and shows them through a moving window of the canvas's size.
+	// moving lays two pictures side by side and shows them through a moving window of the canvas's size.
 	moving := func(first, second, out string) string {
 		return fmt.Sprintf("[%s][%s]%s,crop=%d:%d:%s[%s]", first, second, stack, w, h, fmt.Sprintf(window, begin), out)
 	}
@@ -131,7 +131,7 @@ func (v *videoPart) overlap() []string {
 	switch v.join.Kind {
 	case timeline.Push:
 		return []string{moving(first, second, "joined")}
-	case timeline.Slide: // beside itself, because the mask hides the copy
+	case timeline.Slide: // next to a copy of itself, which the mask hides
 		graph = append(graph, "[shot1]split[copy][copy1]", moving("copy", "copy1", "incoming"))
 		incoming = "incoming"
 	}

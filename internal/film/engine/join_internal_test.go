@@ -162,7 +162,8 @@ func moved(a, b []byte, kind timeline.TransitionKind, direction timeline.Directi
 	return out
 }
 
-// The parts of a film with many segments cover every frame, and changing one transition only changes what it overlaps.
+// The parts of a film with many segments cover every frame, and changing one transition changes only the parts that it
+// overlaps.
 func TestJoinsChangeTheirEdgesAlone(t *testing.T) {
 	infos := map[string]*Info{"s": fakeVideo(r(30000, 1001), 3000, 0)}
 	for key := int64(0); key < 100; key += 2 {
@@ -257,7 +258,7 @@ func TestSoundOfJoins(t *testing.T) {
 	gainsAre(t, p, want)
 }
 
-// The sounds on both sides of a cut cross with equal power, if both sources go on there.
+// The sounds on both sides of a cut cross-fade with equal power if both sources continue there.
 func TestSoundOfCuts(t *testing.T) {
 	rate := r(25, 1)
 	infos := map[string]*Info{"a": fakeVideo(rate, 250, 0), "b": fakeVideo(rate, 250, 0), "c": fakeVideo(rate, 250, 0)}

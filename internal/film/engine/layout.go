@@ -1,5 +1,5 @@
 // Puts the segments on the film's frame grid, and their sound on its samples: how long each plays, how runs of one
-// source stay without a seam, and what a damaged source costs.
+// source stay without a seam, and when a damaged source is refused.
 
 package engine
 
@@ -31,7 +31,7 @@ type placed struct {
 	base int64
 
 	pace   *timeline.Pace // nil at a constant speed
-	turned float64        // of a reversed segment: the instant of the source from which it plays backwards, in seconds
+	turned float64        // for a reversed segment: the source time, in seconds, from which it plays backwards
 	mixed  []mix          // see mixes; nil in an audio-only render
 
 	tolerance float64 // see tolerance; not set in an audio-only render
@@ -196,7 +196,7 @@ func (l *layout) countFrames() {
 	}
 }
 
-// arrange overlaps segments that dissolve, and places their sound.
+// arrange overlaps segments where their transitions do, and places their sound.
 func (l *layout) arrange(ordered []timeline.Segment) {
 	frames := make([]int64, len(l.segments))
 	for k, p := range l.segments {

@@ -13,7 +13,8 @@ import (
 
 // These limits keep the encoded sound within full scale.
 const (
-	// usualCeiling is where a peak above full scale ends up: 0.2 dB below it, because the AAC encoder raises peaks.
+	// usualCeiling is where a peak above full scale ends up: 0.2 dB below full scale, because the AAC encoder raises
+	// peaks.
 	usualCeiling = 0.977
 	// quietPeak is a peak of the mix that no encoder raises above full scale: the worst encoding errors seen were
 	// 0.18.

@@ -90,8 +90,8 @@ func (l Limits) checkWork(p *Plan) error {
 		drawn, p.Canvas.Width, p.Canvas.Height, decoded, (work+giga-1)/giga, l.MaxPixelFrames/giga)
 }
 
-// mixedSounds is how many times Limits.MaxSound a mix may add up. By default that is 384 hours: the longest film with
-// 64 clips and 16 stems. It is affordable because one core mixes an hour of one sound in less than a second.
+// mixedSounds is how many times Limits.MaxSound a mix may add up in total. By default that is 384 hours: the longest
+// film with 64 clips and 16 stems. It is affordable because one core mixes an hour of one sound in less than a second.
 const mixedSounds = 16
 
 // checkSound limits the sound that a planned film needs, before any of it is decoded.

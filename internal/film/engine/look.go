@@ -15,8 +15,8 @@ type waypoint struct {
 }
 
 // waypoints returns the moves that the given frames of a segment depend on: those among the frames and their
-// neighbours. Frames in which the window stands still have one, whatever their place, and those that show the whole
-// canvas have none.
+// neighbours. Frames during which the window stands still have one waypoint, wherever they lie; frames that show the
+// whole canvas have none.
 func waypoints(moves []timeline.Move, c span, rate media.Rational) []waypoint {
 	first, last := 0, len(moves)-1
 	var all []waypoint
@@ -50,9 +50,10 @@ func waypoints(moves []timeline.Move, c span, rate media.Rational) []waypoint {
 // moving returns the filters that let the window of the waypoints fill the canvas. n numbers its labels.
 //
 // Filter perspective samples between pixels, to 1/256, and evaluates its corners for every frame. crop, zoompan and
-// scale move by whole pixels, so a slow move would stutter. perspective maps colours as if they lay on the top left of
-// the pixels that share them, up to half a pixel times the scale away, so every plane is a picture of its own here.
-// Linear samples are soft between pixels, so luma would breathe as it moves; colours have little detail to lose.
+// scale move by whole pixels, so a slow move would stutter. perspective maps chroma samples as if they lay at the top
+// left of the pixels that share them, up to half a pixel times the scale away, so every plane is handled here as a
+// picture of its own. Linear interpolation is soft between pixels, so luma would pulse as it moves; chroma has little
+// detail to lose.
 func (s *shot) moving(n int) string {
 	var planes, windows, merged string
 	for _, plane := range []string{"luma", "blue", "red"} {
@@ -68,10 +69,10 @@ func (s *shot) moving(n int) string {
 }
 
 // perspective returns the filter that enlarges the window of the waypoints to the size of a plane. Its corners are in
-// pixels whose centres are whole numbers, so that of the whole picture would be -1/2 to size - 1/2.
+// pixels whose centres are whole numbers, so the corners of the whole picture would be at -1/2 and size - 1/2.
 func perspective(moves []waypoint, interpolation string) string {
-	// log is the scale's logarithm, because the scale is interpolated geometrically. ld(0) is the window's share of
-	// the picture, and at that of its upper or left edge.
+	// log is the scale's logarithm, because the scale is interpolated geometrically. ld(0) is the window's share of the
+	// picture.
 	log := piecewise(moves, func(w waypoint) float64 { return math.Log(w.scale) })
 	edges := func(size string, middle func(w waypoint) float64) (from, to string) {
 		from = fmt.Sprintf("st(0,exp(-(%s)));%s*clip(%s-ld(0)/2,0,1-ld(0))+(ld(0)-1)/2", log, size, piecewise(moves, middle))
@@ -105,8 +106,8 @@ func piecewise(moves []waypoint, value func(w waypoint) float64) string {
 	return expression
 }
 
-// adjusting returns the filter that corrects light and colours: a table for each plane, because every result depends
-// on its own plane alone.
+// adjusting returns the filter that corrects light and colours: a lookup table for each plane, because every result
+// depends only on its own plane.
 func (s *shot) adjusting() string {
 	a := s.adjust
 	gain := math.Exp2(a.Exposure)

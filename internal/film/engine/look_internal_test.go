@@ -332,7 +332,7 @@ func TestMovesAreExactInEveryFrame(t *testing.T) {
 	t.Logf("%d edges, at most %.3f pixels off, %.3f in colour", measured, worst[0], worst[1])
 }
 
-// A changed look encodes its segment and the joins at its ends, and no other part. What changes nothing to see
+// A changed look encodes its segment and the joins at its ends, and no other part. A change without a visible effect
 // changes no part.
 func TestLookChangesItsSegmentAlone(t *testing.T) {
 	info := fakeVideo(r(30, 1), 1800, 0)

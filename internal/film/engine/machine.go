@@ -20,9 +20,10 @@ const memoryPerCore = 390 << 20
 
 // encoders returns how many encoders run at once, and how many threads each has.
 //
-// One encoder leaves cores idle while it starts and drains, few threads waste less, and every encoder keeps dozens of
-// pictures in memory. x264's output depends on the number of threads, and a render that continues after a crash must
-// give the same frames, so the numbers depend only on the plan and the machine, never on the load.
+// A single encoder leaves cores idle while it starts and drains, encoders with few threads waste less, and every
+// encoder keeps dozens of pictures in memory. x264's output depends on the number of threads, and a render that
+// continues after a crash must give the same frames, so the numbers depend only on the plan and the machine, never on
+// the load.
 func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 	if m.Cores == 1 {
 		return 1, 1
@@ -35,7 +36,7 @@ func (m Machine) encoders(memoryEach int64) (parallel, threads int) {
 }
 
 // encoderSettings lowers the settings of an encoder's preset if that would need more memory than a process may use.
-// Most of it holds the lookahead's pictures, and every thread works on its own pictures.
+// Most of the memory holds the lookahead's pictures, and every thread works on its own pictures.
 type encoderSettings struct {
 	lookahead, references, threads int // 0 is the preset's, or the plan's
 }

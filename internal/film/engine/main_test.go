@@ -29,7 +29,7 @@ type bench struct {
 	cache  *diskcache.Cache
 }
 
-// ffmpeg checks the kernel once.
+// ffmpeg returns a shared runner, which checks the kernel only once.
 var ffmpeg = sync.OnceValues(func() (*media.Runner, error) { return media.New(media.Config{}) })
 
 func newBench(t testing.TB, change ...func(*engine.Config)) *bench {

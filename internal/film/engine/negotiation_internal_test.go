@@ -16,8 +16,8 @@ import (
 // scaled matches what ffmpeg 7 and later log about a scaler: the matrix and range of its input and its output.
 var scaled = regexp.MustCompile(`(\w+) @ \S+ w:\d+ h:\d+ fmt:(\S+) csp:(\S+) range:(\S+) .*-> .*fmt:(\S+) csp:(\S+) range:(\S+) `)
 
-// unasked returns the conversions of matrix or range in ffmpeg's verbose log that no filter states. Earlier
-// versions than 7 make none.
+// unasked returns the conversions of matrix or range in ffmpeg's verbose log that no filter states. Versions before 7
+// make none.
 func unasked(log string) (found []string) {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "color matrix differs") {

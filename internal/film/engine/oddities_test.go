@@ -21,8 +21,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// HDR is converted to SDR: reference white is nearly white, grey stays neutral and ordered, the tags say BT.709,
-// and no metadata describe the light of the master.
+// HDR is converted to SDR: reference white is nearly white, grey stays neutral and ordered, the tags say BT.709, and no
+// metadata describes the light of the master.
 func TestHDRIsToneMapped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -168,7 +168,7 @@ func TestVariableRateShowsTheVisibleFrameFirst(t *testing.T) {
 			t.Errorf("frame %d of the output shows %d", n, got)
 		}
 	}
-	// If two frames have the same time, the later one is shown, also in a part that begins with them or has no others.
+	// If two frames have the same time, the later one is shown, even in a part that begins with them or has no others.
 	doubled := mediatest.Remux(t, variable(t, "mkv", 0, 40, 80, 120, 160, 200, 240, 280, 320, 360), "mkv", "-bsf:v", "setts=pts=80*floor(PTS/80)+80")
 	shown = greys(t, b.render(t, film(cut(doubled, 160, 320), cut(doubled, 240, 290))).Path)
 	for i := range shown {
@@ -503,14 +503,14 @@ func TestPartsShareADecoderConfiguration(t *testing.T) {
 	}
 }
 
-// A clip that was cut without encoding it again is shown from its first key frame, as players do.
+// A clip that was cut without re-encoding is shown from its first key frame, as in players.
 func TestClipWithoutAKeyFrameAtItsStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	whole := filepath.Join(t.TempDir(), "whole.mp4")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", "color=c=black:s=160x120:r=25,format=gray,geq=lum='10*N+20',format=yuvj420p,scale=out_range=tv,format=yuv420p",
 		"-frames:v", "20", "-c:v", "libx264", "-preset", "ultrafast", "-g", "8", "-bf", "0", "-crf", "10", whole)
-	late := filepath.Join(t.TempDir(), "late.mp4") // behind an empty edit, and its first picture is damaged
+	late := filepath.Join(t.TempDir(), "late.mp4") // after an empty edit, and its first picture is damaged
 	mediatest.FFmpeg(t, "-itsoffset", "5", "-i", whole, "-c", "copy", late)
 	late = altered(t, late, func(file []byte) []byte {
 		at := bytes.Index(file, []byte("mdat")) + 4

@@ -26,7 +26,7 @@ func (p *placed) plain() bool { return p.segment.Speed == 1 && p.pace == nil }
 // turn sets the instant of the source from which a reversed segment plays backwards.
 //
 // At speed 1 it is where the same segment would end without reverse, so that its frames and samples are the same ones
-// backwards. At other speeds it is where it would end at speed 1 and at the source's own rate.
+// in reverse order. At other speeds it is where it would end at speed 1 and at the source's own rate.
 func (p *placed) turn(rate media.Rational) {
 	if p.plain() {
 		p.turned = p.start + float64(p.frames)/rate.Float()
@@ -70,7 +70,7 @@ func (p *placed) mixes(rate media.Rational) []mix {
 				smoothed = smoothed || b != (mix{lower: n, upper: n})
 			}
 		}
-		if i > 0 { // rounding must not turn the order of pictures round
+		if i > 0 { // rounding must not swap the order of pictures
 			before := all[i-1]
 			if s.Reverse {
 				m.lower, m.upper = min(m.lower, before.lower), min(m.upper, before.upper)
@@ -88,8 +88,8 @@ func (p *placed) mixes(rate media.Rational) []mix {
 	return all
 }
 
-// pictures finds the pictures of a segment. Those of a reversed one are turned: picture n begins as long after the
-// turned range begins as it ends before the range's end.
+// pictures finds the pictures of a segment. Those of a reversed segment are mirrored in time: picture n begins as long
+// after the start of the reversed range as it ends before the end of the original range.
 type pictures struct {
 	*placed
 	starts      []float64 // relative to Info.Zero, in seconds, and the end of the last picture
@@ -139,7 +139,7 @@ func (p *pictures) endedAfter(t float64) int {
 const snapped = 0.1 + 1e-6
 
 // between returns the mix of the two pictures between which a frame lies, if both belong to the trimmed range and the
-// film has more pictures than the source there. step is the source time between frames.
+// film has more frames than the source there. step is the source time between frames.
 func (p *pictures) between(played, step float64) (m mix, ok bool) {
 	const slack = 1e-6
 	var from, to int // in playing order
@@ -174,16 +174,17 @@ func (p *pictures) between(played, step float64) (m mix, ok bool) {
 	return mix{lower: from, upper: to, weight: weight}, true
 }
 
-// maxReversed is how many bytes of pictures ffmpeg may hold to turn a part round. Two encoders of 1080p with that many fit
-// into the memory of four cores.
+// maxReversed is how many bytes of pictures ffmpeg may hold to reverse a part. Two 1080p encoders that each hold that
+// much fit into the memory of four cores.
 const maxReversed = 380 << 20
 
-// partOverhead is how many pictures could be decoded in the time that one more process takes.
+// partOverhead is how many pictures could be decoded in the time that one more process costs.
 const partOverhead = 30
 
-// mixedChunks splits a segment whose pictures are not a straight line where the parts decode the fewest pictures: each
-// begins at the key frame before its first picture. Pieces of a reversed segment are so short that their pictures fit
-// into memory, so they decode a long group of pictures more than once.
+// mixedChunks splits a segment that is not a straight line through its source. It chooses the splits with which the
+// parts decode the fewest pictures, because each part starts decoding at the key frame before its first picture. Parts
+// of a reversed segment are short enough for their pictures to fit into memory, so they decode a long group of pictures
+// more than once.
 func (p *placed) mixedChunks(canvas Canvas) []span {
 	longest := int64(math.Round(chunkSeconds * canvas.Rate.Float()))
 	if p.segment.Reverse {
@@ -249,7 +250,7 @@ func blends(mixes []mix) bool {
 }
 
 // lineOf returns an expression for the first frame that shows the picture with time PTS, in source microseconds: a
-// search among the times of the pictures shown. So a picture that the decoder loses moves no other.
+// search among the times of the pictures shown. So a picture that the decoder loses shifts no other.
 func (s *shot) lineOf(picture func(mix) int) string {
 	var steps []step
 	for j, m := range s.mixes {
@@ -294,8 +295,9 @@ func search(variable string, steps []step) string {
 	return fmt.Sprintf("if(lte(%s,%d),%s,%s)", variable, steps[half-1].until, search(variable, steps[:half]), search(variable, steps[half:]))
 }
 
-// blending returns the filters that mix the upper picture of each frame into the lower one. The timings repeat one
-// stream of pictures as lower and as upper ones. Its colour tags have to be those of the mask. n numbers the labels.
+// blending returns the filters that mix the upper picture of each frame into the lower one. lower and upper are the
+// timing filters: they turn copies of one stream of pictures into the lower and the upper pictures. The stream's colour
+// tags have to be those of the mask. n numbers the labels.
 func (s *shot) blending(n int, lower, upper []string) string {
 	below, above, under, over, mask := label("below", n), label("above", n), label("under", n), label("over", n), label("blend", n)
 	return neutral + fmt.Sprintf(",split[%s][%s];", below, above) +

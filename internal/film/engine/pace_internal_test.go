@@ -62,7 +62,7 @@ func TestReversedPartsAreShort(t *testing.T) {
 	}
 }
 
-// Parts of a reversed segment are cut where they decode little twice, also if key frames are rarer than cuts.
+// Parts of a reversed segment are cut where they decode little twice, even if key frames are rarer than cuts.
 func TestReversedPartsDecodeLittleTwice(t *testing.T) {
 	for _, tt := range []struct {
 		every int // pictures from one key frame to the next

@@ -1,5 +1,5 @@
-// Makes the video parts and the sounds that the cache lacks: several at once, again with other settings if a source
-// needs that, and with a count of what could be decoded.
+// Makes the video parts and the sounds that the cache lacks: several at once, with a retry at other settings if a
+// source needs that, and with a count of what could be decoded.
 
 package engine
 
@@ -29,7 +29,7 @@ func mostExpensiveFirst[T interface{ cost() float64 }](a, b T) int {
 
 // makeParts makes every video part and every sound that the cache lacks. Cores and memory limit how many video parts
 // are made at once (see machine.go). The most expensive parts go first, so that small ones fill the gaps at the end.
-// Sounds need little CPU and memory, so they are made beside the video parts.
+// Sounds need little CPU and memory, so they are made alongside the video parts.
 func (r *run) makeParts(ctx context.Context) error {
 	missing := r.missingParts(ctx)
 	if err := r.reserveSpace(); err != nil {

@@ -124,7 +124,7 @@ func (p *Plan) work() (pixels, drawn, decoded int64) {
 	return pixels + p.Canvas.pixels()*drawn, drawn, decoded
 }
 
-// largestMemory returns the memory of the most expensive of some parts.
+// largestMemory returns the memory of the most expensive part.
 func largestMemory(parts []*videoPart, threads int) (largest int64) {
 	for _, v := range parts {
 		largest = max(largest, v.memory(threads))

@@ -134,8 +134,8 @@ func clipAudio(t timeline.Timeline, sources map[string]*Source, total int64) ([]
 	return uses, nil
 }
 
-// placeClip places a clip whose range plays for length samples. cutOff means that the music would continue after it. It
-// returns nil if the clip is not audible.
+// placeClip places a clip whose range plays for length samples. cutOff means that the music would continue beyond the
+// range. It returns nil if the clip is not audible.
 func placeClip(c timeline.Clip, length int64, cutOff bool, total int64) *audioUse {
 	start, end := samplesOf(c.Start), total
 	ended := c.End > 0 && samplesOf(c.End) < total // it ends by endMs, unless its range ends earlier
@@ -204,8 +204,8 @@ func (l *layout) runs() (all []runSpan) {
 	return all
 }
 
-// place returns where in the film a directive's range plays, and the samples by which that is later than the client's
-// times. It may be empty.
+// place returns where in the film a directive's range plays, and how many samples later than the client's times that
+// is. The range may be empty.
 //
 // A range that lies in one run of segments plays what belongs to them, so it moves with them. If it lies in two,
 // because they overlap, it moves with the second. A range over several runs, such as a recording, plays through at the
@@ -285,7 +285,7 @@ func muteSpans(t timeline.Timeline, l *layout) []audio.Mute {
 	return mutes
 }
 
-// played returns what the mixer plays of some regions.
+// played returns what the mixer needs of the regions.
 func played(regions []*region) []*audio.Region {
 	all := make([]*audio.Region, len(regions))
 	for i, r := range regions {

@@ -47,8 +47,8 @@ func posterTime(video container.Track) time.Duration {
 	return time.Duration(media.MulDiv(ticks, int64(time.Second), max(1, video.Timescale)))
 }
 
-// jpegColours are the scaler's options from limited-range BT.709, which films have, to full-range BT.601, which JPEG
-// means.
+// jpegColours are the scaler's options to convert limited-range BT.709, which films use, to full-range BT.601, which
+// JPEG implies.
 const jpegColours = "in_color_matrix=bt709:in_range=limited:out_color_matrix=bt601:out_range=full"
 
 func posterPass(film, jpeg string, at time.Duration) media.Pass {

@@ -10,7 +10,7 @@ type meter struct {
 	mu    sync.Mutex
 	total float64
 	done  float64
-	shown int // -1 until something was
+	shown int // last percentage reported; -1 before the first
 }
 
 // work adds work of the given weight. If it is added late, the percentage pauses.

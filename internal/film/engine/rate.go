@@ -52,7 +52,7 @@ const maxRate = 60
 //
 // A constant rate is kept exactly; 29.97 written as 2997/100 becomes 30000/1001. A variable rate becomes the standard
 // rate nearest to the usual distance between frames; the mean would not show that a phone which drops frames in the
-// dark films at 30. In a mostly still screen recording the short distances decide. Rates above 60 are divided if that
+// dark films at 30. For a mostly still screen recording, the short distances decide. Rates above 60 are divided if that
 // gives a standard rate, which keeps motion even.
 func canvasRate(v *videoInfo) media.Rational {
 	rate := constantRate(v)

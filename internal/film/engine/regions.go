@@ -1,4 +1,4 @@
-// Regions of the mix, and how two of them meet: one continues the other, both cross, or each fades by itself.
+// Regions of the mix, and how two of them meet: one continues the other, both cross-fade, or each fades by itself.
 
 package engine
 
@@ -22,7 +22,7 @@ const (
 // region is a range of the mix. What it plays is set after planDecodes.
 type region struct {
 	audio.Region
-	// keepsIn and keepsOut protect the fades that the client asked for from readOn.
+	// keepsIn and keepsOut keep readOn from replacing the fades that the client asked for.
 	keepsIn, keepsOut bool
 	ducking           *timeline.Ducking // nil if voices do not duck the region
 	voice             bool              // ducks the music
@@ -39,7 +39,7 @@ type audioUse struct {
 	from   float64 // first needed sample of the source, at 48 kHz
 	tempo  float64
 	pace   *timeline.Pace // in place of tempo, which is 1; nil if the tempo is constant
-	// turned means that the source plays backwards: its sample last is sample 0 of the turned one, on which from
+	// turned means that the source plays backwards: its sample last is sample 0 of the reversed source, in which from
 	// counts.
 	turned bool
 	last   int64
@@ -51,7 +51,7 @@ type audioUse struct {
 	regions []*region
 }
 
-// made reports whether the use plays a sound made from the source's, not the source's own samples.
+// made reports whether the use plays a sound derived from the source's samples, not those samples themselves.
 func (u *audioUse) made() bool { return u.tempo != 1 || u.pace != nil || u.turned }
 
 // stretch returns the sound to make.
@@ -103,8 +103,8 @@ type useEnd struct {
 	at     int64 // output sample
 }
 
-// readsOnBackwards reports whether a reversed segment at its source's speed plays the samples right before those that
-// the use before it ends with, as the pieces of a clip that was reversed and then cut do.
+// readsOnBackwards reports whether a reversed segment at its source's speed continues the use before it: it plays the
+// source's samples right before that use's last ones, as the pieces of a clip do that was reversed and then cut.
 func (u audioUse) readsOnBackwards(before audioUse) bool {
 	return u.turned && before.turned && u.source == before.source && u.tempo == 1 && before.tempo == 1 &&
 		u.pace == nil && before.pace == nil && u.start == before.start+before.length && u.last == before.last-before.length
@@ -131,8 +131,8 @@ func joined(uses []audioUse) []audioUse {
 	return all
 }
 
-// crossCuts lets the sounds of two segments cross with equal power at a cut, if both sources have sound beyond it.
-// Otherwise each fades by itself. A stretched sound keeps its ends: others would change all of its samples.
+// crossCuts cross-fades the sounds of two segments with equal power at a cut, if both sources have sound beyond it.
+// Otherwise each fades by itself. A stretched sound keeps its ends: moving them would change all of its samples.
 func crossCuts(uses []audioUse) {
 	for i := 1; i < len(uses); i++ {
 		a, b := &uses[i-1], &uses[i]

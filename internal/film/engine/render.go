@@ -1,5 +1,5 @@
-// One run of a render from its beginning to its end: analyse, plan, make the parts, join and mix. It also says which
-// failures are the file's.
+// One run of a render from start to finish: analyse, plan, make the parts, join and mix. It also decides which failures
+// are the file's fault.
 
 package engine
 
@@ -19,7 +19,7 @@ import (
 	"cutroom/internal/film/media"
 )
 
-// Raise infoVersion when the analysis of the same file gives another result.
+// Raise infoVersion when the analysis of the same file gives a different result.
 const infoVersion = 9
 
 // Render makes the film. It returns after every process it started has ended.

@@ -38,7 +38,7 @@ type shot struct {
 	first, last int
 
 	// mixes is what each frame shows, in the source's order, if origin and step cannot tell; otherwise nil. backwards
-	// means that the frames are turned round once they are made.
+	// means that the frames are reversed once they are made.
 	mixes     []mix
 	backwards bool
 }
@@ -111,7 +111,7 @@ func tolerance(step float64, video *videoInfo) float64 {
 	return toleranceOf(step, video.usualStep().Seconds())
 }
 
-// toleranceOf is the tolerance for a source whose frames usually lie so many seconds apart.
+// toleranceOf is the tolerance for a source whose frames usually lie usual seconds apart.
 func toleranceOf(step, usual float64) float64 { return 0.4142 * min(step, usual) }
 
 // line is the output frame at which the n-th source frame appears.
@@ -228,7 +228,7 @@ func (s *shot) filters(n int) []string {
 	return append(chain, "sidedata=mode=delete", neutral)
 }
 
-// deinterlace returns the filter that makes whole frames of fields, "" for progressive video.
+// deinterlace returns the filter that turns fields into whole frames, or "" for progressive video.
 func (s *shot) deinterlace() string {
 	video := s.source.info.Video
 	if !video.Interlaced() {
@@ -247,7 +247,7 @@ func (s *shot) tags() string {
 	}
 	matrix, levels := s.matrix(), "tv"
 	if matrix == "bt2020ncl" {
-		matrix = "bt2020nc" // setparams has other names than colorspace
+		matrix = "bt2020nc" // setparams and colorspace name it differently
 	}
 	if fullRange(video) {
 		levels = "pc"
@@ -263,7 +263,7 @@ const neutral = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color
 func (s *shot) input(threads string, key float64) []string {
 	args := []string{"-noaccurate_seek", "-noautorotate", "-threads", threads}
 	if key > 0 {
-		// Seek to the key frame itself. The demuxer compares decoding times, and frames may be shown before a key
+		// Seek to the key frame itself. The demuxer compares decoding timestamps, and frames may be shown before a key
 		// frame but decoded after it, so seeking to a frame may land on the key frame after it.
 		args = append(args, "-seek_timestamp", "1", "-ss", decimal(key+0.0002))
 	}

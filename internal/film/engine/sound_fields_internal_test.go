@@ -18,7 +18,7 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// signal is a sound source with formulas over the time in seconds.
+// signal is a sound source given by formulas of the time in seconds.
 type signal struct {
 	seconds     float64
 	left, right func(at float64) float64
@@ -130,7 +130,7 @@ func checkGains(t *testing.T, what string, samples []float64, want func(at float
 	}
 }
 
-// between goes linearly from a to b while at goes from begin to end.
+// between rises or falls linearly from a to b while at goes from begin to end.
 func between(at, begin, end, a, b float64) float64 {
 	return a + (b-a)*max(0, min(1, (at-begin)/(end-begin)))
 }
@@ -172,8 +172,8 @@ func TestFadesAreInsideThePlayedSpan(t *testing.T) {
 	}
 }
 
-// Stems play where their directive's range lies on the film's time, also in a segment that changes its speed, and in what
-// follows it: a speed from 1 to 2 in a second of the source takes ln 2 seconds.
+// Stems play where their directive's range lies on the film's time, even in a segment that changes its speed, and in
+// what follows it: a speed from 1 to 2 in a second of the source takes ln 2 seconds.
 func TestStemsInSegmentsThatChangeTheirSpeed(t *testing.T) {
 	t.Parallel()
 	given := sounds{"take": {8, half, silence}, "stem": {8, half, silence}}

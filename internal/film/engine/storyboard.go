@@ -17,14 +17,14 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// Storyboard is a strip of tiles, each a picture of a film. Width and Height are even, and those of one tile.
+// Storyboard is a strip of tiles, each a picture of a film. Width and Height are the size of one tile, and even.
 type Storyboard struct {
 	Tiles, Width, Height int
 }
 
-// Draw decodes the pictures of a storyboard. Tile k shows the film at (k + 1/2) / Tiles of the length of its
-// pictures, as a render would show it. dir is a folder that ffmpeg may write to. The limits hold for all passes
-// together. The error is one of the runner if no picture can be decoded.
+// Draw decodes the pictures of a storyboard. Tile k shows the film at (k + 1/2) / Tiles of the length of its pictures,
+// as a render would show it. dir is a folder that ffmpeg may write to. The limits hold for all passes together. If no
+// picture can be decoded, the error is the runner's.
 func (b Storyboard) Draw(ctx context.Context, runner *media.Runner, path, dir string, p media.Probe,
 	limits media.MeasureOptions) (*image.YCbCr, error) {
 	path, err := filepath.Abs(path)
@@ -83,8 +83,8 @@ type drawer struct {
 	uneven bool // pictures of the source differ in size or format
 }
 
-// pictures decodes frames, which ascend. Frames that follow the same key frame are decoded in one pass. A frame
-// that cannot be decoded has the picture before it, or else the one after it.
+// pictures decodes frames, which ascend. Frames that follow the same key frame are decoded in one pass. A frame that
+// cannot be decoded gets the picture before it, or else the one after it.
 func (d *drawer) pictures(ctx context.Context, frames []int) ([][]byte, error) {
 	decoded := map[int][]byte{}
 	decode := func(group []int) (complete bool, err error) {
@@ -151,7 +151,7 @@ func (d *drawer) decode(ctx context.Context, frames []int) ([][]byte, error) {
 	return found, err
 }
 
-// storyboardTimeout bounds one pass; the limits of the whole usually end it before.
+// storyboardTimeout bounds one pass; the limits on the whole storyboard usually end it sooner.
 const storyboardTimeout = time.Minute
 
 func (d *drawer) pass(frames []int, out *bytes.Buffer) media.Pass {
@@ -183,7 +183,7 @@ func (d *drawer) pass(frames []int, out *bytes.Buffer) media.Pass {
 		Timeout: storyboardTimeout, MaxMemoryBytes: d.memory}
 }
 
-// TileWidth returns the width of a tile of that height for a picture of that size as displayed.
+// TileWidth returns the width of a tile of the given height for a picture of the given display size.
 func TileWidth(width, height, tileHeight int) int {
 	return max(2, nearestEven(float64(tileHeight)*float64(width)/float64(height)))
 }

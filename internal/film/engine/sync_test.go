@@ -19,7 +19,7 @@ func pieces(path string, total int64, n int64) []timeline.Segment {
 }
 
 // Gaps in the sound's timestamps stay: after a lost packet, or the start of a fragmented file, the sound must not be
-// early. Edit lists are obeyed.
+// early. Edit lists are honoured.
 func TestSyncSurvivesHolesInTheSound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

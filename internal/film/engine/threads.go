@@ -4,7 +4,8 @@ import (
 	"slices"
 )
 
-// atOnce returns how many parts of a plan the machine encodes at once, if one of them has that many threads.
+// atOnce returns how many parts of a plan the machine encodes at once if the encoder of one of them has that many
+// threads.
 func (m Machine) atOnce(p *Plan, threads int) int {
 	if threads != 1 {
 		return p.Parallel
@@ -29,8 +30,8 @@ func planThreads(p *Plan, missing []*videoPart, machine Machine) {
 	}
 }
 
-// keepBusy reports whether n single-threaded encoders keep all cores busy: two rounds of parts do, or one of similar
-// cost.
+// keepBusy reports whether n single-threaded encoders keep all cores busy: two rounds of parts do, and so does one
+// round of parts of similar cost.
 func keepBusy(parts []*videoPart, n int) bool {
 	var total, longest float64
 	for _, v := range parts {

@@ -168,9 +168,9 @@ func newVideoPart(s *placed, c span, canvas Canvas, profile Profile) *videoPart 
 	return v
 }
 
-// newOverlap returns the part with frames c of those in which two segments overlap.
+// newOverlap returns the part with frames c of the overlap of two segments.
 func newOverlap(before, after *placed, c span, canvas Canvas, profile Profile) *videoPart {
-	end := before.frames - after.join.Overlap() // of what the outgoing segment shows alone
+	end := before.frames - after.join.Overlap() // of the frames that the outgoing segment shows alone
 	return &videoPart{
 		Name:   fmt.Sprintf("%s from segments[%d] to segments[%d]", after.join.Kind, before.index, after.index),
 		Frames: c.to - c.from, join: after.join, joinFrom: c.from, canvas: canvas, profile: profile,
@@ -178,7 +178,7 @@ func newOverlap(before, after *placed, c span, canvas Canvas, profile Profile) *
 	}
 }
 
-// overlapChunks cuts the overlap of two segments where ffmpeg could not hold the pictures of reversed ones.
+// overlapChunks splits the overlap of two segments if ffmpeg could not hold the pictures of reversed ones all at once.
 func overlapChunks(before, after *placed, canvas Canvas) []span {
 	n := after.join.Overlap()
 	pieces := int64(1)
@@ -235,7 +235,8 @@ func (v *videoPart) log(shot int) string {
 	return fmt.Sprintf("%s.%d.log", v.File, shot)
 }
 
-// pass returns the ffmpeg run that encodes the part into out. It decodes each shot from its entry of keys.
+// pass returns the ffmpeg run that encodes the part into out. keys are the file times from which the shots are decoded,
+// see keyframes.
 func (v *videoPart) pass(out string, keys []float64) media.Pass {
 	threads := fmt.Sprint(cmp.Or(v.settings.threads, v.threads))
 	// Coverage decides how much of a source must be decodable, not ffmpeg.

@@ -8,7 +8,7 @@ import (
 	"cutroom/internal/film/timeline"
 )
 
-// view is the part of a source's picture that a segment shows, and how it is turned. Both together with the framing are
+// view is the part of a source's picture that a segment shows, and its orientation. Both together with the framing are
 // one map from the canvas to the coded picture, so a picture is resampled once.
 type view struct {
 	orientation   media.Orientation // turns the coded picture into the one that is shown
@@ -17,7 +17,7 @@ type view struct {
 	cropped       bool
 }
 
-// newView returns the view of a segment, or that of the whole picture as displayed for the zero segment.
+// newView returns the view of a segment. For the zero segment, it is the whole picture as displayed.
 func newView(v *videoInfo, s timeline.Segment) view {
 	whole := view{orientation: v.Orientation.Then(int(s.Rotate), s.Mirror), window: window{w: v.Width, h: v.Height},
 		width: float64(v.DisplayWidth), height: float64(v.DisplayHeight)}
@@ -30,7 +30,7 @@ func newView(v *videoInfo, s timeline.Segment) view {
 	return whole.crop(s.Crop)
 }
 
-// crop returns the view that c leaves of v, which is whole.
+// crop returns what c leaves of v, the view of a whole picture.
 func (v view) crop(c timeline.Crop) view {
 	// Decimal shares have no exact binary form, so round their errors away.
 	left := func(length, before, after float64) float64 { return math.Round(length*(1-before-after)*1e6) / 1e6 }
@@ -51,7 +51,7 @@ func (v view) crop(c timeline.Crop) view {
 	return cropped
 }
 
-// setViews sets the views of all segments. The error names the segment of which a crop leaves too little.
+// setViews sets the views of all segments. The error names the segment if its crop leaves too little.
 func (l *layout) setViews() error {
 	for k := range l.segments {
 		p := &l.segments[k]
