@@ -18,7 +18,7 @@ type Report struct {
 	Confinement []confine.Layer // every layer and whether it is in force
 }
 
-// needs lists what renders and separations use, under the words of ffmpeg's lists.
+// needs lists what renders and separations use, each kind with the option that makes ffmpeg list it.
 var needs = []struct {
 	kind, flag string
 	names      []string

@@ -8,8 +8,8 @@ import (
 
 // ClaimedEnd returns where a stream that ends at end would end if its file were whole. Headers often state wrong
 // durations (a fragmented mp4 of one second may claim 40 hours), so a claim counts only with evidence that data is
-// missing: the container was cut off (share < 1, see container.PresentShare) and, in an mp4, packets of its index are
-// not there. In a whole mp4 an edit list hides such packets.
+// missing: the container was cut off (share < 1, see container.PresentShare) and, in an mp4, packets that its index
+// lists are missing. In a whole mp4 an edit list hides such packets.
 func (p Probe) ClaimedEnd(end, claim time.Duration, missingPackets int64, share float64) time.Duration {
 	switch p.Kind {
 	case container.MP4:
@@ -28,13 +28,13 @@ func (p Probe) ClaimedEnd(end, claim time.Duration, missingPackets int64, share 
 	return end
 }
 
-// ClaimedSound is ClaimedEnd of the sound, counted from Zero.
+// ClaimedSound is ClaimedEnd for the sound, counted from Zero.
 func (p Probe) ClaimedSound(share float64) time.Duration {
 	a, m, zero := p.Audio, p.AudioPackets, p.Zero()
 	return p.ClaimedEnd(max(0, m.End-zero), a.Start+a.Duration-zero, a.Frames-m.Packets-m.Discarded, share)
 }
 
-// CutOff reports whether a file that claims a stream for the wanted time, and has it for less, lost its end.
+// CutOff reports whether a file lost its end: its stream should last for wanted, but lasts only for got.
 func CutOff(got, wanted time.Duration) bool {
 	missing := wanted - got
 	return missing > 250*time.Millisecond && missing > wanted/40

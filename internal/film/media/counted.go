@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/film/media/container"
 )
 
-// Sound may change its rate or its channels on the way, and a file that was joined from several begins its clock again.
+// Sound may change its rate or its channels midway, and in a file that was joined from several, the clock restarts.
 // ffmpeg rebuilds its graph at a change, and then no filter knows what came before. So such sound is decoded from the
 // start of the file, and the window is cut by counting samples.
 
@@ -36,17 +36,17 @@ func (s Sound) Samples() int64 {
 // rebuildSlack is how much longer than its packets a sound without a window may decode.
 const rebuildSlack = 100 * time.Millisecond
 
-// agree reports whether decoded sound lasts as long as its packets. The ends of a file may differ by what a codec adds
-// there and no container has to declare: a frame before the sound and the rest of one behind it, at most 85 ms together
-// (HE-AAC, 2 x 2048 samples at 48 kHz). The first frame of an mp3 that was cut lacks its reservoir, 72 ms at most. The
-// clock of a container may have ticks of a millisecond for packets of 21 ms, or durations at the rate before a change:
-// half a percent. More is allowed for other places in the sound.
+// agree reports whether decoded sound lasts as long as its packets. At the ends of a file, a codec may add what no
+// container has to declare: a frame before the sound and the rest of one after it, at most 85 ms together (HE-AAC, 2 x
+// 2048 samples at 48 kHz). The first frame of a cut mp3 lacks its bit reservoir, 72 ms at most. A container's clock may
+// have millisecond ticks for packets of 21 ms, or state durations at the rate before a change: half a percent. more is
+// the tolerance for other places in the sound.
 func agree(decoded, packets, more time.Duration) bool {
 	return (decoded - packets).Abs() <= rebuildSlack+packets/200+more
 }
 
-// Rebuilt reports whether so many decoded samples of each channel, from a pass with Args, show that ffmpeg rebuilt the
-// graph on the way: see Args.
+// Rebuilt reports whether the number of decoded samples per channel, from a pass with Args, shows that ffmpeg rebuilt
+// the graph midway: see Args.
 func (s Sound) Rebuilt(samples int64) bool {
 	if s.To > 0 {
 		return samples > s.Samples()
@@ -54,7 +54,7 @@ func (s Sound) Rebuilt(samples int64) bool {
 	return samples > MulDiv(int64(s.End-s.From+rebuildSlack), int64(s.SampleRate), int64(time.Second))
 }
 
-// Whole reports whether a sound that Count decoded up to end is all that the packets have, and no more.
+// Whole reports whether sound that Count decoded up to end is everything that the packets contain, and no more.
 func (s Sound) Whole(end time.Duration) bool {
 	return s.Clockless || agree(end-s.First, s.End-s.First, 0)
 }
@@ -100,7 +100,8 @@ func (r *Runner) Count(ctx context.Context, s Sound, pass Pass, to io.Writer) (e
 	return s.First + time.Duration(MulDiv(w.taken/frame, int64(time.Second), int64(s.SampleRate))), nil
 }
 
-// linkArgs returns the arguments that open one of the files that were joined to path, which begin at the links.
+// linkArgs returns the arguments that open file i of those that were joined into path. links are the offsets at which
+// they begin.
 func linkArgs(kind container.Kind, path string, links []int64, i int) []string {
 	if len(links) == 1 {
 		return InputArgs(kind, path)
@@ -138,7 +139,7 @@ func (r *Runner) recount(ctx context.Context, path string, kind container.Kind, 
 	if m.Clockless = m.Clockless || len(links) > 1 || frames.Joined; !m.Clockless {
 		return nil
 	}
-	// The limit is for all files that were joined, however many.
+	// The time-out covers all joined files together, however many there are.
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(opts.Timeout, measureTimeout), ErrTimeout)
 	defer cancel()
 	packets := m.Duration()

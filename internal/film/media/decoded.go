@@ -42,8 +42,8 @@ func ClearlyLess(got, wanted time.Duration) bool {
 	return missing > 250*time.Millisecond && missing > wanted/10
 }
 
-// MissesSound reports whether the frames at the times, from a pass with Sound.Log, leave a part of a window of the
-// sound out that the file has packets for.
+// MissesSound reports whether a pass with Sound.Log, which decoded frames at these times, missed part of the window
+// although the file has packets for it.
 func (p Probe) MissesSound(s Sound, times []int64) bool {
 	m, zero := p.AudioPackets, p.Zero()
 	part := func(from, to time.Duration) time.Duration { return max(0, min(to, s.To)-max(from, s.From)) }

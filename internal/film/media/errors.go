@@ -23,8 +23,8 @@ var ErrNotMedia = errors.New("not a media file")
 // ErrNotMedia.
 var ErrEncrypted = fmt.Errorf("%w: encrypted", ErrNotMedia)
 
-// SoundError is the error for a file whose sound ffmpeg would decode to something else than what it holds. It is a kind
-// of ErrNotMedia.
+// SoundError is the error for a file whose sound ffmpeg would decode to something other than what the file contains. It
+// is a kind of ErrNotMedia.
 type SoundError struct {
 	Reason string // completes "The file ..."
 }

@@ -13,8 +13,8 @@ func InputArgs(kind container.Kind, path string) []string {
 	return append(openArgs(kind, path), "-i", inputURL(path))
 }
 
-// openArgs returns the restrictions of InputArgs without the input itself. They skip what precedes the first of bare
-// frames, because ffmpeg would take any sync word in it for a frame.
+// openArgs returns the restrictions of InputArgs without the input itself. They skip what precedes the first bare
+// frame, because ffmpeg would take any sync word in it for a frame.
 func openArgs(kind container.Kind, path string) []string {
 	name := kind.Demuxer()
 	if name == "" {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Packets that come back soon belong to a clock that jitters. Packets that stay late follow a pause, wherever it lies.
+// If late packets are soon on time again, the clock jitters. Packets that stay late follow a pause, wherever it lies.
 func TestJitterIsNoPause(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond

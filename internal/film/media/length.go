@@ -17,8 +17,8 @@ var ErrTooLong = fmt.Errorf("%w: too long", ErrNotMedia)
 const countRate = 8000
 
 // DecodedLength decodes a stream of a file of the given kind and returns how long its samples last, one after another.
-// Neither the container's clock nor its parameters matter, and rate and channels may change on the way. It is 0 if
-// nothing can be decoded. Sound that lasts longer than limit ends with ErrTooLong. An hour takes about four seconds of
+// Neither the container's clock nor its parameters matter, and rate and channels may change midway. It is 0 if nothing
+// can be decoded. Sound that lasts longer than limit ends with ErrTooLong. An hour takes about four seconds of
 // processor time.
 func (r *Runner) DecodedLength(ctx context.Context, path string, kind container.Kind, stream int, limit time.Duration,
 	opts MeasureOptions) (time.Duration, error) {
@@ -32,8 +32,8 @@ func (r *Runner) DecodedLength(ctx context.Context, path string, kind container.
 		args = append(args, "-ignore_editlist", "1")
 	}
 	args = append(append(args, "-vn", "-sn", "-dn"), InputArgs(kind, path)...)
-	// One channel is enough to count. Each change of the stream builds the filters anew, and a short filter loses
-	// nothing then.
+	// One channel is enough to count. Each change in the stream rebuilds the filters, and then a short filter loses
+	// nothing.
 	args = append(args, "-map", fmt.Sprintf("0:%d", stream), "-af", fmt.Sprintf("pan=mono|c0=c0,aresample=%d:filter_size=1", countRate),
 		"-c:a", "pcm_u8", "-f", "u8", "pipe:1")
 	_, err = r.Encode(ctx, Pass{Name: "count samples", Args: args, Inputs: []string{path}, Stdout: samples,

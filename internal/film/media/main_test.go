@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 // roleEnv makes the test binary, when started again, act as another program.
 const roleEnv = "CUTROOM_MEDIA_TEST_ROLE"
 
-// shared checks the kernel once.
+// shared returns a shared runner, which checks the kernel only once.
 var shared = sync.OnceValues(func() (*media.Runner, error) { return media.New(media.Config{}) })
 
 func newRunner(t *testing.T) *media.Runner {

@@ -49,7 +49,8 @@ type Measured struct {
 	// thousand are kept.
 	Gaps []Gap
 
-	// steady is the same sound if its clock only jitters, else nil: counted from the mean of what its packets' times say.
+	// steady describes the same sound if its clock only jitters, counted from the mean of its packets' times; else it
+	// is nil.
 	steady *Measured
 
 	leading time.Duration // from the end of the first packet to the start of the second
@@ -64,8 +65,8 @@ type Measured struct {
 	// that follow.
 	Untimed int
 	Step    int64
-	// Lead is how many of Starts precede the first key frame, if the first packet of the stream is none. Nothing
-	// decodes those frames.
+	// Lead is how many of Starts precede the first key frame, if the stream's first packet is not a key frame. Nothing
+	// can decode those frames.
 	Lead int
 }
 
@@ -163,7 +164,7 @@ func (r *Runner) scan(ctx context.Context, name, path string, kind container.Kin
 type packetScan struct {
 	opts       MeasureOptions
 	wantFrames bool // remember the frames of video
-	joins      bool // the container's clock may begin again
+	joins      bool // the container's clock may restart
 	timed      bool // every packet of the container has a time
 	packets    int64
 	frames     int // kept in memory

@@ -34,9 +34,9 @@ type Probe struct {
 	// Unheard is set if the file has sound, but none that can be decoded. Audio is then nil.
 	Unheard bool
 
-	// Clockless is set if the sound is that of several joined files: its clock begins again on the way, or its frames
-	// change their rate; or if its clock only jitters. The sound is then what a decoder returns from the start of the
-	// file, in order.
+	// Clockless is set if the clock of the sound cannot be used: the file was joined from several, so the clock
+	// restarts or the sample rate changes midway, or the clock jitters. The sound is then what a decoder returns from
+	// the start of the file, in order.
 	Clockless bool
 
 	Streams int // of all types
@@ -108,8 +108,8 @@ type AudioStream struct {
 	Default         bool
 }
 
-// decoder returns the arguments that choose the stream's decoder, none for ffmpeg's choice. ffmpeg takes integers of 24
-// bits in 32 for numbers with a fraction, and returns noise.
+// decoder returns the arguments that choose the stream's decoder, none for ffmpeg's choice. ffmpeg mistakes 24-bit
+// integers in 32-bit samples for fractional numbers, and returns noise.
 func (a *AudioStream) decoder() []string {
 	if a.Codec != "pcm_f24le" {
 		return nil
@@ -203,12 +203,12 @@ func (r *Runner) ProbeWithin(ctx context.Context, path string, opts MeasureOptio
 	return p, err
 }
 
-// restarts is the reason why a file with a second recording behind the first cannot be used.
+// restarts is the reason why a file with a second recording after the first cannot be used.
 const restarts = "holds several recordings one after another; send them as clips of their own"
 
 // The index of an mp4 whose samples continue in fragments has no edit list. ffmpeg's muxer makes its first packet of
-// sound last until the second, to hide that the sound begins late. Players resume behind a short gap without silence. A
-// gap between minLeading and maxLeading counts as none.
+// sound last until the second, to hide that the sound begins late. Players play on after such a short gap, without
+// silence. A gap between minLeading and maxLeading counts as none.
 const (
 	minLeading = 20 * time.Millisecond
 	maxLeading = 200 * time.Millisecond
@@ -289,8 +289,8 @@ func (h header) isVideo() bool {
 }
 
 // betterVideo prefers the stream with more than twice the pictures, then the larger frame, then the default track, then
-// the earlier one. So a declared but empty track loses, as do the few large stills beside the film of a motion photo and
-// the pictures of chapters.
+// the earlier one. So a declared but empty track loses, as do the few large stills beside the film in a motion photo,
+// and chapter pictures.
 func betterVideo(a *VideoStream, aPackets Measured, b *VideoStream, bPackets Measured) bool {
 	if na, nb := aPackets.Packets, bPackets.Packets; na > 2*nb || nb > 2*na {
 		return na > nb

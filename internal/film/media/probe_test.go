@@ -60,7 +60,7 @@ func TestForcedInputOpensNoPlaylist(t *testing.T) {
 	}
 }
 
-// Neither a larger track that never gets a packet is the film, as fragmented files may declare one, nor a few larger
+// The film is neither a larger track that never gets a packet, which fragmented files may declare, nor a few larger
 // pictures beside it, as in a motion photo.
 func TestProbeTakesTheRealVideo(t *testing.T) {
 	t.Parallel()

@@ -49,8 +49,8 @@ type FairSlots struct {
 type FairLimits struct {
 	Slots     int
 	PerHolder int // slots that one holder may have at once
-	// Reserved slots are kept for holders that used none within Recent, so that those that always have work cannot make
-	// everybody wait.
+	// Reserved slots are kept for holders that used none within Recent, so that holders that always have work cannot
+	// make everybody else wait.
 	Reserved int
 	Recent   time.Duration
 }

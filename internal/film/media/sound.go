@@ -26,7 +26,7 @@ func (p Probe) Zero() time.Duration {
 		// A bare stream does not state its encoder delay. It is at least one frame, which holds what the transform
 		// needs before the first sample.
 		first := a.Duration() / time.Duration(a.Packets)
-		if p.Clockless { // the frames last differently
+		if p.Clockless { // frames differ in length
 			first = 1024 * time.Second / time.Duration(max(1, p.Audio.SampleRate))
 		}
 		zero += first
@@ -78,9 +78,9 @@ func (p Probe) Sound(path string) Sound {
 }
 
 // Args returns the arguments that decode the window to [out], exact to the sample, with silence where the file has no
-// sound. Encoder and output follow. If the sound changes its rate or its channels in the window, ffmpeg rebuilds the
-// graph, and each graph fills its output from the start of the window. The output is then longer than the window: see
-// Sound.Rebuilt.
+// sound. Encoder and output follow. If the sound changes its rate or its channels within the window, ffmpeg rebuilds
+// the graph, and each graph fills its output from the start of the window. The output is then longer than the window:
+// see Sound.Rebuilt.
 func (s Sound) Args() []string {
 	args := []string{"-copyts", "-noaccurate_seek"}
 	if s.From > seekLead && seeksExactly(s.Kind) {
@@ -110,10 +110,11 @@ func (s Sound) Args() []string {
 // remix returns the filters that convert the channels to the layout and keep the level: mono goes to both sides of
 // stereo at full level, and surround is folded down as in ITU-R BS.775 (centre and surrounds 3 dB down, no LFE). ffmpeg
 // scales the sum down for integer samples but not for float samples, which may exceed full scale. The filters do not
-// depend on the header, because the sound may change its channels on the way.
+// depend on the header, because the sound may change its channels midway.
 func (s Sound) remix() string {
-	// One channel is mono and two are stereo, whatever speakers the header names: ffmpeg has no way from "rear left and
-	// rear right" to stereo, and turns "left" alone down. It describes such layouts as "2 channels (BL+BR)".
+	// One channel is mono and two are stereo, whatever speakers the header names: ffmpeg has no conversion from "rear
+	// left and rear right" to stereo, and attenuates "left" on its own. It describes such layouts as "2 channels
+	// (BL+BR)".
 	named := ""
 	if strings.HasPrefix(s.Stream.Layout, fmt.Sprintf("%d channels (", s.Stream.Channels)) {
 		named = map[int]string{

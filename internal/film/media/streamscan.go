@@ -1,5 +1,5 @@
-// Sums up one stream packet by packet: presentation order, gaps, key frames, and clocks that begin again where files
-// were joined.
+// Sums up one stream packet by packet: presentation order, gaps, key frames, and clocks that restart where files were
+// joined.
 
 package media
 
@@ -30,31 +30,31 @@ type streamScan struct {
 	previous int64   // last start taken
 	steps    int64   // number of starts taken
 	gaps     [][2]int64
-	shortest int64 // distance of two, 0 before the first
-	leading  int64 // distance of the first two
+	shortest int64 // smallest distance between two starts, 0 before the first
+	leading  int64 // distance between the first two
 
 	starts, keyframes []int64 // of pictures, in decoding order
 	heard             []int64 // starts of sound
 
 	decoding  int64 // latest decoding time
-	restarted bool  // the clock began again
-	headless  bool  // the first packet is shown and no key frame
+	restarted bool  // the clock restarted
+	headless  bool  // the first packet is shown but is not a key frame
 
 	timed   bool // every packet of the container has a time, so one that ffmpeg returns without lies before time 0
 	untimed int  // frames before time 0
 
-	// The clock of a chained Ogg, or of a WebM behind another, begins again at each join.
+	// The clock of a chained Ogg, or of a WebM appended to another, restarts at each join.
 	mayRestart bool
 	rejoined   bool
 	shift      int64 // from the clock's times to continuous times
 	latestAt   int64 // start of the previous packet, continuous
 }
 
-// restartSteps is how many packets the clock of sound must go back to count as begun again. Packets of sound are never
+// restartSteps is how many packets the clock of sound must go back to count as restarted. Packets of sound are never
 // reordered.
 const restartSteps = 3
 
-// continuous makes the times of a packet behind a join follow those before it.
+// continuous makes the times of a packet after a join follow those before it.
 func (s *streamScan) continuous(p *packet) {
 	p.pts += s.shift
 	if s.packets+s.discarded > 0 && p.pts < s.latestAt-restartSteps*max(1, s.longest) {
@@ -91,7 +91,7 @@ func (s *streamScan) add(p packet) {
 	s.earliest, s.latest = min(s.earliest, p.pts), max(s.latest, p.pts+max(p.duration, 0))
 	s.size += p.size
 	if p.dts != noTicks {
-		// Far behind everything before: a second recording follows the first.
+		// Earlier than everything before it: a second recording follows the first.
 		s.restarted = s.restarted || s.packets > 0 && p.key && p.dts < s.decoding && p.dts <= s.first
 		s.decoding = max(s.decoding, p.dts)
 	}
@@ -197,17 +197,18 @@ func (s *streamScan) finish() Measured {
 	return m
 }
 
-// A clock of sound jitters if packets begin early or late but none stays so: recorders stamp packets when they arrive,
+// A clock of sound jitters if packets begin early or late but do not stay so: recorders stamp packets when they arrive,
 // sometimes several at once. Filling and cutting by such a clock would chop the sound up.
 const (
 	jitterSlack = 20 * time.Millisecond  // as in Sound.Args: less is not filled or cut
-	jitterSpan  = 250 * time.Millisecond // within which the packets must come back to where they belong
-	// maxJitter is the most that the earliest and the latest packet may differ. More is a pause, which stays.
+	jitterSpan  = 250 * time.Millisecond // within which packets must return to where they belong
+	// maxJitter is the most that the lateness of the earliest and of the latest packet may differ. More is a pause,
+	// which stays.
 	maxJitter = 200 * time.Millisecond
 )
 
 // steadyStart returns where the first packet of sound begins by the mean of all packets' times, if the clock jitters.
-// The first time does not count, because recorders let the first packet last until the second.
+// The first time does not count, because recorders stretch the first packet until the second.
 func (s *streamScan) steadyStart(base Rational) (at time.Duration, jitters bool) {
 	length, unit := s.header.samples(1, 0), Rational{1, s.header.number("sample_rate")} // of each packet
 	if length == 0 && s.timed && s.header["codec_name"] == "opus" {
@@ -222,7 +223,7 @@ func (s *streamScan) steadyStart(base Rational) (at time.Duration, jitters bool)
 	}
 	const never, always = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 	first, last := never, always // how late the earliest and the latest packet of all are
-	// A clock that stays late has a span whose earliest packet is later than the latest of another.
+	// If a clock stays late, the earliest packet of one span is later than the latest packet of another.
 	lowest, highest := always, never
 	var sum float64
 	for begin := 1; begin < len(s.heard); begin += span {

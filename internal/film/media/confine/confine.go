@@ -44,7 +44,7 @@ const (
 // armed is set once this program has called Main, so that Command may start it again.
 var armed atomic.Bool
 
-// Armed reports whether Main was called. If it was not, Command would start the whole program again.
+// Armed reports whether Main was called. If not, Command would start the whole program again.
 func Armed() bool { return armed.Load() }
 
 // Layers are the parts of the confinement, each of which a kernel may refuse.

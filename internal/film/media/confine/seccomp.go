@@ -14,9 +14,9 @@ import (
 // allowedCalls are the calls that ffmpeg needs: the calls it made in traces on Debian 12 and 13 (about 45 of these),
 // and calls that the C library and codec libraries may also make. Rules on arguments, Landlock and limits restrict what
 // an allowed call may do. Other calls return EPERM, so that a library that tries one continues without it: sockets,
-// other processes, shared memory, file metadata, watches, truncation by path, io_uring and so on. It can make no
-// folders, reserve no space, and neither remove nor replace a file, so the server sees in one folder all that the
-// program has written.
+// other processes, shared memory, file metadata, watches, truncation by path, io_uring and so on. The program can
+// create no folders, reserve no space, and neither remove nor replace a file, so the server sees, in one folder,
+// everything that the program has written.
 var allowedCalls = []uint32{
 	// Memory.
 	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_MADVISE, unix.SYS_MSYNC, unix.SYS_MINCORE,
@@ -45,9 +45,9 @@ var allowedCalls = []uint32{
 	unix.SYS_SYSINFO, unix.SYS_UNAME, unix.SYS_GETRANDOM,
 }
 
-// newCalls are allowed as well. From firstNewCall on, all processors number the calls alike. Those that are not listed
-// return ENOSYS, as on an older kernel. They include clone3 and openat2, whose arguments a filter cannot see (the C
-// library falls back to clone and openat), and the calls of future kernels.
+// newCalls are allowed as well. From firstNewCall on, calls have the same numbers on all processors. Those that are not
+// listed return ENOSYS, as on an older kernel. They include clone3 and openat2, whose arguments a filter cannot see
+// (the C library falls back to clone and openat), and the calls of future kernels.
 var newCalls = []uint32{
 	unix.SYS_CLOSE_RANGE, unix.SYS_FACCESSAT2, unix.SYS_EPOLL_PWAIT2, unix.SYS_FUTEX_WAITV,
 	453, 454, 455, 456, // map_shadow_stack, futex_wake, futex_wait, futex_requeue
@@ -123,7 +123,7 @@ func argumentRules() []argumentRule {
 	// empties the file. Before version 3, Landlock also allows O_TRUNC together with reading.
 	access, truncate := uint32(unix.O_ACCMODE), uint32(unix.O_TRUNC)
 	refusedFlags := []uint32{access, access | truncate, truncate}
-	// A file without a name could not be counted.
+	// Refuse files without a name, because they could not be counted.
 	nameless := uint32(unix.O_TMPFILE &^ unix.O_DIRECTORY)
 	for mode := range access + 1 {
 		refusedFlags = append(refusedFlags, nameless|mode, nameless|mode|truncate)

@@ -7,5 +7,5 @@ const auditArch = 0xc00000b7 // AUDIT_ARCH_AARCH64
 // openCall is the call that openat replaces; this processor has none, so no call has this number.
 const openCall = 0xffffffff
 
-// oldCalls are allowed calls by the name that only this processor has for them.
+// oldCalls are allowed calls that have this name only on this processor.
 var oldCalls = []uint32{unix.SYS_FSTATAT}

@@ -110,7 +110,7 @@ func ends(b []byte, parse parser) bool {
 	return size > 0 || len(b) < adtsHeader || isTrailer(b)
 }
 
-// isTagFrame reports whether a frame of MPEG audio has a tag of its encoder instead of sound.
+// isTagFrame reports whether a frame of MPEG audio contains its encoder's tag instead of sound.
 func isTagFrame(frame []byte) bool {
 	sideInfo := 32 // bytes, after a header of 4
 	switch mono, low := frame[3]>>6 == 3, frame[1]>>3&3 != 3; {
@@ -170,8 +170,8 @@ type Frames struct {
 	// Joined is set if the rate or the channels change, or if a tag or anything else lies between frames, as in files
 	// that were joined.
 	Joined bool
-	// Around adds up a frame for each place where a frame does not directly follow one of its kind. A decoder may lose
-	// or repeat a frame there.
+	// Around adds up the length of a frame for each place where a frame does not directly follow one of its kind. A
+	// decoder may lose or repeat a frame there.
 	Around time.Duration
 }
 
@@ -239,8 +239,8 @@ func walkFrames(path string, kind Kind, do func(frame []byte, follows bool, last
 	}
 }
 
-// mpegVersions has the samples of a frame, the sample rates and the bit rates of layer III, by the version's number in
-// a frame's header.
+// mpegVersions lists the samples per frame, the sample rates and the bit rates of layer III, indexed by the version
+// number in a frame's header.
 var mpegVersions = [4]struct {
 	samples int
 	rates   [3]int  // Hz

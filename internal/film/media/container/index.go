@@ -17,16 +17,17 @@ type Index struct {
 
 	Media     bool // the top level has a box with media or an index
 	Video     bool // a video track is declared
-	DolbyAV1  bool // a track has Dolby Vision in AV1 by a name that only newer versions of ffmpeg know
+	DolbyAV1  bool // a track has Dolby Vision in AV1 under a name that only newer versions of ffmpeg know
 	Continued bool // fragments may follow an index that has samples itself
-	// MixedVideo is set if a video track has samples that ffmpeg would decode by the description of others: of several
-	// codecs, or of fragments that do not use the track's first description. MixedSound is the same for sound.
+	// MixedVideo is set if ffmpeg would decode samples of a video track with the description of other samples: the
+	// samples have several codecs, or fragments do not use the track's first description. MixedSound is the same for
+	// sound.
 	MixedVideo, MixedSound bool
 	// EditedVideo is set if the edit list of a video track pauses between two stretches of the media, or plays one at
-	// another speed. ffmpeg does neither, and shows other media. EditedSound is the same for sound.
+	// another speed. ffmpeg does neither, so it would show something else. EditedSound is the same for sound.
 	EditedVideo, EditedSound bool
-	// RestartedVideo is set if the fragments of a video track begin again, as those of several recordings do. ffmpeg
-	// sorts them by time, and drops some. RestartedSound is the same for sound.
+	// RestartedVideo is set if the times of a video track's fragments start over, as those of several recordings do.
+	// ffmpeg sorts the fragments by time and drops some. RestartedSound is the same for sound.
 	RestartedVideo, RestartedSound bool
 }
 
@@ -70,8 +71,8 @@ func ReadIndex(path string) (Index, error) {
 	return x, x.readTables(path, described)
 }
 
-// readTables finds tracks that ffmpeg shows otherwise than their tables say: fragments that use another description
-// than the first of their track, if they are described differently, or begin again, and edit lists.
+// readTables finds tracks that ffmpeg shows differently from what their tables say, because of their edit list or their
+// fragments: these start over, or do not use the first of several different descriptions.
 func (x *Index) readTables(path string, described bool) error {
 	tables, err := ReadTables(path)
 	if errors.Is(err, ErrTooManyBoxes) {
@@ -88,7 +89,7 @@ func (x *Index) readTables(path string, described bool) error {
 	return err
 }
 
-// read reports whether a track has several descriptions that differ. It searches for the names of boxes, because a
+// read reports whether a track has several different sample descriptions. It searches for the names of boxes, because a
 // damaged index may state wrong sizes for the enclosing boxes. A handler box contains its name, version and flags, four
 // reserved bytes and the type. A protection scheme contains its name, version and flags and the scheme.
 func (x *Index) read(index []byte) (described bool) {
@@ -126,9 +127,9 @@ const (
 	maxNamedTracks = 32
 )
 
-// descriptions reports whether a track has several sample entries that differ, and whether its index uses entries of
-// several video codecs. It takes the index from the content of the sample entries on; the table that says which samples
-// use which entry follows.
+// descriptions reports whether a track has several different sample entries, and whether its samples use entries of
+// several video codecs. index starts at the content of the sample entries; the table that says which samples use which
+// entry follows.
 func descriptions(index []byte) (several, mixed bool) {
 	number := func(b []byte, at int) int { return int(binary.BigEndian.Uint32(b[at:])) }
 	var codecs []string // of the entries

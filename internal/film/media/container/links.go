@@ -9,20 +9,20 @@ import (
 	"os"
 )
 
-// maxLinks bounds how many files may be joined to one.
+// maxLinks is how many files may be joined into one.
 const maxLinks = 256
 
 // ErrTooManyLinks means that a file was joined from more than 256.
 var ErrTooManyLinks = errors.New("joined from too many files")
 
-// linkMagic has, by kind, the bytes with which a file begins. A joined file has them again at each join.
+// linkMagic lists the bytes with which a file of each kind begins. A joined file repeats them at each join.
 var linkMagic = map[Kind][]byte{Matroska: {0x1A, 0x45, 0xDF, 0xA3}, FLAC: []byte("fLaC"), Ogg: []byte("OggS\x00")}
 
-// linkHead is how many bytes behind linkMagic show that a file begins there.
+// linkHead is how many bytes after linkMagic show that a file begins there.
 const linkHead = 24
 
-// Links returns where the files begin that were joined to a FLAC, Ogg or Matroska file, ascending. The first is 0. For
-// other kinds, it returns only that. The error may be ErrTooManyLinks.
+// Links returns the offsets, ascending, at which the files that were joined into a FLAC, Ogg or Matroska file begin.
+// The first is 0, and for other kinds the only one. The error may be ErrTooManyLinks.
 func Links(path string, kind Kind) (starts []int64, err error) {
 	starts = []int64{0}
 	magic := linkMagic[kind]
@@ -67,7 +67,7 @@ func Links(path string, kind Kind) (starts []int64, err error) {
 	}
 }
 
-// beginsLink reports whether a file begins with b, which begins with its magic bytes.
+// beginsLink reports whether b is the beginning of a file. b begins with the kind's magic bytes.
 func beginsLink(b []byte, kind Kind) bool {
 	if len(b) < linkHead {
 		return false

@@ -25,8 +25,8 @@ func PresentShare(path string, kind Kind) (float64, error) {
 	return 1, nil
 }
 
-// mp4Share returns how much of the declared boxes is in the file. A box without a size may have been cut off: nothing
-// says otherwise, so the share is almost 0.
+// mp4Share returns how much of the declared boxes is in the file. A box without a size may have been cut off anywhere,
+// so the share is almost 0.
 func mp4Share(r io.ReaderAt, size int64) float64 {
 	seen := 0
 	for b := range boxes(r, 0, unlimited) {

@@ -33,7 +33,7 @@ type SampleTable struct {
 	described   uint32 // number of the sample entry that fragments use if they name none
 	redescribed bool   // a fragment uses another sample entry than the first
 	edited      bool   // see Index.EditedVideo
-	restarted   bool   // a fragment begins no later than one before it that has samples
+	restarted   bool   // a fragment begins no later than an earlier one that has samples
 	begun       int64  // when the latest fragment begins, in ticks; -1 before the first
 	before      int64  // Samples before the latest fragment
 }
@@ -156,7 +156,7 @@ func (s *tableScan) field(kind string, b []byte) {
 	case "tfhd":
 		s.fragment, s.entry = number(b, 4), 0
 		if flags := number(b, 0); flags&2 != 0 {
-			s.entry = number(b, 8+8*int(flags&1)) // behind an offset, if there is one
+			s.entry = number(b, 8+8*int(flags&1)) // after an offset, if there is one
 		}
 		return
 	case "tfdt":
@@ -206,19 +206,19 @@ func (s *tableScan) field(kind string, b []byte) {
 
 // oddEdits reports whether an edit list pauses between two stretches of the media, or plays one at another speed.
 func oddEdits(elst []byte) bool {
-	size, media := 12, 8 // of an entry, and where its rate is
+	size, media := 12, 8 // size of an entry, and offset of its rate
 	if len(elst) > 0 && elst[0] == 1 {
 		size, media = 20, 16
 	}
 	played, paused := 0, false
 	for at := 8; at+size <= len(elst) && at < 8+size*int(number(elst, 4)); at += size {
-		if number(elst, at+media-4) == 0xFFFFFFFF { // nothing; before the media it only delays them
+		if number(elst, at+media-4) == 0xFFFFFFFF { // an empty edit; before the media it is only a delay
 			paused = played > 0
 			continue
 		}
 		played++
 		rate := number(elst, at+media)
-		if paused || rate != 1<<16 && (rate != 0 || played > 1) { // some writers leave the only rate out
+		if paused || rate != 1<<16 && (rate != 0 || played > 1) { // some writers omit the rate of a single edit
 			return true
 		}
 	}
