@@ -16,7 +16,8 @@ import (
 type Loader func(ctx context.Context, path string) error
 
 // Load is Get without a scope, but loads a missing file first. The file at dst is read-only. Callers for the same key
-// share one load and its error. If the context of the caller that began it ends, another begins again.
+// share one load and its error. If the context of the caller that started the load ends, another caller starts it
+// again.
 func (c *Cache) Load(ctx context.Context, key, dst string, load Loader) error {
 	return c.have(ctx, key, load, func(string) (bool, error) { return c.Get(ctx, "", key, dst) })
 }
@@ -44,7 +45,7 @@ func (c *Cache) Drop(key string) error {
 	return nil
 }
 
-// have loads the file until take finds it.
+// have loads the file, again if need be, until take finds it.
 func (c *Cache) have(ctx context.Context, key string, load Loader, take func(path string) (bool, error)) error {
 	path := c.path("", key)
 	// Another process may remove the file before take finds it, but hardly five times in a row.
@@ -79,7 +80,7 @@ func (c *Cache) have(ctx context.Context, key string, load Loader, take func(pat
 
 func (c *Cache) load(ctx context.Context, path string, load Loader) error {
 	if _, err := os.Stat(path); err == nil {
-		return nil // another load ended after the caller had looked
+		return nil // another load ended after the caller had looked for the file
 	}
 	err := c.keep(path, func(temp string) error {
 		if err := load(ctx, temp); err != nil {

@@ -125,7 +125,7 @@ func NewBucket(cfg BucketConfig) *Bucket {
 	}
 }
 
-// pause waits before a transfer is continued or repeated for the given time.
+// pause waits before a transfer is continued or repeated for the try-th time.
 func (b *Bucket) pause(ctx context.Context, try int) error {
 	d, err := b.backoff.BackoffDelay(try, nil)
 	if err != nil {

@@ -67,8 +67,8 @@ func (b *Bucket) fail(ctx context.Context, op, key string, err error) error {
 	return e
 }
 
-// permanent reports whether the same request would get the same answer. Answers of proxies, and answers that only
-// say that a request was too slow or came at a bad time, pass.
+// permanent reports whether the same request would get the same answer. Answers from proxies, and answers that only say
+// that a request was too slow or came at a bad time, are temporary.
 func permanent(status int, code string) bool {
 	switch {
 	case status < http.StatusBadRequest, status >= http.StatusInternalServerError, httpcall.IsTemporary(status):

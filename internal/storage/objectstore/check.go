@@ -24,7 +24,7 @@ import (
 
 // Check tests every operation that the service needs: put, get, presigned uploads that bind type and length, multipart
 // uploads if the store has them, presigned downloads and delete. It works on an object of its own under "doctor/". The
-// error names the failed step. The notes are sentences about what an operator should know of a bucket that works.
+// error names the failed step. The notes are sentences about what an operator should know even though the bucket works.
 func (b *Bucket) Check(ctx context.Context) (notes []string, err error) {
 	token := rand.Text()
 	c := &check{bucket: b, key: "doctor/" + token + ".txt", content: bytes.Repeat([]byte(token), checkBytes/len(token)+1)[:checkBytes]}
@@ -54,7 +54,8 @@ func (b *Bucket) Check(ctx context.Context) (notes []string, err error) {
 	return c.notes, nil
 }
 
-// checkVersioning notes a bucket that keeps what is deleted. Some stores, and keys without the permission, cannot tell.
+// checkVersioning adds a note if the bucket keeps deleted objects. Some stores cannot tell, and some keys lack the
+// permission to ask.
 func (b *Bucket) checkVersioning(ctx context.Context, c *check) {
 	call, cancel := b.call(ctx)
 	defer cancel()
@@ -100,13 +101,13 @@ func (c *check) putAndGet(ctx context.Context) error {
 	return err
 }
 
-// conditionalPut tries a condition that does not hold.
+// conditionalPut tries a put with a condition that does not hold.
 func (c *check) conditionalPut(ctx context.Context) error {
 	return c.condition("put", c.bucket.Create(ctx, c.key, c.content))
 }
 
-// condition takes the result of a request on condition that the test object is not there. A store without conditions
-// works, but cannot keep two writers of one key apart.
+// condition judges the result of a request with the condition that the test object does not exist. A store without
+// conditions works, but cannot keep two writers of one key apart.
 func (c *check) condition(request string, err error) error {
 	switch {
 	case errors.Is(err, ErrExists):
@@ -161,8 +162,8 @@ func (c *check) send(ctx context.Context, method, signed, contentType string, bo
 	return nil
 }
 
-// upload starts a multipart upload, sends one part, lists it, and completes the upload, first on a condition that does
-// not hold.
+// upload starts a multipart upload, sends one part, lists it, and completes the upload, first with a condition that
+// does not hold.
 func (c *check) upload(ctx context.Context) (err error) {
 	id, err := c.bucket.CreateUpload(ctx, c.key, "text/plain")
 	if errors.Is(err, ErrUnsupported) {

@@ -1,4 +1,4 @@
-// A folder in the place of a bucket: objects are files, written beside their place and renamed when they are complete.
+// A folder instead of a bucket: objects are files, written in a temporary folder and renamed into place when complete.
 
 package objectstore
 

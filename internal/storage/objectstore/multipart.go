@@ -1,5 +1,5 @@
-// Multipart uploads that clients send in parts to presigned URLs: create, list, complete once, abort, and abort what
-// was forgotten.
+// Multipart uploads that clients send in parts to presigned URLs: create, list, complete once, abort, and abort
+// forgotten ones.
 
 package objectstore
 

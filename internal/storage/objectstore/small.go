@@ -52,8 +52,8 @@ func (b *Bucket) Save(ctx context.Context, key string, data []byte) error {
 	return b.save(ctx, key, data, nil)
 }
 
-// Create stores a small object under an unused key; a used key is ErrExists. A store that ignores the condition
-// replaces the object; one that refuses it is ErrUnsupported.
+// Create stores a small object under an unused key, and returns ErrExists if the key is used. A store that ignores the
+// condition replaces the object; for one that refuses it, Create returns ErrUnsupported.
 func (b *Bucket) Create(ctx context.Context, key string, data []byte) error {
 	err := b.save(ctx, key, data, aws.String("*"))
 	if e, _ := errors.AsType[*opError](err); e != nil && e.status == http.StatusPreconditionFailed {

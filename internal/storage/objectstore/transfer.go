@@ -1,5 +1,5 @@
-// Moves whole files to and from a bucket, in parts, several at once: bounded memory, continued where a connection
-// broke, and started over if the object changes meanwhile.
+// Moves whole files to and from a bucket, in parts, several at once: with bounded memory, continued where a connection
+// broke, and started over if the object changes in the meantime.
 
 package objectstore
 

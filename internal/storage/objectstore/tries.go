@@ -1,4 +1,4 @@
-// The HTTP client under the S3 SDK: it ends a try in which no byte moves, fails at once for a caller that waits, and
+// The HTTP client under the S3 SDK: it ends a try in which no byte moves, fails at once if a caller is waiting, and
 // says why the last try failed.
 
 package objectstore
@@ -35,7 +35,7 @@ type sendError struct {
 	final bool
 }
 
-// CanceledError is what the SDK asks.
+// CanceledError tells the SDK whether to give up.
 func (e *sendError) CanceledError() bool { return e.final }
 func (e *sendError) Unwrap() error       { return e.error }
 
