@@ -15,8 +15,8 @@ import (
 
 // Client calls the service's public API as an app does.
 type Client struct {
-	Base  string // without a trailing slash; "" if each request's path is an address
-	Token string // access token of requests that have none; "" before SignIn
+	Base  string // without a trailing slash; "" if each request's path is a whole URL
+	Token string // access token for requests without one of their own; "" before SignIn
 	HTTP  *http.Client
 }
 

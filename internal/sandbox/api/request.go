@@ -43,7 +43,7 @@ type Part struct {
 	Unquoted bool   // name=video instead of name="video", as some clients send it
 }
 
-// Media reports whether the part is media, and not text.
+// Media reports whether the part is media rather than text.
 func (p Part) Media() bool { return p.Bytes != nil || p.Path != "" }
 
 // Name returns the method and the path without the query, which may contain a token.
@@ -58,7 +58,7 @@ func (r Request) Build(ctx context.Context, base string) (*http.Request, error) 
 	if err != nil {
 		return nil, err
 	}
-	// From a bytes.Reader, net/http can repeat a request that a closing connection did not take.
+	// With a bytes.Reader, net/http can repeat a request that a closing connection did not accept.
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), base+r.Path, bytes.NewReader(content))
 	if err != nil {
 		return nil, err

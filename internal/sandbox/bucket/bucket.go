@@ -110,7 +110,7 @@ func (b *Bucket) ReadObject(key string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// CorruptObject overwrites only an object's bytes, as a failing disk would. If data has another length, the
+// CorruptObject overwrites only an object's bytes, as a failing disk would. If data has a different length, the
 // recorded size changes too.
 func (b *Bucket) CorruptObject(key string, data []byte) error {
 	b.mu.Lock()
@@ -167,8 +167,8 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	answer(w, f.status, errorBody{Code: f.code, Message: f.message, Resource: r.URL.Path, RequestID: w.Header().Get("X-Amz-Request-Id")})
 }
 
-// compressing is the writer of an answer to a request that accepts gzip. Like MinIO, the stand-in compresses documents
-// then, but never objects.
+// compressing is the writer of an answer to a request that accepts gzip. Like MinIO, the stand-in then compresses
+// documents, but never objects.
 type compressing struct{ http.ResponseWriter }
 
 func (c compressing) Unwrap() http.ResponseWriter { return c.ResponseWriter }
@@ -180,7 +180,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	if _, ok := w.(compressing); ok {
 		var small bytes.Buffer
 		z := gzip.NewWriter(&small)
-		_, _ = z.Write(body) // a buffer takes everything
+		_, _ = z.Write(body) // writing to a buffer never fails
 		_ = z.Close()
 		body = small.Bytes()
 		w.Header().Set("Content-Encoding", "gzip")
@@ -221,7 +221,7 @@ func (b *Bucket) split(r *http.Request) (bucket, key string) {
 // named reports whether the host name begins with the bucket's name.
 func (b *Bucket) named(r *http.Request) bool { return strings.HasPrefix(r.Host, b.opts.Name+".") }
 
-// operation is one operation of the store. The first one that matches a request performs it.
+// operation is one operation of the store. The first one that matches a request handles it.
 type operation struct {
 	step      string
 	method    string // "" matches any

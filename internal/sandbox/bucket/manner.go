@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Manner is how a store answers where stores differ.
+// Manner is how a store behaves where stores differ.
 type Manner struct {
-	// Region is the region that signatures must name; R2's is auto, which also has the names us-east-1 and "".
+	// Region is the region that signatures must name; R2's is auto, for which it also accepts us-east-1 and "".
 	Region string `json:"region,omitempty"`
-	// Conditions is what the store makes of If-None-Match: it is known, ignored, or refused with a status and a code
-	// such as "501 NotImplemented".
+	// Conditions is how the store treats If-None-Match: known, ignored, or a status and a code to refuse it with, such
+	// as "501 NotImplemented".
 	Conditions string `json:"conditions,omitempty"`
-	// Versioned buckets keep what is deleted. The stand-in only says so.
+	// Versioned buckets keep deleted objects. The stand-in only claims to.
 	Versioned bool `json:"versioned,omitempty"`
 	// Addressing is any, or virtual for a store that refuses the bucket's name in the path.
 	Addressing string `json:"addressing,omitempty"`
 }
 
-// usual is the manner of R2.
+// usual is how R2 behaves.
 var usual = Manner{Region: "auto", Conditions: "known", Addressing: "any"}
 
-// SetManner makes the bucket answer like another store. Blank fields are as at first.
+// SetManner makes the bucket behave like another store. Blank fields get their initial values.
 func (b *Bucket) SetManner(m Manner) error {
 	if m.Region == "" {
 		m.Region = usual.Region
@@ -46,7 +46,7 @@ func (b *Bucket) SetManner(m Manner) error {
 	return nil
 }
 
-// unknownCondition parses the answer to a condition that the store does not know. It returns nil for any other text.
+// unknownCondition parses the answer of a store that does not know conditions. It returns nil for any other text.
 func unknownCondition(answer string) *failure {
 	f := &failure{message: "A header you provided implies functionality that is not implemented."}
 	if n, _ := fmt.Sscan(answer, &f.status, &f.code); n == 0 || f.status < 300 || f.status > 599 {

@@ -71,7 +71,7 @@ func extensionOf(res *http.Response) string {
 	return cmp.Or(filepath.Ext(params["filename"]), filepath.Ext(res.Request.URL.Path))
 }
 
-// mint requests an identity token from the sandbox's stand-in of provider_a.
+// mint requests an identity token from the sandbox's stand-in for provider_a.
 func mint(ctx context.Context, identity, email, name string) (string, error) {
 	var answer struct{ IDToken string }
 	err := newClient(identity).Post(ctx, "/__control/mint", map[string]string{"email": email, "name": name}, &answer)

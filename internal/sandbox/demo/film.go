@@ -49,7 +49,7 @@ type music struct {
 
 func (m music) end() time.Duration { return m.start + m.to - m.from }
 
-// remix replaces the first segment's own sound by its stems.
+// remix replaces the first segment's own sound with its stems.
 type remix struct {
 	from, to          time.Duration // in the film
 	offset            time.Duration // position of from in the stems
@@ -84,9 +84,9 @@ const (
 	ownLongest     = 20 * time.Second
 )
 
-// edit lays out the film. Clips with a lamp are the demonstration's own. Their music starts a bar at the end of
-// lead, so the first clip is trimmed to it, and the second shows its lead in the dissolve. The first clip's last
-// bar follows. Other clips are used from their start.
+// edit lays out the film. Clips with a lamp are the demonstration's own. Their music starts its first bar at the end of
+// lead, so the first clip is trimmed to that point, and the second shows its lead during the dissolve. The first clip's
+// last bar follows as the third segment. Other clips are used from their start.
 func edit(clips []clip, musicLength time.Duration) film {
 	f := film{clips: clips}
 	var at time.Duration
@@ -230,8 +230,8 @@ func (f film) remixAt(at time.Duration) *remix {
 	return nil
 }
 
-// musicGains returns bounds of the music's gain from a time on, by its volume. The gain changes where a voice ducks the
-// music and where it fades.
+// musicGains returns the bounds of the music's gain from a time on, relative to its volume. The gain changes where a
+// voice ducks the music and where the music fades.
 func (f film) musicGains(at time.Duration) (least, most float64) {
 	for _, m := range f.music {
 		switch r := f.remixAt(at); {

@@ -85,7 +85,7 @@ func soundtrack(music string, length time.Duration, voice, ticks bool) string {
 		graph, parts, strings.Count(parts, "["), length.Seconds())
 }
 
-// shootAll generates the demonstration's clips side by side. Only the first one has a voice.
+// shootAll generates the demonstration's clips in parallel. Only the first one has a voice.
 func shootAll(ctx context.Context, voice, dir string) (clips []clip, err error) {
 	var all errgroup.Group
 	for _, s := range scenes {

@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/sandbox/measure"
 )
 
-// The second film of the demonstration: four shots of its first clip, each with one part of a look. Times in
-// milliseconds, and the clip has 30 frames a second, so that each shot begins with a frame.
+// The second film of the demonstration: four shots of its first clip, each with one part of a look. Times are in
+// milliseconds. The clip has 30 frames a second, so each shot begins exactly on a frame.
 const (
 	lookRate   = 30
 	shotFrames = 30   // of the first three shots
@@ -26,7 +26,7 @@ const (
 	zoomedTo   = 1.5
 	warmth     = 0.5
 	rampLength = 2000
-	fastest    = 2.0 // speed at the ramp's begin
+	fastest    = 2.0 // speed at the start of the ramp
 	slowest    = 0.5 // and at its end
 )
 
@@ -184,7 +184,7 @@ func (j *judge) warmed(ctx context.Context) error {
 	return nil
 }
 
-// ramped finds the clip's frame behind each frame of the speed curve by its time code.
+// ramped finds which frame of the clip each frame of the speed curve shows, by its time code.
 func (j *judge) ramped(ctx context.Context) error {
 	made, err := probe(ctx, j.look)
 	if err != nil {

@@ -70,8 +70,8 @@ func (s audio) shape(gain func(at time.Duration) float64) {
 	}
 }
 
-// cross fades a sound in or out with equal power over a join that began into ago. If it is hardly audible there, it
-// becomes silence, because its gain would be a guess.
+// cross fades a sound in or out with equal power over a join. The sound begins at offset into of the join. If it is
+// hardly audible there, it becomes silence, because its gain would be a guess.
 func (s audio) cross(into, length time.Duration, in bool) {
 	s.shape(func(at time.Duration) float64 {
 		turn := math.Pi / 2 * float64(into+at) / float64(length)
@@ -95,7 +95,7 @@ func (g *gains) add(want, got string, ok bool) {
 	g.want, g.got, g.off = append(g.want, want), append(g.got, got), g.off || !ok
 }
 
-// mix decomposes the film's sound, range by range: each sound must have the gain that the edit states. A sound at a
+// mix decomposes the film's sound, range by range: each sound must have the gain that the edit states. A sound in the
 // wrong place would not be found, so this checks places too.
 func (j *judge) mix(context.Context) error {
 	heard := j.heard[j.video]

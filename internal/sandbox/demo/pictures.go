@@ -38,8 +38,8 @@ func thumbnails(ctx context.Context, path, filter string, first, frames, columns
 
 func (a area) crop() string { return fmt.Sprintf("crop=%d:%d:%d:%d", a.width, a.height, a.left, a.top) }
 
-// source returns thumbnails of n frames of a segment's clip, on the film's frame rate: those that the film shows
-// from its frame first on.
+// source returns thumbnails of n frames of a segment's clip at the film's frame rate: those that the film shows from
+// its frame first on.
 func (j *judge) source(ctx context.Context, s segment, filter string, first, n, columns, rows int) ([]byte, error) {
 	_, _, rate := j.film.canvas()
 	return thumbnails(ctx, j.film.clips[s.clip].path, fmt.Sprintf("fps=%s:start_time=0,%s", rate.RatString(), filter),
@@ -169,13 +169,13 @@ func (j *judge) pushed(ctx context.Context) error {
 			columns, edge, left, right int // the picture's, and the part of the canvas where it may be seen
 		}{{in, width, width - d, width - d, width}, {out, inside.width, inside.left - d, 0, width - d}} {
 			if min(p.right, p.edge+p.columns)-max(p.left, p.edge) < enough {
-				continue // out of the canvas
+				continue // outside the canvas
 			}
 			compared++
 			worst = max(worst, apart(i, p.clip, p.columns, p.edge, p.left, p.right))
 			best, least := 0, math.Inf(1)
 			for shift := -reach; shift <= reach; shift++ {
-				// Away from its edges, so that the picture covers the same columns at every shift.
+				// Compare away from the picture's edges, so that it covers the same columns at every shift.
 				if a := apart(i, p.clip, p.columns, p.edge+shift, max(p.left, p.edge+reach), min(p.right, p.edge+p.columns-reach)); a < least {
 					best, least = shift, a
 				}

@@ -1,4 +1,4 @@
-// Faults that a test or a developer orders from a stand-in (refuse, stall, cut off and others), and the log of its
+// Faults that a test or a developer injects into a stand-in (refuse, stall, cut off and others), and the log of its
 // calls.
 
 package fake

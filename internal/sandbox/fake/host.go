@@ -108,7 +108,7 @@ func unclean(p string) bool {
 	return p != clean && p != clean+"/"
 }
 
-// Publish makes the host reachable under a name, also from other machines: the next Listen accepts connections on every
+// Publish makes the host reachable under a name, from other machines too: the next Listen accepts connections on every
 // interface, and URL uses that name.
 func (h *Host) Publish(name string) { h.public = name }
 

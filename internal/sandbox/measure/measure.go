@@ -1,5 +1,5 @@
-// Package measure decodes, measures and turns films, for tests and for the demonstration. It runs ffmpeg directly, not
-// through the service's code, so that a mistake there cannot affect both sides of a comparison.
+// Package measure decodes, measures and rotates films, for tests and for the demonstration. It runs ffmpeg directly,
+// not through the service's code, so that a mistake there cannot affect both sides of a comparison.
 package measure
 
 import (
@@ -65,8 +65,8 @@ func ffmpeg(ctx context.Context, args ...string) ([]byte, error) {
 	return process.Output(ctx, "ffmpeg", append([]string{"-nostdin", "-hide_banner", "-loglevel", "error"}, args...)...)
 }
 
-// Flashes returns the first bright frame of every flash, by the brightness of all frames, 0..255. A frame ends a flash
-// only if it is clearly darker than one that begins a flash, so that an encoder's flicker counts once.
+// Flashes returns the first bright frame of every flash, given the brightness of all frames, 0..255. A frame ends a
+// flash only if it is clearly darker than one that begins a flash, so that an encoder's flicker counts once.
 func Flashes[T byte | float64](brightness []T) (starts []int) {
 	const bright, dark = 150, 110
 	lit := false
@@ -81,7 +81,7 @@ func Flashes[T byte | float64](brightness []T) (starts []int) {
 }
 
 // Turn copies an mp4 and gives its first track the display matrix a b c d (x' = ax + cy, y' = bx + dy), as phones do.
-// It patches the track header, because ffmpeg cannot write mirrored matrices, and its option for the others differs
+// It patches the track header, because ffmpeg cannot write mirrored matrices, and its option for other matrices differs
 // between versions.
 func Turn(from, to string, m [4]int32) error {
 	data, err := os.ReadFile(from)

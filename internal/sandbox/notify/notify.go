@@ -1,5 +1,5 @@
 // Package notify stands in for the receivers of job notifications: the push services of the two platforms and an
-// operator's web hook. Each makes the checks of the real service and stores accepted messages.
+// operator's web hook. Each performs the checks of the real service and stores the messages that it accepts.
 package notify
 
 import (

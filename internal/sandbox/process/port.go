@@ -14,10 +14,10 @@ var held struct {
 	udp []net.PacketConn
 }
 
-// FreePort returns a port on which a program may listen, now or again later. While this process runs, no other call
+// FreePort returns a port on which a program may listen now, and again later. While this process runs, no other call
 // returns it, in any process: a process reserves a TCP port by holding the UDP port with the same number. The port is
-// below those that the system assigns to servers and to outgoing connections, because an outgoing connection to its own
-// port would connect to itself.
+// below those that the system assigns to servers and to outgoing connections, because an outgoing connection from the
+// port that it connects to would connect to itself.
 func FreePort() (port string, err error) {
 	for range 100 {
 		port = strconv.Itoa(10000 + rand.IntN(9000))

@@ -55,8 +55,8 @@ type Stream struct {
 	BitRate         int            `json:"bit_rate,string"`
 	Start, Duration time.Duration  `json:"-"`
 	Disposition     map[string]int // such as attached_pic
-	Rotation        int            `json:"-"` // degrees by which the stored picture is turned
-	Rotated         bool           `json:"-"` // a display matrix is present, even if it turns nothing
+	Rotation        int            `json:"-"` // degrees by which the stored picture is rotated
+	Rotated         bool           `json:"-"` // a display matrix is present, even if it changes nothing
 }
 
 // Probe reads a file's headers with ffprobe and additional arguments.

@@ -165,7 +165,7 @@ func (p *Provider) find(r *http.Request) *project {
 	return pr
 }
 
-// reasons are the progress texts of a running project, in equal shares of its progress.
+// reasons are the progress texts of a running project, each for an equal share of its progress.
 var reasons = []string{"Enqueue Pending", "Uploading", "Separating Voice", "Separating Speakers", "Packaging"}
 
 func (p *Provider) progress(w http.ResponseWriter, _ *http.Request, pr *project) {

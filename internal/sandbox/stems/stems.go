@@ -16,7 +16,7 @@ import (
 	"cutroom/internal/sandbox/process"
 )
 
-// All audio in this package is interleaved stereo PCM of 16 bit at SampleRate.
+// All audio in this package is 16-bit interleaved stereo PCM at SampleRate.
 const (
 	SampleRate = 48000
 	Channels   = 2

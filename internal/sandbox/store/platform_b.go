@@ -1,4 +1,4 @@
-// The stand-in of platform_b's store: its transactions, the certificates and keys that sign them, and the checks of a
+// The stand-in for platform_b's store: its transactions, the certificates and keys that sign them, and the checks of a
 // request's token.
 
 package store
@@ -22,13 +22,13 @@ import (
 	"cutroom/internal/sandbox/fake"
 )
 
-// Steps of platform_b. The sandbox that a released app's tests use is under [SandboxPath].
+// Steps of platform_b. The sandbox that tests of a released app use is under [SandboxPath].
 const (
 	StepTransaction = "transaction"         // GET /inApps/v1/transactions/{id}
 	StepSandbox     = "sandbox_transaction" // GET /sandbox/inApps/v1/transactions/{id}
 )
 
-// SandboxPath begins the addresses of the sandbox.
+// SandboxPath is the prefix of the sandbox's addresses.
 const SandboxPath = "/sandbox"
 
 // TransactionB is platform_b's record of a transaction.
@@ -36,14 +36,14 @@ type TransactionB struct {
 	TransactionID string `json:"transactionId"`
 	ProductID     string `json:"productId"`
 	BundleID      string `json:"bundleId,omitempty"` // default: the store's app
-	// Environment is "Sandbox" by default. One that is Sandbox expressly is a tester's: only the address under
-	// SandboxPath knows it.
+	// Environment is "Sandbox" by default. A transaction that states Sandbox explicitly is a tester's: only the address
+	// under SandboxPath knows it.
 	Environment   string `json:"environment,omitempty"`
 	OwnershipType string `json:"ownershipType,omitempty"` // default PURCHASED
 	AccountToken  string `json:"accountToken,omitempty"`  // appAccountToken, if the app passed one
 	RevokedAtMs   int64  `json:"revokedAtMs,omitempty"`   // revocationDate, epoch ms
-	// RefundedShare is revocationPercentage: the share refunded so far, in thousandths of a percent; 0: absent, all of
-	// it.
+	// RefundedShare is revocationPercentage: the share refunded so far, in thousandths of a percent; 0 omits the field,
+	// which means all of it.
 	RefundedShare int64 `json:"refundedShare,omitempty"`
 	Quantity      int64 `json:"quantity,omitempty"` // default 1
 	// Forged signs with a chain that ends in another root.
@@ -64,7 +64,7 @@ type PlatformB struct {
 	transactions map[string]TransactionB
 }
 
-// environment is that of all transactions that name no other.
+// environment is the environment of transactions that state none.
 const environment = "Sandbox"
 
 // NewPlatformB returns a store with one app, bundleID.
@@ -169,7 +169,7 @@ func (s *PlatformB) signPayload(payload jwt.MapClaims, forged bool) string {
 	return fake.Must(token.SignedString(c.key))
 }
 
-// getTransaction answers about the transactions that belong to the address.
+// getTransaction answers requests about the transactions that belong to the address.
 func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request, belongs func(TransactionB) bool) {
 	if err := s.checkRequestToken(r); err != nil {
 		w.Header().Set("Content-Type", "text/plain")
@@ -188,7 +188,7 @@ func (s *PlatformB) getTransaction(w http.ResponseWriter, r *http.Request, belon
 	fake.WriteJSON(w, http.StatusOK, map[string]string{"signedTransactionInfo": s.Sign(t)})
 }
 
-// checkRequestToken makes the store's checks of a request token, including the app's bundle.
+// checkRequestToken performs the store's checks of a request token, including the app's bundle.
 func (s *PlatformB) checkRequestToken(r *http.Request) error {
 	raw, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !found {

@@ -16,7 +16,7 @@ func (s *PlatformB) Refund(transactionID string, refunded bool) (TransactionB, e
 	return s.RefundShare(transactionID, refunded, 0)
 }
 
-// RefundShare is [PlatformB.Refund] of a share in thousandths of a percent; 0 is all of it.
+// RefundShare is [PlatformB.Refund] for a share, in thousandths of a percent; 0 means all of it.
 func (s *PlatformB) RefundShare(transactionID string, refunded bool, share int64) (TransactionB, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *PlatformB) RefundShare(transactionID string, refunded bool, share int64
 	return t, nil
 }
 
-// Push returns a server notification, version 2, of the type REFUND or another.
+// Push returns a server notification, version 2, whose type is kind, such as REFUND.
 func (s *PlatformB) Push(t TransactionB, kind string) Push {
 	signed := s.signPayload(jwt.MapClaims{
 		"notificationType": kind, "notificationUUID": fake.RandomHex(16), "version": "2.0", "signedDate": time.Now().UnixMilli(),

@@ -1,4 +1,4 @@
-// The proxy in front of the sandbox's service: it fails chosen requests, and holds all of them while the service
+// The proxy in front of the sandbox's service: it makes chosen requests fail, and holds all requests while the service
 // restarts with another clock or other numbers.
 
 package system
@@ -53,7 +53,7 @@ func newFront(target string) *front {
 			p.SetXForwarded() // rate limits use the client's address
 		},
 		ModifyResponse: func(res *http.Response) error {
-			// Shows apps the time of the service's clock.
+			// Show apps the time of the service's clock.
 			res.Header.Set("Date", time.Now().Add(f.clock()).UTC().Format(http.TimeFormat))
 			return nil
 		},

@@ -82,5 +82,5 @@ func Run(ctx context.Context, dir string, env map[string]string, args ...string)
 	}
 }
 
-// needed matches the few variables that every program needs. The developer's shell does not configure it.
+// needed matches the few variables that every program needs. The developer's shell must not configure the service.
 var needed = regexp.MustCompile(`^(PATH|HOME|TMPDIR|GOCOVERDIR)$`)

@@ -1,5 +1,5 @@
-// Validates exchanges by openapi.yaml, and what the document cannot say: that an error names its field, and that 204,
-// 404 and 405 have the right bodies.
+// Validates exchanges against openapi.yaml, and checks what the document cannot say: that an error names its field, and
+// that 204, 404 and 405 have the right bodies.
 
 package apitest
 
@@ -120,11 +120,11 @@ func (x exchange) check() error {
 	return nil
 }
 
-// conforming has the answers that conform. The library compiles the schema for each answer, which was two fifths of the
-// processor time of a test's own process, and a test that waits gets the same answer again and again.
+// conforming holds the answers that conform. The library compiles the schema for each answer, which took two fifths of
+// the processor time of a test's own process, and a test that waits gets the same answer again and again.
 var conforming sync.Map // of answer
 
-// answer returns a hash of all that the validation of a response depends on.
+// answer returns a hash of everything that the validation of a response depends on.
 func (x exchange) answer(route *routers.Route) [sha256.Size]byte {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s %d %q\n", route.Method, route.Path, x.status, x.header["Content-Type"])

@@ -26,7 +26,7 @@ import (
 func s3Client(env map[string]string) *s3.Client {
 	return s3.New(s3.Options{
 		BaseEndpoint: aws.String(env["OBJECT_STORE_ENDPOINT"]), Region: cmp.Or(env["OBJECT_STORE_REGION"], "auto"), UsePathStyle: true,
-		// The proxy before a real bucket changes the header, which the SDK signs.
+		// The proxy in front of a real bucket changes the header, which the SDK signs.
 		APIOptions: []func(*middleware.Stack) error{func(stack *middleware.Stack) error {
 			_, err := stack.Finalize.Remove("DisableAcceptEncodingGzip")
 			return err
@@ -64,13 +64,14 @@ func RealBucket(t testing.TB) (map[string]string, error) {
 	return env, nil
 }
 
-// bucketProxy stands before the server of CUTROOM_TEST_S3 as long as the test program runs.
+// bucketProxy stands in front of the server of CUTROOM_TEST_S3 as long as the test program runs.
 var bucketProxy struct {
 	once    sync.Once
 	address string
 }
 
-// ChangingProxy passes requests on as the proxies of a content network do: it changes Accept-Encoding and keeps Host.
+// ChangingProxy passes requests on as the proxies of a content delivery network do: it changes Accept-Encoding and
+// keeps Host.
 func ChangingProxy(target *url.URL) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {

@@ -93,15 +93,15 @@ func Env(key, value string) Option { return func(o *options) { o.env[key] = valu
 // Bucket turns the object store on or off, whatever CUTROOM_TEST_BUCKET says.
 func Bucket(on bool) Option { return func(o *options) { o.bucket = on } }
 
-// StandInBucket gives the service World.Bucket, whose faults a test may order, whatever CUTROOM_TEST_S3 says.
+// StandInBucket gives the service World.Bucket, into which a test may inject faults, whatever CUTROOM_TEST_S3 says.
 func StandInBucket() Option { return func(o *options) { o.bucket, o.standIn = true, true } }
 
-// Unready lets the service claim no jobs, so that all of them wait: World.Bucket refuses the objects that the replicas
-// write to find out whether it takes files.
+// Unready keeps the service from claiming jobs, so that all of them wait: World.Bucket refuses the objects that the
+// replicas write to find out whether it accepts files.
 func Unready() Option { return func(o *options) { o.bucket, o.standIn, o.unready = true, true, true } }
 
-// ClockAhead runs the service with a clock that is wrong by d, or late if d is negative. Only the sandbox's binary can
-// do that. Times that libraries and ffmpeg read themselves, such as in presigned addresses, stay right.
+// ClockAhead runs the service with a clock that is ahead by d, or behind if d is negative. Only the sandbox's binary
+// can do that. Times that libraries and ffmpeg read themselves, such as in presigned addresses, stay right.
 func ClockAhead(d time.Duration) Option { return func(o *options) { o.ahead = d } }
 
 // Relay sets *r to a relay between the service and the server whose address the key holds.
@@ -175,7 +175,7 @@ func start(t testing.TB, opts []Option) *Server {
 		}
 	}
 	s.makeReplicas(t, o)
-	t.Cleanup(s.killAll) // those that run if another one does not start
+	t.Cleanup(s.killAll) // for those that run if another one does not start
 	s.Restart(t)
 	return s
 }

@@ -1,5 +1,5 @@
-// Package benchtest has what benchmarks share: sections of the results page, workers that claim jobs, and the CPU time
-// and memory of processes.
+// Package benchtest contains what benchmarks share: sections of the results page, workers that claim jobs, and the CPU
+// time and memory of processes.
 package benchtest
 
 import (

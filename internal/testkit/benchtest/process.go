@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// stat returns the kernel's figures of a process, or zeros if it has ended.
+// stat returns the kernel's figures for a process, or zeros if it has ended.
 func stat(pid int) procfs.ProcStat {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

@@ -177,7 +177,7 @@ func (p *Page) eval(expression string) (string, error) {
 
 // Until waits for a JavaScript expression to become true. After maxWait it ends the test and prints what the page
 // shows. It does not use the library's own wait, which stops when the page changes, and evaluates text as code, which
-// the page's policy forbids. It asks less and less often: a question costs the browser and the test more than a
+// the page's policy forbids. It polls less and less often, because each poll costs the browser and the test more than a
 // millisecond of processor time.
 func (p *Page) Until(expression string) {
 	p.t.Helper()
@@ -204,7 +204,7 @@ func (p *Page) See(text string) {
 // Click waits for an element that matches a CSS selector, and clicks the first one.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
-	// In one step, because the page may change between a look and a click.
+	// In one step, because the page may change between finding the element and clicking it.
 	p.Until(fmt.Sprintf(`(e => e && (e.click(), true))(document.querySelector(%s))`, quote(selector)))
 }
 
@@ -233,14 +233,14 @@ func (p *Page) Drag(selector string, dx, dy float64) {
 		p.touch("touchMove", &input.TouchPoint{X: x + dx*i/steps, Y: y + dy*i/steps})
 	}
 	if dx != 0 || dy != 0 {
-		// A finger that is lifted while it moves flings the page, and the next tap only ends that.
+		// A finger that is lifted while it moves flings the page, and the next tap would only stop the fling.
 		p.Eval(`new Promise(done => setTimeout(done, 100))`)
 	}
 	p.touch("touchEnd")
 }
 
-// Pinch puts two fingers on the element that matches a CSS selector, 40 CSS pixels apart, and moves them apart to so
-// many. The page must have the size of a phone.
+// Pinch puts two fingers on the element that matches a CSS selector, 40 CSS pixels apart, and moves them until they are
+// apart CSS pixels apart. The page must have the size of a phone.
 func (p *Page) Pinch(selector string, apart float64) {
 	p.t.Helper()
 	x, y := p.middle(selector)
@@ -273,7 +273,7 @@ func (p *Page) touch(kind input.DispatchTouchEventType, at ...*input.TouchPoint)
 	do(p, command(input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: append([]*input.TouchPoint{}, at...)}))
 }
 
-// Quota bounds what the pages of an origin may store, in bytes; 0 takes the bound away.
+// Quota bounds what the pages of an origin may store, in bytes; 0 removes the limit.
 func (p *Page) Quota(origin string, bytes float64) {
 	p.t.Helper()
 	params := storage.OverrideQuotaForOriginParams{Origin: origin}

@@ -155,7 +155,8 @@ func Number(t testing.TB, d *db.DB, query string, args ...any) (n int64) {
 	return n
 }
 
-// Notifier receives a database's notifications until the test ends. It returns when nothing can be missed any more.
+// Notifier receives a database's notifications until the test ends. It returns as soon as no notification can be
+// missed.
 func Notifier(t testing.TB, d *db.DB, clients, workers bool) {
 	t.Helper()
 	connected, stop := d.Listen("connected") // the connection wakes every listener

@@ -1,4 +1,4 @@
-// An engine that takes time and no CPU, in the place of the real one, for tests of claims, leases and shared parts.
+// An engine that takes time but no CPU, in place of the real one, for tests of claims, leases and shared parts.
 
 package jobtest
 
@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/film/engine"
 )
 
-// Engine simulates renders, which take a fixed time and no CPU. It shares parts by the loop of the real engine, with
+// Engine simulates renders, which take a fixed time but no CPU. It shares parts through the real engine's loop, with
 // one encoder.
 type Engine struct {
 	Takes time.Duration    // time to make a film, or each of its parts

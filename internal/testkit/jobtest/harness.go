@@ -1,5 +1,5 @@
-// Package jobtest has what the tests of both kinds of job share: a harness with a database, a store and any number of
-// replicas, and a simulated engine.
+// Package jobtest contains what the tests of both kinds of job share: a harness with a database, a store and any number
+// of replicas, and a simulated engine.
 package jobtest
 
 import (
@@ -48,7 +48,7 @@ func New(t testing.TB, d *db.DB) *Harness {
 // Objects returns the folder of the store.
 func (h *Harness) Objects() string { return filepath.Join(h.Dir, "objects") }
 
-// UseBucket replaces the store by a bucket, on the S3 server of CUTROOM_TEST_S3 if that is set and otherwise on the
+// UseBucket replaces the store with a bucket, on the S3 server of CUTROOM_TEST_S3 if that is set and otherwise on the
 // stand-in.
 func (h *Harness) UseBucket() {
 	h.T.Helper()

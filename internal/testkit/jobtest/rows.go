@@ -19,8 +19,8 @@ func User(t testing.TB, d *db.DB, id string, credits int64) {
 		VALUES ($1, $2, 'signup', $3, now_ms())`, "signup-"+id, id, credits)
 }
 
-// Insert writes the rows of a job as they are in a state, without the moves that lead there. The prefix of its id tells
-// its kind.
+// Insert writes the rows of a job as they are in the given state, without the transitions that lead there. The prefix
+// of the id determines the kind.
 func Insert(t testing.TB, d *db.DB, id, userID, state string, createdMs, sourceMs int64) {
 	t.Helper()
 	kind, details := "render", `INSERT INTO renders (job_id, spec, output_kind) VALUES ($1, '{}', 'video')`

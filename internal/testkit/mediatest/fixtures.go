@@ -15,8 +15,8 @@ import (
 // arguments and its inputs. Without it, every test makes its own.
 const fixturesEnv = "CUTROOM_TEST_FIXTURES"
 
-// recall copies the files that an earlier run of ffmpeg wrote. If there was none, it calls run and keeps what that
-// wrote.
+// recall copies the files that an earlier run of ffmpeg wrote. If there was no such run, it calls run and keeps the
+// files that run wrote.
 func recall(t testing.TB, args []string, run func()) {
 	t.Helper()
 	kept, outputs := identify(t, args)
@@ -44,8 +44,8 @@ func recall(t testing.TB, args []string, run func()) {
 }
 
 // identify returns the folder for a run of ffmpeg, and the files that it writes: every absolute path that is not an
-// input. It returns no files if nothing is kept, and if the run also reads or writes others, or writes to standard
-// output.
+// input. It returns no files if nothing is to be kept, or if the run also reads or writes other files or writes to
+// standard output.
 func identify(t testing.TB, args []string) (kept string, outputs []string) {
 	t.Helper()
 	folder := os.Getenv(fixturesEnv)

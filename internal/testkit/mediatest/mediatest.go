@@ -31,8 +31,8 @@ func FFmpeg(t testing.TB, args ...string) (out []byte) {
 	return out
 }
 
-// results caches what was measured. Tests measure the same film many times, and starting ffmpeg costs as much as
-// decoding a short film.
+// results caches measurements. Tests measure the same film many times, and starting ffmpeg costs as much as decoding a
+// short film.
 var results sync.Map
 
 // resultKey identifies a measurement of one version of a file.

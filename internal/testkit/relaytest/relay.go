@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Fault describes how a network is broken. The zero value is a network that works.
+// Fault describes how a network is broken. The zero value is a working network.
 type Fault struct {
 	HalfOpen  bool          // connections are accepted, and all data is dropped
 	MaxAnswer int           // a connection ends after this many bytes from the server; 0: no limit
@@ -45,7 +45,7 @@ func (c *connection) close() {
 	_ = c.server.Close()
 }
 
-// New forwards a new address to a server until the test ends.
+// New returns a relay that forwards connections from a new address to a server until the test ends.
 func New(t testing.TB, server string) *Relay {
 	t.Helper()
 	r := &Relay{Addr: "127.0.0.1:0", t: t, server: server, connections: map[*connection]bool{}, changed: make(chan struct{})}
@@ -169,7 +169,7 @@ func (r *Relay) forward(c *connection, answers bool) {
 		for range pieces {
 		}
 	}()
-	sent := 0 // bytes of answers while MaxAnswer holds
+	sent := 0 // bytes of answers while MaxAnswer is in force
 	for p := range pieces {
 		for len(p.data) > 0 {
 			f, changed := r.current(c)
