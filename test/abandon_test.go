@@ -9,7 +9,7 @@ import (
 )
 
 // The tests in this file mostly wait, often for more than a minute, because the service accepts no shorter time-outs.
-// The file's name makes them start first, so other tests run meanwhile.
+// The file's name makes them start first, so that other tests run in the meantime.
 
 func TestUncollectedStemsAreDisposedOf(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ type adminUsers struct {
 	Total int
 }
 
-// The tests of the handlers check the other reports.
+// The handlers' tests check the other reports.
 func TestCallsOfTheProviderAreCounted(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

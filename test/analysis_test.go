@@ -21,7 +21,7 @@ import (
 
 const analysisPath = "/api/v2/assets/analysis"
 
-// whenFree repeats a request that a busy service refuses: what waits longer than 20 s for its turn gets 503.
+// whenFree repeats a request while the service is busy: a request that waits longer than 20 s for its turn gets 503.
 func whenFree(t testing.TB, send func() *apitest.Response) *apitest.Response {
 	t.Helper()
 	var r *apitest.Response
@@ -145,8 +145,8 @@ func TestAnalysis(t *testing.T) {
 	u.Post(t, analysisPath, M{"assetKey": "assets/" + strings.Repeat("01ab", 16) + ".mp4"}).Expect(404)
 }
 
-// Requests of one account that wait for the bucket keep nothing of another account waiting: no render, no analysis and
-// no separation. They transfer one asset at a time.
+// If requests of one account wait for the bucket, nothing of another account waits: no render, no analysis and no
+// separation. The requests transfer one asset at a time.
 func TestRequestsKeepNoOtherAccountWaiting(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

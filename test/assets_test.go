@@ -200,8 +200,8 @@ func TestAssetsHaveOwners(t *testing.T) {
 	renderAsset(t, ben, both)
 }
 
-// giveUpMany leaves rows as an account does that announces files, uploads none and gives them up, more than one pass of
-// a sweep takes.
+// giveUpMany leaves the rows of an account that announces files, uploads none and gives them up: more rows than one
+// pass of a sweep takes.
 func giveUpMany(t *testing.T, s *apitest.Server, u *apitest.User) {
 	t.Helper()
 	var rows []string
@@ -220,7 +220,7 @@ func giveUpMany(t *testing.T, s *apitest.Server, u *apitest.User) {
 	}
 }
 
-// A holder reads the bytes from the bucket; for anybody else the asset does not exist.
+// An account that holds an asset reads its bytes from the bucket; for anybody else the asset does not exist.
 func TestHoldersDownloadTheirAssets(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

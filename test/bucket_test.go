@@ -19,7 +19,7 @@ import (
 	"cutroom/internal/testkit/relaytest"
 )
 
-// startOnBucket starts one replica on the bucket whose faults tests order.
+// startOnBucket starts one replica on the stand-in bucket, into which tests inject faults.
 func startOnBucket(t *testing.T, extra ...apitest.Option) *apitest.Server {
 	t.Helper()
 	return apitest.Start(t, append(extra, apitest.StandInBucket(), apitest.Replicas(1))...)

@@ -78,7 +78,7 @@ var corpus = map[string]maker{
 const pieceLength = 2 * time.Second
 
 // piece makes noise with a name such as m44.mp3: m, s or x for mono, stereo or 5.1, the rate in kHz, x for all tags or
-// t for that of an mp3's encoder, and the format. Names in real/ are files of CUTROOM_MEDIA_DIR.
+// t for only an mp3 encoder's tag, and the format. Names in real/ are files of CUTROOM_MEDIA_DIR.
 func piece(t testing.TB, name string) string {
 	t.Helper()
 	if strings.HasPrefix(name, "real/") {
@@ -112,7 +112,7 @@ func piece(t testing.TB, name string) string {
 	})
 }
 
-// joined joins the bytes of pieces, and of garbage or zeros, whose names have their number.
+// joined joins the bytes of pieces, and of garbage or zeros, whose names state how many bytes.
 func joined(names ...string) maker {
 	return func(t testing.TB) (path string, left, right []float64) {
 		t.Helper()
@@ -160,7 +160,7 @@ func redescribed(t testing.TB) (path string, left, right []float64) {
 	second := readFile(t, mediatest.Remux(t, piece(t, "s44.aac"), "m4a"))
 	file := readFile(t, path)
 	number := binary.BigEndian.Uint32
-	// content returns where the content of a box begins and ends; the index is behind the media.
+	// content returns where the content of a box begins and ends; the index follows the media.
 	content := func(b []byte, kind string) (from, to int) {
 		from = bytes.LastIndex(b, []byte(kind)) + 4
 		return from, from - 8 + int(number(b[from-8:]))
@@ -233,7 +233,7 @@ func real(name string) maker {
 	}
 }
 
-// plain has the file decoded as a whole, because the decoder of a piece alone drops other samples at its ends.
+// plain decodes the file as a whole, because the decoder of a single piece drops different samples at its ends.
 func plain(make maker) maker {
 	return func(t testing.TB) (path string, left, right []float64) {
 		t.Helper()
@@ -377,7 +377,7 @@ func (c *concert) render(t *testing.T, u *apitest.User, blank string) {
 	}
 }
 
-// Sound that changes is heard in every use of a file: as a segment, trimmed, slowly, again and again, in stems.
+// Sound that changes is heard in every use of a file: as a segment, trimmed, slowed down, and in stems.
 func TestSoundThatChangesEverywhere(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -467,8 +467,8 @@ func level(samples []float64) float64 {
 	return 10 * math.Log10(cmp.Or(sum, 1e-12)/float64(len(samples)))
 }
 
-// lag returns how late the window that belongs at a place is in the sound, and how alike the two are there: 1 if they
-// are the same but for their level.
+// lag returns how late the sound plays the window that belongs at a position, and how alike the two are there: 1 if
+// they differ only in level.
 func lag(sound, window []float64, at int) (late time.Duration, alike float64) {
 	const most, step = mediatest.SampleRate / 20, 8 // the noise ends at 2 kHz
 	var own float64
@@ -492,7 +492,8 @@ func lag(sound, window []float64, at int) (late time.Duration, alike float64) {
 	return late, alike
 }
 
-// A cut of which only a part decodes fails, and is paid back: its stems would be silent where the file has sound.
+// A separation fails and is refunded if only a part of its cut decodes: its stems would be silent where the file has
+// sound.
 func TestACutWithDamageBehindAChangeFails(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -522,7 +523,7 @@ func TestACutWithDamageBehindAChangeFails(t *testing.T) {
 	}
 }
 
-// A FLAC that lost its end fails a film and is refused for a separation, unless they use only what is there.
+// If a FLAC has lost its end, films of it fail and separations refuse it, unless they use only what is there.
 func TestAFLACThatLostItsEnd(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -579,8 +580,8 @@ func TestTheShortestSound(t *testing.T) {
 	u.WaitReady(t, u.Separate(t, path))
 }
 
-// Each picture of the fragments behind a short index is in a film, when a player shows it. Without an edit list, the
-// first comes after the two frames by which B-frames delay it.
+// Each picture in the fragments after a short index is in the film, at the time when a player shows it. Without an edit
+// list, the first picture comes two frames late, because B-frames delay it.
 func TestPicturesBehindAShortIndex(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)
@@ -595,8 +596,8 @@ func TestPicturesBehindAShortIndex(t *testing.T) {
 	}
 }
 
-// A Matroska file that was cut without encoding it again may begin at times below zero, with the frames from its key
-// frame to the cut. Each is shown in its place.
+// A Matroska file that was cut without re-encoding may begin at negative times, with the frames from its key frame to
+// the cut. Each is shown in its place.
 func TestPicturesBelowZero(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -35,7 +35,7 @@ func filesOf(t testing.TB, s *apitest.Server, ids ...string) []string {
 		if err == nil && d.Type().IsRegular() && named(path) {
 			found = append(found, strings.TrimPrefix(path, s.Storage))
 		}
-		return nil // the service may delete the folder meanwhile
+		return nil // the service may delete the folder in the meantime
 	})
 	for _, key := range s.ObjectKeys(t) {
 		if named(key) {

@@ -11,8 +11,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// gradient is a clip of 160x120 at 30 frames per second, without colour. Its luma says which point of which frame
-// it is: from dark it rises by 25 from left to right, by 15 from top to bottom, and by 4 a frame for 5 frames.
+// gradient is a clip of 160x120 at 30 frames per second, without colour. Its luma identifies each point of each frame:
+// from dark it rises by 25 from left to right, by 15 from top to bottom, and by 4 a frame for 5 frames.
 func gradient(t testing.TB, dark int, tone float64) string {
 	path := filepath.Join(t.TempDir(), "gradient.mp4")
 	mediatest.FFmpeg(t, "-f", "lavfi", "-i", fmt.Sprintf("color=black:s=160x120:r=30:d=2,format=yuv420p,"+

@@ -1,4 +1,4 @@
-// Web hooks and pushes about ended jobs, also after crashes of the sender.
+// Web hooks and pushes about ended jobs, even after crashes of the sender.
 
 package test
 

@@ -44,7 +44,7 @@ func TestHostileStringsFromProviders(t *testing.T) {
 	}
 }
 
-// Every operation refuses a query that cannot be parsed, and does not know a path with a NUL, as openapi.yaml
+// Every operation refuses a query that cannot be parsed, and treats a path with a NUL as unknown, as openapi.yaml
 // describes.
 func TestHostileAddresses(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,8 @@ func TestIdempotentSeparation(t *testing.T) {
 	}
 }
 
-// A repeat has the first answer and is marked, also after the answer of a request without the key would differ.
+// A repeat gets the first answer, marked as a repeat, even when a request without the key would by now get a different
+// one.
 func TestRepeatedSubmits(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Bucket(true))
@@ -126,7 +127,7 @@ func TestRepeatedSubmits(t *testing.T) {
 	render.Send(t, withKey(changed, changed.Path)).Expect(400)
 }
 
-// A repeat may be encoded again: it is the same request if it means the same.
+// A repeat may be encoded differently: it is the same request if it has the same meaning.
 func TestRequestsAreComparedByMeaning(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t, apitest.Bucket(true))

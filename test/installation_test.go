@@ -94,7 +94,8 @@ func TestABucketSurvivesTheWrongDatabase(t *testing.T) {
 	s.Restart(t)
 }
 
-// Without a bucket the files are on one disk. serve on another one exits and names both, until an operator adopts it.
+// Without a bucket the files are on one disk. On another disk, serve exits and names both, until an operator adopts the
+// new one.
 func TestAnotherDiskIsRefused(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -45,14 +45,14 @@ func TestRenderJoinsAndCanvas(t *testing.T) {
 	levelIs(t, film, 880, mediatest.Between(1050, 1350), clipLevel)
 }
 
-// point is the colour at a point of a frame, from 0 to 1 to the right and down.
+// point is the colour at a point of a frame. Its coordinates run from 0 to 1, to the right and downwards.
 type point struct {
 	frame int
 	x, y  float64
 	want  color.RGBA
 }
 
-// pointsAre fails the test unless the points of a film of so many frames a second have their colours.
+// pointsAre fails the test unless the points of a film with that frame rate have their colours.
 func pointsAre(t testing.TB, film string, rate int, points []point) {
 	t.Helper()
 	for _, p := range points {

@@ -113,8 +113,8 @@ func oneAddressHasAShare(t *testing.T, s *apitest.Server) {
 	}
 }
 
-// An account may send so many requests of a kind in a minute, whatever becomes of them. They limit no other account,
-// and reads are not limited.
+// An account may send a limited number of requests of each kind per minute, whatever their outcome. They count against
+// no other account, and reads are not limited.
 func TestRequestsAreLimitedPerUser(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)

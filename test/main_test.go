@@ -1,4 +1,4 @@
-// Package test has the black-box tests of the service, one file for each area of the API. They follow the
+// Package test contains the black-box tests of the service, one file for each area of the API. They follow the
 // specification, send HTTP requests to the real binary, and run on either database, with or without an object store
 // (see package apitest).
 package test
@@ -40,8 +40,8 @@ func sameInEveryShape(t *testing.T) {
 // M is a JSON object.
 type M = apitest.M
 
-// maxWait is the time-out, on a slow and busy machine, for what a healthy service does within seconds. A test of a
-// promised time has its own limit.
+// maxWait is the time-out for what a healthy service does within seconds, generous enough for a slow and busy machine.
+// A test of a promised time has its own limit.
 const maxWait = 4 * time.Minute
 
 // fixtures are the clips that tests share. A process makes each at most once.

@@ -14,7 +14,7 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// shade is the luma of the n-th picture of motionClip. Neighbours differ much, and no two pictures are the same.
+// shade is the luma of the n-th picture of motionClip. Neighbours differ a lot, and no two pictures are the same.
 func shade(n int) float64 { return float64(16 + n*67%219) }
 
 // motionClip has 75 pictures of one shade each, 25 a second, and three tones.
@@ -57,7 +57,7 @@ func tonesAre(t testing.TB, film string, at func(source float64) float64) {
 }
 
 // Segments play backwards, at a changing speed, and with blended pictures, to the frame and to the sound, alone and
-// together. The film of assets is that of uploads, and a film of sound alone has the same sound.
+// together. A film of assets equals one of uploads, and an audio-only film has the same sound.
 func TestRenderChangesTime(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

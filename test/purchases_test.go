@@ -301,7 +301,7 @@ func TestStoreOutages(t *testing.T) {
 			both(t, 502, "receipt_verify_unavailable")
 		})
 	}
-	// Support finds the orders, also the one whose request ended before the store answered.
+	// Support finds the orders, even the one whose request ended before the store answered.
 	for _, order := range []string{p.OrderID, tr.TransactionID} {
 		if out := succeeds(t, s, "user", "show", order); !strings.Contains(out, "receipt_verify_unavailable") ||
 			!strings.Contains(out, "cutroom purchase verify") {

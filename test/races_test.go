@@ -21,7 +21,7 @@ func startPair(t *testing.T, opts ...apitest.Option) *apitest.Server {
 	return apitest.Start(t, append([]apitest.Option{apitest.Bucket(true), apitest.Replicas(2)}, opts...)...)
 }
 
-// atOnce sends n requests at the same time, by turns to each replica, and returns the responses.
+// atOnce sends n requests at the same time, to the replicas in turn, and returns the responses.
 func atOnce(t *testing.T, u *apitest.User, n int, request func(i int) apitest.Request) []*apitest.Response {
 	t.Helper()
 	start, answers := make(chan struct{}), make([]*apitest.Response, n)
@@ -56,7 +56,7 @@ func passed(t *testing.T, what string, answers []*apitest.Response, status, want
 	}
 }
 
-// Two replicas that count at the same moment let no more pass than one does, and no fewer.
+// Two replicas that count at the same moment let exactly as many requests pass as one does.
 func TestReplicasCountTogether(t *testing.T) {
 	t.Parallel()
 	s := startPair(t, apitest.Unready(), apitest.Env("ACCOUNT_MAX_WAITING_JOBS", "3"), apitest.Env("ACCOUNT_MAX_STORED_MB", "1"),

@@ -13,8 +13,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// Clips of different phones become one film: sizes, rates, a turned picture, and one without sound. Each segment shows
-// and plays its own clip at the right time.
+// Clips from different phones become one film: different sizes and rates, a rotated picture, and a clip without sound.
+// Each segment shows and plays its own clip at the right time.
 func TestRenderOfRealClips(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

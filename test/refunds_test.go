@@ -156,7 +156,7 @@ func TestNotificationsMustBeTheStores(t *testing.T) {
 	}
 }
 
-// platform_b refunds shares, and takes refunds back. The credit package tests the arithmetic.
+// platform_b refunds shares, and reverses refunds. The credit package tests the arithmetic.
 func TestSharesAreRefundedAndReversed(t *testing.T) {
 	t.Parallel()
 	s := apitest.Start(t)
@@ -199,7 +199,7 @@ func TestSharesAreRefundedAndReversed(t *testing.T) {
 	}
 }
 
-// A notification that the store cannot confirm, because it refuses the service, is asked again within minutes.
+// If the store cannot confirm a notification because it refuses the service, the service asks again within minutes.
 func TestAStoreThatRefusesUsIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

@@ -10,8 +10,8 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// newSubmitter returns a function that returns a user. It changes users before they reach the limit of ten submits a
-// minute.
+// newSubmitter returns a function that returns a user. It changes users before they reach the limit of ten submissions
+// per minute.
 func newSubmitter(t testing.TB, s *apitest.Server) func() *apitest.User {
 	var u *apitest.User
 	used := 0

@@ -1,4 +1,4 @@
-// Renders from submission to download: segments, trims, speed, inputs, music and audio alone.
+// Renders from submission to download: segments, trims, speed, inputs, music and audio-only films.
 
 package test
 

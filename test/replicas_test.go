@@ -89,21 +89,21 @@ func TestEitherReplicaServesEverything(t *testing.T) {
 	}
 }
 
-// front has the replicas that get requests, as the proxy of a deployment does.
+// front knows the replicas that get requests, as the proxy of a deployment does.
 type front struct {
 	mu       sync.RWMutex // read during a request
 	replicas []*apitest.Server
 	turn     atomic.Uint64
 }
 
-// send makes a user's request at the replica whose turn it is.
+// send sends a user's request to the replica whose turn it is.
 func (f *front) send(u *apitest.User, request func(u *apitest.User)) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	request(at(u, f.replicas[int(f.turn.Add(1))%len(f.replicas)]))
 }
 
-// use sets the replicas after the requests under way. The script gives these a second.
+// use switches to other replicas once the requests in flight have ended. The script gives those a second.
 func (f *front) use(replicas []*apitest.Server) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,4 +1,4 @@
-// POST /separate/v3: the stretch of an asset, its price and size, crashes, and one price for one sound.
+// POST /separate/v3: the range of an asset, its price and size, crashes, and one price for one sound.
 
 package test
 

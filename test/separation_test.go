@@ -186,7 +186,7 @@ func noFilesLeft(t testing.TB, s *apitest.Server) {
 			if err == nil && !d.IsDir() {
 				left = append(left, path)
 			}
-			return nil // the service may delete the folder meanwhile
+			return nil // the service may delete the folder in the meantime
 		})
 		return len(left) == 0
 	}, func() string { return "files left in the staging area: " + strings.Join(left, ", ") })

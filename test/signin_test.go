@@ -120,7 +120,8 @@ func TestIdentityTokensAreChecked(t *testing.T) {
 	login(t, s, "provider_a", M{"idToken": bare, "unknown": []int{1}}).Expect(200)
 }
 
-// provider_b gives some accounts no address. They are known by their subject, and keep an address that came earlier.
+// provider_b gives some accounts no address. They are identified by their subject, and keep an address that came
+// earlier.
 func TestProviderBWithoutAnAddress(t *testing.T) {
 	t.Parallel()
 	s := apitest.Shared(t)
@@ -153,7 +154,7 @@ func TestProviderBWithoutAnAddress(t *testing.T) {
 	login(t, s, "provider_a", M{"idToken": s.World.MintA(t, identity.Claims{Subject: "17", Omit: bare})}).Error(401, "invalid_id_token")
 }
 
-// After the provider has replaced its key, tokens of the new and of the old one count.
+// After the provider has replaced its key, tokens signed with the new or with the old one are valid.
 func TestProviderBReplacesItsKey(t *testing.T) {
 	t.Parallel()
 	sameInEveryShape(t)

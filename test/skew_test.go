@@ -52,7 +52,7 @@ func TestAReplicaWithAWrongClock(t *testing.T) {
 	}
 }
 
-// keepsItsLease submits a job and fails the test if a replica takes it from the other one while that works.
+// keepsItsLease submits a job and fails the test if a replica takes it from the other one while that one is working.
 func keepsItsLease(t *testing.T, a, b *apitest.Server, u *apitest.User) {
 	t.Helper()
 	d := a.Database(t)

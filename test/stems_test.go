@@ -76,7 +76,7 @@ func TestStemAsWAV(t *testing.T) {
 	path := stemPath(t, job.Stem(t, "background"))
 	before := accountOf(t, u).StoredBytes
 	wav := apitest.Request{Path: path + "&format=wav", Valid: true}
-	// A busy service answers 503 while it makes the file; whoever asks again finds it.
+	// A busy service answers 503 while it makes the file; a client that asks again finds it.
 	var whole *apitest.Response
 	apitest.Eventually(t, time.Minute, func() bool {
 		whole = s.Do(t, wav)

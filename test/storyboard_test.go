@@ -150,7 +150,7 @@ func TestStoryboardIsKept(t *testing.T) {
 	}
 }
 
-// turned is a tile of a picture, turned back by 90 degrees.
+// turned is a tile of a picture, rotated back by 90 degrees.
 type turned struct {
 	image.Image
 	tile image.Rectangle

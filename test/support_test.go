@@ -256,7 +256,7 @@ func TestSupportCorrectsCredits(t *testing.T) {
 	}
 }
 
-// If a user has paid and got no credits, support finds the order, and verifies it with the store or grants the credits.
+// If a user has paid but got no credits, support finds the order, and verifies it with the store or grants the credits.
 // The order then grants nothing later.
 func TestSupportSettlesAMissingPurchase(t *testing.T) {
 	t.Parallel()

@@ -14,16 +14,17 @@ import (
 )
 
 // The year that a database is filled with: everything but users grows with the jobs. Jobs are spread evenly over the
-// year, users have unequal shares of them, and the time of a job is in its id, as in the service's own.
+// year, users have unequal shares of them, and a job's id contains its time, as the service's own ids do.
 const (
 	yearUsers    = 100_000
 	yearPurchase = 50 // jobs
 )
 
-// yearTables are filled without their indexes and foreign keys, which come back at the end: it takes half the time.
+// yearTables are filled without their indexes and foreign keys, which are restored at the end: that takes half the
+// time.
 const yearTables = `('users', 'credit_balances', 'credit_ledger', 'purchases', 'jobs', 'renders', 'separations')`
 
-// fillYear writes a year with so many jobs.
+// fillYear fills the database with a year that has the given number of jobs.
 func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 	restore, err := bare(ctx, d)
 	if err != nil {
@@ -35,7 +36,7 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 		"$somebody", fmt.Sprintf("user_id(%d * random() ^ 1.5)", yearUsers), "$half", fmt.Sprint(jobs/2),
 		"$times", fmt.Sprintf(`(SELECT g, %d + g * 31536000000 / %d AS at FROM generate_series(0::bigint, %d - 1) AS g) AS times`,
 			from, jobs/2, jobs/2))
-	steps := [][]string{ // those of a line at the same time
+	steps := [][]string{ // the statements of a step run concurrently
 		{`CREATE FUNCTION user_id(n double precision) RETURNS text LANGUAGE sql IMMUTABLE AS
 			$$ SELECT md5(floor(n)::bigint::text)::uuid::text $$`},
 		{`CREATE FUNCTION job_id(kind text, at bigint) RETURNS text LANGUAGE sql VOLATILE AS
@@ -95,8 +96,8 @@ func fillYear(ctx context.Context, d *db.DB, jobs int64) error {
 	return nil
 }
 
-// bare takes the indexes and foreign keys from the tables of a year, and returns the statements that give them back, in
-// the order to run them in.
+// bare drops the indexes and foreign keys of the tables of a year, and returns the statements that restore them, in the
+// order in which to run them.
 func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 	texts := func(query string) []string {
 		if err != nil {
@@ -118,7 +119,7 @@ func bare(ctx context.Context, d *db.DB) (restore [][]string, err error) {
 			_, err = d.Exec(ctx, drop)
 		}
 	}
-	restore = slices.Collect(slices.Chunk(indexes, 2)) // a build uses what it is given of the memory
+	restore = slices.Collect(slices.Chunk(indexes, 2)) // two at a time: each build uses all the memory that it may
 	for _, key := range keys {
 		restore = append(restore, []string{key})
 	}

@@ -13,7 +13,7 @@ import (
 	"cutroom/internal/testkit/benchtest"
 )
 
-// load is what one endpoint bore.
+// load is the load that one endpoint sustained.
 type load struct {
 	perSecond float64
 	p50, p99  time.Duration
@@ -21,10 +21,10 @@ type load struct {
 	errors    int
 }
 
-// warmUp is asked before each measurement and not counted.
+// warmUp is how long requests are sent before each measurement without being counted.
 const warmUp = time.Second
 
-// measure asks one address as a user, as fast as the clients can with one request each at a time.
+// measure sends requests to one address as a user, as fast as the clients can with one request each at a time.
 func (o options) measure(t testing.TB, u *apitest.User, path string) load {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.clients, MaxConnsPerHost: o.clients}, Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()

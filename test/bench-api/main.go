@@ -3,7 +3,7 @@
 // bounded: a fixed number of clients, each with one request at a time.
 //
 // `make bench-api` runs it inside a PostgreSQL cluster of its own. With -year, as `make bench-admin` runs it, it
-// measures reports, and everything beside them, on a database with a year of jobs instead.
+// measures reports, and everything that runs beside them, on a database with a year of jobs instead.
 package main
 
 import (
@@ -111,5 +111,5 @@ not grow with their size: what a client costs is its buffers.`, o.uploads, o.upl
 	return r
 }
 
-// soundAlone is a render that takes nothing from what is measured.
+// soundAlone is an audio-only render, which takes nothing away from what is measured.
 var soundAlone = apitest.M{"videoDurationMs": 1000, "outputKind": "audio"}

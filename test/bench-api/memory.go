@@ -20,12 +20,12 @@ import (
 // memory is the resident memory of the service during uploads, in MiB.
 type memory struct {
 	idle, peak, after float64
-	quarters          [4]float64 // the highest of each quarter of the time
+	quarters          [4]float64 // the highest in each quarter of the time
 	took              time.Duration
 	sentMB            float64
 }
 
-// samplePeriod is how often memory is looked at.
+// samplePeriod is how often memory is sampled.
 const samplePeriod = 50 * time.Millisecond
 
 // measureUploads lets every client upload its own file, round after round, all clients at once. A client repeats its
@@ -89,7 +89,7 @@ func upload(u *apitest.User, client int, size int64) error {
 	const boundary = "bench"
 	head := "--" + boundary + "\r\nContent-Disposition: form-data; name=\"video\"; filename=\"a.mp4\"\r\n\r\n"
 	tail := "\r\n--" + boundary + "--\r\n"
-	// Each client's bytes are its own, and recognised as a video by their start.
+	// Each client has its own bytes, whose start identifies them as a video.
 	start := fmt.Appendf(nil, "\x00\x00\x00\x18ftypisom\x00\x00\x02\x00isommp41client %06d ", client)
 	body := io.MultiReader(strings.NewReader(head), bytes.NewReader(start),
 		io.LimitReader(&filler{byte(client)}, size-int64(len(start))), strings.NewReader(tail))
@@ -115,7 +115,7 @@ func upload(u *apitest.User, client int, size int64) error {
 	return nil
 }
 
-// filler is endless bytes that cost the sender little.
+// filler is an endless reader of one byte, which costs the sender little.
 type filler struct{ of byte }
 
 func (f *filler) Read(p []byte) (int, error) {

@@ -1,4 +1,4 @@
-// The benchmark of a database with a year of jobs: reports, and polls and submissions beside an empty database.
+// The benchmark of a database with a year of jobs: reports, and polls and submissions compared with an empty database.
 
 package main
 
@@ -20,15 +20,15 @@ import (
 	"cutroom/internal/testkit/mediatest"
 )
 
-// Of each: requests for a report, turns of the two databases, and jobs submitted one after the other in a turn.
+// How many: requests for each report, turns of the two databases, and jobs submitted one after another in a turn.
 const (
 	reportRequests = 40
 	yearTurns      = 3
 	yearSubmits    = 8
 )
 
-// measureYear measures a service on a database with a year of jobs: every report, and beside an empty database what
-// phones and workers ask.
+// measureYear measures a service on a database with a year of jobs: every report, and, compared with an empty database,
+// the requests of phones and workers.
 func (o options) measureYear(t testing.TB) *benchtest.Section {
 	r := benchtest.New("bench-admin", "A year of data")
 	began := time.Now()
@@ -37,7 +37,7 @@ func (o options) measureYear(t testing.TB) *benchtest.Section {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cluster.Stop() }) // what is measured is known by then
+	t.Cleanup(func() { _ = cluster.Stop() }) // the results are known by then
 	for key, value := range map[string]string{dbtest.EnvURL: cluster.URL, "CUTROOM_TEST_DB": "postgres"} {
 		if err := os.Setenv(key, value); err != nil {
 			t.Fatal(err)
@@ -87,11 +87,11 @@ type yearService struct {
 	*apitest.Server
 	rows  *db.DB
 	sound string
-	polls [2][]float64 // requests a second, of a turn
+	polls [2][]float64 // requests per second in each turn
 	took  [4][]float64 // milliseconds
 }
 
-// startYear starts a service on a database with so many jobs.
+// startYear starts a service on a database with the given number of jobs.
 func startYear(t testing.TB, jobs int64) *yearService {
 	address, user, password := dbtest.URL(t)
 	y := &yearService{rows: dbtest.Open(t, db.Options{URL: address, User: user, Password: password, MaxPool: 4}),

@@ -111,7 +111,7 @@ func (b *bench) film(cuts ...cut) timeline.Timeline {
 	return tl
 }
 
-// repeated is n stretches of a source, each of the length and the given time after the one before.
+// repeated returns n cuts of a source, each of the given length and starting step after the one before.
 func repeated(n int, source string, length, step int64) (cuts []cut) {
 	for i := range int64(n) {
 		cuts = append(cuts, cut{source, i*step + 300, i*step + 300 + length})
@@ -388,7 +388,7 @@ func (b *bench) look(ctx context.Context, r *report) error {
 	return nil
 }
 
-// reverse measures a film that plays backwards. Its memory counts beside that of the film forwards.
+// reverse measures a film that plays backwards. Its memory is to be compared with that of the same film forwards.
 func (b *bench) reverse(ctx context.Context, r *report) error {
 	forwards := b.film(cut{"hard.mp4", 300, 20300})
 	backwards := forwards

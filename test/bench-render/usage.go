@@ -18,7 +18,7 @@ type usage struct {
 	memory    int64 // bytes: highest sum of resident memory of this process and all below it
 }
 
-// better keeps the best of each figure, and the worst of memory.
+// better keeps the best of each figure, but the worst of memory.
 func (u usage) better(v usage) usage {
 	if u.wall == 0 {
 		return v
@@ -27,12 +27,12 @@ func (u usage) better(v usage) usage {
 }
 
 // measured runs f and watches the memory of this process and its children. The CPU time of the watching does not count:
-// it grows with the processes of the machine.
+// it grows with the number of processes on the machine.
 func measured(f func() error) (usage, error) {
 	runtime.GC()
 	stop, watched := make(chan struct{}), make(chan usage)
 	go func() {
-		runtime.LockOSThread() // and ends the thread, whose CPU time is that of the watching
+		runtime.LockOSThread() // the thread ends with the goroutine; its CPU time is that of the watching
 		var highest int64
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
@@ -55,7 +55,7 @@ func measured(f func() error) (usage, error) {
 	return usage{wall, cpu, watching.memory}, err
 }
 
-// processorTime is what this process, its finished children or this thread have used.
+// processorTime is the CPU time that this process, its finished children or this thread have used.
 func processorTime(of ...int) (sum time.Duration) {
 	for _, who := range of {
 		var r syscall.Rusage

@@ -26,8 +26,8 @@ import (
 	"cutroom/internal/work/sweep"
 )
 
-// crowd is workers that each are a replica: with connections to database and bucket, a listener and a local cache of
-// their own, and one slot.
+// crowd is a set of workers. Each is a replica with one slot and with its own connections to database and bucket, its
+// own listener and its own local cache.
 type crowd struct {
 	*jobtest.Harness
 	engines []*jobtest.Engine
@@ -38,7 +38,7 @@ type crowd struct {
 	spec          string
 }
 
-// warmUp is what a part of the first film takes.
+// warmUp is how long a part of the first film takes.
 const warmUp = 500 * time.Millisecond
 
 func newCrowd(t testing.TB, n int) *crowd {
@@ -60,7 +60,7 @@ func newCrowd(t testing.TB, n int) *crowd {
 		c.stops = append(c.stops, c.Run(jobtest.Notifier(c.pools[i]), s.Run))
 	}
 	c.idle()
-	// One film that all of them make, as in a service at work: it opens connections and prepares statements.
+	// All of them make one film first, as in a service at work: that opens connections and prepares statements.
 	c.enqueue("warm-up", 1)
 	c.Eventually("the first film is made", func() bool { return c.completed() == 1 })
 	// A session that listens counts its transactions only when it ends.
@@ -93,14 +93,14 @@ func (c *crowd) service(i, n int, d *db.DB) *render.Service {
 		Sweeper: sweep.New(sweep.Options{DB: d, Store: bucket, Rules: render.SweepRules(time.Hour, time.Hour), Log: log})})
 }
 
-// become gives the idle workers other films.
+// become changes how long the films of the idle workers take and how many parts they have.
 func (c *crowd) become(takes time.Duration, parts int) {
 	for _, e := range c.engines {
 		e.Reset(takes, parts)
 	}
 }
 
-// prepare makes what the jobs name.
+// prepare creates what the jobs refer to.
 func (c *crowd) prepare() {
 	c.owner = c.User(0)
 	c.source = "inputs/" + c.owner + "/source"
@@ -148,7 +148,7 @@ func (c *crowd) completed() int64 {
 	return c.Number(`SELECT COUNT(*) FROM jobs WHERE state = 'COMPLETED'`)
 }
 
-// sessions are those of this database but our own.
+// sessions selects the sessions of this database except our own.
 const sessions = `pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
 
 // idle waits until every worker listens and has found the queue empty.
@@ -166,7 +166,7 @@ type measured struct {
 	cpu          time.Duration // of PostgreSQL
 }
 
-// run submits n jobs, which take ideal together at best, and waits until they are rendered. Then it stops the workers
+// run submits n jobs, which together take ideal at best, and waits until they are rendered. Then it stops the workers
 // and closes their connections, which makes PostgreSQL count what they did.
 func (c *crowd) run(n int, ideal time.Duration) (m measured) {
 	// Sessions count their transactions late, at the latest when they end. Count those of the open sessions first.
@@ -211,7 +211,7 @@ func (c *crowd) made() (n int) {
 	return n
 }
 
-// transactions counts those of the workers: all without the harness's queries.
+// transactions counts the workers' transactions: all but the harness's queries.
 func (c *crowd) transactions() int64 {
 	c.Number(`SELECT COUNT(pg_stat_force_next_flush())`)
 	asked := c.Queries()

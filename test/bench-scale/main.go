@@ -115,8 +115,8 @@ func inTest(measure func(t testing.TB)) {
 	measure(t)
 }
 
-// claims measures claims in a test beside the queue's code, because a claim is no public call, and copies the rows that
-// it prints.
+// claims measures claims in a test beside the queue's code, because claiming is not a public call, and copies the rows
+// that the test prints.
 func (o options) claims(name string, add row) {
 	cmd := exec.Command("go", "test", "./internal/domain/render", "-count=1", "-timeout=20m", "-v", "-run=TestBenchmarkClaims/"+name,
 		"-bench-claims="+(2*o.film).String(), "-bench-claims-queue="+fmt.Sprint(o.queue))

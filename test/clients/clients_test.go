@@ -54,7 +54,7 @@ func TestGeneratedClientsMakeAFilm(t *testing.T) {
 	}
 }
 
-// What the package of web/client does without a server.
+// Runs the tests of web/client that need no server.
 func TestClientPackage(t *testing.T) {
 	if os.Getenv(builtEnv) == "" {
 		t.Skip("runs in make clients")
@@ -65,7 +65,7 @@ func TestClientPackage(t *testing.T) {
 	}
 }
 
-// The packed client has types for the ways in which projects resolve modules, and Node runs it.
+// The packed client has types for every way in which projects resolve modules, and Node runs it.
 func TestPackedClientHasTypes(t *testing.T) {
 	if os.Getenv(builtEnv) == "" {
 		t.Skip("runs in make clients")

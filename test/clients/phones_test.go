@@ -1,4 +1,4 @@
-// The packages of Swift, Kotlin and TypeScript as programs: their scenarios, and the samples that the pages show.
+// The Swift, Kotlin and TypeScript packages as programs: their scenarios, and the samples that the pages show.
 
 package clients
 
@@ -38,7 +38,8 @@ type step struct {
 	killed   bool
 }
 
-// scenarios are what a client has to survive. Each line is a new user, whose device runs one process after another.
+// scenarios are the situations that a client has to survive. Each line is a new user, whose device runs one process
+// after another.
 var scenarios = [][]step{
 	{{scenario: "a film although the answer of its submit is lost"}, {scenario: "a busy server is asked again when it says"}},
 	{{scenario: "the first film of the README"}},
@@ -150,7 +151,7 @@ func sampleOf(source, part string) string {
 	return ""
 }
 
-// hashed writes a file that has its hash as its name, and returns its path.
+// hashed writes a file whose name is its hash, and returns its path.
 func hashed(t *testing.T, dir string, content []byte) string {
 	t.Helper()
 	sum := sha256.Sum256(content)
@@ -161,7 +162,7 @@ func hashed(t *testing.T, dir string, content []byte) string {
 	return path
 }
 
-// recording returns noise of a number of bytes as a WAV file, which no other test uploads.
+// recording returns noise as a WAV file of size bytes, which no other test uploads.
 func recording(size int) []byte {
 	var b bytes.Buffer
 	b.WriteString("RIFF")

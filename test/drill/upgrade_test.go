@@ -103,7 +103,7 @@ func TestUpgrade(t *testing.T) {
 	d.judge()
 }
 
-// never accepts no failure.
+// never is for faults during which no request may fail.
 func never(time.Time, request) error { return errors.New("no request may fail") }
 
 // notLater accepts the failures of requests that began before a time.
@@ -131,7 +131,7 @@ type request struct {
 	began, ended time.Time
 	status       int
 	body         string // of a failure
-	err          error  // a broken connection, or a failure of another form than the front's own
+	err          error  // a broken connection, or a failure in a form other than the front's own
 }
 
 func (r request) failed() bool { return r.err != nil || r.status >= 500 }
@@ -227,7 +227,7 @@ func (d *upgradeDrill) send(u *apitest.User, req apitest.Request) *apitest.Respo
 }
 
 // during runs a fault under load. The test fails for each failed request that excused does not accept. It passes the
-// time that fault returned.
+// time that fault returned to excused.
 func (d *upgradeDrill) during(name string, fault func() time.Time, excused func(at time.Time, r request) error) {
 	d.mu.Lock()
 	d.requests = nil

@@ -1,5 +1,5 @@
-// Package invariants lists what the database must satisfy whatever happened to the service: which queries return no
-// row. The long tests and the simulation run them after their faults.
+// Package invariants lists what must hold in the database whatever happened to the service, as queries that must return
+// no row. The long tests and the simulation run them after their faults.
 package invariants
 
 import (
@@ -15,7 +15,7 @@ import (
 	"cutroom/internal/work/job"
 )
 
-// rule is what must hold. Its query selects the ids of the rows that break it.
+// rule is an invariant. Its query selects the ids of the rows that break it.
 type rule struct{ name, query string }
 
 // atRest holds when every job has ended.
@@ -49,14 +49,14 @@ var atRest = []rule{
 	turns,
 }
 
-// totals selects the days whose totals differ from a recount of their jobs in a way.
+// totals selects the days whose totals differ from a recount of their jobs in the given way.
 func totals(differ string) string {
 	return `SELECT day || ' ' || state FROM (SELECT kind, day, state, bucket, jobs, source_duration_ms FROM job_days
 			UNION ALL SELECT kind, day, state, bucket, -jobs, -source_duration_ms FROM (` + jobtest.Totals + `) AS recount) AS differences
 		GROUP BY kind, day, state, bucket HAVING SUM(jobs) ` + differ + ` OR SUM(source_duration_ms) ` + differ
 }
 
-// turns hold at any time.
+// turns holds at any time.
 var turns = rule{"turn that is not a recount of its account's renders", `SELECT user_id FROM (
 		SELECT u.id AS user_id, t.processing, t.last_started_at, t.next_job_id,
 			(SELECT COUNT(*) FROM jobs j WHERE j.user_id = u.id AND j.kind = 'render' AND j.state = 'PROCESSING') AS at_work,

@@ -192,8 +192,8 @@ func (b *testbed) meanwhile() {
 	}
 }
 
-// judge waits until all jobs have ended, also those whose answer was lost. It compares them with the ledger and the
-// provider's projects.
+// judge waits until all jobs have ended, including those whose answer was lost. It compares them with the ledger and
+// the provider's projects.
 func (b *testbed) judge() {
 	rows := b.s.Database(b.t)
 	invariants.Wait(b.t, rows, 5*time.Minute)

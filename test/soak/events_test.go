@@ -49,7 +49,7 @@ var steps = []string{separator.StepUploadToken, separator.StepUpload, separator.
 	separator.StepProgress, separator.StepProject, separator.StepDownload}
 
 // fault adds a fault to one or two of the next calls of a step. Delays are the most frequent, because they keep a job
-// in a state long enough to kill its replica there.
+// in a state long enough for its replica to be killed there.
 func (k *soak) fault() {
 	rule := fake.Rule{Step: steps[k.rng.IntN(len(steps))], Times: 1 + k.rng.IntN(2), Nth: 1 + k.rng.IntN(2)}
 	switch n := k.rng.IntN(20); {
