@@ -1,5 +1,5 @@
-// Makes a film with the client that openapi-typescript types: BASE and ID_TOKEN
-// say where and who, the arguments name a clip and where the film goes.
+// Makes a film with the client that openapi-typescript types: BASE and ID_TOKEN name
+// the server and the user, the arguments a clip and the file for the film.
 
 import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';

@@ -64,7 +64,7 @@ fun settle(cutroom: Cutroom, bought: Purchase, consume: (String) -> Unit) {
 }
 // end
 
-/** What the samples need of Billing. */
+/** The parts of Billing that the samples need. */
 class Purchase(val purchaseState: Int, val orderId: String?, val purchaseToken: String, val products: List<String>) {
     object PurchaseState {
         const val PURCHASED = 1

@@ -1,5 +1,5 @@
 // Runs one scenario of the table in test/clients/phones_test.go against a server. BASE and ID_TOKEN say where and who,
-// STORE is a folder that outlives the process, CLIP is a video of two seconds, and PACKAGE tells with which transport.
+// STORE is a folder that outlives the process, CLIP is a video of two seconds, and PACKAGE names the transport.
 
 import cutroom.*
 import java.io.ByteArrayInputStream
@@ -20,7 +20,7 @@ private fun env(name: String) = System.getenv(name) ?: error("$name is not set")
 
 private fun same(got: Any?, want: Any?) = check(got == want) { "got $got, want $want" }
 
-/** The error of a call that has to fail. */
+/** The error of a call that must fail. */
 private inline fun <reified E : Exception> thrown(act: () -> Any?): E {
     val value = try {
         act()
@@ -30,7 +30,7 @@ private inline fun <reified E : Exception> thrown(act: () -> Any?): E {
     error("succeeded: $value")
 }
 
-/** A network that fails in a way of the scenario's choosing, then works. */
+/** A network that first fails in a way that the scenario chooses, then works. */
 private class Net : Transport {
     class Sent(val method: String, val path: String, val key: String?, val replayed: Boolean)
 
@@ -113,7 +113,7 @@ private fun balance() = cutroom.account().balance
 private fun film(key: String) =
     RenderConfigV3(listOf(SegmentV3(order = 0, durationMs = 2000, trimEndMs = 1000, sourceAssetKey = key)), quality = "low")
 
-/** Runs a call on a thread that is interrupted when [at] returns, which has to end the call. */
+/** Runs a call on a thread that is interrupted when [at] returns. That must end the call. */
 private fun interrupted(at: () -> Unit, call: () -> Any?) {
     val result = FutureTask { thrown<InterruptedException>(call) }
     val thread = Thread(result)
@@ -169,7 +169,7 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
         net.answer("/render/v3", 429, """{"error":"rate_limited"}""", "retry-after" to "2")
         cutroom.jobs.render(film(key))
         same(waits.toList(), listOf(1.0, 2.0))
-        // A submit that may have been accepted keeps its key: neither a limit nor a stranger's page is its answer.
+        // A submit that may have been accepted keeps its key: neither a 429 nor a page from a proxy is its answer.
         for ((status, body) in listOf(429 to """{"error":"too_many_jobs"}""", 200 to "<html>", 403 to "<html>")) {
             net.answer("/render/v3", status, body)
             thrown<CutroomError> { cutroom.jobs.render(film(key), "kept") }
@@ -208,7 +208,7 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
             same(thrown<CutroomError> { tampered.call("POST", path, JSONObject()) }.status, 401)
             same(tampered.session(), null)
         }
-        // A submit that was refused for want of a session is sent again under its key.
+        // A submit that was refused because there was no session is sent again under its key.
         val key = cutroom.assets.upload(clip)
         net.answer("/render/v3", 401, """{"error":"unauthorized"}""")
         same(thrown<CutroomError> { cutroom.jobs.render(film(key), "draft") }.next, Next.SIGN_IN)
@@ -242,7 +242,7 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
         same(slowNet.sent("/auth/refresh").size, 0)
         slow.account()
         same(slowNet.sent("/auth/refresh").size, 1)
-        // A renewal that fails is not asked for again by every request.
+        // After a renewal has failed, not every request tries it again.
         val deafNet = Net()
         val deaf = client(holding(dayLeft), deafNet)
         repeat(2) { deafNet.answer("/auth/refresh", 503, "") }
@@ -316,7 +316,7 @@ private val scenarios: Map<String, () -> Unit> = mapOf(
         same(balance(), before + 10)
         net.answer("/credits/purchase", 402, """{"error":"receipt_invalid","detail":"cancelled"}""")
         same((cutroom.purchases.add(purchase).single() as Settled.Dropped).detail, "cancelled")
-        // A page that is not the service's credits nothing and drops nothing.
+        // A page that does not come from the service credits nothing and drops nothing.
         net.answer("/credits/purchase", 200, "<html>")
         check(cutroom.purchases.add(purchase).single() is Settled.Kept)
         same(cutroom.purchases.present().single().isFinal, true)

@@ -42,7 +42,7 @@ export function Chart(props: Props) {
   const box = useRef<HTMLDivElement>(null);
   const scheme = useScheme();
   const nothing = props.series.every((s) => s.values.every((v) => !v));
-  // The rows of a report change identity with every load, its text does not.
+  // The rows of a report change identity with every load; their text does not.
   const key = JSON.stringify([props.dates, props.series]);
 
   useEffect(() => {

@@ -1,4 +1,4 @@
-// Pieces that several pages are made of.
+// Components that several pages use.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -109,7 +109,7 @@ export const Status = (props: { status: string }) => (
   <span class={`status ${tones[props.status] ?? 'going'}`}>{props.status.toLowerCase()}</span>
 );
 
-/** A source's length, which is not known before a worker has read it. */
+/** A source's length, which is unknown until a worker has read the source. */
 export const length = (ms: number | null | undefined): string => (ms ? duration(ms) : '–');
 
 export const providerName = (provider: string): string => provider.replace('provider_a', 'Provider A').replace('provider_b', 'Provider B');

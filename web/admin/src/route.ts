@@ -1,4 +1,4 @@
-// Where in the app we are: the part of the address after #, such as
+// The current place in the app: the part of the address after #, such as
 // "#/users/7f…?from=2026-01-01". Every page's link keeps the range of days.
 
 import { useEffect, useState } from 'preact/hooks';

@@ -3,7 +3,7 @@ import { report, ReportError } from './api';
 import { comeBack, leave, signInConfig, type SignInConfig } from './provider';
 import { cleanToken } from './session';
 
-/** Takes an access token, and keeps it once the server accepted it. */
+/** Takes an access token, and keeps it once the server has accepted it. */
 export function SignIn(props: { reason: string; done: (token: string) => void }) {
   const [pasted, setPasted] = useState('');
   const [wrong, setWrong] = useState(props.reason);
@@ -24,7 +24,7 @@ export function SignIn(props: { reason: string; done: (token: string) => void })
     await attempt(Promise.resolve(token));
   }
 
-  /** Waits for a token, if there is to be one, and signs in with it. */
+  /** Waits for a token, if one is expected, and signs in with it. */
   async function attempt(coming: Promise<string | null>) {
     setBusy(true);
     try {

@@ -23,7 +23,7 @@ export interface Options {
   fetch?: typeof fetch;
   /** The device's clock, in milliseconds. */
   now?: () => number;
-  /** Resolves once the device has a network: no request is sent before. By default the browser knows, and others always have one. */
+  /** Resolves once the device has a network: no request is sent earlier. By default a browser is asked; elsewhere there always is one. */
   online?: () => Promise<unknown>;
   /**
    * How long the server may take to answer a request, in milliseconds: 60 000 by default. A request with `Prefer: wait=N`
@@ -32,11 +32,11 @@ export interface Options {
   timeoutMs?: number;
   /** Whether a misspelt field is an error. On by default. */
   strict?: boolean;
-  /** Is told when the server ends the session. */
+  /** Called when the server ends the session. */
   onSignedOut?: (reason: Reason) => void;
   /**
-   * Is told for how long the client waits before it repeats a request, and undefined when it has an answer. `lost` says that
-   * the server did not answer; else it answered that it is busy.
+   * Called with the time that the client waits before it repeats a request, and with undefined once it has an answer. `lost`
+   * says that the server did not answer; otherwise it answered that it is busy.
    */
   onWait?: (seconds: number | undefined, lost: boolean) => void;
 }
@@ -51,7 +51,7 @@ const inBrowser = async (): Promise<void> => {
   if (globalThis.navigator?.onLine === false) await new Promise((back) => addEventListener('online', back, { once: true }));
 };
 
-/** The value of an answer. Throws a CutroomError if it is no success, or a page that is not the service's. */
+/** The value of an answer. Throws a CutroomError if it is not a success, or a page that does not come from the service. */
 export async function answer<T>(call: Answer<T>): Promise<T> {
   const { data, error, response } = await call.catch((e: unknown) => {
     throw e instanceof SyntaxError ? new CutroomError(0, {}) : e;
@@ -96,7 +96,7 @@ export class Cutroom {
 
   answer = answer;
 
-  /** The session as it is, undefined if nobody is signed in. */
+  /** The current session, undefined if nobody is signed in. */
   session = (): Promise<Session | undefined> => this.sessions.get();
 
   async signIn(provider: 'provider_a' | 'provider_b', idToken: string, fullName = ''): Promise<Session> {
@@ -125,14 +125,14 @@ export class Cutroom {
     return (await response.json()) as Session;
   }
 
-  /** Sends a request once, and gives it up when its time is over. What is JSON has arrived whole. */
+  /** Sends a request once, and gives up after its time-out. A JSON answer has arrived whole. */
   private async timed(request: Request): Promise<Response> {
     const waits = /\bwait=(\d+)/.exec(request.headers.get('Prefer') ?? '')?.[1];
     const limit = waits ? 1000 * Number(waits) + waitedLonger : (this.options.timeoutMs ?? 1000 * requestTimeoutSec);
     const control = new AbortController();
     const forget = onAbort(request.signal, () => control.abort(request.signal.reason));
     const timer = setTimeout(() => control.abort(), limit);
-    // A fetch of the app may not listen to the signal.
+    // A fetch that the app provides may ignore the signal.
     const over = new Promise<never>((_, failed) => void onAbort(control.signal, () => failed(new CutroomError(0, {}))));
     over.catch(() => {});
     try {
@@ -208,5 +208,5 @@ async function waitBefore(response: Response, safe: boolean, attempt: number): P
   }
 }
 
-/** 1, 2, 4, ... seconds and a random part, so that many clients do not return at once. */
+/** 1, 2, 4, ... seconds and a random part, so that many clients do not come back at the same moment. */
 const backoff = (attempt: number): number => Math.min(longestWaitSec, 2 ** (attempt - 1)) * (0.75 + Math.random() / 2);

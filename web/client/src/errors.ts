@@ -13,14 +13,14 @@ function nextOf(status: number, { error = '', field = '' }: Partial<Body>): Next
   return status === 0 || status === 429 || status >= 500 ? 'again' : 'fix';
 }
 
-/** An answer that is no success, or none at all (status 0). */
+/** An unsuccessful answer, or none at all (status 0). */
 export class CutroomError extends Error {
   /** The machine code, or an English sentence where the API has no code. */
   readonly code: string;
   readonly detail: string | undefined;
   /** The path of the field that a sentence is about, such as `segments[1].speedScale`. */
   readonly field: string | undefined;
-  /** What `insufficient_credits` needs, and what there is. */
+  /** The credits that `insufficient_credits` requires, and those that the account has. */
   readonly required: number | undefined;
   readonly balance: number | undefined;
   readonly next: Next;
@@ -30,7 +30,7 @@ export class CutroomError extends Error {
     body: Partial<Body>,
     /** Seconds after which the same request may succeed. */
     readonly retryAfterSec: number | undefined = undefined,
-    /** The id under which support finds the request. */
+    /** The id by which support finds the request. */
     readonly requestId: string | undefined = undefined,
   ) {
     super(body.error ?? (status ? `the server answered ${status}` : 'the server does not answer'));

@@ -1,4 +1,4 @@
-// Renders and separations: submitted under a key that is kept until the answer is there, and followed to their end.
+// Renders and separations: submitted under a key that is kept until the answer arrives, and followed to their end.
 
 import { bytesToHex } from '@noble/hashes/utils.js';
 import type { components } from '../../api/schema.js';
@@ -27,7 +27,7 @@ interface Place {
   key: string;
 }
 
-/** A job that the server has taken. `reused` says that a former submit made the same. */
+/** A job that the server has accepted. `reused` says that an earlier submit created it. */
 export interface Submitted {
   jobId: string;
   reused: boolean;
@@ -36,7 +36,7 @@ export interface Submitted {
 interface Follow<S> {
   /** Is called with every state that differs from the last. */
   onState?: (state: S) => void;
-  /** Is told whether the server could be reached. */
+  /** Is called with whether the server could be reached. */
   onReachable?: (yes: boolean) => void;
   signal?: AbortSignal;
 }
@@ -54,7 +54,7 @@ const ends = (signal: AbortSignal | undefined) => (signal ? { signal } : {});
 /** The query of a page, and its signal. */
 export const pageOf = ({ signal, ...query }: Page) => ({ params: { query }, ...ends(signal) });
 
-/** A key that no other submit has. Nobody gains by guessing it, so that Math.random will do where there is no crypto. */
+/** A key that no other submit has. Nobody gains by guessing it, so Math.random will do where there is no crypto. */
 function newKey(): string {
   const bytes = new Uint8Array(16);
   const { crypto } = globalThis as { crypto?: Crypto };
@@ -71,8 +71,8 @@ export class Jobs {
 
   /**
    * Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
-   * A call with the same slot and body, also after a crash of the app or the signal, is the same submit: it is charged once.
-   * Each user has slots of their own.
+   * A call with the same slot and body, even after a crash of the app or an abort, is the same submit: it is charged once.
+   * Each user has separate slots.
    */
   separate = (body: Schemas['SeparationByReference'], slot = 'separate', signal?: AbortSignal) =>
     this.submit('/api/v2/separate/v3', body, slot, signal);
@@ -89,7 +89,7 @@ export class Jobs {
   }
 
   /**
-   * Sends a submit of the signed-in user that got no answer, in this or a former run of the app. Undefined if there is
+   * Sends a submit of the signed-in user that got no answer, in this or an earlier run of the app. Undefined if there is
    * none in this slot.
    */
   async unanswered(slot: string, signal?: AbortSignal): Promise<Submitted | undefined> {
@@ -120,8 +120,8 @@ export class Jobs {
       await this.forget(place, key);
       return { jobId, reused: rest.reused ?? false };
     } catch (e) {
-      // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try may have
-      // been accepted, which a 401, a 429 or the page of a proxy does not deny.
+      // A refusal by the service is an answer. Without one, the same submit must be sent again: an earlier try may have
+      // been accepted, and neither a 401 nor a 429 nor a proxy's page rules that out.
       const refused = e instanceof CutroomError && e.code && e.status >= 400 && e.status < 500 && ![401, 408, 429].includes(e.status);
       if (refused) await this.forget(place, key);
       throw e;

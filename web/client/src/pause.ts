@@ -22,5 +22,5 @@ export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | unde
   return Promise.race([promise, aborted]).finally(forget);
 }
 
-/** Waits for some milliseconds, or throws the signal's reason before. */
+/** Waits for some milliseconds, or throws the signal's reason as soon as it is aborted. */
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> => unlessAborted(new Promise((done) => setTimeout(done, ms)), signal);

@@ -1,4 +1,4 @@
-// Purchases that the store has taken and the server has not credited yet. They survive the app.
+// Purchases that the store has accepted and the server has not credited yet. They survive the app.
 
 import type { components } from '../../api/schema.js';
 import type { Cutroom } from './client.js';
@@ -9,7 +9,7 @@ import { read, write } from './store.js';
 
 export type Purchase = components['schemas']['CreditPurchaseRequest'];
 
-/** What became of a purchase: finish it with the store unless it is `kept`. */
+/** The outcome of a purchase: finish it with the store unless it is `kept`. */
 export type Settled =
   | { purchase: Purchase; outcome: 'credited'; granted: number; balance: number }
   | { purchase: Purchase; outcome: 'dropped'; detail: string }
@@ -33,7 +33,7 @@ export class Purchases {
   }
 
   private async keep(purchase: Purchase): Promise<Settled[]> {
-    await this.presenting?.catch(() => {}); // whose end rewrites the list
+    await this.presenting?.catch(() => {}); // its end rewrites the list
     const others = (await this.waiting()).filter((p) => p.transactionId !== purchase.transactionId || p.platform !== purchase.platform);
     await write(this.cutroom.store, key, [...others, purchase]);
     return this.present();

@@ -21,7 +21,7 @@ export class Sessions {
   private renewing: Promise<void> | undefined;
   /** The server's clock minus this device's, in milliseconds. */
   private skewMs = 0;
-  /** When a renewal failed, by the device's clock: the server limits them, and every request would ask again. */
+  /** When a renewal last failed, by the device's clock. Otherwise every request would try again, and the server limits renewals. */
   private failedAt = -Infinity;
 
   constructor(
@@ -30,7 +30,7 @@ export class Sessions {
     private refresh: (session: Session) => Promise<Session>,
   ) {}
 
-  /** The session as it is, undefined if nobody is signed in. */
+  /** The current session, undefined if nobody is signed in. */
   async get(): Promise<Session | undefined> {
     this.loaded ??= read<Session>(this.store, key).then((session) => void (this.current ??= session));
     await this.loaded;

@@ -8,7 +8,7 @@ export interface Store {
   removeItem(key: string): void | Promise<void>;
 }
 
-/** A store that is lost with the process. */
+/** A store in memory, which ends with the process. */
 export function memory(): Store {
   const values = new Map<string, string>();
   return {

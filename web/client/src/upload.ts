@@ -33,7 +33,7 @@ export class Assets {
   /**
    * Uploads a file, unless the server has it, and returns its asset key. A repeated call continues an interrupted
    * upload in parts. Throws a CutroomError with the field `ext` if the name's extension is none of `extensions`, and
-   * the signal's reason if that ends the upload. A connection that moves nothing for a minute is given up.
+   * the signal's reason if that ends the upload. A connection on which nothing moves for a minute is given up.
    */
   async upload(file: Source, name: string, progress: Progress = () => {}, signal?: AbortSignal): Promise<string> {
     const { api, answer } = this.cutroom;
@@ -61,7 +61,7 @@ export class Assets {
     const { parts = [], partSizeBytes = 0, uploadId = '' } = slot;
     const arrived = parts.map((part) => (part.done ? part.sizeBytes : 0));
     const waiting = parts.filter((part) => !part.done);
-    // A part that fails ends the others, which the next try would send twice.
+    // A part that fails ends the others: the next try would send them a second time.
     const stop = new AbortController();
     const forget = onAbort(signal, () => stop.abort());
     const send = async () => {
@@ -96,7 +96,7 @@ async function digest(file: Source, signal?: AbortSignal): Promise<string> {
   return bytesToHex(hash.digest());
 }
 
-/** How long a PUT may move nothing, in milliseconds, and the slowest one where its progress is unknown, in bytes per second. */
+/** How long nothing may move in a PUT, in milliseconds, and the slowest speed of one whose progress is unknown, in bytes per second. */
 const stalled = 60_000;
 const slowest = 50_000;
 

@@ -1,4 +1,4 @@
-// What the built package does without a server. The scenarios of the table in test/clients/phones_test.go are in scenarios.mjs.
+// Tests of the built package that need no server. The scenarios of the table in test/clients/phones_test.go are in scenarios.mjs.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -15,7 +15,7 @@ function signedIn() {
   return store;
 }
 
-/** A client whose requests are all answered with this status and body, and what it sent. */
+/** A client whose requests all get this status and body, and the requests that it sent. */
 function device(status, body, options = {}) {
   const sent = [];
   const fetch = async (request) => {

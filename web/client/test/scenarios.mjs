@@ -14,7 +14,7 @@ const day = 86_400_000;
 const never = new Promise(() => {});
 const same = assert.deepEqual;
 
-/** A network that fails in a way of the scenario's choosing, then works. */
+/** A network that first fails in a way that the scenario chooses, then works. */
 class Net {
   faults = [];
   log = [];
@@ -119,7 +119,7 @@ const upload = async (path, progress) => cutroom.assets.upload(await openAsBlob(
 const film = (sourceAssetKey) => ({ quality: 'low', segments: [{ sourceAssetKey, order: 0, durationMs: 2000, trimEndMs: 1000 }] });
 const failure = (call) => call.then((value) => assert.fail(`succeeded: ${JSON.stringify(value)}`), (e) => e);
 
-/** The CutroomError of a call that has to fail. */
+/** The CutroomError of a call that must fail. */
 async function refusal(call) {
   const e = await failure(call);
   if (!(e instanceof CutroomError)) throw e;
@@ -175,7 +175,7 @@ const scenarios = {
     net.answer('/render/v3', 429, '{"error":"rate_limited"}', { 'Retry-After': '2' });
     await cutroom.jobs.render(film(key));
     same(waits, [1, 2]);
-    // A submit that may have been accepted keeps its key: neither a limit nor a stranger's page is its answer.
+    // A submit that may have been accepted keeps its key: neither a 429 nor a page from a proxy is its answer.
     for (const [status, body] of [[429, '{"error":"too_many_jobs"}'], [200, '<html>'], [403, '<html>']]) {
       net.answer('/render/v3', status, body);
       await refusal(cutroom.jobs.render(film(key), 'kept'));
@@ -220,7 +220,7 @@ const scenarios = {
       same((await refusal(post(tampered, path, {}))).status, 401);
       same(await tampered.session(), undefined);
     }
-    // A submit that was refused for want of a session is sent again under its key.
+    // A submit that was refused because there was no session is sent again under its key.
     const key = await upload(CLIP);
     net.answer('/render/v3', 401, '{"error":"unauthorized"}');
     same((await refusal(cutroom.jobs.render(film(key), 'draft'))).next, 'signIn');
@@ -254,7 +254,7 @@ const scenarios = {
     same(renewals(slowNet), 0);
     await account(slow);
     same(renewals(slowNet), 1);
-    // A renewal that fails is not asked for again by every request.
+    // After a renewal has failed, not every request tries it again.
     const deafNet = network();
     const deaf = client(holding(dayLeft), deafNet);
     for (let n = 0; n < 2; n++) deafNet.answer('/auth/refresh', 503, '');
@@ -333,7 +333,7 @@ const scenarios = {
     same(await balance(), before + 10);
     net.answer('/credits/purchase', 402, '{"error":"receipt_invalid","detail":"cancelled"}');
     same((await cutroom.purchases.add(purchase)).map((s) => s.detail), ['cancelled']);
-    // A page that is not the service's credits nothing and drops nothing.
+    // A page that does not come from the service credits nothing and drops nothing.
     net.answer('/credits/purchase', 200, '<html>');
     same((await cutroom.purchases.add(purchase)).map((s) => s.outcome), ['kept']);
     same((await cutroom.purchases.present()).map((s) => s.outcome), ['credited']);

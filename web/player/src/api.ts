@@ -1,4 +1,4 @@
-// The API client of this page: the package of web/client, and what only a sandbox has.
+// The API client of this page: the package of web/client, and the calls that only a sandbox has.
 
 import { bytesToHex, randomBytes } from '@noble/hashes/utils.js';
 import type { components } from '../../api/schema';
@@ -14,7 +14,7 @@ let notice: (text: string) => void = () => {};
 /** Why the page waits while it is online. */
 let waiting = '';
 
-/** Says once why the page waits; offline is reason enough. */
+/** Shows why the page waits; being offline takes precedence. */
 const say = (why = waiting): void => {
   waiting = why;
   notice(navigator.onLine ? waiting : 'You are offline. Nothing is lost: the page goes on by itself when the network is back.');
@@ -41,15 +41,15 @@ export const cutroom = new Cutroom({
 export const { api } = cutroom;
 
 const sessionKey = 'cutroom.session';
-/** The session, also of another tab. */
+/** The session, which all tabs share. */
 export const current = (): Session | null => JSON.parse(localStorage.getItem(sessionKey) ?? 'null');
-// A sign-in or a sign-out in one tab is one in all.
+// A sign-in or a sign-out in one tab applies to all tabs.
 addEventListener('storage', (e) => e.key === sessionKey && location.reload());
 
 const elsewhere = new BroadcastChannel('cutroom-account');
-/** Says in the other tabs of this browser that the credits or the stems of the account have changed. */
+/** Tells the other tabs of this browser that the credits or the stems of the account have changed. */
 export const accountChanged = (): void => elsewhere.postMessage('');
-/** Calls `look` when another tab has changed the account, and when the user comes back: maybe from another browser. */
+/** Calls `look` when another tab has changed the account, and when the user comes back, perhaps from another browser. */
 export function onAccountChange(look: () => void): () => void {
   const back = () => document.visibilityState === 'visible' && look();
   elsewhere.addEventListener('message', look);
@@ -75,10 +75,10 @@ export const result = <T,>(call: Promise<T>): Promise<T> =>
 /** The answer of a call of the API, or a Trouble. */
 export const answer = <T,>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> => result(cutroom.answer(call));
 
-/** An idempotency key for a paid action, made when it is offered: a second click is the same submit. */
+/** An idempotency key for a paid action, made when the action is offered, so that a second click is the same submit. */
 export const newKey = (): string => bytesToHex(randomBytes(16));
 
-/** Controls a stand-in of the sandbox. */
+/** Controls one of the sandbox's stand-ins. */
 async function steer<T>(path: string, body: object): Promise<T> {
   await cutroom.online();
   const said = await result(fetch(`sandbox/${path}`, { method: 'POST', body: JSON.stringify(body) }));
@@ -105,7 +105,7 @@ const nameKey = 'cutroom-player-name';
 /** The name of the last sign-in: with the same name, a person finds their draft and films again. */
 export const lastName = (): string => localStorage.getItem(nameKey) ?? 'Uma User';
 
-/** Signs in with an identity that a provider's stand-in invents. */
+/** Signs in with an identity that a provider's stand-in makes up. */
 export async function signIn(provider: Provider, name: string): Promise<Session> {
   localStorage.setItem(nameKey, name);
   const email = `${name.toLowerCase().replace(/[^a-z0-9]+/g, '.')}@sandbox.example`;
@@ -116,7 +116,7 @@ export async function signIn(provider: Provider, name: string): Promise<Session>
 /** The capabilities of the server. */
 export const capabilities = () => answer(api.GET('/api/v2/capabilities'));
 
-/** How much a purchase has credited, 0 if it had been credited before, and the balance. */
+/** How much a purchase has credited (0 if it had been credited before), and the balance. */
 type Credited = { granted: number; balance: number };
 
 /** Buys in the stand-in of a store, as an app does: bound to the user, then presented. An unfinished purchase goes first. */
@@ -139,7 +139,7 @@ function creditedBy(settled: Settled | undefined): Credited {
   throw settled?.outcome === 'kept' ? trouble(settled.error) : new Trouble('The store did not confirm this purchase. Nothing was charged.');
 }
 
-/** Says that the service does not answer, while it does not. */
+/** Says that the service does not answer, for as long as it does not. */
 const onReachable = (yes: boolean) => say(yes ? '' : 'The service does not answer. The page keeps trying; nothing is lost.');
 
 /** Follows a render to its film. Throws the Trouble of one that failed. */

@@ -150,7 +150,7 @@ function Credits(props: { balance: number | undefined; bought: (balance: number)
   const [asked, ask] = useState<Schemas['Product']>();
   const purchase = (p: Schemas['Product']) =>
     run(async () => {
-      // Another purchase has to be asked for again, also after a failure.
+      // Another purchase needs another confirmation, even after a failure.
       const { granted, balance } = await buy(p.productId).finally(() => ask(undefined));
       props.bought(balance);
       setSaid(granted ? `${granted} credits bought.` : 'Your purchase has been credited.');

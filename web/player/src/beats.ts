@@ -12,8 +12,8 @@ export function beatsOf({ startMs = 0, fromMs = 0, toMs, loop }: Sound, onsetsMs
 }
 
 /**
- * Moves the end of every segment to the beat next to it that its clip reaches, from the first to the last, and counts
- * the moved ones. The middle of a join lies on the beat.
+ * Moves the end of every segment, from the first to the last, to the nearest beat that its clip reaches, and counts the
+ * moved ones. The middle of a join lies on the beat.
  */
 export function cutToBeats(draft: Draft, beats: number[]): { draft: Draft; moved: number } {
   const segments = [...draft.segments];

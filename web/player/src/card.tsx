@@ -7,7 +7,7 @@ import { Act, Choice, Volume } from './parts';
 
 const speeds: [value: string, label: string][] = [0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 4].map((v) => [String(v), `${v}×`]);
 
-/** The speeds to choose from, and the segment's own if it is another one: after the cut of a curve it may be any. */
+/** The speeds to choose from, and the segment's own if that is a different one: cutting a curve can give any speed. */
 function speedsOf(s: Segment): [value: string, label: string][] {
   if (s.speedPoints) return [['', 'Curve'], ...speeds];
   const own = String(s.speed);

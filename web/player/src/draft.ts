@@ -34,11 +34,11 @@ export interface Segment {
   /** Which part stays visible if the canvas crops the clip, 0 to 1. */
   focusX?: number;
   focusY?: number;
-  /** How the picture is turned clockwise, then mirrored, then cropped: the shares of it that go. */
+  /** How the picture is turned clockwise, then mirrored, then cropped: the shares that are cut off. */
   rotate?: Rotation;
   mirror?: boolean;
   crop?: Crop | undefined;
-  /** A moving window over the film's picture, by the film's time since the segment's begin. */
+  /** A moving window over the film's picture, by the film's time since the segment's start. */
   moves?: Move[] | undefined;
   adjust?: Adjust | undefined;
   /** Whether the clip plays backwards. Curve and moves count in the order in which it plays. */
@@ -56,7 +56,7 @@ export interface Sound {
   volume: number;
   /** Whether it is a voice, under which music ducks. */
   voice?: boolean;
-  /** Where in the film it begins, and which part of its file is heard. Absent = from the begin, to the end. */
+  /** Where in the film it begins, and which part of its file is heard. Absent = from the start, to the end. */
   startMs?: number;
   fromMs?: number;
   toMs?: number | undefined;
@@ -79,7 +79,7 @@ export interface Speech {
   segments?: number[] | undefined;
   /** The time in their clip at which the stems begin. */
   fromMs?: number;
-  /** Where on the film it lies by itself, and which part of it is heard. Absent = all of it, from the film's begin. */
+  /** Where on the film it lies by itself, and which part of it is heard. Absent = all of it, from the film's start. */
   place?: { startMs: number; fromMs: number; toMs?: number | undefined } | undefined;
   /** What was separated, to separate it again. */
   source?: { name: string; assetKey: string; fromMs: number; toMs: number | null; segment?: number | undefined } | undefined;
@@ -127,22 +127,22 @@ export function lengthOf(s: Segment): number {
 /** The mean speed. A trim does not change it, because a curve keeps its shape. */
 export const speedOf = (s: Segment): number => rangeOf(s) / lengthOf(s);
 
-/** How much of its clip a segment has played at a time of the film since its begin, in milliseconds of the clip. */
+/** How much of its clip a segment has played at a time of the film since the segment's start, in milliseconds of the clip. */
 const playedAt = (s: Segment, ms: number): number => (s.speedPoints ? new Pace(s.speedPoints).at(ms).source : ms * s.speed);
 
-/** The time of its clip that a segment shows at a time of the film since its begin. */
+/** The time of its clip that a segment shows at a time of the film since the segment's start. */
 export const clipTimeAt = (s: Segment, ms: number): number => (s.reverse ? s.toMs - playedAt(s, ms) : s.fromMs + playedAt(s, ms));
 
-/** The end of its clip's range with which a segment begins on the film. */
+/** The end of its clip's range at which a segment begins on the film. */
 export const firstEnd = (s: Segment): 'fromMs' | 'toMs' => (s.reverse ? 'toMs' : 'fromMs');
 
-/** Lets a segment play so much of its clip, from where it begins. */
+/** Makes a segment play this much of its clip, from where it begins. */
 export const lasting = (s: Segment, ms: number): Partial<Segment> => (s.reverse ? { fromMs: s.toMs - ms } : { toMs: s.fromMs + ms });
 
 /** The most that a segment can play of its clip, from where it begins. */
 export const roomOf = (s: Segment, clip: Clip | undefined): number => (s.reverse ? s.toMs : (clip?.durationMs ?? s.toMs) - s.fromMs);
 
-/** Points as far apart as before, times a factor. */
+/** The points, with their distances multiplied by a factor. */
 function stretched<P extends { atMs: number }>(points: P[], by: number): P[] {
   let last = -1;
   return points.map((p) => ({ ...p, atMs: (last = Math.max(last + 1, Math.round(p.atMs * by))) }));
@@ -166,16 +166,16 @@ export function speedAt(points: SpeedPoint[], atMs: number): SpeedPoint {
   return { atMs, speed: before.speed + ((after.speed - before.speed) * (atMs - before.atMs)) / (after.atMs - before.atMs) };
 }
 
-/** The points after a cut, which begin with what they come to there. */
+/** The points after a cut: the first one has the value of the curve at the cut. */
 function after<P extends { atMs: number }>(points: P[], atMs: number, at: P | undefined): P[] {
   const later = points.map((p) => ({ ...p, atMs: Math.round(p.atMs - atMs) })).filter((p) => p.atMs > 0);
   return at ? [{ ...at, atMs: 0 }, ...later] : later;
 }
 
-/** A curve of one point is a speed. */
+/** A curve of one point is a constant speed. */
 const paced = (points: SpeedPoint[]): Partial<Segment> => (points.length > 1 ? { speedPoints: points } : { speedPoints: undefined, speed: points[0]?.speed ?? 1 });
 
-/** The two pieces of a segment that is cut where it has played so much of its clip. */
+/** The two pieces of a segment that is cut after it has played this much of its clip. */
 function halves(s: Segment, played: number): [Segment, Segment] {
   const [first, second]: [Partial<Segment>, Partial<Segment>] = [{}, {}];
   const { moves, speedPoints } = s;
@@ -188,7 +188,7 @@ function halves(s: Segment, played: number): [Segment, Segment] {
   }
   if (moves) {
     const atMs = speedPoints ? new Pace(speedPoints).filmTime(played) : played / s.speed;
-    // The first piece keeps the next point, which lies beyond its end: so its moves stay what they are.
+    // The first piece keeps the next point, although it lies beyond the piece's end, so its moves do not change.
     const next = moves.findIndex((p) => p.atMs >= atMs);
     first.moves = next < 0 ? moves : moves.slice(0, next + 1);
     const begun = moves.some((p) => p.atMs <= atMs);
@@ -202,7 +202,7 @@ function halves(s: Segment, played: number): [Segment, Segment] {
   ];
 }
 
-/** How long a segment overlaps the one before. */
+/** How long a segment overlaps the one before it. */
 export function overlapOf(segments: Segment[], i: number): number {
   const [before, s] = [segments[i - 1], segments[i]];
   if (!before || !s?.join || s.join.type === 'fadeBlack' || s.join.type === 'fadeWhite') return 0;
@@ -257,7 +257,7 @@ export function split(draft: Draft, filmMs: number): Draft {
   };
 }
 
-/** Speeches without a segment. The stems of its own sound go with its last copy. */
+/** The speeches after a segment is removed. The stems of its own sound go with its last copy. */
 const released = (speeches: Speech[], id: number): Speech[] =>
   speeches.map((s) => (s.segments ? { ...s, segments: s.segments.filter((n) => n !== id) } : s)).filter((s) => s.segments?.length !== 0);
 
@@ -271,13 +271,13 @@ export const without = (draft: Draft, id: number): Draft => ({
 /** Adds a clip, and keeps one entry for each file. */
 export const known = (clips: Clip[], clip: Clip): Clip[] => [...clips.filter((c) => c.assetKey !== clip.assetKey), clip];
 
-/** Shows another clip in a segment's place, from its begin, as long as that one was if it is long enough. */
+/** Shows another clip in a segment's place, from the clip's start, for as long as the old one if the clip is long enough. */
 export const replaced = (draft: Draft, id: number, clip: Clip): Draft => ({
   ...draft,
   clips: known(draft.clips, clip),
   segments: draft.segments.map((s) => {
     if (s.id !== id) return s;
-    // What was made for the picture of the old clip goes with it.
+    // Settings that were made for the picture of the old clip go with it.
     const { focusX: _x, focusY: _y, rotate: _r, mirror: _m, crop: _c, adjust: _a, ...kept } = s;
     return { ...kept, ...reshaped(s, { fromMs: 0, toMs: Math.min(clip.durationMs, rangeOf(s)) }), assetKey: clip.assetKey };
   }),
@@ -286,7 +286,7 @@ export const replaced = (draft: Draft, id: number, clip: Clip): Draft => ({
 
 const when = <T extends object>(on: unknown, fields: T): T | Record<never, never> => (on ? fields : {});
 
-/** How long the film takes to open and to end, where it does. */
+/** How long the film takes to open and to end, if it does either. */
 const endMs = 1000;
 type FrameRate = NonNullable<NonNullable<Schemas['RenderConfigV3']['canvas']>['frameRate']>;
 
@@ -355,7 +355,7 @@ type Directive = NonNullable<Schemas['RenderConfigV3']['separationDirectives']>[
 
 const usualVolumes: Record<string, number> = { voice_all: 1, background: 0.2 };
 
-/** The volume of a stem, also if it was never set. */
+/** The volume of a stem, even if it was never set. */
 export const volumeOf = ({ volumes }: Speech, stemId: string): number => volumes[stemId] ?? usualVolumes[stemId] ?? 0;
 
 const mostDirectives = 64;
@@ -370,7 +370,7 @@ function directivesOfAll(draft: Draft, stems: StemsOf): Omit<Directive, 'id'>[] 
 
 /**
  * The times of a segment's clip between which an even speed plays it at most `slackMs` early or late: a stem is
- * stretched evenly. Counted from the begin of the segment.
+ * stretched evenly. The times count from the start of the segment.
  */
 function evenly(s: Segment, slackMs: number): number[] {
   const range = rangeOf(s);

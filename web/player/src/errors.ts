@@ -58,7 +58,7 @@ const failures: Record<string, Sentence> = {
   internal: ['Something broke on the server. Try again.', 'again'],
 };
 
-/** By the status of an answer that has a sentence or nothing instead of a known code. */
+/** By the status of an answer that has a sentence, or nothing, in place of a known code. */
 const statuses: Record<number, Sentence> = {
   404: ['This is gone: it was deleted or has expired.'],
   413: ['This file is too large. Choose a smaller one, or export it again at a lower quality.'],
@@ -80,11 +80,11 @@ function goneAsset({ next, field = '' }: CutroomError): Sentence | undefined {
   return [`The file${place} is gone. Add the same file again: your cuts stay.`];
 }
 
-/** The service's own sentence. A code that this page does not know is none. */
+/** The service's own sentence. A code that this page does not know does not count as one. */
 const saidBy = ({ code, next, status }: CutroomError): Sentence =>
   !code.includes(' ') ? [`The service answered ${status}. Try again.`, 'again'] : next === 'again' ? [`${plain(code)}.`, 'again'] : [`${plain(code)}.`];
 
-/** The Trouble of an answer that is not a success, or of none. */
+/** The Trouble of an unsuccessful answer, or of a missing one. */
 export function troubleOf(e: CutroomError): Trouble {
   if (e.status === 0 && !e.code) return new Trouble('The service cannot be reached. Check the connection and try again.', '', true);
   const [sentence, again] = answers[e.code] ?? goneAsset(e) ?? statuses[e.status] ?? saidBy(e);

@@ -1,4 +1,4 @@
-// What the service has of the user's files.
+// What the service knows about the user's files.
 
 import { CutroomError } from '../../client/src';
 import { answer, api, cutroom, stemAddress, type Schemas } from './api';
@@ -19,7 +19,7 @@ const nameOf = (assetKey: string): string => assetKey.replace(/^assets\//, '');
 
 /** An address in the object store from which a file of the user can be read in ranges, for some minutes. */
 export async function addressOf(assetKey: string): Promise<URL> {
-  // One byte is enough to be told the address.
+  // Asking for one byte is enough to learn the address.
   const init = { params: { path: { name: nameOf(assetKey) } }, headers: { Range: 'bytes=0-0' }, parseAs: 'stream' } as const;
   const { response, error } = await api.GET('/api/v2/assets/{name}', init);
   await cutroom.answer(Promise.resolve({ response, error }));

@@ -19,7 +19,7 @@ async function share(url: string, name: string): Promise<void> {
   await navigator.share({ files: [file], title: name }).catch(() => {});
 }
 
-/** Saves the picture that a film shows now, as a cover: its poster until it plays. */
+/** Saves the picture that a film shows now as a cover: the poster, until the film has been played. */
 async function saveCover(video: HTMLVideoElement, name: string): Promise<void> {
   let picture: Blob;
   if (video.currentTime === 0 && video.poster) {
@@ -39,7 +39,7 @@ export function Film(props: {
   change: Change;
   /** The project's name, which the saved file gets. */
   name: string;
-  /** Its id: a submit of it that got no answer is sent again as the same one. */
+  /** The project's id: a submit that got no answer is sent again under it as the same submit. */
   project: string;
   /** Its last render, if there is one. */
   film: string | undefined;
@@ -52,7 +52,7 @@ export function Film(props: {
 }) {
   const { draft, change } = props;
   const [state, setState] = useState<Status>();
-  /** The film that is shown, and what it is saved as: another project's film does not get the name of this one. */
+  /** The film that is shown, and the name under which it is saved: another project's film does not get this project's name. */
   const [film, setFilm] = useState<{ url: string; poster: string; name: string }>();
   const [trouble, setTrouble] = useState<Trouble>();
   const retry = useRef(() => {}); // repeats what `trouble` is about
@@ -62,7 +62,7 @@ export function Film(props: {
   const [busy, run] = useTask(setTrouble);
   const [, runShow] = useTask(setTrouble); // an earlier film can be watched while another is rendered
   const cancelled = useRef('');
-  const left = useRef(false); // the project was left; its render goes on
+  const left = useRef(false); // the user has left the project; its render goes on
   const own = useRef(props.film);
   const latest = useRef(props.name);
   latest.current = props.name;
@@ -138,7 +138,7 @@ export function Film(props: {
     asked.current = true;
     await show(jobId);
   };
-  /** Only now the film has its size. */
+  /** The film has its size only now. */
   const loaded = ({ currentTarget: video }: { currentTarget: HTMLVideoElement }) => {
     if (!asked.current) return;
     asked.current = false;

@@ -21,7 +21,7 @@ export function heardOf({ startMs, fromMs, toMs }: Place, lengthMs: number, film
 
 export function Lane(props: {
   name: string;
-  /** What screen readers say of its picture. */
+  /** What screen readers say about its picture. */
   label: string;
   place: Place;
   /** How long the whole sound is, in milliseconds. */
@@ -43,7 +43,7 @@ export function Lane(props: {
   const heard = heardOf(place, lengthMs, filmMs, loop);
   const share = (ms: number) => `${(100 * ms) / filmMs}%`;
   const kept = (ms: number, least: number, most: number) => Math.round(Math.max(least, Math.min(most, ms)));
-  /** Moves what a handle stands for by a time of the film, from where it was. */
+  /** Moves the thing that a handle stands for by a time of the film, from where it was. */
   const moves = {
     grip: (ms: number, was: Place) => move({ startMs: kept(was.startMs + ms, 0, filmMs - shortest) }),
     from: (ms: number, was: Place) => {

@@ -48,7 +48,7 @@ export function Look(props: Props) {
   );
 }
 
-/** Buttons of which one is pressed. */
+/** Buttons, one of which is pressed. */
 const Presets = (props: { of: string; names: readonly string[]; pressed: string; press: (name: string) => void }) => (
   <div class="tabs" role="group" aria-label={props.of}>
     {props.names.map((name) => (
@@ -62,7 +62,7 @@ const Presets = (props: { of: string; names: readonly string[]; pressed: string;
 const whole: Crop = { left: 0, top: 0, right: 0, bottom: 0 };
 type Picture = Pick<Segment, 'rotate' | 'mirror' | 'crop'>;
 
-/** A quarter turn to the right of what one sees. The service mirrors after it turns. */
+/** A quarter turn to the right, as the user sees the picture. The service mirrors after it turns. */
 function turned(s: Segment): Partial<Segment> {
   const { left, top, right, bottom } = s.crop ?? whole;
   return {
@@ -118,7 +118,7 @@ function Turn({ name, segment: s, picture, set, has }: Props) {
   const [ratio, setRatio] = useState(16 / 9);
   const crop = s.crop ?? whole;
   const keep = (next: Crop) => set({ crop: Object.values(next).some(Boolean) ? next : undefined });
-  /** Moves two sides to where a corner has come. */
+  /** Moves two sides to the new place of a corner. */
   const pull = (was: Crop, sides: readonly [Side, Side], by: [number, number]) => {
     const next = { ...was };
     sides.forEach((side, i) => {
@@ -192,7 +192,7 @@ function movesOf(way: Way, scale: number, lengthMs: number): Move[] | undefined 
   return [begin, { atMs: Math.max(1, Math.round(lengthMs)), ...end }];
 }
 
-/** The preset that some moves are, '' if none. */
+/** The preset that some moves correspond to, '' if none. */
 function wayOf(moves: Move[] | undefined): Way | '' {
   const [begin, end, more] = moves ?? [];
   if (!begin) return 'Still';
@@ -285,7 +285,7 @@ const steps: Record<string, [ms: number, factor: number]> = { ArrowUp: [0, 1.1],
 function Curve({ name, points, range, keep }: { name: string; points: SpeedPoint[]; range: number; keep: (points: SpeedPoint[]) => void }) {
   const x = (ms: number) => (100 * ms) / range;
   const y = (speed: number) => 20 * (1 - Math.log10(speed));
-  /** Moves a point, in time up to its neighbours. The first one stays at the begin. */
+  /** Moves a point, in time up to its neighbours. The first one stays at the start. */
   const put = (i: number, atMs: number, speed: number) => {
     const [least, most] = [(points[i - 1]?.atMs ?? -1) + 1, points[i + 1] ? (points[i + 1]?.atMs ?? 0) - 1 : Math.max(range, points[i]?.atMs ?? 0)];
     keep(points.map((p, n) => (n === i ? { atMs: i ? Math.round(Math.min(most, Math.max(least, atMs))) : 0, speed: bounded(speed) } : p)));

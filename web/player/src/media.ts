@@ -1,9 +1,9 @@
 // What the browser can read from a file before its upload.
 
-/** How long the browser may take to open a file and to show a frame of it, in milliseconds. A damaged file may never. */
+/** How long the browser may take to open a file and to show a frame of it, in milliseconds. With a damaged file it may never succeed. */
 const patience = 15_000;
 
-/** The length of a file, and a frame of it if it is a video. Fails for what this browser cannot read. */
+/** The length of a file, and a frame of it if it is a video. Fails if this browser cannot read the file. */
 export async function inspect(file: File, signal?: AbortSignal): Promise<{ durationMs: number; picture: string }> {
   const video = document.createElement('video');
   const url = URL.createObjectURL(file);

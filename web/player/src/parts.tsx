@@ -1,4 +1,4 @@
-// Pieces that several parts of the page are made of.
+// Components that several parts of the page use.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -53,7 +53,7 @@ export function useTask(report: (trouble: Trouble | undefined) => void): [busy: 
   return [busy, run];
 }
 
-/** What a request answers, undefined until it does. It is repeated while that may help. `key` names what is asked for, '' nothing. */
+/** The answer of a request, undefined until it arrives. The request is repeated while that may help. `key` names what to ask for; '' is nothing. */
 export function useAnswer<T>(key: string, ask: () => Promise<T>): T | undefined {
   const [found, set] = useState<{ key: string; answer: T }>();
   useEffect(() => {
@@ -105,7 +105,7 @@ export function Act(props: { off?: boolean; class?: string; label?: string; act:
   );
 }
 
-/** A button that takes the place of one that was just pressed: it hears nothing for a moment. */
+/** A button that takes the place of one that was just pressed: it ignores presses for a moment. */
 export function LateAct(props: Parameters<typeof Act>[0]) {
   const [deaf, setDeaf] = useState(true);
   useEffect(() => {
@@ -115,7 +115,7 @@ export function LateAct(props: Parameters<typeof Act>[0]) {
   return <Act {...props} off={deaf || !!props.off} />;
 }
 
-/** Acts at the first press of a double tap. The second one may fall on another thing, which has moved there. */
+/** Acts at the first press of a double tap. The second press may hit something else that has moved there. */
 export function useFirstPress(): (act: () => void) => void {
   const deafUntil = useRef(0);
   return (act) => {
@@ -125,12 +125,12 @@ export function useFirstPress(): (act: () => void) => void {
   };
 }
 
-/** Calls `leave` at a press outside of an element. */
+/** Calls `leave` at a press outside an element. */
 function usePressOutside(box: { current: HTMLElement | null }, leave: () => void): void {
   useEffect(() => {
     const press = (e: Event) => {
       if (box.current?.contains(e.target as Node)) return;
-      // A tap on the picture that closes a menu plays nothing.
+      // A tap on the picture that closes a menu does not start the film.
       if (box.current?.matches('[open]') && (e.target as Element).matches?.('canvas')) addEventListener('click', (c) => c.stopPropagation(), { capture: true, once: true });
       leave();
     };
@@ -139,12 +139,12 @@ function usePressOutside(box: { current: HTMLElement | null }, leave: () => void
   }, []);
 }
 
-/** How long a question, or what has just removed something, hears no press, in milliseconds. */
+/** How long a question, or a button that has just removed something, ignores presses, in milliseconds. */
 export const deafMs = 600;
 
 /**
- * Asks before money is spent or something is lost. It hears nothing for a moment, and as long as the presses follow
- * each other that fast, so that a double tap on the button that opened it answers nothing.
+ * Asks before money is spent or something is lost. It ignores presses for a moment, and for as long as they keep following
+ * each other that fast, so a double tap on the button that opened it does not answer the question.
  */
 export function Ask(props: { question: string; yes: string; off?: boolean; act: () => void; cancel: () => void; children?: ComponentChildren }) {
   const [deaf, setDeaf] = useState(true);
@@ -192,7 +192,7 @@ export function Ask(props: { question: string; yes: string; off?: boolean; act: 
   );
 }
 
-/** A button for what cannot be undone: it asks first, and says what is lost. */
+/** A button for an action that cannot be undone: it asks first, and says what is lost. */
 export function Confirm(props: { off?: boolean; label: string; yes?: string; loses: string; act: () => void; children: ComponentChildren }) {
   const [asked, ask] = useState(false);
   return (
@@ -267,7 +267,7 @@ export function Undo(props: { label: string; undo?: (() => void) | undefined; cl
   );
 }
 
-/** Takes files that are dropped on it or chosen. */
+/** Accepts files that are dropped on it or chosen. */
 export function Drop(props: { label: string; hint: string; icon: keyof typeof icons; accept: string; many?: boolean; take: (files: File[]) => void }) {
   const [over, setOver] = useState(false);
   return (
@@ -344,7 +344,7 @@ export function Slider(props: {
   );
 }
 
-/** A list of which one value is chosen. */
+/** A list from which one value is chosen. */
 export const Choice = (props: { label: string; of?: string; value: string; options: [value: string, label: string][]; set: (value: string) => void }) => (
   <label class="slider">
     <span>{props.label}</span>
@@ -362,7 +362,7 @@ export const Volume = (props: { of: string; value: number; set: (value: number) 
   <Slider label="Volume" of={`Volume of ${props.of}`} value={props.value} max={2} step={0.05} text={`${Math.round(props.value * 100)} %`} set={props.set} />
 );
 
-/** A progress bar, also for screen readers. */
+/** A progress bar that screen readers can read. */
 export function Progress(props: { label: string; value: number | null }) {
   return (
     <div class="going" role="status">

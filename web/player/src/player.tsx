@@ -25,7 +25,7 @@ const piece = sampleRate / 4;
 /** Neighbouring segments have different slots, so that each is read in order. A trimming finger has its own. */
 const slotOf = ({ segment }: Need): number => segment.index % 2;
 const peekSlot = 2;
-/** How long before a segment begins its first pictures are decoded, in frames. */
+/** How long before the start of a segment its first pictures are decoded, in frames. */
 const soon = 20;
 
 /** Plans the film of a request once all its clips are open. */
@@ -58,7 +58,7 @@ export function Player(props: {
   const [playing, setPlayingOnly] = useState(false);
   const audio = useRef<AudioContext | undefined>(undefined);
   const setPlaying = (on: boolean) => {
-    // A phone lets a page sound only from within a tap. It waits there, if the sound is not open yet.
+    // A phone lets a page play sound only from within a tap. So the audio context starts here, and waits if the sound is not open yet.
     if (on && !audio.current) {
       audio.current = new AudioContext({ sampleRate });
       void audio.current.resume();
@@ -87,11 +87,11 @@ export function Player(props: {
       const [lower, upper] = [clipOf(need)?.at(need.frame), clipOf(need)?.at(need.upper)];
       return lower && upper && need.weight ? blended(lower, upper, need.weight) : upper && lower;
     };
-    // While the film plays, a late picture gives way to the one before it. Else the last one stays until this one is there.
+    // While the film plays, a late picture gives way to the one before it. Otherwise the last one stays until this one is there.
     const pictures = new Map(shown.map((need) => [need.segment, pictureOf(need) ?? (playing ? clipOf(need)?.before(need.frame, backwards(need)) : undefined)]));
     if (![...pictures.values()].every(Boolean)) return;
     drawFrame(ctx, film, frame, ({ segment }) => pictures.get(segment));
-    // What a test compares with the rendered film.
+    // A test compares this with the rendered film.
     ctx.canvas.dataset['frame'] = String(frame);
     ctx.canvas.dataset['sources'] = shown.map((n) => `${n.segment.index}:${n.frame}`).join(' ');
   }, [film, frame, drawn, playing, peek?.assetKey, peek?.atMs]);

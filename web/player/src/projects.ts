@@ -1,4 +1,4 @@
-// The user's projects in this browser: each is a draft with a name, and every edit of it can be undone, also after a reload.
+// The user's projects in this browser: each is a draft with a name, and every edit of it can be undone, even after a reload.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { empty, keysIn, upgraded, type Draft } from './draft';
@@ -16,7 +16,7 @@ const together = 1500;
 /** A draft without its clips: they stay known, because an undone removal needs them again. */
 const stepOf = ({ clips: _, ...step }: Draft): string => JSON.stringify(step);
 
-/** The latest steps that there is room for. */
+/** The latest steps for which there is room. */
 function bounded(steps: string[]): string[] {
   let [first, size] = [steps.length, 0];
   while (first > 0 && steps.length - first < remembered && (size += steps[first - 1]?.length ?? 0) <= rememberedSize) first--;
@@ -39,7 +39,7 @@ const redone: Edit = (old) => {
   return step ? { ...old, draft: { ...JSON.parse(step), clips: old.draft.clips }, past: [...old.past, stepOf(old.draft)], future: old.future.slice(0, -1) } : old;
 };
 
-/** The keys of the uploads that a user's projects need, also the deleted one that can be restored. */
+/** The keys of the uploads that a user's projects need, including the deleted one that can be restored. */
 export const keysOf = async (user: string): Promise<string[]> =>
   (await stored(user)).flatMap(({ draft, past, future }) => [draft, ...[...past, ...future].map((step): Draft => JSON.parse(step))].flatMap(keysIn));
 
@@ -128,7 +128,7 @@ export function useProjects(user: string): Projects | undefined {
     try {
       sessionStorage.setItem(openKey(user), next);
     } catch {
-      // A reload opens the one that was opened last.
+      // A reload opens the project that was opened last.
     }
     shelf.edit(next, (p) => ({ ...p, openedAt: Date.now() }));
   }
@@ -139,7 +139,7 @@ export function useProjects(user: string): Projects | undefined {
   const removed = shelf.projects.filter((p) => p.removedAt).sort((a, b) => (a.removedAt ?? 0) - (b.removedAt ?? 0)).at(-1);
   return {
     current,
-    // What was begun in a project ends in it, whichever is open then.
+    // A task ends in the project in which it began, whichever project is open by then.
     change: (f, what = '') => {
       const now = Date.now();
       const continues = what !== '' && what === last.what && now - last.at < together;

@@ -5,7 +5,7 @@ import { Trouble } from './errors';
 import { seconds } from './media';
 import { Act, useTask, useUnloadWarning, Wrong } from './parts';
 
-/** The formats in which browsers record, and the extension of each: the first that this one has is taken. */
+/** The formats in which browsers record, and the extension of each: the page takes the first that this browser supports. */
 const formats = [['audio/mp4', 'm4a'], ['audio/webm', 'webm']] as const; // prettier-ignore
 
 const refusals: Record<string, string> = {
@@ -44,7 +44,7 @@ export function Recorder(props: { at: { current: number }; seek: (ms: number) =>
         if (pieces.some((p) => p.size)) taken(new File(pieces, `Voice-over ${count + 1}.${ext}`, { type }), startMs);
       };
       made.onstart = () => set(made);
-      made.start(1000); // what was spoken is there even if the page hangs
+      made.start(1000); // keeps the speech so far even if the page hangs
     });
 
   useEffect(() => {
@@ -60,7 +60,7 @@ export function Recorder(props: { at: { current: number }; seek: (ms: number) =>
     request = requestAnimationFrame(turn);
     return () => cancelAnimationFrame(request);
   }, [recorder]);
-  // A project that is left ends its recording, and keeps it.
+  // Leaving a project ends its recording, and keeps it.
   const open = useRef(recorder);
   open.current = recorder;
   useEffect(() => () => open.current?.stop(), []);

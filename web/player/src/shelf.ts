@@ -21,7 +21,7 @@ export interface Project {
   rev: number;
 }
 
-/** Changes a project. It is called again with the stored record if another tab has changed that meanwhile. */
+/** Changes a project. It is called again with the stored record if another tab has changed that in the meantime. */
 export type Edit = (old: Project) => Project;
 
 const channel = new BroadcastChannel('cutroom-projects');
@@ -57,7 +57,7 @@ async function run<T>(mode: IDBTransactionMode, ask: (projects: IDBObjectStore, 
 
 const ofUser = (user: string) => IDBKeyRange.bound([user], [user, []]);
 
-/** All projects of a user, also the one that was deleted last. */
+/** All projects of a user, including the one that was deleted last. */
 export const stored = (user: string): Promise<Project[]> =>
   run('readonly', (projects, result) => {
     const all = projects.getAll(ofUser(user));
@@ -145,7 +145,7 @@ export class Shelf {
     void this.save();
   }
 
-  /** Stores what is not stored yet. It ends when everything is, or cannot be. */
+  /** Stores the edits that are not stored yet. Resolves when all are stored, or cannot be. */
   save(): Promise<void> {
     this.writing ??= this.saveAll().finally(() => {
       this.writing = undefined;
@@ -182,7 +182,7 @@ export class Shelf {
         if (!isFull(e)) return this.putBack(id, edits, 'refused');
       }
     }
-    // A deleted project must not need room.
+    // A deleted project must not take up room.
     if (mine.removedAt && (await this.erase(id).then(() => true, () => false))) return '';
     return this.putBack(id, edits, 'full');
   }
@@ -192,7 +192,7 @@ export class Shelf {
     return why;
   }
 
-  /** Takes over what was written, with the edits that came meanwhile. */
+  /** Takes over the written record, with the edits that came in the meantime. */
   private settle(id: string, written: Project | undefined): void {
     if (written) this.all.set(id, (this.waiting.get(id) ?? []).reduce((p, f) => f(p), written));
     channel.postMessage(id);

@@ -27,7 +27,7 @@ export interface Stretch {
   segment?: number | undefined;
 }
 
-/** A separation that waits for a yes. */
+/** A separation that waits for the user's consent. */
 export interface Offer {
   recording: Recording;
   durationMs: number;
@@ -54,7 +54,7 @@ export function Speech(props: {
   offer: Offer | undefined;
   offered: (offer: Offer | undefined) => void;
   stems: StemsOf;
-  /** Says something in passing. */
+  /** Shows a short notice. */
   told: (text: string) => void;
   /** Receives the stems of a separation, undefined while they are not known. */
   found: (jobId: string, stems: Schemas['Stem'][] | undefined) => void;
@@ -91,7 +91,7 @@ export function Speech(props: {
       if (reused) props.told('This sound was separated before: nothing was charged.');
     });
   useUnloadWarning(busy && !!offer && 'file' in offer.recording);
-  /** Puts stems on the film: on the segments whose sound was separated, or by themselves. The same stems are there once. */
+  /** Puts stems on the film: on the segments whose sound was separated, or by themselves. The same stems appear only once. */
   const use = (recording: Recording, jobId: string) =>
     change((old) => {
       const stretch = 'file' in recording ? undefined : recording;
@@ -153,7 +153,7 @@ function SpeechCard(props: {
   const { jobId } = speech;
   const stems = props.stems[jobId] ?? [];
   const [state, setState] = useState<Status>();
-  /** Why its state is not known. The job itself may be well. */
+  /** Why its state is not known. The job itself may be fine. */
   const [unknown, setUnknown] = useState<Trouble>();
   const [tries, again] = useState(0);
   useEffect(() => {
@@ -228,7 +228,7 @@ export function SpeechLane(props: { speech: Spoken; stems: Schemas['Stem'][]; fi
   );
 }
 
-/** A recording as it is separated, and its length. A file is uploaded first, so that the same sound is known again. */
+/** A recording as it is separated, and its length. A file is uploaded first, so that the service recognises the same sound later. */
 async function measured(recording: Recording, byReference: boolean, canAnalyse: boolean): Promise<[Recording, durationMs: number]> {
   if (!('file' in recording)) {
     const { name, assetKey, fromMs, toMs } = recording;
@@ -247,7 +247,7 @@ async function measured(recording: Recording, byReference: boolean, canAnalyse: 
   return [{ name: file.name, assetKey, fromMs: 0, toMs: null }, found.durationMs];
 }
 
-/** Stands for all segments that show the clip whose sound was separated. */
+/** A key for all segments that show the clip whose sound was separated. */
 const anySegment = -1;
 
 /** The separations that this browser asked for, by what was separated: a convenience, which may be lost. */
@@ -297,7 +297,7 @@ async function submit(recording: Recording, key: string, named: boolean): Promis
   return answer(api.POST('/api/v2/separate', { body, bodySerializer: () => form, params }));
 }
 
-/** What a separation is called: the service knows only the key of an upload by reference. */
+/** The name of a separation: the service knows only the key of an upload by reference. */
 function titleOf(job: Old, clips: Draft['clips']): string {
   if (job.fileName && !job.fileName.startsWith('assets/')) return job.fileName;
   const clip = clips.find((c) => c.assetKey === job.fileName);

@@ -1,5 +1,5 @@
 // The film along a line: pieces that are trimmed and moved by hand, the joins between them, the playhead, and below
-// them what else sounds at each time.
+// them the other sounds at each time.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -28,8 +28,8 @@ const finger = 44; // pixels that a finger needs
 const edge = 36;
 
 /**
- * Follows a finger until it is lifted. `moved` receives how far it has come, in pixels; a line that scrolls goes on
- * while the finger stays at its edge, and what it scrolls counts.
+ * Follows a finger until it is lifted. `moved` receives how far it has come, in pixels. A line that scrolls goes on
+ * scrolling while the finger stays at its edge, and that distance counts as well.
  */
 export function drag(e: PointerEvent, moved: (e: PointerEvent, dx: number) => void, done: () => void = () => {}): void {
   if (e.pointerType === 'mouse') e.preventDefault(); // selects no text
@@ -177,7 +177,7 @@ export function Strip(props: {
           },
           () => {
             setTarget(undefined);
-            if (index !== i) props.place(s, index); // only now: a piece that moves in the page loses its finger
+            if (index !== i) props.place(s, index); // not earlier: a piece that moves within the page loses its finger
           },
         );
       }}
@@ -193,7 +193,7 @@ export function Strip(props: {
       ⠿
     </button>
   );
-  /** Whether a join has no room for a finger, unless it is one of the chosen piece. Zooming in makes room. */
+  /** Whether a join is too narrow for a finger. Joins of the chosen piece never count as too narrow. Zooming in makes room. */
   const crowded = (s: Segment, before: Segment | undefined) => [s, before].every((o) => o && o.id !== chosen && pixels(o) < finger);
   const pixels = (s: Segment) => (lengthOf(s) / total) * width;
   return (
@@ -260,7 +260,7 @@ export function Strip(props: {
 function ticks(total: number, width: number): number[] {
   const least = (70 * total) / Math.max(70, width);
   const step = [500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 300_000].find((s) => s >= least) ?? 600_000;
-  const last = total - (24 * total) / Math.max(70, width); // what is printed there ends with the line
+  const last = total - (24 * total) / Math.max(70, width); // a label at this time ends where the line ends
   return Array.from({ length: Math.floor(last / step) + 1 }, (_, k) => k * step);
 }
 

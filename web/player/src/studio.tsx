@@ -28,7 +28,7 @@ export function Studio(props: Person) {
   const tasks = useTasks();
   const can = useCapabilities();
   const [gone, setGone] = useState('');
-  /** What was offered in each project, and waits there for an answer. */
+  /** The offer that waits for an answer in each project. */
   const [offers, setOffers] = useState<Record<string, Offer | undefined>>({});
   useUnloadWarning(tasks.running || !!projects?.unsaved);
   if (!projects) return <p class="quiet opening">Opening your projects …</p>;
@@ -118,7 +118,7 @@ function Project(props: Parts) {
     const sound = await soundOf(file, has('analysis'), sent, signal);
     change((old) => ({ ...old, sounds: [...old.sounds, { id: nextId(old.sounds), ...sound, ...(voice && { name: file.name.replace(/\.\w+$/, '') }), volume: voice ? 1 : 0.5, startMs, ...(voice && { voice }) }] }));
   };
-  /** Adds files one after the other. A refused file stops no other, and a repeat goes on where the connection broke. */
+  /** Adds files one after the other. A refused file does not stop the others, and a retry continues where the connection broke. */
   const addAll = (files: File[], what: string, add: (file: File, sent: Sent, signal: AbortSignal) => Promise<void>) => {
     const left = [...files];
     return work(files.length === 1 ? `Uploading ${files[0]?.name}` : `Uploading ${files.length} ${what}`, async (sent, signal) => {
@@ -261,7 +261,7 @@ const videos = 'video/*,.mov,.mp4,.m4v,.webm';
 /** The projects of this browser: opened, named, copied, deleted and restored. */
 function ProjectMenu({ projects, remove }: { projects: Projects; remove: () => void }) {
   const { current, all, removed } = projects;
-  /** The page of another project is a new one, and the focus would be lost with the old one. */
+  /** Another project gets a new page, and the focus would be lost with the old one. */
   const then = (act: () => void) => () => {
     act();
     requestAnimationFrame(() => document.querySelector<HTMLElement>('.projects summary')?.focus());
@@ -289,7 +289,7 @@ function ProjectMenu({ projects, remove }: { projects: Projects; remove: () => v
 
 /** Undo and redo by the keys that every editor has. */
 function useShortcuts(undo: (() => void) | undefined, redo: (() => void) | undefined): void {
-  // With the page that shows an edit, its undo is there.
+  // Undo is available as soon as the page shows the edit.
   useLayoutEffect(() => {
     const press = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.key.toLowerCase() !== 'z' || (e.target instanceof HTMLInputElement && e.target.type === 'text')) return;

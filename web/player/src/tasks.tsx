@@ -1,4 +1,4 @@
-// What takes long: each task has its progress, can be cancelled, and offers to go on if it failed.
+// Long tasks: each has its progress, can be cancelled, and offers to continue if it failed.
 
 import { useRef, useState } from 'preact/hooks';
 import { Trouble } from './errors';
@@ -7,9 +7,9 @@ import { Act, Progress, useFirstPress, Wrong } from './parts';
 interface Task {
   id: number;
   label: string;
-  /** The project in which it was begun, and in which it ends. */
+  /** The project in which it began, and in which it ends. */
   project: string;
-  /** How much is done, 0 to 100, if that is known. */
+  /** How much is done, 0 to 100, if known. */
   part: number | null;
   trouble?: Trouble;
   again?: () => void;
@@ -24,7 +24,7 @@ export interface Tasks {
   all: Task[];
   running: boolean;
   start: (label: string, project: string, run: Run) => Promise<void>;
-  /** Ends a task, or all of a project. */
+  /** Ends a task, or all tasks of a project. */
   stop: (of: (task: Task) => boolean) => void;
 }
 

@@ -29,7 +29,7 @@ const analysed = (assetKey: string, name: string): Promise<Analysis> =>
     throw new Trouble(e.message.replace('This file', name), e.code, e.again, e.status);
   });
 
-/** Uploads a clip. What this browser cannot read, such as HEVC, is measured by the service. */
+/** Uploads a clip. The service measures clips that this browser cannot read, such as HEVC. */
 export async function clipOf(file: File, canAnalyse: boolean, sent: Sent, signal?: AbortSignal): Promise<Clip> {
   const seen = await inspect(file, signal).catch(() => undefined);
   signal?.throwIfAborted();
@@ -43,7 +43,7 @@ export async function clipOf(file: File, canAnalyse: boolean, sent: Sent, signal
   return { name: file.name, assetKey, durationMs: found.durationMs, picture: '' };
 }
 
-/** Uploads a sound, also that of a video. Refuses what the service cannot read, before it is in the film. */
+/** Uploads a sound, or the sound of a video. Refuses a file that the service cannot read before it is in the film. */
 export async function soundOf(file: File, canAnalyse: boolean, sent: Sent, signal?: AbortSignal): Promise<{ name: string; assetKey: string }> {
   const assetKey = await upload(file, sent, signal);
   if (canAnalyse) await mustSound(assetKey, file.name);

@@ -20,7 +20,7 @@ class Assets internal constructor(private val cutroom: Cutroom) {
 
     /**
      * Uploads a file, unless the server has it, and returns its asset key. A repeated call continues an interrupted
-     * upload in parts, also in another process. [progress] is told how much has been sent, from 0 to 1, on any
+     * upload in parts, even in another process. [progress] receives how much has been sent, from 0 to 1, on any
      * thread. Throws a CutroomError with the field `ext` if the name's extension is none of [extensions], and an
      * IOException if the file cannot be read.
      */
@@ -57,7 +57,7 @@ class Assets internal constructor(private val cutroom: Cutroom) {
     private fun putParts(file: File, slot: AssetUploadUrlResponse, sent: Sent) {
         val (done, waiting) = slot.parts.orEmpty().partition { it.done }
         sent.add(done.sumOf { it.sizeBytes })
-        // A part that fails ends the others, which the next try would send twice.
+        // A part that fails ends the others: the next try would send them a second time.
         val stop = AtomicBoolean()
         val senders = Executors.newFixedThreadPool(Contract.PARALLEL_PARTS)
         try {
@@ -133,7 +133,7 @@ class Assets internal constructor(private val cutroom: Cutroom) {
     }
 
     private companion object {
-        /** How much of a file is in memory, for each sender, in bytes. */
+        /** How much of a file each sender has in memory, in bytes. */
         const val PIECE = 1 shl 16
     }
 }

@@ -39,7 +39,7 @@ internal class Answer(val status: Int, val headers: Map<String, String>, private
 
     fun orThrow(): Answer = if (ok) this else throw error()
 
-    /** What an answer of success says. Another body, such as the page of a hotel's network, is no answer. */
+    /** The value of a successful answer. Another body, such as the sign-in page of a hotel's network, is no answer. */
     fun <T> read(of: (JSONObject) -> T): T = try {
         of(orThrow().json ?: throw JSONException("no JSON"))
     } catch (e: JSONException) {
@@ -62,13 +62,13 @@ class Cutroom(
     internal val transport: Transport = HttpTransport(),
     /** The device's clock, in milliseconds. */
     private val now: () -> Long = System::currentTimeMillis,
-    /** How long an ordinary request may move nothing, in milliseconds. */
+    /** How long an ordinary request may go without moving a byte, in milliseconds. */
     private val timeoutMs: Int = 1000 * Contract.REQUEST_TIMEOUT_SEC,
     /** Whether a misspelt field is an error. */
     private val strict: Boolean = true,
-    /** Is told when the server ends the session. */
+    /** Called when the server ends the session. */
     private val onSignedOut: (Reason) -> Unit = {},
-    /** Is told for how many seconds the client waits before it repeats a request, and null when it has an answer. */
+    /** Called with the seconds that the client waits before it repeats a request, and with null once it has an answer. */
     private val onWait: (Double?) -> Unit = {},
 ) {
     private val base = baseUrl.trimEnd('/') + "/api/v2"
@@ -77,7 +77,7 @@ class Cutroom(
     private var loaded = false
     private var current: AuthResponse? = null
 
-    /** When a renewal failed, by the device's clock: the server limits them, and every request would ask again. */
+    /** When a renewal last failed, by the device's clock. Otherwise every request would try again, and the server limits renewals. */
     private var failedAt: Long? = null
 
     /** The server's clock minus this device's, in milliseconds. */
@@ -87,7 +87,7 @@ class Cutroom(
     val jobs = Jobs(this)
     val purchases = Purchases(this)
 
-    /** The session as it is, null if nobody is signed in. */
+    /** The current session, null if nobody is signed in. */
     fun session(): AuthResponse? = synchronized(lock) {
         if (!loaded) current = store.get(SESSION)?.let { AuthResponse.of(JSONObject(it)) }
         loaded = true
@@ -134,7 +134,7 @@ class Cutroom(
 
     /**
      * Sends a request, signed, and repeats it. If a [user] is named, it is sent as theirs or not at all. [receive]
-     * takes an answer that is no error instead of its text.
+     * consumes a successful answer in place of its text.
      */
     internal fun send(
         method: String,
@@ -269,7 +269,7 @@ class Cutroom(
         /** How much longer an answer may take than the server promises to wait. */
         const val WAITED_LONGER_MS = 15_000
 
-        /** 1, 2, 4, ... seconds and a random part, so that many clients do not return at once. */
+        /** 1, 2, 4, ... seconds and a random part, so that many clients do not come back at the same moment. */
         fun backoff(attempt: Int) = min(Contract.LONGEST_WAIT_SEC.toDouble(), 2.0.pow(attempt - 1)) * Random.nextDouble(0.75, 1.25)
     }
 }

@@ -2,13 +2,13 @@ package cutroom
 
 import org.json.JSONObject
 
-/** An answer that is no success, or no answer at all (status 0). [Contract] has the codes with their next step. */
+/** An unsuccessful answer, or no answer at all (status 0). [Contract] has the codes with their next step. */
 class CutroomError internal constructor(
     val status: Int,
     body: JSONObject,
     /** Seconds after which the same request may succeed. */
     val retryAfterSec: Double? = null,
-    /** The id under which support finds the request. */
+    /** The id by which support finds the request. */
     val requestId: String? = null,
     cause: Throwable? = null,
 ) : Exception(
@@ -20,7 +20,7 @@ class CutroomError internal constructor(
     val detail: String? = body.text("detail")
     /** The path of the field that a sentence is about, such as `segments[1].speedScale`. */
     val field: String? = body.text("field")
-    /** What `insufficient_credits` needs, and what there is. */
+    /** The credits that `insufficient_credits` requires, and those that the account has. */
     val required: Long? = body.number("required")
     val balance: Long? = body.number("balance")
     val next: Next = Contract.next[code] ?: when {

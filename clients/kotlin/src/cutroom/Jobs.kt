@@ -6,18 +6,18 @@ import java.net.URLEncoder
 import java.util.UUID
 import org.json.JSONObject
 
-/** A job that the server has taken. `reused` says that a former submit made the same. */
+/** A job that the server has accepted. `reused` says that an earlier submit created it. */
 data class Submitted(val jobId: String, val reused: Boolean)
 
-/** Renders and separations: submitted under a key that is kept until the answer is there, and followed to their end. */
+/** Renders and separations: submitted under a key that is kept until the answer arrives, and followed to their end. */
 class Jobs internal constructor(private val cutroom: Cutroom) {
     /** Submits a render. `slot` names the draft: see [separate]. */
     fun render(body: RenderConfigV3, slot: String = "render") = submit("/render/v3", body.json(), slot)
 
     /**
      * Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
-     * A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once. Each
-     * user has slots of their own.
+     * A call with the same slot and body, even after a crash of the app, is the same submit: it is charged once. Each
+     * user has separate slots.
      */
     fun separate(body: SeparationByReference, slot: String = "separate") = submit("/separate/v3", body.json(), slot)
 
@@ -34,7 +34,7 @@ class Jobs internal constructor(private val cutroom: Cutroom) {
     }
 
     /**
-     * Sends a submit of the signed-in user that got no answer in a former run of the app. Null if there is none in this
+     * Sends a submit of the signed-in user that got no answer in an earlier run of the app. Null if there is none in this
      * slot.
      */
     fun unanswered(slot: String): Submitted? {
@@ -60,8 +60,8 @@ class Jobs internal constructor(private val cutroom: Cutroom) {
     private fun resume(place: Place, open: JSONObject): Submitted {
         val key = open.getString("key")
         val answer = cutroom.send("POST", open.getString("path"), open.getString("text"), mapOf("Idempotency-Key" to key), place.user)
-        // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try may
-        // have been accepted, which a 401, a 429 or the page of a proxy does not deny.
+        // A refusal by the service is an answer. Without one, the same submit must be sent again: an earlier try may
+        // have been accepted, and neither a 401 nor a 429 nor a proxy's page rules that out.
         if (answer.status in 400..499 && answer.status !in UNDECIDED && answer.code != null) forget(place, key)
         val job = answer.read { Submitted(it.getString("jobId"), it.optBoolean("reused")) }
         forget(place, key)
@@ -87,7 +87,7 @@ class Jobs internal constructor(private val cutroom: Cutroom) {
         cutroom.send("GET", "/separate" + page(limit, cursor)).read(SeparationHistory::of)
 
     /**
-     * Follows a render until it is COMPLETED. [onState] is told every state that differs from the last, [onReachable]
+     * Follows a render until it is COMPLETED. [onState] receives every state that differs from the last, [onReachable]
      * whether the server could be reached. Throws JobFailed if the render fails.
      */
     fun film(jobId: String, onReachable: (Boolean) -> Unit = {}, onState: (RenderStatus) -> Unit = {}): RenderCompleted =
@@ -111,7 +111,7 @@ class Jobs internal constructor(private val cutroom: Cutroom) {
     private fun save(path: String, to: File) {
         val part = File(to.path + ".part")
         try {
-            part.outputStream().close() // what cannot be written is no fault of the network
+            part.outputStream().close() // a file that cannot be written is not the network's fault
             cutroom.send("GET", path) { first ->
                 val location = if (first.status < 300) null else first.headers["location"] ?: throw IOException("a redirect to nowhere")
                 // The object store must not get the token.

@@ -3,7 +3,7 @@ package cutroom
 import java.util.concurrent.locks.ReentrantLock
 import org.json.JSONArray
 
-/** What became of a purchase. */
+/** The outcome of a purchase. */
 sealed class Settled {
     abstract val purchase: CreditPurchaseRequest
 
@@ -19,7 +19,7 @@ sealed class Settled {
     data class Kept(override val purchase: CreditPurchaseRequest, val error: CutroomError) : Settled()
 }
 
-/** Purchases that the store has taken and the server has not credited yet. They survive the app. */
+/** Purchases that the store has accepted and the server has not credited yet. They survive the app. */
 class Purchases internal constructor(private val cutroom: Cutroom) {
     private val list = Any()
     private val round = ReentrantLock()
@@ -37,7 +37,7 @@ class Purchases internal constructor(private val cutroom: Cutroom) {
     /** Presents the purchases that wait, at every start of the app. A purchase is credited once, however often it is presented. */
     fun present(): List<Settled> = present(null)
 
-    /** Presents [added] even if another thread has done so in the meantime: its caller asks what became of it. */
+    /** Presents [added] even if another thread has done so in the meantime, because the caller needs its outcome. */
     private fun present(added: CreditPurchaseRequest?): List<Settled> {
         round.lockInterruptibly()
         try {

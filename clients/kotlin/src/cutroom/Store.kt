@@ -12,11 +12,11 @@ import java.net.URLEncoder
 interface Store {
     fun get(key: String): String?
 
-    /** Keeps a value, or removes it if it is null. Returns once that survives the end of the process. */
+    /** Keeps a value, or removes it if it is null. Returns once the change would survive the end of the process. */
     fun put(key: String, value: String?)
 }
 
-/** A store that is lost with the process. */
+/** A store in memory, which ends with the process. */
 class MemoryStore : Store {
     private val values = HashMap<String, String>()
 

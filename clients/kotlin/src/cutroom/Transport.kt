@@ -15,7 +15,7 @@ import java.util.concurrent.TimeUnit
 import java.util.concurrent.atomic.AtomicBoolean
 import java.util.concurrent.atomic.AtomicLong
 
-/** What a request sends: exactly [size] bytes. */
+/** The body of a request: exactly [size] bytes. */
 class Body(val size: Long, val writeTo: (OutputStream) -> Unit)
 
 class Request(
@@ -23,9 +23,9 @@ class Request(
     val url: String,
     val headers: Map<String, String> = emptyMap(),
     val body: Body? = null,
-    /** How long a connection may move nothing, in milliseconds. */
+    /** How long a connection may go without moving a byte, in milliseconds. */
     val timeoutMs: Int = 1000 * Contract.REQUEST_TIMEOUT_SEC,
-    /** Whether the server does the same once if the request arrives twice. */
+    /** Whether the server acts only once if the request arrives twice. */
     val repeatable: Boolean = false,
 )
 
@@ -46,8 +46,8 @@ class Response(val status: Int, val headers: Map<String, String>, val body: Inpu
 }
 
 /**
- * Sends one request once, without following redirects. Throws an IOException if there is no answer, soon after its
- * thread was interrupted as well.
+ * Sends one request once, without following redirects. Throws an IOException if there is no answer, and soon after its
+ * thread is interrupted.
  */
 fun interface Transport {
     fun send(request: Request): Response
@@ -78,7 +78,7 @@ class HttpTransport : Transport {
             val headers = connection.headerFields.entries.mapNotNull { (name: String?, values) -> name?.let { it.lowercase(Locale.ROOT) to values.last() } }
             return Response(status, headers.toMap(), body)
         } catch (e: HttpRetryException) {
-            // The JVM, unlike Android, keeps the text of a 401 to itself if the request was streamed.
+            // The JVM, unlike Android, hides the text of a 401 if the request was streamed.
             return Response(e.responseCode(), emptyMap(), ByteArray(0).inputStream())
         } catch (e: IOException) {
             connection.disconnect()
@@ -103,14 +103,14 @@ class HttpTransport : Transport {
     }
 
     private companion object {
-        /** How long a connection may take to be made, in milliseconds: nothing ends that earlier. */
+        /** How long connecting may take, in milliseconds: nothing can end it earlier. */
         const val CONNECT_MS = 15_000
     }
 }
 
 /**
- * Runs a request, which notices by itself neither that its thread is interrupted nor that it is [late]: [close], which
- * then runs once on another thread, has to end it.
+ * Runs a request that does not notice by itself that its thread is interrupted or that it is [late]. In both cases [close]
+ * runs once, on another thread, and must end the request.
  */
 fun <T> endedByInterrupt(close: () -> Unit, late: () -> Boolean = { false }, send: () -> T): T {
     val caller = Thread.currentThread()

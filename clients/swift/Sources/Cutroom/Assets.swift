@@ -22,7 +22,7 @@ public final class Assets: Sendable {
     }
 
     /// Uploads a file, unless the server has it, and returns its asset key. `progress` receives how much has been sent,
-    /// from 0 to 1. A repeated call, also after the app was killed, continues an upload in parts. Throws a
+    /// from 0 to 1. A repeated call, even after the app was killed, continues an upload in parts. Throws a
     /// `CutroomError` with the field `ext` if the name's extension is none of `extensions`.
     public func upload(file: URL, progress: @escaping @Sendable (Double) -> Void = { _ in }) async throws -> String {
         let (type, size, asked) = try await describe(file, parts: true)
@@ -47,7 +47,7 @@ public final class Assets: Sendable {
     }
 
     /// The key of a file, and the request that sends it in a background session, nil if the server has the file. The
-    /// request has to begin within five minutes. If it fails, ask for another.
+    /// request must begin within five minutes. If it fails, ask for another.
     public func prepare(file: URL) async throws -> (key: String, request: URLRequest?) {
         let (type, _, asked) = try await describe(file, parts: false)
         let slot: AssetUploadUrlResponse = try await api.send(Call("POST", "/assets/upload-url", json: encode(asked))).decoded()
@@ -58,7 +58,7 @@ public final class Assets: Sendable {
         return (slot.assetKey, request)
     }
 
-    /// What the server has to know of a file before it is sent.
+    /// What the server must know about a file before it is sent.
     private func describe(_ file: URL, parts: Bool) async throws -> (type: String, size: Int, asked: AssetUploadUrlRequest) {
         let ext = file.pathExtension.lowercased()
         guard let type = Contract.types[ext] else {
@@ -75,7 +75,7 @@ public final class Assets: Sendable {
     ) async throws {
         let parts = slot.parts ?? []
         let sent = Sum(parts.filter(\.done).map(\.sizeBytes).reduce(0, +), of: size, progress)
-        // A part that fails ends the others, which the next try would send twice.
+        // A part that fails ends the others: the next try would send them a second time.
         try await withThrowingTaskGroup(of: Void.self) { group in
             var waiting = parts.filter { !$0.done }.makeIterator()
             func sendNext() {
@@ -148,7 +148,7 @@ public final class Assets: Sendable {
     }
 }
 
-/// What a file read in a loop leaves behind is freed at once: on Apple's systems it would live until the loop ends.
+/// Frees at once what reading a file in a loop leaves behind: on Apple's systems it would live until the loop ends.
 private func pooled<T>(_ body: () throws -> T) rethrows -> T {
     #if canImport(ObjectiveC)
         return try autoreleasepool(invoking: body)

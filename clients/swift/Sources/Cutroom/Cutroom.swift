@@ -21,15 +21,15 @@ public struct Options: Sendable {
     public var timeoutSec = Double(Contract.requestTimeoutSec)
     /// Whether a misspelt field is an error.
     public var strict = true
-    /// Is told when the server ends the session.
+    /// Called when the server ends the session.
     public var onSignedOut: @Sendable (SignedOut) -> Void = { _ in }
-    /// Is told for how many seconds the client waits before it repeats a request, and nil when it has an answer.
+    /// Called with the seconds that the client waits before it repeats a request, and with nil once it has an answer.
     public var onWait: @Sendable (Double?) -> Void = { _ in }
 
     public init() {}
 }
 
-/// A client of one server, for one user at a time. The task of a call ends it when it is cancelled.
+/// A client of one server, for one user at a time. Cancelling the task of a call ends the call.
 public final class Cutroom: Sendable {
     public let assets: Assets
     public let jobs: Jobs
@@ -46,7 +46,7 @@ public final class Cutroom: Sendable {
         purchases = Purchases(api)
     }
 
-    /// The session as it is, nil if nobody is signed in.
+    /// The current session, nil if nobody is signed in.
     public func session() async throws -> Session? { try await api.sessions.get() }
 
     /// Signs in with the identity token of a provider. Provider b tells the name only at the first sign-in.
@@ -83,7 +83,7 @@ public final class Cutroom: Sendable {
     }
 
     /// Everything else: a path below `/api/v2`, signed, and repeated by the rules of docs/app/errors.md. Throws a
-    /// `CutroomError` if the answer is no success.
+    /// `CutroomError` if the answer is not a success.
     public func call<T: Decodable>(_ method: String, _ path: String, query: [String: String] = [:]) async throws -> T {
         try await api.send(Call(method, path, query: query)).decoded()
     }
@@ -98,7 +98,7 @@ public final class Cutroom: Sendable {
     }
 }
 
-/// JSON with one text for one value: the text of a submit is kept and compared.
+/// JSON that writes equal values as equal text, because the text of a submit is kept and compared.
 func encode(_ value: some Encodable) throws -> Data {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -149,7 +149,7 @@ struct Answer: Sendable {
         }
     }
 
-    /// The value of the body. Throws a `CutroomError` of status 0 if something between, such as the sign-in page of a
+    /// The value of the body. Throws a `CutroomError` of status 0 if something in between, such as the sign-in page of a
     /// hotel's network, has answered instead of the service.
     func decoded<T: Decodable>(_ type: T.Type = T.self) throws -> T {
         do {
@@ -182,7 +182,7 @@ final class API: Sendable {
         sessions = Sessions(store: store, now: options.now)
     }
 
-    /// The answer of a call, which is a success. Throws a `CutroomError` if it is none.
+    /// The successful answer of a call. Throws a `CutroomError` if the answer is not a success.
     func send(_ call: Call, toFile: Bool = false) async throws -> Answer {
         let answer = try await exchange(call, toFile: toFile)
         guard answer.isSuccess else {
@@ -291,7 +291,7 @@ private func waitBefore(_ answer: Answer, safe: Bool, attempt: Int) -> Double? {
     }
 }
 
-/// 1, 2, 4, ... seconds and a random part, so that many clients do not return at once.
+/// 1, 2, 4, ... seconds and a random part, so that many clients do not come back at the same moment.
 private func backoff(_ attempt: Int) -> Double {
     min(Double(Contract.longestWaitSec), Double(1 << (attempt - 1))) * Double.random(in: 0.75...1.25)
 }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// An answer that is no success, or none at all (status 0).
+/// An unsuccessful answer, or none at all (status 0).
 public struct CutroomError: Error, Sendable {
     public let status: Int
     /// The machine code, or an English sentence where the API has no code.
@@ -15,7 +15,7 @@ public struct CutroomError: Error, Sendable {
     public let next: Next
     /// Seconds after which the same request may succeed.
     public let retryAfterSec: Double?
-    /// The id under which support finds the request.
+    /// The id by which support finds the request.
     public let requestId: String?
 
     init(status: Int, body: ErrorBody? = nil, retryAfterSec: Double? = nil, requestId: String? = nil) {

@@ -1,10 +1,10 @@
 import Foundation
 
-/// Renders and separations: submitted under a key that is kept until the answer is there, and followed to their end.
+/// Renders and separations: submitted under a key that is kept until the answer arrives, and followed to their end.
 public final class Jobs: Sendable {
     public struct Submitted: Sendable, Equatable {
         public let jobId: String
-        /// Whether the job is that of an earlier request.
+        /// Whether an earlier request created the job.
         public let reused: Bool
     }
 
@@ -31,13 +31,13 @@ public final class Jobs: Sendable {
     }
 
     /// Submits a separation of an uploaded file. The submit is kept in the store under `slot` until there is an answer.
-    /// A call with the same slot and body, also after a crash of the app, is the same submit: it is charged once. Each
-    /// user has slots of their own.
+    /// A call with the same slot and body, even after a crash of the app, is the same submit: it is charged once. Each
+    /// user has separate slots.
     public func separate(_ body: SeparationByReference, slot: String = "separate") async throws -> Submitted {
         try await submit("/separate/v3", encode(body), slot)
     }
 
-    /// Sends a submit of the signed-in user that got no answer in a former run of the app. Nil if there is none in
+    /// Sends a submit of the signed-in user that got no answer in an earlier run of the app. Nil if there is none in
     /// this slot.
     public func unanswered(slot: String) async throws -> Submitted? {
         guard let place = try await place(slot), let open = try api.store.load(Open.self, place.key) else { return nil }
@@ -118,8 +118,8 @@ public final class Jobs: Sendable {
             Call("POST", open.path, headers: ["Idempotency-Key": open.key], json: open.json, user: place.user))
         guard answer.isSuccess else {
             let error = answer.error
-            // A refusal by the service is an answer. Without one, the same submit has to be sent again: an earlier try
-            // may have been accepted, which a 401, a 429 or the page of a proxy does not deny.
+            // A refusal by the service is an answer. Without one, the same submit must be sent again: an earlier try
+            // may have been accepted, and neither a 401 nor a 429 nor a proxy's page rules that out.
             if (400..<500).contains(error.status), ![401, 408, 429].contains(error.status), !error.code.isEmpty {
                 try forget(open, place)
             }

@@ -2,7 +2,7 @@ import Foundation
 
 public typealias Purchase = CreditPurchaseRequest
 
-/// What became of a purchase. Finish it with the store unless it is `kept`.
+/// The outcome of a purchase. Finish it with the store unless it is `kept`.
 public enum Settled: Sendable {
     case credited(Purchase, granted: Int, balance: Int)
     /// It is never credited: `detail` says why.
@@ -23,7 +23,7 @@ public enum Settled: Sendable {
     }
 }
 
-/// Purchases that the store has taken and the server has not credited yet. They survive the app.
+/// Purchases that the store has accepted and the server has not credited yet. They survive the app.
 public actor Purchases {
     private static let key = "cutroom.purchases"
     private let api: API
@@ -36,7 +36,7 @@ public actor Purchases {
     /// Keeps a purchase that the store reports as paid, and presents everything that waits.
     public func add(_ purchase: Purchase) async throws -> [Settled] {
         try api.store.save(Self.key, others(than: purchase) + [purchase])
-        // A round that began before does not know the new purchase.
+        // A round that began earlier does not know the new purchase.
         while let round = presenting {
             if let settled = try? await round.value, settled.contains(where: { $0.purchase == purchase }) { return settled }
         }

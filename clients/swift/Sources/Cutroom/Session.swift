@@ -12,7 +12,7 @@ actor Sessions {
     private var current: Session?
     private var loaded = false
     private var renewing: Task<Void, Never>?
-    /// When a renewal failed: the server limits them, and every request would ask again.
+    /// When a renewal last failed. Otherwise every request would try again, and the server limits renewals.
     private var failed = Date.distantPast
     /// The server's clock minus this device's, in seconds.
     private var skew: TimeInterval = 0
@@ -27,7 +27,7 @@ actor Sessions {
         dates.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
     }
 
-    /// The session as it is, nil if nobody is signed in.
+    /// The current session, nil if nobody is signed in.
     func get() throws -> Session? {
         if !loaded {
             current = try store.load(Session.self, Self.key)
@@ -86,7 +86,7 @@ actor Sessions {
         // If it fails, the old token may still be valid. If it is not, the next answer says so.
         let fresh = try? await refresh(session)
         if fresh == nil { failed = now() }
-        // A sign-out or another sign-in in the meantime has won.
+        // A sign-out or another sign-in in the meantime wins.
         if let fresh, current == session { try? keep(fresh) }
         renewing = nil
     }

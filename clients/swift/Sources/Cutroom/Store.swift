@@ -10,7 +10,7 @@ public protocol Store: Sendable {
 
 extension Store {
     func load<T: Decodable>(_ type: T.Type, _ key: String) throws -> T? {
-        // A value that a power cut has left in pieces is lost. To throw would keep the app from ever replacing it.
+        // Treat a value that a power cut has damaged as lost. Throwing would keep the app from ever replacing it.
         try read(key).flatMap { try? JSONDecoder().decode(type, from: $0) }
     }
 
@@ -19,7 +19,7 @@ extension Store {
     }
 }
 
-/// A store that is lost with the process.
+/// A store in memory, which ends with the process.
 public final class MemoryStore: Store, @unchecked Sendable {
     private var values: [String: Data] = [:]
     private let lock = NSLock()
@@ -65,8 +65,8 @@ public struct FileStore: Store {
         }
     }
 
-    /// Keys have the app's names for drafts in them, which may be anything: a path, longer than a file's name can be,
-    /// or equal but for their case.
+    /// Keys contain the app's names for drafts, which may be anything: a path, longer than a file's name can be, or
+    /// different from another one only in their case.
     private func file(_ key: String) -> URL {
         var hash = Sha256()
         hash.update(Data(key.utf8))

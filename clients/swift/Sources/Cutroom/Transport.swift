@@ -9,7 +9,7 @@ public typealias Sent = @Sendable (Int64) -> Void
 
 /// Sends one request, once. It throws if there is no answer, and when its task is cancelled.
 public protocol Transport: Sendable {
-    /// `URLRequest.timeoutInterval` is how long nothing may move.
+    /// `URLRequest.timeoutInterval` is how long a connection may go without moving a byte.
     func data(for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse)
     /// Sends a file as the body.
     func upload(_ file: URL, for request: URLRequest, sent: Sent?) async throws -> (Data, HTTPURLResponse)
@@ -53,7 +53,7 @@ public final class URLSessionTransport: Transport {
     }
 }
 
-/// The tasks of one session, and the delegate that hears of them.
+/// The tasks of one session, and the delegate that receives their events.
 private final class Tasks: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate, @unchecked Sendable {
     struct End: Sendable {
         let data: Data
@@ -76,7 +76,7 @@ private final class Tasks: NSObject, URLSessionDataDelegate, URLSessionDownloadD
             try await withCheckedThrowingContinuation { done in
                 with { $0[task.taskIdentifier] = Open(done: done, sent: sent) }
                 task.resume()
-                if Task.isCancelled { end(task) } // the handler may have been here before there was anything to end
+                if Task.isCancelled { end(task) } // the handler may have run before there was a task to end
             }
         } onCancel: {
             // On another thread: on Linux, `cancel` waits for the session's queue, which may be waiting for this

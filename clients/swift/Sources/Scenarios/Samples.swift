@@ -86,7 +86,7 @@ func settle(_ signed: VerificationResult<Transaction>, with cutroom: Cutroom) as
 // end
 
 #if !canImport(StoreKit)
-    /// What the samples need of StoreKit.
+    /// The parts of StoreKit that the samples need.
     final class Transaction: Sendable {
         let id: UInt64
         let productID: String

@@ -20,7 +20,7 @@ func equal<T: Equatable>(_ got: T, _ want: T, line: UInt = #line) {
     check(got == want, "got \(got), want \(want)", line: line)
 }
 
-/// The error of a call that has to fail.
+/// The error of a call that must fail.
 @MainActor
 func failure<T>(line: UInt = #line, _ call: @MainActor () async throws -> T) async -> any Error {
     do {
@@ -59,7 +59,7 @@ final class Box<T>: @unchecked Sendable {
     }
 }
 
-/// A network that fails in a way of the scenario's choosing, then works.
+/// A network that first fails in a way that the scenario chooses, then works.
 actor Net: Transport {
     enum Fault {
         /// This answer instead of the server's.
@@ -217,7 +217,7 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         await net.fail("/render/v3", .answer(429, #"{"error":"rate_limited"}"#, ["Retry-After": "2"]))
         _ = try await cutroom.jobs.render(film(key))
         equal(waits.all, [1, 2])
-        // A submit that may have been accepted keeps its key: neither a limit nor a stranger's page is its answer.
+        // A submit that may have been accepted keeps its key: neither a 429 nor a page from a proxy is its answer.
         for (status, body) in [(429, #"{"error":"too_many_jobs"}"#), (200, "<html>"), (403, "<html>")] {
             await net.fail("/render/v3", .answer(status, body))
             _ = await refusal { try await cutroom.jobs.render(film(key), slot: "kept") }
@@ -252,7 +252,7 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
             check(store.read("cutroom.session") == nil, "the session was stored")
         }
         equal(ended.all.count, 2)
-        // A submit that was refused for want of a session is sent again under its key.
+        // A submit that was refused because there was no session is sent again under its key.
         let key = try await cutroom.assets.upload(file: clip)
         await net.fail("/render/v3", .answer(401, #"{"error":"unauthorized"}"#))
         equal(await refusal { try await cutroom.jobs.render(film(key), slot: "draft") }.next, .signIn)
@@ -290,7 +290,7 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
         equal(await slowNet.sent("/auth/refresh").count, 0)
         _ = try await slow.account()
         equal(await slowNet.sent("/auth/refresh").count, 1)
-        // A renewal that fails is not asked for again by every request.
+        // After a renewal has failed, not every request tries it again.
         let (deaf, deafNet) = try device(ahead: 0)
         for _ in 0..<2 { await deafNet.fail("/auth/refresh", .answer(503, "")) }
         for _ in 0..<3 { _ = try await deaf.account() }
@@ -380,7 +380,7 @@ let scenarios: [String: @MainActor () async throws -> Void] = [
             check(false, "not dropped")
             return
         }
-        // A page that is not the service's credits nothing and drops nothing.
+        // A page that does not come from the service credits nothing and drops nothing.
         await net.fail("/credits/purchase", .answer(200, "<html>"))
         check(try await cutroom.purchases.add(purchase).first?.isFinal == false, "not kept")
         check(try await cutroom.purchases.present().first?.isFinal == true, "not credited")

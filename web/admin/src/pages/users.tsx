@@ -1,5 +1,5 @@
 // The users: a list to search, and a page for each with its credits, purchases, refused receipts and jobs.
-// Support works from here: what a user paid, what came of it, and which command puts it right.
+// Support works from here: what a user paid, what came of it, and which command fixes it.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Report, Schemas } from '../api';

@@ -21,15 +21,15 @@ export interface ClipSource {
   describe: () => Promise<Described>;
   /** Fetches the service's tiles of the clip. */
   storyboard: () => Promise<Blob>;
-  /** Is called when there is a new picture, or none will come. */
+  /** Called when there is a new picture, or when none will come. */
   changed: () => void;
 }
 
-/** How frames are had: exactly, or as near as a storyboard comes. */
+/** How frames are obtained: exactly, or as close as a storyboard comes. */
 type By = 'decoder' | 'video' | 'storyboard';
 
 /**
- * A way to the pictures of a clip. A slot is one of its readers: only the latest frame that a slot wants counts, and
+ * A way to get the pictures of a clip. A slot is one of its readers: only the latest frame that a slot wants counts, and
  * -1 is none.
  */
 interface Way {
@@ -41,16 +41,16 @@ interface Way {
 
 /** The longer side of the decoded pictures that are kept, in pixels. */
 const keptSide = 720;
-/** How many pictures are decoded ahead of the playhead. Backwards they are decoded in blocks of as many. */
+/** How many pictures are decoded ahead of the playhead. Backwards they are decoded in blocks of this size. */
 const ahead = 24;
-/** How far back a picture may lie that stands in for a late one, in frames. */
+/** How far back a picture that stands in for a late one may lie, in frames. */
 const lateReach = 90;
-/** How often a picture is shown that comes too late, in milliseconds: the film moves, though not smoothly. */
+/** How often a picture that comes too late is shown, in milliseconds: the film moves, though not smoothly. */
 const lateEvery = 120;
-/** How long a decoder waits for the next wish before it is closed, in milliseconds. */
+/** How long a decoder waits for the next request before it is closed, in milliseconds. */
 const idle = 2000;
 
-/** The decoded pictures of all clips. Those that were not used for longest make room. */
+/** The decoded pictures of all clips. The least recently used make room for new ones. */
 export class Pictures {
   private all = new Map<string, Picture>();
   private bytes = 0;
@@ -102,9 +102,9 @@ function keptSize(width: number, height: number): [width: number, height: number
 /** The number of clips that were opened, which tells their pictures apart. */
 let opened = 0;
 
-/** A clip whose frames are known, and come one by one. */
+/** A clip whose frames are known, and whose pictures arrive one by one. */
 export class Clip {
-  /** Why no picture comes, as a sentence. */
+  /** A sentence that says why no picture comes. */
   trouble: unknown;
   private way: Way | undefined;
   private wanted = new Map<number, { frame: number; backwards: boolean }>();
@@ -116,7 +116,7 @@ export class Clip {
     private ways: ((clip: Clip) => Way | Promise<Way>)[],
   ) {}
 
-  /** Opens a clip. Throws what the network or the service refuse. */
+  /** Opens a clip. Throws the failures of the network and the service. */
   static async open(source: ClipSource, pictures: Pictures): Promise<Clip> {
     const { file } = source;
     const read = await file
@@ -149,7 +149,7 @@ export class Clip {
 
   at = (frame: number): Picture | undefined => this.way?.at(frame);
 
-  /** The latest picture that is there, of a frame or one that is shown before it. */
+  /** The latest picture that is there, of this frame or one shown before it. */
   before(frame: number, backwards: boolean): Picture | undefined {
     for (let k = 0; k < lateReach; k++) {
       const picture = this.at(backwards ? frame + k : frame - k);
@@ -164,7 +164,7 @@ export class Clip {
     if (!this.trouble) this.way?.want(frame, slot, backwards);
   }
 
-  /** Ends the wishes of all slots but these, so that they do not take the processor from what is shown. */
+  /** Drops the requests of all slots but these, so that they take no processor time from the pictures that are shown. */
   rest(slots: Set<number>): void {
     for (const slot of this.wanted.keys()) {
       if (slots.has(slot)) continue;
@@ -173,7 +173,7 @@ export class Clip {
     }
   }
 
-  /** Tries again what failed. */
+  /** Retries whatever failed. */
   again(): void {
     if (!this.trouble) return;
     this.trouble = undefined;
@@ -181,7 +181,7 @@ export class Clip {
     for (const [slot, { frame, backwards }] of this.wanted) this.want(frame, slot, backwards);
   }
 
-  /** A way that cannot be reached stays; one that shows nothing is left for the next. */
+  /** A way that cannot be reached stays; one that shows nothing gives way to the next. */
   private giveUp(e: unknown): void {
     if (this.closed) return;
     if (e instanceof Unreachable || 'status' in Object(e)) {
@@ -217,7 +217,7 @@ export class Clip {
   }
 }
 
-/** Decodes frames in order from the one that was asked for last. */
+/** Decodes frames in order, starting with the one that was requested last. */
 class Decoder implements Way {
   by = 'decoder' as const;
   private readers = new Map<number, Reader>();
@@ -258,7 +258,7 @@ class Decoder implements Way {
   }
 }
 
-/** One reader of a clip. It decodes on while the frames that are wanted lie ahead of it, and starts again if not. */
+/** One reader of a clip. It continues to decode while the wanted frames lie ahead of it, and otherwise starts again. */
 class Reader {
   private wanted = -1;
   private backwards = false;
@@ -287,7 +287,7 @@ class Reader {
     return [[block, this.wanted + 1], [Math.max(0, block - ahead), block]]; // prettier-ignore
   }
 
-  /** The first frame of the wanted ones that is not there. */
+  /** The first wanted frame that is not there. */
   private missing(): number | undefined {
     if (this.of.closed || this.wanted < 0) return undefined;
     for (const [from, to] of this.ranges()) {
@@ -308,7 +308,7 @@ class Reader {
         }
       });
       this.running = false;
-      if (this.missing() !== undefined) void this.run(); // it was asked meanwhile
+      if (this.missing() !== undefined) void this.run(); // a request came in the meantime
     } catch (e) {
       this.running = false;
       this.of.failed(e);
@@ -344,8 +344,8 @@ class Reader {
   }
 
   /**
-   * The next frame that is missing, once there is one; undefined if nobody has asked for a while. Then nothing is wanted
-   * any more: else the readers of all clips that were played would decode again what makes room for the newest pictures.
+   * The next missing frame, once there is one; undefined if nobody has asked for a while. Then nothing is wanted any more:
+   * otherwise the readers of all clips played so far would decode the pictures again that made room for the newest ones.
    */
   private async next(): Promise<number | undefined> {
     while (!this.of.closed && this.wanted >= 0) {
@@ -365,7 +365,7 @@ class Reader {
   }
 }
 
-/** The facts of a clip of which only the service's analysis is known: its frames are taken to be even. */
+/** The facts of a clip of which only the service's analysis is known: its frames are assumed to be evenly spaced. */
 function evenFacts({ durationMs, width, height, frameRate }: Described): ClipFacts {
   const count = Math.max(1, Math.round((durationMs / 1000) * frameRate));
   return { width, height, starts: Array.from({ length: count }, (_, n) => n / frameRate), zero: 0, end: durationMs / 1000 };
@@ -460,7 +460,7 @@ class VideoWay implements Way {
   }
 }
 
-/** Waits for an event of a video element, which `act` causes. */
+/** Runs `act`, and waits for the event of a video element that it causes. */
 async function happens(video: HTMLVideoElement, name: string, act: () => void): Promise<void> {
   const control = new AbortController();
   const { signal } = control;
@@ -477,7 +477,7 @@ async function happens(video: HTMLVideoElement, name: string, act: () => void): 
   }
 }
 
-/** How many tiles a storyboard is asked for. */
+/** How many tiles of a storyboard are requested. */
 export const tiles = 60;
 
 async function storyboardWay(facts: ClipFacts, source: ClipSource): Promise<Way> {

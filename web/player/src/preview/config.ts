@@ -1,4 +1,4 @@
-// The part of a render's request that decides what one sees and hears. The preview reads the same fields as the service.
+// The part of a render's request that decides what the viewer sees and hears. The preview reads the same fields as the service.
 
 export type Fit = 'contain' | 'cover' | 'blur';
 export type JoinType = 'dissolve' | 'fadeBlack' | 'fadeWhite' | 'wipe' | 'slide' | 'push';
@@ -43,7 +43,7 @@ export interface Look {
   adjust?: Adjust | null | undefined;
 }
 
-/** A speed at a time of the clip since the begin of the trimmed range, as it plays. */
+/** A speed at a time of the clip since the start of the trimmed range, in playing order. */
 export interface SpeedPoint {
   atMs: number;
   speed: number;

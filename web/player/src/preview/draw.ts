@@ -18,7 +18,7 @@ export interface Need {
   /** The picture that is blended over it, and its weight. */
   upper: number;
   weight: number;
-  /** When it is shown, in milliseconds from the segment's begin. */
+  /** When it is shown, in milliseconds from the segment's start. */
   atMs: number;
 }
 
@@ -33,7 +33,7 @@ export const needs = (film: Film, frame: number): Need[] =>
     return { segment, frame: lower, upper, weight, atMs: (i * film.rate.den * 1000) / film.rate.num };
   });
 
-/** The one of two pictures that has more weight, alone. */
+/** Only the picture with more weight of the two. */
 export function nearer(need: Need): Need {
   const frame = need.weight > 0.5 ? need.upper : need.frame;
   return { ...need, frame, upper: frame, weight: 0 };
@@ -85,7 +85,7 @@ export function drawFrame(ctx: CanvasRenderingContext2D, film: Film, frame: numb
   const join = second?.segment.join;
   if (second && join) {
     const w = (frame - second.segment.begin + 1) / (join.frames + 1);
-    // A join draws the incoming picture on a canvas of its own: its bars cover as well.
+    // A join draws the incoming picture on a separate canvas, so that its bars cover the outgoing picture, too.
     const layer = new OffscreenCanvas(width, height);
     const onLayer = layer.getContext('2d') as unknown as CanvasRenderingContext2D;
     onLayer.fillStyle = 'black';
@@ -166,7 +166,7 @@ function drawShot(ctx: CanvasRenderingContext2D, { segment, atMs }: Need, pictur
   ctx.drawImage(layer, left * width, top * height, share * width, share * height, 0, 0, width, height);
 }
 
-/** Draws a picture as its segment's fit says. Returns the pixels that it has coloured: all but black bars. */
+/** Draws a picture as its segment's fit says. Returns the area that it has drawn: everything except black bars. */
 function fit(ctx: CanvasRenderingContext2D, segment: PlacedSegment, picture: Picture): { x: number; y: number; w: number; h: number } {
   const { width, height } = ctx.canvas;
   const shown = sizeOf(picture, segment.config);

@@ -39,7 +39,7 @@ export class Library implements Sounds {
   private clips = new Map<string, Clip>();
   /** The stretches of each sound that are decoded. */
   private sounds = new Map<string, Pcm[]>();
-  /** Whether the film plays more sound than is held here. */
+  /** Whether the film plays more sound than is kept here. */
   cut = false;
   private opening = new Map<string, Promise<void>>();
   private troubles = new Map<string, string>();
@@ -57,7 +57,7 @@ export class Library implements Sounds {
   /** The frames of a clip, once it is open. */
   clip = (assetKey: string): Clip | undefined => this.clips.get(assetKey);
 
-  /** Ends the wishes for all pictures but those of some slots, by the asset keys of their clips. */
+  /** Drops the requests for all pictures but those of some slots, by the asset keys of their clips. */
   rest(but: [assetKey: string, slot: number][]): void {
     for (const [key, clip] of this.clips) clip.rest(new Set(but.flatMap(([k, slot]) => (k === key ? [slot] : []))));
   }
@@ -70,7 +70,7 @@ export class Library implements Sounds {
 
   private held = (s: Stretch): boolean => !!this.sounds.get(s.name)?.some((p) => holds(p, s));
 
-  /** Decodes what the film plays of a sound, also what it plays of it by then. */
+  /** Decodes the stretches of a sound that the film plays, including any added while it decodes. */
   private async decodeSound(name: string): Promise<void> {
     const lacking = () => stretchesOf(this.config).stretches.find((s) => s.name === name && !this.held(s));
     for (let s = lacking(); s && !this.closed; s = lacking()) {
@@ -79,13 +79,13 @@ export class Library implements Sounds {
     }
   }
 
-  /** Why the preview lacks something, '' if it does not. */
+  /** Why something is missing from the preview, '' if nothing is. */
   get trouble(): string {
     const clip = [...this.clips.values()].find((c) => c.trouble);
     return [...this.troubles].sort()[0]?.[1] ?? (clip ? sentence('The pictures of a clip', clip.trouble) : '');
   }
 
-  /** Tries again what failed. */
+  /** Retries whatever failed. */
   again = (): void => {
     this.troubles.clear();
     for (const clip of this.clips.values()) clip.again();
@@ -93,7 +93,7 @@ export class Library implements Sounds {
     this.open(this.config);
   };
 
-  /** Opens what a film needs and is not open, and closes what it does not need. */
+  /** Opens the files that a film needs, and closes those that it does not need. */
   open(config: FilmConfig): void {
     this.config = config;
     const keys = new Set(config.segments.map((s) => s.sourceAssetKey));

@@ -18,11 +18,11 @@ const release = 1 - Math.exp(-1 / (0.08 * sampleRate));
 export class Limiter {
   private left = new Float32Array(lookAhead);
   private right = new Float32Array(lookAhead);
-  private gains = new Float64Array(lookAhead).fill(1); // of which the average is the gain
+  private gains = new Float64Array(lookAhead).fill(1); // their average is the gain
   private sum = lookAhead;
   private held = 1;
   private count = 0;
-  /** The peaks of the delayed samples that no later one exceeds, with the gain that each needs. */
+  /** Those peaks of the delayed samples that no later peak exceeds, with the gain that each needs. */
   private peaks: { at: number; gain: number }[] = [];
 
   /** Replaces each sample by the one `lookAhead` samples before it, limited. */

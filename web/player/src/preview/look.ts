@@ -39,7 +39,7 @@ export function drawTurned(ctx: CanvasRenderingContext2D, image: CanvasImageSour
   ctx.restore();
 }
 
-/** The move in effect at a time, in milliseconds from the segment's begin: the scale changes geometrically, the rest evenly. */
+/** The move in effect at a time, in milliseconds from the segment's start: the scale changes geometrically, the rest evenly. */
 export function moveAt(moves: Move[], ms: number): Required<Omit<Move, 'atMs'>> {
   const next = moves.findIndex((m) => m.atMs > ms);
   const a = moves[next < 0 ? moves.length - 1 : Math.max(0, next - 1)];
@@ -49,7 +49,7 @@ export function moveAt(moves: Move[], ms: number): Required<Omit<Move, 'atMs'>> 
   return { scale: (a?.scale ?? 1) * ((b?.scale ?? 1) / (a?.scale ?? 1)) ** along, x: even(a?.x, b?.x), y: even(a?.y, b?.y) };
 }
 
-/** The part of a canvas that fills it at that time, as shares of its sides; undefined if it is all of it. */
+/** The part of a canvas that fills the canvas at that time, as shares of its sides; undefined if it is the whole canvas. */
 export function windowAt(moves: Move[] | null | undefined, ms: number): { x: number; y: number; share: number } | undefined {
   if (!moves?.length) return undefined;
   const { scale, x, y } = moveAt(moves, ms);

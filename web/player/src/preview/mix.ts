@@ -9,7 +9,7 @@ import { stemName } from './stretches';
 
 /** The decoded sounds: clips and music by asset key, stems by `stemName`. */
 export interface Sounds {
-  /** What is there of a sound from a time on, in seconds of its file. */
+  /** The decoded part of a sound from a time on, in seconds of its file. */
   sound(name: string, from: number): Pcm | undefined;
 }
 
@@ -186,7 +186,7 @@ export class Mixer {
   }
 
   private limiter = new Limiter();
-  /** The sample with which the next piece begins. */
+  /** The sample at which the next piece begins. */
   private next = -1;
 
   /** Mixes the film's samples [from, from + length): piece after piece, or from anywhere. */
@@ -274,7 +274,7 @@ export class Mixer {
 /** 10 ms in samples. */
 const tick = sampleRate / 100;
 
-/** The gain has fallen when a voice begins, and rises when it ends. */
+/** The gain has already fallen when a voice begins, and rises when the voice ends. */
 function duckCurve(heard: boolean[], { amountDb, attackMs, releaseMs }: { amountDb: number; attackMs: number; releaseMs: number }): Float32Array {
   const db = new Float32Array(heard.length);
   const fall = amountDb / Math.max(1, attackMs / 10);

@@ -10,9 +10,9 @@ export interface Pcm {
   right: Float32Array | Int16Array;
   /** What a sample is multiplied by, so that full scale is 1. */
   scale: number;
-  /** The number of the first one, counted from the file's time 0. */
+  /** The number of the first sample, counted from the file's time 0. */
   begin: number;
-  /** How many the whole file has. */
+  /** How many samples the whole file has. */
   total: number;
 }
 
@@ -22,12 +22,12 @@ export const silence: Pcm = { left: new Float32Array(0), right: new Float32Array
 const steps = 16_384;
 const store = (v: number): number => Math.max(-32_768, Math.min(32_767, Math.round(v * steps)));
 
-/** What this browser can only decode as a whole, which would take too much memory. */
+/** A sound that this browser can only decode as a whole, which would take too much memory. */
 export class TooLong extends Error {}
 /** How long such a file may be, in seconds: 460 MB in stereo. */
 const mostWhole = 1200;
 
-/** Decodes a stretch of a file's sound, silence if it has none. Throws what the network or the service refuse. */
+/** Decodes a stretch of a file's sound, silence if it has none. Throws the failures of the network and the service. */
 export async function decode(file: MediaFile, from: number, to: number): Promise<Pcm> {
   if ('AudioDecoder' in globalThis) {
     const decoded = await byDecoder(file, from, to).catch((e: unknown) => {

@@ -5,7 +5,7 @@ import type { Direction, FilmConfig, Fit, JoinType, SegmentConfig } from './conf
 import { isCropped, sizeOf, type Size } from './look';
 import { Pace } from './pace';
 
-/** What is known of a clip. All times are in seconds. */
+/** What is known about a clip. All times are in seconds. */
 export interface ClipFacts {
   /** The size as displayed. */
   width: number;
@@ -153,7 +153,7 @@ function countFrames(segments: PlacedSegment[], rate: number): void {
   });
 }
 
-/** The frames of a segment that begins at frame `begin`: whole ones, and no more drift than a frame. */
+/** The frames of a segment that begins at frame `begin`: whole frames, with a drift of at most one frame. */
 function framesOf(begin: number, length: number, ideal: number, last: boolean): number {
   let frames = Math.max(0, Math.floor(length + roundingUp));
   while (frames > 0 && begin + frames - ideal > maxDrift) frames--;
@@ -241,7 +241,7 @@ function mixesOf(s: PlacedSegment, rate: number): Mix[] | undefined {
     const n = shown(played, i, toleranceOf(speed / rate, usual));
     const mix = (smooth ? between(played, speed / rate) : undefined) ?? { lower: n, upper: n, weight: 0 };
     const before = all.at(-1) ?? mix;
-    const order = reverse ? Math.min : Math.max; // rounding must not turn the order of pictures round
+    const order = reverse ? Math.min : Math.max; // rounding must not reverse the order of pictures
     const [lower, upper] = [order(mix.lower, before.lower), order(mix.upper, before.upper)];
     all.push({ lower, upper, weight: lower === upper ? 0 : mix.weight });
   }
@@ -325,7 +325,7 @@ function nearest(f: number): Rate {
 const stepsOf = (starts: number[]): number[] =>
   starts.slice(1).map((s, i) => s - (starts[i] ?? 0)).filter((d) => d > 0).sort((a, b) => a - b); // prettier-ignore
 
-/** The usual distance between frames, in seconds: the mean of those within a quarter of the median. */
+/** The usual distance between frames, in seconds: the mean of the distances within a quarter of the median. */
 function usualStep(starts: number[]): number {
   const steps = stepsOf(starts);
   const median = steps[steps.length >> 1];

@@ -3,14 +3,14 @@
 import { pause } from '../api';
 import type { Input, InputAudioTrack, InputVideoTrack } from 'mediabunny';
 
-/** What could not be fetched, although the file may be well. */
+/** A failure to fetch a file, which may itself be fine. */
 export class Unreachable extends Error {}
 
 /** Tries of one request to the object store. */
 const tries = 4;
 /** How much of a file is kept in memory while it is open, in bytes. */
 const cached = 4 << 20;
-/** How many files stay open that nobody reads. */
+/** How many files that nobody reads stay open. */
 const rested = 4;
 
 /** A file at an address of the object store, which is valid for some minutes. */
@@ -30,7 +30,7 @@ class Remote {
     if (this.url === old) this.url = undefined;
   }
 
-  /** Fetches from the address: a new one if this has expired, and again after a while if the store is busy. */
+  /** Fetches from the address. Gets a new address if this one has expired, and tries again later if the store is busy. */
   async fetch(init: RequestInit): Promise<Response> {
     for (let attempt = 1; ; attempt++) {
       const asked = this.address();
@@ -42,7 +42,7 @@ class Remote {
       if (answer?.ok) return answer;
       if (attempt === tries) throw new Unreachable(`the object store answered ${answer?.status ?? 'nothing'}`);
       const expired = answer && answer.status < 429;
-      // Some stores say that it has expired without the headers that let a page read their answer.
+      // Some stores report an expired address without the headers that let a page read their answer.
       if (expired || !answer) this.forget(asked);
       if (!expired) await pause(1000 * (Number(answer?.headers.get('Retry-After')) || attempt));
     }
@@ -58,7 +58,7 @@ export interface Medium {
 
 const library = () => import('./mediabunny');
 
-/** Files that are open and that nobody reads, the one that was read last at the end. */
+/** The open files that nobody reads, the most recently read one last. */
 const resting = new Set<MediaFile>();
 
 /** A file that is opened when it is read, and closed when many others were read since. */
@@ -128,7 +128,7 @@ export class MediaFile {
     return (await this.fetch(to < Infinity ? { headers: { Range: `bytes=${from}-${to - 1}` } } : {})).arrayBuffer();
   }
 
-  /** An address for a media element, and what gives it back. */
+  /** An address for a media element, and a function that releases it. */
   async address(): Promise<{ href: string; remote: boolean; free: () => void }> {
     if (this.remote) return { href: (await this.remote.address()).href, remote: true, free: () => {} };
     const href = URL.createObjectURL(this.bytes as Blob);
@@ -151,7 +151,7 @@ export interface Times {
   end: number;
 }
 
-/** The times of a file, as the service has them. What lies before 0, an edit list or an encoder's delay hides. */
+/** The times of a file, as the service has them. An edit list or an encoder's delay hides whatever lies before 0. */
 export async function timesOf(file: MediaFile, { input, video, audio }: Medium): Promise<Times> {
   const { ADTS, EncodedPacketSink, MP3 } = await library();
   const metadataOnly = { metadataOnly: true };

@@ -17,7 +17,7 @@ export interface Stretch {
 const step = 20;
 /** How much more than its stretch a sound needs at both ends: a tempo change reaches beyond them. */
 const margin = 1;
-/** How long all stretches of a film may be together, in seconds: 400 MB in stereo. */
+/** How long all stretches of a film together may be, in seconds: 400 MB in stereo. */
 const most = 2100;
 
 export const stemName = (jobId: string | null | undefined, stemId: string): string => `${jobId ?? ''} ${stemId}`;
@@ -62,7 +62,7 @@ export function stretchesOf(config: FilmConfig): { stretches: Stretch[]; cut: bo
   return { stretches, cut };
 }
 
-/** The stretches of one sound, each time once. */
+/** The stretches of one sound, in which each time occurs once. */
 function joined(stretches: Stretch[]): Stretch[] {
   const out: Stretch[] = [];
   for (const s of stretches.sort((a, b) => a.from - b.from)) {
