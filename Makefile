@@ -22,7 +22,7 @@ build: ## build both static programs into bin/
 setup: ## install ffmpeg and espeak-ng from Debian's packages
 	@scripts/setup.sh run
 
-# Compiling does not wait for the installation of packages.
+# Packages are installed while the programs compile.
 .PHONY: ready
 ready:
 	@echo "Installing packages and compiling, side by side. The first time takes minutes."
@@ -154,7 +154,7 @@ BENCH_ADMIN_JOBS ?= 10000000
 bench-admin: ## measure reports, submits, polls and claims beside a year of jobs; writes docs/benchmarks.md
 	$(GO) run ./test/bench-api -year $(BENCH_ADMIN_JOBS)
 
-# Number of runs, of which the best counts. Two take 20 minutes on two idle cores.
+# Number of runs; the best one counts. Two take 20 minutes on two idle cores.
 BENCH_RENDER_RUNS ?= 2
 
 .PHONY: bench-render
@@ -172,7 +172,7 @@ bench-scale: ## measure 1 to 64 workers and long queues; writes docs/benchmarks.
 
 # Separations: crashes, faults, the speed of the queue.
 
-# A million schedules take a night on two cores. FIRST is the seed of the first one.
+# A million schedules take about an hour on two free cores. FIRST is the seed of the first one.
 SCHEDULES ?= 1000000
 FIRST ?= 1
 

@@ -20,7 +20,7 @@ renew=$((30 * 24 * 3600)) # seconds before the end
 
 own_front() { [ -s "$own/fullchain.pem" ] && [ -s "$own/privkey.pem" ]; }
 
-fresh() { # certificate, name it must be for
+fresh() { # certificate, the name that it must be for
 	[ -s "$1" ] && openssl x509 -noout -checkend "$renew" -in "$1" >/dev/null &&
 		openssl x509 -noout -checkhost "$2" -in "$1" | grep -q 'does match'
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Succeeds if the service in this container answers GET /healthz with 200, at its
 # public port or, if its ROLES have none, at the port of OPS_ADDR. Uses only bash: the
-# image has no HTTP client, so that an intruder does not find one either.
+# image has no HTTP client, so an intruder finds none either.
 set -euo pipefail
 port=${PORT:-8080}
 case ${ROLES:-api} in *api*) ;; *) port=${OPS_ADDR##*:} ;; esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Replaces the replicas of the compose file one after the other. No request is lost
-# that ends within the drain (25 s; uploads straight to the bucket do not pass here).
+# Replaces the replicas of the compose file one after the other. No request that ends
+# within the drain (25 s) is lost; uploads straight to the bucket do not pass here.
 # The front stops sending to a replica, the replica drains and is replaced by one of
 # the new image, and the front sends to it again when it is healthy.
 #

@@ -38,7 +38,7 @@ export PGPORT=$port
 as "$bin/pg_ctl" --pgdata "$work/data" --wait --silent --log "$work/log" start
 as "$bin/createdb" --host "$work" --username postgres cutroom
 
-# Everybody else is a stand-in. The service migrates when it starts.
+# All other servers are stand-ins. The service migrates when it starts.
 "$PWD/bin/sandbox" --stand-ins-only --port 0 --data "$work/stand-ins" >"$work/env" 2>"$work/stand-ins.log" &
 stand_ins=$!
 until grep -q '^WEBHOOK_URL=' "$work/env"; do sleep 0.2; done
@@ -87,7 +87,7 @@ until [ -e "$work/backup/wal/$segment" ]; do sleep 0.2; done
 restored=$(backup verify)
 check "restored to what was written after the base backup" grep 2096-10-02 <<<"$restored"
 
-# The data folder is lost. What the page calls by its name on Debian has another here.
+# The data folder is lost. The page uses Debian's names of folders and commands; here they are replaced.
 page() { # head of a block of commands
 	awk -v head="# $1" '$0 == head { on = 1; next } /^```/ { on = 0 } on' docs/operations.md | grep . ||
 		{ echo "docs/operations.md has no block '$1'" >&2; exit 1; }

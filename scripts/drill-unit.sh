@@ -4,8 +4,8 @@
 # units back up and verify.
 #
 # systemd runs as process 1 of namespaces of its own. Its files are an overlay of this machine's, and vanish with it;
-# its network is loopback alone. Root and Debian's packages systemd and postgresql are needed. Where CI is set, a machine
-# that forbids such namespaces skips the drill.
+# its only network is loopback. It needs root, and Debian's packages systemd and postgresql. If CI is set, a machine that
+# forbids such namespaces skips the drill.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -67,12 +67,12 @@ if [ $$ = 1 ]; then # becomes systemd
 	ip link set lo up
 	: >etc/fstab
 	rm -f usr/sbin/policy-rc.d
-	# Only what the drill needs starts.
+	# Start only what the drill needs.
 	ln -sf /lib/systemd/system/basic.target etc/systemd/system/default.target
 	pivot_root . mnt/host
 	cd /
 	umount -l /mnt/host
-	mount --make-rshared / # else services do not see their credentials
+	mount --make-rshared / # otherwise services do not see their credentials
 	exec env -i container=drill PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd
 fi
 
@@ -88,7 +88,7 @@ setting() { sed -i "/^#*$1=/d" /etc/cutroom/cutroom.env && echo "$1=$2" >>/etc/c
 dropin() { mkdir -p /etc/systemd/system/cutroom.service.d && printf '[Service]\n%s\n' "$@" >/etc/systemd/system/cutroom.service.d/drill.conf && systemctl daemon-reload; }
 ready() { for _ in $(seq 150); do curl -sf http://127.0.0.1:9090/readyz && return; sleep 0.2; done; return 1; }
 
-# What the head of the unit says; the program is built.
+# Follow the head of the unit; the program is already built.
 eval "$(sed -n 's/^#   make build && //p; s/^#   \(adduser\|install\) /\1 /p' deploy/cutroom.service | sed 's/ *# .*//')" >/dev/null 2>&1
 setting DATABASE_URL sqlite:///var/lib/cutroom/cutroom.db
 for key in DB_USER DB_PASSWORD AUTH_PROVIDER_A_CLIENT_IDS SEPARATION_PROVIDER_API_KEY SEPARATION_SIGNING_SECRET; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes copies of ffmpeg and ffprobe that start with a third less processor time, and
 # prints their folder followed by a colon, for PATH. The tests start them thousands of
-# times. Most of a start is the search for 40,000 symbols in 200 libraries, one library
-# after another. The copies search the 60 libraries with the most symbols first; nothing
+# times. Most of the time of a start goes into the search for 40,000 symbols in 200
+# libraries, one after another. The copies search the 60 libraries with the most symbols first; nothing
 # else differs. Without patchelf it prints nothing, and the tests use the originals.
 set -euo pipefail
 
@@ -26,6 +26,6 @@ if [ ! -d "$folder" ]; then
 	done
 	"$staging/ffmpeg" -version >/dev/null && "$staging/ffprobe" -version >/dev/null || exit 0
 	chmod 755 "$staging"
-	mv -T "$staging" "$folder" 2>/dev/null || [ -d "$folder" ] # by another test run
+	mv -T "$staging" "$folder" 2>/dev/null || [ -d "$folder" ] # another test run made it
 fi
 echo "$folder:"

@@ -6,7 +6,7 @@
 #   scripts/fresh.sh RELEASE CMD...   runs CMD instead
 #
 # RELEASE is bookworm, trixie or sid. Needs root and debootstrap. The new system
-# has only what the README presupposes: git, make, and the host's Go.
+# has only what the README assumes: git, make, and the host's Go.
 # Packages come from the host's mirror (or DEBIAN_MIRROR) and modules from its
 # GOPROXY. FRESH_DIR (/var/tmp/cutroom-fresh) keeps the base system as a tar
 # file, so that a second run needs no debootstrap. The new system is always
@@ -65,7 +65,7 @@ base() {
 	rm -rf "$root"
 }
 
-# installed creates the tar file of the release with the packages, and leaves what is in it in the folder root.
+# installed creates the tar file of the release with the packages, and leaves its contents in the folder root.
 installed() {
 	local root=$1/installed
 	step "installing $FRESH_PACKAGES on $release"
@@ -107,7 +107,7 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Two that start at the same time make the base once.
+# Two runs that start at the same time make the base only once.
 exec 9>"$cache/$release.lock"
 flock 9
 [ -f "$cache/$release.tar" ] || base "$work"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks Go files: one of more than 150 lines begins with a sentence about what is in it, as in the standard library,
-# and a line has at most 140 characters (in tests, whose data is sometimes one long line, any number).
+# Checks Go files: a file of more than 150 lines begins with a sentence about its contents, as in the standard library,
+# and a line has at most 140 characters (any number in tests, whose data is sometimes one long line).
 set -eu
 cd "$(dirname "$0")/.."
 found=$(

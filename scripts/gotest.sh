@@ -33,14 +33,14 @@ status=0
 gotestsum=$(go tool -modfile="$root/mk/test.mod" -n gotestsum)
 "$gotestsum" --format=pkgname --no-color --hide-summary=skipped "${rerun[@]}" \
 	--raw-command -- "$root/scripts/gotest.sh" inside "$@" || status=$?
-# A package that failed but did not print FAIL has run all its tests and failed in TestMain, or one of its tests
-# ended the process. Repeating tests proves nothing then.
+# If a package failed but did not print FAIL, either it ran all its tests and failed in TestMain, or one of its tests
+# ended the process. Repeating tests then proves nothing.
 exited=$(jq -rn '[inputs | select(.Package and .Test == null)] | group_by(.Package)[]
 	| select(any(.Action == "fail") and all(.Output != "FAIL\n")) | .[0].Package' "$events")
 if [ -n "$exited" ]; then
 	printf 'failed outside its tests: %s\n' $exited
 	status=1
 fi
-# Of three runs, one failed: the first. A failed subtest fails the test around it.
+# Flaky: of three runs, only the first failed. A failed subtest also fails the test around it.
 sed -n '/\.Test[^./]*: /s/: 3 runs, 1 failures$/ failed once and passed twice/; s/^/FLAKY: /; /passed twice$/p' "$report" | tee -a "${FLAKY_LOG:-/dev/null}"
 exit "$status"

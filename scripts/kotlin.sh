@@ -12,7 +12,7 @@ packages=$jars/com.android.json.jar:$jars/okhttp.jar:$jars/okio.jar
 out=$PWD/.tools/kotlin
 rm -rf "$out"
 mkdir -p "$out"
-# Java 8 is what Android's tools translate for API 24.
+# Android's tools translate Java 8 for API 24.
 java -Xmx1g -XX:TieredStopAtLevel=1 -cp "$libraries/kotlin-preloader.jar" org.jetbrains.kotlin.preloading.Preloader \
 	-cp "$libraries/kotlin-compiler.jar" org.jetbrains.kotlin.cli.jvm.K2JVMCompiler \
 	-no-reflect -jvm-target 1.8 -Werror -classpath "$packages" -d "$out/classes" clients/kotlin/src clients/kotlin/test >&2

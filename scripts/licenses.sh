@@ -11,7 +11,7 @@ export CGO_ENABLED=0
 # Licences that require only their notice. The detector reports a BSD-3-Clause text with bullets
 # instead of numbers as BSD-Source-Code.
 ALLOWED='Apache-2.0 BSD-2-Clause BSD-3-Clause BSD-Source-Code ISC MIT'
-# The studio, which is no part of the service, is built with unmodified packages under MPL-2.0. That licence requires
+# The studio, which is not part of the service, is built with unmodified packages under MPL-2.0. That licence requires
 # us to say where their source is: in the npm registry, under the name and version that the page lists.
 ALLOWED_NPM='MPL-2.0'
 page=docs/licenses.md

@@ -9,7 +9,7 @@
 #   scripts/s3.sh install      installs the server into .tools/bin if it is missing
 #
 # The value has the form http://ACCESS:SECRET@127.0.0.1:PORT/BUCKET?region=REGION. The
-# region is not the default of anything, because each store has another. If a server
+# region is nobody's default, because every store has a different one. If a server
 # is already running, start prints its value.
 set -euo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles clients/swift as it is committed, in a Debian 13 with its Swift, and runs its scenarios against the service
+# Compiles the committed clients/swift in a Debian 13 with Debian's Swift, and runs its scenarios against the service
 # there. Needs root and debootstrap: see scripts/fresh.sh.
 set -euo pipefail
 

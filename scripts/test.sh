@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The tests of cutroom. The last line that they print has their time, and their processor time, which noise changes less.
+# Runs the tests of cutroom. The last line has the elapsed time and the processor time; noise changes the latter less.
 #
 #   scripts/test.sh        what `make test` runs
 #   scripts/test.sh long   what `make test-long` runs: minutes of faults and crashes
-#   scripts/test.sh s3     what `make test-s3` runs: all that stores objects, on another S3 server
+#   scripts/test.sh s3     what `make test-s3` runs: everything that stores objects, on another S3 server
 #   scripts/test.sh compile   what all of them run first, while packages are installed
 #
 # What runs where, and why:
@@ -31,18 +31,18 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 export TEST_BEGAN=${TEST_BEGAN:-$(date +%s)}
 
-# As `make build` compiles, so that nothing is compiled twice.
+# Compile in the same way as `make build`, so that nothing is compiled twice.
 export CGO_ENABLED=0 GOFLAGS=-trimpath
 
-# Packages whose tests wait for leases to run out, most of their time.
+# Packages whose tests spend most of their time waiting for leases to run out.
 waiting=(cutroom/internal/domain/separation cutroom/internal/work/job cutroom/internal/domain/render)
 
 # Packages whose tests make or measure films, the slowest first. They also run on Debian 13.
 films=(internal/film/engine test internal/film/media internal/film/audio internal/sandbox/demo)
 
-# What takes most processor time, and whose facts cheaper tests guard as well, but less closely. make test leaves it out,
-# and make test-long runs it. CI runs both. The arguments of go test -skip and -run: a test that is not named here runs
-# in make test.
+# The tests that take the most processor time. Cheaper tests guard the same facts, though less closely, so make test
+# leaves these out and make test-long runs them. CI runs both. These are arguments of go test -skip and -run: a test that
+# is not named here runs in make test.
 later=(
 	# The studio: each part takes 5 to 20 s of Chromium's time. make test makes a film by mouse and by touch, and compares
 	# two previews with their films.
@@ -54,7 +54,7 @@ later=(
 	TestSoundStaysInSyncInScatteredSegments TestInterlacedIsWoven TestLongSegmentsAreMadeInPieces
 	TestWholeDemo # make test runs the pages of the sandbox, which make a film as well
 )
-# The same in the shape small. The engine's tests check the same pictures more closely, TestCorpus hears the same sounds
+# Likewise in the shape small. The engine's tests check the same pictures more closely, TestCorpus hears the same sounds
 # as music, the shape large has the crashes of uploaded files, and make test-long has the object store's faults at every
 # step.
 later_small=(
@@ -124,7 +124,7 @@ all | long | s3)
 	[ -n "${COMPILED-}" ] || "$0" compile
 	export CUTROOM_BIN=$root/bin/cutroom PATH=$(scripts/fast-ffmpeg.sh)$PATH
 	memory
-	# Clips that tests made in the last month.
+	# Keep the clips that tests made in the last month.
 	export CUTROOM_TEST_FIXTURES=$root/.tools/fixtures
 	mkdir -p "$CUTROOM_TEST_FIXTURES"
 	find "$CUTROOM_TEST_FIXTURES" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} +
@@ -175,7 +175,7 @@ s3-inside)
 	large -run 'ABucketSurvives|Asset|RenderV3|UploadURL|Machine|EitherReplica|ReplicasShare|Restore|StemDownload|RenderInputs|Peaks|Poster' -- ./test
 	;;
 long-inside)
-	# The simulation takes what the others leave: they mostly wait.
+	# The simulation uses the processor time that the others leave: they mostly wait.
 	printf '%s\n' trixie swift faults later crashes simulation frames-and-clients | xargs -P 4 -n 1 "$0"
 	;;
 trixie)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Does what docs/setup.md and docs/operations.md say without containers, on a machine that may be
-# thrown away and has no systemd: installs, makes the roles, migrates, serves as the
-# lesser role, gives a role, backs up and restores, rotates a secret, adds a replica,
-# drains one. Blocks of the pages that begin with a comment are run as
-# they stand there. Root, Debian, and bin/cutroom are needed (make try-operations).
+# Follows docs/setup.md and docs/operations.md without containers, on a disposable
+# machine without systemd: installs, makes the roles, migrates, serves as the
+# restricted role, grants a role, backs up and restores, rotates a secret, adds a
+# replica, drains one. Runs the pages' blocks that begin with a comment exactly as
+# they are. Needs root, Debian, and bin/cutroom (make try-operations).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export DEBIAN_FRONTEND=noninteractive
@@ -24,7 +24,7 @@ check() { # what, command...
 }
 says() { grep -qF -- "$1" <<<"$2" || { echo "no '$1' in: $2"; return 1; }; }
 fails() { ! "$@"; }
-# block prints the commands of the pages below such a comment.
+# block prints the commands below a comment in the pages.
 block() { awk -v head="# $1" '$0 == head { on = 1; next } /^```/ { on = 0 } on' $pages | grep . || { echo "no block '$1'" >&2; exit 1; }; }
 number() { db psql -tA cutroom -c "$1"; }
 status() { curl -s -o /dev/null -w '%{http_code}' "$@"; }
@@ -45,7 +45,7 @@ launch() {
 	tail -n 20 "$work/$port.log"
 	return 1
 }
-systemctl() { # of the unit alone
+systemctl() { # for this unit only
 	case $1 in
 	start) launch /var/lib/cutroom 8080 9090 && first=$launched ;;
 	stop) kill -TERM "$first" && wait "$first" && first= ;;
@@ -61,7 +61,7 @@ finish() {
 trap finish EXIT
 chmod 0755 "$work"
 
-# What is around it: PostgreSQL with TLS and a store.
+# The servers around it: PostgreSQL with TLS, and a store.
 bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)
 install -d -o postgres "$work/cluster" "$work/socket"
 runuser -u postgres -- "$bin/initdb" -D "$work/cluster" --auth-host scram-sha-256 --auth-local peer >/dev/null 2>&1
@@ -113,7 +113,7 @@ check "the service's role cannot migrate" fails cutroom migrate
 check "the service does not start on an old schema" fails launch /var/lib/cutroom 8080 9090
 check "the owner's migrates" owner migrate
 check "serves as the role that owns nothing" service start
-doctor=$(cutroom doctor 2>/dev/null || true) # no vendor knows it here
+doctor=$(cutroom doctor 2>/dev/null || true) # here no vendor knows the service
 check "doctor likes the database" says "PostgreSQL answers" "$doctor"
 check "doctor likes the disk" says "writable, " "$doctor"
 check "doctor likes the bucket" says "put, get, presigned put and get, delete" "$doctor"
@@ -141,18 +141,18 @@ check "the service's role still reads and writes" cutroom credits grant staff@ex
 check "the owner still migrates" owner migrate
 cd "$repo"
 
-# A second replica, and the first one drained beside it.
+# Add a second replica, and drain the first one beside it.
 check "a second replica serves" launch /var/lib/cutroom-2 8081 9091
 second=$launched
 check "the token is good there" says 200 "$(asks 8081)"
 check "drains with status 0" service stop
 check "the other answers meanwhile" says 200 "$(asks 8081)"
 
-# Upgrade and the way back: another program at the same place, owner first.
+# Upgrade and go back: another program at the same place, the owner's migration first.
 install -m 0755 bin/cutroom /usr/bin/cutroom
 check "upgrades" eval "owner migrate && service start"
 
-# Rotation, as the page says it: nobody is signed out.
+# Rotate as the page says: nobody is signed out.
 rotated=$(openssl rand -hex 32)
 sed -i "s|^AUTH_JWT_SECRET=.*|AUTH_JWT_SECRET=$rotated\nAUTH_JWT_SECRET_PREVIOUS=$secret|" /etc/cutroom/cutroom.env
 service restart
