@@ -65,8 +65,8 @@ func known(ctx context.Context, d *db.DB) (id string, err error) {
 }
 
 // Claim checks that the bucket belongs to the database, and claims an empty bucket for it. It returns a ForeignError
-// for any other bucket. lost reports that the bucket is empty and has no id although the
-// database is not new: its files may be in another bucket, or on a disk.
+// for any other bucket. lost reports that the bucket is empty and has no id although the database is not new: its files
+// may be in another bucket, or on a disk.
 func Claim(ctx context.Context, d *db.DB, b *objectstore.Bucket) (lost bool, err error) {
 	before, err := known(ctx, d)
 	if err != nil {
