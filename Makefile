@@ -172,7 +172,7 @@ bench-scale: ## measure 1 to 64 workers and long queues; writes docs/benchmarks.
 
 # Separations: crashes, faults, the speed of the queue.
 
-# A million schedules take about an hour on two free cores. FIRST is the seed of the first one.
+# A million schedules take about one and a half hours on two free cores. FIRST is the seed of the first one.
 SCHEDULES ?= 1000000
 FIRST ?= 1
 

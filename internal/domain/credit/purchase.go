@@ -120,7 +120,7 @@ func (l *Ledger) Purchase(ctx context.Context, userID string, req PurchaseReques
 	if err != nil {
 		return Grant{}, err
 	}
-	grant, err := l.payOut(ctx, p.of(sold, credits))
+	grant, err := l.payOut(ctx, p.withSale(sold, credits))
 	if f := fault.As(err); f != nil && f.Code == receiptInvalid {
 		return Grant{}, l.refused(ctx, p, f)
 	}
@@ -159,9 +159,9 @@ type purchase struct {
 	test           bool  // nobody paid
 }
 
-// of returns the purchase completed with what the store sold. credits is the number of credits of one unit of the
+// withSale returns the purchase completed with what the store sold. credits is the number of credits of one unit of the
 // product.
-func (p purchase) of(sold receipt.Sale, credits int64) purchase {
+func (p purchase) withSale(sold receipt.Sale, credits int64) purchase {
 	p.credits = sold.Quantity * credits
 	p.refunded = sold.Refunded.Credits(p.credits)
 	p.test = sold.Test

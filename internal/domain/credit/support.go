@@ -65,7 +65,7 @@ func (l *Ledger) VerifyOrder(ctx context.Context, userID string, o Order, token 
 		p.product = product.ID
 		sold, err := p.askStore(ctx, store, token)
 		if err == nil {
-			return l.payOut(ctx, p.of(sold, product.Credits))
+			return l.payOut(ctx, p.withSale(sold, product.Credits))
 		}
 		if f := fault.As(err); f == nil || f.Detail != string(receipt.Mismatch) {
 			return Grant{}, err

@@ -83,6 +83,7 @@ func (j *judge) moved(id string, was, is row, by *replica) {
 	now := time.Now().Add(j.w.ahead)
 	held := was.owner != "" && was.leasedUntil > now.UnixMilli()
 	stuck := was.kind == "separation" && was.submitting < now.Add(-stuckAfter).UnixMilli()
+	recovered := is.state == separation.StateQueued || is.reason == "interrupted"
 	switch {
 	case is.fence < was.fence:
 		j.fail("%s: the fence fell", id)
@@ -92,7 +93,7 @@ func (j *judge) moved(id string, was, is row, by *replica) {
 		j.fail("%s became %s by %s, which did not hold it: %q did", id, is.state, by.name, was.owner)
 	case held && is.owner != "" && is.owner != was.owner:
 		j.fail("%s was taken from %s by %s before its lease ran out", id, was.owner, is.owner)
-	case held && !stuck && was.owner != by.name && (is.state == separation.StateQueued || is.reason != was.reason && is.reason == "interrupted"):
+	case held && !stuck && recovered && was.owner != by.name:
 		j.fail("%s went from %s to %s by %s as if %s, which held it, were dead", id, was.state, is.state, by.name, was.owner)
 	}
 }
@@ -113,7 +114,8 @@ func (j *judge) rows() map[string]row {
 		err := rows.Scan(&id, &r.kind, &r.state, &r.owner, &r.reason, &r.fence, &r.leasedUntil, &r.submitting)
 		out[id] = r
 		return err
-	}, `SELECT id, kind, state, COALESCE(lease_owner, ''), CASE WHEN deleted_at IS NULL THEN COALESCE(error_code, '') ELSE '' END, fence, COALESCE(lease_until, 0), COALESCE(d.submitting_at, 0)
+	}, `SELECT id, kind, state, COALESCE(lease_owner, ''), CASE WHEN deleted_at IS NULL THEN COALESCE(error_code, '') ELSE '' END,
+			fence, COALESCE(lease_until, 0), COALESCE(d.submitting_at, 0)
 		FROM jobs LEFT JOIN separations d ON d.job_id = id`)
 	if err != nil {
 		j.fail("read jobs: %v", err)
